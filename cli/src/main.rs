@@ -1,0 +1,2 @@
+//! The `sidereal` command.
+fn main() {}

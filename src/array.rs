@@ -1,0 +1,118 @@
+//! Borrowed views with named axes, and the one length check.
+//!
+//! Invariant: a view's buffer holds every element that its axes promise.
+
+use crate::error::{Error, Result};
+
+/// Fails unless `actual == expected`.
+///
+/// # Errors
+/// [`Error::Shape`] naming `what`.
+pub fn check_length(what: &'static str, expected: usize, actual: usize) -> Result<()> {
+    if expected == actual { Ok(()) } else { Err(Error::Shape { what, expected, actual }) }
+}
+
+/// A plane of trial dispersion measures: axes dm, time; one row of `stride` elements a trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Plane<'a, T> {
+    data: &'a [T],
+    dms: usize,
+    stride: usize,
+    times: usize,
+}
+
+impl<'a, T> Plane<'a, T> {
+    /// A view of the first `times` elements of each of `dms` rows, `stride` elements apart.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `data.len() == dms * stride` and `times <= stride`.
+    pub fn new(data: &'a [T], dms: usize, stride: usize, times: usize) -> Result<Self> {
+        check_length("plane (dm, time)", dms * stride, data.len())?;
+        if times > stride {
+            return Err(Error::Shape { what: "plane row", expected: stride, actual: times });
+        }
+        Ok(Self { data, dms, stride, times })
+    }
+
+    /// Number of rows.
+    pub fn dms(&self) -> usize {
+        self.dms
+    }
+
+    /// Valid elements in each row.
+    pub fn times(&self) -> usize {
+        self.times
+    }
+
+    /// The series of one trial.
+    pub fn row(&self, dm: usize) -> &'a [T] {
+        &self.data[dm * self.stride..][..self.times]
+    }
+}
+
+/// A plane to be written: axes dm, time; one row of `stride` elements a trial.
+#[derive(Debug)]
+pub struct PlaneMut<'a, T> {
+    data: &'a mut [T],
+    dms: usize,
+    stride: usize,
+}
+
+impl<'a, T> PlaneMut<'a, T> {
+    /// A writable view of `dms` rows of `stride` elements.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `data.len() == dms * stride`.
+    pub fn new(data: &'a mut [T], dms: usize, stride: usize) -> Result<Self> {
+        check_length("plane (dm, time)", dms * stride, data.len())?;
+        Ok(Self { data, dms, stride })
+    }
+
+    /// Number of rows.
+    pub fn dms(&self) -> usize {
+        self.dms
+    }
+
+    /// Elements from one row to the next: the most that a row can hold.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// One trial's row, all `stride` elements of it.
+    pub fn row_mut(&mut self, dm: usize) -> &mut [T] {
+        &mut self.data[dm * self.stride..][..self.stride]
+    }
+
+    /// The whole buffer, rows one behind another.
+    pub fn data_mut(&mut self) -> &mut [T] {
+        self.data
+    }
+
+    /// The same plane, borrowed for a shorter time.
+    pub fn reborrow(&mut self) -> PlaneMut<'_, T> {
+        PlaneMut { data: self.data, dms: self.dms, stride: self.stride }
+    }
+}
+
+/// How far a stage came in one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Input times taken; a stage takes all that it is given unless its output is full.
+    pub consumed: usize,
+    /// Output times written.
+    pub produced: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plane_must_match_its_buffer() {
+        let data = [0u8; 12];
+        assert!(Plane::new(&data, 3, 4, 4).is_ok());
+        assert!(Plane::new(&data, 3, 4, 5).is_err());
+        assert!(Plane::new(&data, 4, 4, 1).is_err());
+        assert_eq!(Plane::new(&data, 3, 4, 2).unwrap().row(2).len(), 2);
+    }
+}

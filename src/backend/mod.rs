@@ -1,0 +1,40 @@
+//! What a stage can run on.
+//!
+//! Invariant: a backend is chosen once, when a plan is bound; it is never global.
+
+pub mod simd;
+pub mod threads;
+
+use simd::Level;
+use threads::Threads;
+
+/// Where a stage's work is done.
+#[derive(Clone, Debug)]
+pub enum Backend {
+    /// The equation as loops in f64: slow, and the truth that the others are tested against.
+    Reference,
+    /// Vector instructions of one level, on a pool of threads.
+    Cpu(Level, Threads),
+}
+
+impl Backend {
+    /// The fastest backend of this machine, with `threads` threads (0: one a core).
+    pub fn best(threads: usize) -> Self {
+        Self::Cpu(Level::best(), Threads::new(threads))
+    }
+
+    /// Every backend that this machine has, slowest first, with `threads` threads.
+    pub fn available(threads: usize) -> Vec<Self> {
+        let pool = Threads::new(threads);
+        let cpu = Level::available().into_iter().map(|level| Self::Cpu(level, pool.clone()));
+        std::iter::once(Self::Reference).chain(cpu).collect()
+    }
+
+    /// A short name: `reference`, or `cpu avx512 x2`.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Reference => "reference".to_owned(),
+            Self::Cpu(level, threads) => format!("cpu {} x{}", level.name(), threads.count()),
+        }
+    }
+}

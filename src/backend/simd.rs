@@ -1,0 +1,84 @@
+//! Vector instruction levels. A level can only come from detection, so holding one is the proof
+//! that its instructions exist.
+//!
+//! Invariant: no public way makes a [`Level`] that this machine lacks.
+
+/// Proof that AVX2 and FMA were detected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx2(());
+
+/// Proof that AVX-512 F, BW, VL and DQ were detected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx512(());
+
+/// A level of vector instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Level {
+    /// What the compiler makes for any machine of the architecture.
+    Portable,
+    /// 256-bit integers and floats (x86-64).
+    Avx2(Avx2),
+    /// 512-bit integers and floats (x86-64).
+    Avx512(Avx512),
+}
+
+impl Level {
+    /// Every level of this machine, slowest first.
+    pub fn available() -> Vec<Self> {
+        let mut levels = vec![Self::Portable];
+        levels.extend(detect_avx2());
+        levels.extend(detect_avx512());
+        levels
+    }
+
+    /// The fastest level of this machine.
+    pub fn best() -> Self {
+        detect_avx512().or_else(detect_avx2).unwrap_or(Self::Portable)
+    }
+
+    /// `portable`, `avx2` or `avx512`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2(_) => "avx2",
+            Self::Avx512(_) => "avx512",
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect_avx2() -> Option<Level> {
+    let found = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    found.then_some(Level::Avx2(Avx2(())))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect_avx512() -> Option<Level> {
+    let found = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq");
+    found.then_some(Level::Avx512(Avx512(())))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect_avx2() -> Option<Level> {
+    None
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect_avx512() -> Option<Level> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_level_is_the_last_available() {
+        assert_eq!(Level::available().last(), Some(&Level::best()));
+        assert_eq!(Level::available()[0], Level::Portable);
+    }
+}

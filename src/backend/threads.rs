@@ -1,0 +1,241 @@
+//! The one door to threads: a parallel-for over chunks of a slice, on persistent threads.
+//!
+//! Invariant: a call allocates nothing, each chunk is handed out exactly once, and every worker has
+//! left the caller's data before the call returns.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// A pool of threads; clones share it. The calling thread works too, as worker 0. Work handed to the
+/// pool must not hand work to the same pool: it would wait for itself.
+#[derive(Clone)]
+pub struct Threads {
+    pool: Arc<Pool>,
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads").field("count", &self.count()).finish()
+    }
+}
+
+struct Pool {
+    shared: Arc<Shared>,
+    /// Held for the length of a call, so that clones take turns.
+    turn: Mutex<()>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    ticket: Mutex<Ticket>,
+    start: Condvar,
+    done: Condvar,
+    panicked: AtomicBool,
+}
+
+#[derive(Default)]
+struct Ticket {
+    round: u64,
+    working: usize,
+    stop: bool,
+    job: Option<Job>,
+}
+
+/// A borrowed `dyn Fn(worker)`, its lifetime hidden from the threads that outlive it.
+#[derive(Clone, Copy)]
+struct Job(*const (dyn Fn(usize) + Sync));
+
+// SAFETY: the closure behind the pointer is Sync, and `Threads::run` keeps it alive until no worker
+// holds the pointer.
+unsafe impl Send for Job {}
+
+impl Threads {
+    /// A pool of `count` threads, the caller included; 0 means one a core.
+    pub fn new(count: usize) -> Self {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let count = if count == 0 { cores() } else { count };
+        let shared = Arc::new(Shared {
+            ticket: Mutex::new(Ticket::default()),
+            start: Condvar::new(),
+            done: Condvar::new(),
+            panicked: AtomicBool::new(false),
+        });
+        let handles = (1..count).filter_map(|worker| {
+            let shared = Arc::clone(&shared);
+            let name = format!("sidereal-{worker}");
+            std::thread::Builder::new().name(name).spawn(move || shared.serve(worker)).ok()
+        });
+        let handles = handles.collect();
+        Self { pool: Arc::new(Pool { shared, turn: Mutex::new(()), handles }) }
+    }
+
+    /// Number of threads, the caller included.
+    pub fn count(&self) -> usize {
+        self.pool.handles.len() + 1
+    }
+
+    /// Calls `work(&mut scratch[worker], index, chunk)` once for each chunk of `chunk` elements of
+    /// `data` (the last may be shorter), in any order. `scratch` must hold [`Threads::count`] items.
+    ///
+    /// # Panics
+    /// When `scratch` is too short or `chunk` is 0, and when `work` panics.
+    pub fn for_each_chunk<S, T, F>(&self, scratch: &mut [S], data: &mut [T], chunk: usize, work: F)
+    where
+        S: Send,
+        T: Send,
+        F: Fn(&mut S, usize, &mut [T]) + Sync,
+    {
+        assert!(scratch.len() >= self.count() && chunk > 0, "one scratch a thread");
+        let length = data.len();
+        let chunks = length.div_ceil(chunk);
+        if self.count() == 1 || chunks < 2 {
+            let only = &mut scratch[0];
+            data.chunks_mut(chunk).enumerate().for_each(|(i, part)| work(only, i, part));
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        let data = SharedPointer(data.as_mut_ptr());
+        let scratch = SharedPointer(scratch.as_mut_ptr());
+        self.run(&|worker| {
+            // SAFETY: `worker < count() <= scratch.len()`, and each worker number runs once at a time.
+            let own = unsafe { &mut *scratch.get().add(worker) };
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= chunks {
+                    break;
+                }
+                let start = index * chunk;
+                let size = chunk.min(length - start);
+                // SAFETY: the counter gives each index once, so the parts lie in `data` and never
+                // overlap; `data` stays borrowed until `run` returns.
+                let part = unsafe { std::slice::from_raw_parts_mut(data.get().add(start), size) };
+                work(own, index, part);
+            }
+        });
+    }
+
+    /// Runs `job(worker)` on every thread and returns when all have ended.
+    fn run(&self, job: &(dyn Fn(usize) + Sync)) {
+        let _turn = self.pool.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = &*self.pool.shared;
+        // SAFETY: only the lifetime changes; below, no return happens before `working` is 0, that is
+        // before the last worker has dropped its copy.
+        let hidden: *const (dyn Fn(usize) + Sync) =
+            unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), _>(job) };
+        {
+            let mut ticket = shared.lock();
+            ticket.round += 1;
+            ticket.working = self.pool.handles.len();
+            ticket.job = Some(Job(hidden));
+        }
+        shared.start.notify_all();
+        let own = catch_unwind(AssertUnwindSafe(|| job(0)));
+        let mut ticket = shared.lock();
+        while ticket.working > 0 {
+            ticket = shared.done.wait(ticket).unwrap_or_else(PoisonError::into_inner);
+        }
+        ticket.job = None;
+        drop(ticket);
+        let theirs = shared.panicked.swap(false, Ordering::Relaxed);
+        if let Err(panic) = own {
+            resume_unwind(panic);
+        }
+        assert!(!theirs, "a worker thread panicked");
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Ticket> {
+        self.ticket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, worker: usize) {
+        let mut seen = 0;
+        loop {
+            let job = {
+                let mut ticket = self.lock();
+                while ticket.round == seen && !ticket.stop {
+                    ticket = self.start.wait(ticket).unwrap_or_else(PoisonError::into_inner);
+                }
+                if ticket.stop {
+                    return;
+                }
+                seen = ticket.round;
+                ticket.job
+            };
+            if let Some(Job(job)) = job {
+                // SAFETY: `run` keeps the closure alive until this worker has counted itself out.
+                let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job)(worker) }));
+                if outcome.is_err() {
+                    self.panicked.store(true, Ordering::Relaxed);
+                }
+            }
+            let mut ticket = self.lock();
+            ticket.working -= 1;
+            if ticket.working == 0 {
+                self.done.notify_all();
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.start.notify_all();
+        for handle in self.handles.drain(..) {
+            let _ = handle.join();
+        }
+    }
+}
+
+/// A pointer that several workers may copy; what it points at is divided among them.
+struct SharedPointer<T>(*mut T);
+
+impl<T> SharedPointer<T> {
+    fn get(&self) -> *mut T {
+        self.0
+    }
+}
+
+// SAFETY: workers reach disjoint elements only, and `T: Send` at every use.
+unsafe impl<T: Send> Sync for SharedPointer<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_chunk_is_worked_once() {
+        for count in [1, 2, 5] {
+            let threads = Threads::new(count);
+            let mut scratch = vec![0usize; threads.count()];
+            let mut data = vec![0u32; 1003];
+            for round in 1..50 {
+                threads.for_each_chunk(&mut scratch, &mut data, 10, |own, index, part| {
+                    *own += 1;
+                    part.iter_mut().enumerate().for_each(|(i, x)| *x += (index * 10 + i) as u32);
+                });
+                assert_eq!(scratch.iter().sum::<usize>(), 101 * round);
+            }
+            assert!(data.iter().enumerate().all(|(i, x)| *x == 49 * i as u32));
+        }
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
+        let threads = Threads::new(3);
+        let mut scratch = [(), (), ()];
+        let mut data = vec![0u8; 64];
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            threads.for_each_chunk(&mut scratch, &mut data, 1, |(), i, _| assert!(i != 40));
+        }));
+        assert!(outcome.is_err());
+        threads.for_each_chunk(&mut scratch, &mut data, 1, |(), _, part| part[0] = 1);
+        assert!(data.iter().all(|x| *x == 1));
+    }
+}

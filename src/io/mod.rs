@@ -1,0 +1,87 @@
+//! What a source and a sink are; one file a format.
+//!
+//! Invariant: a reader holds one gulp of data at most, whatever the file's length, and gives rows in
+//! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
+
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::sample::Encoding;
+use crate::units::Band;
+
+/// What every filterbank format says of its data; axes time, channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterbankHeader {
+    /// Where the data come from (`-` is standard input); the first of several files.
+    pub path: PathBuf,
+    /// The format's name, as `info` prints it.
+    pub format: &'static str,
+    /// Name of the source on the sky, empty when unknown.
+    pub source_name: String,
+    /// Name of the telescope, empty when unknown.
+    pub telescope: String,
+    /// Right ascension in degrees (J2000), when known.
+    pub ra_deg: Option<f64>,
+    /// Declination in degrees (J2000), when known.
+    pub dec_deg: Option<f64>,
+    /// Start of the first sample, MJD (UTC); 0 when unknown.
+    pub tstart_mjd: f64,
+    /// Sampling time in seconds.
+    pub tsamp_s: f64,
+    /// Channel centres in recorded order.
+    pub band: Band,
+    /// How rows are encoded as [`FilterbankSource::read`] gives them.
+    pub encoding: Encoding,
+    /// Bits a sample as recorded, before any scaling or sum of polarizations.
+    pub recorded_bits: usize,
+    /// IFs or polarizations as recorded.
+    pub recorded_polarizations: usize,
+    /// Rows in all, when the length is known beforehand.
+    pub times: Option<u64>,
+}
+
+impl FilterbankHeader {
+    /// Number of channels.
+    pub fn channels(&self) -> usize {
+        self.band.channels()
+    }
+
+    /// Bytes in one row.
+    pub fn row_bytes(&self) -> usize {
+        self.channels() * self.encoding.bits() / 8
+    }
+
+    /// Length in seconds, when known.
+    pub fn duration_s(&self) -> Option<f64> {
+        self.times.map(|times| times as f64 * self.tsamp_s)
+    }
+}
+
+/// A stream of filterbank rows.
+pub trait FilterbankSource: Send {
+    /// What the data are.
+    fn header(&self) -> &FilterbankHeader;
+
+    /// Reads whole rows into `rows`, whose length is a multiple of the row's bytes, and returns how
+    /// many; fewer than asked for only at the end of the data.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] and [`crate::Error::Format`].
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize>;
+
+    /// Passes over `times` rows; fewer only at the end of the data.
+    ///
+    /// # Errors
+    /// As [`FilterbankSource::read`].
+    fn skip(&mut self, times: u64) -> Result<u64>;
+}
+
+/// Which of several recorded polarizations (SIGPROC's IFs) a reader gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Polarizations {
+    /// Total intensity: Stokes I where the file says so, else the sum of the first two.
+    #[default]
+    Total,
+    /// The one with this number, counted from 0.
+    One(usize),
+}

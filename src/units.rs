@@ -1,0 +1,159 @@
+//! Physical constants with their sources, and the band: where each channel lies on the sky.
+//!
+//! Invariant: frequencies are in Hz and times in seconds, unless a name says otherwise.
+
+use crate::error::{Error, Result};
+
+/// Dispersion constant, s MHz^2 pc^-1 cm^3.
+///
+/// # Source
+/// Lorimer & Kramer 2005, Handbook of Pulsar Astronomy: 4.148808 x 10^3 (+- 3e-3).
+pub const DM_CONSTANT: f64 = 4148.808;
+
+/// Seconds in a day.
+pub const SECONDS_PER_DAY: f64 = 86400.0;
+
+/// Hertz in a megahertz.
+pub const HZ_PER_MHZ: f64 = 1e6;
+
+/// The largest number of channels that a band may have.
+pub const MAX_CHANNELS: usize = 1 << 20;
+
+/// Delay of `frequency_hz` behind `reference_hz` at a dispersion measure, in seconds.
+///
+/// `delay(f, DM) = K DM (f^-2 - f_ref^-2)`, f in MHz; negative above the reference.
+///
+/// # Source
+/// Lorimer & Kramer 2005, eq. 4.7 with `dm_constant` as its constant.
+pub fn dispersion_delay_s(dm: f64, frequency_hz: f64, reference_hz: f64, dm_constant: f64) -> f64 {
+    let frequency = frequency_hz / HZ_PER_MHZ;
+    let reference = reference_hz / HZ_PER_MHZ;
+    dm_constant * dm * (1.0 / (frequency * frequency) - 1.0 / (reference * reference))
+}
+
+/// The centres of a recording's channels, in the order in which they were recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    centres_hz: Vec<f64>,
+    channel_width_hz: f64,
+}
+
+impl Band {
+    /// A band of equal steps: `first_mhz` is the centre of channel 0, `step_mhz` may be negative.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for 0 or more than [`MAX_CHANNELS`] channels, a frequency that is not
+    /// positive and finite, or a step of 0.
+    pub fn uniform(first_mhz: f64, step_mhz: f64, channels: usize) -> Result<Self> {
+        check_channels(channels)?;
+        if !step_mhz.is_finite() || step_mhz == 0.0 {
+            return Err(Error::parameter("foff", step_mhz, "it must be finite and not 0 MHz"));
+        }
+        let centres =
+            (0..channels).map(|c| (first_mhz + c as f64 * step_mhz) * HZ_PER_MHZ).collect();
+        Self::from_centres(centres, step_mhz.abs() * HZ_PER_MHZ)
+    }
+
+    /// A band from each channel's centre, in Hz.
+    ///
+    /// # Errors
+    /// As [`Band::uniform`].
+    pub fn from_centres(centres_hz: Vec<f64>, channel_width_hz: f64) -> Result<Self> {
+        check_channels(centres_hz.len())?;
+        if let Some(bad) = centres_hz.iter().find(|f| !f.is_finite() || **f <= 0.0) {
+            let rule = "every channel centre must be a positive, finite frequency";
+            return Err(Error::parameter("frequency (MHz)", bad / HZ_PER_MHZ, rule));
+        }
+        if !channel_width_hz.is_finite() || channel_width_hz <= 0.0 {
+            let rule = "it must be positive and finite";
+            return Err(Error::parameter("channel width (Hz)", channel_width_hz, rule));
+        }
+        Ok(Self { centres_hz, channel_width_hz })
+    }
+
+    /// Number of channels.
+    pub fn channels(&self) -> usize {
+        self.centres_hz.len()
+    }
+
+    /// Centre of each channel in Hz, in recorded order.
+    pub fn centres_hz(&self) -> &[f64] {
+        &self.centres_hz
+    }
+
+    /// Centre of channel 0 in MHz: a SIGPROC header's `fch1`.
+    pub fn fch1_mhz(&self) -> f64 {
+        self.centres_hz[0] / HZ_PER_MHZ
+    }
+
+    /// Mean step from channel to channel in MHz, negative in a descending band: `foff`.
+    pub fn foff_mhz(&self) -> f64 {
+        let last = self.centres_hz.len() - 1;
+        if last == 0 {
+            return -self.channel_width_hz / HZ_PER_MHZ;
+        }
+        (self.centres_hz[last] - self.centres_hz[0]) / (last as f64 * HZ_PER_MHZ)
+    }
+
+    /// Width of one channel in Hz, positive.
+    pub fn channel_width_hz(&self) -> f64 {
+        self.channel_width_hz
+    }
+
+    /// Highest channel centre in Hz: the reference of every dispersion delay.
+    pub fn highest_hz(&self) -> f64 {
+        self.centres_hz.iter().copied().fold(f64::MIN, f64::max)
+    }
+
+    /// Lowest channel centre in Hz.
+    pub fn lowest_hz(&self) -> f64 {
+        self.centres_hz.iter().copied().fold(f64::MAX, f64::min)
+    }
+
+    /// Middle of the band in Hz.
+    pub fn centre_hz(&self) -> f64 {
+        0.5 * (self.highest_hz() + self.lowest_hz())
+    }
+
+    /// Width of the band in Hz, the outer channels' halves included.
+    pub fn bandwidth_hz(&self) -> f64 {
+        self.highest_hz() - self.lowest_hz() + self.channel_width_hz
+    }
+}
+
+fn check_channels(channels: usize) -> Result<()> {
+    if channels == 0 || channels > MAX_CHANNELS {
+        let rule = format!("there must be 1 to {MAX_CHANNELS}");
+        return Err(Error::parameter("channels", channels, rule));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descending_band_keeps_its_order() {
+        let band = Band::uniform(1500.0, -1.0, 4).unwrap();
+        assert_eq!(band.centres_hz(), &[1500e6, 1499e6, 1498e6, 1497e6]);
+        assert_eq!(band.foff_mhz(), -1.0);
+        assert_eq!(band.highest_hz(), 1500e6);
+        assert_eq!(band.bandwidth_hz(), 4e6);
+    }
+
+    #[test]
+    fn absurd_bands_are_refused() {
+        assert!(Band::uniform(f64::NAN, -1.0, 4).is_err());
+        assert!(Band::uniform(3.0, -1.0, 4).is_err());
+        assert!(Band::uniform(1500.0, 0.0, 4).is_err());
+        assert!(Band::uniform(1500.0, -1.0, 0).is_err());
+        assert!(Band::uniform(1500.0, -1e-9, MAX_CHANNELS + 1).is_err());
+    }
+
+    #[test]
+    fn the_delay_is_that_of_the_handbook() {
+        let delay = dispersion_delay_s(1.0, 1e9, f64::INFINITY, DM_CONSTANT);
+        assert!((delay - 4.148808e-3).abs() < 1e-12);
+    }
+}
