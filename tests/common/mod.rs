@@ -1,0 +1,22 @@
+//! What the test binaries share.
+
+use std::path::PathBuf;
+
+/// The folder of real recordings: `$SIDEREAL_DATA`, by default `../shared/data`.
+///
+/// A missing folder is reported, and is a failure where `SIDEREAL_REQUIRE` names `data`.
+pub fn data_dir() -> Option<PathBuf> {
+    let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let folder = std::env::var_os("SIDEREAL_DATA").map_or_else(default, PathBuf::from);
+    if folder.join("frb").is_dir() {
+        return Some(folder);
+    }
+    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.split(',').any(|word| word == "data"),
+        "SIDEREAL_REQUIRE asks for recordings, but {} has none",
+        folder.display()
+    );
+    eprintln!("skipped: no recordings in {}", folder.display());
+    None
+}
