@@ -1,6 +1,5 @@
 //! Every backend's events are the reference's.
 
-mod common;
 #[path = "common/random.rs"]
 mod random;
 
@@ -81,11 +80,10 @@ fn check_integers(seed: u64, times: usize, widest: usize, range: u32) {
     let valid: Vec<_> = (0..dms).map(|_| (times - random.below(times.min(900))) as u64).collect();
     let plan = Plan::new(options(dms, widest, 4.0, Some(bound))).unwrap();
     let all = |left| left;
-    let truth =
-        search(&plan, &Backend::Reference, &rows, &valid, &mut { all }, |plane| Input::I32(plane));
+    let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut { all }, Input::I32);
     for backend in Backend::available(2) {
         let mut splits = |left: usize| 1 + random.below((times / 3).min(left));
-        let found = search(&plan, &backend, &rows, &valid, &mut splits, |plane| Input::I32(plane));
+        let found = search(&plan, &backend, &rows, &valid, &mut splits, Input::I32);
         assert_eq!(found, truth, "{} {plan:?}", backend.name());
     }
 }
@@ -115,11 +113,11 @@ proptest! {
             .collect();
         let valid = [times as u64, (times - random.below(times)) as u64];
         let plan = Plan::new(options(2, widest, 4.5, None)).unwrap();
-        let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut |left| left, |plane| Input::F32(plane));
+        let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut |left| left, Input::F32);
         let mut first: Option<Vec<Event>> = None;
         for backend in Backend::available(2).into_iter().skip(1) {
             let mut splits = |left: usize| 1 + random.below((times / 3).min(left));
-            let found = search(&plan, &backend, &rows, &valid, &mut splits, |plane| Input::F32(plane));
+            let found = search(&plan, &backend, &rows, &valid, &mut splits, Input::F32);
             prop_assert_eq!(found.len(), truth.len());
             for (found, truth) in found.iter().zip(&truth) {
                 prop_assert_eq!((found.dm, found.time, found.width), (truth.dm, truth.time, truth.width));
@@ -146,10 +144,9 @@ fn samples_past_the_end_of_a_trial_are_void() {
     let backend = Backend::best(1);
     let all = |left| left;
     let short = vec![row[..5000].to_vec()];
-    let truth = search(&plan, &backend, &short, &[5000], &mut { all }, |plane| Input::I32(plane));
+    let truth = search(&plan, &backend, &short, &[5000], &mut { all }, Input::I32);
     row[5000..].fill(0);
-    let found =
-        search(&plan, &backend, &[row.clone()], &[5000], &mut { all }, |plane| Input::I32(plane));
+    let found = search(&plan, &backend, &[row.clone()], &[5000], &mut { all }, Input::I32);
     assert_eq!(found, truth);
 
     let mut detector = Detector::new(plan, &backend).unwrap();

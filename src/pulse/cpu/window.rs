@@ -121,12 +121,11 @@ impl Scratch {
         for (block, flag) in flags.iter().enumerate().filter(|(_, flag)| **flag != 0) {
             let start = block * BLOCK;
             for time in start..(start + BLOCK).min(available) {
-                for index in 0..rungs.len() {
-                    let group = &plan.groups()[index];
+                for (index, (group, rung)) in plan.groups().iter().zip(&*rungs).enumerate() {
                     if flag & (1 << index) == 0 || !time.is_multiple_of(group.stride) {
                         continue;
                     }
-                    rungs[index].hits(time / group.stride, |boxcar, sum| {
+                    rung.hits(time / group.stride, |boxcar, sum| {
                         let which = group.widths.start + boxcar;
                         let width = plan.widths()[which] as u64;
                         let sum = sum + (width as i64 * middle) as f64;
