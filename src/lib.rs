@@ -2,9 +2,11 @@
 
 pub mod array;
 pub mod backend;
+pub mod clean;
 pub mod error;
 pub mod io;
 pub mod math;
+pub mod pulse;
 pub mod sample;
 pub mod units;
 
