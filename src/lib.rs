@@ -7,6 +7,7 @@ pub mod error;
 pub mod io;
 pub mod math;
 pub mod sample;
+pub mod simulate;
 pub mod units;
 
 pub use error::{Error, Result};

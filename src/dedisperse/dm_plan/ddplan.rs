@@ -89,7 +89,7 @@ impl Balance {
         let wanted = resolution_s.max(channel_s).max(step_s).max(self.tsamp_s);
         let wanted = wanted.max(SOFTNESS * channel_s);
         let mut downsample = 1;
-        while 2 * downsample <= MAX_DOWNSAMPLE && self.bin_s(2 * downsample) <= wanted {
+        while 2 * downsample <= MAX_DOWNSAMPLE && self.bin_s(2 * downsample) < wanted {
             downsample *= 2;
         }
         downsample
