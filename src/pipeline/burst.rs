@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::io::observation::Gap;
 use crate::io::rfifind::Mask;
 use crate::io::{FilterbankHeader, FilterbankSource};
-use crate::pulse::cluster::{Candidate, Clusterer};
+use crate::pulse::cluster::Candidate;
 use crate::sample::Samples;
 
 /// Bytes of the dedispersed planes that one gulp may fill, all ranges together.
@@ -110,7 +110,7 @@ pub fn search(
     skip_to(source, part.first)?;
     let mut cleaning = Cleaning::new(source, options, part, backend)?;
     let mut ranges = RangeSearch::all(&header, options, &cleaning, part, backend)?;
-    let mut clusterer = Clusterer::new(RangeSearch::geometries(&ranges, &header, options))?;
+    let mut clusterer = RangeSearch::clusterer(&ranges, &header, options)?;
     let gulp = gulp_times(&header, &ranges, options.gulp);
     let mut raw = vec![0; gulp * header.row_bytes()];
     let mut cleaned = Vec::new();
@@ -148,7 +148,9 @@ pub fn search(
     let mut candidates = clusterer.finish();
     let offset_s = part.first as f64 * header.tsamp_s;
     for candidate in &mut candidates {
-        candidate.shift_time(offset_s);
+        candidate.time_s += offset_s;
+        candidate.begin_s += offset_s;
+        candidate.end_s += offset_s;
     }
     Ok(Report {
         candidates,

@@ -9,9 +9,12 @@ use crate::backend::Backend;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
 use crate::io::FilterbankHeader;
-use crate::pulse::cluster::{Clusterer, Geometry};
+use crate::pulse::cluster::{BandEdges, Clusterer, TrialRange};
 use crate::pulse::{self, Detector, Event, Input};
 use crate::sample::Samples;
+
+/// Most output times that are flushed at once.
+const FLUSH_TIMES: usize = 1 << 12;
 
 /// A range's two stages with the plane between them.
 pub(super) struct RangeSearch {
@@ -96,20 +99,22 @@ impl RangeSearch {
         })
     }
 
-    /// What the clusterer must know of each range.
-    pub(super) fn geometries(
+    /// A clusterer for the events of all ranges.
+    pub(super) fn clusterer(
         ranges: &[Self],
         header: &FilterbankHeader,
         options: &SearchOptions,
-    ) -> Vec<Geometry> {
-        let geometry = |range: &Self| Geometry {
-            dms: range.dedisperser.plan().dms().to_vec(),
-            tsamp_s: range.dedisperser.plan().tsamp_s(),
+    ) -> Result<Clusterer> {
+        let trials = |range: &Self| {
+            let plan = range.dedisperser.plan();
+            TrialRange { dms: plan.dms().to_vec(), tsamp_s: plan.tsamp_s() }
+        };
+        let band = BandEdges {
             lowest_hz: header.band.lowest_hz(),
             highest_hz: header.band.highest_hz(),
             dm_constant: options.dm_constant,
         };
-        ranges.iter().map(geometry).collect()
+        Clusterer::new(ranges.iter().map(trials).collect(), band)
     }
 
     /// Trials left out from the start, over all ranges.
@@ -141,20 +146,21 @@ impl RangeSearch {
             let progress = self.step(stride, Some(rest))?;
             rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
         }
-        self.hand_over(clusterer);
-        Ok(())
+        self.hand_over(clusterer)
     }
 
     /// Ends the stream after `times` rows; returns how many trials were too long for it.
     pub(super) fn finish(&mut self, times: u64, clusterer: &mut Clusterer) -> Result<usize> {
-        let stride = self.dedisperser.plan().max_shift().clamp(1, 1 << 13);
-        while self.step(stride, None)?.produced > 0 {}
-        let plan = self.dedisperser.plan();
+        let plan = self.dedisperser.plan().clone();
         let valid = |dm: usize| plan.valid_times(times, dm);
+        self.detector.end_at(&valid);
+        let stride = plan.max_shift().clamp(1, FLUSH_TIMES);
+        while self.step(stride, None)?.produced > 0 {
+            self.hand_over(clusterer)?;
+        }
         self.detector.flush(&valid, &mut self.events)?;
-        let long = (0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count();
-        self.hand_over(clusterer);
-        Ok(long)
+        self.hand_over(clusterer)?;
+        Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
     }
 
     /// One call of each stage: with rows, or to flush.
@@ -182,9 +188,10 @@ impl RangeSearch {
         }
     }
 
-    fn hand_over(&mut self, clusterer: &mut Clusterer) {
-        clusterer.push(self.index, &self.events);
+    fn hand_over(&mut self, clusterer: &mut Clusterer) -> Result<()> {
+        clusterer.push(self.index, &self.events)?;
         self.events.clear();
+        Ok(())
     }
 }
 
