@@ -39,14 +39,29 @@ fn series(random: &mut Random, times: usize, sigma: f64, bound: (i64, i64)) -> V
     row.iter().map(whole).collect()
 }
 
+trait Series: Copy + Default {
+    fn input(plane: Plane<'_, Self>) -> Input<'_>;
+}
+
+impl Series for i32 {
+    fn input(plane: Plane<'_, Self>) -> Input<'_> {
+        Input::I32(plane)
+    }
+}
+
+impl Series for f32 {
+    fn input(plane: Plane<'_, Self>) -> Input<'_> {
+        Input::F32(plane)
+    }
+}
+
 /// Searches rows in blocks of random lengths; trial `dm` ends at `valid[dm]`.
-fn search<T: Copy + Default>(
+fn search<T: Series>(
     plan: &Plan,
     backend: &Backend,
     rows: &[Vec<T>],
     valid: &[u64],
     splits: &mut dyn FnMut(usize) -> usize,
-    input: for<'a> fn(Plane<'a, T>) -> Input<'a>,
 ) -> Vec<Event> {
     let mut detector = Detector::new(plan.clone(), backend).unwrap();
     let mut events = Vec::new();
@@ -60,7 +75,7 @@ fn search<T: Copy + Default>(
             block[dm * stride..][..length].copy_from_slice(&row[start..start + length]);
         }
         let plane = Plane::new(&block, rows.len(), stride, length).unwrap();
-        let progress = detector.run(input(plane), &mut events).unwrap();
+        let progress = detector.run(T::input(plane), &mut events).unwrap();
         assert_eq!(progress.consumed, length);
         start += length;
     }
@@ -80,10 +95,10 @@ fn check_integers(seed: u64, times: usize, widest: usize, range: u32) {
     let valid: Vec<_> = (0..dms).map(|_| (times - random.below(times.min(900))) as u64).collect();
     let plan = Plan::new(options(dms, widest, 4.0, Some(bound))).unwrap();
     let all = |left| left;
-    let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut { all }, Input::I32);
+    let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut { all });
     for backend in Backend::available(2) {
         let mut splits = |left: usize| 1 + random.below((times / 3).min(left));
-        let found = search(&plan, &backend, &rows, &valid, &mut splits, Input::I32);
+        let found = search(&plan, &backend, &rows, &valid, &mut splits);
         assert_eq!(found, truth, "{} {plan:?}", backend.name());
     }
 }
@@ -113,11 +128,11 @@ proptest! {
             .collect();
         let valid = [times as u64, (times - random.below(times)) as u64];
         let plan = Plan::new(options(2, widest, 4.5, None)).unwrap();
-        let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut |left| left, Input::F32);
+        let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut |left| left);
         let mut first: Option<Vec<Event>> = None;
         for backend in Backend::available(2).into_iter().skip(1) {
             let mut splits = |left: usize| 1 + random.below((times / 3).min(left));
-            let found = search(&plan, &backend, &rows, &valid, &mut splits, Input::F32);
+            let found = search(&plan, &backend, &rows, &valid, &mut splits);
             prop_assert_eq!(found.len(), truth.len());
             for (found, truth) in found.iter().zip(&truth) {
                 prop_assert_eq!((found.dm, found.time, found.width), (truth.dm, truth.time, truth.width));
@@ -144,9 +159,9 @@ fn samples_past_the_end_of_a_trial_are_void() {
     let backend = Backend::best(1);
     let all = |left| left;
     let short = vec![row[..5000].to_vec()];
-    let truth = search(&plan, &backend, &short, &[5000], &mut { all }, Input::I32);
+    let truth = search(&plan, &backend, &short, &[5000], &mut { all });
     row[5000..].fill(0);
-    let found = search(&plan, &backend, &[row.clone()], &[5000], &mut { all }, Input::I32);
+    let found = search(&plan, &backend, &[row.clone()], &[5000], &mut { all });
     assert_eq!(found, truth);
 
     let mut detector = Detector::new(plan, &backend).unwrap();
