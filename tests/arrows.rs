@@ -131,6 +131,13 @@ fn needs_invariant(path: &str) -> bool {
     }
 }
 
+/// The invariant that a room's first lines state, on one line.
+fn invariant(text: &str) -> String {
+    let head = text.lines().skip_while(|line| !line.starts_with("//! Invariant: "));
+    let lines = head.map_while(|line| line.strip_prefix("//! "));
+    lines.collect::<Vec<_>>().join(" ").replacen("Invariant: ", "", 1)
+}
+
 /// `src/io/fits/table.rs` is `["io", "fits", "table"]`.
 fn module_path(path: &str) -> Vec<String> {
     let inside = path.strip_prefix("src/").unwrap_or(path);
@@ -174,6 +181,21 @@ fn the_library_keeps_its_arrows() {
 #[test]
 fn the_command_line_keeps_the_house_rules() {
     check_folder("cli/src", common_faults);
+}
+
+#[test]
+fn the_architecture_states_every_invariant() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).expect("the page is there");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for file in rust_files(&root.join("src")) {
+        let name = file.strip_prefix(root).expect("below the root").to_string_lossy();
+        let text = std::fs::read_to_string(&file).expect("source is UTF-8");
+        let line = invariant(&text);
+        if needs_invariant(&name.replace('\\', "/")) && !page.contains(&line) {
+            panic!("ARCHITECTURE.md lacks the invariant of {name}: {line}");
+        }
+    }
 }
 
 #[test]
@@ -230,6 +252,7 @@ fn downward_arrows_pass() {
     let fine = [
         ("src/dedisperse/mod.rs", "use crate::{backend::Backend, Error};\nuse self::cpu::Engine;"),
         ("src/dedisperse/cpu.rs", "use super::plan::Plan;\nuse crate::backend::simd::Level;"),
+        ("src/dedisperse/cpu/tile.rs", "pub(in crate::dedisperse) fn f() {}"),
         ("src/dedisperse/cpu/tile.rs", "use super::lanes;\nuse crate::dedisperse::plan::Plan;"),
         ("src/dedisperse/plan.rs", "// use crate::io;\nconst A: &str = \"crate::io::open\";"),
         (

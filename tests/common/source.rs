@@ -145,7 +145,8 @@ pub(crate) fn references(source: &str, module: &[&str]) -> Vec<Reference> {
                 if is_root(word) && tokens.get(at + 1).map(|t| &t.0) == Some(&Token::Path) =>
             {
                 let continued = at > 0 && tokens[at - 1].0 == Token::Path;
-                if let (false, Some(root)) = (continued, root(word, &here)) {
+                let skip = continued || is_visibility(&tokens[..at]);
+                if let (false, Some(root)) = (skip, root(word, &here)) {
                     tree(&tokens, at + 2, root, &mut found);
                 }
             }
@@ -153,6 +154,12 @@ pub(crate) fn references(source: &str, module: &[&str]) -> Vec<Reference> {
         }
     }
     found
+}
+
+/// Do the tokens end in the `(in` of `pub(in path)`?
+fn is_visibility(tokens: &[(Token, usize)]) -> bool {
+    let [.., (Token::Mark('('), _), (Token::Word(word), _)] = tokens else { return false };
+    word == "in"
 }
 
 fn is_root(word: &str) -> bool {
