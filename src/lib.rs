@@ -5,6 +5,7 @@ pub mod backend;
 pub mod error;
 pub mod io;
 pub mod math;
+pub mod pipeline;
 pub mod sample;
 pub mod units;
 
