@@ -1,5 +1,8 @@
-//! What joins the stages: source to stages to sink, one page each.
+//! What joins the stages: each pipeline one page, source to stages to sink.
 //!
-//! Invariant: memory does not grow with the length of a recording.
+//! Invariant: the only rooms that know both files and stages.
 
+pub mod burst;
+mod cleaning;
 pub mod cutout;
+mod range;
