@@ -16,7 +16,7 @@ use super::noise;
 use super::signal::{Pulse, Signal};
 use crate::array::check_length;
 use crate::backend::threads::Threads;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
 
 /// Rows that one thread makes at a time.
