@@ -6,6 +6,7 @@
 //! PRESTO's `ioinf.c`, which reads lines in order and takes values from column 41.
 
 mod inf;
+mod value;
 
 use std::fs;
 use std::path::Path;
@@ -110,7 +111,10 @@ mod tests {
         writer.finish().unwrap();
         let (read_inf, read_values) = read(&path).unwrap();
         assert_eq!(read_values, values);
-        assert_eq!((read_inf.name.as_str(), read_inf.bins, read_inf.dm), ("x_DM56.75", 5000, 56.75));
+        assert_eq!(
+            (read_inf.name.as_str(), read_inf.bins, read_inf.dm),
+            ("x_DM56.75", 5000, 56.75)
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
