@@ -4,6 +4,7 @@
 //! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
 
 pub mod fbh5;
+pub mod fetch_h5;
 pub mod psrfits;
 mod rows;
 
