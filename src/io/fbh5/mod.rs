@@ -40,7 +40,8 @@ const MAX_FEEDS: u64 = 16;
 /// polarization that it lacks; [`Error::Io`].
 pub fn open(path: &Path, polarizations: Polarizations) -> Result<Box<dyn FilterbankSource>> {
     let input = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
-    let file = hdf5_pure::File::open_streaming(path).map_err(|e| library_fault(path, "HDF5", &e))?;
+    let file =
+        hdf5_pure::File::open_streaming(path).map_err(|e| library_fault(path, "HDF5", &e))?;
     open_file(&file, input, path, polarizations)
 }
 
@@ -166,7 +167,9 @@ fn sample_encoding(path: &Path, dataset: &Dataset) -> Result<Encoding> {
         DType::I16 if is_little => Ok(Encoding::I16),
         DType::F32 if is_little => Ok(Encoding::F32),
         other => {
-            let why = format!("samples of type {other} found, expected u8, i8, u16, i16 or f32, little endian");
+            let why = format!(
+                "samples of type {other} found, expected u8, i8, u16, i16 or f32, little endian"
+            );
             Err(Error::format(path, "data", 0, why))
         }
     }
@@ -238,7 +241,16 @@ impl<R: Read + Seek> Source<R> {
     ) -> Self {
         let channels = header.channels();
         let values = [vec![0.0; channels], vec![0.0; channels]];
-        Self { storage, header, recorded, feeds, time: 0, band_start: None, band: Vec::new(), values }
+        Self {
+            storage,
+            header,
+            recorded,
+            feeds,
+            time: 0,
+            band_start: None,
+            band: Vec::new(),
+            values,
+        }
     }
 
     /// Copies or adds what the band has of the next times; returns how many there were.
@@ -251,7 +263,8 @@ impl<R: Read + Seek> Source<R> {
         }
         let row_bytes = self.header.row_bytes();
         let line = self.header.channels() * self.recorded.bits() / 8;
-        let planes: Vec<&[u8]> = self.band.chunks_exact(self.band.len() / self.feeds.len()).collect();
+        let planes: Vec<&[u8]> =
+            self.band.chunks_exact(self.band.len() / self.feeds.len()).collect();
         let lines = planes[0].chunks_exact(line).skip((self.time - start) as usize);
         let mut times = 0;
         for (index, (row, first)) in rows.chunks_exact_mut(row_bytes).zip(lines).enumerate() {
