@@ -2,10 +2,13 @@
 
 pub mod array;
 pub mod backend;
+pub mod dedisperse;
 pub mod error;
 pub mod io;
 pub mod math;
+pub mod pulse;
 pub mod sample;
+pub mod simulate;
 pub mod units;
 
 pub use error::{Error, Result};

@@ -3,6 +3,9 @@
 //! Invariant: a reader holds one gulp of data at most, whatever the file's length, and gives rows in
 //! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
 
+pub mod psrfits;
+mod rows;
+
 use std::path::PathBuf;
 
 use crate::error::Result;

@@ -2,4 +2,5 @@
 //!
 //! Invariant: pure functions of their arguments.
 
+pub mod normal;
 pub mod statistics;

@@ -1,0 +1,208 @@
+//! Plans of trial dispersion measures (DM, in pc cm^-3): ranges of constant step and time binning.
+//!
+//! Invariant: a plan's ranges ascend, hold at least one trial each and [`MAX_TRIALS`] in all.
+
+mod ddplan;
+mod smearing;
+mod tolerance;
+
+pub use ddplan::DdplanOptions;
+pub use smearing::{Row, Smearing};
+pub use tolerance::ToleranceOptions;
+
+use crate::error::{Error, Result};
+
+/// The most trials that a plan may have.
+pub const MAX_TRIALS: usize = 1_000_000;
+
+/// The most samples that a range may add to one time bin.
+pub const MAX_DOWNSAMPLE: usize = 4096;
+
+/// The highest DM that a plan may reach, far beyond any source known.
+pub const MAX_DM: f64 = 1e6;
+
+/// The part of a step by which a range's end may fall short of a whole number of steps.
+const ROUNDING: f64 = 1e-6;
+
+/// Trials `dm_min + i * dm_step < dm_max`, searched after adding `downsample` samples to one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DmRange {
+    /// First trial, pc cm^-3.
+    pub dm_min: f64,
+    /// End, not itself a trial (unless it equals `dm_min`: then that is the one trial).
+    pub dm_max: f64,
+    /// Distance of two trials.
+    pub dm_step: f64,
+    /// Time samples that are added to one.
+    pub downsample: usize,
+}
+
+impl DmRange {
+    /// A range without time binning.
+    pub fn new(dm_min: f64, dm_max: f64, dm_step: f64) -> Self {
+        Self { dm_min, dm_max, dm_step, downsample: 1 }
+    }
+
+    /// Number of trials; 0 for a range that no plan accepts.
+    pub fn trials(&self) -> usize {
+        let steps = (self.dm_max - self.dm_min) / self.dm_step;
+        if !steps.is_finite() || steps < 0.0 {
+            return 0;
+        }
+        ((steps - ROUNDING).ceil() as usize).max(1)
+    }
+
+    /// The trials, ascending.
+    pub fn dms(&self) -> Vec<f64> {
+        (0..self.trials()).map(|i| self.dm_min + i as f64 * self.dm_step).collect()
+    }
+
+    fn check(&self) -> Result<()> {
+        check_limits(self.dm_min, self.dm_max)?;
+        if !(self.dm_step > 0.0 && self.dm_step.is_finite()) {
+            return Err(Error::parameter("--dm-step", self.dm_step, "it must be above 0"));
+        }
+        if self.downsample == 0 || self.downsample > MAX_DOWNSAMPLE {
+            let rule = format!("it must be 1 to {MAX_DOWNSAMPLE}");
+            return Err(Error::parameter("downsample", self.downsample, rule));
+        }
+        if (self.dm_max - self.dm_min) / self.dm_step > MAX_TRIALS as f64 {
+            return Err(too_many((self.dm_max - self.dm_min) / self.dm_step));
+        }
+        Ok(())
+    }
+}
+
+/// Which dispersion measures are tried: ascending ranges.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DmPlan {
+    /// The ranges, lowest first.
+    pub ranges: Vec<DmRange>,
+}
+
+impl DmPlan {
+    /// A plan of the ranges given, after checking them.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for no range, a range that is upside down, negative or not finite, a step
+    /// that is not positive, ranges that overlap or descend, or more than [`MAX_TRIALS`] trials.
+    pub fn from_ranges(ranges: Vec<DmRange>) -> Result<Self> {
+        let plan = Self { ranges };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// A plan of `(dm_min, dm_max, dm_step)` without time binning.
+    ///
+    /// # Errors
+    /// As [`DmPlan::from_ranges`].
+    pub fn fixed(ranges: &[(f64, f64, f64)]) -> Result<Self> {
+        Self::from_ranges(ranges.iter().map(|r| DmRange::new(r.0, r.1, r.2)).collect())
+    }
+
+    /// Fails where [`DmPlan::from_ranges`] does: for plans that were changed by hand.
+    ///
+    /// # Errors
+    /// As [`DmPlan::from_ranges`].
+    pub fn check(&self) -> Result<()> {
+        if self.ranges.is_empty() {
+            return Err(Error::parameter("DM ranges", 0, "there must be at least one"));
+        }
+        self.ranges.iter().try_for_each(DmRange::check)?;
+        for pair in self.ranges.windows(2) {
+            if pair[1].dm_min < pair[0].dm_max - ROUNDING * pair[0].dm_step {
+                let rule = format!("the range before it ends at {}", pair[0].dm_max);
+                return Err(Error::parameter("start of a DM range", pair[1].dm_min, rule));
+            }
+        }
+        let trials = self.trials();
+        if trials > MAX_TRIALS { Err(too_many(trials as f64)) } else { Ok(()) }
+    }
+
+    /// Number of trials in all ranges.
+    pub fn trials(&self) -> usize {
+        self.ranges.iter().map(DmRange::trials).sum()
+    }
+
+    /// All trials, ascending.
+    pub fn dms(&self) -> Vec<f64> {
+        self.ranges.iter().flat_map(DmRange::dms).collect()
+    }
+}
+
+fn too_many(trials: f64) -> Error {
+    let rule = format!("there may be {MAX_TRIALS} at most; use a wider step or range");
+    Error::parameter("number of DM trials", trials, rule)
+}
+
+/// Fails unless `0 <= dm_min <= dm_max`, both finite.
+fn check_limits(dm_min: f64, dm_max: f64) -> Result<()> {
+    if !(dm_min >= 0.0 && dm_min.is_finite()) {
+        return Err(Error::parameter("--dm-min", dm_min, "it must be 0 or more"));
+    }
+    if !dm_max.is_finite() || dm_max > MAX_DM {
+        return Err(Error::parameter("--dm-max", dm_max, format!("it must be at most {MAX_DM}")));
+    }
+    if dm_max < dm_min {
+        let rule = format!("it must not be below --dm-min, {dm_min}");
+        return Err(Error::parameter("--dm-max", dm_max, rule));
+    }
+    Ok(())
+}
+
+/// Fails unless a sampling time is positive and finite.
+fn check_tsamp(tsamp_s: f64) -> Result<()> {
+    if tsamp_s > 0.0 && tsamp_s.is_finite() {
+        return Ok(());
+    }
+    Err(Error::parameter("--tsamp", tsamp_s, "it must be a positive number of seconds"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_of_the_paper_has_3050_trials() {
+        let ranges = [(0.0, 150.0, 0.1), (150.0, 300.0, 0.2), (300.0, 500.0, 0.25)];
+        let plan = DmPlan::fixed(&ranges).unwrap();
+        let counts: Vec<_> = plan.ranges.iter().map(DmRange::trials).collect();
+        assert_eq!(counts, [1500, 750, 800]);
+        let dms = plan.dms();
+        assert_eq!((dms.len(), plan.trials()), (3050, 3050));
+        assert!(dms.windows(2).all(|w| w[0] < w[1]) && dms[3049] < 500.0);
+    }
+
+    #[test]
+    fn one_trial_is_a_plan() {
+        assert_eq!(DmPlan::fixed(&[(56.7, 56.7, 1.0)]).unwrap().dms(), [56.7]);
+    }
+
+    #[test]
+    fn faulty_ranges_are_refused_by_name() {
+        let nan = f64::NAN;
+        let faults = [
+            ([(10.0, 5.0, 1.0), (20.0, 30.0, 1.0)], "--dm-max"),
+            ([(-1.0, 5.0, 1.0), (20.0, 30.0, 1.0)], "--dm-min"),
+            ([(nan, 5.0, 1.0), (20.0, 30.0, 1.0)], "--dm-min"),
+            ([(0.0, nan, 1.0), (20.0, 30.0, 1.0)], "--dm-max"),
+            ([(0.0, f64::INFINITY, 1.0), (20.0, 30.0, 1.0)], "--dm-max"),
+            ([(0.0, 5.0, 0.0), (20.0, 30.0, 1.0)], "--dm-step"),
+            ([(0.0, 5.0, nan), (20.0, 30.0, 1.0)], "--dm-step"),
+            ([(0.0, 5.0, -1.0), (20.0, 30.0, 1.0)], "--dm-step"),
+            ([(0.0, 5.0, 1e-7), (20.0, 30.0, 1.0)], "number of DM trials"),
+            ([(0.0, 25.0, 1.0), (20.0, 30.0, 1.0)], "start of a DM range"),
+        ];
+        for (ranges, option) in faults {
+            match DmPlan::fixed(&ranges) {
+                Err(Error::Parameter { name, .. }) => assert_eq!(name, option, "{ranges:?}"),
+                other => panic!("{ranges:?} gave {other:?}"),
+            }
+        }
+        assert!(DmPlan::fixed(&[]).is_err());
+        let halves = [(0.0, 50.0, 0.00008), (50.0, 100.0, 0.00008)];
+        assert!(DmPlan::fixed(&halves).is_err(), "too many in all");
+        let binned = DmRange { downsample: 0, ..DmRange::new(0.0, 1.0, 0.1) };
+        assert!(DmPlan::from_ranges(vec![binned]).is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! Plans that balance sampling, channel smearing and the DM step, as PRESTO's DDplan.py does.
+
+use super::{DmPlan, DmRange, MAX_DOWNSAMPLE, Smearing, check_limits, check_tsamp};
+use crate::error::{Error, Result};
+use crate::units::{Band, DM_CONSTANT};
+
+/// Steps that a plan may use: 1, 2, 3 and 5 times a power of ten.
+const STEPS: [f64; 19] = [
+    0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0,
+    200.0, 300.0,
+];
+
+/// Two time scales count as equal when they differ by less than this factor.
+const SOFTNESS: f64 = 1.2;
+
+/// A range ends where the channel smearing exceeds all other smearing by this factor.
+const SMEARING_FACTOR: f64 = 2.0;
+
+/// What a plan made by [`DmPlan::ddplan`] heeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DdplanOptions {
+    /// Acceptable time resolution in seconds; 0 keeps the best that the data have.
+    pub time_resolution_s: f64,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3.
+    pub dm_constant: f64,
+}
+
+impl Default for DdplanOptions {
+    fn default() -> Self {
+        Self { time_resolution_s: 0.0, dm_constant: DM_CONSTANT }
+    }
+}
+
+impl DmPlan {
+    /// Balances sampling time, smearing within a channel and smearing by the DM step.
+    ///
+    /// A range begins with the step (of 1, 2, 3, 5 times a power of ten) that smears about one time
+    /// bin over the band, and ends where the channel smearing is twice everything else; the next one
+    /// has bins of twice the length, and so a wider step.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for limits that are upside down, negative or not finite, a sampling time
+    /// or resolution out of range, or too many trials.
+    /// # Source
+    /// S. Ransom, PRESTO, DDplan.py (`dm_steps`, without subbands): the balance, its factors 1.2 and
+    /// 2 and its list of steps. Ours bins in powers of two and ends at `dm_max`.
+    pub fn ddplan(
+        band: &Band,
+        tsamp_s: f64,
+        dm_min: f64,
+        dm_max: f64,
+        options: &DdplanOptions,
+    ) -> Result<Self> {
+        check_limits(dm_min, dm_max)?;
+        check_tsamp(tsamp_s)?;
+        let resolution = options.time_resolution_s;
+        if !(resolution >= 0.0 && resolution.is_finite()) {
+            return Err(Error::parameter("--time-res", resolution, "it must be 0 s or more"));
+        }
+        let smearing = Smearing::new(band, options.dm_constant);
+        let balance = Balance { smearing, tsamp_s };
+        let mut downsample = balance.first_downsample(dm_min, resolution);
+        let mut step = balance.first_step(downsample);
+        let mut ranges = vec![balance.range(dm_min, dm_max, STEPS[step], downsample)];
+        while let Some(last) = ranges.last().filter(|range| range.dm_max < dm_max) {
+            let start = last.dm_max;
+            downsample = (2 * downsample).min(MAX_DOWNSAMPLE);
+            step = balance.widen(step, downsample);
+            ranges.push(balance.range(start, dm_max, STEPS[step], downsample));
+        }
+        Self::from_ranges(ranges)
+    }
+}
+
+struct Balance {
+    smearing: Smearing,
+    tsamp_s: f64,
+}
+
+impl Balance {
+    fn bin_s(&self, downsample: usize) -> f64 {
+        self.tsamp_s * downsample as f64
+    }
+
+    /// The binning at the lowest DM: as much as channel smearing and the wanted resolution allow.
+    fn first_downsample(&self, dm_min: f64, resolution_s: f64) -> usize {
+        let channel_s = self.smearing.channel_s * dm_min;
+        let step_s = self.smearing.step_s(STEPS[0]);
+        let wanted = resolution_s.max(channel_s).max(step_s).max(self.tsamp_s);
+        let wanted = wanted.max(SOFTNESS * channel_s);
+        let mut downsample = 1;
+        while 2 * downsample <= MAX_DOWNSAMPLE && self.bin_s(2 * downsample) < wanted {
+            downsample *= 2;
+        }
+        downsample
+    }
+
+    /// The widest listed step that smears about one bin.
+    fn first_step(&self, downsample: usize) -> usize {
+        self.widen(0, downsample)
+    }
+
+    /// The widest listed step, no narrower than `step`, that smears less than about one bin.
+    fn widen(&self, mut step: usize, downsample: usize) -> usize {
+        let limit = SOFTNESS * self.bin_s(downsample);
+        while step + 1 < STEPS.len() && self.smearing.step_s(STEPS[step + 1]) < limit {
+            step += 1;
+        }
+        step
+    }
+
+    /// The range from `start` to where the next binning should take over, in whole steps.
+    fn range(&self, start: f64, dm_max: f64, dm_step: f64, downsample: usize) -> DmRange {
+        let bin_s = self.bin_s(downsample);
+        let others = self.tsamp_s.hypot(bin_s).hypot(self.smearing.step_s(dm_step));
+        let crossing = SMEARING_FACTOR * others / self.smearing.channel_s;
+        let last = downsample == MAX_DOWNSAMPLE;
+        let steps = ((crossing - start) / dm_step).ceil().max(1.0);
+        let end = start + steps * dm_step;
+        let dm_max = if last || end > dm_max { dm_max } else { end };
+        DmRange { dm_min: start, dm_max, dm_step, downsample }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn band() -> Band {
+        Band::uniform(1449.5, -1.0, 96).unwrap()
+    }
+
+    #[test]
+    fn bins_and_steps_grow_and_the_limits_are_covered() {
+        let options = DdplanOptions::default();
+        let plan = DmPlan::ddplan(&band(), 72e-6, 0.0, 1500.0, &options).unwrap();
+        assert!(plan.ranges.len() > 3);
+        for pair in plan.ranges.windows(2) {
+            assert_eq!(pair[1].downsample, 2 * pair[0].downsample);
+            assert!(pair[1].dm_step >= pair[0].dm_step && pair[1].dm_min == pair[0].dm_max);
+        }
+        let dms = plan.dms();
+        let last = plan.ranges[plan.ranges.len() - 1];
+        assert!(dms[0] == 0.0 && last.dm_max == 1500.0);
+        assert!(dms[dms.len() - 1] < 1500.0 && 1500.0 - dms[dms.len() - 1] <= last.dm_step + 1e-9);
+    }
+
+    #[test]
+    fn step_smearing_matches_the_bin_and_channel_smearing_ends_a_range() {
+        let options = DdplanOptions::default();
+        let plan = DmPlan::ddplan(&band(), 72e-6, 0.0, 1500.0, &options).unwrap();
+        for row in plan.rows(&band(), 72e-6, options.dm_constant) {
+            assert!(row.step_ms < SOFTNESS * row.sampling_ms);
+            let others = 0.072f64.hypot(row.sampling_ms).hypot(row.step_ms);
+            assert!(row.channel_ms <= SMEARING_FACTOR * others * 1.01);
+        }
+    }
+
+    #[test]
+    fn a_coarse_resolution_bins_at_once() {
+        let options = DdplanOptions { time_resolution_s: 1e-3, ..Default::default() };
+        let plan = DmPlan::ddplan(&band(), 72e-6, 0.0, 100.0, &options).unwrap();
+        assert_eq!(plan.ranges[0].downsample, 8);
+        let wrong = DdplanOptions { time_resolution_s: -1.0, ..Default::default() };
+        assert!(DmPlan::ddplan(&band(), 72e-6, 0.0, 100.0, &wrong).is_err());
+    }
+}

@@ -1,0 +1,306 @@
+//! Plans whose trials lie as far apart as a tolerated growth of the pulse allows, as Heimdall's do.
+
+use super::{DmPlan, DmRange, MAX_DOWNSAMPLE, Smearing, check_limits, check_tsamp};
+use crate::error::{Error, Result};
+use crate::units::{Band, DM_CONSTANT};
+
+/// The most ranges that a plan is cut into: each costs another pass over the data.
+const MAX_RANGES: usize = 15;
+
+/// What a further range costs, in trials at the time resolution of the range.
+const RANGE_COST: f64 = 8.0;
+
+/// Places at which a range may begin, for each doubling of the effective width.
+const NODES_A_DOUBLING: f64 = 16.0;
+
+/// Boundaries are rounded to this, so that they print well.
+const BOUNDARY: f64 = 1e-6;
+
+/// What a plan made by [`DmPlan::tolerance`] heeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ToleranceOptions {
+    /// Factor by which a step may widen a pulse, above 1. Heimdall's default is 1.25.
+    pub tolerance: f64,
+    /// Width of the narrowest pulse expected, in seconds. Heimdall's default is 40 us.
+    pub pulse_width_s: f64,
+    /// Factor by which time binning may widen a pulse, at least 1; 1 means no binning. Heimdall's
+    /// default is 1.15.
+    pub downsample_tolerance: f64,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3.
+    pub dm_constant: f64,
+}
+
+impl Default for ToleranceOptions {
+    fn default() -> Self {
+        Self {
+            tolerance: 1.25,
+            pulse_width_s: 40e-6,
+            downsample_tolerance: 1.15,
+            dm_constant: DM_CONSTANT,
+        }
+    }
+}
+
+impl ToleranceOptions {
+    fn check(&self) -> Result<()> {
+        if !(self.tolerance > 1.0 && self.tolerance <= 100.0) {
+            let rule = "it must be above 1 and at most 100";
+            return Err(Error::parameter("--dm-tol", self.tolerance, rule));
+        }
+        if !(self.pulse_width_s >= 0.0 && self.pulse_width_s.is_finite()) {
+            let rule = "it must be 0 s or more";
+            return Err(Error::parameter("--pulse-width", self.pulse_width_s, rule));
+        }
+        if !(1.0..=100.0).contains(&self.downsample_tolerance) {
+            let rule = "it must be 1 to 100";
+            return Err(Error::parameter("--downsample-tol", self.downsample_tolerance, rule));
+        }
+        Ok(())
+    }
+}
+
+impl DmPlan {
+    /// Trials so far apart that a step widens a pulse by the tolerated factor at most.
+    ///
+    /// At a DM, a pulse has the effective width `W = sqrt(pulse^2 + t_samp^2 + channel(DM)^2)`. The
+    /// step is the largest with `sqrt(W^2 + (band(step) / 4)^2) <= tolerance * W`, where `band(step)`
+    /// is the delay of one step over the band; the time binning is the largest power of two with
+    /// `sqrt(W^2 - t_samp^2 + t_bin^2) <= downsample_tolerance * W`. Both grow with DM. A range has
+    /// the step and the binning of its lowest DM, so that it is nowhere coarser than this; where
+    /// ranges begin is chosen for the fewest additions in all, with at most 15 ranges.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for limits that are upside down, negative or not finite, a sampling time
+    /// or tolerance out of range, or too many trials.
+    /// # Source
+    /// Levin 2012, PhD thesis, Swinburne University, as dedisp (Barsdell et al. 2012, MNRAS 422, 379)
+    /// and Heimdall use it. They give each trial its own step and also count how much the channel
+    /// smearing grows within a step; ranges of constant step begin where that growth is harmless.
+    pub fn tolerance(
+        band: &Band,
+        tsamp_s: f64,
+        dm_min: f64,
+        dm_max: f64,
+        options: &ToleranceOptions,
+    ) -> Result<Self> {
+        check_limits(dm_min, dm_max)?;
+        check_tsamp(tsamp_s)?;
+        options.check()?;
+        let smearing = Smearing::new(band, options.dm_constant);
+        let rule = Rule { smearing, tsamp_s, options: *options };
+        let nodes = rule.nodes(dm_min, dm_max);
+        let mut range_cost = RANGE_COST;
+        loop {
+            let starts = rule.cheapest_starts(&nodes, range_cost);
+            if starts.len() <= MAX_RANGES {
+                return Self::from_ranges(rule.ranges(&starts, dm_max));
+            }
+            range_cost *= 1.5;
+        }
+    }
+}
+
+/// What the tolerances allow at each DM.
+struct Rule {
+    smearing: Smearing,
+    tsamp_s: f64,
+    options: ToleranceOptions,
+}
+
+impl Rule {
+    fn effective_width_s(&self, dm: f64) -> f64 {
+        let channel_s = self.smearing.channel_s * dm;
+        self.options.pulse_width_s.hypot(self.tsamp_s).hypot(channel_s)
+    }
+
+    /// The widest step allowed; it grows with DM.
+    fn step(&self, dm: f64) -> f64 {
+        let growth = (self.options.tolerance.powi(2) - 1.0).sqrt();
+        4.0 * growth * self.effective_width_s(dm) / self.smearing.band_s
+    }
+
+    /// The largest power of two of samples in a bin; it grows with DM.
+    fn downsample(&self, dm: f64) -> usize {
+        let growth = self.options.downsample_tolerance.powi(2) - 1.0;
+        let room = growth * self.effective_width_s(dm).powi(2) / self.tsamp_s.powi(2);
+        let longest = (1.0 + room).sqrt();
+        let mut downsample = 1;
+        while 2 * downsample <= MAX_DOWNSAMPLE && (2 * downsample) as f64 <= longest {
+            downsample *= 2;
+        }
+        downsample
+    }
+
+    /// DMs at which a range may begin or end: equal ratios of the effective width, and each DM from
+    /// which longer bins are allowed.
+    fn nodes(&self, dm_min: f64, dm_max: f64) -> Vec<f64> {
+        let first = self.effective_width_s(dm_min);
+        let doublings = (self.effective_width_s(dm_max) / first).log2();
+        let count = ((doublings * NODES_A_DOUBLING).ceil() as usize).max(1);
+        let at_width = |width: f64| {
+            let rest = width.powi(2) - self.effective_width_s(0.0).powi(2);
+            rest.max(0.0).sqrt() / self.smearing.channel_s
+        };
+        let even =
+            (1..count).map(|i| at_width(first * (doublings * i as f64 / count as f64).exp2()));
+        let growth = (self.options.downsample_tolerance.powi(2) - 1.0).sqrt();
+        let binned = (1..=MAX_DOWNSAMPLE.ilog2()).map(|power| {
+            let bin = f64::from(1u32 << power);
+            // A hair more, so that rounding does not leave the node just short of its own binning.
+            at_width(self.tsamp_s * (bin * bin - 1.0).sqrt() / growth) * (1.0 + 1e-9)
+        });
+        let inner = even.chain(binned).filter(|dm| *dm > dm_min && *dm < dm_max);
+        let mut nodes: Vec<f64> = inner.chain([dm_min, dm_max]).collect();
+        nodes.sort_by(f64::total_cmp);
+        nodes.dedup();
+        nodes
+    }
+
+    /// Beginnings of ranges for the fewest additions, by dynamic programming over the nodes.
+    fn cheapest_starts(&self, nodes: &[f64], range_cost: f64) -> Vec<f64> {
+        let mut best = vec![(f64::INFINITY, 0usize); nodes.len()];
+        best[0].0 = 0.0;
+        for start in 0..nodes.len() - 1 {
+            let step = self.step(nodes[start]);
+            let downsample = self.downsample(nodes[start]) as f64;
+            for end in start + 1..nodes.len() {
+                let trials = (nodes[end] - nodes[start]) / step;
+                let cost = best[start].0 + (trials.max(1.0) + range_cost) / downsample;
+                if cost < best[end].0 {
+                    best[end] = (cost, start);
+                }
+            }
+        }
+        let mut starts = Vec::new();
+        let mut node = nodes.len() - 1;
+        while node > 0 {
+            node = best[node].1;
+            starts.push(nodes[node]);
+        }
+        if starts.is_empty() {
+            starts.push(nodes[0]);
+        }
+        starts.reverse();
+        starts
+    }
+
+    /// Ranges that begin at or just behind the given DMs, each a whole number of steps after the last.
+    fn ranges(&self, starts: &[f64], dm_max: f64) -> Vec<DmRange> {
+        let mut ranges: Vec<DmRange> = Vec::with_capacity(starts.len());
+        let mut dm_min = starts[0];
+        let ends = starts.iter().skip(1).copied().chain([dm_max]);
+        for (start, end) in starts.iter().zip(ends) {
+            if dm_min >= end && *start < end {
+                continue;
+            }
+            let dm_step = round_down(self.step(dm_min));
+            let downsample = self.downsample(dm_min);
+            let steps = ((end - dm_min) / dm_step).ceil().max(1.0);
+            let next = (dm_min + steps * dm_step) / BOUNDARY;
+            let reached = next.floor() * BOUNDARY;
+            let dm_max = if end == dm_max { dm_max } else { reached.min(dm_max) };
+            ranges.push(DmRange { dm_min, dm_max, dm_step, downsample });
+            dm_min = dm_max;
+        }
+        ranges
+    }
+}
+
+/// A step to three digits, never wider than asked for.
+fn round_down(step: f64) -> f64 {
+    let digits = 2 - step.log10().floor() as i32;
+    let scale = 10f64.powi(digits.clamp(-300, 300));
+    let rounded = (step * scale).floor() / scale;
+    if rounded > 0.0 && rounded.is_finite() { rounded } else { step }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parkes() -> Band {
+        Band::uniform(1581.8046875, -0.390625, 1024).unwrap()
+    }
+
+    #[test]
+    fn steps_and_bins_are_within_tolerance_everywhere() {
+        let options = ToleranceOptions::default();
+        let band = parkes();
+        let plan = DmPlan::tolerance(&band, 64e-6, 0.0, 10000.0, &options).unwrap();
+        assert!(plan.ranges.len() <= MAX_RANGES, "{}", plan.ranges.len());
+        let smearing = Smearing::new(&band, options.dm_constant);
+        for range in &plan.ranges {
+            for dm in range.dms() {
+                let width = 40e-6f64.hypot(64e-6).hypot(smearing.channel_s * dm);
+                let widened = width.hypot(0.25 * range.dm_step * smearing.band_s);
+                assert!(widened <= 1.25 * width * (1.0 + 1e-12), "DM {dm}");
+                let bin = 64e-6 * range.downsample as f64;
+                let binned = (width * width - 64e-6f64.powi(2) + bin * bin).sqrt();
+                assert!(range.downsample == 1 || binned <= 1.15 * width * (1.0 + 1e-12));
+            }
+        }
+        for pair in plan.ranges.windows(2) {
+            assert!(pair[0].dm_max == pair[1].dm_min && pair[0].dm_step <= pair[1].dm_step);
+            assert!(pair[0].downsample <= pair[1].downsample);
+        }
+    }
+
+    #[test]
+    fn trials_never_lie_further_apart_than_a_step() {
+        let options = ToleranceOptions::default();
+        let plan = DmPlan::tolerance(&parkes(), 64e-6, 3.0, 2000.0, &options).unwrap();
+        let dms = plan.dms();
+        assert_eq!(dms[0], 3.0);
+        assert!(dms.windows(2).all(|w| w[0] < w[1]), "ascending");
+        let mut trial = 0;
+        for range in &plan.ranges {
+            for _ in 0..range.trials() {
+                let next = dms.get(trial + 1).copied().unwrap_or(2000.0);
+                assert!(next - dms[trial] <= range.dm_step * (1.0 + 1e-5));
+                trial += 1;
+            }
+        }
+        assert!(dms[dms.len() - 1] <= 2000.0);
+    }
+
+    /// The recurrence of Levin 2012 that dedisp evaluates, from its equation.
+    fn levin(smearing: &Smearing, tsamp_s: f64, limits: (f64, f64), tolerance: f64) -> Vec<f64> {
+        let (a, b) = (smearing.channel_s.powi(2), (smearing.band_s / 4.0).powi(2));
+        let mut dms = vec![limits.0];
+        let mut dm = limits.0;
+        while dm < limits.1 {
+            let narrow = tsamp_s.powi(2) + 40e-6f64.powi(2);
+            let k = narrow * (tolerance.powi(2) - 1.0) + tolerance.powi(2) * a * dm * dm;
+            dm = (b * dm + ((a + b) * k - a * b * dm * dm).sqrt()) / (a + b);
+            dms.push(dm);
+        }
+        dms
+    }
+
+    #[test]
+    fn about_as_many_trials_as_levins_recurrence() {
+        let options = ToleranceOptions { downsample_tolerance: 1.0, ..Default::default() };
+        let band = parkes();
+        let smearing = Smearing::new(&band, options.dm_constant);
+        let theirs = levin(&smearing, 64e-6, (0.0, 2000.0), 1.25).len();
+        let ours = DmPlan::tolerance(&band, 64e-6, 0.0, 2000.0, &options).unwrap().trials();
+        assert!(ours >= theirs && (ours as f64) < 1.15 * theirs as f64, "{ours} {theirs}");
+    }
+
+    #[test]
+    fn absurd_tolerances_are_refused() {
+        let band = parkes();
+        for tolerance in [1.0, 0.5, -2.0, f64::NAN, f64::INFINITY] {
+            let options = ToleranceOptions { tolerance, ..Default::default() };
+            assert!(DmPlan::tolerance(&band, 64e-6, 0.0, 100.0, &options).is_err());
+        }
+        let options = ToleranceOptions::default();
+        for tsamp in [0.0, -1.0, f64::NAN] {
+            assert!(DmPlan::tolerance(&band, tsamp, 0.0, 100.0, &options).is_err());
+        }
+        assert!(DmPlan::tolerance(&band, 64e-6, 100.0, 10.0, &options).is_err());
+        assert!(DmPlan::tolerance(&band, 64e-6, 0.0, 1e30, &options).is_err());
+        let one = DmPlan::tolerance(&band, 64e-6, 100.0, 100.0, &options).unwrap();
+        assert_eq!(one.dms(), [100.0]);
+    }
+}

@@ -1,0 +1,218 @@
+//! What to simulate, and the checks of it.
+
+use crate::error::{Error, Result};
+use crate::sample::Encoding;
+use crate::simulate::signal::Pulse;
+use crate::simulate::{Bandpass, BroadInterference, NarrowInterference};
+use crate::units::{Band, DM_CONSTANT};
+
+/// The highest DM that can be simulated, pc cm^-3.
+const MAX_DM: f64 = 1e6;
+
+/// The longest width, scattering time and period, in seconds.
+const MAX_SECONDS: f64 = 1e5;
+
+/// The most impulses of interference a second.
+const MAX_RATE_HZ: f64 = 1e4;
+
+/// A single pulse.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Burst {
+    /// Dispersion measure, pc cm^-3.
+    pub dm: f64,
+    /// Centre of the unscattered pulse at the highest channel's centre, seconds from the first
+    /// sample's start.
+    pub time_s: f64,
+    /// Full width at half maximum of the Gaussian, before scattering and smearing, in seconds.
+    pub width_s: f64,
+    /// S/N of the best boxcar in the series dedispersed at the exact DM.
+    pub snr: f64,
+    /// Scattering time at 1 GHz in seconds; it goes as frequency to the power -4.
+    pub scatter_s: f64,
+    /// Flux density goes as frequency to this power.
+    pub spectral_index: f64,
+}
+
+impl Burst {
+    /// A burst without scattering, equally bright at all frequencies.
+    pub fn new(dm: f64, time_s: f64, width_s: f64, snr: f64) -> Self {
+        Self { dm, time_s, width_s, snr, scatter_s: 0.0, spectral_index: 0.0 }
+    }
+
+    pub(super) fn pulse(&self) -> Pulse {
+        let Self { dm, width_s, scatter_s, spectral_index, .. } = *self;
+        Pulse { dm, width_s, scatter_s, spectral_index }
+    }
+
+    fn check(&self) -> Result<()> {
+        within("dm", self.dm, 0.0, MAX_DM)?;
+        within("time", self.time_s, -1e9, 1e9)?;
+        above_zero("width", self.width_s, MAX_SECONDS)?;
+        above_zero("snr", self.snr, 1e9)?;
+        within("scatter", self.scatter_s, 0.0, MAX_SECONDS)?;
+        within("index", self.spectral_index, -100.0, 100.0)
+    }
+}
+
+/// A source of regular pulses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pulsar {
+    /// Period in seconds.
+    pub period_s: f64,
+    /// Dispersion measure, pc cm^-3.
+    pub dm: f64,
+    /// Full width at half maximum of a pulse, in seconds.
+    pub width_s: f64,
+    /// S/N of each pulse, as a burst's.
+    pub snr: f64,
+    /// Centre of one of the pulses, as a burst's; there are others before and after it.
+    pub time_s: f64,
+    /// Scattering time at 1 GHz in seconds.
+    pub scatter_s: f64,
+    /// Flux density goes as frequency to this power.
+    pub spectral_index: f64,
+}
+
+impl Pulsar {
+    pub(super) fn pulse(&self) -> Pulse {
+        let Self { dm, width_s, scatter_s, spectral_index, .. } = *self;
+        Pulse { dm, width_s, scatter_s, spectral_index }
+    }
+
+    fn check(&self, tsamp_s: f64) -> Result<()> {
+        let Self { dm, time_s, width_s, snr, scatter_s, spectral_index, period_s } = *self;
+        Burst { dm, time_s, width_s, snr, scatter_s, spectral_index }.check()?;
+        above_zero("period", period_s, MAX_SECONDS)?;
+        if period_s < 2.0 * tsamp_s || period_s < width_s {
+            let rule = "it must be at least two samples and not below the pulse's width";
+            return Err(Error::parameter("period", period_s, rule));
+        }
+        Ok(())
+    }
+}
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The channels.
+    pub band: Band,
+    /// Sampling time in seconds.
+    pub tsamp_s: f64,
+    /// Rows in all.
+    pub times: u64,
+    /// How samples are stored.
+    pub encoding: Encoding,
+    /// Chooses the noise, and all else that is random.
+    pub seed: u64,
+    /// The receiver's gain over the band.
+    pub bandpass: Bandpass,
+    /// Single pulses.
+    pub bursts: Vec<Burst>,
+    /// Regular pulses.
+    pub pulsars: Vec<Pulsar>,
+    /// Tones in a few channels.
+    pub narrow: Option<NarrowInterference>,
+    /// Impulses at DM 0.
+    pub broad: Option<BroadInterference>,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3.
+    pub dm_constant: f64,
+    /// Name of the telescope, for the header.
+    pub telescope: String,
+    /// Name of the source, for the header.
+    pub source_name: String,
+    /// Start of the first sample, MJD (UTC).
+    pub tstart_mjd: f64,
+}
+
+impl Options {
+    /// Noise alone: 8 bit, flat, seed 0.
+    pub fn new(band: Band, tsamp_s: f64, times: u64) -> Self {
+        Self {
+            band,
+            tsamp_s,
+            times,
+            encoding: Encoding::U8,
+            seed: 0,
+            bandpass: Bandpass::Flat,
+            bursts: Vec::new(),
+            pulsars: Vec::new(),
+            narrow: None,
+            broad: None,
+            dm_constant: DM_CONSTANT,
+            telescope: String::new(),
+            source_name: "simulation".to_owned(),
+            tstart_mjd: 60000.0,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        above_zero("--tsamp", self.tsamp_s, MAX_SECONDS)?;
+        within("--dm-constant", self.dm_constant, 1.0, 1e6)?;
+        let channels = self.band.channels();
+        if self.encoding.row_bytes(channels).is_none() {
+            let bits = self.encoding.bits();
+            let rule = format!("a row of {bits}-bit samples must fill whole bytes");
+            return Err(Error::parameter("--channels", channels, rule));
+        }
+        self.bursts.iter().try_for_each(Burst::check)?;
+        self.pulsars.iter().try_for_each(|pulsar| pulsar.check(self.tsamp_s))?;
+        if let Some(narrow) = &self.narrow {
+            if narrow.channels > channels {
+                let rule = format!("there are {channels} channels");
+                return Err(Error::parameter("--rfi-narrow", narrow.channels, rule));
+            }
+            within("strength of --rfi-narrow", narrow.strength, 0.0, 1e6)?;
+        }
+        if let Some(broad) = &self.broad {
+            above_zero("--rfi-broad", broad.rate_hz, MAX_RATE_HZ)?;
+            above_zero("S/N of --rfi-broad", broad.snr, 1e9)?;
+            above_zero("width of --rfi-broad", broad.width_s, MAX_SECONDS)?;
+        }
+        Ok(())
+    }
+}
+
+fn within(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::parameter(name, value, format!("it must be {low} to {high}")))
+}
+
+fn above_zero(name: &'static str, value: f64, high: f64) -> Result<()> {
+    if value > 0.0 && value <= high {
+        return Ok(());
+    }
+    Err(Error::parameter(name, value, format!("it must be above 0 and at most {high}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options::new(Band::uniform(1500.0, -1.0, 60).unwrap(), 1e-3, 100)
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        let fault = |change: fn(&mut Options)| {
+            let mut options = options();
+            change(&mut options);
+            match options.check() {
+                Err(Error::Parameter { name, .. }) => name,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(fault(|o| o.tsamp_s = f64::NAN), "--tsamp");
+        assert_eq!(fault(|o| o.encoding = Encoding::U1), "--channels");
+        assert_eq!(fault(|o| o.bursts = vec![Burst::new(-1.0, 0.0, 1e-3, 9.0)]), "dm");
+        assert_eq!(fault(|o| o.bursts = vec![Burst::new(1.0, 0.0, 0.0, 9.0)]), "width");
+        assert_eq!(fault(|o| o.bursts = vec![Burst::new(1.0, 0.0, 1e-3, f64::NAN)]), "snr");
+        let narrow = |o: &mut Options| {
+            o.narrow = Some(NarrowInterference { channels: 61, strength: 1.0 });
+        };
+        assert_eq!(fault(narrow), "--rfi-narrow");
+        assert!(options().check().is_ok());
+    }
+}

@@ -1,0 +1,18 @@
+//! What a telescope would have recorded: seeded, streaming, at constant memory.
+//!
+//! Invariant: a row depends on the options and its own number only, never on how rows are asked for.
+
+mod amplitude;
+mod bandpass;
+pub mod burst;
+mod channels;
+mod interference;
+mod levels;
+mod noise;
+mod pulse_shape;
+mod rng;
+mod signal;
+pub mod telescopes;
+
+pub use bandpass::Bandpass;
+pub use interference::{BroadInterference, NarrowInterference};
