@@ -4,4 +4,5 @@
 
 pub mod burst;
 mod cleaning;
+pub mod cutout;
 mod range;
