@@ -34,8 +34,10 @@ fn read_all(source: &mut dyn FilterbankSource, gulp: usize) -> Vec<u8> {
 
 fn values(bytes: &[u8], encoding: Encoding, channels: usize) -> Vec<f64> {
     let rows = bytes.chunks_exact(channels * encoding.bits() / 8);
-    rows.flat_map(|row| (0..channels).map(|channel| value(row, encoding, channel)).collect::<Vec<_>>())
-        .collect()
+    rows.flat_map(|row| {
+        (0..channels).map(|channel| value(row, encoding, channel)).collect::<Vec<_>>()
+    })
+    .collect()
 }
 
 fn correlation(a: &[f64], b: &[f64]) -> f64 {
@@ -56,7 +58,10 @@ fn parkes_at_every_depth_is_the_same_sky() {
         let mut source = open_with(&[path], OpenOptions::default());
         let header = source.header().clone();
         assert_eq!((header.channels(), header.times), (832, Some(4096)));
-        assert_eq!((header.telescope.as_str(), header.source_name.as_str()), ("Parkes", "J0534+2200"));
+        assert_eq!(
+            (header.telescope.as_str(), header.source_name.as_str()),
+            ("Parkes", "J0534+2200")
+        );
         assert!((header.tsamp_s - 0.000512).abs() < 1e-12 || header.tsamp_s > 0.0);
         assert_eq!((header.band.fch1_mhz(), header.band.foff_mhz()), (4030.0, -4.0));
         let bytes = read_all(source.as_mut(), 1000);
@@ -79,14 +84,17 @@ fn parkes_at_every_depth_is_the_same_sky() {
 #[test]
 fn two_parkes_files_join() {
     let Some(data) = common::data_dir() else { return };
-    let paths = ["parkes_8bit_1.fil", "parkes_8bit_2.fil"].map(|name| data.join("pulsar").join(name));
+    let paths =
+        ["parkes_8bit_1.fil", "parkes_8bit_2.fil"].map(|name| data.join("pulsar").join(name));
     let mut whole = open_with(&paths, OpenOptions::default());
     assert_eq!(whole.header().times, Some(8192));
     assert!(whole.gaps().is_empty());
     let joined = read_all(whole.as_mut(), 999);
     let parts: Vec<u8> = paths
         .iter()
-        .flat_map(|path| read_all(open_with(&[path.clone()], OpenOptions::default()).as_mut(), 4096))
+        .flat_map(|path| {
+            read_all(open_with(&[path.clone()], OpenOptions::default()).as_mut(), 4096)
+        })
         .collect();
     assert_eq!(joined, parts);
     let [first, second] = paths;
@@ -192,7 +200,15 @@ fn with_ifs(one: &[u8], ifs: u8) -> Vec<u8> {
 fn ifs_are_chosen_or_summed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.fil");
-    for encoding in [Encoding::U1, Encoding::U2, Encoding::U4, Encoding::U8, Encoding::I8, Encoding::U16, Encoding::F32] {
+    for encoding in [
+        Encoding::U1,
+        Encoding::U2,
+        Encoding::U4,
+        Encoding::U8,
+        Encoding::I8,
+        Encoding::U16,
+        Encoding::F32,
+    ] {
         let header = header(encoding, Band::uniform(1400.0, -0.5, 16).unwrap());
         let mut bytes = vec![0; 40 * header.row_bytes()];
         for (time, row) in bytes.chunks_exact_mut(header.row_bytes()).enumerate() {
@@ -266,7 +282,8 @@ fn truncated_recordings_say_where_they_end() {
         }
         // A pipe tells only when it ends.
         let pipe = Box::new(Cursor::new(whole[..length].to_vec()));
-        let source = sigproc::FilterbankReader::from_pipe(pipe, Path::new("-"), Polarizations::Total);
+        let source =
+            sigproc::FilterbankReader::from_pipe(pipe, Path::new("-"), Polarizations::Total);
         let read = source.and_then(|mut source| source.read(&mut [0; 320]));
         assert_eq!(read.is_ok(), rows.is_some(), "{length}");
     }

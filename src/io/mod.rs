@@ -3,15 +3,23 @@
 //! Invariant: a reader holds one gulp of data at most, whatever the file's length, and gives rows in
 //! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
 
-pub mod psrfits;
-mod rows;
+pub mod atomic;
 pub mod atomic;
 pub mod candidates;
+pub mod candidates;
+pub mod fbh5;
+pub mod fbh5;
+pub mod npy;
 pub mod npy;
 mod observation;
+mod observation;
+mod open;
 mod open;
 pub mod presto;
+pub mod presto;
+pub mod psrfits;
 pub mod rfifind;
+mod rows;
 mod sexagesimal;
 pub mod sigproc;
 

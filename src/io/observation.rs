@@ -366,7 +366,10 @@ mod tests {
             let mut second = file("b.fil", 10.0, 10);
             change(&mut second.header);
             let text = message(vec![file("a.fil", 0.0, 10), second]);
-            assert!(text.contains(field) && text.contains("a.fil") && text.contains("b.fil"), "{text}");
+            assert!(
+                text.contains(field) && text.contains("a.fil") && text.contains("b.fil"),
+                "{text}"
+            );
         }
         assert!(joined(Vec::new(), false).is_err());
         let mut pipe = file("-", 0.0, 10);
@@ -376,13 +379,12 @@ mod tests {
 
     #[test]
     fn gaps_hold_the_median_whatever_the_gulp() {
-        let files = || vec![file("a", 0.0, 10), file("b", 13.0, 4), file("c", 17.0, 3), file("d", 22.0, 2)];
-        let gaps =
-            [Gap { start_time: 10, times: 3 }, Gap { start_time: 20, times: 2 }];
+        let files =
+            || vec![file("a", 0.0, 10), file("b", 13.0, 4), file("c", 17.0, 3), file("d", 22.0, 2)];
+        let gaps = [Gap { start_time: 10, times: 3 }, Gap { start_time: 20, times: 2 }];
         // Lower median of 0..=9, then of those and 13..=19.
-        let expected = [
-            0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 4, 4, 4, 13, 14, 15, 16, 17, 18, 19, 8, 8, 22, 23,
-        ];
+        let expected =
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 4, 4, 4, 13, 14, 15, 16, 17, 18, 19, 8, 8, 22, 23];
         for gulp in [1, 2, 3, 5, 11, 100] {
             let mut source = joined(files(), true).unwrap();
             assert_eq!(source.gaps(), gaps);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{FilterbankSource, Polarizations, observation, sigproc};
+use super::{FilterbankSource, Polarizations, fbh5, observation, psrfits, sigproc};
 use crate::error::{Error, Result};
 
 /// How recordings are read.
@@ -39,27 +39,24 @@ const MAGIC: &[(&[u8], Format)] = &[
 /// empty, of no known format or breaks its format's rules, and for files that don't fit together
 /// ([`super::join`]); [`Error::Parameter`] for no file at all.
 pub fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
-    let sources: Result<Vec<_>> =
-        paths.iter().map(|path| open_one(path, options.polarizations)).collect();
+    let sources: Result<Vec<_>> = paths.iter().map(|path| open_one(path, options)).collect();
     observation::join(sources?, options.allow_gaps)
 }
 
-fn open_one(path: &Path, polarizations: Polarizations) -> Result<Box<dyn FilterbankSource>> {
+fn open_one(path: &Path, options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
     if path == Path::new("-") {
         let pipe = Box::new(std::io::stdin());
-        return Ok(Box::new(sigproc::FilterbankReader::from_pipe(pipe, path, polarizations)?));
+        return Ok(Box::new(sigproc::FilterbankReader::from_pipe(
+            pipe,
+            path,
+            options.polarizations,
+        )?));
     }
     match detect(path)? {
-        Format::Sigproc => Ok(Box::new(sigproc::open(path, polarizations)?)),
-        // The readers of other formats come in here.
-        Format::Fits => Err(lacking(path, "PSRFITS")),
-        Format::Hdf5 => Err(lacking(path, "HDF5")),
+        Format::Sigproc => Ok(Box::new(sigproc::open(path, options.polarizations)?)),
+        Format::Fits => psrfits::open(path, options.polarizations, options.allow_gaps),
+        Format::Hdf5 => fbh5::open(path, options.polarizations),
     }
-}
-
-fn lacking(path: &Path, format: &str) -> Error {
-    let what = format!("reading {} as {format}", path.display());
-    Error::Unavailable { what, why: "this build has no reader for it".into() }
 }
 
 fn detect(path: &Path) -> Result<Format> {

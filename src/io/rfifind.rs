@@ -130,7 +130,9 @@ impl Mask {
         let lowest_mhz = band.lowest_hz() / HZ_PER_MHZ;
         if (lowest_mhz - self.lowest_mhz).abs() > 0.5 * band.channel_width_hz() / HZ_PER_MHZ {
             let ours = self.lowest_mhz;
-            return misfit(format!("its lowest channel is {ours} MHz, the recording's {lowest_mhz}"));
+            return misfit(format!(
+                "its lowest channel is {ours} MHz, the recording's {lowest_mhz}"
+            ));
         }
         let order = by_frequency(band);
         let mut zapped = vec![false; self.channels];
@@ -274,8 +276,7 @@ mod tests {
         let mask = parse(&example(&LISTS)).unwrap();
         assert_eq!((mask.channels, mask.interval_times, mask.interval_s), (4, 1200, 1.2));
         assert_eq!((&mask.zapped_channels[..], &mask.zapped_intervals[..]), (&[0][..], &[2][..]));
-        let expected =
-            [Zapped::Channels(vec![1, 3]), Zapped::All, Zapped::Channels(Vec::new())];
+        let expected = [Zapped::Channels(vec![1, 3]), Zapped::All, Zapped::Channels(Vec::new())];
         assert_eq!(mask.intervals, expected);
     }
 

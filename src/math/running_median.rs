@@ -68,9 +68,8 @@ mod tests {
     #[test]
     fn the_last_rows_count_however_they_come() {
         for encoding in Encoding::ALL {
-            let mut bytes: Vec<u8> = (0..8 * 3000u32)
-                .map(|k| (k.wrapping_mul(2_654_435_761) >> 17) as u8)
-                .collect();
+            let mut bytes: Vec<u8> =
+                (0..8 * 3000u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 17) as u8).collect();
             if encoding == Encoding::F32 {
                 bytes.iter_mut().skip(3).step_by(4).for_each(|byte| *byte &= 0x3f);
             }

@@ -77,9 +77,9 @@ impl RangeSearch {
         backend: &Backend,
     ) -> Result<Self> {
         let summed = (cleaning.unmasked() * plan.downsample()) as i64;
-        let bound = cleaning.range().map(|(low, high)| {
-            (i64::from(low).min(0) * summed, i64::from(high).max(0) * summed)
-        });
+        let bound = cleaning
+            .range()
+            .map(|(low, high)| (i64::from(low).min(0) * summed, i64::from(high).max(0) * summed));
         let detector_plan = pulse::Plan::new(pulse::Options {
             dms: plan.dms().to_vec(),
             tsamp_s: plan.tsamp_s(),
@@ -93,7 +93,11 @@ impl RangeSearch {
             index,
             dedisperser: Dedisperser::new(plan, backend)?,
             detector: Detector::new(detector_plan, backend)?,
-            plane: if integer { PlaneBuffer::I32(Vec::new()) } else { PlaneBuffer::F32(Vec::new()) },
+            plane: if integer {
+                PlaneBuffer::I32(Vec::new())
+            } else {
+                PlaneBuffer::F32(Vec::new())
+            },
             events: Vec::new(),
             skipped: 0,
         })

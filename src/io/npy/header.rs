@@ -170,7 +170,9 @@ mod tests {
 
     #[test]
     fn our_own_headers_parse() {
-        for (shape, axes) in [(&[7u64][..], vec![7]), (&[3, u64::MAX >> 1], vec![3, usize::MAX >> 1])] {
+        for (shape, axes) in
+            [(&[7u64][..], vec![7]), (&[3, u64::MAX >> 1], vec![3, usize::MAX >> 1])]
+        {
             for is_fortran in [false, true] {
                 let bytes = Header::encode_f32(shape, is_fortran);
                 assert_eq!(bytes.len(), HEADER_BYTES);

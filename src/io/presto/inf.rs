@@ -298,7 +298,8 @@ fn count(value: &str) -> std::result::Result<u64, String> {
     // Older writers put counts as floats: 131072.0.
     let whole = value.trim().trim_end_matches('0').trim_end_matches('.');
     let exact = value.trim().parse::<u64>().ok();
-    exact.or_else(|| value.contains('.').then(|| whole.parse().ok()).flatten())
+    exact
+        .or_else(|| value.contains('.').then(|| whole.parse().ok()).flatten())
         .ok_or_else(|| format!("found {value:?}, expected a whole number"))
 }
 
@@ -367,7 +368,9 @@ mod tests {
         assert!(text.contains(" J2000 Declination     (dd:mm:ss.ssss)  =  -08:47:42.0000\n"));
         assert!(text.contains(" Number of bins in the time series      =  131072     \n"));
         assert!(text.contains(" Width of each time series bin (sec)    =  0.00016384\n"));
-        assert!(text.contains(" On/Off bin pair #  1                   =  0          , 99         \n"));
+        assert!(
+            text.contains(" On/Off bin pair #  1                   =  0          , 99         \n")
+        );
         for line in text.lines().take_while(|line| !line.contains("notes")) {
             assert_eq!(line.as_bytes()[EQUALS_COLUMN], b'=', "{line}");
         }

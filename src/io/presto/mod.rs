@@ -110,7 +110,10 @@ mod tests {
         writer.finish().unwrap();
         let (read_inf, read_values) = read(&path).unwrap();
         assert_eq!(read_values, values);
-        assert_eq!((read_inf.name.as_str(), read_inf.bins, read_inf.dm), ("x_DM56.75", 5000, 56.75));
+        assert_eq!(
+            (read_inf.name.as_str(), read_inf.bins, read_inf.dm),
+            ("x_DM56.75", 5000, 56.75)
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 

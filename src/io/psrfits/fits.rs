@@ -199,7 +199,8 @@ mod tests {
     use super::*;
 
     fn header_of(cards: &[&str]) -> Result<Header> {
-        let mut bytes: Vec<u8> = cards.iter().flat_map(|c| format!("{c:<80}").into_bytes()).collect();
+        let mut bytes: Vec<u8> =
+            cards.iter().flat_map(|c| format!("{c:<80}").into_bytes()).collect();
         bytes.resize(bytes.len().next_multiple_of(2880), b' ');
         Header::read(&mut Cursor::new(bytes), Path::new("x.fits"), 0)
     }

@@ -101,7 +101,8 @@ fn check_jump(
         return Err(table.fault(column, row, why));
     }
     if missing * layout.tsamp_s > SECONDS_PER_DAY {
-        let why = format!("row {row} starts {:.0} s late, more than a day", missing * layout.tsamp_s);
+        let why =
+            format!("row {row} starts {:.0} s late, more than a day", missing * layout.tsamp_s);
         return Err(table.fault(column, row, why));
     }
     Ok(if missing <= 0.5 { 0 } else { missing.round() as u64 })

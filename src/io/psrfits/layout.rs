@@ -102,7 +102,11 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::Parameter`] for a number that the file does not have.
-    pub(super) fn select(&self, wanted: Polarizations, kind: &str) -> Result<(usize, Option<usize>)> {
+    pub(super) fn select(
+        &self,
+        wanted: Polarizations,
+        kind: &str,
+    ) -> Result<(usize, Option<usize>)> {
         match wanted {
             Polarizations::One(number) if number < self.polarizations => Ok((number, None)),
             Polarizations::One(number) => {

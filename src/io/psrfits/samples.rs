@@ -119,7 +119,8 @@ impl BitOrder {
         let mut table = Box::new([0u8; 256]);
         for (byte, turned) in table.iter_mut().enumerate() {
             let mask = (1usize << bits) - 1;
-            let samples = (0..8 / bits).map(|k| ((byte >> (k * bits)) & mask) << (8 - (k + 1) * bits));
+            let samples =
+                (0..8 / bits).map(|k| ((byte >> (k * bits)) & mask) << (8 - (k + 1) * bits));
             *turned = samples.sum::<usize>() as u8;
         }
         Self(Some(table))

@@ -37,7 +37,11 @@ impl Scaling {
     /// # Errors
     /// [`crate::Error::Format`] for a column of the wrong length, for a factor that is not finite, and when
     /// every weight is 0.
-    pub(super) fn scan<R: Read + Seek>(input: &mut R, table: &Table, layout: &Layout) -> Result<Self> {
+    pub(super) fn scan<R: Read + Seek>(
+        input: &mut R,
+        table: &Table,
+        layout: &Layout,
+    ) -> Result<Self> {
         let products = layout.channels * layout.polarizations;
         let find = |name| factor_column(table, name, products, layout.channels);
         let mut scaling = Self {
@@ -52,14 +56,17 @@ impl Scaling {
         let mut any_weight = scaling.weights.is_none();
         for row in 0..table.rows {
             scaling.read(input, table, row, &mut factors)?;
-            let is_all = |values: &[f64], trivial: f64| values.iter().all(|value| *value == trivial);
+            let is_all =
+                |values: &[f64], trivial: f64| values.iter().all(|value| *value == trivial);
             scaling.is_trivial &= is_all(&factors.scales, 1.0)
                 && is_all(&factors.offsets, 0.0)
                 && is_all(&factors.weights, 1.0);
             any_weight |= factors.weights.iter().any(|weight| *weight != 0.0);
         }
         match &scaling.weights {
-            Some(column) if !any_weight => Err(table.fault(column, 0, "every weight of the file is 0")),
+            Some(column) if !any_weight => {
+                Err(table.fault(column, 0, "every weight of the file is 0"))
+            }
             _ => Ok(scaling),
         }
     }

@@ -150,13 +150,17 @@ fn read_columns(header: &Header) -> Result<Vec<Column>> {
         let form = header.text(&key).unwrap_or_default();
         let parsed = parse_form(form).and_then(|form| Some((form, offset.checked_add(form.2)?)));
         let Some(((letter, elements, bytes), next)) = parsed else {
-            return Err(header.fault(&key, format!("{form:?} found, expected a count and a letter")));
+            return Err(
+                header.fault(&key, format!("{form:?} found, expected a count and a letter"))
+            );
         };
         let name = header.text(&format!("TTYPE{field}")).unwrap_or_default().to_ascii_uppercase();
         let zero = header.real(&format!("TZERO{field}"))?.unwrap_or(0.0);
         let scale = header.real(&format!("TSCAL{field}"))?.unwrap_or(1.0);
         if scale != 1.0 {
-            return Err(header.fault(&format!("TSCAL{field}"), format!("{scale} found, expected 1")));
+            return Err(
+                header.fault(&format!("TSCAL{field}"), format!("{scale} found, expected 1"))
+            );
         }
         columns.push(Column { name, letter, elements, offset, bytes, zero });
         offset = next;

@@ -143,7 +143,11 @@ pub(super) fn tstart(header: &Header, path: &Path) -> Result<f64> {
 pub(super) fn encoding(header: &Header, path: &Path) -> Result<Encoding> {
     let signed = header.integer("signed").is_some_and(|signed| signed != 0);
     let Some(bits) = header.integer("nbits") else {
-        return Err(header.error(path, "nbits", "the header lacks it, expected 1, 2, 4, 8, 16 or 32"));
+        return Err(header.error(
+            path,
+            "nbits",
+            "the header lacks it, expected 1, 2, 4, 8, 16 or 32",
+        ));
     };
     match (bits, signed) {
         (1, false) => Ok(Encoding::U1),
@@ -302,7 +306,9 @@ mod tests {
             match with(keyword, value) {
                 Err(Error::Format { field, why, .. }) => {
                     assert_eq!(field, keyword, "{value}");
-                    assert!(why.contains("found") && why.contains("expected") || why.contains("but"));
+                    assert!(
+                        why.contains("found") && why.contains("expected") || why.contains("but")
+                    );
                 }
                 other => panic!("{keyword} = {value}: {other:?}"),
             }

@@ -129,7 +129,8 @@ impl Header {
         let value = cursor.value(keyword, *kind)?;
         match self.field(keyword) {
             Some(first) if first.value != value => {
-                let why = format!("found {value:?} after {:?} at byte {}", first.value, first.offset);
+                let why =
+                    format!("found {value:?} after {:?} at byte {}", first.value, first.offset);
                 Err(cursor.error(keyword, offset, why))
             }
             Some(_) => Ok(()),
@@ -400,7 +401,9 @@ mod tests {
     #[test]
     fn wrong_magic_lengths_and_repeats_are_errors() {
         assert!(parse(b"").is_err());
-        assert!(parse(b"SIMPLE  =                    T").unwrap_err().to_string().contains("SIMPLE"));
+        assert!(
+            parse(b"SIMPLE  =                    T").unwrap_err().to_string().contains("SIMPLE")
+        );
         assert!(parse(b"\0\0\0\x0cHEADER_START").unwrap_err().to_string().contains("big-endian"));
         let mut long = Encoder::new().bytes;
         long.extend_from_slice(&u32::MAX.to_le_bytes());

@@ -206,7 +206,8 @@ impl FilterbankSource for FilterbankReader {
         }
         let mut done = 0;
         while done < wanted {
-            let read = self.with_scratch(usize::try_from(wanted - done).unwrap_or(usize::MAX), |_, _| {})?;
+            let read =
+                self.with_scratch(usize::try_from(wanted - done).unwrap_or(usize::MAX), |_, _| {})?;
             done += read as u64;
             if read == 0 {
                 break;

@@ -182,7 +182,8 @@ mod tests {
         let bands = [
             Band::uniform(1510.0, -1.09, 64).unwrap(),
             Band::uniform(400.390625, 0.390625, 64).unwrap(),
-            Band::from_centres((0..64).map(|c| 1e9 + f64::from(c * c) * 1e6).collect(), 3e6).unwrap(),
+            Band::from_centres((0..64).map(|c| 1e9 + f64::from(c * c) * 1e6).collect(), 3e6)
+                .unwrap(),
         ];
         for band in bands {
             let written = header(Encoding::U8, band);
