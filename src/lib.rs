@@ -6,6 +6,8 @@ pub mod dedisperse;
 pub mod error;
 pub mod io;
 pub mod math;
+pub mod pipeline;
+pub mod pulse;
 pub mod sample;
 pub mod simulate;
 pub mod units;

@@ -174,6 +174,25 @@ pub fn value(row: &[u8], encoding: Encoding, index: usize) -> f64 {
     }
 }
 
+/// Stores `value` as sample `index` of a packed row; it must be one that the encoding can hold.
+pub fn set_value(row: &mut [u8], encoding: Encoding, index: usize, value: f64) {
+    let bits = encoding.bits();
+    match encoding {
+        Encoding::U1 | Encoding::U2 | Encoding::U4 => {
+            let bit = index * bits;
+            let mask = ((1u16 << bits) - 1) as u8;
+            let byte = &mut row[bit / 8];
+            *byte &= !(mask << (bit % 8));
+            *byte |= (value as u8 & mask) << (bit % 8);
+        }
+        Encoding::U8 => row[index] = value as u8,
+        Encoding::I8 => row[index] = value as i8 as u8,
+        Encoding::U16 => row[2 * index..][..2].copy_from_slice(&(value as u16).to_le_bytes()),
+        Encoding::I16 => row[2 * index..][..2].copy_from_slice(&(value as i16).to_le_bytes()),
+        Encoding::F32 => row[4 * index..][..4].copy_from_slice(&(value as f32).to_le_bytes()),
+    }
+}
+
 /// Unpacks one row to floats; `output` sets how many samples are taken.
 pub fn unpack_f32(row: &[u8], encoding: Encoding, output: &mut [f32]) {
     match encoding {
@@ -231,6 +250,18 @@ mod tests {
                 let truth = value(&row, encoding, c) as f32;
                 assert!(*float == truth || (float.is_nan() && truth.is_nan()), "{encoding:?} {c}");
             }
+        }
+    }
+
+    #[test]
+    fn a_stored_value_is_read_back_and_moves_no_other() {
+        for encoding in Encoding::ALL {
+            let mut row = vec![0x55; 16];
+            let before = value(&row, encoding, 1);
+            let most = encoding.range().map_or(1.5, |(_, most)| f64::from(most));
+            set_value(&mut row, encoding, 2, most);
+            assert_eq!(value(&row, encoding, 2), most);
+            assert_eq!(value(&row, encoding, 1), before);
         }
     }
 

@@ -1,16 +1,34 @@
 //! The `sidereal` command: one file a verb.
 
 mod common;
+mod devices;
+mod errors;
+mod info;
+mod interrupt;
+mod json;
+mod output;
+mod plots;
+mod progress;
+mod selection;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use common::Common;
-use sidereal::{Error, Result};
+use sidereal::Result;
 
 /// From what a telescope records to what an astronomer looks for.
 #[derive(Parser, Debug)]
-#[command(name = "sidereal", version, about, arg_required_else_help = true)]
+#[command(
+    name = "sidereal",
+    version,
+    about,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "Begin with `sidereal demo`, which makes an observation and finds the bursts in it,\n\
+                  or with `sidereal search RECORDING`. `sidereal help VERB` tells more of each verb."
+)]
 struct Arguments {
     #[command(flatten)]
     common: Common,
@@ -19,20 +37,27 @@ struct Arguments {
 }
 
 #[derive(Subcommand, Debug)]
-enum Verb {}
+enum Verb {
+    Info(info::Arguments),
+    Devices(devices::Arguments),
+}
 
 fn main() -> ExitCode {
+    // Clap itself ends the program: 0 after help, 2 after wrong use.
     let arguments = Arguments::parse();
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("sidereal: {error}");
-            ExitCode::from(if matches!(error, Error::Parameter { .. }) { 2 } else { 1 })
-        }
+    errors::soften_panics();
+    interrupt::install();
+    match catch_unwind(AssertUnwindSafe(|| run(&arguments))) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => errors::report(&error),
+        Err(_) => errors::after_panic(),
     }
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let _backend = arguments.common.backend()?;
-    match arguments.verb {}
+    let common = &arguments.common;
+    match &arguments.verb {
+        Verb::Info(arguments) => info::run(arguments, common),
+        Verb::Devices(arguments) => devices::run(arguments, common),
+    }
 }

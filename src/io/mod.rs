@@ -3,7 +3,25 @@
 //! Invariant: a reader holds one gulp of data at most, whatever the file's length, and gives rows in
 //! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
 
+pub mod atomic;
+pub mod candidates;
+pub mod fbh5;
+pub mod npy;
+mod observation;
+mod open;
+pub mod presto;
+pub mod psrfits;
+pub mod psrfits;
+pub mod rfifind;
+mod rows;
+mod rows;
+mod sexagesimal;
+pub mod sigproc;
+
 use std::path::PathBuf;
+
+pub use observation::join;
+pub use open::{OpenOptions, open};
 
 use crate::error::Result;
 use crate::sample::Encoding;
@@ -74,6 +92,20 @@ pub trait FilterbankSource: Send {
     /// # Errors
     /// As [`FilterbankSource::read`].
     fn skip(&mut self, times: u64) -> Result<u64>;
+
+    /// Where the recording has no data of its own and was filled.
+    fn gaps(&self) -> &[Gap] {
+        &[]
+    }
+}
+
+/// Rows that were not recorded, between two files of one observation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The first row of the gap, counted from the observation's start.
+    pub start_time: u64,
+    /// Rows in it.
+    pub times: u64,
 }
 
 /// Which of several recorded polarizations (SIGPROC's IFs) a reader gives.

@@ -3,4 +3,5 @@
 //! Invariant: pure functions of their arguments.
 
 pub mod normal;
+pub mod running_median;
 pub mod statistics;

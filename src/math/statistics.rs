@@ -31,9 +31,49 @@ pub fn median_and_sigma(values: &mut [f64]) -> Option<(f64, f64)> {
     Some((centre, SIGMA_PER_MAD * median(values)?))
 }
 
+/// Variance of a unit Gaussian cut at `+-k`.
+///
+/// `1 - 2 k phi(k) / (2 Phi(k) - 1) = 1 - 1 / sum_n k^2n / (2n + 1)!!`: the series needs no
+/// exponential, so every machine finds the same bits.
+pub fn truncated_variance(k: f64) -> f64 {
+    if k >= 9.0 {
+        return 1.0;
+    }
+    let (mut term, mut sum, mut odd) = (1.0, 1.0, 1.0);
+    while term > 1e-17 * sum {
+        odd += 2.0;
+        term *= k * k / odd;
+        sum += term;
+    }
+    1.0 - 1.0 / sum
+}
+
+/// Standard deviation of the Gaussian whose part within `+-edge` of its mean has this variance; at
+/// most `edge`, which a flat distribution would give.
+pub fn untruncated_sigma(variance: f64, edge: f64) -> f64 {
+    let mut sigma = variance.max(0.0).sqrt();
+    if sigma == 0.0 || edge.is_infinite() {
+        return sigma;
+    }
+    for _ in 0..8 {
+        sigma = (variance / truncated_variance(edge / sigma)).sqrt().min(edge);
+    }
+    sigma
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cut_gaussian_keeps_less_variance() {
+        assert!((truncated_variance(3.0) - 0.973_337).abs() < 1e-6);
+        assert!((truncated_variance(1.0) - 0.291_125).abs() < 1e-6);
+        assert_eq!(truncated_variance(20.0), 1.0);
+        let sigma = untruncated_sigma(4.0 * truncated_variance(3.0), 6.0);
+        assert!((sigma - 2.0).abs() < 1e-4, "{sigma}");
+        assert_eq!(untruncated_sigma(0.0, 1.0), 0.0);
+    }
 
     #[test]
     fn medians_of_odd_and_even_lengths() {

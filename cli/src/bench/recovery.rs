@@ -1,0 +1,77 @@
+//! `sidereal bench recovery`: bursts of known DM, width and S/N are injected into noise, searched
+//! for, and what is found is held against the truth.
+
+mod cell;
+mod report;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use sidereal::Result;
+
+use crate::common::Common;
+use cell::{Band, Cell, Outcome};
+
+/// Inject bursts into noise, search for them, and compare what is found with the truth.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Bursts in each cell of band, DM, width and S/N.
+    #[arg(long, default_value_t = 200, value_name = "COUNT")]
+    injections: usize,
+    /// Chooses the noise.
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+    /// Also write the table as Markdown.
+    #[arg(long, value_name = "FILE.md")]
+    markdown: Option<PathBuf>,
+    /// Also plot found against injected.
+    #[arg(long, value_name = "FILE.png")]
+    plot: Option<PathBuf>,
+}
+
+/// The bands of the campaign: low, middle, high.
+const BANDS: [Band; 3] = [
+    Band { name: "350 MHz", centre_mhz: 350.0, bandwidth_mhz: 100.0, channels: 1024, dm: [20.0, 60.0, 120.0] },
+    Band { name: "1400 MHz", centre_mhz: 1400.0, bandwidth_mhz: 300.0, channels: 256, dm: [60.0, 300.0, 900.0] },
+    Band { name: "3000 MHz", centre_mhz: 3000.0, bandwidth_mhz: 800.0, channels: 256, dm: [100.0, 600.0, 1500.0] },
+];
+
+/// Full widths at half maximum, in seconds.
+const WIDTHS_S: [f64; 3] = [1e-3, 4e-3, 16e-3];
+
+/// Injected S/N.
+const SNRS: [f64; 3] = [10.0, 15.0, 30.0];
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if arguments.injections == 0 || arguments.injections > 100_000 {
+        let rule = "it must be 1 to 100000";
+        return Err(sidereal::Error::parameter("--injections", arguments.injections, rule));
+    }
+    let backend = common.backend()?;
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for band in &BANDS {
+        for dm in band.dm {
+            for width_s in WIDTHS_S {
+                for snr in SNRS {
+                    let seed = arguments.seed.wrapping_mul(1 << 20) + outcomes.len() as u64;
+                    let cell = Cell { band, dm, width_s, snr, seed };
+                    let outcome = cell.run(arguments.injections, &backend)?;
+                    if !common.json && !common.quiet {
+                        report::print_row(&outcome, outcomes.is_empty());
+                    }
+                    outcomes.push(outcome);
+                }
+            }
+        }
+    }
+    if common.json {
+        report::print_json(&outcomes)?;
+    }
+    if let Some(path) = &arguments.markdown {
+        report::write_markdown(path, &outcomes)?;
+    }
+    if let Some(path) = &arguments.plot {
+        report::plot(path, &outcomes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! One cell of the campaign: many bursts of one DM, width and S/N in one band.
+
+use sidereal::Result;
+use sidereal::backend::Backend;
+use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
+use sidereal::pipeline::burst::{SearchOptions, search};
+use sidereal::pulse::cluster::Candidate;
+use sidereal::simulate::burst::{Burst, BurstTruth, Options, Simulator};
+use sidereal::units::{self, DM_CONSTANT};
+
+/// Sampling time of the campaign's recordings, in seconds.
+const TSAMP_S: f64 = 256e-6;
+
+/// Seconds from burst to burst.
+const SPACING_S: f64 = 1.5;
+
+/// Least S/N that the search reports.
+const THRESHOLD: f64 = 6.0;
+
+/// Where a smeared pulse has lost half its S/N, in units of the zeta of [`half_power_dm`]: the root
+/// of `sqrt(pi) erf(zeta) = zeta`.
+const HALF_POWER_ZETA: f64 = 1.748_709;
+
+/// A band of the campaign.
+#[derive(Debug)]
+pub(super) struct Band {
+    pub(super) name: &'static str,
+    pub(super) centre_mhz: f64,
+    pub(super) bandwidth_mhz: f64,
+    pub(super) channels: usize,
+    pub(super) dm: [f64; 3],
+}
+
+/// What is injected.
+#[derive(Debug)]
+pub(super) struct Cell {
+    pub(super) band: &'static Band,
+    pub(super) dm: f64,
+    pub(super) width_s: f64,
+    pub(super) snr: f64,
+    pub(super) seed: u64,
+}
+
+/// What was found of it.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) cell: Cell,
+    pub(super) injected: usize,
+    /// Bursts found by the search over all trials.
+    pub(super) found: usize,
+    /// Candidates that belong to no burst.
+    pub(super) spurious: usize,
+    /// Mean S/N of the found bursts, and of the same bursts by the exact trial alone.
+    pub(super) mean_snr: f64,
+    pub(super) exact_snr: f64,
+    /// Mean and root mean square of found minus true DM.
+    pub(super) dm_bias: f64,
+    pub(super) dm_rms: f64,
+    /// Mean and root mean square of found minus true time, in seconds.
+    pub(super) time_bias_s: f64,
+    pub(super) time_rms_s: f64,
+    /// Found bursts whose DM lies within the larger of the step and the half-power width.
+    pub(super) dm_within: usize,
+    /// Found bursts whose time lies within the larger of a sample and half the width.
+    pub(super) time_within: usize,
+}
+
+impl Cell {
+    /// Injects, searches twice (all trials, the exact one) and compares.
+    pub(super) fn run(self, injections: usize, backend: &Backend) -> Result<Outcome> {
+        let plan = self.plan()?;
+        let truths = self.simulator(injections)?.truth().bursts.clone();
+        let found = self.candidates(injections, plan.clone(), backend)?;
+        let exact = DmPlan::fixed(&[(self.dm, self.dm, 1.0)])?;
+        let exact = self.candidates(injections, exact, backend)?;
+        let pairs = self.pairs(&truths, &found);
+        let exact_pairs = self.pairs(&truths, &exact);
+        let outcome = self.outcome(&plan, &pairs, &exact_pairs);
+        Ok(Outcome { injected: injections, spurious: found.len() - pairs.len(), ..outcome })
+    }
+
+    fn band(&self) -> Result<units::Band> {
+        let step = self.band.bandwidth_mhz / self.band.channels as f64;
+        let top = self.band.centre_mhz + 0.5 * (self.band.bandwidth_mhz - step);
+        units::Band::uniform(top, -step, self.band.channels)
+    }
+
+    /// Trials from nine tenths of the DM to eleven, and at least eight half-power widths each way.
+    fn plan(&self) -> Result<DmPlan> {
+        let reach = (0.1 * self.dm).max(8.0 * self.half_power_dm());
+        let (low, high) = ((self.dm - reach).max(0.0), self.dm + reach);
+        DmPlan::tolerance(&self.band()?, TSAMP_S, low, high, &ToleranceOptions::default())
+    }
+
+    /// Bursts evenly spaced, each at its own fraction of a sample, behind a stretch of noise.
+    fn simulator(&self, injections: usize) -> Result<Simulator> {
+        let band = self.band()?;
+        let delay =
+            units::dispersion_delay_s(self.dm, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
+        let burst = |i: usize| {
+            let part = (i as f64 * 0.618_033_988_749_895).fract();
+            Burst::new(self.dm, SPACING_S * (i as f64 + 1.0 + 0.2 * part), self.width_s, self.snr)
+        };
+        let seconds = SPACING_S * (injections as f64 + 2.0) + delay;
+        let mut options = Options::new(band, TSAMP_S, (seconds / TSAMP_S) as u64);
+        options.bursts = (0..injections).map(burst).collect();
+        options.seed = self.seed;
+        Simulator::new(options)
+    }
+
+    fn candidates(
+        &self,
+        injections: usize,
+        plan: DmPlan,
+        backend: &Backend,
+    ) -> Result<Vec<Candidate>> {
+        let mut source = self.simulator(injections)?;
+        if let Backend::Cpu(_, threads) = backend {
+            source = source.with_threads(threads.clone());
+        }
+        let options = SearchOptions {
+            plan,
+            dm_constant: DM_CONSTANT,
+            snr: THRESHOLD,
+            max_width_s: 0.1,
+            baseline_s: 2.0,
+            zero_dm: false,
+            zapped: Vec::new(),
+            auto_mask: false,
+            mask: None,
+            gulp: 0,
+            time_range: None,
+        };
+        Ok(search(&mut source, &options, backend, &mut |_| true)?.candidates)
+    }
+
+    /// Each burst with its best candidate: the one of highest S/N within its reach in time.
+    fn pairs<'a>(
+        &self,
+        truths: &'a [BurstTruth],
+        candidates: &'a [Candidate],
+    ) -> Vec<(&'a BurstTruth, &'a Candidate)> {
+        let reach = 0.02 + 2.0 * self.width_s;
+        let mut in_time: Vec<&Candidate> = candidates.iter().collect();
+        in_time.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+        let best = |truth: &'a BurstTruth| {
+            let time = truth.burst.time_s;
+            let from = in_time.partition_point(|c| c.time_s < time - reach);
+            let near = in_time[from..].iter().take_while(|c| c.time_s <= time + reach);
+            let best = near.max_by(|a, b| a.snr.total_cmp(&b.snr))?;
+            Some((truth, *best))
+        };
+        truths.iter().filter_map(best).collect()
+    }
+
+    /// DM error at which the S/N of a pulse has fallen to a half.
+    ///
+    /// Source: Cordes & McLaughlin 2003, ApJ 596, 1142, eqs. 12 and 13.
+    fn half_power_dm(&self) -> f64 {
+        let ghz = self.band.centre_mhz / 1e3;
+        let milliseconds = self.width_s * 1e3;
+        HALF_POWER_ZETA * milliseconds * ghz.powi(3) / (6.91e-3 * self.band.bandwidth_mhz)
+    }
+
+    fn outcome(
+        self,
+        plan: &DmPlan,
+        pairs: &[(&BurstTruth, &Candidate)],
+        exact: &[(&BurstTruth, &Candidate)],
+    ) -> Outcome {
+        let step = plan.ranges.iter().map(|range| range.dm_step).fold(0.0, f64::max);
+        let dm_reach = step.max(self.half_power_dm());
+        let longest = plan.ranges.iter().map(|range| range.downsample).max().unwrap_or(1);
+        let time_reach = (TSAMP_S * longest as f64).max(0.5 * self.width_s);
+        let dm_errors: Vec<f64> = pairs.iter().map(|(t, c)| c.dm - t.burst.dm).collect();
+        let time_errors: Vec<f64> = pairs.iter().map(|(t, c)| c.time_s - t.burst.time_s).collect();
+        let within = |errors: &[f64], reach: f64| errors.iter().filter(|e| e.abs() <= reach).count();
+        Outcome {
+            injected: 0,
+            found: pairs.len(),
+            spurious: 0,
+            mean_snr: mean(pairs.iter().map(|(_, c)| c.snr)),
+            exact_snr: mean(exact.iter().map(|(_, c)| c.snr)),
+            dm_bias: mean(dm_errors.iter().copied()),
+            dm_rms: mean(dm_errors.iter().map(|e| e * e)).sqrt(),
+            time_bias_s: mean(time_errors.iter().copied()),
+            time_rms_s: mean(time_errors.iter().map(|e| e * e)).sqrt(),
+            dm_within: within(&dm_errors, dm_reach),
+            time_within: within(&time_errors, time_reach),
+            cell: self,
+        }
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0usize), |(sum, count), x| (sum + x, count + 1));
+    if count == 0 { f64::NAN } else { sum / count as f64 }
+}

@@ -1,0 +1,45 @@
+//! JSON documents and text on standard output, and JSON files.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use sidereal::{Error, Result};
+
+/// A document's text, with a line end.
+///
+/// # Errors
+/// [`Error::Unavailable`] for a value that JSON has no form for.
+pub(crate) fn text(document: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(document).map_err(|error| Error::Unavailable {
+        what: "the JSON document".to_owned(),
+        why: error.to_string(),
+    })?;
+    Ok(text + "\n")
+}
+
+/// Prints a document on standard output.
+///
+/// # Errors
+/// [`Error::Io`] when standard output takes no more.
+pub(crate) fn print(document: &impl Serialize) -> Result<()> {
+    say(text(document)?.trim_end())
+}
+
+/// Writes a document as a file.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn write(path: &Path, document: &impl Serialize) -> Result<()> {
+    std::fs::write(path, text(document)?).map_err(|error| Error::io(path, error))
+}
+
+/// Prints lines of text on standard output.
+///
+/// # Errors
+/// [`Error::Io`] when standard output takes no more.
+pub(crate) fn say(words: &str) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    let written = output.write_all(words.as_bytes()).and_then(|()| output.write_all(b"\n"));
+    written.and_then(|()| output.flush()).map_err(|error| Error::io("standard output", error))
+}

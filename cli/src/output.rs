@@ -1,0 +1,188 @@
+//! Output folders: filled under a temporary name, and renamed when they are complete.
+//!
+//! Invariant: under the final name stands either nothing, or what stood there before, or all that the
+//! verb writes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sidereal::{Error, Result};
+
+/// What happens to a folder that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It is an error.
+    Refuse,
+    /// It is replaced at the end.
+    Replace,
+}
+
+/// A folder being filled. Dropped before [`Folder::finish`], it vanishes.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    place: PathBuf,
+    temporary: PathBuf,
+    /// Folders above, made on the way; the innermost first.
+    made: Vec<PathBuf>,
+    finished: bool,
+}
+
+impl Folder {
+    /// Begins a folder that will stand at `place`; `inputs` must not lie in what it replaces.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when the place is taken or must not be replaced, [`Error::Io`] when
+    /// nothing can be written there.
+    pub(crate) fn begin(place: &Path, existing: Existing, inputs: &[PathBuf]) -> Result<Self> {
+        check_free(place, existing, inputs)?;
+        let parent = parent_of(place);
+        let made = make_parents(&parent)?;
+        let name = place.file_name().map_or_else(Default::default, |n| n.to_string_lossy());
+        let temporary = parent.join(format!(".{name}.unfinished-{}", std::process::id()));
+        let folder = Self { place: place.to_path_buf(), temporary, made, finished: false };
+        fs::create_dir(&folder.temporary).map_err(|error| Error::io(place, error))?;
+        Ok(folder)
+    }
+
+    /// Where a file of this folder is written now.
+    pub(crate) fn file(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.temporary.join(name)
+    }
+
+    /// Where the folder will stand.
+    pub(crate) fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Puts the complete folder in its place, and removes what stood there before.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the former folder is then put back.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let failed = |error| Error::io(&self.place, error);
+        if self.place.symlink_metadata().is_err() {
+            fs::rename(&self.temporary, &self.place).map_err(failed)?;
+            self.finished = true;
+            return Ok(());
+        }
+        let former = self.temporary.with_extension("former");
+        fs::rename(&self.place, &former).map_err(failed)?;
+        if let Err(error) = fs::rename(&self.temporary, &self.place) {
+            let _ = fs::rename(&former, &self.place);
+            return Err(failed(error));
+        }
+        self.finished = true;
+        fs::remove_dir_all(&former).map_err(|error| Error::io(&former, error))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let _ = fs::remove_dir_all(&self.temporary);
+        for folder in &self.made {
+            // Only an empty one goes.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+fn parent_of(place: &Path) -> PathBuf {
+    match place.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn check_free(place: &Path, existing: Existing, inputs: &[PathBuf]) -> Result<()> {
+    let refuse = |rule: &str| Err(Error::parameter("--output", place.display(), rule));
+    if place.file_name().is_none() {
+        return refuse("it must name a folder to be made");
+    }
+    let Ok(found) = place.symlink_metadata() else { return Ok(()) };
+    if existing == Existing::Refuse {
+        return refuse("it exists; give another name, or --overwrite to replace it");
+    }
+    if !found.is_dir() {
+        return refuse("it exists and is not a folder, so it is not replaced");
+    }
+    let Ok(place) = place.canonicalize() else { return Ok(()) };
+    let inside = |path: &Path| path.canonicalize().is_ok_and(|path| path.starts_with(&place));
+    if std::env::current_dir().is_ok_and(|folder| inside(&folder)) {
+        return refuse("it holds the folder that you are in, so it is not replaced");
+    }
+    if std::env::var_os("HOME").is_some_and(|home| inside(Path::new(&home))) {
+        return refuse("it holds your home folder, so it is not replaced");
+    }
+    if inputs.iter().any(|input| inside(input)) {
+        return refuse("it holds the recording that is read, so it is not replaced");
+    }
+    Ok(())
+}
+
+/// Makes the folders above, and returns those that were not there, the innermost first.
+fn make_parents(parent: &Path) -> Result<Vec<PathBuf>> {
+    let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let made = parent.ancestors().take_while(missing).map(Path::to_path_buf).collect();
+    fs::create_dir_all(parent).map_err(|error| Error::io(parent, error))?;
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(folder: &Path) -> Vec<String> {
+        let name = |e: std::io::Result<fs::DirEntry>| e.unwrap().file_name().into_string().unwrap();
+        fs::read_dir(folder).unwrap().map(name).collect()
+    }
+
+    #[test]
+    fn a_folder_stands_when_finished_and_vanishes_when_dropped() {
+        let home = tempfile::tempdir().unwrap();
+        let place = home.path().join("a/b/out");
+        let folder = Folder::begin(&place, Existing::Refuse, &[]).unwrap();
+        fs::write(folder.file("x"), "1").unwrap();
+        drop(folder);
+        assert!(entries(home.path()).is_empty());
+        let folder = Folder::begin(&place, Existing::Refuse, &[]).unwrap();
+        fs::write(folder.file("x"), "1").unwrap();
+        assert!(!place.exists());
+        folder.finish().unwrap();
+        assert_eq!(entries(&place), ["x"]);
+        assert_eq!(entries(place.parent().unwrap()), ["out"]);
+    }
+
+    #[test]
+    fn an_existing_folder_is_replaced_only_when_asked_and_only_at_the_end() {
+        let home = tempfile::tempdir().unwrap();
+        let place = home.path().join("out");
+        fs::create_dir(&place).unwrap();
+        fs::write(place.join("old"), "1").unwrap();
+        assert!(Folder::begin(&place, Existing::Refuse, &[]).is_err());
+        let folder = Folder::begin(&place, Existing::Replace, &[]).unwrap();
+        fs::write(folder.file("new"), "1").unwrap();
+        assert_eq!(entries(&place), ["old"]);
+        folder.finish().unwrap();
+        assert_eq!(entries(&place), ["new"]);
+        assert_eq!(entries(home.path()), ["out"]);
+    }
+
+    #[test]
+    fn what_must_not_be_lost_is_not_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let input = home.path().join("data.fil");
+        fs::write(&input, "1").unwrap();
+        let replace = |place: &Path, inputs: &[PathBuf]| {
+            Folder::begin(place, Existing::Replace, inputs).is_err()
+        };
+        assert!(replace(home.path(), &[input.clone()]));
+        assert!(replace(&input, &[]));
+        assert!(replace(Path::new("/"), &[]));
+        assert!(replace(&std::env::current_dir().unwrap(), &[]));
+        assert!(Folder::begin(&input.join("out"), Existing::Refuse, &[]).is_err());
+        assert_eq!(entries(home.path()), ["data.fil"]);
+    }
+}

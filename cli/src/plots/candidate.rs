@@ -1,0 +1,188 @@
+//! One candidate: profile, dedispersed waterfall, DM-time plane, S/N against DM.
+
+use std::path::Path;
+
+use sidereal::Result;
+use sidereal::pipeline::cutout::Cutout;
+
+use super::colour::{BLUE, GREY, RED, quantiles};
+use super::frame::{Axis, Frame, Labels};
+use super::pen::{Pen, Rect, picture};
+use super::text::{Anchor, Style};
+use super::{duration, short};
+
+/// What the plot's header says.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// Name of the recording.
+    pub(crate) file: String,
+    /// Source and telescope, where known.
+    pub(crate) target: String,
+    /// `candidate 1 of 7`.
+    pub(crate) rank: String,
+    pub(crate) dm: f64,
+    pub(crate) time_s: f64,
+    pub(crate) snr: f64,
+    pub(crate) width_s: f64,
+    /// Time at the highest frequency, MJD (UTC), where known.
+    pub(crate) mjd: Option<f64>,
+}
+
+const SIZE: (u32, u32) = (1600, 1000);
+
+const PROFILE: Rect = Rect { left: 120.0, top: 130.0, right: 760.0, bottom: 320.0 };
+const WATERFALL: Rect = Rect { left: 120.0, top: 340.0, right: 760.0, bottom: 915.0 };
+const PLANE: Rect = Rect { left: 880.0, top: 340.0, right: 1265.0, bottom: 915.0 };
+const CURVE: Rect = Rect { left: 1375.0, top: 340.0, right: 1570.0, bottom: 915.0 };
+
+/// Draws a candidate's page.
+///
+/// # Errors
+/// [`sidereal::Error::Io`] when the file can't be written.
+pub(crate) fn candidate(path: &Path, cutout: &Cutout, about: &Candidate) -> Result<()> {
+    picture(path, SIZE, |pen| {
+        header(pen, about);
+        facts(pen, cutout, about);
+        let times = Times::new(cutout);
+        profile(pen, cutout, about, &times);
+        waterfall(pen, cutout, about, &times);
+        plane(pen, cutout, about, &times);
+        curve(pen, cutout, about);
+    })
+}
+
+/// The time axis that three panels share.
+struct Times {
+    axis: Axis,
+    /// Units in a second.
+    scale: f64,
+    label: String,
+}
+
+impl Times {
+    fn new(cutout: &Cutout) -> Self {
+        let length_s = cutout.times as f64 * cutout.bin_s;
+        let (scale, unit) = match length_s {
+            s if s >= 2.0 => (1.0, "s"),
+            s if s >= 2e-3 => (1e3, "ms"),
+            _ => (1e6, "µs"),
+        };
+        let axis = Axis::new(cutout.start_s * scale, (cutout.start_s + length_s) * scale);
+        Self { axis, scale, label: format!("Time from the candidate ({unit})") }
+    }
+}
+
+fn header(pen: &Pen<'_>, about: &Candidate) {
+    pen.text((40.0, 46.0), &about.file, Style::new(34.0));
+    let right = Style::new(24.0).colour(GREY).anchor(Anchor::End);
+    pen.text((1570.0, 46.0), &about.rank, right);
+    pen.text((40.0, 84.0), &about.target, Style::new(24.0).colour(GREY));
+}
+
+/// The candidate's numbers, above the DM-time plane.
+fn facts(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate) {
+    let mjd = about.mjd.map_or_else(|| "not known".to_owned(), |mjd| format!("{mjd:.9}"));
+    let rows = [
+        ("S/N", short(about.snr, 4)),
+        ("DM", format!("{} pc cm⁻³", short(about.dm, 6))),
+        ("Time", format!("{:.6} s", about.time_s)),
+        ("Width", duration(about.width_s)),
+        ("MJD (UTC)", mjd),
+        ("Bin shown", duration(cutout.bin_s)),
+    ];
+    for (index, (name, value)) in rows.iter().enumerate() {
+        let x = PLANE.left + 350.0 * (index / 3) as f64;
+        let y = 165.0 + 48.0 * (index % 3) as f64;
+        pen.text((x, y), name, Style::new(24.0).colour(GREY));
+        pen.text((x + 130.0, y), value, Style::new(27.0));
+    }
+}
+
+/// A faint band where the boxcar lies.
+fn boxcar(pen: &Pen<'_>, frame: &Frame, about: &Candidate, times: &Times) {
+    let half = 0.5 * about.width_s * times.scale;
+    let (left, _) = frame.place(-half, frame.y.from);
+    let (right, _) = frame.place(half, frame.y.from);
+    pen.block(Rect { left, right, ..frame.rect }, RED, 0.16);
+}
+
+fn profile(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate, times: &Times) {
+    let low = cutout.profile.iter().copied().fold(-2.0, f32::min);
+    let high = cutout.profile.iter().copied().fold(4.0, f32::max);
+    let room = 0.06 * f64::from(high - low);
+    let y = Axis::new(f64::from(low) - room, f64::from(high) + room);
+    let frame = Frame { rect: PROFILE, x: times.axis, y };
+    boxcar(pen, &frame, about, times);
+    frame.line(pen, &[(times.axis.from, 0.0), (times.axis.to, 0.0)], GREY, 1.0);
+    let bin = cutout.bin_s * times.scale;
+    let step = |(index, value): (usize, &f32)| {
+        let left = times.axis.from + index as f64 * bin;
+        [(left, f64::from(*value)), (left + bin, f64::from(*value))]
+    };
+    let points: Vec<_> = cutout.profile.iter().enumerate().flat_map(step).collect();
+    frame.line(pen, &points, BLUE, 2.0);
+    frame.axes(pen, Labels::None, Labels::Full("S/N of a bin"));
+}
+
+fn waterfall(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate, times: &Times) {
+    let y = Axis::new(cutout.lowest_mhz, cutout.highest_mhz);
+    let frame = Frame { rect: WATERFALL, x: times.axis, y };
+    let shown = smoothed(cutout);
+    let scale = quantiles(&shown, 0.03, 0.998);
+    frame.plane(pen, &shown, cutout.times, scale);
+    frame.axes(pen, Labels::Full(&times.label), Labels::Full("Frequency (MHz)"));
+    marks(pen, &frame, about, times);
+}
+
+/// The waterfall with neighbouring sub-bands joined to at most 64, where the eye finds a weak pulse.
+fn smoothed(cutout: &Cutout) -> Vec<f32> {
+    let rows = cutout.channels.div_ceil(cutout.channels.div_ceil(64).max(1));
+    let join = cutout.channels.div_ceil(rows.max(1));
+    let mut shown = Vec::with_capacity(rows * cutout.times);
+    for group in cutout.waterfall.chunks(join * cutout.times) {
+        for time in 0..cutout.times {
+            let values = group.iter().skip(time).step_by(cutout.times).filter(|x| x.is_finite());
+            let (sum, count) = values.fold((0f32, 0u32), |(sum, n), x| (sum + x, n + 1));
+            shown.push(if count > 0 { sum / (count as f32).sqrt() } else { f32::NAN });
+        }
+    }
+    shown
+}
+
+/// Two small triangles outside of a plane's upper edge, at the boxcar's edges.
+fn marks(pen: &Pen<'_>, frame: &Frame, about: &Candidate, times: &Times) {
+    let top = frame.rect.top;
+    for side in [-0.5, 0.5] {
+        let (x, _) = frame.place(side * about.width_s * times.scale, frame.y.from);
+        pen.fill(&[(x, top - 2.0), (x - 6.0, top - 12.0), (x + 6.0, top - 12.0)], RED, 1.0);
+    }
+}
+
+fn plane(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate, times: &Times) {
+    let frame = Frame { rect: PLANE, x: times.axis, y: dm_axis(cutout) };
+    // The plane's first row is the lowest trial, a frame's first row is its upper one.
+    let rows = cutout.plane.chunks(cutout.times).rev();
+    let flipped: Vec<f32> = rows.flatten().copied().collect();
+    let (low, _) = quantiles(&flipped, 0.02, 0.98);
+    let (_, high) = quantiles(&flipped, 0.02, 0.9995);
+    frame.plane(pen, &flipped, cutout.times, (low, high));
+    frame.axes(pen, Labels::Full(&times.label), Labels::Full("DM (pc cm⁻³)"));
+    frame.colour_bar(pen, (low, high), "S/N");
+    marks(pen, &frame, about, times);
+}
+
+fn curve(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate) {
+    let high = cutout.snr.iter().copied().fold(1.0, f32::max);
+    let x = Axis::new(0.0, 1.08 * f64::from(high));
+    let frame = Frame { rect: CURVE, x, y: dm_axis(cutout) };
+    frame.line(pen, &[(x.from, about.dm), (x.to, about.dm)], RED, 1.5);
+    let points: Vec<_> =
+        cutout.snr.iter().zip(&cutout.dms).map(|(snr, dm)| (f64::from(*snr), *dm)).collect();
+    frame.line(pen, &points, BLUE, 2.5);
+    frame.axes(pen, Labels::Full("S/N of the boxcar"), Labels::None);
+}
+
+fn dm_axis(cutout: &Cutout) -> Axis {
+    let ends = (cutout.dms.first(), cutout.dms.last());
+    Axis::new(ends.0.copied().unwrap_or(0.0), ends.1.copied().unwrap_or(1.0))
+}

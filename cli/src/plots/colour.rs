@@ -1,0 +1,78 @@
+//! Colours: one map for planes, dark to light in even steps, and a few for lines.
+
+use plotters::style::RGBColor;
+
+/// Text and axes.
+pub(crate) const INK: RGBColor = RGBColor(28, 30, 38);
+/// Text of second rank.
+pub(crate) const GREY: RGBColor = RGBColor(110, 114, 125);
+/// Lines that guide the eye.
+pub(crate) const FAINT: RGBColor = RGBColor(222, 224, 230);
+/// Where there are no data.
+pub(crate) const BLANK: RGBColor = RGBColor(206, 208, 214);
+/// Data.
+pub(crate) const BLUE: RGBColor = RGBColor(33, 84, 160);
+/// What is to be seen first.
+pub(crate) const RED: RGBColor = RGBColor(208, 66, 40);
+
+/// Anchors of the map; their lightness rises evenly.
+const ANCHORS: [[f32; 3]; 8] = [
+    [9.0, 8.0, 26.0],
+    [42.0, 20.0, 82.0],
+    [91.0, 27.0, 112.0],
+    [142.0, 40.0, 109.0],
+    [193.0, 61.0, 86.0],
+    [232.0, 99.0, 54.0],
+    [250.0, 159.0, 40.0],
+    [253.0, 243.0, 178.0],
+];
+
+/// The colour of a value from 0 (dark) to 1 (light); blank for NaN.
+pub(crate) fn map(value: f32) -> RGBColor {
+    if value.is_nan() {
+        return BLANK;
+    }
+    let place = value.clamp(0.0, 1.0) * (ANCHORS.len() - 1) as f32;
+    let below = (place as usize).min(ANCHORS.len() - 2);
+    let part = place - below as f32;
+    let mix = |k: usize| {
+        let [low, high] = [ANCHORS[below][k], ANCHORS[below + 1][k]];
+        (low + (high - low) * part).round() as u8
+    };
+    RGBColor(mix(0), mix(1), mix(2))
+}
+
+/// Values below which the fractions `low` and `high` of the finite values lie.
+pub(crate) fn quantiles(values: &[f32], low: f64, high: f64) -> (f32, f32) {
+    let mut finite: Vec<f32> = values.iter().copied().filter(|x| x.is_finite()).collect();
+    finite.sort_unstable_by(f32::total_cmp);
+    if finite.is_empty() {
+        return (0.0, 1.0);
+    }
+    let at = |part: f64| finite[((finite.len() - 1) as f64 * part).round() as usize];
+    let (low, high) = (at(low), at(high));
+    (low, if high > low { high } else { low + 1.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_map_grows_lighter_all_the_way() {
+        let lightness = |c: RGBColor| {
+            0.2126 * f32::from(c.0) + 0.7152 * f32::from(c.1) + 0.0722 * f32::from(c.2)
+        };
+        let steps: Vec<f32> = (0..=100).map(|i| lightness(map(i as f32 / 100.0))).collect();
+        assert!(steps.windows(2).all(|pair| pair[0] <= pair[1] + 0.5));
+        assert_eq!(map(f32::NAN), BLANK);
+        assert_eq!(map(7.0), map(1.0));
+    }
+
+    #[test]
+    fn quantiles_of_nothing_and_of_a_constant_still_span() {
+        assert_eq!(quantiles(&[], 0.1, 0.9), (0.0, 1.0));
+        assert_eq!(quantiles(&[3.0; 5], 0.1, 0.9), (3.0, 4.0));
+        assert_eq!(quantiles(&[0.0, 1.0, f32::NAN, 2.0], 0.0, 1.0), (0.0, 2.0));
+    }
+}

@@ -1,0 +1,37 @@
+//! Plots as PNG files, drawn without any library or font of the system.
+
+mod candidate;
+mod colour;
+mod frame;
+mod overview;
+mod pen;
+mod text;
+
+pub(crate) use candidate::{Candidate, candidate};
+pub(crate) use overview::{Overview, Point, overview};
+
+/// A number with so many digits that nothing is lost to a reader, and no more: 12.5, but 12 and not 12.0.
+pub(crate) fn short(value: f64, digits: i32) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let decimals = (digits - 1 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    let words = format!("{value:.decimals$}");
+    if words.contains('.') {
+        words.trim_end_matches('0').trim_end_matches('.').into()
+    } else {
+        words
+    }
+}
+
+/// A duration with the unit that suits it.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds.abs() {
+        s if s >= 1.0 => format!("{} s", short(seconds, 4)),
+        s if s >= 1e-3 => format!("{} ms", short(seconds * 1e3, 3)),
+        _ => format!("{} µs", short(seconds * 1e6, 3)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! A sheet to draw on: twice as fine as the picture that is written, so that every edge is smooth.
+
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::element::{Circle, PathElement, Polygon, Rectangle};
+use plotters::prelude::{BitMapBackend, DrawingBackend};
+use plotters::style::{Color, RGBColor, ShapeStyle, WHITE};
+use sidereal::{Error, Result};
+
+use super::text;
+
+/// Pixels drawn for each pixel written, along each axis.
+const FINE: u32 = 2;
+
+/// A rectangle in picture pixels; `top` is above `bottom`, so it is the smaller number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rect {
+    pub(crate) left: f64,
+    pub(crate) top: f64,
+    pub(crate) right: f64,
+    pub(crate) bottom: f64,
+}
+
+/// Draws in picture pixels. What falls outside of the sheet is lost without harm.
+pub(crate) struct Pen<'a> {
+    area: DrawingArea<BitMapBackend<'a>, Shift>,
+}
+
+/// Draws a picture of `size` pixels and writes it as a PNG file.
+///
+/// # Errors
+/// [`Error::Io`] when the file can't be written.
+pub(crate) fn picture(path: &Path, size: (u32, u32), draw: impl FnOnce(&Pen<'_>)) -> Result<()> {
+    let fine = (size.0 * FINE, size.1 * FINE);
+    let mut buffer = vec![255u8; fine.0 as usize * fine.1 as usize * 3];
+    {
+        let area = BitMapBackend::with_buffer(&mut buffer, fine).into_drawing_area();
+        // Nothing can fail in a buffer in memory.
+        area.fill(&WHITE).ok();
+        draw(&Pen { area });
+    }
+    let picture = halve(&buffer, size);
+    let failed = |why: String| Error::io(path, std::io::Error::other(why));
+    let mut backend = BitMapBackend::new(path, size);
+    backend.blit_bitmap((0, 0), size, &picture).map_err(|error| failed(error.to_string()))?;
+    backend.present().map_err(|error| failed(error.to_string()))
+}
+
+/// Means of squares of `FINE * FINE` pixels.
+fn halve(fine: &[u8], size: (u32, u32)) -> Vec<u8> {
+    let (step, width) = (FINE as usize, size.0 as usize);
+    let row_bytes = width * step * 3;
+    let mut picture = Vec::with_capacity(fine.len() / (step * step));
+    for rows in fine.chunks_exact(row_bytes * step) {
+        for index in 0..width * 3 {
+            let start = index / 3 * step * 3 + index % 3;
+            let cells = (0..step * step).map(|k| start + k / step * row_bytes + k % step * 3);
+            let sum: usize = cells.map(|place| usize::from(rows[place])).sum();
+            picture.push((sum / (step * step)) as u8);
+        }
+    }
+    picture
+}
+
+fn fine(place: (f64, f64)) -> (i32, i32) {
+    let scale = f64::from(FINE);
+    ((place.0 * scale).round() as i32, (place.1 * scale).round() as i32)
+}
+
+impl Pen<'_> {
+    /// A line through `points`, `width` pixels wide.
+    pub(crate) fn line(&self, points: &[(f64, f64)], colour: RGBColor, width: f64) {
+        let stroke = (width * f64::from(FINE)).round().max(1.0) as u32;
+        let style = ShapeStyle::from(colour).stroke_width(stroke);
+        let points: Vec<_> = points.iter().copied().map(fine).collect();
+        self.area.draw(&PathElement::new(points, style)).ok();
+    }
+
+    /// A filled shape.
+    pub(crate) fn fill(&self, points: &[(f64, f64)], colour: RGBColor, opacity: f64) {
+        let points: Vec<_> = points.iter().copied().map(fine).collect();
+        self.area.draw(&Polygon::new(points, colour.mix(opacity).filled())).ok();
+    }
+
+    /// A filled rectangle.
+    pub(crate) fn block(&self, rect: Rect, colour: RGBColor, opacity: f64) {
+        let corners = [fine((rect.left, rect.top)), fine((rect.right, rect.bottom))];
+        self.area.draw(&Rectangle::new(corners, colour.mix(opacity).filled())).ok();
+    }
+
+    /// A disc with a thin edge.
+    pub(crate) fn disc(&self, centre: (f64, f64), radius: f64, colour: RGBColor) {
+        let radius = (radius * f64::from(FINE)).round().max(1.0) as i32;
+        self.area.draw(&Circle::new(fine(centre), radius, colour.filled())).ok();
+        let edge = ShapeStyle::from(super::colour::INK.mix(0.6)).stroke_width(1);
+        self.area.draw(&Circle::new(fine(centre), radius, edge)).ok();
+    }
+
+    /// Fills a rectangle from `colour_at(x, y)`, both from 0 to 1, from the left and from the top.
+    pub(crate) fn pixels(&self, rect: Rect, colour_at: impl Fn(f64, f64) -> RGBColor) {
+        let ((left, top), (right, bottom)) =
+            (fine((rect.left, rect.top)), fine((rect.right, rect.bottom)));
+        for y in top..bottom {
+            for x in left..right {
+                let across = (f64::from(x - left) + 0.5) / f64::from(right - left);
+                let down = (f64::from(y - top) + 0.5) / f64::from(bottom - top);
+                self.area.draw_pixel((x, y), &colour_at(across, down)).ok();
+            }
+        }
+    }
+
+    /// Writes one line of text; `place` is where its anchor lies.
+    pub(crate) fn text(&self, place: (f64, f64), words: &str, style: text::Style) {
+        let scale = f64::from(FINE);
+        let place = (place.0 * scale, place.1 * scale);
+        let style = text::Style { size: style.size * scale as f32, ..style };
+        text::draw(words, place, &style, |x, y, coverage| {
+            let colour = style.colour.mix(f64::from(coverage));
+            self.area.draw_pixel((x, y), &colour).ok();
+        });
+    }
+}

@@ -1,0 +1,219 @@
+//! `sidereal search`: from a recording to bursts, with plots.
+
+mod pictures;
+mod report;
+mod spool;
+mod tables;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use sidereal::io::FilterbankHeader;
+use sidereal::pipeline::burst::{self, Report, SearchOptions, Status};
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+use crate::output::{Existing, Folder};
+use crate::progress::Progress;
+use crate::selection::{Recording, Selection};
+use crate::trials::Trials;
+use crate::{interrupt, json};
+use pictures::Pictures;
+pub(crate) use report::Found;
+use spool::Spool;
+
+/// Searches a recording for dispersed bursts: dedisperses it at many trial DMs, finds pulses of any
+/// width, joins what belongs together, and draws each candidate.
+///
+/// Writes a folder with candidates.cand (Heimdall's columns), candidates.csv (FETCH's columns),
+/// one PNG a candidate, overview.png and summary.json.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    sidereal search observation.fil\n  \
+    sidereal search part1.fil part2.fil -o found --dm-min 100 --dm-max 800 --snr 7\n  \
+    zcat observation.fil.gz | sidereal search - -o found --zero-dm")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    recording: Recording,
+    /// Folder to write; by default INPUT's name with _search, in the current folder.
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Replace the output folder if it exists.
+    #[arg(long)]
+    overwrite: bool,
+    #[command(flatten)]
+    detection: Detection,
+    #[command(flatten)]
+    trials: Trials,
+    #[command(flatten)]
+    selection: Selection,
+    /// Keep channels with outlying statistics; by default they are left out.
+    #[arg(long, help_heading = "Channels and times")]
+    no_auto_mask: bool,
+    #[command(flatten)]
+    products: Products,
+}
+
+/// What counts as a pulse.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Detection")]
+struct Detection {
+    /// Least S/N of a candidate.
+    #[arg(long, default_value_t = 6.0, value_name = "S/N", allow_negative_numbers = true)]
+    snr: f64,
+    /// Widest pulse looked for, in seconds.
+    #[arg(long, default_value_t = 0.1, value_name = "SECONDS", allow_negative_numbers = true)]
+    max_width: f64,
+    /// Seconds over which the baseline and the noise are estimated.
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", allow_negative_numbers = true)]
+    baseline: f64,
+}
+
+/// What is written.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+struct Products {
+    /// Draw nothing.
+    #[arg(long)]
+    no_plots: bool,
+    /// Draw this many of the best candidates at most.
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    max_plots: usize,
+    /// Also write each candidate as an .h5 file for the FETCH classifier.
+    #[arg(long)]
+    fetch: bool,
+    /// Also write candidates.singlepulse, as PRESTO does.
+    #[arg(long)]
+    singlepulse: bool,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let existing = if arguments.overwrite { Existing::Replace } else { Existing::Refuse };
+    let output = arguments.recording.output(arguments.output.as_deref(), "search");
+    let mut work = Work::begin(arguments, common)?;
+    let folder = Folder::begin(&output, existing, &arguments.recording.inputs)?;
+    let found = work.search(&folder)?;
+    interrupt::check()?;
+    work.write(&folder, &found)?;
+    let place = folder.place().to_path_buf();
+    interrupt::check()?;
+    folder.finish()?;
+    if common.json {
+        return json::print(&report::Summary::new(&found));
+    }
+    if common.quiet { Ok(()) } else { json::say(&report::text(&found, &place)) }
+}
+
+/// One search, from its arguments.
+struct Work<'a> {
+    arguments: &'a Arguments,
+    common: &'a Common,
+    source: Box<dyn sidereal::io::FilterbankSource>,
+    header: FilterbankHeader,
+    options: SearchOptions,
+    spooled: bool,
+}
+
+impl<'a> Work<'a> {
+    /// Opens the recording and checks every option, before anything is written.
+    fn begin(arguments: &'a Arguments, common: &'a Common) -> Result<Self> {
+        let source = arguments.recording.open()?;
+        let header = source.header().clone();
+        let options = arguments.options(&header)?;
+        let wanted = !arguments.products.no_plots || arguments.products.fetch;
+        let spooled = arguments.recording.is_pipe() && wanted;
+        Ok(Self { arguments, common, source, header, options, spooled })
+    }
+
+    /// Runs the search, keeping a copy of what comes through a pipe for the plots.
+    fn search(&mut self, folder: &Folder) -> Result<Found> {
+        let backend = self.common.backend()?;
+        let total = self.header.times;
+        let progress =
+            Progress::new(self.common, total, self.header.channels(), self.header.tsamp_s);
+        progress.doing("Searching");
+        let mut observe = |status: &Status| {
+            progress.total(status.total);
+            progress.at(status.times);
+            !interrupt::requested()
+        };
+        let report = if self.spooled {
+            let mut spool = Spool::new(self.source.as_mut(), &folder.file(spool::NAME))?;
+            burst::search(&mut spool, &self.options, &backend, &mut observe)?
+        } else {
+            burst::search(self.source.as_mut(), &self.options, &backend, &mut observe)?
+        };
+        progress.finish();
+        interrupt::check()?;
+        self.warn(&report);
+        Ok(Found { report, header: self.header.clone(), snr: self.options.snr })
+    }
+
+    fn warn(&self, report: &Report) {
+        if self.common.quiet {
+            return;
+        }
+        if report.skipped_dms > 0 {
+            let highest = report.dms.last().copied().unwrap_or(0.0);
+            eprintln!(
+                "sidereal: warning: {} trials above DM {highest:.2} were skipped: their delay across \
+                 the band is longer than the data.",
+                report.skipped_dms
+            );
+        }
+        for gap in &report.gaps {
+            let (start, length) = (gap.start_time as f64, gap.times as f64);
+            let tsamp_s = self.header.tsamp_s;
+            eprintln!(
+                "sidereal: warning: a gap of {:.4} s at {:.4} s was filled.",
+                length * tsamp_s,
+                start * tsamp_s
+            );
+        }
+    }
+
+    /// Writes everything but the folder's final name.
+    fn write(&self, folder: &Folder, found: &Found) -> Result<()> {
+        tables::write(folder, found, self.arguments.products.singlepulse)?;
+        json::write(&folder.file("summary.json"), &report::Summary::new(found))?;
+        let products = &self.arguments.products;
+        let pictures = Pictures {
+            recording: &self.arguments.recording,
+            options: &self.options,
+            found,
+            folder,
+            spooled: self.spooled,
+        };
+        if !products.no_plots {
+            pictures.draw(products.max_plots, self.common)?;
+        }
+        if products.fetch {
+            pictures.fetch(self.common)?;
+        }
+        if self.spooled {
+            let path = folder.file(spool::NAME);
+            std::fs::remove_file(&path).map_err(|error| Error::io(path, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Arguments {
+    fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
+        let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::read);
+        Ok(SearchOptions {
+            plan: self.trials.plan(header)?,
+            dm_constant: self.trials.dm_constant,
+            snr: self.detection.snr,
+            max_width_s: self.detection.max_width,
+            baseline_s: self.detection.baseline,
+            zero_dm: self.selection.zero_dm,
+            zapped: self.selection.zapped(header)?,
+            auto_mask: !self.no_auto_mask,
+            mask: mask.transpose()?,
+            gulp: self.selection.gulp,
+            time_range: self.selection.time_range(header)?,
+        })
+    }
+}

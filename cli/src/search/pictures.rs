@@ -1,0 +1,151 @@
+//! The pictures of a search, and the files for FETCH: both look at the recording again.
+
+use sidereal::Result;
+use sidereal::io::FilterbankSource;
+use sidereal::pipeline::burst::SearchOptions;
+use sidereal::pipeline::cutout::{Cutout, Options, cutout};
+use sidereal::pulse::cluster::Candidate;
+use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
+
+use super::report::Found;
+use super::spool::{self, Spooled};
+use crate::common::Common;
+use crate::output::Folder;
+use crate::plots::{self, Overview, Point, short};
+use crate::progress::Progress;
+use crate::selection::Recording;
+use crate::interrupt;
+
+/// Name of the picture of all candidates.
+pub(crate) const OVERVIEW: &str = "overview.png";
+
+/// What pictures are made from.
+pub(super) struct Pictures<'a> {
+    pub(super) recording: &'a Recording,
+    pub(super) options: &'a SearchOptions,
+    pub(super) found: &'a Found,
+    pub(super) folder: &'a Folder,
+    pub(super) spooled: bool,
+}
+
+/// Name of one candidate's files, without extension; `index` counts from 0.
+pub(crate) fn stem(index: usize, candidate: &Candidate) -> String {
+    format!("candidate_{:04}_DM{:.2}_{:.3}s", index + 1, candidate.dm, candidate.time_s)
+}
+
+impl Pictures<'_> {
+    /// Draws the overview and the best `most` candidates.
+    pub(super) fn draw(&self, most: usize, common: &Common) -> Result<()> {
+        plots::overview(&self.folder.file(OVERVIEW), &self.overview())?;
+        let candidates = &self.found.report.candidates;
+        let shown = &candidates[..candidates.len().min(most)];
+        if shown.len() < candidates.len() && !common.quiet {
+            eprintln!(
+                "sidereal: drawing the best {most} of {} candidates; --max-plots draws more.",
+                candidates.len()
+            );
+        }
+        let progress = Progress::items(common, shown.len() as u64);
+        progress.doing("Drawing");
+        for (index, candidate) in shown.iter().enumerate() {
+            interrupt::check()?;
+            let cutout = self.cutout(self.plot_options(candidate))?;
+            let path = self.folder.file(stem(index, candidate) + ".png");
+            plots::candidate(&path, &cutout, &self.page(index, candidate))?;
+            progress.at(index as u64 + 1);
+        }
+        Ok(())
+    }
+
+    /// Writes one file for FETCH a candidate.
+    pub(super) fn fetch(&self, common: &Common) -> Result<()> {
+        let candidates = &self.found.report.candidates;
+        let progress = Progress::items(common, candidates.len() as u64);
+        progress.doing("Writing for FETCH");
+        for (index, candidate) in candidates.iter().enumerate() {
+            interrupt::check()?;
+            let options = Options::fetch(candidate.dm, candidate.time_s, candidate.width_s);
+            let cutout = self.cutout(self.common_options(options))?;
+            let path = self.folder.file(stem(index, candidate) + ".h5");
+            super::tables::write_fetch(&path, candidate, &cutout, &self.found.header)?;
+            progress.at(index as u64 + 1);
+        }
+        Ok(())
+    }
+
+    /// The recording, from its first row.
+    fn open(&self) -> Result<Box<dyn FilterbankSource>> {
+        if self.spooled {
+            let path = self.folder.file(spool::NAME);
+            return Ok(Box::new(Spooled::open(&self.found.header, &path)?));
+        }
+        self.recording.open()
+    }
+
+    fn cutout(&self, options: Options) -> Result<Cutout> {
+        cutout(self.open()?.as_mut(), &options)
+    }
+
+    fn plot_options(&self, candidate: &Candidate) -> Options {
+        let band = &self.found.header.band;
+        let constant = self.options.dm_constant;
+        let sweep_s = dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), constant);
+        let (dm, time_s, width_s) = (candidate.dm, candidate.time_s, candidate.width_s);
+        self.common_options(Options::plot(dm, time_s, width_s, sweep_s))
+    }
+
+    /// The same channels, constant and zero-DM as the search had.
+    fn common_options(&self, options: Options) -> Options {
+        let mut masked = vec![false; self.found.header.channels()];
+        self.found.report.masked_channels.iter().for_each(|c| masked[*c] = true);
+        let dm_constant = self.options.dm_constant;
+        Options { masked, dm_constant, zero_dm: self.options.zero_dm, ..options }
+    }
+
+    fn overview(&self) -> Overview {
+        let report = &self.found.report;
+        let start_s = self.options.time_range.map_or(0.0, |range| range.0);
+        let point = |c: &Candidate| Point { time_s: c.time_s, dm: c.dm, snr: c.snr };
+        Overview {
+            file: self.recording.name(),
+            target: self.target(),
+            span_s: (start_s, start_s + report.data_s),
+            dms: (
+                report.dms.first().copied().unwrap_or(0.0),
+                report.dms.last().copied().unwrap_or(1.0),
+            ),
+            snr: self.options.snr,
+            points: report.candidates.iter().map(point).collect(),
+        }
+    }
+
+    fn page(&self, index: usize, candidate: &Candidate) -> plots::Candidate {
+        let header = &self.found.header;
+        let known = header.tstart_mjd > 0.0;
+        plots::Candidate {
+            file: self.recording.name(),
+            target: self.target(),
+            rank: format!("candidate {} of {}", index + 1, self.found.report.candidates.len()),
+            dm: candidate.dm,
+            time_s: candidate.time_s,
+            snr: candidate.snr,
+            width_s: candidate.width_s,
+            mjd: known.then(|| header.tstart_mjd + candidate.time_s / SECONDS_PER_DAY),
+        }
+    }
+
+    /// Source, telescope and band, where known.
+    fn target(&self) -> String {
+        let header = &self.found.header;
+        let band = format!(
+            "{} to {} MHz, {} channels, {} bit",
+            short(header.band.lowest_hz() / HZ_PER_MHZ, 6),
+            short(header.band.highest_hz() / HZ_PER_MHZ, 6),
+            header.channels(),
+            header.recorded_bits,
+        );
+        let names = [header.source_name.as_str(), header.telescope.as_str(), &band];
+        let known: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+        known.join(" · ")
+    }
+}

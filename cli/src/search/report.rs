@@ -1,0 +1,119 @@
+//! What a search found, as summary.json and as lines on the screen.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+use sidereal::io::FilterbankHeader;
+use sidereal::pipeline::burst::Report;
+
+use crate::plots::duration;
+use crate::progress::multiple;
+
+/// Candidates listed on the screen, at most.
+const LISTED: usize = 20;
+
+/// A finished search.
+pub(crate) struct Found {
+    pub(crate) report: Report,
+    pub(crate) header: FilterbankHeader,
+    /// The threshold.
+    pub(crate) snr: f64,
+}
+
+/// summary.json.
+#[derive(Serialize)]
+pub(crate) struct Summary {
+    file: String,
+    dms: Dms,
+    masked_channels: Vec<usize>,
+    realtime_factor: f64,
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Serialize)]
+struct Dms {
+    min: f64,
+    max: f64,
+    count: usize,
+}
+
+#[derive(Serialize)]
+struct Candidate {
+    dm: f64,
+    time_s: f64,
+    snr: f64,
+    width_s: f64,
+    members: usize,
+}
+
+impl Summary {
+    pub(crate) fn new(found: &Found) -> Self {
+        let report = &found.report;
+        let candidates = report.candidates.iter().map(|c| Candidate {
+            dm: c.dm,
+            time_s: c.time_s,
+            snr: c.snr,
+            width_s: c.width_s,
+            members: c.members,
+        });
+        Self {
+            file: found.header.path.display().to_string(),
+            dms: Dms {
+                min: report.dms.first().copied().unwrap_or(0.0),
+                max: report.dms.last().copied().unwrap_or(0.0),
+                count: report.dms.len(),
+            },
+            masked_channels: report.masked_channels.clone(),
+            realtime_factor: report.realtime_factor(),
+            candidates: candidates.collect(),
+        }
+    }
+}
+
+/// The lines that end a search.
+pub(crate) fn text(found: &Found, place: &Path) -> String {
+    let report = &found.report;
+    let (first, last) = (report.dms.first(), report.dms.last());
+    let mut text = format!(
+        "Searched {} of data at {} trial DMs from {:.2} to {:.2} in {}: {} x real time.\n",
+        duration(report.data_s),
+        report.dms.len(),
+        first.copied().unwrap_or(0.0),
+        last.copied().unwrap_or(0.0),
+        duration(report.elapsed_s),
+        multiple(report.realtime_factor()),
+    );
+    let masked = report.masked_channels.len();
+    if masked > 0 {
+        let _ = writeln!(text, "Left out {masked} of {} channels.", found.header.channels());
+    }
+    table(&mut text, found);
+    let _ = write!(text, "Wrote {}", place.display());
+    text
+}
+
+fn table(text: &mut String, found: &Found) {
+    let candidates = &found.report.candidates;
+    if candidates.is_empty() {
+        let _ = writeln!(text, "No candidate above S/N {}.", found.snr);
+        return;
+    }
+    let _ = writeln!(text, "\n    #      S/N         DM       time (s)      width  members");
+    for (index, candidate) in candidates.iter().take(LISTED).enumerate() {
+        let _ = writeln!(
+            text,
+            "{:>5} {:>8.2} {:>10.2} {:>14.6} {:>10} {:>8}",
+            index + 1,
+            candidate.snr,
+            candidate.dm,
+            candidate.time_s,
+            duration(candidate.width_s),
+            candidate.members,
+        );
+    }
+    if candidates.len() > LISTED {
+        let _ = writeln!(text, "      and {} more in candidates.csv", candidates.len() - LISTED);
+    }
+    text.push('\n');
+}

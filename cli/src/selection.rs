@@ -1,0 +1,190 @@
+//! The options that say which part of a recording is used: inputs, polarization, channels, times.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sidereal::io::{FilterbankHeader, FilterbankSource, OpenOptions, Polarizations};
+use sidereal::{Error, Result};
+
+/// The recording.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Recording")]
+pub(crate) struct Recording {
+    /// SIGPROC filterbank (.fil), PSRFITS search mode or FBH5 (.h5), told apart by content; several
+    /// files are parts of one observation, in any order; `-` is a SIGPROC filterbank on standard input.
+    #[arg(required = true, value_name = "INPUT")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// Use one polarization (IF) only, counted from 0; by default the total intensity.
+    #[arg(long, value_name = "N")]
+    pub(crate) pol: Option<usize>,
+    /// Fill gaps between files with each channel's running median; by default a gap is an error.
+    #[arg(long)]
+    pub(crate) allow_gaps: bool,
+}
+
+/// Which channels and times are used.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Channels and times")]
+pub(crate) struct Selection {
+    /// Channels to leave out, counted from 0 as recorded, ends included: 10:20,300.
+    #[arg(long, value_name = "A:B,C", value_parser = parse_channels)]
+    pub(crate) zap_chans: Option<Channels>,
+    /// A PRESTO rfifind mask: its channels and intervals are left out.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rfi_mask: Option<PathBuf>,
+    /// Subtract each spectrum's mean: removes broadband interference of no dispersion.
+    #[arg(long)]
+    pub(crate) zero_dm: bool,
+    /// Use these seconds of the recording only; an end may be left out: 10:20, 10:, :20.
+    #[arg(long, value_name = "A:B", value_parser = parse_time_range)]
+    pub(crate) time_range: Option<TimeRange>,
+    /// Spectra read at once; 0 chooses a number that suits the memory. Results are the same for any.
+    #[arg(long, value_name = "TIMES", default_value_t = 0)]
+    pub(crate) gulp: usize,
+}
+
+/// Ranges of channels, both ends included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Channels(Vec<(usize, usize)>);
+
+/// Seconds from the recording's start; infinite where the end was left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TimeRange {
+    pub(crate) start_s: f64,
+    pub(crate) end_s: f64,
+}
+
+impl Recording {
+    /// Opens the recording at its first sample.
+    pub(crate) fn open(&self) -> Result<Box<dyn FilterbankSource>> {
+        open(&self.inputs, self.pol, self.allow_gaps)
+    }
+
+    /// Whether it comes through a pipe and can't be read twice.
+    pub(crate) fn is_pipe(&self) -> bool {
+        self.inputs.iter().any(|path| path.as_os_str() == "-")
+    }
+
+    /// Name of the first file, without its folder.
+    pub(crate) fn name(&self) -> String {
+        if self.is_pipe() {
+            return "standard input".to_owned();
+        }
+        file_name(&self.inputs[0])
+    }
+
+    /// An output's name from the first input: `STEM_SUFFIX` in the folder of the call.
+    pub(crate) fn output(&self, given: Option<&Path>, suffix: &str) -> PathBuf {
+        if let Some(given) = given {
+            return given.to_path_buf();
+        }
+        PathBuf::from(format!("{}_{suffix}", self.stem()))
+    }
+
+    /// The first input's name without folder and extension.
+    pub(crate) fn stem(&self) -> String {
+        let stem = if self.is_pipe() { None } else { self.inputs[0].file_stem() };
+        stem.map_or_else(|| "stdin".to_owned(), |stem| stem.to_string_lossy().into_owned())
+    }
+}
+
+/// A path's last part.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Opens files as one observation.
+pub(crate) fn open(
+    paths: &[PathBuf],
+    pol: Option<usize>,
+    allow_gaps: bool,
+) -> Result<Box<dyn FilterbankSource>> {
+    let polarizations = pol.map_or(Polarizations::Total, Polarizations::One);
+    sidereal::io::open(paths, &OpenOptions { polarizations, allow_gaps })
+}
+
+impl Selection {
+    /// The channels of `--zap-chans`, as numbers.
+    pub(crate) fn zapped(&self, header: &FilterbankHeader) -> Result<Vec<usize>> {
+        let channels = header.channels();
+        let Some(Channels(ranges)) = &self.zap_chans else { return Ok(Vec::new()) };
+        if let Some((_, last)) = ranges.iter().find(|(_, last)| *last >= channels) {
+            let rule = format!("the recording has channels 0 to {}", channels - 1);
+            return Err(Error::parameter("--zap-chans", last, rule));
+        }
+        let mut zapped: Vec<usize> = ranges.iter().flat_map(|(a, b)| *a..=*b).collect();
+        zapped.sort_unstable();
+        zapped.dedup();
+        if zapped.len() == channels {
+            return Err(Error::parameter("--zap-chans", "all channels", "one must be left"));
+        }
+        Ok(zapped)
+    }
+
+    /// The wanted seconds, with the end known where the recording's is.
+    pub(crate) fn time_range(&self, header: &FilterbankHeader) -> Result<Option<(f64, f64)>> {
+        let Some(TimeRange { start_s, end_s }) = self.time_range else { return Ok(None) };
+        if let Some(duration_s) = header.duration_s().filter(|duration| *duration <= start_s) {
+            let rule = format!("the recording ends at {duration_s} s");
+            return Err(Error::parameter("start of --time-range", start_s, rule));
+        }
+        Ok(Some((start_s, end_s)))
+    }
+}
+
+fn parse_channels(words: &str) -> std::result::Result<Channels, String> {
+    let number = |word: &str| word.trim().parse::<usize>().map_err(|_| bad_channels(word));
+    let range = |word: &str| match word.split_once(':') {
+        None => number(word).map(|channel| (channel, channel)),
+        Some((first, last)) => {
+            let (first, last) = (number(first)?, number(last)?);
+            let rising = first <= last;
+            rising.then_some((first, last)).ok_or_else(|| format!("{word} runs backwards"))
+        }
+    };
+    words.split(',').map(range).collect::<std::result::Result<_, _>>().map(Channels)
+}
+
+fn bad_channels(word: &str) -> String {
+    format!("\"{word}\" is no channel number; write numbers and ranges as 10:20,300")
+}
+
+fn parse_time_range(words: &str) -> std::result::Result<TimeRange, String> {
+    let Some((start, end)) = words.split_once(':') else {
+        return Err("write it as START:END in seconds; either may be left out".to_owned());
+    };
+    let number = |word: &str, missing: f64| match word.trim() {
+        "" => Ok(missing),
+        word => word.parse::<f64>().map_err(|_| format!("\"{word}\" is no number of seconds")),
+    };
+    let range = TimeRange { start_s: number(start, 0.0)?, end_s: number(end, f64::INFINITY)? };
+    if range.start_s.is_nan() || range.start_s < 0.0 || range.start_s.is_infinite() {
+        return Err("it must start at 0 s or later".to_owned());
+    }
+    let rising = range.start_s < range.end_s;
+    rising.then_some(range).ok_or_else(|| "its end must come after its start".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_numbers_and_ranges() {
+        assert_eq!(parse_channels("3,10:12").unwrap(), Channels(vec![(3, 3), (10, 12)]));
+        for bad in ["", "a", "3:", "5:2", "1,,2", "-1", "99999999999999999999"] {
+            assert!(parse_channels(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn time_ranges_may_be_open() {
+        let range = |words| parse_time_range(words).map(|r| (r.start_s, r.end_s));
+        assert_eq!(range("1:2.5"), Ok((1.0, 2.5)));
+        assert_eq!(range(":3"), Ok((0.0, 3.0)));
+        assert_eq!(range("3:"), Ok((3.0, f64::INFINITY)));
+        for bad in ["", "3", "3:2", "-1:2", "a:b", "nan:2", "1:nan"] {
+            assert!(range(bad).is_err(), "{bad}");
+        }
+    }
+}

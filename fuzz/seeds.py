@@ -1,0 +1,253 @@
+"""Writes the seed corpus: small valid files of each format, and some that are broken by hand.
+
+    target/oracles/<hash>/bin/python fuzz/seeds.py
+
+Needs NumPy, h5py and hdf5plugin (the oracle tests' environment has them). Inputs that once were
+findings lie beside these under names that begin with `found_`; they are kept by hand.
+"""
+
+import io
+import pathlib
+import struct
+
+import h5py
+import hdf5plugin
+import numpy
+
+SEEDS = pathlib.Path(__file__).resolve().parent / "seeds"
+
+
+def save(target, name, content):
+    folder = SEEDS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def word(text):
+    return struct.pack("<i", len(text)) + text.encode()
+
+
+def sigproc(fields, data, table=()):
+    out = word("HEADER_START")
+    for key, value in fields.items():
+        out += word(key)
+        if isinstance(value, str):
+            out += word(value)
+        elif isinstance(value, bytes):
+            out += value
+        else:
+            out += struct.pack("<i" if isinstance(value, int) else "<d", value)
+    if len(table):
+        out += word("FREQUENCY_START")
+        out += b"".join(word("fchannel") + struct.pack("<d", mhz) for mhz in table)
+        out += word("FREQUENCY_END")
+    return out + word("HEADER_END") + data
+
+
+def filterbanks():
+    fields = {
+        "telescope_id": 4, "machine_id": 0, "data_type": 1, "source_name": "J0000+00",
+        "src_raj": 53431.9, "src_dej": -220052.0, "tstart": 58543.5, "tsamp": 1e-3,
+        "fch1": 1500.0, "foff": -1.0, "nchans": 8, "nbits": 8, "nifs": 1,
+    }  # fmt: skip
+    data = bytes(range(96))
+    for bits in (1, 2, 4, 8, 16, 32):
+        save("sigproc", f"bits_{bits}.fil", sigproc(fields | {"nbits": bits}, data))
+    save("sigproc", "signed.fil", sigproc(fields | {"signed": b"\1"}, data))
+    save("sigproc", "two_ifs.fil", sigproc(fields | {"nifs": 2}, data))
+    save("sigproc", "ascending.fil", sigproc(fields | {"foff": 1.0}, data))
+    save("sigproc", "odd_end.fil", sigproc(fields, data[:-3]))
+    save("sigproc", "no_data.fil", sigproc(fields, b""))
+    save("sigproc", "huge.fil", sigproc(fields | {"nchans": 2**31 - 1}, data))
+    save("sigproc", "nan.fil", sigproc(fields | {"fch1": float("nan"), "tsamp": -1.0}, data))
+    save("sigproc", "cut.fil", sigproc(fields, data)[:150])
+    bare = {key: value for key, value in fields.items() if key not in ("fch1", "foff")}
+    table = [1500.0 - c for c in range(8)]
+    save("sigproc", "table.fil", sigproc(bare, data, table))
+    save("sigproc", "empty.fil", b"")
+    series = {
+        "telescope_id": 6, "data_type": 2, "source_name": "B0833-45", "refdm": 67.99,
+        "tstart": 58543.5, "tsamp": 1e-3, "fch1": 1500.0, "foff": -1.0, "nchans": 1,
+        "nbits": 32, "nifs": 1, "barycentric": 0,
+    }  # fmt: skip
+    floats = numpy.arange(20, dtype="<f4").tobytes()
+    save("tim", "float.tim", sigproc(series, floats))
+    save("tim", "byte.tim", sigproc(series | {"nbits": 8, "signed": b"\1"}, floats))
+    save("tim", "unsigned.tim", sigproc(series | {"nbits": 8, "signed": b"\0"}, floats))
+    save("tim", "wide.tim", sigproc(series | {"nbits": 16}, floats[:-1]))
+    save("tim", "cut.tim", sigproc(series, floats)[:200])
+
+
+INF = """ Data file name without suffix          =  series
+ Telescope used                         =  GBT
+ Instrument used                        =  VEGAS
+ Object being observed                  =  J1807-0847
+ J2000 Right Ascension (hh:mm:ss.ssss)  =  18:07:38.0000
+ J2000 Declination     (dd:mm:ss.ssss)  =  -08:47:43.0000
+ Data observed by                       =  Unknown
+ Epoch of observation (MJD)             =  58543.500000000000000
+ Barycentered?           (1 yes, 0 no)  =  0
+ Number of bins in the time series      =  5
+ Width of each time series bin (sec)    =  0.00016384
+ Any breaks in the data? (1 yes, 0 no)  =  %s
+ Type of observation (EM band)          =  Radio
+ Beam diameter (arcsec)                 =  981
+ Dispersion measure (cm-3 pc)           =  112.3802
+ Central freq of low channel (Mhz)      =  1100.0
+ Total bandwidth (Mhz)                  =  800
+ Number of channels                     =  2048
+ Channel bandwidth (Mhz)                =  0.390625
+ Data analyzed by                       =  someone
+ Any additional notes:
+    Project ID unset.
+"""
+
+
+def series():
+    breaks = "1\n On/Off bin pair # 1                    =  0, 3\n On/Off bin pair # 2 = 4, 4"
+    save("inf", "plain.inf", (INF % "0").encode())
+    save("inf", "breaks.inf", (INF % breaks).encode())
+    save("inf", "cut.inf", (INF % "0").encode()[:400])
+    save("inf", "absurd.inf", (INF % "0").replace("=  5", "=  -99999999999999999999").encode())
+    for name, array in {
+        "plane": numpy.arange(12, dtype="<f4").reshape(3, 4),
+        "line": numpy.arange(5, dtype="<f8"),
+        "bytes": numpy.arange(6, dtype="u1").reshape(2, 3),
+        "fortran": numpy.asfortranarray(numpy.arange(6, dtype="<f4").reshape(2, 3)),
+        "scalar": numpy.float32(1),
+        "none": numpy.zeros((0, 3), "<f4"),
+    }.items():
+        out = io.BytesIO()
+        numpy.save(out, array)
+        save("npy", f"{name}.npy", out.getvalue())
+    out = io.BytesIO()
+    numpy.lib.format.write_array(out, numpy.arange(4, dtype="<f4"), version=(2, 0))
+    save("npy", "version_2.npy", out.getvalue())
+    save("npy", "huge.npy", out.getvalue().replace(b"(4,)", b"(9999999999999999999,)"))
+
+
+def masks():
+    def mask(intervals, channels, zapped_channels=(), zapped_intervals=(), cells=None):
+        out = struct.pack("<6d", 10.0, 4.0, 58543.5, 1.5, 1100.0, 0.4)
+        out += struct.pack("<3i", channels, intervals, 1024)
+        for zapped in (zapped_channels, zapped_intervals):
+            out += struct.pack(f"<{len(zapped) + 1}i", len(zapped), *zapped)
+        cells = cells or [()] * intervals
+        out += struct.pack(f"<{intervals}i", *map(len, cells))
+        return out + b"".join(struct.pack(f"<{len(cell)}i", *cell) for cell in cells)
+
+    save("mask", "empty.mask", mask(3, 16))
+    save("mask", "plain.mask", mask(3, 16, [2, 3], [1], [(2, 3), tuple(range(16)), (2, 3, 9)]))
+    save("mask", "outside.mask", mask(1, 16, [99], [-1], [(2, 77)]))
+    save("mask", "huge.mask", mask(3, 16)[:48] + struct.pack("<4i", 2**31 - 1, 2**31 - 1, 1, 2**30))
+    save("mask", "cut.mask", mask(3, 16, [2, 3])[:70])
+
+
+def cards(pairs):
+    out = ""
+    for key, value in pairs:
+        if isinstance(value, bool):
+            text = f"{'T' if value else 'F':>20}"
+        elif isinstance(value, str):
+            text = f"'{value:<8}'"
+        else:
+            text = f"{value:>20}"
+        out += f"{key:<8}= {text}".ljust(80)
+    out += "END".ljust(80)
+    return (out + " " * (-len(out) % 2880)).encode()
+
+
+def psrfits(bits=8, channels=4, polarizations=1, times=8, order="AA+BB", rows=2, **more):
+    primary = cards([
+        ("SIMPLE", True), ("BITPIX", 8), ("NAXIS", 0), ("EXTEND", True), ("FITSTYPE", "PSRFITS"),
+        ("OBS_MODE", "SEARCH"), ("TELESCOP", "Parkes"), ("SRC_NAME", "J0000"), ("RA", "05:34:31.9"),
+        ("DEC", "+22:00:52"), ("OBSFREQ", 1498.5), ("OBSBW", -4.0), ("OBSNCHAN", channels),
+        ("STT_IMJD", 58543), ("STT_SMJD", 43200), ("STT_OFFS", 0.5),
+    ])  # fmt: skip
+    data = channels * polarizations * times * bits // 8
+    both = channels * polarizations
+    columns = [
+        ("TSUBINT", "1D", struct.pack(">d", times * 1e-3)),
+        ("OFFS_SUB", "1D", struct.pack(">d", times * 0.5e-3)),
+        ("DAT_FREQ", f"{channels}E", struct.pack(f">{channels}f", *(1500.0 - c for c in range(channels)))),
+        ("DAT_WTS", f"{channels}E", struct.pack(f">{channels}f", *[1.0] * channels)),
+        ("DAT_OFFS", f"{both}E", struct.pack(f">{both}f", *[0.5] * both)),
+        ("DAT_SCL", f"{both}E", struct.pack(f">{both}f", *[2.0] * both)),
+        ("DATA", f"{data}B", bytes(k % 251 for k in range(data))),
+    ]
+    width = sum(len(content) for _, _, content in columns)
+    pairs = [
+        ("XTENSION", "BINTABLE"), ("BITPIX", 8), ("NAXIS", 2), ("NAXIS1", width), ("NAXIS2", rows),
+        ("PCOUNT", 0), ("GCOUNT", 1), ("TFIELDS", len(columns)), ("EXTNAME", "SUBINT"),
+        ("NPOL", polarizations), ("POL_TYPE", order), ("TBIN", 1e-3), ("NBITS", bits),
+        ("NCHAN", channels), ("NSBLK", times), ("CHAN_BW", -1.0), ("NSUBOFFS", 0), ("ZERO_OFF", 0.0),
+        ("SIGNINT", 0), ("INT_TYPE", "TIME"), ("NCHNOFFS", 0), ("NSTOT", times * rows),
+    ]  # fmt: skip
+    pairs = [(key, more.get(key, value)) for key, value in pairs]
+    for at, (name, form, _) in enumerate(columns, 1):
+        pairs += [(f"TTYPE{at}", name), (f"TFORM{at}", form)]
+        if name == "DATA":
+            pairs.append((f"TDIM{at}", f"({channels},{polarizations},{times * bits // 8 or 1})"))
+    table = b"".join(content for _, _, content in columns) * rows
+    return primary + cards(pairs) + table + bytes(-len(table) % 2880)
+
+
+def fits():
+    for bits in (1, 2, 4, 8, 16, 32):
+        save("psrfits", f"bits_{bits}.fits", psrfits(bits=bits, channels=8))
+    save("psrfits", "two_pol.fits", psrfits(polarizations=2, order="AABB"))
+    save("psrfits", "stokes.fits", psrfits(polarizations=4, order="IQUV"))
+    save("psrfits", "signed.fits", psrfits(SIGNINT=1))
+    save("psrfits", "huge.fits", psrfits(NAXIS2=2**62, NCHAN=2**31))
+    save("psrfits", "negative.fits", psrfits(NSBLK=-1, TBIN=-1e-3))
+    save("psrfits", "cut.fits", psrfits()[:6000])
+
+
+def hdf5():
+    for name, options in {
+        "plain": {},
+        "bitshuffle": hdf5plugin.Bitshuffle(nelems=0, cname="lz4"),
+        "bitshuffle_bytes": hdf5plugin.Bitshuffle(nelems=0, cname="lz4"),
+        "gzip": {"compression": "gzip"},
+    }.items():
+        kind = "u1" if name == "bitshuffle_bytes" else "<f4"
+        data = numpy.arange(32 * 16).reshape(32, 1, 16).astype(kind)
+        out = io.BytesIO()
+        with h5py.File(out, "w") as file:
+            file.attrs["CLASS"] = "FILTERBANK"
+            file.attrs["VERSION"] = "1.0"
+            chunks = {} if name == "plain" else {"chunks": (16, 1, 16)}
+            made = file.create_dataset("data", data=data, **chunks, **options)
+            for key, value in {
+                "fch1": 1500.0, "foff": -1.0, "nchans": 16, "nifs": 1, "nbits": 8 * data.itemsize,
+                "tsamp": 1e-3, "tstart": 58543.5, "source_name": "J0000", "telescope_id": 6,
+                "src_raj": 5.5, "src_dej": 22.0, "machine_id": 20, "data_type": 1,
+            }.items():  # fmt: skip
+                made.attrs[key] = value
+            file.create_dataset("mask", data=numpy.zeros((32, 1, 16), "u1"))
+            if name.startswith("bitshuffle"):
+                chunk = made.id.read_direct_chunk((0, 0, 0))[1]
+                save("bitshuffle", f"{name}.bin", bytes([data.itemsize]) + chunk)
+        save("fbh5", f"{name}.h5", out.getvalue())
+    save("bitshuffle", "huge.bin", b"\4" + struct.pack(">QI", 2**40, 8192) + bytes(20))
+
+
+def texts():
+    line = "12.5\t2041\t2.585\t1\t120\t475.284\t5\t2040\t2043"
+    save("cand", "one.cand", f"{line}\n".encode())
+    save("cand", "beams.cand", f"{line}\t1\t1\t3\t12.5\n".encode())
+    save("cand", "two.cand", f"# a comment\n{line}\n\n{line}\r\n".encode())
+    save("cand", "odd.cand", b"12.5 x nan\n-1\t99999999999999999999\t1e999\t-5\t0\t0\t0\t0\t0\n")
+    numbers = (1400.0, 300.0, 64e-6, 0.0, 500.0, 0.1, 1.25, 64.0, 1024.0)
+    save("dm_plan", "paper.bin", struct.pack("<9d", *numbers))
+    save("dm_plan", "low.bin", struct.pack("<9d", 140.0, 80.0, 1e-3, 0.0, 100.0, 0.01, 1.1, 5.0, 64.0))
+    save("dm_plan", "odd.bin", struct.pack("<9d", 1400, 300, -1, 5, -5, 0, float("nan"), 1e300, -1))
+
+
+if __name__ == "__main__":
+    filterbanks()
+    series()
+    masks()
+    fits()
+    hdf5()
+    texts()

@@ -1,0 +1,5 @@
+#![no_main]
+#[path = "../bodies.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::npy(bytes));

@@ -1,0 +1,452 @@
+//! Runs a tile's program: builds rows, and sums rows to trials.
+#![allow(unsafe_code)]
+
+use super::program::Pass;
+use super::shape::{FAN_IN, Lane, Shape};
+use super::vector::{Portable, Vector};
+use crate::backend::simd::Level;
+
+/// The history that rows are built of, in bytes.
+#[derive(Clone, Copy)]
+pub(super) struct History {
+    pub(super) data: *const u8,
+    /// Elements from row to row.
+    pub(super) stride: usize,
+    /// Elements after which a row starts again.
+    pub(super) capacity: usize,
+    /// Position of the tile's first output time.
+    pub(super) position: usize,
+}
+
+// SAFETY: the history is only read while the pointer is shared.
+unsafe impl Sync for History {}
+
+/// Where a trial's sums go.
+pub(super) struct Target<'a> {
+    /// Rows one behind another, i32 or f32.
+    pub(super) rows: &'a mut [u32],
+    pub(super) stride: usize,
+    pub(super) column: usize,
+    pub(super) times: usize,
+    /// Added to each sum.
+    pub(super) bias: u32,
+    pub(super) float: bool,
+}
+
+/// Runs one pass over one tile of times; `first` overwrites the target, else it is added to.
+///
+/// # Safety
+/// `pass` was made with `shape` for this history, `scratch` holds `pass.bytes` and 512 spare bytes,
+/// and history rows can be read for the mirror's length after any position.
+pub(super) unsafe fn pass(
+    level: Level,
+    (shape, pass): (&Shape, &Pass),
+    history: History,
+    scratch: *mut u8,
+    target: &mut Target<'_>,
+    first: bool,
+) {
+    // SAFETY: a level is proof of its instructions; the rest is the caller's promise.
+    unsafe {
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(_) => avx512((shape, pass), history, scratch, target, first),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(_) => avx2((shape, pass), history, scratch, target, first),
+            _ => body::<Portable>((shape, pass), history, scratch, target, first),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2(p: (&Shape, &Pass), h: History, s: *mut u8, t: &mut Target<'_>, first: bool) {
+    // SAFETY: as `pass`.
+    unsafe { body::<super::vector::x86::Avx2>(p, h, s, t, first) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+unsafe fn avx512(p: (&Shape, &Pass), h: History, s: *mut u8, t: &mut Target<'_>, first: bool) {
+    // SAFETY: as `pass`.
+    unsafe { body::<super::vector::x86::Avx512>(p, h, s, t, first) }
+}
+
+#[inline(always)]
+unsafe fn body<V: Vector>(
+    (shape, pass): (&Shape, &Pass),
+    history: History,
+    scratch: *mut u8,
+    target: &mut Target<'_>,
+    first: bool,
+) {
+    let last = shape.levels.last().map_or(Lane::U8, |rows| rows.lane);
+    let trials = pass.starts.len() - 1;
+    for dm in 0..trials {
+        let mut code = &pass.builds[pass.starts[dm] as usize..pass.starts[dm + 1] as usize];
+        while let [header, place, extra, rest @ ..] = code {
+            let (level, count) = ((header & 0xff) as usize, (header >> 8) as usize);
+            let (sources, next) = rest.split_at(2 * count);
+            code = next;
+            let times = target.times + *extra as usize;
+            // SAFETY: the program's places lie in the scratch, its shifts in the history.
+            unsafe {
+                let to = scratch.add(*place as usize);
+                let mut from = [scratch.cast_const(); FAN_IN];
+                for (from, source) in from.iter_mut().zip(sources.chunks_exact(2)) {
+                    *from = match level {
+                        0 => history.at(source, shape.input.bytes()),
+                        _ => scratch.add(source[0] as usize),
+                    };
+                }
+                let lanes = (shape.source(level), shape.levels[level].lane);
+                build::<V>(lanes, to, &from[..count], times);
+            }
+        }
+        let places = &pass.places[dm * pass.groups..(dm + 1) * pass.groups];
+        let row = &mut target.rows[dm * target.stride + target.column..][..target.times];
+        let write = Write { bias: target.bias, float: target.float, first };
+        // SAFETY: as above; the row is a slice of the target.
+        unsafe {
+            match last {
+                Lane::U8 => sum::<V, Bytes<V>, 4>(scratch, (places, shape.segment), row, write),
+                Lane::U16 if shape.segment >= 4 => {
+                    sum::<V, Words<V>, 8>(scratch, (places, shape.segment), row, write);
+                }
+                Lane::U16 => sum::<V, Wide<V>, 4>(scratch, (places, 0xffff), row, write),
+                Lane::U32 => sum::<V, Doubles<V>, 8>(scratch, (places, usize::MAX), row, write),
+                Lane::F32 => sum::<V, Floats<V>, 8>(scratch, (places, usize::MAX), row, write),
+            }
+        }
+    }
+}
+
+impl History {
+    /// The same history, for a tile that starts elsewhere.
+    pub(super) fn moved_to(&self, position: usize) -> Self {
+        Self { position, ..*self }
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, source: &[u32], lane_bytes: usize) -> *const u8 {
+        let mut position = self.position + source[1] as usize;
+        if position >= self.capacity {
+            position -= self.capacity;
+        }
+        // SAFETY: the row and position lie in the history.
+        unsafe { self.data.add((source[0] as usize * self.stride + position) * lane_bytes) }
+    }
+}
+
+/// How rows of one lane are added to a row of the same or the next.
+trait Adder<V> {
+    /// Bytes of a source and of the sum, for each element.
+    const FROM: usize;
+    const TO: usize;
+    unsafe fn load(from: *const u8) -> V;
+    unsafe fn add(a: V, b: V) -> V;
+}
+
+macro_rules! adder {
+    ($name:ident, $from:literal, $to:literal, $load:ident, $add:ident) => {
+        struct $name;
+        impl<V: Vector> Adder<V> for $name {
+            const FROM: usize = $from;
+            const TO: usize = $to;
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> V {
+                // SAFETY: the caller's promise.
+                unsafe { V::$load(from) }
+            }
+            #[inline(always)]
+            unsafe fn add(a: V, b: V) -> V {
+                // SAFETY: the caller's promise.
+                unsafe { a.$add(b) }
+            }
+        }
+    };
+}
+
+adder!(From8To8, 1, 1, load, add_8);
+adder!(From8To16, 1, 2, widen_8, add_16);
+adder!(From16To16, 2, 2, load, add_16);
+adder!(From16To32, 2, 4, widen_16, add_32);
+adder!(From32To32, 4, 4, load, add_32);
+adder!(FromF32, 4, 4, load, add_f32);
+
+/// Adds up source rows over `times` elements.
+#[inline(always)]
+unsafe fn build<V: Vector>(lanes: (Lane, Lane), to: *mut u8, from: &[*const u8], times: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match lanes {
+            (Lane::U8, Lane::U8) => add_rows::<V, From8To8>(to, from, times),
+            (Lane::U8, _) => add_rows::<V, From8To16>(to, from, times),
+            (Lane::U16, Lane::U16) => add_rows::<V, From16To16>(to, from, times),
+            (Lane::U16, _) => add_rows::<V, From16To32>(to, from, times),
+            (Lane::U32, _) => add_rows::<V, From32To32>(to, from, times),
+            (Lane::F32, _) => add_rows::<V, FromF32>(to, from, times),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn add_rows<V: Vector, A: Adder<V>>(to: *mut u8, from: &[*const u8], times: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match *from {
+            [a] => add_some::<V, A, 1>(to, [a], times),
+            [a, b] => add_some::<V, A, 2>(to, [a, b], times),
+            [a, b, c] => add_some::<V, A, 3>(to, [a, b, c], times),
+            [a, b, c, d] => add_some::<V, A, 4>(to, [a, b, c, d], times),
+            [a, b, c, d, e] => add_some::<V, A, 5>(to, [a, b, c, d, e], times),
+            [a, b, c, d, e, f] => add_some::<V, A, 6>(to, [a, b, c, d, e, f], times),
+            [a, b, c, d, e, f, g] => add_some::<V, A, 7>(to, [a, b, c, d, e, f, g], times),
+            [a, b, c, d, e, f, g, h, ..] => {
+                add_some::<V, A, 8>(to, [a, b, c, d, e, f, g, h], times);
+            }
+            [] => {}
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn add_some<V: Vector, A: Adder<V>, const N: usize>(
+    to: *mut u8,
+    from: [*const u8; N],
+    times: usize,
+) {
+    let bytes = times * A::TO;
+    let mut done = 0;
+    while done < bytes {
+        // SAFETY: rows have a vector to spare at their end.
+        unsafe {
+            let at = done / A::TO * A::FROM;
+            let mut sum = A::load(from[0].add(at));
+            for source in &from[1..] {
+                sum = A::add(sum, A::load(source.add(at)));
+            }
+            sum.store(to.add(done));
+        }
+        done += V::BYTES;
+    }
+}
+
+/// How a trial's sums are written.
+#[derive(Clone, Copy)]
+struct Write {
+    bias: u32,
+    float: bool,
+    first: bool,
+}
+
+/// A register or two of running sums.
+trait Running: Copy {
+    /// Elements that one vector of a row holds.
+    const ELEMENTS: usize;
+    unsafe fn zero() -> Self;
+    unsafe fn add(self, from: *const u8) -> Self;
+    /// Adds the sums to 32-bit ones.
+    unsafe fn spill(self, sums: &mut [u32]);
+}
+
+/// Bytes, summed as low and high bytes of 16-bit words: `low` holds both, wrapped.
+#[derive(Clone, Copy)]
+struct Bytes<V> {
+    low: V,
+    high: V,
+}
+
+/// 16-bit words, with sums that stay within 16 bits.
+#[derive(Clone, Copy)]
+struct Words<V>(V);
+
+/// 16-bit words, summed as halves of 32-bit words.
+#[derive(Clone, Copy)]
+struct Wide<V> {
+    low: V,
+    high: V,
+}
+
+/// 32-bit words.
+#[derive(Clone, Copy)]
+struct Doubles<V>(V);
+
+/// Floats.
+#[derive(Clone, Copy)]
+struct Floats<V>(V);
+
+/// A vector's memory.
+#[repr(align(64))]
+struct Spill([u8; 64]);
+
+impl<V: Vector> Running for Bytes<V> {
+    const ELEMENTS: usize = V::BYTES;
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller promises the level, here and below.
+        unsafe { Self { low: V::zero(), high: V::zero() } }
+    }
+    #[inline(always)]
+    unsafe fn add(self, from: *const u8) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let row = V::load(from);
+            Self { low: self.low.add_16(row), high: self.high.add_16(row.high_8()) }
+        }
+    }
+    #[inline(always)]
+    unsafe fn spill(self, sums: &mut [u32]) {
+        let (mut low, mut high) = (Spill([0; 64]), Spill([0; 64]));
+        // SAFETY: as above.
+        unsafe {
+            self.low.sub_16(self.high.up_8()).store(low.0.as_mut_ptr());
+            self.high.store(high.0.as_mut_ptr());
+        }
+        let (low, high): ([u16; 32], [u16; 32]) = (bytemuck::cast(low.0), bytemuck::cast(high.0));
+        for (i, sums) in sums.chunks_exact_mut(2).enumerate() {
+            sums[0] += u32::from(low[i]);
+            sums[1] += u32::from(high[i]);
+        }
+    }
+}
+
+impl<V: Vector> Running for Words<V> {
+    const ELEMENTS: usize = V::BYTES / 2;
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller promises the level, here and below.
+        unsafe { Self(V::zero()) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, from: *const u8) -> Self {
+        // SAFETY: as above.
+        unsafe { Self(self.0.add_16(V::load(from))) }
+    }
+    #[inline(always)]
+    unsafe fn spill(self, sums: &mut [u32]) {
+        let mut words = Spill([0; 64]);
+        // SAFETY: as above.
+        unsafe { self.0.store(words.0.as_mut_ptr()) }
+        let words: [u16; 32] = bytemuck::cast(words.0);
+        sums.iter_mut().zip(words).for_each(|(sum, word)| *sum += u32::from(word));
+    }
+}
+
+impl<V: Vector> Running for Wide<V> {
+    const ELEMENTS: usize = V::BYTES / 2;
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller promises the level, here and below.
+        unsafe { Self { low: V::zero(), high: V::zero() } }
+    }
+    #[inline(always)]
+    unsafe fn add(self, from: *const u8) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let row = V::load(from);
+            Self { low: self.low.add_32(row), high: self.high.add_32(row.high_16()) }
+        }
+    }
+    #[inline(always)]
+    unsafe fn spill(self, sums: &mut [u32]) {
+        let (mut low, mut high) = (Spill([0; 64]), Spill([0; 64]));
+        // SAFETY: as above.
+        unsafe {
+            self.low.sub_32(self.high.up_16()).store(low.0.as_mut_ptr());
+            self.high.store(high.0.as_mut_ptr());
+        }
+        let (low, high): ([u32; 16], [u32; 16]) = (bytemuck::cast(low.0), bytemuck::cast(high.0));
+        for (i, sums) in sums.chunks_exact_mut(2).enumerate() {
+            sums[0] = sums[0].wrapping_add(low[i]);
+            sums[1] = sums[1].wrapping_add(high[i]);
+        }
+    }
+}
+
+impl<V: Vector> Running for Doubles<V> {
+    const ELEMENTS: usize = V::BYTES / 4;
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller promises the level, here and below.
+        unsafe { Self(V::zero()) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, from: *const u8) -> Self {
+        // SAFETY: as above.
+        unsafe { Self(self.0.add_32(V::load(from))) }
+    }
+    #[inline(always)]
+    unsafe fn spill(self, sums: &mut [u32]) {
+        // SAFETY: as above; the sums are a vector long and start at 0.
+        unsafe { self.0.store(sums.as_mut_ptr().cast()) }
+    }
+}
+
+impl<V: Vector> Running for Floats<V> {
+    const ELEMENTS: usize = V::BYTES / 4;
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller promises the level, here and below.
+        unsafe { Self(V::zero()) }
+    }
+    #[inline(always)]
+    unsafe fn add(self, from: *const u8) -> Self {
+        // SAFETY: as above.
+        unsafe { Self(self.0.add_f32(V::load(from))) }
+    }
+    #[inline(always)]
+    unsafe fn spill(self, sums: &mut [u32]) {
+        // SAFETY: as above; the sums are a vector long and start at 0.
+        unsafe { self.0.store(sums.as_mut_ptr().cast()) }
+    }
+}
+
+/// Most elements that are summed in registers at once.
+const MOST: usize = 256;
+
+/// Sums a trial's rows, `ACCUMULATORS` vectors of times at once, `segment` rows to a spill.
+#[inline(always)]
+unsafe fn sum<V: Vector, R: Running, const ACCUMULATORS: usize>(
+    scratch: *const u8,
+    (places, segment): (&[u32], usize),
+    output: &mut [u32],
+    write: Write,
+) {
+    let step = R::ELEMENTS * ACCUMULATORS;
+    for (chunk, output) in output.chunks_mut(step).enumerate() {
+        let start = chunk * ACCUMULATORS * V::BYTES;
+        let mut sums = [0u32; MOST];
+        for places in places.chunks(segment) {
+            // SAFETY: places and the vectors from them on lie in the scratch.
+            unsafe {
+                let mut running = [R::zero(); ACCUMULATORS];
+                for place in places {
+                    let row = scratch.add(*place as usize + start);
+                    for (k, running) in running.iter_mut().enumerate() {
+                        *running = running.add(row.add(k * V::BYTES));
+                    }
+                }
+                for (running, sums) in running.iter().zip(sums.chunks_exact_mut(R::ELEMENTS)) {
+                    running.spill(sums);
+                }
+            }
+        }
+        write.finish(output, &sums);
+    }
+}
+
+impl Write {
+    #[inline(always)]
+    fn finish(self, output: &mut [u32], sums: &[u32; MOST]) {
+        let pairs = output.iter_mut().zip(sums);
+        match (self.first, self.float) {
+            (true, true) => pairs.for_each(|(y, sum)| *y = *sum),
+            (true, false) => pairs.for_each(|(y, sum)| *y = self.bias.wrapping_add(*sum)),
+            (false, false) => pairs.for_each(|(y, sum)| *y = y.wrapping_add(*sum)),
+            (false, true) => pairs.for_each(|(y, sum)| {
+                *y = (f32::from_bits(*y) + f32::from_bits(*sum)).to_bits();
+            }),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The history: samples by channel, as many as the longest delay and one block need.
+//!
+//! Invariant: a row holds its samples in a circle of `capacity` elements, and its first `mirror`
+//! elements once more behind the circle's end, so that short reads never wrap.
+
+use super::super::plan::Plan;
+use super::shape::Lane;
+use super::transpose::transpose;
+use super::unpack::{Unpack, WIDTH};
+use crate::backend::threads::Threads;
+use crate::sample::Samples;
+
+/// Rows of history that one thread fills at a time.
+const ROWS: usize = 64;
+
+/// Binned times that are turned at once.
+pub(super) const TIMES: usize = 64;
+
+/// An element of the history.
+pub(super) trait Element: bytemuck::Pod + Default + Send + Sync {
+    /// The sum of two, which fits by the plan's checks.
+    fn plus(self, other: Self) -> Self;
+    /// A small count.
+    fn from_u8(value: u8) -> Self;
+    /// A value above the range's lower end, which fits by the plan's checks.
+    fn from_u32(value: u32) -> Self;
+}
+
+macro_rules! integer_element {
+    ($($type:ty),*) => {$(
+        impl Element for $type {
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn from_u8(value: u8) -> Self {
+                Self::from(value)
+            }
+            #[inline(always)]
+            fn from_u32(value: u32) -> Self {
+                value as Self
+            }
+        }
+    )*};
+}
+
+integer_element!(u8, u16, u32);
+
+impl Element for f32 {
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+    #[inline(always)]
+    fn from_u8(value: u8) -> Self {
+        Self::from(value)
+    }
+    #[inline(always)]
+    fn from_u32(value: u32) -> Self {
+        value as Self
+    }
+}
+
+/// Sizes of a history.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) rows: usize,
+    pub(super) capacity: usize,
+    pub(super) mirror: usize,
+}
+
+impl Size {
+    /// Elements from row to row: circle, mirror, the open bin, and a step that spreads rows over a
+    /// cache's sets.
+    pub(super) fn stride(&self) -> usize {
+        (self.capacity + self.mirror + 1).next_multiple_of(128) + 64
+    }
+}
+
+/// Samples by channel.
+#[derive(Debug)]
+pub(super) struct History<L> {
+    data: Vec<L>,
+    size: Size,
+    /// Recorded channel of each row.
+    channels: Vec<usize>,
+    unpack: Unpack,
+    /// One buffer a thread.
+    scratch: Vec<Turn<L>>,
+}
+
+/// A thread's buffers: axes time, channel and the other way round.
+#[derive(Debug)]
+struct Turn<L> {
+    times: Vec<[L; WIDTH]>,
+    channels: Vec<[L; TIMES]>,
+}
+
+impl<L: Element> History<L> {
+    pub(super) fn new(plan: &Plan, size: Size, threads: &Threads) -> Self {
+        let turn = || Turn {
+            times: vec![[L::default(); WIDTH]; TIMES],
+            channels: vec![[L::default(); TIMES]; WIDTH],
+        };
+        Self {
+            // Spare elements behind the last row, for whole vectors.
+            data: vec![L::default(); size.rows * size.stride() + 512],
+            size,
+            channels: plan.channels_used().to_vec(),
+            unpack: Unpack::new(plan),
+            scratch: (0..threads.count()).map(|_| turn()).collect(),
+        }
+    }
+
+    pub(super) fn data(&self) -> &[L] {
+        &self.data
+    }
+
+    /// Takes input rows; `before` came earlier.
+    pub(super) fn load(&mut self, input: Samples<'_>, before: u64, threads: &Threads) {
+        let stride = self.size.stride();
+        let filler = Filler {
+            input,
+            before,
+            size: self.size,
+            channels: &self.channels,
+            unpack: &self.unpack,
+        };
+        let rows = &mut self.data[..self.size.rows * stride];
+        threads.for_each_chunk(&mut self.scratch, rows, ROWS * stride, |turn, index, rows| {
+            filler.fill(turn, index * ROWS, rows);
+        });
+    }
+}
+
+/// Fills rows of history from one stretch of input.
+struct Filler<'a> {
+    input: Samples<'a>,
+    before: u64,
+    size: Size,
+    channels: &'a [usize],
+    unpack: &'a Unpack,
+}
+
+impl Filler<'_> {
+    /// Fills history rows from `first` on.
+    fn fill<L: Element>(&self, turn: &mut Turn<L>, first: usize, rows: &mut [L]) {
+        let count = rows.len() / self.size.stride();
+        let channels = &self.channels[first..first + count];
+        let mut done = 0;
+        while done < count {
+            let strip = channels[done] / WIDTH;
+            let within = channels[done..].iter().take_while(|c| **c / WIDTH == strip).count();
+            let part = &mut rows[done * self.size.stride()..][..within * self.size.stride()];
+            self.strip(turn, strip, &channels[done..done + within], part);
+            done += within;
+        }
+    }
+
+    /// Fills the rows of channels that lie in one strip of the input.
+    fn strip<L: Element>(
+        &self,
+        turn: &mut Turn<L>,
+        strip: usize,
+        channels: &[usize],
+        rows: &mut [L],
+    ) {
+        let bin = self.unpack.downsample() as u64;
+        let mut time = 0;
+        while time < self.input.times() {
+            let row = self.before + time as u64;
+            let open = (row % bin) as usize;
+            let room = TIMES * bin as usize - open;
+            let times = room.min(self.input.times() - time);
+            if open > 0 {
+                let stride = self.size.stride();
+                for (channel, row) in channels.iter().zip(rows.chunks_exact(stride)) {
+                    turn.times[0][channel % WIDTH] = row[stride - 1];
+                }
+            }
+            let part = self.input.slice(time, times);
+            self.unpack.run(part, strip, open, &mut turn.times);
+            transpose(&turn.times, &mut turn.channels);
+            let bins = (open + times) / bin as usize;
+            self.store(turn, (row / bin, bins), channels, rows);
+            time += times;
+        }
+    }
+
+    /// Copies turned channels to their rows: whole bins, then the open one.
+    fn store<L: Element>(
+        &self,
+        turn: &Turn<L>,
+        (first, bins): (u64, usize),
+        channels: &[usize],
+        rows: &mut [L],
+    ) {
+        let position = (first % self.size.capacity as u64) as usize;
+        let stride = self.size.stride();
+        for (channel, row) in channels.iter().zip(rows.chunks_exact_mut(stride)) {
+            let values = &turn.channels[channel % WIDTH];
+            if let Some(open) = values.get(bins) {
+                row[stride - 1] = *open;
+            }
+            self.put(row, position, &values[..bins]);
+        }
+    }
+
+    /// Writes values into a row's circle and its mirror.
+    fn put<L: Element>(&self, row: &mut [L], position: usize, values: &[L]) {
+        let Size { capacity, mirror, .. } = self.size;
+        let whole = values.len().min(capacity - position);
+        row[position..position + whole].copy_from_slice(&values[..whole]);
+        row[..values.len() - whole].copy_from_slice(&values[whole..]);
+        if position < mirror {
+            let part = whole.min(mirror - position);
+            row[capacity + position..][..part].copy_from_slice(&values[..part]);
+        }
+        let part = (values.len() - whole).min(mirror);
+        row[capacity..][..part].copy_from_slice(&values[whole..whole + part]);
+    }
+}
+
+/// A history of the lane that the plan needs.
+#[derive(Debug)]
+pub(super) enum Lanes {
+    U8(History<u8>),
+    U16(History<u16>),
+    U32(History<u32>),
+    F32(History<f32>),
+}
+
+impl Lanes {
+    pub(super) fn new(lane: Lane, plan: &Plan, size: Size, threads: &Threads) -> Self {
+        match lane {
+            Lane::U8 => Self::U8(History::new(plan, size, threads)),
+            Lane::U16 => Self::U16(History::new(plan, size, threads)),
+            Lane::U32 => Self::U32(History::new(plan, size, threads)),
+            Lane::F32 => Self::F32(History::new(plan, size, threads)),
+        }
+    }
+
+    pub(super) fn load(&mut self, input: Samples<'_>, before: u64, threads: &Threads) {
+        match self {
+            Self::U8(history) => history.load(input, before, threads),
+            Self::U16(history) => history.load(input, before, threads),
+            Self::U32(history) => history.load(input, before, threads),
+            Self::F32(history) => history.load(input, before, threads),
+        }
+    }
+
+    /// The first element, as bytes.
+    pub(super) fn bytes(&self) -> *const u8 {
+        match self {
+            Self::U8(history) => history.data().as_ptr(),
+            Self::U16(history) => history.data().as_ptr().cast(),
+            Self::U32(history) => history.data().as_ptr().cast(),
+            Self::F32(history) => history.data().as_ptr().cast(),
+        }
+    }
+}

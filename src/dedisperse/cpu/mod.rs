@@ -1,0 +1,180 @@
+//! The same sums, fast: sums that trials share are made once, in vector registers, on all threads.
+//!
+//! Invariant: `load` and `emit` allocate nothing.
+#![allow(unsafe_code)]
+
+mod execute;
+mod history;
+mod program;
+mod shape;
+mod transpose;
+mod unpack;
+mod vector;
+
+use super::plan::Plan;
+use crate::array::PlaneMut;
+use crate::backend::simd::Level;
+use crate::backend::threads::Threads;
+use crate::error::{Error, Result};
+use crate::sample::Samples;
+use execute::{History, Target};
+use history::{Lanes, Size};
+use program::{Pass, Tile};
+use shape::Shape;
+
+/// Scratch bytes beyond a program's own, for whole vectors.
+const SPARE: usize = 1024;
+
+/// A plan bound to vector instructions and threads.
+#[derive(Debug)]
+pub(super) struct Engine {
+    shape: Shape,
+    level: Level,
+    threads: Threads,
+    history: Lanes,
+    size: Size,
+    /// Trials in a tile.
+    tile_dms: usize,
+    /// For each tile of trials, its passes.
+    tiles: Vec<Vec<Pass>>,
+    scratch: Vec<Scratch>,
+    bias: u32,
+    block: usize,
+}
+
+/// A thread's rows.
+#[derive(Debug)]
+struct Scratch(Vec<[u64; 8]>);
+
+/// A sum: 32 bits, integer or float.
+pub(super) trait Sum: bytemuck::Pod + Send {}
+impl Sum for i32 {}
+impl Sum for f32 {}
+
+impl Engine {
+    pub(super) fn new(plan: &Plan, level: Level, threads: &Threads) -> Result<Self> {
+        let shape = Shape::choose(plan);
+        let tile_dms = shape::tile_dms(plan.dms().len(), threads.count());
+        let tiles = compile(plan, &shape, tile_dms, threads);
+        let passes = || tiles.iter().flatten();
+        let longest = passes().map(|pass| pass.longest).max().unwrap_or(0);
+        let bytes = passes().map(|pass| pass.bytes).max().unwrap_or(0) + SPARE;
+        let block = shape.block_times(plan);
+        let size = Size {
+            rows: plan.channels_used().len(),
+            capacity: (plan.max_shift() + block).next_multiple_of(64),
+            mirror: shape.tile_times + longest + 64,
+        };
+        check_memory(&size, shape.input.bytes())?;
+        let scratch = || Scratch(vec![[0; 8]; bytes.div_ceil(64)]);
+        let samples = plan.channels_used().len() as i64 * plan.downsample() as i64;
+        Ok(Self {
+            history: Lanes::new(shape.input, plan, size, threads),
+            scratch: (0..threads.count()).map(|_| scratch()).collect(),
+            bias: (i64::from(plan.range().0) * samples) as u32,
+            threads: threads.clone(),
+            shape,
+            level,
+            size,
+            tile_dms,
+            tiles,
+            block,
+        })
+    }
+
+    /// The most output times in one call of [`Engine::emit`].
+    pub(super) fn block_times(&self) -> usize {
+        self.block
+    }
+
+    /// Forgets the stream: what the history still holds is never read before it is overwritten.
+    pub(super) fn reset(&mut self) {}
+
+    /// Takes input rows; `before` came earlier.
+    pub(super) fn load(&mut self, input: Samples<'_>, before: u64) {
+        self.history.load(input, before, &self.threads);
+    }
+
+    /// Writes `times` output times of every trial, from output time `first` on, at `column`.
+    pub(super) fn emit<T: Sum>(
+        &mut self,
+        (first, times): (u64, usize),
+        output: &mut PlaneMut<'_, T>,
+        column: usize,
+    ) {
+        let stride = output.stride();
+        let rows: &mut [u32] = bytemuck::cast_slice_mut(output.data_mut());
+        let tiles = times.div_ceil(self.shape.tile_times);
+        let step = times.div_ceil(tiles).next_multiple_of(64);
+        let history = History {
+            data: self.history.bytes(),
+            stride: self.size.stride(),
+            capacity: self.size.capacity,
+            position: 0,
+        };
+        let (shape, level, size, bias) = (&self.shape, self.level, self.size, self.bias);
+        let programs = &self.tiles;
+        let float = !plan_is_integer(shape);
+        let chunk = self.tile_dms * stride;
+        self.threads.for_each_chunk(&mut self.scratch, rows, chunk, |scratch, index, rows| {
+            let scratch = scratch.0.as_mut_ptr().cast::<u8>();
+            for start in (0..times).step_by(step) {
+                let times = step.min(times - start);
+                let now = first + start as u64;
+                let position = (now % size.capacity as u64) as usize;
+                let history = history.moved_to(position);
+                let mut target =
+                    Target { rows: &mut *rows, stride, column: column + start, times, bias, float };
+                for (k, pass) in programs[index].iter().enumerate() {
+                    // SAFETY: the engine compiled the program for this history and sized the
+                    // scratch and the mirror by it.
+                    unsafe {
+                        let work = (shape, pass);
+                        execute::pass(level, work, history, scratch, &mut target, k == 0);
+                    }
+                }
+            }
+        });
+    }
+}
+
+fn plan_is_integer(shape: &Shape) -> bool {
+    shape.input != shape::Lane::F32
+}
+
+fn check_memory(size: &Size, lane_bytes: usize) -> Result<()> {
+    let bytes = (size.rows as u128) * (size.stride() as u128) * lane_bytes as u128;
+    let most = 1u128 << 40;
+    if bytes > most {
+        let rule = format!("the samples that its delay spans take {bytes} bytes, over 2^40");
+        return Err(Error::parameter("dm", "too high", rule));
+    }
+    Ok(())
+}
+
+/// Used channels from the highest frequency down, as (history row, channel).
+fn order(plan: &Plan) -> Vec<(u32, u32)> {
+    let centres = plan.options().band.centres_hz();
+    let rows = plan.channels_used().iter().enumerate();
+    let mut order: Vec<(u32, u32)> = rows.map(|(row, c)| (row as u32, *c as u32)).collect();
+    order.sort_by(|a, b| centres[b.1 as usize].total_cmp(&centres[a.1 as usize]));
+    order
+}
+
+/// The program of each tile of trials, made on all threads.
+fn compile(plan: &Plan, shape: &Shape, tile_dms: usize, threads: &Threads) -> Vec<Vec<Pass>> {
+    let order = order(plan);
+    let dms = plan.dms().len();
+    let groups = order.len().div_ceil(shape.group());
+    let mut tiles: Vec<Vec<Pass>> = (0..dms.div_ceil(tile_dms)).map(|_| Vec::new()).collect();
+    let mut workers = vec![(); threads.count()];
+    threads.for_each_chunk(&mut workers, &mut tiles, 1, |(), index, passes| {
+        let first_dm = index * tile_dms;
+        let dms = tile_dms.min(dms - first_dm);
+        let tile = Tile { plan, shape, order: &order, first_dm, dms };
+        let starts = (0..groups).step_by(shape.pass_groups);
+        let pass = |start| Pass::new(&tile, start, shape.pass_groups.min(groups - start));
+        passes[0] = starts.map(pass).collect();
+    });
+    tiles
+}

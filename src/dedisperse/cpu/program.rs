@@ -1,0 +1,383 @@
+//! What one tile of trials does: which rows are built when, and which rows make each trial.
+//!
+//! Invariant: a row is built before its first use, and its place is not given away before its last.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::super::plan::Plan;
+use super::shape::Shape;
+
+/// A multiplicative hash: keys are small numbers of our own, not an enemy's.
+#[derive(Default)]
+pub(super) struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u32(u32::from(*b)));
+    }
+    fn write_u32(&mut self, word: u32) {
+        self.0 = (self.0.rotate_left(23) ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+type Patterns = HashMap<(u32, u32, u32), u32, BuildHasherDefault<Mixer>>;
+
+/// A row: one pattern of relative shifts of one node, over a span of trials.
+#[derive(Clone, Debug)]
+pub(super) struct Instance {
+    pattern: u32,
+    pub(super) first: u32,
+    pub(super) last: u32,
+    /// Shifts of the node's first channel that the row serves.
+    pub(super) low: u32,
+    pub(super) high: u32,
+}
+
+/// The wish for a pattern at a time, over a range of shifts.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    pattern: u32,
+    time: u32,
+    low: u32,
+    high: u32,
+}
+
+/// A group of adjacent channels at one level, and its patterns over a tile's trials.
+struct Node {
+    /// First channel within the group of the last level.
+    channel: usize,
+    /// Pattern of each trial.
+    patterns: Vec<u32>,
+    /// A trial that has the pattern, for each pattern.
+    examples: Vec<u32>,
+}
+
+/// The rows of one node, and for each row the rows it is built of.
+pub(super) struct NodeRows {
+    pub(super) level: usize,
+    pub(super) instances: Vec<Instance>,
+    /// For each instance, where its sources are.
+    sources: Vec<Vec<Source>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    /// Index into the group's node list, or the channel for the first level.
+    node: u32,
+    instance: u32,
+    /// Shift of the source's first channel that goes with the instance's `low`.
+    low: u32,
+}
+
+/// One group of the last level: its nodes, the last being the group itself.
+pub(super) struct Group {
+    pub(super) nodes: Vec<NodeRows>,
+    /// For each trial, the group's instance and shift.
+    pub(super) choices: Vec<(u32, u32)>,
+}
+
+/// The trials of a tile and the order of channels.
+pub(super) struct Tile<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) shape: &'a Shape,
+    /// Used channels from the highest frequency down, as (history row, channel).
+    pub(super) order: &'a [(u32, u32)],
+    pub(super) first_dm: usize,
+    pub(super) dms: usize,
+}
+
+impl Tile<'_> {
+    fn shifts(&self, channels: &[(u32, u32)]) -> Vec<Vec<u32>> {
+        let row = |channel: &(u32, u32)| {
+            let shift = |dm| self.plan.shift(self.first_dm + dm, channel.1 as usize) as u32;
+            (0..self.dms).map(shift).collect()
+        };
+        channels.iter().map(row).collect()
+    }
+
+    /// Finds the rows of a group of the last level.
+    pub(super) fn group(&self, group: usize) -> Group {
+        let size = self.shape.group();
+        let start = group * size;
+        let channels = &self.order[start..(start + size).min(self.order.len())];
+        let shifts = self.shifts(channels);
+        let mut levels = vec![leaves(channels.len(), self.dms)];
+        for rows in &self.shape.levels {
+            let children = &levels[levels.len() - 1];
+            let step = rows.channels;
+            let parents = (0..channels.len()).step_by(step);
+            let parent = |channel: usize| {
+                let within = |node: &&Node| (channel..channel + step).contains(&node.channel);
+                join(&children.iter().filter(within).collect::<Vec<_>>(), &shifts)
+            };
+            let parents: Vec<Node> = parents.map(parent).collect();
+            levels.push(parents);
+        }
+        self.rows(start, &levels, &shifts)
+    }
+
+    /// From the trials down: which instances of which patterns are wanted.
+    fn rows(&self, start: usize, levels: &[Vec<Node>], shifts: &[Vec<u32>]) -> Group {
+        let top = levels.len() - 1;
+        let root = &levels[top][0];
+        let wish = |dm: usize| {
+            let shift = shifts[0][dm];
+            Use { pattern: root.patterns[dm], time: dm as u32, low: shift, high: shift }
+        };
+        let wishes: Vec<Use> = (0..self.dms).map(wish).collect();
+        let (instances, given) = self.instances(&wishes);
+        let choices = given.iter().zip(&wishes).map(|(i, wish)| (*i, wish.low)).collect();
+        let mut nodes = Vec::new();
+        self.descend(start, (levels, shifts), (top, 0), instances, &mut nodes);
+        Group { nodes, choices }
+    }
+
+    /// Adds the node's rows, after those of its children; returns its index.
+    fn descend(
+        &self,
+        start: usize,
+        tables: (&[Vec<Node>], &[Vec<u32>]),
+        (level, index): (usize, usize),
+        instances: Vec<Instance>,
+        nodes: &mut Vec<NodeRows>,
+    ) -> u32 {
+        let (levels, shifts) = tables;
+        let node = &levels[level][index];
+        let end = node.channel + self.shape.levels[level - 1].channels;
+        let mut sources = vec![Vec::new(); instances.len()];
+        for (k, child) in levels[level - 1].iter().enumerate() {
+            if !(node.channel..end).contains(&child.channel) {
+                continue;
+            }
+            let wish = |instance: &Instance| {
+                let example = node.examples[instance.pattern as usize] as usize;
+                let relative = |low: u32| {
+                    shifts[child.channel][example]
+                        .wrapping_sub(shifts[node.channel][example])
+                        .wrapping_add(low)
+                };
+                let (low, high) = (relative(instance.low), relative(instance.high));
+                Use { pattern: child.patterns[example], time: instance.first, low, high }
+            };
+            let wishes: Vec<Use> = instances.iter().map(wish).collect();
+            if level == 1 {
+                let row = self.order[start + child.channel].0;
+                for (source, wish) in sources.iter_mut().zip(&wishes) {
+                    source.push(Source { node: row, instance: 0, low: wish.low });
+                }
+                continue;
+            }
+            let (rows, given) = self.instances(&wishes);
+            let place = self.descend(start, tables, (level - 1, k), rows, nodes);
+            for ((source, wish), instance) in sources.iter_mut().zip(&wishes).zip(given) {
+                source.push(Source { node: place, instance, low: wish.low });
+            }
+        }
+        nodes.push(NodeRows { level: level - 1, instances, sources });
+        nodes.len() as u32 - 1
+    }
+
+    /// Serves wishes, in order of time, by as few rows as is cheap.
+    fn instances(&self, wishes: &[Use]) -> (Vec<Instance>, Vec<u32>) {
+        let patterns = wishes.iter().map(|wish| wish.pattern).max().map_or(0, |p| p as usize + 1);
+        let mut latest = vec![u32::MAX; patterns];
+        let mut instances: Vec<Instance> = Vec::new();
+        let mut given = Vec::with_capacity(wishes.len());
+        for wish in wishes {
+            let known = &mut latest[wish.pattern as usize];
+            let fits = *known != u32::MAX && self.extend(&mut instances[*known as usize], wish);
+            if !fits {
+                *known = instances.len() as u32;
+                instances.push(Instance {
+                    pattern: wish.pattern,
+                    first: wish.time,
+                    last: wish.time,
+                    low: wish.low,
+                    high: wish.high,
+                });
+            }
+            given.push(*known);
+        }
+        (instances, given)
+    }
+
+    /// Lets a row serve one more wish, unless a new row costs less.
+    fn extend(&self, row: &mut Instance, wish: &Use) -> bool {
+        let (low, high) = (row.low.min(wish.low), row.high.max(wish.high));
+        let longer = (high - low) - (row.high - row.low);
+        if longer as usize > self.shape.tile_times + (wish.high - wish.low) as usize {
+            return false;
+        }
+        (row.low, row.high, row.last) = (low, high, row.last.max(wish.time));
+        true
+    }
+}
+
+fn leaves(channels: usize, dms: usize) -> Vec<Node> {
+    let leaf = |channel| Node { channel, patterns: vec![0; dms], examples: vec![0] };
+    (0..channels).map(leaf).collect()
+}
+
+/// The node over adjacent nodes: equal patterns at equal relative shifts make equal patterns.
+fn join(children: &[&Node], shifts: &[Vec<u32>]) -> Node {
+    let first = children[0];
+    let mut patterns = first.patterns.clone();
+    for child in &children[1..] {
+        let mut known = Patterns::default();
+        for (dm, pattern) in patterns.iter_mut().enumerate() {
+            let relative = shifts[child.channel][dm].wrapping_sub(shifts[first.channel][dm]);
+            let next = known.len() as u32;
+            *pattern = *known.entry((*pattern, child.patterns[dm], relative)).or_insert(next);
+        }
+    }
+    let mut examples = Vec::new();
+    for (dm, pattern) in patterns.iter().enumerate() {
+        if *pattern as usize == examples.len() {
+            examples.push(dm as u32);
+        }
+    }
+    Node { channel: first.channel, patterns, examples }
+}
+
+/// One pass over a tile: groups of the last level, their rows, and the sums of each trial.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    /// For each build: level and number of sources, place in bytes, times beyond the tile's, then
+    /// two words a source: history row and shift at the first level, else place in bytes and 0.
+    pub(super) builds: Vec<u32>,
+    /// Where each trial's builds start in `builds`, and one more.
+    pub(super) starts: Vec<u32>,
+    /// Place in bytes of each trial's rows, `groups` to a trial.
+    pub(super) places: Vec<u32>,
+    pub(super) groups: usize,
+    /// Bytes of rows that live at once.
+    pub(super) bytes: usize,
+    /// The longest row of the first level goes so far beyond the tile.
+    pub(super) longest: usize,
+}
+
+/// A row to be placed and built.
+struct Build {
+    first: u32,
+    last: u32,
+    level: u32,
+    group: u32,
+    node: u32,
+    instance: u32,
+}
+
+/// Bytes that a row of so many times takes, some spare for whole vectors.
+pub(super) fn row_bytes(times: usize, lane_bytes: usize) -> usize {
+    (times * lane_bytes).next_multiple_of(64) + 64
+}
+
+impl Pass {
+    /// Places and orders the rows of groups `start .. start + groups` of the last level.
+    pub(super) fn new(tile: &Tile<'_>, start: usize, groups: usize) -> Self {
+        let groups: Vec<Group> = (start..start + groups).map(|g| tile.group(g)).collect();
+        let mut builds = Vec::new();
+        for (g, group) in groups.iter().enumerate() {
+            for (n, node) in group.nodes.iter().enumerate() {
+                builds.extend(node.instances.iter().enumerate().map(|(i, row)| Build {
+                    first: row.first,
+                    last: row.last,
+                    level: node.level as u32,
+                    group: g as u32,
+                    node: n as u32,
+                    instance: i as u32,
+                }));
+            }
+        }
+        builds.sort_by_key(|build| (build.first, build.group, build.level));
+        Placer::new(tile, &groups).run(&builds)
+    }
+}
+
+/// Gives rows their places: a linear scan over trials with one stack of free places a size.
+struct Placer<'a> {
+    tile: &'a Tile<'a>,
+    groups: &'a [Group],
+    places: Vec<Vec<Vec<u32>>>,
+    free: HashMap<usize, Vec<u32>>,
+    /// Places to free after each trial.
+    ends: Vec<Vec<(usize, u32)>>,
+    pass: Pass,
+}
+
+impl<'a> Placer<'a> {
+    fn new(tile: &'a Tile<'a>, groups: &'a [Group]) -> Self {
+        let places =
+            |group: &Group| group.nodes.iter().map(|node| vec![0; node.instances.len()]).collect();
+        Self {
+            tile,
+            groups,
+            places: groups.iter().map(places).collect(),
+            free: HashMap::new(),
+            ends: vec![Vec::new(); tile.dms],
+            pass: Pass { groups: groups.len(), ..Pass::default() },
+        }
+    }
+
+    fn run(mut self, builds: &[Build]) -> Pass {
+        let mut next = 0;
+        for dm in 0..self.tile.dms {
+            self.pass.starts.push(self.pass.builds.len() as u32);
+            while let Some(build) = builds.get(next).filter(|build| build.first == dm as u32) {
+                self.build(build);
+                next += 1;
+            }
+            self.sum(dm);
+            for (size, place) in std::mem::take(&mut self.ends[dm]) {
+                self.free.entry(size).or_default().push(place);
+            }
+        }
+        self.pass.starts.push(self.pass.builds.len() as u32);
+        self.pass
+    }
+
+    fn build(&mut self, build: &Build) {
+        let node = &self.groups[build.group as usize].nodes[build.node as usize];
+        let row = &node.instances[build.instance as usize];
+        let shape = self.tile.shape;
+        let extra = (row.high - row.low) as usize;
+        let size = row_bytes(shape.tile_times + extra, shape.levels[node.level].lane.bytes());
+        let place = self.free.get_mut(&size).and_then(Vec::pop).unwrap_or_else(|| {
+            let place = self.pass.bytes;
+            self.pass.bytes += size;
+            place as u32
+        });
+        self.ends[build.last as usize].push((size, place));
+        let places = &mut self.places[build.group as usize];
+        places[build.node as usize][build.instance as usize] = place;
+        let sources = &node.sources[build.instance as usize];
+        let code = &mut self.pass.builds;
+        code.extend([node.level as u32 | (sources.len() as u32) << 8, place, extra as u32]);
+        if node.level == 0 {
+            self.pass.longest = self.pass.longest.max(extra);
+            code.extend(sources.iter().flat_map(|source| [source.node, source.low]));
+            return;
+        }
+        let bytes = shape.source(node.level).bytes() as u32;
+        let nodes = &self.groups[build.group as usize].nodes;
+        code.extend(sources.iter().flat_map(|source| {
+            let row = &nodes[source.node as usize].instances[source.instance as usize];
+            let place = places[source.node as usize][source.instance as usize];
+            [place + (source.low - row.low) * bytes, 0]
+        }));
+    }
+
+    fn sum(&mut self, dm: usize) {
+        let bytes = self.tile.shape.levels.last().map_or(1, |rows| rows.lane.bytes()) as u32;
+        for (group, places) in self.groups.iter().zip(&self.places) {
+            let (instance, shift) = group.choices[dm];
+            let root = group.nodes.len() - 1;
+            let row = &group.nodes[root].instances[instance as usize];
+            let place = places[root][instance as usize];
+            self.pass.places.push(place + (shift - row.low) * bytes);
+        }
+    }
+}

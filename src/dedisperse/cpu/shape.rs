@@ -1,0 +1,111 @@
+//! The shape of the sums: which groups of channels share rows, and how long rows are.
+
+use super::super::plan::Plan;
+use crate::sample::Encoding;
+
+/// Type of the elements of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    U8,
+    U16,
+    U32,
+    F32,
+}
+
+impl Lane {
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::U16 => 2,
+            Self::U32 | Self::F32 => 4,
+        }
+    }
+}
+
+/// Rows of one level: sums of `channels` adjacent channels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rows {
+    pub(super) channels: usize,
+    pub(super) lane: Lane,
+}
+
+/// How a plan's sums are shared.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shape {
+    /// Elements of the history.
+    pub(super) input: Lane,
+    /// Narrowest groups first; a level's channels are a multiple of the one's before.
+    pub(super) levels: Vec<Rows>,
+    /// Rows of the last level that 16-bit accumulators hold; 0 if these are not used.
+    pub(super) segment: usize,
+    /// Output times in a tile.
+    pub(super) tile_times: usize,
+    /// Groups of the last level that are summed in one pass over a tile.
+    pub(super) pass_groups: usize,
+}
+
+/// Most rows that one build adds.
+pub(super) const FAN_IN: usize = 8;
+
+/// The largest binned sample above the range's lower end; `None` for floats.
+fn largest(plan: &Plan) -> Option<u64> {
+    let (low, high) = plan.range();
+    let span = (i64::from(high) - i64::from(low)) as u64;
+    (plan.encoding() != Encoding::F32).then_some(span * plan.downsample() as u64)
+}
+
+/// The narrowest lane for sums of so many channels.
+fn lane(plan: &Plan, channels: usize) -> Lane {
+    match largest(plan).map(|most| most * channels as u64) {
+        None => Lane::F32,
+        Some(0..=0xff) => Lane::U8,
+        Some(0..=0xffff) => Lane::U16,
+        Some(_) => Lane::U32,
+    }
+}
+
+impl Shape {
+    /// A shape with these groups.
+    pub(super) fn new(plan: &Plan, sizes: &[usize], tile_times: usize, pass: usize) -> Self {
+        let rows = |&channels: &usize| Rows { channels, lane: lane(plan, channels) };
+        let levels: Vec<Rows> = sizes.iter().map(rows).collect();
+        let last = sizes.last().copied().unwrap_or(1) as u64;
+        let bound = largest(plan).unwrap_or(0).max(1) * last;
+        let segment = (0xffff / bound) as usize;
+        Self { input: lane(plan, 1), levels, segment, tile_times, pass_groups: pass }
+    }
+
+    /// Channels in a group of the last level.
+    pub(super) fn group(&self) -> usize {
+        self.levels.last().map_or(1, |rows| rows.channels)
+    }
+
+    /// Lane of a level's sources.
+    pub(super) fn source(&self, level: usize) -> Lane {
+        if level == 0 { self.input } else { self.levels[level - 1].lane }
+    }
+}
+
+/// Trials in a tile: few tiles share more, many balance the threads.
+pub(super) fn tile_dms(dms: usize, threads: usize) -> usize {
+    let tiles = dms.div_ceil(256).next_multiple_of(threads);
+    dms.div_ceil(tiles)
+}
+
+impl Shape {
+    /// The cheapest shape for a plan.
+    pub(super) fn choose(plan: &Plan) -> Self {
+        let env = |name: &str, default: usize| {
+            std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+        };
+        let sizes = std::env::var("SIZES").unwrap_or("2,4,8".into());
+        let sizes: Vec<usize> = sizes.split(',').map(|s| s.parse().unwrap()).collect();
+        Self::new(plan, &sizes, env("TT", 512), env("PG", 32))
+    }
+
+    /// Output times that are made in one go: whole tiles, few against a long history.
+    pub(super) fn block_times(&self, plan: &Plan) -> usize {
+        let wanted = if plan.channels_used().len() > 4096 { 2048 } else { 4096 };
+        wanted.max(self.tile_times) / self.tile_times * self.tile_times
+    }
+}

@@ -1,0 +1,85 @@
+//! The equation as loops in f64.
+
+use super::plan::Plan;
+use crate::array::PlaneMut;
+use crate::sample::Samples;
+
+/// Sums held as binned rows: axes time, channel.
+#[derive(Debug)]
+pub struct Engine {
+    /// Binned rows from output time `first` on; the last may be open.
+    rows: Vec<f64>,
+    first: u64,
+    /// Input rows in the open bin.
+    open: usize,
+}
+
+/// Most output times that one call of [`Engine::emit`] is given.
+const BLOCK: usize = 4096;
+
+impl Engine {
+    /// Room for the plan's history, and none taken later.
+    pub fn new(plan: &Plan) -> Self {
+        let rows = Vec::with_capacity((plan.max_shift() + BLOCK + 1) * plan.channels());
+        Self { rows, first: 0, open: 0 }
+    }
+
+    /// The most output times in one call of [`Engine::emit`].
+    pub fn block_times(&self) -> usize {
+        BLOCK
+    }
+
+    /// Forgets the stream.
+    pub fn reset(&mut self) {
+        self.rows.clear();
+        (self.first, self.open) = (0, 0);
+    }
+
+    /// Takes input rows, summing `downsample` of them to one.
+    pub fn load(&mut self, plan: &Plan, input: Samples<'_>) {
+        let channels = plan.channels();
+        let (low, high) = plan.range();
+        for time in 0..input.times() {
+            if self.open == 0 {
+                self.rows.extend(std::iter::repeat_n(0.0, channels));
+            }
+            let start = self.rows.len() - channels;
+            for (channel, sum) in self.rows[start..].iter_mut().enumerate() {
+                let value = input.value(time, channel);
+                let clamped = value.clamp(f64::from(low), f64::from(high));
+                *sum += if plan.output_is_integer() { clamped } else { value };
+            }
+            self.open = (self.open + 1) % plan.downsample();
+        }
+    }
+
+    /// One output sample: `sum_c x[t + shift(c, d), c]`, missing samples being 0.
+    fn sum(&self, plan: &Plan, dm: usize, time: u64) -> f64 {
+        let channels = plan.channels();
+        let start = (time - self.first) as usize;
+        let sample = |channel: &usize| {
+            let row = start + plan.shift(dm, *channel);
+            self.rows.get(row * channels + channel).copied().unwrap_or(0.0)
+        };
+        plan.channels_used().iter().map(sample).sum()
+    }
+
+    /// Writes `times` output samples of every trial, from output time `first` on, at `column`, and
+    /// forgets what came before them.
+    pub fn emit<T>(
+        &mut self,
+        plan: &Plan,
+        (first, times): (u64, usize),
+        output: &mut PlaneMut<'_, T>,
+        (column, round): (usize, fn(f64) -> T),
+    ) {
+        self.rows.drain(..(first - self.first) as usize * plan.channels());
+        self.first = first;
+        for dm in 0..plan.dms().len() {
+            let row = &mut output.row_mut(dm)[column..column + times];
+            for (time, y) in row.iter_mut().enumerate() {
+                *y = round(self.sum(plan, dm, first + time as u64));
+            }
+        }
+    }
+}

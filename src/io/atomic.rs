@@ -1,0 +1,272 @@
+//! Files that appear under their name only when they are whole.
+//!
+//! Invariant: until [`AtomicFile::commit`], nothing exists under the final name but what was there
+//! before; a file given up leaves nothing behind.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Bytes gathered before the system is asked to write them.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// A file in the making: bytes go to `.NAME.part` beside it, and [`AtomicFile::commit`] renames it.
+///
+/// Dropped without a commit, it removes what it wrote. A commit replaces an existing file; callers
+/// who must not replace one ask first. It does not wait for the disk (no `fsync`), because a run may
+/// write thousands of small files.
+#[derive(Debug)]
+pub struct AtomicFile {
+    path: PathBuf,
+    part: PathBuf,
+    file: Option<File>,
+    buffer: Vec<u8>,
+    written: u64,
+    committed: bool,
+}
+
+impl AtomicFile {
+    /// Starts `path`; a `.NAME.part` left by a killed run is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Io`] naming `path` if its folder is missing or can't be written.
+    pub fn create(path: &Path) -> Result<Self> {
+        let part = part_name(path)?;
+        if path.is_dir() {
+            return Err(Error::io(path, std::io::ErrorKind::IsADirectory.into()));
+        }
+        match fs::remove_file(&part) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io(path, error));
+            }
+            _ => {}
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&part)
+            .map_err(|error| Error::io(path, error))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            part,
+            file: Some(file),
+            buffer: Vec::new(),
+            written: 0,
+            committed: false,
+        })
+    }
+
+    /// The final name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes given so far.
+    pub fn bytes(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`] naming the final path, for instance when the disk is full.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.buffer.len() + bytes.len() <= BUFFER_BYTES {
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.flush_buffer()?;
+        if bytes.len() < BUFFER_BYTES {
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.put(bytes)
+    }
+
+    /// Gives the file handle back until the next write, so that thousands of files can be in the
+    /// making at once.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::append`].
+    pub fn release(&mut self) -> Result<()> {
+        self.flush_buffer()?;
+        self.file = None;
+        Ok(())
+    }
+
+    /// Replaces bytes at the file's start, which must have been written before: for headers that
+    /// hold a length known only at the end.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if fewer bytes were written; [`Error::Io`].
+    pub fn rewrite_start(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.bytes() < bytes.len() as u64 {
+            let actual = self.bytes() as usize;
+            return Err(Error::Shape { what: "header to replace", expected: bytes.len(), actual });
+        }
+        self.flush_buffer()?;
+        let file = Self::open(&mut self.file, &self.part, &self.path)?;
+        let replaced = file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| file.write_all(bytes))
+            .and_then(|()| file.seek(SeekFrom::End(0)));
+        replaced.map(|_| ()).map_err(|error| Error::io(&self.path, error))
+    }
+
+    /// Puts the whole file under its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`] naming the final path; nothing is left behind then.
+    pub fn commit(mut self) -> Result<()> {
+        self.flush_buffer()?;
+        self.file = None;
+        fs::rename(&self.part, &self.path).map_err(|error| Error::io(&self.path, error))?;
+        self.committed = true;
+        Ok(())
+    }
+
+    fn flush_buffer(&mut self) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let buffer = std::mem::take(&mut self.buffer);
+        let put = self.put(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        put
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        let file = Self::open(&mut self.file, &self.part, &self.path)?;
+        file.write_all(bytes).map_err(|error| Error::io(&self.path, error))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn open<'a>(file: &'a mut Option<File>, part: &Path, path: &Path) -> Result<&'a mut File> {
+        match file {
+            Some(file) => Ok(file),
+            None => {
+                let opened = OpenOptions::new()
+                    .write(true)
+                    .open(part)
+                    .and_then(|mut again| again.seek(SeekFrom::End(0)).map(|_| again));
+                Ok(file.insert(opened.map_err(|error| Error::io(path, error))?))
+            }
+        }
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if !self.committed {
+            self.file = None;
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}
+
+/// Writes a whole small file at once.
+///
+/// # Errors
+/// As [`AtomicFile::create`] and [`AtomicFile::append`].
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = AtomicFile::create(path)?;
+    file.append(bytes)?;
+    file.commit()
+}
+
+fn part_name(path: &Path) -> Result<PathBuf> {
+    let Some(name) = path.file_name() else {
+        let rule = "it must name a file";
+        return Err(Error::parameter("output file", path.display(), rule));
+    };
+    let mut part = OsString::from(".");
+    part.push(name);
+    part.push(".part");
+    Ok(path.with_file_name(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_file_appears_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.bin");
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.append(b"half").unwrap();
+        assert_eq!(names(folder.path()), [".out.bin.part"]);
+        drop(file);
+        assert!(names(folder.path()).is_empty());
+        write(&path, b"whole").unwrap();
+        assert_eq!(names(folder.path()), ["out.bin"]);
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn a_failed_run_leaves_the_old_file_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.bin");
+        write(&path, b"old").unwrap();
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.append(&vec![7; 3 * BUFFER_BYTES]).unwrap();
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        fs::write(folder.path().join(".out.bin.part"), b"left by a killed run").unwrap();
+        write(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn handles_can_be_given_back_and_starts_rewritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.bin");
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.append(b"????").unwrap();
+        file.release().unwrap();
+        file.append(b"tail").unwrap();
+        file.release().unwrap();
+        file.rewrite_start(b"head").unwrap();
+        file.append(b"!").unwrap();
+        assert_eq!(file.bytes(), 9);
+        assert!(file.rewrite_start(&[0; 10]).is_err());
+        file.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"headtail!");
+    }
+
+    #[test]
+    fn errors_name_the_final_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing").join("out.bin");
+        let error = AtomicFile::create(&path).unwrap_err().to_string();
+        assert!(error.contains("missing") && !error.contains(".part"), "{error}");
+        assert!(AtomicFile::create(folder.path()).is_err());
+        assert!(AtomicFile::create(Path::new("/")).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_an_error_with_the_files_name() {
+        if !Path::new("/dev/full").exists() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.bin");
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        file.append(b"some bytes").unwrap();
+        let error = file.commit().unwrap_err().to_string();
+        assert!(error.contains("out.bin") && error.contains("space"), "{error}");
+        assert!(names(folder.path()).is_empty());
+    }
+}

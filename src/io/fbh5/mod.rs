@@ -1,0 +1,315 @@
+//! FBH5: filterbanks in HDF5, as blimpy and rawspec write them.
+//!
+//! The root has CLASS = FILTERBANK; the data set `data`, axes time, feed, channel, carries the
+//! SIGPROC header as attributes. Its `mask` is not read: blimpy writes it empty.
+//!
+//! Invariant: reading holds one band of times, as long as the file's chunks are.
+//!
+//! # Source
+//! blimpy 2.1 (`io/hdf_writer.py`, `io/hdf_reader.py`): attribute names, and src_raj in hours.
+
+pub mod bitshuffle;
+mod place;
+mod storage;
+
+use std::collections::HashMap;
+use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use hdf5_pure::{AttrValue, DType, Dataset, Datatype, DatatypeByteOrder};
+
+use crate::error::{Error, Result};
+use crate::io::rows::{encode, sum_encoding};
+use crate::io::{FilterbankHeader, FilterbankSource, Polarizations};
+use crate::sample::{Encoding, unpack_f32};
+use crate::units::{Band, MAX_CHANNELS};
+use place::{Axes, Place};
+use storage::Storage;
+
+/// The most feeds that are taken for real.
+const MAX_FEEDS: u64 = 16;
+
+/// Opens an FBH5 file: contiguous, or in chunks with bitshuffle (bare or LZ4), deflate, shuffle or LZF.
+///
+/// Feeds are polarizations: [`Polarizations::Total`] is the only one, or the sum of the first two
+/// of 2 or 4 (the file does not say which they are; for Stokes parameters ask for number 0).
+///
+/// # Errors
+/// [`Error::Format`] naming the attribute or data set for a file that is no FBH5 file, is damaged
+/// or contradicts itself; [`Error::Unavailable`] for another filter; [`Error::Parameter`] for a
+/// polarization that it lacks; [`Error::Io`].
+pub fn open(path: &Path, polarizations: Polarizations) -> Result<Box<dyn FilterbankSource>> {
+    let input = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
+    let file =
+        hdf5_pure::File::open_streaming(path).map_err(|e| library_fault(path, "HDF5", &e))?;
+    open_file(&file, input, path, polarizations)
+}
+
+/// The same from a whole file in memory; `path` names it in errors.
+///
+/// # Errors
+/// As [`open`].
+pub fn from_bytes(
+    bytes: Vec<u8>,
+    path: &Path,
+    polarizations: Polarizations,
+) -> Result<Box<dyn FilterbankSource>> {
+    let file = hdf5_pure::File::from_bytes(bytes.clone());
+    let file = file.map_err(|e| library_fault(path, "HDF5", &e))?;
+    open_file(&file, Cursor::new(bytes), path, polarizations)
+}
+
+fn open_file<R: Read + Seek + Send + 'static>(
+    file: &hdf5_pure::File,
+    mut input: R,
+    path: &Path,
+    polarizations: Polarizations,
+) -> Result<Box<dyn FilterbankSource>> {
+    let root = file.root().attrs().map_err(|e| library_fault(path, "root attributes", &e))?;
+    let class = root.get("CLASS").and_then(AttrValue::as_str).unwrap_or_default();
+    if !class.eq_ignore_ascii_case("FILTERBANK") {
+        let why = format!("{class:?} found, expected \"FILTERBANK\"");
+        return Err(Error::format(path, "CLASS", 0, why));
+    }
+    let dataset = file.dataset("data").map_err(|e| library_fault(path, "data", &e))?;
+    let attributes = dataset.attrs().map_err(|e| library_fault(path, "data attributes", &e))?;
+    let attributes = Attributes { path, values: attributes };
+    let recorded = sample_encoding(path, &dataset)?;
+    let axes = read_axes(path, &dataset)?;
+    // nbits is not checked: blimpy keeps the .fil file's, whose narrow samples it has widened.
+    attributes.check_equal("nchans", axes[2])?;
+    let feeds = choose_feeds(polarizations, axes[1] as usize)?;
+    let encoding = if feeds.len() == 2 { sum_encoding(recorded) } else { recorded };
+    let header = read_header(&attributes, axes, recorded, encoding)?;
+    let file_bytes = input.seek(SeekFrom::End(0)).map_err(|e| Error::io(path, e))?;
+    let element_bytes = recorded.bits() / 8;
+    let place = Place { path: path.to_path_buf(), file_bytes, axes, element_bytes };
+    let storage = Storage::new(input, place, dataset)?;
+    Ok(Box::new(Source::new(storage, header, recorded, feeds)))
+}
+
+fn read_axes(path: &Path, dataset: &Dataset) -> Result<Axes> {
+    let shape = dataset.shape().map_err(|e| library_fault(path, "data", &e))?;
+    let axes = Axes::try_from(shape.as_slice()).ok().filter(|[times, feeds, channels]| {
+        (1..1 << 48).contains(times)
+            && (1..=MAX_FEEDS).contains(feeds)
+            && (1..=MAX_CHANNELS as u64).contains(channels)
+    });
+    axes.ok_or_else(|| {
+        let why = format!(
+            "shape {shape:?} found, expected time, feed (1 to {MAX_FEEDS}) and channel (1 to {MAX_CHANNELS})"
+        );
+        Error::format(path, "data", 0, why)
+    })
+}
+
+fn read_header(
+    attributes: &Attributes<'_>,
+    axes: Axes,
+    recorded: Encoding,
+    encoding: Encoding,
+) -> Result<FilterbankHeader> {
+    let tsamp_s = attributes.required("tsamp")?;
+    if tsamp_s <= 0.0 {
+        let why = format!("{tsamp_s} s found, expected more than 0");
+        return Err(attributes.fault("tsamp", why));
+    }
+    let (fch1, foff) = (attributes.required("fch1")?, attributes.required("foff")?);
+    let band = Band::uniform(fch1, foff, axes[2] as usize)
+        .map_err(|error| attributes.fault("fch1, foff", error.to_string()))?;
+    let telescope = attributes.number("telescope_id")?.map(|id| format!("telescope {id}"));
+    Ok(FilterbankHeader {
+        path: attributes.path.to_path_buf(),
+        format: "FBH5",
+        source_name: attributes.text("source_name"),
+        telescope: telescope.unwrap_or_default(),
+        ra_deg: attributes.number("src_raj")?.map(|hours| hours * 15.0),
+        dec_deg: attributes.number("src_dej")?,
+        tstart_mjd: attributes.number("tstart")?.unwrap_or(0.0),
+        tsamp_s,
+        band,
+        encoding,
+        recorded_bits: recorded.bits(),
+        recorded_polarizations: axes[1] as usize,
+        times: Some(axes[0]),
+    })
+}
+
+fn choose_feeds(polarizations: Polarizations, feeds: usize) -> Result<Vec<usize>> {
+    match (polarizations, feeds) {
+        (Polarizations::One(chosen), _) if chosen >= feeds => {
+            let rule = format!("the file has {feeds}, counted from 0");
+            Err(Error::parameter("polarization", chosen, rule))
+        }
+        (Polarizations::One(chosen), _) => Ok(vec![chosen]),
+        (Polarizations::Total, 1) => Ok(vec![0]),
+        (Polarizations::Total, 2 | 4) => Ok(vec![0, 1]),
+        (Polarizations::Total, _) => {
+            let rule = format!("of the file's {feeds} feeds one must be chosen, from 0");
+            Err(Error::parameter("polarization", "total", rule))
+        }
+    }
+}
+
+fn sample_encoding(path: &Path, dataset: &Dataset) -> Result<Encoding> {
+    let kind = dataset.dtype().map_err(|e| library_fault(path, "data", &e))?;
+    let full = dataset.datatype().map_err(|e| library_fault(path, "data", &e))?;
+    let order = match full {
+        Datatype::FixedPoint { size, byte_order, .. }
+        | Datatype::FloatingPoint { size, byte_order, .. } => (size > 1).then_some(byte_order),
+        _ => None,
+    };
+    let is_little = order.is_none_or(|order| order == DatatypeByteOrder::LittleEndian);
+    match kind {
+        DType::U8 => Ok(Encoding::U8),
+        DType::I8 => Ok(Encoding::I8),
+        DType::U16 if is_little => Ok(Encoding::U16),
+        DType::I16 if is_little => Ok(Encoding::I16),
+        DType::F32 if is_little => Ok(Encoding::F32),
+        other => {
+            let why = format!(
+                "samples of type {other} found, expected u8, i8, u16, i16 or f32, little endian"
+            );
+            Err(Error::format(path, "data", 0, why))
+        }
+    }
+}
+
+fn library_fault(path: &Path, field: &str, error: &hdf5_pure::Error) -> Error {
+    Error::format(path, field, 0, error.to_string())
+}
+
+/// The attributes of `data`.
+struct Attributes<'a> {
+    path: &'a Path,
+    values: HashMap<String, AttrValue>,
+}
+
+impl Attributes<'_> {
+    /// A number of any type, or text that is one.
+    fn number(&self, name: &str) -> Result<Option<f64>> {
+        let Some(value) = self.values.get(name) else { return Ok(None) };
+        let number = value.as_f64().or_else(|| value.as_i64().map(|whole| whole as f64));
+        let number = number.or_else(|| value.as_str()?.trim().parse().ok());
+        match number.filter(|number| number.is_finite()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.fault(name, format!("{value:?} found, expected a finite number"))),
+        }
+    }
+
+    fn required(&self, name: &str) -> Result<f64> {
+        self.number(name)?.ok_or_else(|| self.fault(name, "the attribute is missing"))
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.values.get(name).and_then(AttrValue::as_str).unwrap_or_default().trim().to_string()
+    }
+
+    /// Fails if an attribute is there and says something else than the data set.
+    fn check_equal(&self, name: &str, expected: u64) -> Result<()> {
+        match self.number(name)? {
+            Some(number) if number != expected as f64 => {
+                Err(self.fault(name, format!("{number} found, but data has {expected}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn fault(&self, name: &str, why: impl Into<String>) -> Error {
+        Error::format(self.path, format!("data attribute {name}"), 0, why)
+    }
+}
+
+/// An FBH5 file as a stream of rows.
+struct Source<R> {
+    storage: Storage<R>,
+    header: FilterbankHeader,
+    recorded: Encoding,
+    feeds: Vec<usize>,
+    time: u64,
+    band_start: Option<u64>,
+    band: Vec<u8>,
+    values: [Vec<f32>; 2],
+}
+
+impl<R: Read + Seek> Source<R> {
+    fn new(
+        storage: Storage<R>,
+        header: FilterbankHeader,
+        recorded: Encoding,
+        feeds: Vec<usize>,
+    ) -> Self {
+        let channels = header.channels();
+        let values = [vec![0.0; channels], vec![0.0; channels]];
+        Self {
+            storage,
+            header,
+            recorded,
+            feeds,
+            time: 0,
+            band_start: None,
+            band: Vec::new(),
+            values,
+        }
+    }
+
+    /// Copies or adds what the band has of the next times; returns how many there were.
+    fn read_some(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let start = self.time - self.time % self.storage.band_times();
+        if self.band_start != Some(start) {
+            self.band_start = None;
+            self.storage.read_band(start, &self.feeds, &mut self.band)?;
+            self.band_start = Some(start);
+        }
+        let row_bytes = self.header.row_bytes();
+        let line = self.header.channels() * self.recorded.bits() / 8;
+        let planes: Vec<&[u8]> =
+            self.band.chunks_exact(self.band.len() / self.feeds.len()).collect();
+        let lines = planes[0].chunks_exact(line).skip((self.time - start) as usize);
+        let mut times = 0;
+        for (index, (row, first)) in rows.chunks_exact_mut(row_bytes).zip(lines).enumerate() {
+            times = index + 1;
+            let Some(second) = planes.get(1) else {
+                row.copy_from_slice(first);
+                continue;
+            };
+            let [sum, addend] = &mut self.values;
+            let second = &second[(self.time - start) as usize * line + index * line..][..line];
+            unpack_f32(first, self.recorded, sum);
+            unpack_f32(second, self.recorded, addend);
+            sum.iter_mut().zip(addend).for_each(|(y, x)| *y += *x);
+            encode(sum, self.header.encoding, row);
+        }
+        self.time += times as u64;
+        Ok(times)
+    }
+
+    fn left(&self) -> u64 {
+        self.header.times.unwrap_or(0) - self.time
+    }
+}
+
+impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.header.row_bytes();
+        if !rows.len().is_multiple_of(row_bytes) {
+            let expected = rows.len() / row_bytes * row_bytes;
+            return Err(Error::Shape { what: "rows (bytes)", expected, actual: rows.len() });
+        }
+        let mut done = 0;
+        while done < rows.len() && self.left() > 0 {
+            done += self.read_some(&mut rows[done..])? * row_bytes;
+        }
+        Ok(done / row_bytes)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let times = times.min(self.left());
+        self.time += times;
+        Ok(times)
+    }
+}

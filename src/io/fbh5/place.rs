@@ -1,0 +1,148 @@
+//! Where an FBH5 file's samples lie: axes, chunks and filters, checked against the file's size.
+//!
+//! Invariant: no buffer that follows from a [`Place`] is larger than the file could fill at its
+//! filters' highest ratio.
+
+use std::path::PathBuf;
+
+use hdf5_pure::{Chunk, Dataset, Filter, Layout};
+
+use crate::error::{Error, Result};
+
+/// Bitshuffle's number among HDF5 filters.
+const BITSHUFFLE: u16 = 32008;
+/// Filters that the HDF5 library decodes: deflate, shuffle, Fletcher's checksum, LZF.
+const LIBRARY_FILTERS: [u16; 4] = [1, 2, 3, 32000];
+/// Bytes of a band where the file has no chunks.
+const BAND_BYTES: u64 = 1 << 20;
+/// No filter here makes more than this many bytes out of one (deflate's ratio is the highest).
+const HIGHEST_RATIO: u64 = 1100;
+
+/// Lengths of the axes time, feed, channel.
+pub(super) type Axes = [u64; 3];
+
+/// A data set's shape, and the file that holds it.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    pub(super) file_bytes: u64,
+    pub(super) axes: Axes,
+    pub(super) element_bytes: usize,
+}
+
+/// How a data set is stored.
+pub(super) enum Kind {
+    /// In a way that the HDF5 library reads.
+    Library(Box<Dataset>),
+    /// In bitshuffled chunks, in order of time.
+    Chunks { chunks: Vec<Chunk>, axes: Axes, packing: Packing },
+}
+
+/// What was done to a chunk's shuffled bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Packing {
+    Lz4,
+    Bare { block_elements: usize },
+}
+
+impl Place {
+    /// Finds how a data set is stored, and how many times are best read together.
+    pub(super) fn bind(&self, dataset: Dataset) -> Result<(Kind, u64)> {
+        let layout = dataset.layout().map_err(|error| self.library_fault(&error))?;
+        let chunk_axes = match layout {
+            Layout::Chunked { chunk_shape, .. } => Some(self.chunk_axes(&chunk_shape)?),
+            Layout::Contiguous { .. } | Layout::Compact { .. } => None,
+            other => return Err(self.unavailable(format!("an HDF5 layout that is {other}"))),
+        };
+        let row_bytes = self.axes[1] * self.axes[2] * self.element_bytes as u64;
+        let times = chunk_axes.map_or(BAND_BYTES / row_bytes, |axes| axes[0]);
+        let times = times.clamp(1, self.axes[0]);
+        self.check_size("a band of times", times.checked_mul(row_bytes))?;
+        let filters = dataset.filter_pipeline();
+        if let (Some(axes), [filter]) = (chunk_axes, filters.as_slice())
+            && filter.id == BITSHUFFLE
+        {
+            let packing = self.packing(filter)?;
+            let chunks = self.find_chunks(&dataset, axes)?;
+            return Ok((Kind::Chunks { chunks, axes, packing }, times));
+        }
+        if let Some(filter) = filters.iter().find(|filter| !LIBRARY_FILTERS.contains(&filter.id)) {
+            let name = filter.name.as_deref().unwrap_or("no name");
+            return Err(self.unavailable(format!("HDF5 filter {} ({name})", filter.id)));
+        }
+        Ok((Kind::Library(Box::new(dataset)), times))
+    }
+
+    fn chunk_axes(&self, shape: &[u64]) -> Result<Axes> {
+        let axes = Axes::try_from(shape).ok().filter(|axes| !axes.contains(&0));
+        let Some(axes) = axes else {
+            return Err(self.fault(0, format!("chunks of shape {shape:?}, expected three axes")));
+        };
+        let bytes = axes.iter().try_fold(self.element_bytes as u64, |n, axis| n.checked_mul(*axis));
+        self.check_size("a chunk", bytes)?;
+        Ok(axes)
+    }
+
+    /// The chunks in order of time, each inside the file and on the grid.
+    fn find_chunks(&self, dataset: &Dataset, axes: Axes) -> Result<Vec<Chunk>> {
+        let counts = [0, 1, 2].map(|axis| self.axes[axis].div_ceil(axes[axis]));
+        self.check_size("the list of chunks", counts[0].checked_mul(counts[1] * counts[2]))?;
+        let mut chunks = dataset.chunks().map_err(|error| self.library_fault(&error))?;
+        chunks.retain(|chunk| (0..3).all(|axis| chunk.offset.get(axis) < Some(&self.axes[axis])));
+        for chunk in &chunks {
+            let end = chunk.address.checked_add(chunk.storage_size);
+            let on_grid =
+                chunk.offset.iter().zip(axes).all(|(offset, axis)| offset.is_multiple_of(axis));
+            if chunk.offset.len() != 3 || !on_grid || end.is_none_or(|end| end > self.file_bytes) {
+                let why = format!(
+                    "a chunk of {} bytes at {:?}, in a file of {} bytes with chunks of {axes:?}",
+                    chunk.storage_size, chunk.offset, self.file_bytes
+                );
+                return Err(self.fault(chunk.address, why));
+            }
+        }
+        chunks.sort_by(|a, b| a.offset.cmp(&b.offset));
+        Ok(chunks)
+    }
+
+    /// The filter's fourth and fifth values: elements in a block, and the compression.
+    fn packing(&self, filter: &Filter) -> Result<Packing> {
+        let value = |index: usize| filter.client_data.get(index).copied().unwrap_or(0);
+        match value(4) {
+            0 => Ok(Packing::Bare { block_elements: value(3) as usize }),
+            2 => Ok(Packing::Lz4),
+            number => Err(self.unavailable(format!("bitshuffle with compression {number}"))),
+        }
+    }
+
+    /// Fails for a buffer that the file could never fill.
+    fn check_size(&self, what: &str, bytes: Option<u64>) -> Result<()> {
+        let most = self.file_bytes.saturating_mul(HIGHEST_RATIO).saturating_add(BAND_BYTES);
+        match bytes {
+            Some(bytes) if bytes <= most && usize::try_from(bytes).is_ok() => Ok(()),
+            _ => {
+                let found = bytes.map_or("more than 2^64".to_string(), |bytes| bytes.to_string());
+                let why = format!("{what} of {found} bytes, in a file of {}", self.file_bytes);
+                Err(self.fault(0, why))
+            }
+        }
+    }
+
+    /// A [`Error::Format`] in the samples.
+    pub(super) fn fault(&self, offset: u64, why: impl Into<String>) -> Error {
+        Error::format(&self.path, "data", offset, why)
+    }
+
+    /// The HDF5 library's error as ours.
+    pub(super) fn library_fault(&self, error: &hdf5_pure::Error) -> Error {
+        self.fault(0, error.to_string())
+    }
+
+    fn unavailable(&self, what: String) -> Error {
+        let why = format!(
+            "{} uses it; bitshuffle (bare or LZ4), deflate, shuffle and LZF are read",
+            self.path.display()
+        );
+        Error::Unavailable { what, why }
+    }
+}

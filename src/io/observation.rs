@@ -1,0 +1,409 @@
+//! Several files of one observation, read as one.
+//!
+//! Invariant: row `t` of the whole lies `t` sampling times after its start, within half a sample of
+//! what the files say; what was not recorded is filled only when that was asked for.
+
+use super::{FilterbankHeader, FilterbankSource, Gap};
+use crate::array::check_length;
+use crate::error::{Error, Result};
+use crate::math::running_median::RunningMedian;
+use crate::units::SECONDS_PER_DAY;
+
+/// Joins files that were recorded one after another, given in order of time.
+///
+/// A file may start up to half a sample before or after the end of the one before it. Where it
+/// starts later and `allow_gaps` is set, the rows between are filled with each channel's median over
+/// the last 1024 rows (the lower middle value of an even number), and listed by
+/// [`FilterbankSource::gaps`]. One file is given back as it is.
+///
+/// # Errors
+/// [`Error::Format`] naming both files and the field in which they differ (band, encoding,
+/// polarizations, sampling time), or by how many samples they are apart, overlap or are out of order;
+/// [`Error::Parameter`] for no file at all.
+pub fn join(
+    mut sources: Vec<Box<dyn FilterbankSource>>,
+    allow_gaps: bool,
+) -> Result<Box<dyn FilterbankSource>> {
+    match sources.len() {
+        0 => Err(Error::parameter("input files", 0, "there must be at least one")),
+        1 => Ok(sources.remove(0)),
+        _ => Ok(Box::new(Observation::new(sources, allow_gaps)?)),
+    }
+}
+
+struct Piece {
+    source: Box<dyn FilterbankSource>,
+    times: u64,
+    /// Rows to be filled before it.
+    gap: u64,
+}
+
+struct Observation {
+    header: FilterbankHeader,
+    pieces: Vec<Piece>,
+    gaps: Vec<Gap>,
+    current: usize,
+    /// Rows of the current piece given so far, those of the gap before it first.
+    row: u64,
+    median: RunningMedian,
+    /// The row that fills the present gap.
+    filling: Option<Vec<u8>>,
+}
+
+impl Observation {
+    fn new(sources: Vec<Box<dyn FilterbankSource>>, allow_gaps: bool) -> Result<Self> {
+        let mut header = sources[0].header().clone();
+        let mut gaps = Vec::new();
+        let mut missing = vec![0];
+        let mut end = length(&header)?;
+        for pair in sources.windows(2) {
+            let (before, after) = (pair[0].header(), pair[1].header());
+            check_same(before, after)?;
+            let gap = gap(before, after)?;
+            if gap > 0 && !allow_gaps {
+                let why = format!(
+                    "it starts {gap} samples ({} s) after the end of {}; --allow-gaps fills them",
+                    gap as f64 * before.tsamp_s,
+                    before.path.display()
+                );
+                return Err(Error::format(&after.path, "tstart", 0, why));
+            }
+            if gap > 0 {
+                gaps.push(Gap { start_time: end, times: gap });
+            }
+            end = end.saturating_add(gap).saturating_add(length(after)?);
+            missing.push(gap);
+        }
+        header.times = Some(end);
+        let median = RunningMedian::new(header.encoding, header.channels());
+        let pieces = sources.into_iter().zip(missing).map(|(source, gap)| {
+            let times = source.header().times.unwrap_or(0);
+            Piece { source, times, gap }
+        });
+        let pieces = pieces.collect();
+        Ok(Self { header, pieces, gaps, current: 0, row: 0, median, filling: None })
+    }
+
+    /// Whether rows must be remembered to fill a later gap.
+    fn has_gap_ahead(&self) -> bool {
+        self.pieces[self.current + 1..].iter().any(|piece| piece.gap > 0)
+    }
+
+    /// Gives rows of the present gap.
+    fn fill(&mut self, rows: &mut [u8]) -> usize {
+        let row_bytes = self.header.row_bytes();
+        let left = self.pieces[self.current].gap - self.row;
+        let times = left.min((rows.len() / row_bytes) as u64) as usize;
+        let filling = self.filling.get_or_insert_with(|| self.median.row());
+        for row in rows[..times * row_bytes].chunks_exact_mut(row_bytes) {
+            row.copy_from_slice(filling);
+        }
+        times
+    }
+
+    /// Reads rows of the present piece.
+    fn read_piece(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.header.row_bytes();
+        let piece = &mut self.pieces[self.current];
+        let left = piece.gap + piece.times - self.row;
+        let wanted = left.min((rows.len() / row_bytes) as u64) as usize;
+        let read = piece.source.read(&mut rows[..wanted * row_bytes])?;
+        if read < wanted {
+            return Err(ended_early(piece, self.row + read as u64));
+        }
+        if self.has_gap_ahead() {
+            self.median.push(&rows[..read * row_bytes]);
+        }
+        Ok(read)
+    }
+
+    /// Goes to the next piece once the present one is used up; `false` at the end of all.
+    fn advance(&mut self) -> bool {
+        while self.current < self.pieces.len() {
+            let piece = &self.pieces[self.current];
+            if self.row < piece.gap + piece.times {
+                return true;
+            }
+            self.current += 1;
+            self.row = 0;
+            self.filling = None;
+        }
+        false
+    }
+}
+
+impl FilterbankSource for Observation {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.header.row_bytes();
+        let asked = rows.len() / row_bytes;
+        check_length("rows to read (bytes)", asked * row_bytes, rows.len())?;
+        let mut done = 0;
+        while done < asked && self.advance() {
+            let rest = &mut rows[done * row_bytes..];
+            let times = if self.row < self.pieces[self.current].gap {
+                self.fill(rest)
+            } else {
+                self.read_piece(rest)?
+            };
+            self.row += times as u64;
+            done += times;
+        }
+        Ok(done)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let mut done = 0;
+        while done < times && self.advance() {
+            let asked = times - done;
+            let is_gap = self.row < self.pieces[self.current].gap;
+            let passed = if is_gap {
+                asked.min(self.pieces[self.current].gap - self.row)
+            } else if self.has_gap_ahead() {
+                // Rows before a gap must be seen, for they fill it.
+                let row_bytes = self.header.row_bytes();
+                let rows = asked.min(((1 << 20) / row_bytes as u64).max(1)) as usize;
+                let mut scratch = vec![0; rows * row_bytes];
+                self.read_piece(&mut scratch)? as u64
+            } else {
+                let piece = &mut self.pieces[self.current];
+                let wanted = asked.min(piece.gap + piece.times - self.row);
+                let passed = piece.source.skip(wanted)?;
+                if passed < wanted {
+                    return Err(ended_early(piece, self.row + passed));
+                }
+                passed
+            };
+            self.row += passed;
+            done += passed;
+        }
+        Ok(done)
+    }
+
+    fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+}
+
+fn ended_early(piece: &Piece, row: u64) -> Error {
+    let why = format!("the data ended after {} rows, expected {}", row - piece.gap, piece.times);
+    Error::format(&piece.source.header().path, "data", 0, why)
+}
+
+fn length(header: &FilterbankHeader) -> Result<u64> {
+    header.times.ok_or_else(|| {
+        let why = "its length is not known beforehand, so that it can't be joined with other files";
+        Error::format(&header.path, "data", 0, why)
+    })
+}
+
+fn check_same(first: &FilterbankHeader, second: &FilterbankHeader) -> Result<()> {
+    let differ = |field: &str, found: String, expected: String| {
+        let why = format!("found {found}, expected {expected} as in {}", first.path.display());
+        Err(Error::format(&second.path, field, 0, why))
+    };
+    if first.channels() != second.channels() {
+        let (found, expected) = (second.channels(), first.channels());
+        return differ("channels", found.to_string(), expected.to_string());
+    }
+    if first.encoding != second.encoding || first.recorded_bits != second.recorded_bits {
+        let name = |header: &FilterbankHeader| {
+            format!("{:?} (recorded with {} bit)", header.encoding, header.recorded_bits)
+        };
+        return differ("encoding", name(second), name(first));
+    }
+    if first.recorded_polarizations != second.recorded_polarizations {
+        let (found, expected) = (second.recorded_polarizations, first.recorded_polarizations);
+        return differ("polarizations", found.to_string(), expected.to_string());
+    }
+    if (first.tsamp_s - second.tsamp_s).abs() > 1e-9 * first.tsamp_s {
+        let seconds = |tsamp: f64| format!("{tsamp} s");
+        return differ("sampling time", seconds(second.tsamp_s), seconds(first.tsamp_s));
+    }
+    let tolerance = 1e-3 * first.band.channel_width_hz();
+    let centres = first.band.centres_hz().iter().zip(second.band.centres_hz());
+    let apart = centres.enumerate().find(|(_, (a, b))| (**a - **b).abs() > tolerance);
+    if let Some((channel, (a, b))) = apart {
+        let field = format!("frequency of channel {channel}");
+        return differ(&field, format!("{} MHz", b / 1e6), format!("{} MHz", a / 1e6));
+    }
+    Ok(())
+}
+
+/// Samples missing between two files.
+fn gap(before: &FilterbankHeader, after: &FilterbankHeader) -> Result<u64> {
+    let fault = |why: String| Err(Error::format(&after.path, "tstart", 0, why));
+    let path = before.path.display();
+    let (first, second) = (before.tstart_mjd, after.tstart_mjd);
+    if second <= first {
+        return fault(format!(
+            "it starts at MJD {second}, not after {path} (MJD {first}): files go in order of time"
+        ));
+    }
+    let apart = (second - first) * SECONDS_PER_DAY / before.tsamp_s;
+    let missing = apart - length(before)? as f64;
+    if missing < -0.5 {
+        return fault(format!("it starts {:.1} samples before the end of {path}", -missing));
+    }
+    if missing <= 0.5 {
+        return Ok(0);
+    }
+    // A float holds whole numbers up to here; years of data have fewer samples.
+    if missing > 9e15 {
+        return fault(format!("it starts {missing:e} samples after the end of {path}"));
+    }
+    Ok(missing.round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::sample::Encoding;
+    use crate::units::Band;
+
+    /// Rows of 4 bytes from memory.
+    struct Memory {
+        header: FilterbankHeader,
+        rows: Vec<u8>,
+        at: usize,
+    }
+
+    impl FilterbankSource for Memory {
+        fn header(&self) -> &FilterbankHeader {
+            &self.header
+        }
+        fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+            let bytes = rows.len().min(self.rows.len() - self.at);
+            rows[..bytes].copy_from_slice(&self.rows[self.at..self.at + bytes]);
+            self.at += bytes;
+            Ok(bytes / 4)
+        }
+        fn skip(&mut self, times: u64) -> Result<u64> {
+            let bytes = (4 * times as usize).min(self.rows.len() - self.at);
+            self.at += bytes;
+            Ok((bytes / 4) as u64)
+        }
+    }
+
+    /// A file that starts at a sample, with rows counted up from it.
+    fn file(name: &str, start: f64, times: usize) -> Memory {
+        let tsamp_s = 1e-3;
+        let header = FilterbankHeader {
+            path: PathBuf::from(name),
+            format: "memory",
+            source_name: String::new(),
+            telescope: String::new(),
+            ra_deg: None,
+            dec_deg: None,
+            tstart_mjd: 59000.0 + start * tsamp_s / SECONDS_PER_DAY,
+            tsamp_s,
+            band: Band::uniform(1500.0, -1.0, 4).unwrap(),
+            encoding: Encoding::U8,
+            recorded_bits: 8,
+            recorded_polarizations: 1,
+            times: Some(times as u64),
+        };
+        let rows = (0..times).flat_map(|t| [(start as usize + t) as u8; 4]).collect();
+        Memory { header, rows, at: 0 }
+    }
+
+    fn joined(files: Vec<Memory>, allow_gaps: bool) -> Result<Box<dyn FilterbankSource>> {
+        let boxed = files.into_iter().map(|file| Box::new(file) as Box<dyn FilterbankSource>);
+        join(boxed.collect(), allow_gaps)
+    }
+
+    fn message(files: Vec<Memory>) -> String {
+        match joined(files, false) {
+            Ok(_) => panic!("joined"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn read_all(source: &mut dyn FilterbankSource, gulp: usize) -> Vec<u8> {
+        let mut rows = Vec::new();
+        let mut buffer = vec![0; 4 * gulp];
+        loop {
+            let times = source.read(&mut buffer).unwrap();
+            rows.extend(buffer[..4 * times].iter().step_by(4));
+            if times < gulp {
+                return rows;
+            }
+        }
+    }
+
+    #[test]
+    fn files_within_half_a_sample_are_one() {
+        for slip in [-0.45, 0.0, 0.45] {
+            let files = vec![file("a", 0.0, 10), file("b", 10.0 + slip, 20), file("c", 30.0, 5)];
+            let mut source = joined(files, false).unwrap();
+            assert_eq!(source.header().times, Some(35));
+            assert!(source.gaps().is_empty());
+            assert_eq!(read_all(source.as_mut(), 7).len(), 35);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_names_both_files_and_the_field() {
+        let gap = message(vec![file("a.fil", 0.0, 10), file("b.fil", 12.0, 10)]);
+        assert!(gap.contains("a.fil") && gap.contains("b.fil"), "{gap}");
+        assert!(gap.contains("2 samples") && gap.contains("--allow-gaps"), "{gap}");
+        let overlap = message(vec![file("a.fil", 0.0, 10), file("b.fil", 9.0, 10)]);
+        assert!(overlap.contains("before the end of a.fil"), "{overlap}");
+        let order = message(vec![file("a.fil", 10.0, 10), file("b.fil", 0.0, 10)]);
+        assert!(order.contains("order of time"), "{order}");
+        let changes: [(&str, fn(&mut FilterbankHeader)); 4] = [
+            ("sampling time", |h| h.tsamp_s = 2e-3),
+            ("encoding", |h| h.encoding = Encoding::I8),
+            ("channels", |h| h.band = Band::uniform(1500.0, -1.0, 8).unwrap()),
+            ("frequency of channel 0", |h| h.band = Band::uniform(1500.5, -1.0, 4).unwrap()),
+        ];
+        for (field, change) in changes {
+            let mut second = file("b.fil", 10.0, 10);
+            change(&mut second.header);
+            let text = message(vec![file("a.fil", 0.0, 10), second]);
+            assert!(
+                text.contains(field) && text.contains("a.fil") && text.contains("b.fil"),
+                "{text}"
+            );
+        }
+        assert!(joined(Vec::new(), false).is_err());
+        let mut pipe = file("-", 0.0, 10);
+        pipe.header.times = None;
+        assert!(message(vec![pipe, file("b", 10.0, 10)]).contains("length is not known"));
+    }
+
+    #[test]
+    fn gaps_hold_the_median_whatever_the_gulp() {
+        let files =
+            || vec![file("a", 0.0, 10), file("b", 13.0, 4), file("c", 17.0, 3), file("d", 22.0, 2)];
+        let gaps = [Gap { start_time: 10, times: 3 }, Gap { start_time: 20, times: 2 }];
+        // Lower median of 0..=9, then of those and 13..=19.
+        let expected =
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 4, 4, 4, 13, 14, 15, 16, 17, 18, 19, 8, 8, 22, 23];
+        for gulp in [1, 2, 3, 5, 11, 100] {
+            let mut source = joined(files(), true).unwrap();
+            assert_eq!(source.gaps(), gaps);
+            assert_eq!(source.header().times, Some(24));
+            assert_eq!(read_all(source.as_mut(), gulp), expected, "{gulp}");
+        }
+        for skipped in 0..30u64 {
+            let mut source = joined(files(), true).unwrap();
+            assert_eq!(source.skip(skipped).unwrap(), skipped.min(24));
+            assert_eq!(read_all(source.as_mut(), 4), expected[(skipped as usize).min(24)..]);
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_it_is_read_is_an_error() {
+        let mut short = file("a", 0.0, 10);
+        short.rows.truncate(20);
+        let mut source = joined(vec![short, file("b", 10.0, 10)], false).unwrap();
+        let error = source.read(&mut [0; 40]).unwrap_err().to_string();
+        assert!(error.contains("after 5 rows"), "{error}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Opening recordings: the format is told by a file's first bytes, never by its name.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::{FilterbankSource, Polarizations, fbh5, observation, psrfits, sigproc};
+use crate::error::{Error, Result};
+
+/// How recordings are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Which polarizations (SIGPROC's IFs) to give.
+    pub polarizations: Polarizations,
+    /// Whether times missing between the files of one observation may be filled.
+    pub allow_gaps: bool,
+}
+
+/// A format that [`open`] knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Sigproc,
+    Fits,
+    Hdf5,
+}
+
+/// The first bytes of each format.
+const MAGIC: &[(&[u8], Format)] = &[
+    (b"\x0c\0\0\0HEADER_START", Format::Sigproc),
+    (b"\0\0\0\x0cHEADER_START", Format::Sigproc),
+    (b"SIMPLE  =", Format::Fits),
+    (b"\x89HDF\r\n\x1a\n", Format::Hdf5),
+];
+
+/// Opens the files of one observation, in order of time; `-` is standard input (SIGPROC only).
+///
+/// # Errors
+/// [`Error::Io`] for a file that is missing or can't be read; [`Error::Format`] for one that is
+/// empty, of no known format or breaks its format's rules, and for files that don't fit together
+/// ([`super::join`]); [`Error::Parameter`] for no file at all.
+pub fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
+    let sources: Result<Vec<_>> = paths.iter().map(|path| open_one(path, options)).collect();
+    observation::join(sources?, options.allow_gaps)
+}
+
+fn open_one(path: &Path, options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
+    if path == Path::new("-") {
+        let pipe = Box::new(std::io::stdin());
+        return Ok(Box::new(sigproc::FilterbankReader::from_pipe(
+            pipe,
+            path,
+            options.polarizations,
+        )?));
+    }
+    match detect(path)? {
+        Format::Sigproc => Ok(Box::new(sigproc::open(path, options.polarizations)?)),
+        Format::Fits => psrfits::open(path, options.polarizations, options.allow_gaps),
+        Format::Hdf5 => fbh5::open(path, options.polarizations),
+    }
+}
+
+fn detect(path: &Path) -> Result<Format> {
+    let io = |error| Error::io(path, error);
+    let metadata = std::fs::metadata(path).map_err(io)?;
+    if metadata.is_dir() {
+        let why = "is a folder, expected a recording";
+        return Err(io(std::io::Error::new(std::io::ErrorKind::IsADirectory, why)));
+    }
+    if !metadata.is_file() {
+        // A named pipe can be read only once; SIGPROC is the format that streams.
+        return Ok(Format::Sigproc);
+    }
+    let mut first = Vec::new();
+    File::open(path).and_then(|file| file.take(16).read_to_end(&mut first)).map_err(io)?;
+    if first.is_empty() {
+        return Err(Error::format(path, "file", 0, "the file is empty"));
+    }
+    let known = MAGIC.iter().find(|(magic, _)| {
+        // A file cut short within the magic is a broken file of that format.
+        first.starts_with(magic) || (first.len() >= 4 && magic.starts_with(&first))
+    });
+    known.map(|(_, format)| *format).ok_or_else(|| {
+        let why = format!(
+            "found the first bytes {}, expected those of SIGPROC (HEADER_START), PSRFITS (SIMPLE) \
+             or HDF5",
+            first.escape_ascii()
+        );
+        Error::format(path, "file", 0, why)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(path: &Path) -> String {
+        let Err(error) = open(&[path.to_path_buf()], &OpenOptions::default()) else {
+            panic!("{} opened", path.display());
+        };
+        error.to_string()
+    }
+
+    #[test]
+    fn what_is_no_recording_is_told_clearly() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(message(folder.path()).contains("is a folder"));
+        assert!(message(&folder.path().join("none.fil")).contains("none.fil"));
+        let cases: [(&[u8], &str); 5] = [
+            (b"", "empty"),
+            (b"PK\x03\x04 not a recording", "PK\\x03\\x04"),
+            (b"\x0c\0\0\0HEADER_", "breaks off"),
+            (b"\0\0\0\x0cHEADER_START.", "big-endian"),
+            (b"\x0c\0\0\0HEADER_START\x05\0\0\0nch", "breaks off"),
+        ];
+        for (bytes, expected) in cases {
+            let path = folder.path().join("x.fil");
+            std::fs::write(&path, bytes).unwrap();
+            let found = message(&path);
+            assert!(found.contains(expected) && found.contains("x.fil"), "{found}");
+        }
+        assert!(matches!(open(&[], &OpenOptions::default()), Err(Error::Parameter { .. })));
+    }
+}

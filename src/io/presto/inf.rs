@@ -1,0 +1,405 @@
+//! PRESTO's `.inf` header: one line a field, label and value.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::io::{FilterbankHeader, sexagesimal};
+use crate::units::HZ_PER_MHZ;
+
+/// What a `.inf` file says of its series.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Inf {
+    /// Name of the files, without their endings.
+    pub name: String,
+    /// Name of the telescope.
+    pub telescope: String,
+    /// Name of the backend.
+    pub instrument: String,
+    /// Name of the source.
+    pub source_name: String,
+    /// Right ascension in degrees (J2000), when known.
+    pub ra_deg: Option<f64>,
+    /// Declination in degrees (J2000), when known.
+    pub dec_deg: Option<f64>,
+    /// Who observed.
+    pub observer: String,
+    /// Start of the first sample, MJD (UTC, or barycentric); 0 when unknown.
+    pub epoch_mjd: f64,
+    /// Whether times refer to the barycentre of the solar system.
+    pub is_barycentred: bool,
+    /// Samples in the series.
+    pub bins: u64,
+    /// Sampling time in seconds.
+    pub tsamp_s: f64,
+    /// First and last bin of each stretch of good data; empty when all are good.
+    pub on_off: Vec<(u64, u64)>,
+    /// Diameter of the beam in seconds of arc.
+    pub beam_arcsec: f64,
+    /// Dispersion measure, pc cm^-3.
+    pub dm: f64,
+    /// Centre of the lowest channel in MHz.
+    pub lowest_mhz: f64,
+    /// Width of the band in MHz.
+    pub bandwidth_mhz: f64,
+    /// Number of channels.
+    pub channels: u64,
+    /// Width of a channel in MHz.
+    pub channel_width_mhz: f64,
+    /// Who analysed.
+    pub analyst: String,
+    /// Notes, one line each.
+    pub notes: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Key {
+    Name,
+    Telescope,
+    Instrument,
+    Source,
+    Ra,
+    Dec,
+    Observer,
+    Epoch,
+    Barycentred,
+    Bins,
+    Width,
+    Breaks,
+    OnOff,
+    ObservationType,
+    Beam,
+    Dm,
+    Lowest,
+    Bandwidth,
+    Channels,
+    ChannelWidth,
+    Analyst,
+}
+
+/// Each line's label, in the order in which PRESTO writes and reads them.
+const LABELS: &[(Key, &str)] = &[
+    (Key::Name, "Data file name without suffix"),
+    (Key::Telescope, "Telescope used"),
+    (Key::Instrument, "Instrument used"),
+    (Key::Source, "Object being observed"),
+    (Key::Ra, "J2000 Right Ascension (hh:mm:ss.ssss)"),
+    (Key::Dec, "J2000 Declination     (dd:mm:ss.ssss)"),
+    (Key::Observer, "Data observed by"),
+    (Key::Epoch, "Epoch of observation (MJD)"),
+    (Key::Barycentred, "Barycentered?           (1 yes, 0 no)"),
+    (Key::Bins, "Number of bins in the time series"),
+    (Key::Width, "Width of each time series bin (sec)"),
+    (Key::Breaks, "Any breaks in the data? (1 yes, 0 no)"),
+    (Key::OnOff, "On/Off bin pair"),
+    (Key::ObservationType, "Type of observation (EM band)"),
+    (Key::Beam, "Beam diameter (arcsec)"),
+    (Key::Dm, "Dispersion measure (cm-3 pc)"),
+    (Key::Lowest, "Central freq of low channel (MHz)"),
+    (Key::Bandwidth, "Total bandwidth (MHz)"),
+    (Key::Channels, "Number of channels"),
+    (Key::ChannelWidth, "Channel bandwidth (MHz)"),
+    (Key::Analyst, "Data analyzed by"),
+];
+
+/// The column of a line's `=`.
+const EQUALS_COLUMN: usize = 40;
+/// PRESTO keeps texts in 100 bytes.
+const MAX_TEXT: usize = 90;
+/// No header is longer.
+const MAX_BYTES: u64 = 1 << 20;
+
+impl Inf {
+    /// The header of one dedispersed series: its sampling and dispersion measure, and the rest from
+    /// the recording. The name and the bins are set by the writer.
+    pub fn new(header: &FilterbankHeader, dm: f64, tsamp_s: f64) -> Self {
+        let band = &header.band;
+        Self {
+            telescope: header.telescope.clone(),
+            instrument: "Unknown".into(),
+            source_name: header.source_name.clone(),
+            ra_deg: header.ra_deg,
+            dec_deg: header.dec_deg,
+            observer: "Unknown".into(),
+            epoch_mjd: header.tstart_mjd,
+            tsamp_s,
+            dm,
+            lowest_mhz: band.lowest_hz() / HZ_PER_MHZ,
+            bandwidth_mhz: band.bandwidth_hz() / HZ_PER_MHZ,
+            channels: band.channels() as u64,
+            channel_width_mhz: band.channel_width_hz() / HZ_PER_MHZ,
+            analyst: "sidereal".into(),
+            notes: format!("Dedispersed from {}", header.path.display()),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a `.inf` file.
+    ///
+    /// # Errors
+    /// As [`Inf::parse`], and [`Error::Io`].
+    pub fn read(path: &Path) -> Result<Self> {
+        let io = |error| Error::io(path, error);
+        let length = fs::metadata(path).map_err(io)?.len();
+        if length > MAX_BYTES {
+            let why = format!("found {length} bytes, expected a header of at most {MAX_BYTES}");
+            return Err(Error::format(path, "header", 0, why));
+        }
+        let bytes = fs::read(path).map_err(io)?;
+        Self::parse(&String::from_utf8_lossy(&bytes), path)
+    }
+
+    /// Reads the text of a `.inf` file; `path` names it in errors.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a line without `=`, an unknown label, a value that is no number, no
+    /// sampling time, or an observation that is not of radio.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        let mut inf = Self::default();
+        let mut at = 0;
+        let mut lines = text.split_inclusive('\n');
+        for line in lines.by_ref() {
+            if line.trim().starts_with("Any additional notes") {
+                break;
+            }
+            if !line.trim().is_empty() {
+                let (key, label, value) = split(line, path, at)?;
+                let fault = |why| Error::format(path, label, at, why);
+                inf.set(key, value).map_err(fault)?;
+            }
+            at += line.len() as u64;
+        }
+        inf.notes = lines.map(str::trim).collect::<Vec<_>>().join("\n").trim().to_string();
+        if !(inf.tsamp_s > 0.0 && inf.tsamp_s.is_finite()) {
+            let why = format!("found {} s, expected more than 0", inf.tsamp_s);
+            return Err(Error::format(path, "Width of each time series bin (sec)", at, why));
+        }
+        Ok(inf)
+    }
+
+    fn set(&mut self, key: Key, value: &str) -> std::result::Result<(), String> {
+        match key {
+            Key::Name => self.name = value.into(),
+            Key::Telescope => self.telescope = value.into(),
+            Key::Instrument => self.instrument = value.into(),
+            Key::Source => self.source_name = value.into(),
+            Key::Observer => self.observer = value.into(),
+            Key::Analyst => self.analyst = value.into(),
+            Key::Ra => self.ra_deg = sexagesimal::parse(value).map(|hours| hours * 15.0),
+            Key::Dec => self.dec_deg = sexagesimal::parse(value),
+            Key::Epoch => self.epoch_mjd = number(value)?,
+            Key::Barycentred => self.is_barycentred = count(value)? != 0,
+            Key::Bins => self.bins = count(value)?,
+            Key::Width => self.tsamp_s = number(value)?,
+            // The pairs that follow say where the breaks are.
+            Key::Breaks => drop(count(value)?),
+            Key::OnOff => {
+                let pair = value.split_once(',').ok_or("expected two bins with a comma between")?;
+                self.on_off.push((count(pair.0)?, count(pair.1)?));
+            }
+            Key::ObservationType if value == "Radio" => {}
+            Key::ObservationType => return Err(format!("found {value}, expected Radio")),
+            Key::Beam => self.beam_arcsec = number(value)?,
+            Key::Dm => self.dm = number(value)?,
+            Key::Lowest => self.lowest_mhz = number(value)?,
+            Key::Bandwidth => self.bandwidth_mhz = number(value)?,
+            Key::Channels => self.channels = count(value)?,
+            Key::ChannelWidth => self.channel_width_mhz = number(value)?,
+        }
+        Ok(())
+    }
+
+    fn value(&self, key: Key) -> String {
+        let angle = |angle: Option<f64>| sexagesimal::format(angle.unwrap_or(0.0));
+        match key {
+            Key::Name => text(&self.name),
+            Key::Telescope => text(&self.telescope),
+            Key::Instrument => text(&self.instrument),
+            Key::Source => text(&self.source_name),
+            Key::Observer => text(&self.observer),
+            Key::Analyst => text(&self.analyst),
+            Key::Ra => angle(self.ra_deg.map(|degrees| degrees / 15.0)),
+            Key::Dec => angle(self.dec_deg),
+            Key::Epoch => format!("{:.15}", self.epoch_mjd),
+            Key::Barycentred => u8::from(self.is_barycentred).to_string(),
+            Key::Bins => format!("{:<11}", self.bins),
+            Key::Width => self.tsamp_s.to_string(),
+            Key::Breaks => u8::from(self.on_off.len() > 1).to_string(),
+            // Written by Display, one line a pair.
+            Key::OnOff => String::new(),
+            Key::ObservationType => "Radio".into(),
+            Key::Beam => format!("{:.0}", self.beam_arcsec),
+            Key::Dm => self.dm.to_string(),
+            Key::Lowest => digits12(self.lowest_mhz),
+            Key::Bandwidth => digits12(self.bandwidth_mhz),
+            Key::Channels => self.channels.to_string(),
+            Key::ChannelWidth => digits12(self.channel_width_mhz),
+        }
+    }
+}
+
+impl fmt::Display for Inf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (key, label) in LABELS {
+            if *key != Key::OnOff {
+                writeln!(f, " {label:<39}=  {}", self.value(*key))?;
+            } else if self.on_off.len() > 1 {
+                for (index, (first, last)) in self.on_off.iter().enumerate() {
+                    let label = format!("{label} #{:3}", index + 1);
+                    writeln!(f, " {label:<39}=  {first:<11}, {last:<11}")?;
+                }
+            }
+        }
+        writeln!(f, " Any additional notes:")?;
+        // PRESTO keeps 500 bytes of notes in lines of less than 100.
+        for line in self.notes.lines().take(4) {
+            writeln!(f, "    {}", text(line))?;
+        }
+        writeln!(f)
+    }
+}
+
+/// Key, label and value of a line, as PRESTO finds them: the value is behind column 40, or behind
+/// the line's last `=`.
+fn split<'a>(line: &'a str, path: &Path, at: u64) -> Result<(Key, &'a str, &'a str)> {
+    let equals = match line.as_bytes().get(EQUALS_COLUMN) {
+        Some(b'=') => Some(EQUALS_COLUMN),
+        _ => line.rfind('='),
+    };
+    let Some(equals) = equals else {
+        let why = format!("found {:?}, expected a label, = and a value", line.trim());
+        return Err(Error::format(path, "line", at, why));
+    };
+    let (label, value) = (line[..equals].trim(), line[equals + 1..].trim());
+    let known = LABELS.iter().find(|(_, known)| {
+        // The first words tell the labels apart; writers differ in the rest.
+        let words = if known.starts_with("Number") { 3 } else { 2 };
+        let found = label.split_whitespace().take(words);
+        label.split_whitespace().count() >= words && found.eq(known.split_whitespace().take(words))
+    });
+    match known {
+        Some((key, _)) => Ok((*key, label, value)),
+        None => {
+            let why = format!("unknown label {label:?} of the value {value:?}");
+            Err(Error::format(path, "label", at, why))
+        }
+    }
+}
+
+fn number(value: &str) -> std::result::Result<f64, String> {
+    match value.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(format!("found {value:?}, expected a number")),
+    }
+}
+
+fn count(value: &str) -> std::result::Result<u64, String> {
+    // Older writers put counts as floats: 131072.0.
+    let whole = value.trim().trim_end_matches('0').trim_end_matches('.');
+    let exact = value.trim().parse::<u64>().ok();
+    exact
+        .or_else(|| value.contains('.').then(|| whole.parse().ok()).flatten())
+        .ok_or_else(|| format!("found {value:?}, expected a whole number"))
+}
+
+/// One line of at most [`MAX_TEXT`] bytes; PRESTO stops at an empty value.
+fn text(value: &str) -> String {
+    let line = value.lines().next().unwrap_or_default().trim();
+    let mut end = line.len().min(MAX_TEXT);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    if end == 0 { "Unknown".into() } else { line[..end].into() }
+}
+
+/// Twelve significant digits without trailing zeros, as PRESTO writes frequencies.
+fn digits12(value: f64) -> String {
+    let rounded: f64 = format!("{value:.11e}").parse().unwrap_or(value);
+    rounded.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Inf {
+        Inf {
+            name: "x_DM10.00".into(),
+            telescope: "GBT".into(),
+            instrument: "VEGAS".into(),
+            source_name: "J1807-0847".into(),
+            ra_deg: Some(271.908),
+            dec_deg: Some(-8.795),
+            observer: "A. Person".into(),
+            epoch_mjd: 59313.25,
+            bins: 131_072,
+            tsamp_s: 0.000_163_84,
+            on_off: vec![(0, 99), (1000, 131_071)],
+            beam_arcsec: 234_000.0,
+            dm: 112.3802,
+            lowest_mhz: 720.78125,
+            bandwidth_mhz: 200.0,
+            channels: 256,
+            channel_width_mhz: 0.78125,
+            analyst: "sidereal".into(),
+            notes: "first note\nsecond = note".into(),
+            ..Inf::default()
+        }
+    }
+
+    fn parse(text: &str) -> Result<Inf> {
+        Inf::parse(text, Path::new("x.inf"))
+    }
+
+    #[test]
+    fn a_header_goes_round() {
+        let inf = full();
+        let read = parse(&inf.to_string()).unwrap();
+        assert!((read.ra_deg.unwrap() - inf.ra_deg.unwrap()).abs() < 1e-6);
+        assert!((read.dec_deg.unwrap() - inf.dec_deg.unwrap()).abs() < 1e-6);
+        assert_eq!(Inf { ra_deg: inf.ra_deg, dec_deg: inf.dec_deg, ..read }, inf);
+    }
+
+    #[test]
+    fn lines_are_as_presto_writes_them() {
+        let text = full().to_string();
+        assert!(text.starts_with(" Data file name without suffix          =  x_DM10.00\n"));
+        assert!(text.contains(" J2000 Declination     (dd:mm:ss.ssss)  =  -08:47:42.0000\n"));
+        assert!(text.contains(" Number of bins in the time series      =  131072     \n"));
+        assert!(text.contains(" Width of each time series bin (sec)    =  0.00016384\n"));
+        assert!(
+            text.contains(" On/Off bin pair #  1                   =  0          , 99         \n")
+        );
+        for line in text.lines().take_while(|line| !line.contains("notes")) {
+            assert_eq!(line.as_bytes()[EQUALS_COLUMN], b'=', "{line}");
+        }
+    }
+
+    #[test]
+    fn bad_lines_are_named_with_their_place() {
+        let good = full().to_string();
+        let cases = [
+            ("=  0.00016384", "=  -1", "Width"),
+            ("=  0.00016384", "=  NaN", "Width"),
+            ("=  131072     ", "=  many", "Number of bins"),
+            ("=  256", "=  -4", "Number of channels"),
+            ("=  Radio", "=  X-ray", "Type of observation"),
+            ("Telescope used  ", "Colour of paint ", "Colour"),
+            ("=  112.3802", "   112.3802", "expected a label"),
+        ];
+        for (from, to, named) in cases {
+            assert!(good.contains(from), "{from}");
+            let error = parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(named) && error.contains("x.inf"), "{error}");
+        }
+        assert!(parse("").is_err());
+    }
+
+    #[test]
+    fn counts_may_be_written_as_floats() {
+        assert_eq!(count("1310.0"), Ok(1310));
+        assert_eq!(count("1310"), Ok(1310));
+        assert!(count("13.5").is_err() && count("").is_err() && count(".").is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! PRESTO's time series: `.dat` (32-bit floats, little endian) with a text header `.inf` beside it.
+//!
+//! Invariant: a `.dat` never stands under its name without its `.inf`.
+//!
+//! # Source
+//! PRESTO's `ioinf.c`, which reads lines in order and takes values from column 41.
+
+mod inf;
+
+use std::fs;
+use std::path::Path;
+
+pub use inf::Inf;
+
+use crate::error::{Error, Result};
+use crate::io::atomic::{self, AtomicFile};
+
+/// Reads a series and its header; `path` is that of the `.dat`.
+///
+/// # Errors
+/// [`Error::Format`] where the `.inf` breaks a rule, or counts other bins than the `.dat` holds;
+/// [`Error::Io`].
+pub fn read(path: &Path) -> Result<(Inf, Vec<f32>)> {
+    let inf_path = path.with_extension("inf");
+    let inf = Inf::read(&inf_path)?;
+    let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
+    if inf.bins.checked_mul(4) != Some(bytes.len() as u64) {
+        let why = format!(
+            "found {} bytes, expected 4 for each of the {} bins in {}",
+            bytes.len(),
+            inf.bins,
+            inf_path.display()
+        );
+        return Err(Error::format(path, "data", 0, why));
+    }
+    let quads = bytes.chunks_exact(4);
+    Ok((inf, quads.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()))
+}
+
+/// A `.dat` and its `.inf` being written.
+#[derive(Debug)]
+pub struct SeriesWriter {
+    file: AtomicFile,
+    inf: Inf,
+}
+
+impl SeriesWriter {
+    /// Starts `path`, the `.dat`; the header's name and number of bins are set from what is written.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] unless `path` ends in `.dat`; [`Error::Io`].
+    pub fn create(path: &Path, inf: &Inf) -> Result<Self> {
+        if path.extension().is_none_or(|extension| extension != "dat") {
+            let rule = "PRESTO finds the .inf by the .dat in the other's name";
+            return Err(Error::parameter("series file", path.display(), rule));
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { file: AtomicFile::create(path)?, inf: Inf { name, bins: 0, ..inf.clone() } })
+    }
+
+    /// Appends samples.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write(&mut self, values: &[f32]) -> Result<()> {
+        self.inf.bins += values.len() as u64;
+        let mut bytes = [0; 4096];
+        for chunk in values.chunks(1024) {
+            for (quad, value) in bytes.chunks_exact_mut(4).zip(chunk) {
+                quad.copy_from_slice(&value.to_le_bytes());
+            }
+            self.file.append(&bytes[..4 * chunk.len()])?;
+        }
+        Ok(())
+    }
+
+    /// Gives the file handle back until the next write.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn release(&mut self) -> Result<()> {
+        self.file.release()
+    }
+
+    /// Writes the `.inf` and gives both their names.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn finish(self) -> Result<()> {
+        let inf_path = self.file.path().with_extension("inf");
+        atomic::write(&inf_path, self.inf.to_string().as_bytes())?;
+        self.file.commit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_goes_round() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x_DM56.75.dat");
+        let inf = Inf { dm: 56.75, tsamp_s: 64e-6, ..Inf::default() };
+        let values: Vec<f32> = (0..5000).map(|t| t as f32 * 0.5 - 9.0).collect();
+        let mut writer = SeriesWriter::create(&path, &inf).unwrap();
+        writer.write(&values[..1]).unwrap();
+        writer.release().unwrap();
+        writer.write(&values[1..]).unwrap();
+        writer.finish().unwrap();
+        let (read_inf, read_values) = read(&path).unwrap();
+        assert_eq!(read_values, values);
+        assert_eq!(
+            (read_inf.name.as_str(), read_inf.bins, read_inf.dm),
+            ("x_DM56.75", 5000, 56.75)
+        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_series_of_another_length_than_its_header_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.dat");
+        let inf = Inf { tsamp_s: 1e-3, ..Inf::default() };
+        let mut writer = SeriesWriter::create(&path, &inf).unwrap();
+        writer.write(&[0.0; 8]).unwrap();
+        writer.finish().unwrap();
+        fs::write(&path, [0; 31]).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("31 bytes"));
+        fs::remove_file(folder.path().join("x.inf")).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("x.inf"));
+        assert!(SeriesWriter::create(&folder.path().join("x.fil"), &inf).is_err());
+    }
+}

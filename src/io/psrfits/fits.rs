@@ -1,0 +1,241 @@
+//! FITS headers: blocks of 2880 bytes, cards of 80 characters, and where each unit's data lie.
+//!
+//! Invariant: no number of a header sizes an allocation; what is kept is what was read.
+//!
+//! # Source
+//! FITS Standard 4.0 (2018), sections 3.3, 4.1, 4.2 and 7.1.
+
+use std::collections::HashMap;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Bytes in a FITS block: headers and data are padded to whole blocks.
+pub(super) const BLOCK_BYTES: u64 = 2880;
+const CARD_BYTES: usize = 80;
+/// The longest header that is read, in blocks (73 728 cards).
+const MAX_HEADER_BLOCKS: u64 = 2048;
+
+/// One card's value, unquoted and trimmed, and where the card stands.
+#[derive(Clone, Debug)]
+struct Card {
+    value: String,
+    offset: u64,
+}
+
+/// The header of one FITS unit.
+#[derive(Clone, Debug)]
+pub(super) struct Header {
+    path: PathBuf,
+    cards: HashMap<String, Card>,
+    start: u64,
+    data_start: u64,
+}
+
+impl Header {
+    /// Reads the header that starts at byte `start`.
+    ///
+    /// # Errors
+    /// [`Error::Format`] where the file ends before the END card, or no END card comes within
+    /// 2048 blocks; [`Error::Io`].
+    pub(super) fn read(input: &mut (impl Read + Seek), path: &Path, start: u64) -> Result<Self> {
+        input.seek(SeekFrom::Start(start)).map_err(|e| Error::io(path, e))?;
+        let mut header =
+            Self { path: path.to_path_buf(), cards: HashMap::new(), start, data_start: start };
+        let mut block = [0u8; BLOCK_BYTES as usize];
+        for _ in 0..MAX_HEADER_BLOCKS {
+            let offset = header.data_start;
+            read_block(input, path, offset, &mut block)?;
+            header.data_start += BLOCK_BYTES;
+            if header.take_block(&block, offset) {
+                return Ok(header);
+            }
+        }
+        let why = format!("no END card within {MAX_HEADER_BLOCKS} blocks of 2880 bytes");
+        Err(Error::format(path, "END", start, why))
+    }
+
+    /// Keeps a block's cards; true once the END card has come.
+    fn take_block(&mut self, block: &[u8], offset: u64) -> bool {
+        for (index, card) in block.chunks_exact(CARD_BYTES).enumerate() {
+            let key = String::from_utf8_lossy(&card[..8]).trim_end().to_ascii_uppercase();
+            if key == "END" {
+                return true;
+            }
+            if &card[8..10] == b"= " {
+                let offset = offset + (index * CARD_BYTES) as u64;
+                let card = Card { value: card_value(&card[10..]), offset };
+                self.cards.entry(key).or_insert(card);
+            }
+        }
+        false
+    }
+
+    /// First byte after the header's last block.
+    pub(super) fn data_start(&self) -> u64 {
+        self.data_start
+    }
+
+    /// First byte after this unit's data and their padding.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for axes that are missing, negative or absurd.
+    pub(super) fn next_start(&self) -> Result<u64> {
+        let padded = self.data_bytes()?.checked_next_multiple_of(BLOCK_BYTES);
+        padded
+            .and_then(|bytes| self.data_start.checked_add(bytes))
+            .ok_or_else(|| self.fault("NAXIS", "the data would be longer than any file"))
+    }
+
+    /// Bytes of data, heap and parameters included: |BITPIX| / 8 GCOUNT (PCOUNT + product of axes).
+    fn data_bytes(&self) -> Result<u64> {
+        let axes = self.count("NAXIS")?;
+        if axes > 999 {
+            return Err(self.fault("NAXIS", format!("{axes} axes, expected 0 to 999")));
+        }
+        if axes == 0 {
+            return Ok(0);
+        }
+        let element = self.integer("BITPIX")?.unwrap_or(8).unsigned_abs() / 8;
+        let groups = self.integer("GCOUNT")?.unwrap_or(1);
+        let parameters = self.integer("PCOUNT")?.unwrap_or(0);
+        let mut elements = Some(1u64);
+        for axis in 1..=axes {
+            let length = self.count(&format!("NAXIS{axis}"))?;
+            elements = elements.and_then(|n| n.checked_mul(length));
+        }
+        let total = || {
+            let elements = elements?.checked_add(u64::try_from(parameters).ok()?)?;
+            elements.checked_mul(u64::try_from(groups).ok()?)?.checked_mul(element)
+        };
+        total().ok_or_else(|| self.fault("NAXIS", "the data would be longer than any file"))
+    }
+
+    /// A card's text; `None` when it is missing, empty or `*` (PSRFITS for "undefined").
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        let value = self.cards.get(key)?.value.as_str();
+        if value.is_empty() || value == "*" { None } else { Some(value) }
+    }
+
+    /// A card's real number.
+    ///
+    /// # Errors
+    /// [`Error::Format`] if it is set to anything but a finite number.
+    pub(super) fn real(&self, key: &str) -> Result<Option<f64>> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let number = text.replace(['D', 'd'], "E").parse::<f64>().ok().filter(|x| x.is_finite());
+        match number {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.fault(key, format!("{text:?} found, expected a finite number"))),
+        }
+    }
+
+    /// A card's whole number; `8.` and `8.0` are taken as 8.
+    ///
+    /// # Errors
+    /// [`Error::Format`] if it is set to anything but a whole number.
+    pub(super) fn integer(&self, key: &str) -> Result<Option<i64>> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        if let Ok(number) = text.parse() {
+            return Ok(Some(number));
+        }
+        match self.real(key)? {
+            Some(real) if real.fract() == 0.0 && real.abs() < 9e15 => Ok(Some(real as i64)),
+            _ => Err(self.fault(key, format!("{text:?} found, expected a whole number"))),
+        }
+    }
+
+    /// A card that must be a whole number of 0 or more.
+    ///
+    /// # Errors
+    /// [`Error::Format`] if it is missing, or set to anything else.
+    pub(super) fn count(&self, key: &str) -> Result<u64> {
+        let Some(number) = self.integer(key)? else {
+            return Err(self.fault(key, "the card is missing or has no value"));
+        };
+        u64::try_from(number)
+            .map_err(|_| self.fault(key, format!("{number} found, expected 0 or more")))
+    }
+
+    /// A [`Error::Format`] at a card, or at the header's start when the card is missing.
+    pub(super) fn fault(&self, key: &str, why: impl Into<String>) -> Error {
+        let offset = self.cards.get(key).map_or(self.start, |card| card.offset);
+        Error::format(&self.path, key, offset, why)
+    }
+}
+
+fn read_block(input: &mut impl Read, path: &Path, offset: u64, block: &mut [u8]) -> Result<()> {
+    input.read_exact(block).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            Error::format(path, "END", offset, "the file ends before the header's END card")
+        }
+        _ => Error::io(path, error),
+    })
+}
+
+/// The value field of a card without its comment: a quoted string (`''` is a quote) or a word.
+fn card_value(field: &[u8]) -> String {
+    let text = String::from_utf8_lossy(field);
+    let text = text.trim_start();
+    let Some(quoted) = text.strip_prefix('\'') else {
+        return text.split('/').next().unwrap_or_default().trim_end().to_string();
+    };
+    let mut value = String::new();
+    let mut characters = quoted.chars().peekable();
+    while let Some(character) = characters.next() {
+        if character == '\'' && characters.next_if_eq(&'\'').is_none() {
+            break;
+        }
+        value.push(character);
+    }
+    value.trim().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn header_of(cards: &[&str]) -> Result<Header> {
+        let mut bytes: Vec<u8> =
+            cards.iter().flat_map(|c| format!("{c:<80}").into_bytes()).collect();
+        bytes.resize(bytes.len().next_multiple_of(2880), b' ');
+        Header::read(&mut Cursor::new(bytes), Path::new("x.fits"), 0)
+    }
+
+    #[test]
+    fn cards_of_every_kind_are_read() {
+        let header = header_of(&[
+            "SIMPLE  =                    T / conforms",
+            "COMMENT = 'not a value'",
+            "SRC_NAME= 'O''Neill '          / a quote",
+            "CONTINUE  'more text'",
+            "TBIN    =             1.28D-04",
+            "NBITS   =                   8.",
+            "NSTOT   = '*       '",
+            "NCHAN   = '96      '",
+            "HIERARCH a long key = 3",
+            "END",
+        ])
+        .unwrap();
+        assert_eq!(header.text("SRC_NAME"), Some("O'Neill"));
+        assert_eq!(header.real("TBIN").unwrap(), Some(1.28e-4));
+        assert_eq!(header.count("NBITS").unwrap(), 8);
+        assert_eq!(header.integer("NSTOT").unwrap(), None);
+        assert_eq!(header.count("NCHAN").unwrap(), 96);
+        assert!(header.count("NPOL").is_err());
+        assert_eq!(header.data_start(), 2880);
+    }
+
+    #[test]
+    fn absurd_headers_are_refused() {
+        assert!(header_of(&["SIMPLE  = T"]).is_err());
+        let huge = ["NAXIS   = 2", "NAXIS1  = 9000000000000000000", "NAXIS2  = 16", "END"];
+        assert!(header_of(&huge).unwrap().next_start().is_err());
+        assert!(header_of(&["NAXIS   = 100000", "END"]).unwrap().next_start().is_err());
+        assert!(header_of(&["NAXIS   = -1", "END"]).unwrap().next_start().is_err());
+        assert!(header_of(&["TBIN    = nan", "END"]).unwrap().real("TBIN").is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! The stream of rows: which spectra of which table row come next, and what fills a gap.
+//!
+//! Invariant: spectra come in order, each once; a gap stands before the row that [`Gap`] names.
+
+use std::io::{Read, Seek};
+
+use super::gaps::Gap;
+use super::layout::Layout;
+use super::samples::Converter;
+use super::scale::{Factors, Scaling};
+use super::table::Table;
+use crate::error::{Error, Result};
+use crate::io::rows::encode;
+use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::sample::unpack_f32;
+
+/// Raw bytes read at once, if a spectrum is not longer.
+const BATCH_BYTES: u64 = 1 << 20;
+/// The most spectra before a gap whose median fills it.
+const MEDIAN_TIMES: u64 = 256;
+/// The most samples that are held for that median.
+const MEDIAN_SAMPLES: u64 = 1 << 22;
+
+/// A PSRFITS file as a stream of rows.
+#[derive(Debug)]
+pub(super) struct Source<R> {
+    input: R,
+    header: FilterbankHeader,
+    table: Table,
+    layout: Layout,
+    scaling: Scaling,
+    converter: Converter,
+    gaps: Vec<Gap>,
+    position: Position,
+    factors: Factors,
+    factors_row: Option<u64>,
+    raw: Vec<u8>,
+    fill: Vec<u8>,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Position {
+    row: u64,
+    time: u64,
+    gap: usize,
+    gap_times: u64,
+}
+
+/// A run of spectra of one kind.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    Gap { times: u64 },
+    Row { row: u64, time: u64, times: u64 },
+    End,
+}
+
+impl<R: Read + Seek> Source<R> {
+    /// A stream at its start.
+    pub(super) fn new(
+        input: R,
+        header: FilterbankHeader,
+        table: Table,
+        layout: Layout,
+        parts: (Scaling, Vec<Gap>, Converter),
+    ) -> Self {
+        let (scaling, gaps, converter) = parts;
+        Self {
+            input,
+            header,
+            table,
+            layout,
+            scaling,
+            converter,
+            gaps,
+            position: Position::default(),
+            factors: Factors::default(),
+            factors_row: None,
+            raw: Vec::new(),
+            fill: Vec::new(),
+        }
+    }
+
+    /// The next run of at most `wanted` spectra, and steps past it.
+    fn advance(&mut self, wanted: u64) -> Run {
+        let position = &mut self.position;
+        if position.row == self.table.rows {
+            return Run::End;
+        }
+        let gap = self.gaps.get(position.gap).filter(|gap| gap.row == position.row);
+        if let Some(gap) = gap {
+            let times = wanted.min(gap.times - position.gap_times);
+            position.gap_times += times;
+            if position.gap_times == gap.times {
+                position.gap += 1;
+                position.gap_times = 0;
+            }
+            return Run::Gap { times };
+        }
+        let is_last = position.row + 1 == self.table.rows;
+        let row_times = if is_last { self.layout.last_times } else { self.layout.block_times };
+        let (row, time) = (position.row, position.time);
+        let times = wanted.min(row_times - time);
+        position.time += times;
+        if position.time == row_times {
+            position.row += 1;
+            position.time = 0;
+        }
+        Run::Row { row, time, times }
+    }
+
+    /// Reads spectra of one table row into `rows`, batch by batch.
+    fn read_row(&mut self, row: u64, time: u64, rows: &mut [u8]) -> Result<()> {
+        if self.factors_row != Some(row) && !self.scaling.is_trivial() {
+            self.scaling.read(&mut self.input, &self.table, row, &mut self.factors)?;
+            self.factors_row = Some(row);
+        }
+        let spectrum_bits = self.layout.spectrum_bits();
+        let batch = (BATCH_BYTES * 8 / spectrum_bits).max(1);
+        let row_bytes = self.header.row_bytes();
+        let mut time = time;
+        for rows in rows.chunks_mut(batch as usize * row_bytes) {
+            let times = (rows.len() / row_bytes) as u64;
+            let first = time * spectrum_bits;
+            let end = (first + times * spectrum_bits).div_ceil(8);
+            self.raw.resize((end - first / 8) as usize, 0);
+            let at = (&self.layout.data, row);
+            self.table.read_bytes(&mut self.input, at, first / 8, &mut self.raw)?;
+            let scaling = (&self.scaling, &self.factors);
+            self.converter.convert(&mut self.raw, (first % 8) as usize, scaling, rows);
+            time += times;
+        }
+        Ok(())
+    }
+
+    /// Fills `rows` with each channel's median over the last spectra before table row `row`.
+    fn read_gap(&mut self, row: u64, rows: &mut [u8]) -> Result<()> {
+        let channels = self.layout.channels;
+        let row_bytes = self.header.row_bytes();
+        if self.fill.is_empty() {
+            let most = (MEDIAN_SAMPLES / channels as u64).clamp(1, MEDIAN_TIMES);
+            let times = self.layout.block_times.min(most);
+            let mut before = vec![0u8; times as usize * row_bytes];
+            self.read_row(row - 1, self.layout.block_times - times, &mut before)?;
+            let encoding = self.header.encoding;
+            let mut values = vec![0.0f32; times as usize * channels];
+            let spectra = before.chunks_exact(row_bytes).zip(values.chunks_exact_mut(channels));
+            spectra.for_each(|(row, values)| unpack_f32(row, encoding, values));
+            self.fill.resize(row_bytes, 0);
+            encode(&medians(&values, channels), encoding, &mut self.fill);
+        }
+        rows.chunks_exact_mut(row_bytes).for_each(|row| row.copy_from_slice(&self.fill));
+        Ok(())
+    }
+}
+
+/// The lower median of each channel, so that whole numbers stay whole.
+fn medians(values: &[f32], channels: usize) -> Vec<f32> {
+    let mut column = Vec::with_capacity(values.len() / channels);
+    let median = |channel: usize| {
+        column.clear();
+        column.extend(values[channel..].iter().step_by(channels));
+        let middle = (column.len() - 1) / 2;
+        *column.select_nth_unstable_by(middle, f32::total_cmp).1
+    };
+    (0..channels).map(median).collect()
+}
+
+impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.header.row_bytes();
+        if !rows.len().is_multiple_of(row_bytes) {
+            let expected = rows.len() / row_bytes * row_bytes;
+            return Err(Error::Shape { what: "rows (bytes)", expected, actual: rows.len() });
+        }
+        let mut done = 0;
+        while done < rows.len() {
+            let at_row = self.position.row;
+            let run = self.advance(((rows.len() - done) / row_bytes) as u64);
+            let part = |times: u64| done..done + times as usize * row_bytes;
+            done = match run {
+                Run::End => break,
+                Run::Gap { times } => {
+                    let part = part(times);
+                    self.read_gap(at_row, &mut rows[part.clone()])?;
+                    part.end
+                }
+                Run::Row { row, time, times } => {
+                    let part = part(times);
+                    self.fill.clear();
+                    self.read_row(row, time, &mut rows[part.clone()])?;
+                    part.end
+                }
+            };
+        }
+        Ok(done / row_bytes)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let mut left = times;
+        while left > 0 {
+            match self.advance(left) {
+                Run::End => break,
+                Run::Gap { times } => left -= times,
+                Run::Row { times, .. } => {
+                    self.fill.clear();
+                    left -= times;
+                }
+            }
+        }
+        Ok(times - left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_by_channel() {
+        assert_eq!(medians(&[1.0, 40.0, 3.0, 20.0, 2.0, 30.0], 2), [2.0, 30.0]);
+        assert_eq!(medians(&[1.0, 3.0, 2.0, 9.0], 1), [2.0]);
+    }
+}

@@ -1,0 +1,218 @@
+//! Streaming a SIGPROC filterbank from a file or a pipe.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::filterbank::Layout;
+use super::header::Header;
+use super::ifs::{self, Choice};
+use crate::array::check_length;
+use crate::error::{Error, Result};
+use crate::io::{FilterbankHeader, FilterbankSource, Polarizations};
+
+/// Bytes read ahead where rows must be converted or thrown away.
+const SCRATCH_BYTES: usize = 1 << 20;
+
+enum Input {
+    File(File),
+    Pipe(Box<dyn Read + Send>),
+}
+
+/// A filterbank being read.
+pub struct FilterbankReader {
+    input: Input,
+    fields: Header,
+    header: FilterbankHeader,
+    layout: Layout,
+    choice: Choice,
+    row: u64,
+    scratch: Vec<u8>,
+}
+
+impl std::fmt::Debug for FilterbankReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FilterbankReader").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+/// Opens a file and checks its header and length.
+///
+/// # Errors
+/// [`Error::Format`] for a header that breaks a rule, for no data, and for data that end within a
+/// row; [`Error::Parameter`] for an IF that the file does not have; [`Error::Io`].
+pub fn open(path: &Path, polarizations: Polarizations) -> Result<FilterbankReader> {
+    let io = |error| Error::io(path, error);
+    let mut file = File::open(path).map_err(io)?;
+    if !file.metadata().map_err(io)?.is_file() {
+        // A named pipe has neither a length nor a way back.
+        return FilterbankReader::from_pipe(Box::new(file), path, polarizations);
+    }
+    let fields = Header::parse(BufReader::with_capacity(4096, &mut file), path)?;
+    file.seek(SeekFrom::Start(fields.bytes())).map_err(io)?;
+    let bytes = file.metadata().map_err(io)?.len().saturating_sub(fields.bytes());
+    let mut reader = FilterbankReader::new(Input::File(file), path, fields, polarizations)?;
+    reader.header.times = Some(reader.count_rows(bytes)?);
+    Ok(reader)
+}
+
+impl FilterbankReader {
+    /// Reads from a pipe, whose length is not known; `path` names it in errors (`-` for standard
+    /// input).
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn from_pipe(
+        mut pipe: Box<dyn Read + Send>,
+        path: &Path,
+        polarizations: Polarizations,
+    ) -> Result<Self> {
+        let fields = Header::parse(&mut pipe, path)?;
+        Self::new(Input::Pipe(pipe), path, fields, polarizations)
+    }
+
+    fn new(
+        input: Input,
+        path: &Path,
+        fields: Header,
+        polarizations: Polarizations,
+    ) -> Result<Self> {
+        let layout = Layout::new(&fields, path)?;
+        let choice = Choice::new(polarizations, layout.ifs)?;
+        let header = layout.describe(&fields, path, polarizations);
+        Ok(Self { input, fields, header, layout, choice, row: 0, scratch: Vec::new() })
+    }
+
+    /// Every field of the file's own header.
+    pub fn fields(&self) -> &Header {
+        &self.fields
+    }
+
+    fn count_rows(&self, bytes: u64) -> Result<u64> {
+        let row = self.layout.row_bytes() as u64;
+        if bytes == 0 {
+            return Err(self.broken(0, "the header is followed by no data".into()));
+        }
+        if !bytes.is_multiple_of(row) {
+            return Err(self.within_a_row(bytes / row, bytes % row));
+        }
+        Ok(bytes / row)
+    }
+
+    fn within_a_row(&self, rows: u64, rest: u64) -> Error {
+        let row = self.layout.row_bytes();
+        let why = format!(
+            "the data end {rest} bytes into row {rows}, expected rows of {row} bytes ({} channels, \
+             {} IFs, {} bit)",
+            self.layout.band.channels(),
+            self.layout.ifs,
+            self.layout.encoding.bits(),
+        );
+        self.broken(rows * row as u64 + rest, why)
+    }
+
+    fn broken(&self, data_bytes: u64, why: String) -> Error {
+        let path: &PathBuf = &self.header.path;
+        Error::format(path, "data", self.layout.data_offset + data_bytes, why)
+    }
+
+    fn rows_left(&self) -> u64 {
+        self.header.times.map_or(u64::MAX, |times| times - self.row)
+    }
+
+    /// Fills `buffer` with recorded rows; returns whole rows.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.layout.row_bytes();
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let read = match &mut self.input {
+                Input::File(file) => file.read(&mut buffer[filled..]),
+                Input::Pipe(pipe) => pipe.read(&mut buffer[filled..]),
+            };
+            match read {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(&self.header.path, error)),
+            }
+        }
+        let rows = filled / row_bytes;
+        self.row += rows as u64;
+        let shrunk = self.header.times.is_some() && filled < buffer.len();
+        if shrunk || !filled.is_multiple_of(row_bytes) {
+            return Err(self.within_a_row(self.row, (filled % row_bytes) as u64));
+        }
+        if self.row == 0 && filled == 0 && !buffer.is_empty() {
+            return Err(self.broken(0, "the header is followed by no data".into()));
+        }
+        Ok(rows)
+    }
+
+    /// Rows that the scratch buffer takes at once.
+    fn scratch_rows(&self) -> usize {
+        (SCRATCH_BYTES / self.layout.row_bytes()).max(1)
+    }
+
+    fn with_scratch(&mut self, rows: usize, mut take: impl FnMut(&Self, &[u8])) -> Result<usize> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(self.scratch_rows() * self.layout.row_bytes(), 0);
+        let wanted = rows.min(self.scratch_rows()) * self.layout.row_bytes();
+        let filled = self.fill(&mut scratch[..wanted]);
+        if let Ok(rows) = filled {
+            take(self, &scratch[..rows * self.layout.row_bytes()]);
+        }
+        self.scratch = scratch;
+        filled
+    }
+}
+
+impl FilterbankSource for FilterbankReader {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.header.row_bytes();
+        let asked = rows.len() / row_bytes;
+        check_length("rows to read (bytes)", asked * row_bytes, rows.len())?;
+        let wanted = self.rows_left().min(asked as u64) as usize;
+        if self.choice == Choice::Only {
+            return self.fill(&mut rows[..wanted * row_bytes]);
+        }
+        let mut done = 0;
+        while done < wanted {
+            let output = &mut rows[done * row_bytes..wanted * row_bytes];
+            let read = self.with_scratch(wanted - done, |reader, recorded| {
+                let times = recorded.len() / reader.layout.row_bytes();
+                let output = &mut output[..times * row_bytes];
+                ifs::convert(reader.choice, &reader.layout, recorded, output);
+            })?;
+            done += read;
+            if read == 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let wanted = self.rows_left().min(times);
+        if let Input::File(file) = &mut self.input {
+            let bytes = wanted * self.layout.row_bytes() as u64;
+            let at = self.layout.data_offset + self.row * self.layout.row_bytes() as u64 + bytes;
+            file.seek(SeekFrom::Start(at)).map_err(|error| Error::io(&self.header.path, error))?;
+            self.row += wanted;
+            return Ok(wanted);
+        }
+        let mut done = 0;
+        while done < wanted {
+            let read =
+                self.with_scratch(usize::try_from(wanted - done).unwrap_or(usize::MAX), |_, _| {})?;
+            done += read as u64;
+            if read == 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,262 @@
+//! Writing a SIGPROC filterbank to a file or a pipe.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::header::Encoder;
+use super::telescopes;
+use crate::error::{Error, Result};
+use crate::io::FilterbankHeader;
+use crate::io::atomic::AtomicFile;
+use crate::io::sexagesimal::pack_degrees;
+use crate::sample::Encoding;
+use crate::units::{Band, HZ_PER_MHZ};
+
+enum Output {
+    File(AtomicFile),
+    Pipe(Box<dyn Write + Send>),
+}
+
+/// A filterbank being written; a file dropped before [`FilterbankWriter::finish`] leaves nothing.
+pub struct FilterbankWriter {
+    output: Output,
+    path: PathBuf,
+    row_bytes: usize,
+    rows: u64,
+}
+
+impl std::fmt::Debug for FilterbankWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FilterbankWriter").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl FilterbankWriter {
+    /// Starts a file with one IF in the header's encoding.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for signed 16-bit samples, which SIGPROC's readers take for unsigned
+    /// ones, and for rows that end within a byte; [`Error::Io`].
+    pub fn create(path: &Path, header: &FilterbankHeader) -> Result<Self> {
+        let bytes = encode(header, path)?;
+        let mut file = AtomicFile::create(path)?;
+        file.append(&bytes)?;
+        Ok(Self::new(Output::File(file), path, header))
+    }
+
+    /// Starts a stream into a pipe, such as standard output.
+    ///
+    /// # Errors
+    /// As [`FilterbankWriter::create`].
+    pub fn to_pipe(mut pipe: Box<dyn Write + Send>, header: &FilterbankHeader) -> Result<Self> {
+        let path = Path::new("-");
+        pipe.write_all(&encode(header, path)?).map_err(|error| Error::io(path, error))?;
+        Ok(Self::new(Output::Pipe(pipe), path, header))
+    }
+
+    fn new(output: Output, path: &Path, header: &FilterbankHeader) -> Self {
+        Self { output, path: path.to_path_buf(), row_bytes: header.row_bytes(), rows: 0 }
+    }
+
+    /// Appends whole rows.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `rows` holds whole rows; [`Error::Io`].
+    pub fn write(&mut self, rows: &[u8]) -> Result<()> {
+        let whole = rows.len() / self.row_bytes;
+        crate::array::check_length("rows to write (bytes)", whole * self.row_bytes, rows.len())?;
+        match &mut self.output {
+            Output::File(file) => file.append(rows)?,
+            Output::Pipe(pipe) => {
+                pipe.write_all(rows).map_err(|error| Error::io(&self.path, error))?;
+            }
+        }
+        self.rows += whole as u64;
+        Ok(())
+    }
+
+    /// Rows written so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Ends the data and gives the file its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn finish(self) -> Result<()> {
+        match self.output {
+            Output::File(file) => file.commit(),
+            Output::Pipe(mut pipe) => pipe.flush().map_err(|error| Error::io(self.path, error)),
+        }
+    }
+}
+
+fn encode(header: &FilterbankHeader, path: &Path) -> Result<Vec<u8>> {
+    let encoding = header.encoding;
+    if encoding == Encoding::I16 {
+        let rule = "SIGPROC's 16-bit samples are unsigned; 32-bit floats hold them exactly";
+        return Err(Error::parameter("sample encoding", "signed 16 bit", rule));
+    }
+    if encoding.row_bytes(header.channels()).is_none() {
+        let rule = format!("{} channels of it must fill whole bytes", header.channels());
+        return Err(Error::parameter("nbits", encoding.bits(), rule));
+    }
+    let mut encoder = Encoder::new();
+    observation(&mut encoder, header, path);
+    encoder.integer("data_type", 1);
+    frequencies(&mut encoder, &header.band);
+    encoder.integer("nchans", header.channels() as i32);
+    encoder.integer("nbeams", 1);
+    encoder.integer("ibeam", 1);
+    encoder.integer("nbits", encoding.bits() as i32);
+    encoder.float("tstart", header.tstart_mjd);
+    encoder.float("tsamp", header.tsamp_s);
+    encoder.integer("nifs", 1);
+    if encoding == Encoding::I8 {
+        encoder.byte("signed", 1);
+    }
+    Ok(encoder.finish())
+}
+
+fn observation(encoder: &mut Encoder, header: &FilterbankHeader, path: &Path) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    encoder.text("rawdatafile", &name);
+    encoder.text("source_name", &header.source_name);
+    encoder.integer("machine_id", 0);
+    encoder.integer("telescope_id", telescopes::number(&header.telescope));
+    encoder.float("src_raj", pack_degrees(header.ra_deg.unwrap_or(0.0) / 15.0));
+    encoder.float("src_dej", pack_degrees(header.dec_deg.unwrap_or(0.0)));
+    encoder.float("az_start", 0.0);
+    encoder.float("za_start", 0.0);
+}
+
+/// `fch1` and `foff` for a band of equal steps, else a table of all centres.
+fn frequencies(encoder: &mut Encoder, band: &Band) {
+    let (first, step) = (tidy(band.fch1_mhz()), tidy(band.foff_mhz()));
+    let is_uniform = band.centres_hz().iter().enumerate().all(|(channel, centre)| {
+        let ideal = (first + channel as f64 * step) * HZ_PER_MHZ;
+        (ideal - centre).abs() <= 1e-6 * band.channel_width_hz()
+    });
+    if is_uniform {
+        encoder.float("fch1", first);
+        encoder.float("foff", step);
+    } else {
+        encoder.frequencies(band.centres_hz().iter().map(|centre| centre / HZ_PER_MHZ));
+    }
+}
+
+/// The number without the last digits' noise from Hz to MHz and back.
+fn tidy(mhz: f64) -> f64 {
+    format!("{mhz:.12e}").parse().unwrap_or(mhz)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::open;
+    use super::*;
+    use crate::io::{FilterbankSource, Polarizations};
+
+    fn header(encoding: Encoding, band: Band) -> FilterbankHeader {
+        FilterbankHeader {
+            path: PathBuf::new(),
+            format: "SIGPROC filterbank",
+            source_name: "B0531+21".into(),
+            telescope: "MeerKAT".into(),
+            ra_deg: Some(83.63),
+            dec_deg: Some(-22.01),
+            tstart_mjd: 59000.123456789,
+            tsamp_s: 64e-6,
+            band,
+            encoding,
+            recorded_bits: encoding.bits(),
+            recorded_polarizations: 1,
+            times: None,
+        }
+    }
+
+    #[test]
+    fn a_header_goes_round() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.fil");
+        let bands = [
+            Band::uniform(1510.0, -1.09, 64).unwrap(),
+            Band::uniform(400.390625, 0.390625, 64).unwrap(),
+            Band::from_centres((0..64).map(|c| 1e9 + f64::from(c * c) * 1e6).collect(), 3e6)
+                .unwrap(),
+        ];
+        for band in bands {
+            let written = header(Encoding::U8, band);
+            let mut writer = FilterbankWriter::create(&path, &written).unwrap();
+            writer.write(&[1; 640]).unwrap();
+            assert!(writer.write(&[1; 63]).is_err());
+            assert_eq!(writer.rows(), 10);
+            writer.finish().unwrap();
+            let reader = open(&path, Polarizations::Total).unwrap();
+            let read = reader.header();
+            for (a, b) in read.band.centres_hz().iter().zip(written.band.centres_hz()) {
+                assert!((a - b).abs() < 0.1, "{a} {b}");
+            }
+            assert_eq!(read.band.foff_mhz(), written.band.foff_mhz());
+            assert_eq!(read.telescope, "MeerKAT");
+            assert_eq!(read.source_name, "B0531+21");
+            assert_eq!((read.tsamp_s, read.tstart_mjd), (written.tsamp_s, written.tstart_mjd));
+            assert!((read.ra_deg.unwrap() - 83.63).abs() < 1e-9);
+            assert!((read.dec_deg.unwrap() + 22.01).abs() < 1e-9);
+            assert_eq!(read.times, Some(10));
+        }
+    }
+
+    #[test]
+    fn an_unfinished_file_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let band = Band::uniform(1500.0, -1.0, 8).unwrap();
+        let path = folder.path().join("a.fil");
+        let mut writer = FilterbankWriter::create(&path, &header(Encoding::F32, band)).unwrap();
+        writer.write(&[0; 32]).unwrap();
+        drop(writer);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_sigproc_cannot_say_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.fil");
+        let band = |channels| Band::uniform(1500.0, -1.0, channels).unwrap();
+        assert!(FilterbankWriter::create(&path, &header(Encoding::I16, band(8))).is_err());
+        assert!(FilterbankWriter::create(&path, &header(Encoding::U1, band(9))).is_err());
+    }
+
+    #[test]
+    fn a_pipe_gets_the_bytes_of_a_file() {
+        use std::sync::{Arc, Mutex};
+        #[derive(Clone)]
+        struct Shared(Arc<Mutex<Vec<u8>>>);
+        impl Write for Shared {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let header = header(Encoding::U2, Band::uniform(1500.0, -1.0, 8).unwrap());
+        let pipe = Shared(Arc::default());
+        let mut writer = FilterbankWriter::to_pipe(Box::new(pipe.clone()), &header).unwrap();
+        writer.write(&[1, 2, 3, 4]).unwrap();
+        writer.finish().unwrap();
+        let bytes = pipe.0.lock().unwrap().clone();
+        let mut reader = super::super::FilterbankReader::from_pipe(
+            Box::new(std::io::Cursor::new(bytes)),
+            Path::new("-"),
+            Polarizations::Total,
+        )
+        .unwrap();
+        let mut rows = [0; 8];
+        assert_eq!(reader.header().times, None);
+        assert_eq!(reader.read(&mut rows).unwrap(), 2);
+        assert_eq!(rows[..4], [1, 2, 3, 4]);
+        assert_eq!(reader.read(&mut rows).unwrap(), 0);
+    }
+}

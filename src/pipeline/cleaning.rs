@@ -1,0 +1,171 @@
+//! What a search does to rows before it dedisperses them: channels left out, zero-DM, masks.
+//!
+//! Invariant: the automatic mask is made from the first rows alone, however they are read.
+
+use super::burst::{Part, SearchOptions};
+use crate::backend::Backend;
+use crate::clean::{self, Cleaner};
+use crate::error::{Error, Result};
+use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::sample::{Encoding, Samples};
+
+/// Rows from which the automatic mask is made, unless they are more than [`MASK_BYTES`].
+const MASK_TIMES: usize = 1 << 15;
+
+/// The most bytes that are held for the automatic mask.
+const MASK_BYTES: usize = 64 << 20;
+
+/// Deviations from its neighbours beyond which a channel is masked.
+const MASK_THRESHOLD: f64 = 5.0;
+
+/// Rows on their way from the source to the first stage.
+pub(super) struct Cleaning {
+    masked: Vec<bool>,
+    cleaner: Option<Cleaner>,
+    encoding: Encoding,
+    range: Option<(i32, i32)>,
+    row_bytes: usize,
+    prefix: Vec<u8>,
+    used: usize,
+    left: u64,
+}
+
+impl Cleaning {
+    /// Reads what the automatic mask needs, and decides what is left out.
+    pub(super) fn new(
+        source: &mut dyn FilterbankSource,
+        options: &SearchOptions,
+        part: Part,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let header = source.header().clone();
+        let mut masked = zapped(&header, options)?;
+        let mut left = part.limit;
+        let mut prefix = Vec::new();
+        if options.auto_mask {
+            prefix = read_prefix(source, &header, &mut left)?;
+            let times = prefix.len() / header.row_bytes();
+            let samples = Samples::new(&prefix, header.encoding, times, header.channels())?;
+            let outlying = clean::channel_mask(samples, MASK_THRESHOLD);
+            masked.iter_mut().zip(outlying).for_each(|(all, bad)| *all |= bad);
+        }
+        if masked.iter().all(|bad| *bad) {
+            let rule = "at least one must be left to search";
+            return Err(Error::parameter("masked channels", masked.len(), rule));
+        }
+        let time_mask = match &options.mask {
+            Some(mask) => Some(mask.time_mask(&header, part.first)?),
+            None => None,
+        };
+        let needed = options.zero_dm || time_mask.is_some();
+        let plan = clean::Plan::new(clean::Options {
+            channels: header.channels(),
+            encoding: header.encoding,
+            zero_dm: options.zero_dm,
+            masked: masked.clone(),
+            time_mask,
+        })?;
+        Ok(Self {
+            encoding: if needed { plan.output_encoding() } else { header.encoding },
+            range: if needed { plan.output_range() } else { header.encoding.range() },
+            cleaner: if needed { Some(Cleaner::new(plan, backend)?) } else { None },
+            masked,
+            row_bytes: header.row_bytes(),
+            prefix,
+            used: 0,
+            left,
+        })
+    }
+
+    /// Channels left out, true where so, in recorded order.
+    pub(super) fn masked(&self) -> &[bool] {
+        &self.masked
+    }
+
+    /// The numbers of the channels left out.
+    pub(super) fn masked_channels(&self) -> Vec<usize> {
+        (0..self.masked.len()).filter(|channel| self.masked[*channel]).collect()
+    }
+
+    /// Channels that are searched.
+    pub(super) fn unmasked(&self) -> usize {
+        self.masked.iter().filter(|bad| !**bad).count()
+    }
+
+    /// Encoding of the rows that [`Cleaning::clean`] gives.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Smallest and largest value of those rows, of integers.
+    pub(super) fn range(&self) -> Option<(i32, i32)> {
+        self.range
+    }
+
+    /// The next rows, those first that the mask was made from; 0 at the end.
+    pub(super) fn read(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        rows: &mut [u8],
+    ) -> Result<usize> {
+        let held = (self.prefix.len() - self.used).min(rows.len());
+        if held > 0 {
+            rows[..held].copy_from_slice(&self.prefix[self.used..][..held]);
+            self.used += held;
+            if self.used == self.prefix.len() {
+                (self.prefix, self.used) = (Vec::new(), 0);
+            }
+            return Ok(held / self.row_bytes);
+        }
+        let wanted = (rows.len() / self.row_bytes).min(self.left.min(usize::MAX as u64) as usize);
+        let times = source.read(&mut rows[..wanted * self.row_bytes])?;
+        self.left -= times as u64;
+        Ok(times)
+    }
+
+    /// The rows as the first stage takes them.
+    pub(super) fn clean<'a>(
+        &mut self,
+        rows: Samples<'a>,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Samples<'a>> {
+        let Some(cleaner) = &mut self.cleaner else { return Ok(rows) };
+        let bytes = rows.times() * rows.channels() * self.encoding.bits() / 8;
+        buffer.resize(bytes, 0);
+        cleaner.run(rows, buffer)?;
+        Samples::new(buffer, self.encoding, rows.times(), rows.channels())
+    }
+}
+
+/// Channels that the user or an rfifind mask leaves out.
+fn zapped(header: &FilterbankHeader, options: &SearchOptions) -> Result<Vec<bool>> {
+    let channels = header.channels();
+    let mut masked = vec![false; channels];
+    if let Some(mask) = &options.mask {
+        for channel in mask.zapped_channels(&header.band)? {
+            masked[channel] = true;
+        }
+    }
+    for &channel in &options.zapped {
+        if channel >= channels {
+            let rule = format!("the data have channels 0 to {}", channels - 1);
+            return Err(Error::parameter("--zap-chans", channel, rule));
+        }
+        masked[channel] = true;
+    }
+    Ok(masked)
+}
+
+fn read_prefix(
+    source: &mut dyn FilterbankSource,
+    header: &FilterbankHeader,
+    left: &mut u64,
+) -> Result<Vec<u8>> {
+    let row_bytes = header.row_bytes();
+    let times = MASK_TIMES.min((MASK_BYTES / row_bytes).max(256)) as u64;
+    let mut rows = vec![0; times.min(*left) as usize * row_bytes];
+    let read = source.read(&mut rows)?;
+    rows.truncate(read * row_bytes);
+    *left -= read as u64;
+    Ok(rows)
+}

@@ -1,0 +1,154 @@
+//! The data around one candidate, brought to the size of a plot.
+//!
+//! Invariant: the file is read once and in order, a gulp at a time; what is kept has the size of the
+//! plot and not of the recording.
+
+mod grid;
+mod plane;
+
+use crate::error::{Error, Result};
+use crate::io::FilterbankSource;
+use grid::Grid;
+
+/// Sub-bands by times that a cutout may keep: some 400 MB.
+const MOST_CELLS: usize = 48 << 20;
+
+/// Bins of noise read for each bin shown, so that medians and deviations are steady.
+const BINS_PER_BIN_SHOWN: usize = 4;
+
+/// What to cut out.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Dispersion measure of the candidate, pc cm^-3.
+    pub dm: f64,
+    /// Centre of the candidate's boxcar at the highest frequency, seconds from the first sample.
+    pub time_s: f64,
+    /// Width of the boxcar in seconds.
+    pub width_s: f64,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3.
+    pub dm_constant: f64,
+    /// Channels left out, in recorded order; empty means none.
+    pub masked: Vec<bool>,
+    /// Whether each spectrum's mean is subtracted.
+    pub zero_dm: bool,
+    /// Sub-bands of the waterfall, at most (a band of fewer channels has fewer).
+    pub channels: usize,
+    /// Time bins.
+    pub times: usize,
+    /// Time bins across the candidate's width, where the sampling allows it.
+    pub bins_per_width: usize,
+    /// Lowest and highest trial of the plane, and how many there are.
+    pub dms: (f64, f64, usize),
+}
+
+/// A candidate's surroundings; the highest frequency first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cutout {
+    /// Dedispersed power in sigma of each sub-band; axes channel, time. Where there are no data: NaN.
+    pub waterfall: Vec<f32>,
+    /// Sub-bands of the waterfall.
+    pub channels: usize,
+    /// Time bins.
+    pub times: usize,
+    /// Upper edge of the band in MHz.
+    pub highest_mhz: f64,
+    /// Lower edge of the band in MHz.
+    pub lowest_mhz: f64,
+    /// Start of the first bin, seconds after the candidate's time (so negative).
+    pub start_s: f64,
+    /// Length of a time bin in seconds.
+    pub bin_s: f64,
+    /// The series at the candidate's dispersion measure, in sigma of a bin.
+    pub profile: Vec<f32>,
+    /// The trials of the plane.
+    pub dms: Vec<f64>,
+    /// The series of each trial, in sigma of a bin; axes dm, time.
+    pub plane: Vec<f32>,
+    /// Highest S/N of the candidate's boxcar near its time, one a trial.
+    pub snr: Vec<f32>,
+}
+
+/// Cuts out what surrounds a candidate, from a source that stands at its first sample.
+///
+/// The band is first dedispersed into sub-bands at the candidate's own dispersion measure; the other
+/// trials shift whole sub-bands. So a plane far from the candidate is coarser than a search's.
+///
+/// # Errors
+/// [`Error::Parameter`] for options that make no sense, and what the source's reads give.
+pub fn cutout(source: &mut dyn FilterbankSource, options: &Options) -> Result<Cutout> {
+    check(source, options)?;
+    let mut grid = Grid::new(source.header(), options);
+    grid.read(source, options)?;
+    Ok(grid.cutout(options))
+}
+
+fn check(source: &dyn FilterbankSource, options: &Options) -> Result<()> {
+    let positive = |name, value: f64| {
+        let rule = "it must be positive and finite";
+        (value.is_finite() && value > 0.0)
+            .then_some(())
+            .ok_or_else(|| Error::parameter(name, value, rule))
+    };
+    positive("candidate width (s)", options.width_s)?;
+    positive("dispersion constant", options.dm_constant)?;
+    if !(options.time_s.is_finite() && options.dm.is_finite()) {
+        return Err(Error::parameter("candidate time (s)", options.time_s, "it must be finite"));
+    }
+    let (low, high, dms) = options.dms;
+    if !(low.is_finite() && high.is_finite() && low <= high) {
+        return Err(Error::parameter("DM range", format!("{low} to {high}"), "it must rise"));
+    }
+    if options.channels * options.times * dms * options.bins_per_width == 0 {
+        return Err(Error::parameter("cutout size", 0, "no axis may be empty"));
+    }
+    let channels = source.header().channels();
+    if !options.masked.is_empty() {
+        crate::array::check_length("masked channels", channels, options.masked.len())?;
+    }
+    Ok(())
+}
+
+impl Options {
+    /// A cutout for a plot: 4 bins a width, and trials out to where the pulse is lost in the noise.
+    ///
+    /// `smearing_s` is the delay across the band of one unit of DM.
+    pub fn plot(dm: f64, time_s: f64, width_s: f64, smearing_s: f64) -> Self {
+        let reach = 12.0 * width_s / smearing_s.max(1e-12);
+        // A very wide reach (a narrow band) still shows where on the DM axis the candidate lies.
+        let reach = reach.clamp(1e-3, dm.max(20.0) * 2.0);
+        let dms = ((dm - reach).max(0.0), dm + reach, 161);
+        let dm_constant = crate::units::DM_CONSTANT;
+        Self {
+            dm,
+            time_s,
+            width_s,
+            dm_constant,
+            dms,
+            masked: Vec::new(),
+            zero_dm: false,
+            channels: 256,
+            times: 192,
+            bins_per_width: 4,
+        }
+    }
+
+    /// A cutout as the FETCH classifier takes it: 256 by 256, 2 bins a width, trials 0 to 2 DM.
+    pub fn fetch(dm: f64, time_s: f64, width_s: f64) -> Self {
+        let dm_constant = crate::units::DM_CONSTANT;
+        Self {
+            dm,
+            time_s,
+            width_s,
+            dm_constant,
+            dms: (0.0, 2.0 * dm, 256),
+            masked: Vec::new(),
+            zero_dm: false,
+            channels: 256,
+            times: 256,
+            bins_per_width: 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! What joins the stages: each pipeline one page, source to stages to sink.
+//!
+//! Invariant: the only rooms that know both files and stages.
+
+pub mod burst;
+mod cleaning;
+pub mod cutout;
+mod range;

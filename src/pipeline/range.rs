@@ -1,0 +1,211 @@
+//! One range of a DM plan in a search: dedisperse, then detect, the plane between them in memory.
+//!
+//! Invariant: the plane never holds more than one gulp.
+
+use super::burst::{Part, SearchOptions};
+use super::cleaning::Cleaning;
+use crate::array::{Plane, PlaneMut, Progress};
+use crate::backend::Backend;
+use crate::dedisperse::{self, Dedisperser, Output};
+use crate::error::Result;
+use crate::io::FilterbankHeader;
+use crate::pulse::cluster::{BandEdges, Clusterer, TrialRange};
+use crate::pulse::{self, Detector, Event, Input};
+use crate::sample::Samples;
+
+/// Most output times that are flushed at once.
+const FLUSH_TIMES: usize = 1 << 12;
+
+/// A range's two stages with the plane between them.
+pub(super) struct RangeSearch {
+    index: usize,
+    dedisperser: Dedisperser,
+    detector: Detector,
+    plane: PlaneBuffer,
+    events: Vec<Event>,
+    skipped: usize,
+}
+
+enum PlaneBuffer {
+    I32(Vec<i32>),
+    F32(Vec<f32>),
+}
+
+impl RangeSearch {
+    /// Every range that has a trial short enough for the data.
+    pub(super) fn all(
+        header: &FilterbankHeader,
+        options: &SearchOptions,
+        cleaning: &Cleaning,
+        part: Part,
+        backend: &Backend,
+    ) -> Result<Vec<Self>> {
+        let mut ranges = Vec::new();
+        let mut skipped = 0;
+        for range in &options.plan.ranges {
+            let dms = range.dms();
+            let plan_options = |dms: Vec<f64>| dedisperse::Options {
+                band: header.band.clone(),
+                tsamp_s: header.tsamp_s,
+                dms,
+                downsample: range.downsample,
+                encoding: cleaning.encoding(),
+                range: cleaning.range(),
+                masked: cleaning.masked().to_vec(),
+                dm_constant: options.dm_constant,
+            };
+            let plan = dedisperse::Plan::new(plan_options(dms.clone()))?;
+            let fits = |dm: usize| part.times.is_none_or(|times| plan.valid_times(times, dm) > 0);
+            let kept: Vec<f64> = (0..dms.len()).filter(|d| fits(*d)).map(|d| dms[d]).collect();
+            skipped += dms.len() - kept.len();
+            if !kept.is_empty() {
+                let plan = dedisperse::Plan::new(plan_options(kept))?;
+                ranges.push(Self::new(ranges.len(), plan, options, cleaning, backend)?);
+            }
+        }
+        if let Some(first) = ranges.first_mut() {
+            first.skipped = skipped;
+        }
+        Ok(ranges)
+    }
+
+    fn new(
+        index: usize,
+        plan: dedisperse::Plan,
+        options: &SearchOptions,
+        cleaning: &Cleaning,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let summed = (cleaning.unmasked() * plan.downsample()) as i64;
+        let bound = cleaning
+            .range()
+            .map(|(low, high)| (i64::from(low).min(0) * summed, i64::from(high).max(0) * summed));
+        let detector_plan = pulse::Plan::new(pulse::Options {
+            dms: plan.dms().to_vec(),
+            tsamp_s: plan.tsamp_s(),
+            max_width_s: options.max_width_s,
+            baseline_s: options.baseline_s,
+            snr: options.snr,
+            bound,
+        })?;
+        let integer = plan.output_is_integer();
+        Ok(Self {
+            index,
+            dedisperser: Dedisperser::new(plan, backend)?,
+            detector: Detector::new(detector_plan, backend)?,
+            plane: if integer {
+                PlaneBuffer::I32(Vec::new())
+            } else {
+                PlaneBuffer::F32(Vec::new())
+            },
+            events: Vec::new(),
+            skipped: 0,
+        })
+    }
+
+    /// A clusterer for the events of all ranges.
+    pub(super) fn clusterer(
+        ranges: &[Self],
+        header: &FilterbankHeader,
+        options: &SearchOptions,
+    ) -> Result<Clusterer> {
+        let trials = |range: &Self| {
+            let plan = range.dedisperser.plan();
+            TrialRange { dms: plan.dms().to_vec(), tsamp_s: plan.tsamp_s() }
+        };
+        let band = BandEdges {
+            lowest_hz: header.band.lowest_hz(),
+            highest_hz: header.band.highest_hz(),
+            dm_constant: options.dm_constant,
+        };
+        Clusterer::new(ranges.iter().map(trials).collect(), band)
+    }
+
+    /// Trials left out from the start, over all ranges.
+    pub(super) fn skipped(ranges: &[Self]) -> usize {
+        ranges.iter().map(|range| range.skipped).sum()
+    }
+
+    /// The trials that `times` rows were long enough for, over all ranges.
+    pub(super) fn searched(ranges: &[Self], times: u64) -> Vec<f64> {
+        let fitting = |range: &Self| {
+            let plan = range.dedisperser.plan();
+            let fits = |dm: &usize| plan.valid_times(times, *dm) > 0;
+            (0..plan.dms().len()).filter(fits).map(|dm| plan.dms()[dm]).collect::<Vec<_>>()
+        };
+        ranges.iter().flat_map(fitting).collect()
+    }
+
+    /// Bytes of the plane that one input row fills.
+    pub(super) fn plane_bytes_per_row(&self) -> usize {
+        let plan = self.dedisperser.plan();
+        (4 * plan.dms().len()).div_ceil(plan.downsample())
+    }
+
+    /// Dedisperses and searches a gulp.
+    pub(super) fn run(&mut self, samples: Samples<'_>, clusterer: &mut Clusterer) -> Result<()> {
+        let mut rest = samples;
+        while rest.times() > 0 {
+            let stride = self.dedisperser.plan().max_output(rest.times()).max(1);
+            let progress = self.step(stride, Some(rest))?;
+            rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
+        }
+        self.hand_over(clusterer)
+    }
+
+    /// Ends the stream after `times` rows; returns how many trials were too long for it.
+    pub(super) fn finish(&mut self, times: u64, clusterer: &mut Clusterer) -> Result<usize> {
+        let plan = self.dedisperser.plan().clone();
+        let valid = |dm: usize| plan.valid_times(times, dm);
+        self.detector.end_at(&valid);
+        let stride = plan.max_shift().clamp(1, FLUSH_TIMES);
+        while self.step(stride, None)?.produced > 0 {
+            self.hand_over(clusterer)?;
+        }
+        self.detector.flush(&valid, &mut self.events)?;
+        self.hand_over(clusterer)?;
+        Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
+    }
+
+    /// One call of each stage: with rows, or to flush.
+    fn step(&mut self, stride: usize, rows: Option<Samples<'_>>) -> Result<Progress> {
+        let dms = self.dedisperser.plan().dms().len();
+        match &mut self.plane {
+            PlaneBuffer::I32(plane) => {
+                plane.resize(plane.len().max(dms * stride), 0);
+                let plane = &mut plane[..dms * stride];
+                let output = Output::I32(PlaneMut::new(plane, dms, stride)?);
+                let progress = advance(&mut self.dedisperser, rows, output)?;
+                let view = Plane::new(plane, dms, stride, progress.produced)?;
+                self.detector.run(Input::I32(view), &mut self.events)?;
+                Ok(progress)
+            }
+            PlaneBuffer::F32(plane) => {
+                plane.resize(plane.len().max(dms * stride), 0.0);
+                let plane = &mut plane[..dms * stride];
+                let output = Output::F32(PlaneMut::new(plane, dms, stride)?);
+                let progress = advance(&mut self.dedisperser, rows, output)?;
+                let view = Plane::new(plane, dms, stride, progress.produced)?;
+                self.detector.run(Input::F32(view), &mut self.events)?;
+                Ok(progress)
+            }
+        }
+    }
+
+    fn hand_over(&mut self, clusterer: &mut Clusterer) -> Result<()> {
+        clusterer.push(self.index, &self.events)?;
+        self.events.clear();
+        Ok(())
+    }
+}
+
+fn advance(
+    dedisperser: &mut Dedisperser,
+    rows: Option<Samples<'_>>,
+    output: Output<'_>,
+) -> Result<Progress> {
+    match rows {
+        Some(rows) => dedisperser.run(rows, output),
+        None => dedisperser.flush(output),
+    }
+}

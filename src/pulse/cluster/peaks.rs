@@ -1,0 +1,93 @@
+//! Events to local peaks: each follows its strongest neighbour uphill.
+//!
+//! Invariant: a step uphill is strict in the order of points, so no chain closes on itself.
+
+use std::cmp::Ordering;
+
+use super::{Group, Point, rank_starts};
+
+/// Trials to either side in which an event has neighbours.
+const STEPS: usize = 3;
+
+/// Groups of the points that climb to the same peak. Reorders the points.
+pub(super) fn group(points: &mut [Point], ranks: usize, delay_per_dm: f64) -> Vec<Group> {
+    let place = |p: &Point, q: &Point| p.rank.cmp(&q.rank).then(p.begin.total_cmp(&q.begin));
+    points.sort_unstable_by(|p, q| place(p, q).then_with(|| p.order(q)));
+    let starts = rank_starts(points.iter().map(|p| p.rank), ranks);
+    let mut uphill: Vec<u32> = (0..points.len() as u32).collect();
+    for low in 0..ranks {
+        if starts[low] == starts[low + 1] {
+            continue;
+        }
+        for high in low..ranks.min(low + STEPS + 1) {
+            let (here, there) = (starts[low]..starts[low + 1], starts[high]..starts[high + 1]);
+            link(points, here, there, delay_per_dm, &mut uphill);
+        }
+    }
+    collect(points, &uphill)
+}
+
+/// Compares the events of two trials, both sorted by time, that touch.
+fn link(
+    points: &[Point],
+    here: std::ops::Range<usize>,
+    there: std::ops::Range<usize>,
+    delay_per_dm: f64,
+    uphill: &mut [u32],
+) {
+    let (Some(first), Some(other)) = (points[here.clone()].first(), points[there.clone()].first())
+    else {
+        return;
+    };
+    let drift = (other.dm - first.dm).abs() * delay_per_dm;
+    let widest = points[there.clone()].iter().map(Point::width).fold(0.0, f64::max);
+    let mut from = there.start;
+    for p in here {
+        let here = points[p];
+        // Two boxcars touch if their gap is at most half the narrower one.
+        let reach = drift + 0.5 * here.width();
+        while from < there.end && points[from].begin + 1.5 * widest + drift < here.begin {
+            from += 1;
+        }
+        for q in from..there.end {
+            let there = &points[q];
+            if there.begin > here.end + reach {
+                break;
+            }
+            let near = drift + 0.5 * here.width().min(there.width());
+            let touch = there.begin <= here.end + near && there.end >= here.begin - near;
+            if p != q && touch {
+                raise(points, uphill, p, q);
+                raise(points, uphill, q, p);
+            }
+        }
+    }
+}
+
+/// Lets `from` climb to `to` if that is the best seen so far.
+fn raise(points: &[Point], uphill: &mut [u32], from: usize, to: usize) {
+    let best = uphill[from] as usize;
+    if points[to].order(&points[best]) == Ordering::Less {
+        uphill[from] = to as u32;
+    }
+}
+
+fn collect(points: &[Point], uphill: &[u32]) -> Vec<Group> {
+    let mut order: Vec<u32> = (0..points.len() as u32).collect();
+    order.sort_unstable_by(|p, q| points[*p as usize].order(&points[*q as usize]));
+    let mut groups: Vec<Group> = Vec::new();
+    let mut group_of = vec![u32::MAX; points.len()];
+    // Best first, so the point uphill always has its group already.
+    for index in order.iter().map(|p| *p as usize) {
+        let target = uphill[index] as usize;
+        let own = Group::of(&points[index]);
+        if target == index {
+            group_of[index] = groups.len() as u32;
+            groups.push(own);
+        } else {
+            group_of[index] = group_of[target];
+            groups[group_of[target] as usize].absorb(&own);
+        }
+    }
+    groups
+}

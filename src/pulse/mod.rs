@@ -1,0 +1,164 @@
+//! Single-pulse search: boxcars of many widths over every trial's series.
+//!
+//! Invariant: events do not depend on how the stream was split, on threads or on vector width.
+
+pub mod cluster;
+mod cpu;
+mod plan;
+pub mod reference;
+mod rules;
+
+pub use plan::{Options, Plan};
+pub use rules::Event;
+
+use crate::array::{Plane, Progress, check_length};
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+
+/// A block of series: axes dm, time.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// Exact sums of integers, within the plan's bound.
+    I32(Plane<'a, i32>),
+    /// Sums of floats; samples that are not finite count as noise.
+    F32(Plane<'a, f32>),
+}
+
+impl Input<'_> {
+    fn dms(&self) -> usize {
+        match self {
+            Self::I32(plane) => plane.dms(),
+            Self::F32(plane) => plane.dms(),
+        }
+    }
+
+    fn times(&self) -> usize {
+        match self {
+            Self::I32(plane) => plane.times(),
+            Self::F32(plane) => plane.times(),
+        }
+    }
+}
+
+/// Finds boxcar pulses in the series of every trial.
+///
+/// `snr[d, t, w] = (sum_{i < w} y[d, t + i] - w mu) / (sigma sqrt(w))`, `mu` and `sigma` being robust
+/// estimates from the unsmoothed trial, over the window of samples that holds `t`. Boxcars at or
+/// above the plan's threshold are merged to one event for each contiguous pulse, the best kept.
+///
+/// | buffer   | axes     | type       | unit   | access   |
+/// |----------|----------|------------|--------|----------|
+/// | `input`  | dm, time | i32 or f32 | counts | read     |
+/// | `events` | event    | [`Event`]  |        | appended |
+///
+/// # Errors
+/// [`Error::Shape`] unless the input has the plan's trials; [`Error::Parameter`] if it is of the
+/// other type.
+/// # Numerics
+/// Integers: sums are exact, and events equal for every backend. Floats: sums in f64, anchored to
+/// the window; events equal for every split and thread count.
+/// # Source
+/// Boxcar matched filters: Cordes & McLaughlin 2003, ApJ 596, 1142, section 3.
+#[derive(Debug)]
+pub struct Detector {
+    plan: Plan,
+    engine: Engine,
+}
+
+#[derive(Debug)]
+enum Engine {
+    /// Whole series, searched at the end.
+    Reference(Vec<Vec<f64>>),
+    Cpu(Box<cpu::Engine>),
+}
+
+impl Detector {
+    /// Binds a plan to a backend.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the history does not fit the address space.
+    pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
+        let engine = match backend {
+            Backend::Reference => Engine::Reference(vec![Vec::new(); plan.dms()]),
+            Backend::Cpu(level, threads) => {
+                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads.clone())?))
+            }
+        };
+        Ok(Self { plan, engine })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Searches the next samples; all are taken, and whole windows are searched.
+    ///
+    /// # Errors
+    /// As [`Detector`] says.
+    pub fn run(&mut self, input: Input<'_>, events: &mut Vec<Event>) -> Result<Progress> {
+        check_length("trials of the pulse search", self.plan.dms(), input.dms())?;
+        if matches!(input, Input::I32(_)) != self.plan.input_is_integer() {
+            let rule = "the plan has a bound for integer series and none for floats";
+            return Err(Error::parameter("type of the series", "another", rule));
+        }
+        match &mut self.engine {
+            Engine::Reference(series) => append(series, input),
+            Engine::Cpu(engine) => engine.run(&self.plan, input, events),
+        }
+        Ok(Progress { consumed: input.times(), produced: 0 })
+    }
+
+    /// Tells, ahead of the last data, how many samples of each trial are valid in all: what comes
+    /// after them is ignored. Needed where the data of a trial go on past its own end (rows that a
+    /// dedisperser pads while it is flushed), because a window once searched is not taken back.
+    pub fn end_at(&mut self, valid_times: &dyn Fn(usize) -> u64) {
+        if let Engine::Cpu(engine) = &mut self.engine {
+            engine.end_at(valid_times);
+        }
+    }
+
+    /// Ends the stream: searches what is left of each trial's `valid_times(dm)` samples.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if a trial was already searched past its valid samples: see
+    /// [`Detector::end_at`].
+    pub fn flush(
+        &mut self,
+        valid_times: &dyn Fn(usize) -> u64,
+        events: &mut Vec<Event>,
+    ) -> Result<()> {
+        match &mut self.engine {
+            Engine::Reference(series) => {
+                for (dm, row) in series.iter_mut().enumerate() {
+                    let valid = usize::try_from(valid_times(dm)).unwrap_or(usize::MAX);
+                    row.truncate(valid);
+                    events.extend(reference::search(&self.plan, dm, row));
+                    row.clear();
+                }
+            }
+            Engine::Cpu(engine) => {
+                engine.end_at(valid_times);
+                engine.flush(&self.plan, events)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the stream, so that another may begin.
+    pub fn reset(&mut self) {
+        match &mut self.engine {
+            Engine::Reference(series) => series.iter_mut().for_each(Vec::clear),
+            Engine::Cpu(engine) => engine.reset(),
+        }
+    }
+}
+
+fn append(series: &mut [Vec<f64>], input: Input<'_>) {
+    for (dm, row) in series.iter_mut().enumerate() {
+        match input {
+            Input::I32(plane) => row.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
+            Input::F32(plane) => row.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
+        }
+    }
+}

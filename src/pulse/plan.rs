@@ -1,0 +1,280 @@
+//! What a single-pulse search is asked for: widths, windows, strides and the integers that hold it.
+//!
+//! Invariant: sums of the widths of a group that is not `wide` can't overflow 32 bits.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+
+/// Starts that a kernel looks at together; part of the plan's overflow rule.
+pub(super) const BLOCK: usize = 64;
+
+/// Fewest samples in a normalization window.
+const MIN_WINDOW: usize = 1024;
+
+/// Most samples in a normalization window or a boxcar.
+const MAX_WINDOW: usize = 1 << 26;
+
+/// Windows are at least this many times the widest boxcar, so that a pulse moves its own baseline
+/// by at most a sixteenth of itself.
+const WINDOW_PER_WIDTH: usize = 16;
+
+/// What to search for, and in which series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Dispersion measure of each trial, pc cm^-3.
+    pub dms: Vec<f64>,
+    /// Sampling time of the series, in seconds.
+    pub tsamp_s: f64,
+    /// Widest boxcar, in seconds.
+    pub max_width_s: f64,
+    /// Length over which mean and deviation are estimated, in seconds; brought to a power of two of
+    /// samples, at least 1024 and at least 16 widest boxcars.
+    pub baseline_s: f64,
+    /// Least signal-to-noise ratio.
+    pub snr: f64,
+    /// Smallest and largest value of integer series; `None` for floats.
+    pub bound: Option<(i64, i64)>,
+}
+
+/// Boxcars that start at the same multiples of a stride.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Group {
+    /// Samples from one start to the next: a power of two that divides each of the widths.
+    pub(super) stride: usize,
+    /// Which of the plan's widths.
+    pub(super) widths: Range<usize>,
+    /// Whether the sums need 64 bits.
+    pub(super) wide: bool,
+}
+
+/// A checked single-pulse search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    options: Options,
+    widths: Vec<usize>,
+    window: usize,
+    groups: Vec<Group>,
+}
+
+impl Plan {
+    /// Checks what is asked and derives widths, windows and strides.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for no trials, a time, width, baseline or threshold that is not
+    /// positive and finite, a width or baseline of over 2^26 samples, or a bound upside down or
+    /// outside 32 bits.
+    pub fn new(options: Options) -> Result<Self> {
+        check(&options)?;
+        let samples = |seconds: f64| seconds / options.tsamp_s;
+        let most = MAX_WINDOW as f64;
+        let max_width = samples(options.max_width_s) * (1.0 + 1e-9);
+        if max_width > most / WINDOW_PER_WIDTH as f64 || samples(options.baseline_s) > most {
+            let rule =
+                format!("baseline and 16 widest boxcars may have up to {MAX_WINDOW} samples");
+            return Err(Error::parameter(
+                "baseline or maximum width (s)",
+                options.baseline_s,
+                rule,
+            ));
+        }
+        let widths = widths_up_to((max_width as usize).max(1));
+        let widest = widths[widths.len() - 1];
+        let nearest = samples(options.baseline_s).log2().round().max(0.0).exp2() as usize;
+        let window = nearest.max(MIN_WINDOW).max((WINDOW_PER_WIDTH * widest).next_power_of_two());
+        let groups = group(&widths, options.bound);
+        Ok(Self { options, widths, window, groups })
+    }
+
+    /// Number of trials.
+    pub fn dms(&self) -> usize {
+        self.options.dms.len()
+    }
+
+    /// Everything that was asked for.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Boxcar widths in samples, ascending: 1 to 8, then four an octave.
+    pub fn widths(&self) -> &[usize] {
+        &self.widths
+    }
+
+    /// Widest boxcar in samples.
+    pub fn max_width(&self) -> usize {
+        self.widths[self.widths.len() - 1]
+    }
+
+    /// Samples from one start of a boxcar of this width to the next: 1 up to width 31, then a
+    /// sixteenth of the width rounded down to a power of two.
+    pub fn stride(&self, width: usize) -> usize {
+        stride(width)
+    }
+
+    /// Samples in a normalization window: a power of two; window `k` begins at sample `k` times it.
+    pub fn window_times(&self) -> usize {
+        self.window
+    }
+
+    /// Whether the series are integers.
+    pub fn input_is_integer(&self) -> bool {
+        self.options.bound.is_some()
+    }
+
+    /// Bytes of history that a search keeps between calls.
+    pub fn state_bytes(&self) -> usize {
+        self.dms() * self.capacity() * size_of::<i32>()
+    }
+
+    /// Samples of history of one trial: a window, and what boxcars at its end reach beyond.
+    pub(super) fn capacity(&self) -> usize {
+        self.window + self.max_width()
+    }
+
+    /// Widths by stride, narrowest first.
+    pub(super) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The value that kernels take from every sample before they sum: the middle of the bound.
+    pub(super) fn middle(&self) -> i64 {
+        self.options.bound.map_or(0, |(min, max)| min + (max - min) / 2)
+    }
+
+    /// The largest magnitude of a sample after the middle is taken off.
+    pub(super) fn half_range(&self) -> i64 {
+        half_range(self.options.bound)
+    }
+
+    /// Whether the difference of two samples fits 32 bits.
+    pub(super) fn narrow_differences(&self) -> bool {
+        self.options.bound.is_some_and(|(min, max)| max - min <= i64::from(i32::MAX))
+    }
+}
+
+fn check(options: &Options) -> Result<()> {
+    if options.dms.is_empty() || u32::try_from(options.dms.len()).is_err() {
+        return Err(Error::parameter("trials", options.dms.len(), "there must be 1 to 2^32 - 1"));
+    }
+    if let Some(bad) = options.dms.iter().find(|dm| !dm.is_finite()) {
+        return Err(Error::parameter("DM", bad, "it must be finite"));
+    }
+    let positive = [
+        ("sampling time (s)", options.tsamp_s),
+        ("maximum width (s)", options.max_width_s),
+        ("baseline (s)", options.baseline_s),
+        ("S/N threshold", options.snr),
+    ];
+    for (name, value) in positive {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(Error::parameter(name, value, "it must be positive and finite"));
+        }
+    }
+    if let Some((min, max)) = options.bound
+        && (min > max || min < i64::from(i32::MIN) || max > i64::from(i32::MAX))
+    {
+        let rule = "the smaller comes first and both fit 32 bits";
+        return Err(Error::parameter("bound of the sums", format!("{min} to {max}"), rule));
+    }
+    Ok(())
+}
+
+fn stride(width: usize) -> usize {
+    1 << (width / 16).max(1).ilog2()
+}
+
+fn widths_up_to(most: usize) -> Vec<usize> {
+    let octaves = (0..).flat_map(|octave: u32| (4..8).map(move |quarter| (2 * quarter) << octave));
+    (1..8).chain(octaves).take_while(|width| *width <= most).collect()
+}
+
+fn half_range(bound: Option<(i64, i64)>) -> i64 {
+    bound.map_or(0, |(min, max)| (max - min) / 2 + 1)
+}
+
+/// A block's sums reach `width + BLOCK * stride` samples, and a threshold is taken from them.
+fn group(widths: &[usize], bound: Option<(i64, i64)>) -> Vec<Group> {
+    let largest = half_range(bound);
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, &width) in widths.iter().enumerate() {
+        let stride = stride(width);
+        let reach = (2 * width + (BLOCK + 1) * stride) as i64;
+        let wide = reach * largest > i64::from(i32::MAX);
+        match groups.last_mut() {
+            Some(last) if last.stride == stride => {
+                last.widths.end = index + 1;
+                last.wide |= wide;
+            }
+            _ => groups.push(Group { stride, widths: index..index + 1, wide }),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options {
+            dms: vec![0.0, 1.0],
+            tsamp_s: 64e-6,
+            max_width_s: 0.1,
+            baseline_s: 2.0,
+            snr: 6.0,
+            bound: Some((0, 255 * 1024)),
+        }
+    }
+
+    #[test]
+    fn widths_are_never_more_than_a_quarter_apart() {
+        let plan = Plan::new(options()).unwrap();
+        assert_eq!(plan.widths()[..14], [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24]);
+        assert!(plan.max_width() as f64 * 1.25 * 64e-6 > 0.1);
+        for pair in plan.widths()[3..].windows(2) {
+            assert!(pair[1] as f64 <= 1.25 * pair[0] as f64, "{pair:?}");
+        }
+        assert!(plan.widths().iter().all(|w| w.is_multiple_of(plan.stride(*w))));
+        assert_eq!(plan.window_times(), 32768);
+    }
+
+    #[test]
+    fn the_window_holds_sixteen_widest_boxcars() {
+        let plan = Plan::new(Options { baseline_s: 1e-3, ..options() }).unwrap();
+        assert_eq!(plan.window_times(), 32768);
+        let narrow = Options { baseline_s: 1e-3, max_width_s: 1e-9, ..options() };
+        let plan = Plan::new(narrow).unwrap();
+        assert_eq!((plan.window_times(), plan.widths()), (1024, &[1usize][..]));
+    }
+
+    #[test]
+    fn sums_that_might_overflow_are_wide() {
+        let wide = |bound| {
+            let plan = Plan::new(Options { bound: Some(bound), ..options() }).unwrap();
+            plan.groups().iter().map(|group| group.wide).collect::<Vec<_>>()
+        };
+        assert!(wide((0, 255 * 1024)).iter().all(|wide| !wide));
+        assert!(wide((i64::from(i32::MIN), i64::from(i32::MAX))).iter().all(|wide| *wide));
+        let some = wide((0, 65535 * 256));
+        assert!(!some[0] && some[some.len() - 1]);
+    }
+
+    #[test]
+    fn absurd_searches_are_refused() {
+        let bad = [
+            Options { dms: vec![], ..options() },
+            Options { dms: vec![f64::NAN], ..options() },
+            Options { tsamp_s: 0.0, ..options() },
+            Options { snr: f64::NAN, ..options() },
+            Options { max_width_s: f64::INFINITY, ..options() },
+            Options { max_width_s: 1e9, ..options() },
+            Options { baseline_s: 1e9, ..options() },
+            Options { bound: Some((1, 0)), ..options() },
+            Options { bound: Some((0, 1 << 31)), ..options() },
+        ];
+        for options in bad {
+            assert!(Plan::new(options).is_err());
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The decisions that every backend shares: noise from moments, thresholds, events from hits.
+//!
+//! Invariant: given equal moments and equal sums, every backend finds equal events.
+
+use super::plan::Plan;
+use crate::math::statistics::{median_and_sigma, untruncated_sigma};
+
+/// Samples from which the first guess of a window's noise is made.
+pub(super) const GUESS: usize = 512;
+
+/// Fewest samples that have statistics of their own.
+const FEWEST: usize = 32;
+
+/// Samples this many deviations from the mean are left out of the moments.
+const CLIP: f64 = 3.0;
+
+/// Most clipping passes; clean noise takes two.
+const PASSES: usize = 8;
+
+/// Hits this near to the best one's end are part of its event, however narrow it is.
+const LEAST_GAP: u64 = 3;
+
+/// One boxcar above the threshold: the first sample of the boxcar, its width, its significance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Event {
+    /// Index of the trial.
+    pub dm: u32,
+    /// First sample of the boxcar, counted from the start of the stream.
+    pub time: u64,
+    /// Width of the boxcar in samples.
+    pub width: u32,
+    /// Signal-to-noise ratio.
+    pub snr: f32,
+}
+
+/// Mean and standard deviation of the noise in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Noise {
+    pub(super) mean: f64,
+    pub(super) sigma: f64,
+}
+
+/// Which samples count: those within `limit` of `centre`; whole numbers for integer series.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clip {
+    pub(super) centre: f64,
+    pub(super) limit: f64,
+}
+
+/// Number, sum and sum of squares, about the centre, of the samples that count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Moments {
+    pub(super) count: f64,
+    pub(super) sum: f64,
+    pub(super) squares: f64,
+}
+
+/// Which statistics a window of `samples` valid samples is searched with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Statistics {
+    Own,
+    Preceding,
+    None,
+}
+
+/// The rule of the last window: at least half full, or alone and of 32 samples, has its own.
+pub(super) fn statistics(plan: &Plan, window: u64, samples: usize) -> Statistics {
+    match (window, samples) {
+        (0, FEWEST..) => Statistics::Own,
+        (0, _) => Statistics::None,
+        (_, n) if 2 * n >= plan.window_times() => Statistics::Own,
+        _ => Statistics::Preceding,
+    }
+}
+
+/// The samples of the first guess: spread over the window, not at one period.
+pub(super) fn guess_indices(samples: usize) -> impl Iterator<Item = usize> {
+    let count = samples.min(GUESS);
+    let step = samples / count.max(1);
+    (0..count).map(move |i| i * step + (i * 37) % step)
+}
+
+/// Noise by iteratively clipped moments, corrected for what the clipping takes from a Gaussian.
+///
+/// `guess` holds some of the window's samples and is reordered; `moments` counts all of them.
+pub(super) fn noise(
+    guess: &mut [f64],
+    integer: bool,
+    mut moments: impl FnMut(Clip) -> Moments,
+) -> Noise {
+    let Some((mean, sigma)) = median_and_sigma(guess) else { return Noise::default() };
+    let mut noise = Noise { mean, sigma };
+    if sigma == 0.0 {
+        let all = Clip { centre: mean.round(), limit: f64::INFINITY };
+        noise = refine(all, f64::INFINITY, moments(all));
+    }
+    for pass in 0..PASSES {
+        if noise.sigma == 0.0 {
+            break;
+        }
+        let (clip, edge) = clip(noise, integer);
+        let last = std::mem::replace(&mut noise, refine(clip, edge, moments(clip)));
+        let moved = (noise.mean - last.mean).abs() > 0.02 * last.sigma;
+        let changed = (noise.sigma - last.sigma).abs() > 0.01 * last.sigma;
+        if pass > 0 && !moved && !changed {
+            break;
+        }
+    }
+    noise
+}
+
+/// The clip around an estimate, and the edge of the Gaussian that it cuts: half an integer beyond.
+fn clip(noise: Noise, integer: bool) -> (Clip, f64) {
+    let limit = CLIP * noise.sigma;
+    if integer {
+        let clip = Clip { centre: noise.mean.round(), limit: limit.round() };
+        (clip, clip.limit + 0.5)
+    } else {
+        (Clip { centre: noise.mean, limit }, limit)
+    }
+}
+
+fn refine(clip: Clip, edge: f64, moments: Moments) -> Noise {
+    if moments.count == 0.0 {
+        return Noise { mean: clip.centre, sigma: 0.0 };
+    }
+    let shift = moments.sum / moments.count;
+    let square = moments.squares / moments.count;
+    let variance = square - shift * shift;
+    // What is left of equal samples is rounding, not noise.
+    let variance = if variance > 1e-9 * square { variance } else { 0.0 };
+    Noise { mean: clip.centre + shift, sigma: untruncated_sigma(variance, edge) }
+}
+
+/// The significance of a boxcar's sum in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Threshold {
+    /// Sum that the noise alone is expected to have.
+    expected: f64,
+    /// Standard deviation of the sum.
+    deviation: f64,
+    /// Least sum of a hit, rounded up for integers.
+    pub(super) least: f64,
+}
+
+impl Threshold {
+    pub(super) fn new(plan: &Plan, noise: Noise, width: usize) -> Self {
+        let expected = width as f64 * noise.mean;
+        let deviation = noise.sigma * (width as f64).sqrt();
+        let least = expected + plan.options().snr * deviation;
+        let least = if plan.input_is_integer() { least.ceil() } else { least };
+        Self { expected, deviation, least }
+    }
+
+    pub(super) fn snr(&self, sum: f64) -> f64 {
+        (sum - self.expected) / self.deviation
+    }
+}
+
+/// A boxcar at or above its threshold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Hit {
+    pub(super) time: u64,
+    pub(super) width: u64,
+    pub(super) snr: f64,
+}
+
+/// Merges hits that come by start, then by width, to events.
+///
+/// A hit belongs to the event whose best hit it starts within or soon after: within its width, at
+/// least 3 samples. Boxcars that begin after a pulse do not contain it, so this parts two pulses
+/// even when wide boxcars hold both.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sweep {
+    best: Option<Hit>,
+}
+
+impl Sweep {
+    /// Takes one hit; gives back the event that it ends.
+    pub(super) fn offer(&mut self, hit: Hit) -> Option<Hit> {
+        match &mut self.best {
+            Some(best) if hit.time <= best.time + best.width + best.width.max(LEAST_GAP) => {
+                if hit.snr > best.snr {
+                    *best = hit;
+                }
+                None
+            }
+            best => best.replace(hit),
+        }
+    }
+
+    /// The event that the stream's end ends.
+    pub(super) fn end(&mut self) -> Option<Hit> {
+        self.best.take()
+    }
+}
+
+impl Hit {
+    pub(super) fn event(self, dm: usize) -> Event {
+        Event { dm: dm as u32, time: self.time, width: self.width as u32, snr: self.snr as f32 }
+    }
+}

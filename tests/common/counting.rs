@@ -1,0 +1,59 @@
+//! An allocator that counts, for tests of what may not allocate.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// The system's allocator, which counts each request while armed.
+pub(crate) struct Counting;
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+
+fn count() {
+    if ARMED.load(Ordering::Relaxed) {
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every request is handed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+/// Requests for memory, on any thread, while `work` runs.
+pub(crate) fn requests_during(work: impl FnOnce()) -> usize {
+    REQUESTS.store(0, Ordering::SeqCst);
+    ARMED.store(true, Ordering::SeqCst);
+    work();
+    ARMED.store(false, Ordering::SeqCst);
+    REQUESTS.load(Ordering::SeqCst)
+}
+
+/// Fails if `work` asks for memory after `warm_up` rounds, in the `rounds` that follow.
+pub(crate) fn assert_quiet(name: &str, warm_up: usize, rounds: usize, mut work: impl FnMut()) {
+    for _ in 0..warm_up {
+        work();
+    }
+    let requests = requests_during(|| {
+        for _ in 0..rounds {
+            work();
+        }
+    });
+    assert_eq!(requests, 0, "{name} asked for memory {requests} times in {rounds} rounds");
+}

@@ -1,0 +1,357 @@
+//! Every format against real recordings, against itself, and against bad input.
+
+mod common;
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use sidereal::io::{
+    FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, npy, open, presto, rfifind,
+    sigproc,
+};
+use sidereal::sample::{Encoding, set_value, value};
+use sidereal::units::Band;
+
+fn open_with(paths: &[PathBuf], options: OpenOptions) -> Box<dyn FilterbankSource> {
+    open(paths, &options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// All rows' bytes, read in gulps of `gulp` rows.
+fn read_all(source: &mut dyn FilterbankSource, gulp: usize) -> Vec<u8> {
+    let row_bytes = source.header().row_bytes();
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0xa5; gulp * row_bytes];
+    loop {
+        let times = source.read(&mut buffer).unwrap();
+        bytes.extend_from_slice(&buffer[..times * row_bytes]);
+        if times < gulp {
+            return bytes;
+        }
+    }
+}
+
+fn values(bytes: &[u8], encoding: Encoding, channels: usize) -> Vec<f64> {
+    let rows = bytes.chunks_exact(channels * encoding.bits() / 8);
+    rows.flat_map(|row| {
+        (0..channels).map(|channel| value(row, encoding, channel)).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let covariance = |x: &[f64], mx: f64, y: &[f64], my: f64| {
+        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum::<f64>()
+    };
+    let norm = covariance(a, mean_a, a, mean_a) * covariance(b, mean_b, b, mean_b);
+    covariance(a, mean_a, b, mean_b) / norm.sqrt()
+}
+
+#[test]
+fn parkes_at_every_depth_is_the_same_sky() {
+    let Some(data) = common::data_dir() else { return };
+    let read = |name: &str| {
+        let path = data.join("pulsar").join(name);
+        let mut source = open_with(&[path], OpenOptions::default());
+        let header = source.header().clone();
+        assert_eq!((header.channels(), header.times), (832, Some(4096)));
+        assert_eq!(
+            (header.telescope.as_str(), header.source_name.as_str()),
+            ("Parkes", "J0534+2200")
+        );
+        assert!((header.tsamp_s - 0.000512).abs() < 1e-12 || header.tsamp_s > 0.0);
+        assert_eq!((header.band.fch1_mhz(), header.band.foff_mhz()), (4030.0, -4.0));
+        let bytes = read_all(source.as_mut(), 1000);
+        values(&bytes, header.encoding, 832)
+    };
+    let eight = read("parkes_8bit_1.fil");
+    let mut last = 1.0;
+    for (name, bits, least) in
+        [("parkes_4bit.fil", 4, 0.97), ("parkes_2bit.fil", 2, 0.85), ("parkes_1bit.fil", 1, 0.6)]
+    {
+        let coarse = read(name);
+        assert!(coarse.iter().all(|value| *value < f64::from(1 << bits)));
+        // Were the order of samples within a byte wrong, nothing would be left of this.
+        let found = correlation(&eight, &coarse);
+        assert!(found > least && found < last, "{name}: {found}");
+        last = found;
+    }
+}
+
+#[test]
+fn two_parkes_files_join() {
+    let Some(data) = common::data_dir() else { return };
+    let paths =
+        ["parkes_8bit_1.fil", "parkes_8bit_2.fil"].map(|name| data.join("pulsar").join(name));
+    let mut whole = open_with(&paths, OpenOptions::default());
+    assert_eq!(whole.header().times, Some(8192));
+    assert!(whole.gaps().is_empty());
+    let joined = read_all(whole.as_mut(), 999);
+    let parts: Vec<u8> = paths
+        .iter()
+        .flat_map(|path| {
+            read_all(open_with(&[path.clone()], OpenOptions::default()).as_mut(), 4096)
+        })
+        .collect();
+    assert_eq!(joined, parts);
+    let [first, second] = paths;
+    let error = open(&[second, first], &OpenOptions::default()).err().unwrap().to_string();
+    assert!(error.contains("order of time"), "{error}");
+}
+
+#[test]
+fn the_askap_burst_file_reads() {
+    let Some(data) = common::data_dir() else { return };
+    let path = data.join("frb/FRB180417_askap_28.fil");
+    let mut source = open_with(&[path], OpenOptions::default());
+    let header = source.header().clone();
+    assert_eq!((header.channels(), header.times, header.encoding), (336, Some(5120), Encoding::U8));
+    assert_eq!((header.band.fch1_mhz(), header.band.foff_mhz()), (1465.0, -1.0));
+    assert!((header.tsamp_s - 1.266_468_75e-3).abs() < 1e-9);
+    assert_eq!(source.skip(5000).unwrap(), 5000);
+    assert_eq!(read_all(source.as_mut(), 33).len(), 120 * 336);
+    assert_eq!(source.skip(1).unwrap(), 0);
+}
+
+#[test]
+fn presto_and_sigproc_series_hold_the_same() {
+    let Some(data) = common::data_dir() else { return };
+    let (inf, dat) = presto::read(&data.join("pulsar/GBT_J1807-0847.dat")).unwrap();
+    let (tim_header, tim) = sigproc::read_series(&data.join("pulsar/GBT_J1807-0847.tim")).unwrap();
+    assert_eq!(dat.len(), 131_072);
+    assert_eq!(dat, tim);
+    assert_eq!((inf.dm, tim_header.dm), (112.3802, 112.3802));
+    assert_eq!((inf.tsamp_s, tim_header.tsamp_s), (0.000_163_84, 0.000_163_84));
+    assert!((inf.epoch_mjd - tim_header.tstart_mjd).abs() < 1e-9);
+    assert!((inf.ra_deg.unwrap() - tim_header.ra_deg.unwrap()).abs() < 1e-5);
+    assert!((inf.dec_deg.unwrap() - tim_header.dec_deg.unwrap()).abs() < 1e-5);
+    assert_eq!((inf.telescope.as_str(), tim_header.telescope.as_str()), ("GBT", "GBT"));
+    assert_eq!((inf.channels, inf.lowest_mhz, inf.bandwidth_mhz), (256, 720.78125, 200.0));
+    assert!(inf.notes.starts_with("Project ID unset"));
+    // What we write of it is what PRESTO wrote, but for digits beyond a float's.
+    let theirs = fs::read_to_string(data.join("pulsar/GBT_J1807-0847.inf")).unwrap();
+    for (ours, theirs) in inf.to_string().lines().zip(theirs.lines()).take(20) {
+        if !ours.contains("Epoch") {
+            assert_eq!(ours, theirs);
+        }
+    }
+}
+
+fn header(encoding: Encoding, band: Band) -> FilterbankHeader {
+    FilterbankHeader {
+        path: PathBuf::new(),
+        format: "SIGPROC filterbank",
+        source_name: "test".into(),
+        telescope: "GBT".into(),
+        ra_deg: None,
+        dec_deg: None,
+        tstart_mjd: 59000.5,
+        tsamp_s: 64e-6,
+        band,
+        encoding,
+        recorded_bits: encoding.bits(),
+        recorded_polarizations: 1,
+        times: None,
+    }
+}
+
+#[test]
+fn every_depth_and_order_goes_round_in_any_gulp() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.fil");
+    for encoding in Encoding::ALL.into_iter().filter(|encoding| *encoding != Encoding::I16) {
+        for step in [-0.5, 0.5] {
+            let header = header(encoding, Band::uniform(1400.0, step, 24).unwrap());
+            let bytes: Vec<u8> =
+                (0..100 * header.row_bytes()).map(|k| (k * k / 3 + k) as u8).collect();
+            let mut writer = sigproc::FilterbankWriter::create(&path, &header).unwrap();
+            let (first, rest) = bytes.split_at(7 * header.row_bytes());
+            writer.write(first).unwrap();
+            writer.write(rest).unwrap();
+            writer.finish().unwrap();
+            for gulp in [1, 7, 100, 1000] {
+                let mut source = open_with(&[path.clone()], OpenOptions::default());
+                assert_eq!(source.header().encoding, encoding);
+                assert_eq!(source.header().band, header.band);
+                assert_eq!(read_all(source.as_mut(), gulp), bytes, "{encoding:?} {step} {gulp}");
+            }
+            let pipe = Box::new(Cursor::new(fs::read(&path).unwrap()));
+            let mut source =
+                sigproc::FilterbankReader::from_pipe(pipe, Path::new("-"), Polarizations::Total)
+                    .unwrap();
+            assert_eq!(source.skip(40).unwrap(), 40);
+            assert_eq!(read_all(&mut source, 9), bytes[40 * header.row_bytes()..]);
+        }
+    }
+}
+
+/// The bytes of a SIGPROC file with several IFs: a file of one IF with its `nifs` changed.
+fn with_ifs(one: &[u8], ifs: u8) -> Vec<u8> {
+    let mut bytes = one.to_vec();
+    let at = bytes.windows(4).position(|word| word == b"nifs").unwrap();
+    bytes[at + 4] = ifs;
+    bytes
+}
+
+#[test]
+fn ifs_are_chosen_or_summed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.fil");
+    for encoding in [
+        Encoding::U1,
+        Encoding::U2,
+        Encoding::U4,
+        Encoding::U8,
+        Encoding::I8,
+        Encoding::U16,
+        Encoding::F32,
+    ] {
+        let header = header(encoding, Band::uniform(1400.0, -0.5, 16).unwrap());
+        let mut bytes = vec![0; 40 * header.row_bytes()];
+        for (time, row) in bytes.chunks_exact_mut(header.row_bytes()).enumerate() {
+            let (least, most) = encoding.range().unwrap_or((-1000, 1000));
+            for channel in 0..16 {
+                let wild = (time * 7919 + channel * 104_729) as i64 % i64::from(most - least + 1);
+                set_value(row, encoding, channel, (i64::from(least) + wild) as f64);
+            }
+        }
+        let mut writer = sigproc::FilterbankWriter::create(&path, &header).unwrap();
+        writer.write(&bytes).unwrap();
+        writer.finish().unwrap();
+        let one = fs::read(&path).unwrap();
+        let flat = values(&bytes, encoding, 16);
+        for ifs in [2u8, 4] {
+            fs::write(&path, with_ifs(&one, ifs)).unwrap();
+            let stride = 16 * usize::from(ifs);
+            for chosen in 0..usize::from(ifs) {
+                let polarizations = Polarizations::One(chosen);
+                let options = OpenOptions { polarizations, ..OpenOptions::default() };
+                let mut source = open_with(&[path.clone()], options);
+                let found = values(&read_all(source.as_mut(), 3), encoding, 16);
+                let expected: Vec<f64> =
+                    flat.chunks(stride).flat_map(|row| row[16 * chosen..][..16].to_vec()).collect();
+                assert_eq!(found, expected);
+            }
+            let mut source = open_with(&[path.clone()], OpenOptions::default());
+            assert_eq!(source.header().recorded_polarizations, usize::from(ifs));
+            assert_eq!(source.skip(1).unwrap(), 1);
+            let sums = source.header().encoding;
+            let found = values(&read_all(source.as_mut(), 3), sums, 16);
+            let expected: Vec<f64> = flat
+                .chunks(stride)
+                .skip(1)
+                .flat_map(|row| (0..16).map(|c| row[c] + row[c + 16]).collect::<Vec<_>>())
+                .collect();
+            assert_eq!(found, expected, "{encoding:?} {ifs}");
+        }
+        let options =
+            OpenOptions { polarizations: Polarizations::One(4), ..OpenOptions::default() };
+        assert!(open(&[path.clone()], &options).is_err());
+    }
+}
+
+#[test]
+fn truncated_recordings_say_where_they_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.fil");
+    let header = header(Encoding::U8, Band::uniform(1400.0, -0.5, 16).unwrap());
+    let mut writer = sigproc::FilterbankWriter::create(&path, &header).unwrap();
+    writer.write(&[3; 160]).unwrap();
+    writer.finish().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let start = whole.len() - 160;
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        let rows = length.checked_sub(start).filter(|bytes| bytes % 16 == 0 && *bytes > 0);
+        match (open(&[path.clone()], &OpenOptions::default()), rows) {
+            (Ok(source), Some(bytes)) => {
+                assert_eq!(source.header().times, Some(bytes as u64 / 16));
+            }
+            (Err(error), None) => {
+                let text = error.to_string();
+                assert!(text.contains("a.fil") && !text.contains("os error"), "{length}: {text}");
+                if length > start {
+                    let expected = format!("bytes into row {}", (length - start) / 16);
+                    assert!(text.contains(&expected), "{text}");
+                }
+            }
+            (found, _) => panic!("{length}: {:?}", found.map(|source| source.header().times)),
+        }
+        // A pipe tells only when it ends.
+        let pipe = Box::new(Cursor::new(whole[..length].to_vec()));
+        let source =
+            sigproc::FilterbankReader::from_pipe(pipe, Path::new("-"), Polarizations::Total);
+        let read = source.and_then(|mut source| source.read(&mut [0; 320]));
+        assert_eq!(read.is_ok(), rows.is_some(), "{length}");
+    }
+}
+
+#[test]
+fn tim_and_dat_written_by_us_are_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = header(Encoding::U8, Band::uniform(1500.0, -0.5, 64).unwrap());
+    let values: Vec<f32> = (0..1000).map(|t| (t as f32 * 0.1).sin()).collect();
+    let inf = presto::Inf::new(&header, 56.75, 128e-6);
+    let dat = folder.path().join("x_DM56.75.dat");
+    let mut writer = presto::SeriesWriter::create(&dat, &inf).unwrap();
+    writer.write(&values).unwrap();
+    writer.finish().unwrap();
+    let (inf, read) = presto::read(&dat).unwrap();
+    assert_eq!(read, values);
+    assert_eq!((inf.bins, inf.channels, inf.lowest_mhz), (1000, 64, 1468.5));
+    assert_eq!((inf.bandwidth_mhz, inf.channel_width_mhz, inf.epoch_mjd), (32.0, 0.5, 59000.5));
+    let rows: Vec<f32> = values.iter().flat_map(|value| [*value, -value]).collect();
+    let path = folder.path().join("x.npy");
+    npy::write_f32(&path, &[1000, 2], &rows).unwrap();
+    let array = npy::read(&path).unwrap();
+    assert_eq!(array.shape, [1000, 2]);
+    assert!(array.values.iter().zip(&rows).all(|(a, b)| *a == f64::from(*b)));
+}
+
+/// A good SIGPROC header, to be spoilt.
+fn sigproc_header() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.fil");
+    let header = header(Encoding::I8, Band::uniform(1400.0, -0.5, 16).unwrap());
+    sigproc::FilterbankWriter::create(&path, &header).unwrap().finish().unwrap();
+    fs::read(&path).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_make_no_header_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        let path = Path::new("x");
+        let _ = sigproc::Header::parse(bytes.as_slice(), path);
+        let _ = presto::Inf::parse(&String::from_utf8_lossy(&bytes), path);
+        let _ = rfifind::Mask::parse(&bytes, path);
+        let _ = npy::Header::parse(&bytes, path);
+        let _ = sidereal::io::candidates::parse_heimdall(&String::from_utf8_lossy(&bytes), path);
+        let mut magic = b"\x93NUMPY\x01\x00".to_vec();
+        magic.extend_from_slice(&bytes);
+        let _ = npy::Header::parse(&magic, path);
+    }
+
+    #[test]
+    fn a_spoilt_sigproc_header_makes_nothing_panic(
+        at in any::<prop::sample::Index>(), byte in any::<u8>(), length in any::<prop::sample::Index>(),
+    ) {
+        let path = Path::new("x");
+        let mut bytes = sigproc_header();
+        let place = at.index(bytes.len());
+        bytes[place] = byte;
+        bytes.truncate(length.index(bytes.len() + 1).max(place));
+        if let Ok(header) = sigproc::Header::parse(bytes.as_slice(), path) {
+            let _ = sigproc::Layout::new(&header, path);
+        }
+        let pipe = Box::new(Cursor::new(bytes));
+        if let Ok(mut source) = sigproc::FilterbankReader::from_pipe(pipe, path, Polarizations::Total) {
+            let row_bytes = source.header().row_bytes();
+            let _ = source.read(&mut vec![0; 2 * row_bytes]);
+        }
+    }
+}

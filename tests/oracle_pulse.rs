@@ -1,0 +1,181 @@
+//! Every backend's events are the reference's.
+
+#[path = "common/random.rs"]
+mod random;
+
+use proptest::prelude::*;
+use random::Random;
+use sidereal::array::Plane;
+use sidereal::backend::Backend;
+use sidereal::pulse::{Detector, Event, Input, Options, Plan};
+
+const CASES: u32 = 24;
+
+fn options(dms: usize, widest: usize, snr: f64, bound: Option<(i64, i64)>) -> Options {
+    Options {
+        dms: (0..dms).map(|dm| dm as f64).collect(),
+        tsamp_s: 1.0,
+        max_width_s: widest as f64,
+        baseline_s: 1024.0,
+        snr,
+        bound,
+    }
+}
+
+/// Noise with pulses, ramps and constant stretches.
+fn series(random: &mut Random, times: usize, sigma: f64, bound: (i64, i64)) -> Vec<i32> {
+    let mean = (bound.0 as f64 + bound.1 as f64) / 2.0;
+    let mut row: Vec<f64> = (0..times).map(|_| mean + sigma * random.gaussian()).collect();
+    for _ in 0..times / 700 {
+        let (start, width) = (random.below(times), 1 + random.below(120));
+        let height = sigma * (random.uniform() * 12.0 - 2.0);
+        row[start..(start + width).min(times)].iter_mut().for_each(|y| *y += height);
+    }
+    if times > 0 && random.below(3) == 0 {
+        let start = random.below(times);
+        row[start..(start + 1500).min(times)].fill(mean);
+    }
+    let whole = |y: &f64| y.round().clamp(bound.0 as f64, bound.1 as f64) as i32;
+    row.iter().map(whole).collect()
+}
+
+trait Series: Copy + Default {
+    fn input(plane: Plane<'_, Self>) -> Input<'_>;
+}
+
+impl Series for i32 {
+    fn input(plane: Plane<'_, Self>) -> Input<'_> {
+        Input::I32(plane)
+    }
+}
+
+impl Series for f32 {
+    fn input(plane: Plane<'_, Self>) -> Input<'_> {
+        Input::F32(plane)
+    }
+}
+
+/// Searches rows in blocks of random lengths; trial `dm` ends at `valid[dm]`.
+fn search<T: Series>(
+    plan: &Plan,
+    backend: &Backend,
+    rows: &[Vec<T>],
+    valid: &[u64],
+    splits: &mut dyn FnMut(usize) -> usize,
+) -> Vec<Event> {
+    let mut detector = Detector::new(plan.clone(), backend).unwrap();
+    let mut events = Vec::new();
+    let (mut start, times) = (0, rows[0].len());
+    detector.end_at(&|dm| valid[dm]);
+    while start < times {
+        let length = splits(times - start);
+        let stride = length + 3;
+        let mut block = vec![T::default(); stride * rows.len()];
+        for (dm, row) in rows.iter().enumerate() {
+            block[dm * stride..][..length].copy_from_slice(&row[start..start + length]);
+        }
+        let plane = Plane::new(&block, rows.len(), stride, length).unwrap();
+        let progress = detector.run(T::input(plane), &mut events).unwrap();
+        assert_eq!(progress.consumed, length);
+        start += length;
+    }
+    detector.flush(&|dm| valid[dm], &mut events).unwrap();
+    events.sort_by_key(|event| (event.dm, event.time));
+    events
+}
+
+fn check_integers(seed: u64, times: usize, widest: usize, range: u32) {
+    let mut random = Random::new(seed);
+    let half = (1i64 << range) - 1;
+    let offset = random.below(1 << 12) as i64;
+    let bound = ((offset - half).max(-(1 << 31)), (offset + half).min((1 << 31) - 1));
+    let sigma = [0.3, 1.0, 30.0, half as f64 / 20.0][random.below(4)];
+    let dms = 1 + random.below(3);
+    let rows: Vec<_> = (0..dms).map(|_| series(&mut random, times, sigma, bound)).collect();
+    let valid: Vec<_> = (0..dms).map(|_| (times - random.below(times.min(900))) as u64).collect();
+    let plan = Plan::new(options(dms, widest, 4.0, Some(bound))).unwrap();
+    let all = |left| left;
+    let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut { all });
+    for backend in Backend::available(2) {
+        let mut splits = |left: usize| 1 + random.below((times / 3).min(left));
+        let found = search(&plan, &backend, &rows, &valid, &mut splits);
+        assert_eq!(found, truth, "{} {plan:?}", backend.name());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn integer_events_equal_the_reference(
+        seed in any::<u64>(), times in 1usize..7000, widest in 1usize..130, range in 1u32..32,
+    ) {
+        check_integers(seed, times, widest, range);
+    }
+
+    #[test]
+    fn float_events_equal_for_any_split_and_agree_with_the_reference(
+        seed in any::<u64>(), times in 1usize..6000, widest in 1usize..100,
+    ) {
+        let mut random = Random::new(seed);
+        let rows: Vec<Vec<f32>> = (0..2)
+            .map(|_| {
+                let row = series(&mut random, times, 900.0, (-(1 << 20), 1 << 20));
+                let mut row: Vec<f32> = row.iter().map(|y| 0.37 * *y as f32).collect();
+                row[random.below(times)] = [f32::NAN, f32::INFINITY, 0.0][random.below(3)];
+                row
+            })
+            .collect();
+        let valid = [times as u64, (times - random.below(times)) as u64];
+        let plan = Plan::new(options(2, widest, 4.5, None)).unwrap();
+        let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut |left| left);
+        let mut first: Option<Vec<Event>> = None;
+        for backend in Backend::available(2).into_iter().skip(1) {
+            let mut splits = |left: usize| 1 + random.below((times / 3).min(left));
+            let found = search(&plan, &backend, &rows, &valid, &mut splits);
+            prop_assert_eq!(found.len(), truth.len());
+            for (found, truth) in found.iter().zip(&truth) {
+                prop_assert_eq!((found.dm, found.time, found.width), (truth.dm, truth.time, truth.width));
+                prop_assert!((found.snr - truth.snr).abs() < 1e-4 * truth.snr);
+            }
+            prop_assert_eq!(first.get_or_insert_with(|| found.clone()), &found);
+        }
+    }
+}
+
+#[test]
+fn the_widest_integers_do_not_overflow() {
+    for (seed, range) in [(1, 31), (2, 30), (3, 22), (4, 19), (5, 16)] {
+        check_integers(seed, 5000, 100, range);
+    }
+}
+
+#[test]
+fn samples_past_the_end_of_a_trial_are_void() {
+    let mut random = Random::new(7);
+    let bound = (0, 2000);
+    let mut row = series(&mut random, 9000, 20.0, bound);
+    let plan = Plan::new(options(1, 30, 5.0, Some(bound))).unwrap();
+    let backend = Backend::best(1);
+    let all = |left| left;
+    let short = vec![row[..5000].to_vec()];
+    let truth = search(&plan, &backend, &short, &[5000], &mut { all });
+    row[5000..].fill(0);
+    let found = search(&plan, &backend, &[row.clone()], &[5000], &mut { all });
+    assert_eq!(found, truth);
+
+    let mut detector = Detector::new(plan, &backend).unwrap();
+    let plane = Plane::new(&row, 1, row.len(), row.len()).unwrap();
+    detector.run(Input::I32(plane), &mut Vec::new()).unwrap();
+    assert!(detector.flush(&|_| 5000, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn a_detector_refuses_what_the_plan_does_not_name() {
+    let plan = Plan::new(options(2, 30, 5.0, None)).unwrap();
+    let mut detector = Detector::new(plan, &Backend::best(1)).unwrap();
+    let plane = Plane::new(&[0i32; 8], 2, 4, 4).unwrap();
+    assert!(detector.run(Input::I32(plane), &mut Vec::new()).is_err());
+    let plane = Plane::new(&[0f32; 8], 1, 8, 8).unwrap();
+    assert!(detector.run(Input::F32(plane), &mut Vec::new()).is_err());
+}

@@ -1,0 +1,85 @@
+"""The burst of FRB 180417, and the candidate files that others take up from there."""
+
+import subprocess
+import sys
+
+import h5py
+import numpy
+import pytest
+from conftest import BUILT, client, sidereal
+
+FRB = "frb/FRB180417_askap_28"
+OPTIONS = ("--dm-min", "0", "--dm-max", "1000")
+
+
+@pytest.mark.parametrize("end", ["fil", "fits"])
+def test_the_frb_is_the_best_candidate(recording, search, end):
+    _, summary = search(recording(f"{FRB}.{end}"), *OPTIONS)
+    best = summary["candidates"][0]
+    assert abs(best["dm"] - 475) <= 3
+    assert abs(best["time_s"] - 2.0289) <= 0.003
+    assert best["snr"] > 13
+
+
+def test_both_formats_give_the_same_candidate(recording, search):
+    first, second = (search(recording(f"{FRB}.{end}"), *OPTIONS)[1] for end in ("fil", "fits"))
+    for key in ("dm", "time_s", "width_s"):
+        assert first["candidates"][0][key] == pytest.approx(second["candidates"][0][key])
+
+
+def test_candidate_tables_agree(recording, search):
+    pandas = client("pandas")
+    folder, summary = search(recording(f"{FRB}.fil"), *OPTIONS)
+    best = summary["candidates"][0]
+    table = pandas.read_csv(folder / "candidates.csv")
+    columns = ["file", "snr", "stime", "width", "dm", "label", "chan_mask_path", "num_files"]
+    assert list(table.columns[:8]) == columns
+    assert len(table) == len(summary["candidates"])
+    row = table.iloc[0]
+    assert row["dm"] == pytest.approx(best["dm"], abs=0.01)
+    assert row["time_s"] == pytest.approx(best["time_s"], abs=1e-4)
+    heimdall = numpy.loadtxt(folder / "candidates.cand", ndmin=2)
+    assert heimdall.shape == (len(table), 9)
+    snr, sample, time, power, _, dm, members, begin, end = heimdall[0]
+    assert snr == pytest.approx(best["snr"], abs=0.01)
+    assert sample == numpy.floor(best["time_s"] / 1.26646875e-3)
+    assert time == pytest.approx(best["time_s"], abs=1e-4)
+    assert power == round(numpy.log2(best["width_s"] / 1.26646875e-3))
+    assert dm == pytest.approx(best["dm"], abs=0.01)
+    assert members == best["members"]
+    assert begin <= sample < end
+
+
+def test_your_makes_its_candidates_from_our_table(recording, search, tmp_path):
+    client("your")
+    pandas = client("pandas")
+    folder, _ = search(recording(f"{FRB}.fil"), *OPTIONS)
+    table = pandas.read_csv(folder / "candidates.csv").head(1)
+    table.to_csv(tmp_path / "best.csv", index=False)
+    script = f"{sys.prefix}/bin/your_candmaker.py"
+    command = [sys.executable, script, "-c", "best.csv", "-o", str(tmp_path), "-n", "1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    made = list(tmp_path.glob("*.h5"))
+    assert len(made) == 1, done.stdout + done.stderr
+    with h5py.File(made[0]) as file:
+        assert file["data_freq_time"].shape == (256, 256)
+
+
+def test_our_candidate_files_open_as_those_of_your(recording, tmp_path):
+    """FETCH reads the attributes and the two planes; `your` itself draws them."""
+    client("your")
+    from your.utils.plotter import plot_h5
+
+    path = recording(f"{FRB}.fil")
+    sidereal("search", path, "-o", tmp_path / "out", *OPTIONS, "--fetch")
+    files = sorted((tmp_path / "out").glob("**/*.h5"))
+    assert files, f"{BUILT / 'sidereal'} wrote no .h5"
+    with h5py.File(files[0]) as file:
+        for key in ("cand_id", "tcand", "dm", "snr", "width", "label", "tsamp", "nchans", "foff"):
+            assert key in file.attrs, key
+        assert file["data_freq_time"].shape == (256, 256)
+        assert file["data_dm_time"].shape == (256, 256)
+        plane = numpy.array(file["data_dm_time"])
+        assert numpy.isfinite(plane).all() and plane.std() > 0
+    plot_h5(str(files[0]), save=True, detrend_ft=False)
+    assert list(files[0].parent.glob("*.png"))
