@@ -4,16 +4,21 @@
 //! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
 
 pub mod atomic;
+pub mod atomic;
+pub mod candidates;
 pub mod candidates;
 pub mod fbh5;
+pub mod fbh5;
+pub mod npy;
 pub mod npy;
 mod observation;
+mod observation;
+mod open;
 mod open;
 pub mod presto;
-pub mod psrfits;
+pub mod presto;
 pub mod psrfits;
 pub mod rfifind;
-mod rows;
 mod rows;
 mod sexagesimal;
 pub mod sigproc;

@@ -9,9 +9,8 @@ use super::range::RangeSearch;
 use crate::backend::Backend;
 use crate::dedisperse::dm_plan::DmPlan;
 use crate::error::{Error, Result};
-use crate::io::observation::Gap;
 use crate::io::rfifind::Mask;
-use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::pulse::cluster::Candidate;
 use crate::sample::Samples;
 

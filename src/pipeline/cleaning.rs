@@ -4,8 +4,9 @@
 
 use super::burst::{Part, SearchOptions};
 use crate::backend::Backend;
-use crate::clean::{self, Cleaner};
+use crate::clean::{self, Cleaner, TimeMask};
 use crate::error::{Error, Result};
+use crate::io::rfifind::RecordedMask;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::{Encoding, Samples};
 
@@ -40,6 +41,10 @@ impl Cleaning {
     ) -> Result<Self> {
         let header = source.header().clone();
         let mut masked = zapped(&header, options)?;
+        let time_mask = match &options.mask {
+            Some(mask) => Some(time_mask(mask.recorded(&header.band)?, &mut masked, part.first)),
+            None => None,
+        };
         let mut left = part.limit;
         let mut prefix = Vec::new();
         if options.auto_mask {
@@ -53,10 +58,6 @@ impl Cleaning {
             let rule = "at least one must be left to search";
             return Err(Error::parameter("masked channels", masked.len(), rule));
         }
-        let time_mask = match &options.mask {
-            Some(mask) => Some(mask.time_mask(&header, part.first)?),
-            None => None,
-        };
         let needed = options.zero_dm || time_mask.is_some();
         let plan = clean::Plan::new(clean::Options {
             channels: header.channels(),
@@ -137,15 +138,10 @@ impl Cleaning {
     }
 }
 
-/// Channels that the user or an rfifind mask leaves out.
+/// Channels that the user leaves out.
 fn zapped(header: &FilterbankHeader, options: &SearchOptions) -> Result<Vec<bool>> {
     let channels = header.channels();
     let mut masked = vec![false; channels];
-    if let Some(mask) = &options.mask {
-        for channel in mask.zapped_channels(&header.band)? {
-            masked[channel] = true;
-        }
-    }
     for &channel in &options.zapped {
         if channel >= channels {
             let rule = format!("the data have channels 0 to {}", channels - 1);
@@ -154,6 +150,12 @@ fn zapped(header: &FilterbankHeader, options: &SearchOptions) -> Result<Vec<bool
         masked[channel] = true;
     }
     Ok(masked)
+}
+
+/// What an rfifind mask leaves out: channels throughout, and cells of time and channel.
+fn time_mask(mask: RecordedMask, masked: &mut [bool], first_time: u64) -> TimeMask {
+    masked.iter_mut().zip(mask.zapped).for_each(|(all, bad)| *all |= bad);
+    TimeMask { interval_times: mask.interval_times, first_time, intervals: mask.intervals }
 }
 
 fn read_prefix(
