@@ -1,15 +1,21 @@
 //! The `sidereal` command: one file a verb.
 
+mod band;
 mod common;
 mod devices;
+mod dm_arguments;
+mod dm_plan_file;
 mod errors;
+mod fields;
 mod info;
 mod interrupt;
 mod json;
 mod output;
+mod plan;
 mod plots;
 mod progress;
 mod selection;
+mod simulate;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -40,6 +46,8 @@ struct Arguments {
 enum Verb {
     Info(info::Arguments),
     Devices(devices::Arguments),
+    Simulate(simulate::Arguments),
+    Plan(plan::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -59,5 +67,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.verb {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common),
+        Verb::Simulate(arguments) => simulate::run(arguments, common),
+        Verb::Plan(arguments) => plan::run(arguments, common),
     }
 }
