@@ -1,15 +1,21 @@
 //! The `sidereal` command: one file a verb.
 
+mod band;
 mod common;
 mod devices;
+mod dm_arguments;
+mod dm_plan_file;
 mod errors;
+mod fields;
 mod info;
 mod interrupt;
 mod json;
 mod output;
+mod plan;
 mod plots;
 mod progress;
 mod selection;
+mod simulate;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -18,12 +24,12 @@ use clap::{Parser, Subcommand};
 use common::Common;
 use sidereal::Result;
 
-/// From what a telescope records to what an astronomer looks for.
+/// From what a telescope records to what an astronomer looks for: finds short radio bursts in
+/// filterbank recordings, and makes recordings to try it on.
 #[derive(Parser, Debug)]
 #[command(
     name = "sidereal",
     version,
-    about,
     arg_required_else_help = true,
     max_term_width = 100,
     after_help = "Begin with `sidereal demo`, which makes an observation and finds the bursts in it,\n\
@@ -40,6 +46,8 @@ struct Arguments {
 enum Verb {
     Info(info::Arguments),
     Devices(devices::Arguments),
+    Simulate(simulate::Arguments),
+    Plan(plan::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -59,5 +67,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.verb {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common),
+        Verb::Simulate(arguments) => simulate::run(arguments, common),
+        Verb::Plan(arguments) => plan::run(arguments, common),
     }
 }

@@ -1,0 +1,205 @@
+//! `sidereal plan`: which dispersion measures to try.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use sidereal::dedisperse::dm_plan::{DmPlan, Row};
+use sidereal::io::OpenOptions;
+use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ};
+use sidereal::{Error, Result};
+
+use crate::band::{BandArguments, Setup};
+use crate::common::Common;
+use crate::dm_arguments::DmArguments;
+use crate::{dm_plan_file, json};
+
+const EXAMPLES: &str = "Examples:\n  \
+    sidereal plan recording.fil --dm-max 1000\n  \
+    sidereal plan --telescope chime-frb --toml chime.toml\n  \
+    sidereal plan --fch1 1500 --foff -0.29 --channels 1024 --tsamp 64e-6 --ddplan\n\n\
+    Each row is a range of trials with one step and one time bin. Smearing is what widens a pulse at\n\
+    the row's highest trial: dispersion within a channel, the length of a time bin, and half a step\n\
+    over the whole band. Give the TOML file to `sidereal search --plan`.";
+
+/// Plan the trial dispersion measures: how far apart, and how finely sampled.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Recording whose band and sampling are meant; or give them by the options below.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Write the plan to this file too.
+    #[arg(long, short = 'o', alias = "output", value_name = "OUT")]
+    toml: Option<PathBuf>,
+    /// Replace OUT if it exists.
+    #[arg(long)]
+    overwrite: bool,
+    /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
+    #[arg(long, value_name = "K", default_value_t = DM_CONSTANT)]
+    dm_constant: f64,
+    #[command(flatten)]
+    band: BandArguments,
+    #[command(flatten)]
+    dms: DmArguments,
+}
+
+#[derive(Serialize)]
+struct Document {
+    way: String,
+    centre_mhz: f64,
+    bandwidth_mhz: f64,
+    channels: usize,
+    tsamp_s: f64,
+    trials: usize,
+    adds_per_s: f64,
+    ranges: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    dm_min: f64,
+    dm_max: f64,
+    dm_step: f64,
+    downsample: usize,
+    trials: usize,
+    channel_ms: f64,
+    sampling_ms: f64,
+    step_ms: f64,
+    total_ms: f64,
+    adds_per_s: f64,
+    work_fraction: f64,
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let setup = arguments.setup()?;
+    if !(arguments.dm_constant > 0.0 && arguments.dm_constant.is_finite()) {
+        let rule = "it must be positive";
+        return Err(Error::parameter("--dm-constant", arguments.dm_constant, rule));
+    }
+    let limits = setup.telescope.map(|telescope| (telescope.dm_min, telescope.dm_max));
+    let Setup { band, tsamp_s, .. } = &setup;
+    let plan = arguments.dms.plan(band, *tsamp_s, limits, arguments.dm_constant)?;
+    let document = document(&plan, &setup, arguments);
+    if let Some(path) = &arguments.toml {
+        store(path, &plan, &document, arguments.overwrite)?;
+    }
+    if common.json {
+        return json::print(&document);
+    }
+    if common.quiet {
+        return Ok(());
+    }
+    json::say(&table(&document))?;
+    match &arguments.toml {
+        Some(path) => json::say(&format!("written to {}", path.display())),
+        None => Ok(()),
+    }
+}
+
+impl Arguments {
+    fn setup(&self) -> Result<Setup> {
+        let Some(file) = &self.file else { return self.band.setup() };
+        if self.band.given() {
+            let rule = "a recording has its own band; leave out either it or the band's options";
+            return Err(Error::parameter("FILE", file.display(), rule));
+        }
+        let source = sidereal::io::open(std::slice::from_ref(file), &OpenOptions::default())?;
+        let header = source.header();
+        Ok(Setup { band: header.band.clone(), tsamp_s: header.tsamp_s, telescope: None })
+    }
+}
+
+fn store(path: &Path, plan: &DmPlan, document: &Document, overwrite: bool) -> Result<()> {
+    if !overwrite && path.symlink_metadata().is_ok() {
+        let rule = "it exists; give another name, or --overwrite to replace it";
+        return Err(Error::parameter("--toml", path.display(), rule));
+    }
+    dm_plan_file::write(path, plan, &heading(document))
+}
+
+fn document(plan: &DmPlan, setup: &Setup, arguments: &Arguments) -> Document {
+    let rows = plan.rows(&setup.band, setup.tsamp_s, arguments.dm_constant);
+    Document {
+        way: arguments.dms.way(),
+        centre_mhz: setup.band.centre_hz() / HZ_PER_MHZ,
+        bandwidth_mhz: setup.band.bandwidth_hz() / HZ_PER_MHZ,
+        channels: setup.band.channels(),
+        tsamp_s: setup.tsamp_s,
+        trials: plan.trials(),
+        adds_per_s: rows.iter().map(|row| row.adds_per_s).sum(),
+        ranges: rows.iter().map(line).collect(),
+    }
+}
+
+fn line(row: &Row) -> Line {
+    Line {
+        dm_min: row.range.dm_min,
+        dm_max: row.range.dm_max,
+        dm_step: row.range.dm_step,
+        downsample: row.range.downsample,
+        trials: row.dms.len(),
+        channel_ms: row.channel_ms,
+        sampling_ms: row.sampling_ms,
+        step_ms: row.step_ms,
+        total_ms: row.total_ms,
+        adds_per_s: row.adds_per_s,
+        work_fraction: row.work_fraction,
+    }
+}
+
+fn heading(document: &Document) -> String {
+    let trials = document.trials;
+    format!(
+        "{trials} trials, {}, for {} channels over {:.6} MHz at {:.6} MHz, sampled every {} us",
+        document.way,
+        document.channels,
+        document.bandwidth_mhz,
+        document.centre_mhz,
+        rounded(document.tsamp_s * 1e6),
+    )
+}
+
+/// A number without digits that only rounding made.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.6}").parse().unwrap_or(value)
+}
+
+fn table(document: &Document) -> String {
+    let mut text = heading(document);
+    text.push_str(
+        "\n\n                                                     smearing (ms)\n    \
+         DM from         to     step  bin  trials   channel       bin      step     total    \
+         Gadd/s   work\n",
+    );
+    for line in &document.ranges {
+        let _ = writeln!(
+            text,
+            "{:>11.3}{:>11.3}{:>9.3}{:>5}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10.3}{:>6.1}%",
+            line.dm_min,
+            line.dm_max,
+            line.dm_step,
+            line.downsample,
+            line.trials,
+            short(line.channel_ms),
+            short(line.sampling_ms),
+            short(line.step_ms),
+            short(line.total_ms),
+            line.adds_per_s / 1e9,
+            100.0 * line.work_fraction,
+        );
+    }
+    let total = document.adds_per_s / 1e9;
+    let _ = write!(text, "{:>11}{:>33}{:>50.3}", "in all", document.trials, total);
+    text
+}
+
+/// Four digits or so.
+fn short(value: f64) -> String {
+    match value {
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 1.0 => format!("{v:.2}"),
+        v => format!("{v:.4}"),
+    }
+}

@@ -1,0 +1,28 @@
+//! `sidereal simulate`: what a telescope would have recorded.
+
+mod burst;
+mod specs;
+mod truth;
+
+use clap::{Args, Subcommand};
+use sidereal::Result;
+
+use crate::common::Common;
+
+/// Make what a telescope would have recorded, with known bursts in it.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    Burst(Box<burst::Arguments>),
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    match &arguments.what {
+        What::Burst(arguments) => burst::run(arguments, common),
+    }
+}

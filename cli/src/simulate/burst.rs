@@ -1,0 +1,225 @@
+//! `sidereal simulate burst`: a filterbank with noise, bursts, pulsars and interference.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use sidereal::backend::threads::Threads;
+use sidereal::io::sigproc::FilterbankWriter;
+use sidereal::io::{FilterbankHeader, FilterbankSource, atomic};
+use sidereal::sample::Encoding;
+use sidereal::simulate::burst::{Options, Simulator};
+use sidereal::simulate::{self};
+use sidereal::units::DM_CONSTANT;
+use sidereal::{Error, Result};
+
+use super::specs::{self, Single};
+use super::truth::Document;
+use crate::band::{BandArguments, Setup};
+use crate::common::Common;
+use crate::progress::Progress;
+use crate::{interrupt, json};
+
+/// Bytes made at once, about.
+const GULP_BYTES: usize = 4 << 20;
+
+const EXAMPLES: &str = "Examples:\n  \
+    sidereal simulate burst frb.fil --telescope askap --dm 500 --snr 30\n  \
+    sidereal simulate burst two.fil --telescope parkes-superb-f --duration 20 --nbits 2 \\\n      \
+    --burst dm=300,time=5,snr=15 --burst dm=560,time=9,width=0.004,scatter=0.01,index=-1.5\n  \
+    sidereal simulate burst psr.fil --fch1 1500 --foff -1 --channels 300 --tsamp 256e-6 \\\n      \
+    --pulsar period=0.089,dm=68,width=0.003,snr=8 --rfi-narrow 5 --bandpass rippled\n\n\
+    A burst's time is that of its unscattered centre at the highest frequency; its tail at lower\n\
+    frequencies follows by the dispersion delay. Its S/N is that of the best boxcar at the exact DM.\n\
+    What was put in is written beside the file: frb.fil has frb.truth.json.";
+
+/// Make a filterbank (.fil): receiver noise with bursts, pulsars and interference in it.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// File to write; `-` is standard output, without a truth file.
+    #[arg(value_name = "OUT", required_unless_present = "output")]
+    out: Option<PathBuf>,
+    /// The same as OUT.
+    #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
+    output: Option<PathBuf>,
+    /// Replace OUT and its truth file if they exist.
+    #[arg(long)]
+    overwrite: bool,
+    /// Length in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    duration: f64,
+    /// Bits a sample: 1, 2, 4, 8, 16 or 32 (floats).
+    #[arg(long, value_name = "BITS", default_value_t = 8)]
+    nbits: usize,
+    /// Chooses the noise and all else that is random; the same seed gives the same file.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    /// The receiver's gain over the band; it does not show in 1, 2 and 4 bit, which are levelled.
+    #[arg(long, value_enum, default_value_t = Bandpass::Flat)]
+    bandpass: Bandpass,
+    /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
+    #[arg(long, value_name = "K", default_value_t = DM_CONSTANT)]
+    dm_constant: f64,
+    #[command(flatten)]
+    band: BandArguments,
+    #[command(flatten)]
+    single: Single,
+    /// A burst: dm=,time= and, if wanted, width=,snr=,scatter=,index=. May be repeated.
+    #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
+    burst: Vec<String>,
+    /// A pulsar: period=,dm= and, if wanted, width=,duty=,snr= (a pulse),time=,scatter=,index=. May
+    /// be repeated.
+    #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
+    pulsar: Vec<String>,
+    /// Interference in this many channels: tones that swell and fade.
+    #[arg(long, value_name = "CHANNELS", help_heading = "Interference")]
+    rfi_narrow: Option<usize>,
+    /// Strength of these tones, in units of the channel's noise.
+    #[arg(long, value_name = "SIGMA", default_value_t = 3.0, help_heading = "Interference")]
+    rfi_narrow_strength: f64,
+    /// Impulses over the whole band without dispersion, this many a second on average.
+    #[arg(long, value_name = "RATE", help_heading = "Interference")]
+    rfi_broad: Option<f64>,
+    /// S/N of each impulse.
+    #[arg(long, value_name = "SNR", default_value_t = 20.0, help_heading = "Interference")]
+    rfi_broad_snr: f64,
+    /// Width of each impulse, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.005, help_heading = "Interference")]
+    rfi_broad_width: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Bandpass {
+    /// The same gain everywhere.
+    Flat,
+    /// Falls to a tenth at the band's edges, with ripples of 5 %.
+    Rippled,
+}
+
+pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let out = arguments.out.as_ref().or(arguments.output.as_ref());
+    let out = out.map_or(Path::new("-"), PathBuf::as_path);
+    let piped = out == Path::new("-");
+    let truth_path = out.with_extension("truth.json");
+    if piped && common.json {
+        let rule = "standard output can't hold both the data and a JSON document";
+        return Err(Error::parameter("--json", "given with OUT -", rule));
+    }
+    if !piped && !arguments.overwrite {
+        [out, &truth_path].into_iter().try_for_each(check_free)?;
+    }
+    let setup = arguments.band.setup()?;
+    let options = arguments.options(&setup)?;
+    let mut document = Document::new(out, &options);
+    let threads = Threads::new(common.threads);
+    let mut simulator = Simulator::new(options)?.with_threads(threads);
+    document.fill(simulator.truth());
+    let begun = Instant::now();
+    write(&mut simulator, out, common)?;
+    let elapsed_s = begun.elapsed().as_secs_f64();
+    if piped {
+        return Ok(());
+    }
+    atomic::write(&truth_path, json::text(&document)?.as_bytes())?;
+    if common.json {
+        return json::print(&document);
+    }
+    if common.quiet {
+        return Ok(());
+    }
+    json::say(&summary(simulator.header(), out, elapsed_s, &document))?;
+    json::say(&format!("what is in it: {}", truth_path.display()))
+}
+
+fn summary(header: &FilterbankHeader, out: &Path, elapsed_s: f64, truth: &Document) -> String {
+    let times = header.times.unwrap_or(0);
+    let bytes = times as f64 * header.row_bytes() as f64;
+    let samples = times as f64 * header.channels() as f64;
+    format!(
+        "{}: {:.1} s of {} channels, {} bit, {:.1} MB; {} made in {elapsed_s:.1} s ({:.0} Msamples/s)",
+        out.display(),
+        times as f64 * header.tsamp_s,
+        header.channels(),
+        header.encoding.bits(),
+        bytes / 1e6,
+        truth.contents(),
+        samples / elapsed_s.max(1e-9) / 1e6,
+    )
+}
+
+fn write(simulator: &mut Simulator, out: &Path, common: &Common) -> Result<()> {
+    let header = simulator.header().clone();
+    let mut writer = if out == Path::new("-") {
+        FilterbankWriter::to_pipe(Box::new(std::io::stdout()), &header)?
+    } else {
+        FilterbankWriter::create(out, &header)?
+    };
+    let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
+    let row_bytes = header.row_bytes();
+    let mut rows = vec![0; (GULP_BYTES / row_bytes).max(1) * row_bytes];
+    loop {
+        interrupt::check()?;
+        let times = simulator.read(&mut rows)?;
+        if times == 0 {
+            break;
+        }
+        writer.write(&rows[..times * row_bytes])?;
+        progress.at(writer.rows());
+    }
+    progress.finish();
+    writer.finish()
+}
+
+fn check_free(path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let rule = "it exists; give another name, or --overwrite to replace it";
+    Err(Error::parameter("OUT", path.display(), rule))
+}
+
+impl Arguments {
+    fn options(&self, setup: &Setup) -> Result<Options> {
+        if !(self.duration > 0.0 && self.duration.is_finite()) {
+            let rule = "it must be a positive number of seconds";
+            return Err(Error::parameter("--duration", self.duration, rule));
+        }
+        let times = (self.duration / setup.tsamp_s).round().max(1.0) as u64;
+        let mut options = Options::new(setup.band.clone(), setup.tsamp_s, times);
+        options.encoding = encoding(self.nbits)?;
+        options.seed = self.seed;
+        options.dm_constant = self.dm_constant;
+        options.bandpass = match self.bandpass {
+            Bandpass::Flat => simulate::Bandpass::Flat,
+            Bandpass::Rippled => simulate::Bandpass::Rippled,
+        };
+        options.bursts = self.single.burst(self.duration)?.into_iter().collect();
+        for spec in &self.burst {
+            options.bursts.push(specs::burst(spec)?);
+        }
+        options.pulsars = self.pulsar.iter().map(|s| specs::pulsar(s)).collect::<Result<_>>()?;
+        let strength = self.rfi_narrow_strength;
+        options.narrow =
+            self.rfi_narrow.map(|channels| simulate::NarrowInterference { channels, strength });
+        options.broad = self.rfi_broad.map(|rate_hz| simulate::BroadInterference {
+            rate_hz,
+            snr: self.rfi_broad_snr,
+            width_s: self.rfi_broad_width,
+        });
+        options.telescope = setup.telescope.map_or_else(String::new, |t| t.name.to_owned());
+        Ok(options)
+    }
+}
+
+fn encoding(bits: usize) -> Result<Encoding> {
+    match bits {
+        1 => Ok(Encoding::U1),
+        2 => Ok(Encoding::U2),
+        4 => Ok(Encoding::U4),
+        8 => Ok(Encoding::U8),
+        16 => Ok(Encoding::U16),
+        32 => Ok(Encoding::F32),
+        _ => Err(Error::parameter("--nbits", bits, "it must be 1, 2, 4, 8, 16 or 32")),
+    }
+}

@@ -1,0 +1,119 @@
+//! The truth file: what was put into a simulation, with the keys of a search's summary.
+
+use std::path::Path;
+
+use serde::Serialize;
+use sidereal::simulate::burst::{Options, Truth};
+
+/// OUT.truth.json.
+#[derive(Debug, Serialize)]
+pub(super) struct Document {
+    file: String,
+    telescope: String,
+    seed: u64,
+    tsamp_s: f64,
+    duration_s: f64,
+    dm_constant: f64,
+    /// The bursts: what a search should find.
+    candidates: Vec<Signal>,
+    pulsars: Vec<Signal>,
+    /// Channels with narrow-band interference.
+    narrow_channels: Vec<usize>,
+    /// Impulses of interference at DM 0.
+    impulses: Vec<Impulse>,
+    #[serde(skip)]
+    impulse: (f64, f64),
+}
+
+#[derive(Debug, Serialize)]
+struct Signal {
+    dm: f64,
+    time_s: f64,
+    snr: f64,
+    width_s: f64,
+    /// Length of the boxcar that finds this S/N at the exact DM.
+    boxcar_s: f64,
+    scatter_s: f64,
+    spectral_index: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period_s: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Impulse {
+    dm: f64,
+    time_s: f64,
+    snr: f64,
+    width_s: f64,
+}
+
+impl Document {
+    pub(super) fn new(file: &Path, options: &Options) -> Self {
+        Self {
+            file: file.display().to_string(),
+            telescope: options.telescope.clone(),
+            seed: options.seed,
+            tsamp_s: options.tsamp_s,
+            duration_s: options.times as f64 * options.tsamp_s,
+            dm_constant: options.dm_constant,
+            candidates: Vec::new(),
+            pulsars: Vec::new(),
+            narrow_channels: Vec::new(),
+            impulses: Vec::new(),
+            impulse: options.broad.map_or((0.0, 0.0), |broad| (broad.snr, broad.width_s)),
+        }
+    }
+
+    pub(super) fn fill(&mut self, truth: &Truth) {
+        self.candidates = truth
+            .bursts
+            .iter()
+            .map(|one| Signal {
+                dm: one.burst.dm,
+                time_s: one.burst.time_s,
+                snr: one.burst.snr,
+                width_s: one.burst.width_s,
+                boxcar_s: one.boxcar_s,
+                scatter_s: one.burst.scatter_s,
+                spectral_index: one.burst.spectral_index,
+                period_s: None,
+            })
+            .collect();
+        self.pulsars = truth
+            .pulsars
+            .iter()
+            .map(|one| Signal {
+                dm: one.pulsar.dm,
+                time_s: one.pulsar.time_s,
+                snr: one.pulsar.snr,
+                width_s: one.pulsar.width_s,
+                boxcar_s: one.boxcar_s,
+                scatter_s: one.pulsar.scatter_s,
+                spectral_index: one.pulsar.spectral_index,
+                period_s: Some(one.pulsar.period_s),
+            })
+            .collect();
+        self.narrow_channels.clone_from(&truth.narrow_channels);
+        let (snr, width_s) = self.impulse;
+        let impulse = |time_s: &f64| Impulse { dm: 0.0, time_s: *time_s, snr, width_s };
+        self.impulses = truth.impulse_times_s.iter().map(impulse).collect();
+    }
+
+    /// A few words on what is in it.
+    pub(super) fn contents(&self) -> String {
+        let count = |number: usize, one: &str| match number {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            _ => Some(format!("{number} {one}s")),
+        };
+        let parts = [
+            count(self.candidates.len(), "burst"),
+            count(self.pulsars.len(), "pulsar"),
+            count(self.narrow_channels.len(), "channel with a tone")
+                .map(|text| text.replace("channel with a tones", "channels with a tone")),
+            count(self.impulses.len(), "impulse"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { "noise alone".to_owned() } else { parts.join(", ") }
+    }
+}
