@@ -44,6 +44,7 @@ proptest! {
         }
         let masked = (0..if with_mask { channels } else { 0 }).map(|_| random.below(4) == 0).collect();
         let time_mask = with_times.then(|| TimeMask {
+            first_time: 0,
             interval_times: 1 + random.below(90),
             intervals: (0..5)
                 .map(|_| (0..channels as u32).filter(|_| random.below(5) == 0).collect())

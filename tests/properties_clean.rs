@@ -128,7 +128,7 @@ fn masked_cells_become_the_running_median() {
         .collect();
     (2000..3000).for_each(|time| bytes[time * channels + 3] = 255);
     let intervals = vec![vec![], vec![], vec![3], vec![]];
-    let time_mask = Some(TimeMask { interval_times: 1000, intervals });
+    let time_mask = Some(TimeMask { interval_times: 1000, first_time: 0, intervals });
     let options =
         Options { channels, encoding: Encoding::U8, zero_dm: false, masked: vec![], time_mask };
     let mut cleaner = Cleaner::new(Plan::new(options).unwrap(), &Backend::best(2)).unwrap();

@@ -9,8 +9,10 @@ use crate::units::MAX_CHANNELS;
 /// Cells to be replaced: channels by interval of time, as PRESTO's rfifind lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeMask {
-    /// Times in an interval; the first begins with the stream.
+    /// Times in an interval.
     pub interval_times: usize,
+    /// Times of the first interval and on that lie before the stream.
+    pub first_time: u64,
     /// The bad channels of each interval; later intervals have none.
     pub intervals: Vec<Vec<u32>>,
 }
@@ -116,13 +118,17 @@ impl Plan {
     /// Whether the bad channels may change at a time.
     pub(super) fn interval_begins(&self, time: u64) -> bool {
         let mask = self.options.time_mask.as_ref();
-        mask.is_some_and(|mask| time.is_multiple_of(mask.interval_times as u64))
+        let begins = |mask: &TimeMask| {
+            time == 0 || (time + mask.first_time).is_multiple_of(mask.interval_times as u64)
+        };
+        mask.is_some_and(begins)
     }
 
     /// The bad channels at a time.
     pub(super) fn bad_channels(&self, time: u64) -> &[u32] {
         let Some(mask) = &self.options.time_mask else { return &[] };
-        let interval = usize::try_from(time / mask.interval_times as u64).unwrap_or(usize::MAX);
+        let interval = usize::try_from((time + mask.first_time) / mask.interval_times as u64)
+            .unwrap_or(usize::MAX);
         mask.intervals.get(interval).map_or(&[], Vec::as_slice)
     }
 }
@@ -176,7 +182,7 @@ mod tests {
             time_mask: None,
         };
         let mask = |interval_times, channel| {
-            Some(TimeMask { interval_times, intervals: vec![vec![], vec![channel]] })
+            Some(TimeMask { interval_times, first_time: 0, intervals: vec![vec![], vec![channel]] })
         };
         assert!(Plan::new(good.clone()).is_ok());
         assert!(Plan::new(Options { time_mask: mask(5, 7), ..good.clone() }).is_ok());
