@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use proptest::prelude::*;
 use sidereal::io::{
@@ -348,11 +349,15 @@ fn tim_and_dat_written_by_us_are_equal() {
 
 /// A good SIGPROC header, to be spoilt.
 fn sigproc_header() -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.fil");
-    let header = header(Encoding::I8, Band::uniform(1400.0, -0.5, 16).unwrap());
-    sigproc::FilterbankWriter::create(&path, &header).unwrap().finish().unwrap();
-    fs::read(&path).unwrap()
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    let make = || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.fil");
+        let header = header(Encoding::I8, Band::uniform(1400.0, -0.5, 16).unwrap());
+        sigproc::FilterbankWriter::create(&path, &header).unwrap().finish().unwrap();
+        fs::read(&path).unwrap()
+    };
+    BYTES.get_or_init(make).clone()
 }
 
 proptest! {
