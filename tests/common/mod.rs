@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// The folder of real recordings: `$SIDEREAL_DATA`, by default `../shared/data`.
 ///
 /// A missing folder is reported, and is a failure where `SIDEREAL_REQUIRE` names `data`.
-pub fn data_dir() -> Option<PathBuf> {
+pub(crate) fn data_dir() -> Option<PathBuf> {
     let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let folder = std::env::var_os("SIDEREAL_DATA").map_or_else(default, PathBuf::from);
     if folder.join("frb").is_dir() {
