@@ -233,13 +233,14 @@ fn clipped_float_body(window: &[f32], clip: Clip) -> Moments {
     let (whole, rest) = window.as_chunks::<LANES>();
     let mut last = [f32::NAN; LANES];
     last[..rest.len()].copy_from_slice(rest);
+    let limit = clip.limit.min(f64::MAX);
     // A sample that is not a number is never within the limit.
     for values in whole.iter().chain(std::iter::once(&last)) {
         for lane in 0..LANES {
             let difference = f64::from(values[lane]) - clip.centre;
-            let inside = difference.abs() <= clip.limit.min(f64::MAX);
+            let inside = difference.abs() <= limit;
             let difference = if inside { difference } else { 0.0 };
-            count[lane] += f64::from(u8::from(inside));
+            count[lane] += if inside { 1.0 } else { 0.0 };
             sum[lane] += difference;
             squares[lane] += difference * difference;
         }

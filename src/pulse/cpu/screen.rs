@@ -11,7 +11,7 @@ use crate::pulse::plan::BLOCK;
 /// Whether every load of `blocks` blocks lies in the prefix sums.
 fn fits<S>(boxes: &Boxes<S>, blocks: usize) -> bool {
     let widest = boxes.boxcars.iter().map(|(width, _)| *width).max().unwrap_or(0);
-    blocks * BLOCK + widest <= boxes.prefix.len()
+    blocks == 0 || blocks * BLOCK + widest <= boxes.prefix.len()
 }
 
 /// A screen of one type and level: `$vectors` vectors of `$lanes` starts at a time.
