@@ -13,7 +13,10 @@ use sidereal::{Error, Result};
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
-use crate::{dm_plan_file, json};
+use crate::json;
+
+use crate::dm_plan_file;
+pub(crate) use crate::dm_plan_file::read;
 
 const EXAMPLES: &str = "Examples:\n  \
     sidereal plan recording.fil --dm-max 1000\n  \
