@@ -24,12 +24,12 @@ use clap::{Parser, Subcommand};
 use common::Common;
 use sidereal::Result;
 
-/// From what a telescope records to what an astronomer looks for.
+/// From what a telescope records to what an astronomer looks for: finds short radio bursts in
+/// filterbank recordings, and makes recordings to try it on.
 #[derive(Parser, Debug)]
 #[command(
     name = "sidereal",
     version,
-    about,
     arg_required_else_help = true,
     max_term_width = 100,
     after_help = "Begin with `sidereal demo`, which makes an observation and finds the bursts in it,\n\

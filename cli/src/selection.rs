@@ -88,6 +88,11 @@ impl Recording {
     }
 }
 
+/// A path as it is shown to a reader.
+pub(crate) fn shown(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}
+
 /// A path's last part.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()

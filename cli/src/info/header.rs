@@ -7,6 +7,7 @@ use sidereal::io::FilterbankHeader;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 
 use crate::plots::{duration, short};
+use crate::selection;
 
 /// A header, with the names of its JSON document.
 #[derive(Serialize)]
@@ -36,7 +37,7 @@ impl Header {
     pub(super) fn new(header: &FilterbankHeader) -> Self {
         let band = &header.band;
         Self {
-            file: header.path.display().to_string(),
+            file: selection::shown(&header.path),
             format: header.format,
             source: header.source_name.clone(),
             telescope: header.telescope.clone(),

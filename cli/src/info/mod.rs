@@ -1,7 +1,10 @@
 //! `sidereal info`: header and statistics of a recording.
 
 mod header;
+mod series;
 mod statistics;
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -10,19 +13,21 @@ use sidereal::Result;
 use crate::common::Common;
 use crate::{json, selection};
 use header::Header;
+use series::Facts;
 use statistics::Statistics;
 
 /// Shows a recording's header, statistics and bandpass.
 ///
 /// Reads SIGPROC filterbanks (.fil) and series (.tim), PSRFITS search mode and FBH5 (.h5), told apart
-/// by their content, and PRESTO series (.dat with its .inf). Several files are shown one by one;
+/// by their content; and by name PRESTO series (.dat with .inf), NumPy arrays (.npy) and rfifind masks
+/// (.mask). Several files are shown one by one;
 /// `-` is a SIGPROC filterbank on standard input.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  sidereal info observation.fil")]
 pub(crate) struct Arguments {
     /// The files.
     #[arg(required = true, value_name = "INPUT")]
-    inputs: Vec<std::path::PathBuf>,
+    inputs: Vec<PathBuf>,
     /// Use one polarization (IF) only, counted from 0; by default the total intensity.
     #[arg(long, value_name = "N")]
     pol: Option<usize>,
@@ -34,12 +39,29 @@ pub(crate) struct Arguments {
     header: bool,
 }
 
+/// What is known of one file.
 #[derive(Serialize)]
-struct Document {
-    #[serde(flatten)]
-    header: Header,
-    #[serde(flatten)]
-    statistics: Option<Statistics>,
+#[serde(untagged)]
+enum Document {
+    Filterbank {
+        #[serde(flatten)]
+        header: Box<Header>,
+        #[serde(flatten)]
+        statistics: Option<Statistics>,
+    },
+    Other(Facts),
+}
+
+impl Document {
+    fn table(&self) -> String {
+        match self {
+            Self::Other(facts) => facts.table(),
+            Self::Filterbank { header, statistics } => {
+                let statistics = statistics.as_ref().map_or_else(String::new, Statistics::table);
+                header.table() + &statistics
+            }
+        }
+    }
 }
 
 /// Runs the verb.
@@ -49,14 +71,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         let document = examine(input, arguments, common)?;
         if common.json {
             documents.push(document);
-            continue;
-        }
-        if index > 0 {
-            json::say("")?;
-        }
-        json::say(document.header.table().trim_end())?;
-        if let Some(statistics) = &document.statistics {
-            json::say(statistics.table().trim_end())?;
+        } else {
+            let gap = if index > 0 { "\n" } else { "" };
+            json::say(&format!("{gap}{}", document.table().trim_end()))?;
         }
     }
     match documents.as_slice() {
@@ -66,13 +83,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
 }
 
-fn examine(input: &std::path::Path, arguments: &Arguments, common: &Common) -> Result<Document> {
+fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Document> {
+    if let Some(facts) = series::examine(input) {
+        return Ok(Document::Other(facts?));
+    }
     let mut source = selection::open(&[input.to_path_buf()], arguments.pol, false)?;
-    let header = Header::new(source.header());
-    let statistics = if arguments.header {
-        None
-    } else {
-        Some(Statistics::measure(source.as_mut(), arguments.all, common)?)
-    };
-    Ok(Document { header, statistics })
+    let header = Box::new(Header::new(source.header()));
+    let measured = !arguments.header;
+    let statistics = measured
+        .then(|| Statistics::measure(source.as_mut(), arguments.all, common))
+        .transpose()?;
+    Ok(Document::Filterbank { header, statistics })
 }

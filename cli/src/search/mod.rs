@@ -10,13 +10,14 @@ use std::path::PathBuf;
 use clap::Args;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::{self, Report, SearchOptions, Status};
+use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::output::{Existing, Folder};
 use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
-use crate::trials::Trials;
+use crate::dm_arguments::DmArguments;
 use crate::{interrupt, json};
 use pictures::Pictures;
 pub(crate) use report::Found;
@@ -44,7 +45,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     detection: Detection,
     #[command(flatten)]
-    trials: Trials,
+    trials: DmArguments,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3 (PRESTO has 1/2.41e-4, SIGPROC 4148.741601).
+    #[arg(long, value_name = "K", default_value_t = DM_CONSTANT, help_heading = "Dispersion measures")]
+    dm_constant: f64,
     #[command(flatten)]
     selection: Selection,
     /// Keep channels with outlying statistics; by default they are left out.
@@ -147,7 +151,7 @@ impl<'a> Work<'a> {
         progress.finish();
         interrupt::check()?;
         self.warn(&report);
-        Ok(Found { report, header: self.header.clone(), snr: self.options.snr })
+        Ok(Found { report, header: self.header.clone(), snr: self.options.snr, files: self.arguments.recording.inputs.clone() })
     }
 
     fn warn(&self, report: &Report) {
@@ -201,10 +205,10 @@ impl<'a> Work<'a> {
 
 impl Arguments {
     fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
-        let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::read);
+        let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::Mask::read);
         Ok(SearchOptions {
-            plan: self.trials.plan(header)?,
-            dm_constant: self.trials.dm_constant,
+            plan: self.trials.plan(&header.band, header.tsamp_s, None, self.dm_constant)?,
+            dm_constant: self.dm_constant,
             snr: self.detection.snr,
             max_width_s: self.detection.max_width,
             baseline_s: self.detection.baseline,

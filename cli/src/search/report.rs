@@ -1,7 +1,7 @@
 //! What a search found, as summary.json and as lines on the screen.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use sidereal::io::FilterbankHeader;
@@ -17,6 +17,8 @@ const LISTED: usize = 20;
 pub(crate) struct Found {
     pub(crate) report: Report,
     pub(crate) header: FilterbankHeader,
+    /// The files of the observation.
+    pub(crate) files: Vec<PathBuf>,
     /// The threshold.
     pub(crate) snr: f64,
 }
