@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     overwrite: bool,
     /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
-    #[arg(long, value_name = "K", default_value_t = DM_CONSTANT)]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, default_value_t = DM_CONSTANT)]
     dm_constant: f64,
     #[command(flatten)]
     band: BandArguments,
