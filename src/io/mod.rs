@@ -4,18 +4,11 @@
 //! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
 
 pub mod atomic;
-pub mod atomic;
-pub mod candidates;
 pub mod candidates;
 pub mod fbh5;
-pub mod fbh5;
-pub mod npy;
 pub mod npy;
 mod observation;
-mod observation;
 mod open;
-mod open;
-pub mod presto;
 pub mod presto;
 pub mod psrfits;
 pub mod rfifind;
