@@ -2,6 +2,7 @@
 
 pub mod array;
 pub mod backend;
+pub mod clean;
 pub mod dedisperse;
 pub mod error;
 pub mod io;

@@ -62,7 +62,7 @@ fn parkes_at_every_depth_is_the_same_sky() {
             (header.telescope.as_str(), header.source_name.as_str()),
             ("Parkes", "J0534+2200")
         );
-        assert!((header.tsamp_s - 0.000512).abs() < 1e-12 || header.tsamp_s > 0.0);
+        assert!((header.tsamp_s - 0.000_512).abs() < 1e-4 * header.tsamp_s);
         assert_eq!((header.band.fch1_mhz(), header.band.foff_mhz()), (4030.0, -4.0));
         let bytes = read_all(source.as_mut(), 1000);
         values(&bytes, header.encoding, 832)
@@ -93,7 +93,7 @@ fn two_parkes_files_join() {
     let parts: Vec<u8> = paths
         .iter()
         .flat_map(|path| {
-            read_all(open_with(&[path.clone()], OpenOptions::default()).as_mut(), 4096)
+            read_all(open_with(std::slice::from_ref(path), OpenOptions::default()).as_mut(), 4096)
         })
         .collect();
     assert_eq!(joined, parts);
@@ -117,12 +117,20 @@ fn the_askap_burst_file_reads() {
 }
 
 #[test]
-fn presto_and_sigproc_series_hold_the_same() {
+fn presto_and_sigproc_series_are_of_the_same_pulsar() {
     let Some(data) = common::data_dir() else { return };
     let (inf, dat) = presto::read(&data.join("pulsar/GBT_J1807-0847.dat")).unwrap();
     let (tim_header, tim) = sigproc::read_series(&data.join("pulsar/GBT_J1807-0847.tim")).unwrap();
-    assert_eq!(dat.len(), 131_072);
-    assert_eq!(dat, tim);
+    // The .tim was dedispersed on its own: other length, baseline removed, one sample later.
+    assert_eq!((dat.len(), tim.len()), (131_072, 131_130));
+    let stretch = |series: &[f32], start: usize| -> Vec<f64> {
+        series[start..start + 4000].iter().map(|value| f64::from(*value)).collect()
+    };
+    for start in [10_000, 60_000, 120_000] {
+        let found = correlation(&stretch(&dat, start), &stretch(&tim, start + 1));
+        let beside = correlation(&stretch(&dat, start), &stretch(&tim, start + 40));
+        assert!(found > 0.8 && beside < 0.7, "{start}: {found} {beside}");
+    }
     assert_eq!((inf.dm, tim_header.dm), (112.3802, 112.3802));
     assert_eq!((inf.tsamp_s, tim_header.tsamp_s), (0.000_163_84, 0.000_163_84));
     assert!((inf.epoch_mjd - tim_header.tstart_mjd).abs() < 1e-9);
@@ -173,7 +181,7 @@ fn every_depth_and_order_goes_round_in_any_gulp() {
             writer.write(rest).unwrap();
             writer.finish().unwrap();
             for gulp in [1, 7, 100, 1000] {
-                let mut source = open_with(&[path.clone()], OpenOptions::default());
+                let mut source = open_with(std::slice::from_ref(&path), OpenOptions::default());
                 assert_eq!(source.header().encoding, encoding);
                 assert_eq!(source.header().band, header.band);
                 assert_eq!(read_all(source.as_mut(), gulp), bytes, "{encoding:?} {step} {gulp}");
@@ -229,13 +237,13 @@ fn ifs_are_chosen_or_summed() {
             for chosen in 0..usize::from(ifs) {
                 let polarizations = Polarizations::One(chosen);
                 let options = OpenOptions { polarizations, ..OpenOptions::default() };
-                let mut source = open_with(&[path.clone()], options);
+                let mut source = open_with(std::slice::from_ref(&path), options);
                 let found = values(&read_all(source.as_mut(), 3), encoding, 16);
                 let expected: Vec<f64> =
                     flat.chunks(stride).flat_map(|row| row[16 * chosen..][..16].to_vec()).collect();
                 assert_eq!(found, expected);
             }
-            let mut source = open_with(&[path.clone()], OpenOptions::default());
+            let mut source = open_with(std::slice::from_ref(&path), OpenOptions::default());
             assert_eq!(source.header().recorded_polarizations, usize::from(ifs));
             assert_eq!(source.skip(1).unwrap(), 1);
             let sums = source.header().encoding;
@@ -249,7 +257,7 @@ fn ifs_are_chosen_or_summed() {
         }
         let options =
             OpenOptions { polarizations: Polarizations::One(4), ..OpenOptions::default() };
-        assert!(open(&[path.clone()], &options).is_err());
+        assert!(open(std::slice::from_ref(&path), &options).is_err());
     }
 }
 
@@ -266,7 +274,7 @@ fn truncated_recordings_say_where_they_end() {
     for length in 0..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
         let rows = length.checked_sub(start).filter(|bytes| bytes % 16 == 0 && *bytes > 0);
-        match (open(&[path.clone()], &OpenOptions::default()), rows) {
+        match (open(std::slice::from_ref(&path), &OpenOptions::default()), rows) {
             (Ok(source), Some(bytes)) => {
                 assert_eq!(source.header().times, Some(bytes as u64 / 16));
             }

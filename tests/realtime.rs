@@ -6,16 +6,35 @@
 mod counting;
 
 use counting::{Counting, assert_quiet, requests_during};
+use sidereal::array::{Plane, PlaneMut};
+use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
+use sidereal::sample::{Encoding, Samples};
+use sidereal::units::{Band, DM_CONSTANT};
+use sidereal::{dedisperse, pulse};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+const CHANNELS: usize = 64;
+const TIMES: usize = 4096;
+const TRIALS: usize = 40;
+
 #[test]
 fn warm_stages_ask_for_no_memory() {
     assert!(requests_during(|| drop(vec![0u8; 64])) > 0, "the counter counts");
-    for threads in [1, 2] {
-        the_pool(threads);
+    for count in [1, 2] {
+        the_pool(count);
+        for backend in Backend::available(count) {
+            if matches!(backend, Backend::Reference) {
+                continue;
+            }
+            for encoding in [Encoding::U2, Encoding::U8, Encoding::I16, Encoding::F32] {
+                dedispersion(&backend, encoding);
+            }
+            pulse_search(&backend, true);
+            pulse_search(&backend, false);
+        }
     }
 }
 
@@ -28,4 +47,73 @@ fn the_pool(count: usize) {
             *own += part.iter().map(|x| u64::from(*x)).sum::<u64>();
         });
     });
+}
+
+/// Bytes without a pattern that a stage could follow; as floats they are finite.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8 & 0x3f
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+fn dedispersion(backend: &Backend, encoding: Encoding) {
+    let options = dedisperse::Options {
+        band: Band::uniform(1500.0, -4.0, CHANNELS).unwrap(),
+        tsamp_s: 1e-3,
+        dms: (0..TRIALS).map(|trial| trial as f64 * 2.0).collect(),
+        downsample: 2,
+        encoding,
+        range: None,
+        masked: Vec::new(),
+        dm_constant: DM_CONSTANT,
+    };
+    let plan = dedisperse::Plan::new(options).unwrap();
+    let stride = plan.max_output(TIMES);
+    let mut stage = dedisperse::Dedisperser::new(plan, backend).unwrap();
+    let rows = noise(TIMES * CHANNELS * encoding.bits() / 8);
+    let (mut integers, mut floats) = (vec![0i32; TRIALS * stride], vec![0f32; TRIALS * stride]);
+    let name = format!("dedispersion of {encoding:?} on {}", backend.name());
+    let mut produced = 0;
+    assert_quiet(&name, 3, 5, || {
+        let input = Samples::new(&rows, encoding, TIMES, CHANNELS).unwrap();
+        let output = if encoding == Encoding::F32 {
+            dedisperse::Output::F32(PlaneMut::new(&mut floats, TRIALS, stride).unwrap())
+        } else {
+            dedisperse::Output::I32(PlaneMut::new(&mut integers, TRIALS, stride).unwrap())
+        };
+        produced += stage.run(input, output).unwrap().produced;
+    });
+    assert!(produced > 0, "{name}: nothing was done");
+}
+
+fn pulse_search(backend: &Backend, is_integer: bool) {
+    let options = pulse::Options {
+        dms: (0..TRIALS).map(|trial| trial as f64).collect(),
+        tsamp_s: 1e-3,
+        max_width_s: 0.05,
+        baseline_s: 1.0,
+        snr: 3.5,
+        bound: is_integer.then_some((0, 64)),
+    };
+    let plan = pulse::Plan::new(options).unwrap();
+    let mut stage = pulse::Detector::new(plan, backend).unwrap();
+    let integers: Vec<i32> = noise(TRIALS * TIMES).into_iter().map(i32::from).collect();
+    let floats: Vec<f32> = integers.iter().map(|x| *x as f32).collect();
+    let mut events = Vec::with_capacity(1 << 20);
+    let mut found = 0;
+    let name = format!("pulse search (integer: {is_integer}) on {}", backend.name());
+    assert_quiet(&name, 3, 5, || {
+        let input = if is_integer {
+            pulse::Input::I32(Plane::new(&integers, TRIALS, TIMES, TIMES).unwrap())
+        } else {
+            pulse::Input::F32(Plane::new(&floats, TRIALS, TIMES, TIMES).unwrap())
+        };
+        events.clear();
+        stage.run(input, &mut events).unwrap();
+        found += events.len();
+    });
+    assert!(found > 0, "{name}: nothing was found");
 }

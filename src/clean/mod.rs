@@ -1,1 +1,117 @@
-//! Cleaning.
+//! Cleaning: zero-DM filter, masked cells, and the automatic channel mask.
+//!
+//! Invariant: output does not depend on how the stream was split.
+
+mod channels;
+mod cpu;
+mod median;
+mod plan;
+pub mod reference;
+
+pub use channels::channel_mask;
+pub use median::{RunningMedian, set_value};
+pub use plan::{Options, Plan, TimeMask};
+
+use crate::array::{Progress, check_length};
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::sample::Samples;
+
+/// Takes from every time its mean over channels, and replaces masked cells.
+///
+/// `x'[t, c] = x[t, c] - round(mean_c x[t, c])`: the mean over the channels that are not masked,
+/// rounded to nearest, ties to even; masked channels stay as they are. Before that, cells of the
+/// time mask become the running median of their channel; until a channel had a good sample, the
+/// mean of the row's good cells.
+///
+/// | buffer   | axes          | type                   | unit   | access      |
+/// |----------|---------------|------------------------|--------|-------------|
+/// | `input`  | time, channel | the plan's encoding    | counts | read        |
+/// | `output` | time, channel | the plan's output      | counts | overwritten |
+///
+/// # Errors
+/// [`Error::Shape`] unless the input has the plan's channels; [`Error::Parameter`] if it has another
+/// encoding.
+/// # Numerics
+/// Exact for integers, for every backend. Floats: the mean is not rounded; it is summed in f64.
+/// # Source
+/// Zero-DM: Eatough, Keane & Lyne 2009, MNRAS 395, 410.
+#[derive(Debug)]
+pub struct Cleaner {
+    plan: Plan,
+    engine: Engine,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Reference { medians: RunningMedian, time: u64 },
+    Cpu(Box<cpu::Engine>),
+}
+
+impl Cleaner {
+    /// Binds a plan to a backend.
+    ///
+    /// # Errors
+    /// None yet: for backends that may be missing.
+    pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
+        let engine = match backend {
+            Backend::Reference => {
+                let medians = RunningMedian::new(plan.channels(), plan.encoding());
+                Engine::Reference { medians, time: 0 }
+            }
+            Backend::Cpu(level, threads) => {
+                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads.clone())))
+            }
+        };
+        Ok(Self { plan, engine })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Cleans as many rows as the output holds.
+    ///
+    /// # Errors
+    /// As [`Cleaner`] says.
+    pub fn run(&mut self, input: Samples<'_>, output: &mut [u8]) -> Result<Progress> {
+        check_length("channels to clean", self.plan.channels(), input.channels())?;
+        if input.encoding() != self.plan.encoding() {
+            let found = format!("{:?}", input.encoding());
+            let rule = format!("the plan is for {:?}", self.plan.encoding());
+            return Err(Error::parameter("encoding of the samples", found, rule));
+        }
+        let bytes = self.plan.output_row_bytes();
+        let times = input.times().min(output.len() / bytes);
+        let (input, output) = (input.slice(0, times), &mut output[..times * bytes]);
+        match &mut self.engine {
+            Engine::Reference { medians, time } => {
+                reference::clean(&self.plan, *time, medians, input, output);
+                *time += times as u64;
+            }
+            Engine::Cpu(engine) => engine.run(&self.plan, input, output),
+        }
+        Ok(Progress { consumed: times, produced: times })
+    }
+
+    /// Ends the stream; nothing is held back.
+    ///
+    /// # Errors
+    /// None.
+    pub fn flush(&mut self) -> Result<Progress> {
+        self.reset();
+        Ok(Progress::default())
+    }
+
+    /// Forgets the stream, so that another may begin.
+    pub fn reset(&mut self) {
+        match &mut self.engine {
+            Engine::Reference { medians, time } => {
+                medians.reset();
+                *time = 0;
+            }
+            Engine::Cpu(engine) => engine.reset(),
+        }
+    }
+}

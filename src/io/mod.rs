@@ -6,6 +6,7 @@
 pub mod atomic;
 pub mod candidates;
 pub mod fbh5;
+pub mod fetch_h5;
 pub mod npy;
 mod observation;
 mod open;

@@ -6,7 +6,7 @@
 const PARTS_PER_SECOND: f64 = 1e7;
 
 /// Degrees from SIGPROC's packed `ddmmss.s`, or `None` where minutes or seconds are out of range.
-pub fn unpack_degrees(packed: f64) -> Option<f64> {
+pub(super) fn unpack_degrees(packed: f64) -> Option<f64> {
     if !packed.is_finite() || packed.abs() > 9_995_959.999_999_9 {
         return None;
     }
@@ -18,14 +18,14 @@ pub fn unpack_degrees(packed: f64) -> Option<f64> {
 }
 
 /// SIGPROC's packed `ddmmss.s` from degrees (or `hhmmss.s` from hours).
-pub fn pack_degrees(degrees: f64) -> f64 {
+pub(super) fn pack_degrees(degrees: f64) -> f64 {
     let (negative, whole, minutes, seconds) = split(degrees);
     let packed = whole * 10_000.0 + minutes * 100.0 + seconds;
     if negative { -packed } else { packed }
 }
 
 /// Degrees (or hours) from text such as `-08:47:43.7463`; minutes and seconds may be left out.
-pub fn parse(text: &str) -> Option<f64> {
+pub(super) fn parse(text: &str) -> Option<f64> {
     let text = text.trim();
     let negative = text.starts_with('-');
     let mut parts = text.trim_start_matches(['-', '+']).splitn(3, ':').map(|part| {
@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Option<f64> {
 }
 
 /// Text such as `-08:47:43.7463` from degrees (or hours), with four decimals.
-pub fn format(degrees: f64) -> String {
+pub(super) fn format(degrees: f64) -> String {
     // Rounding first keeps 59.99996 seconds from being written as 60.0000.
     let rounded = (degrees * 3600.0 * 1e4).round() / (3600.0 * 1e4);
     let (negative, whole, minutes, seconds) = split(rounded);

@@ -216,23 +216,24 @@ unsafe fn add_some<V: Vector, A: Adder<V>, const N: usize>(
     from: [*const u8; N],
     times: usize,
 ) {
-    let bytes = times * A::TO;
-    let mut done = 0;
-    while done < bytes {
-        // SAFETY: rows have a vector to spare at their end.
-        unsafe {
-            let at = done / A::TO * A::FROM;
-            let mut sum = A::load(from[0].add(at));
-            for source in &from[1..] {
-                sum = A::add(sum, A::load(source.add(at)));
+    let step = 128;
+    for done in (0..times * A::TO).step_by(step) {
+        for k in 0..step / V::BYTES {
+            // SAFETY: rows have 128 bytes to spare at their end.
+            unsafe {
+                let done = done + k * V::BYTES;
+                let at = done / A::TO * A::FROM;
+                let mut sum = A::load(from[0].add(at));
+                for source in &from[1..] {
+                    sum = A::add(sum, A::load(source.add(at)));
+                }
+                sum.store(to.add(done));
             }
-            sum.store(to.add(done));
         }
-        done += V::BYTES;
     }
 }
 
-/// How a trial's sums are written.
+/// How sums are written.
 #[derive(Clone, Copy)]
 struct Write {
     bias: u32,
@@ -241,13 +242,13 @@ struct Write {
 }
 
 /// A register or two of running sums.
-trait Running: Copy {
+trait Running<V>: Copy {
     /// Elements that one vector of a row holds.
     const ELEMENTS: usize;
     unsafe fn zero() -> Self;
     unsafe fn add(self, from: *const u8) -> Self;
-    /// Adds the sums to 32-bit ones.
-    unsafe fn spill(self, sums: &mut [u32]);
+    /// The sums as 32-bit elements, in order.
+    unsafe fn spread(self, write: impl Fn(usize, V));
 }
 
 /// Bytes, summed as low and high bytes of 16-bit words: `low` holds both, wrapped.
@@ -276,11 +277,7 @@ struct Doubles<V>(V);
 #[derive(Clone, Copy)]
 struct Floats<V>(V);
 
-/// A vector's memory.
-#[repr(align(64))]
-struct Spill([u8; 64]);
-
-impl<V: Vector> Running for Bytes<V> {
+impl<V: Vector> Running<V> for Bytes<V> {
     const ELEMENTS: usize = V::BYTES;
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -296,22 +293,18 @@ impl<V: Vector> Running for Bytes<V> {
         }
     }
     #[inline(always)]
-    unsafe fn spill(self, sums: &mut [u32]) {
-        let (mut low, mut high) = (Spill([0; 64]), Spill([0; 64]));
+    unsafe fn spread(self, write: impl Fn(usize, V)) {
         // SAFETY: as above.
         unsafe {
-            self.low.sub_16(self.high.up_8()).store(low.0.as_mut_ptr());
-            self.high.store(high.0.as_mut_ptr());
-        }
-        let (low, high): ([u16; 32], [u16; 32]) = (bytemuck::cast(low.0), bytemuck::cast(high.0));
-        for (i, sums) in sums.chunks_exact_mut(2).enumerate() {
-            sums[0] += u32::from(low[i]);
-            sums[1] += u32::from(high[i]);
+            let even = self.low.sub_16(self.high.up_8());
+            let (a, b) = even.interleave_16(self.high);
+            Words(a).spread(&write);
+            Words(b).spread(|k, v| write(k + 2, v));
         }
     }
 }
 
-impl<V: Vector> Running for Words<V> {
+impl<V: Vector> Running<V> for Words<V> {
     const ELEMENTS: usize = V::BYTES / 2;
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -324,16 +317,17 @@ impl<V: Vector> Running for Words<V> {
         unsafe { Self(self.0.add_16(V::load(from))) }
     }
     #[inline(always)]
-    unsafe fn spill(self, sums: &mut [u32]) {
-        let mut words = Spill([0; 64]);
+    unsafe fn spread(self, write: impl Fn(usize, V)) {
         // SAFETY: as above.
-        unsafe { self.0.store(words.0.as_mut_ptr()) }
-        let words: [u16; 32] = bytemuck::cast(words.0);
-        sums.iter_mut().zip(words).for_each(|(sum, word)| *sum += u32::from(word));
+        unsafe {
+            let (a, b) = self.0.halves_16();
+            write(0, a);
+            write(1, b);
+        }
     }
 }
 
-impl<V: Vector> Running for Wide<V> {
+impl<V: Vector> Running<V> for Wide<V> {
     const ELEMENTS: usize = V::BYTES / 2;
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -349,22 +343,18 @@ impl<V: Vector> Running for Wide<V> {
         }
     }
     #[inline(always)]
-    unsafe fn spill(self, sums: &mut [u32]) {
-        let (mut low, mut high) = (Spill([0; 64]), Spill([0; 64]));
+    unsafe fn spread(self, write: impl Fn(usize, V)) {
         // SAFETY: as above.
         unsafe {
-            self.low.sub_32(self.high.up_16()).store(low.0.as_mut_ptr());
-            self.high.store(high.0.as_mut_ptr());
-        }
-        let (low, high): ([u32; 16], [u32; 16]) = (bytemuck::cast(low.0), bytemuck::cast(high.0));
-        for (i, sums) in sums.chunks_exact_mut(2).enumerate() {
-            sums[0] = sums[0].wrapping_add(low[i]);
-            sums[1] = sums[1].wrapping_add(high[i]);
+            let even = self.low.sub_32(self.high.up_16());
+            let (a, b) = even.interleave_32(self.high);
+            write(0, a);
+            write(1, b);
         }
     }
 }
 
-impl<V: Vector> Running for Doubles<V> {
+impl<V: Vector> Running<V> for Doubles<V> {
     const ELEMENTS: usize = V::BYTES / 4;
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -377,13 +367,12 @@ impl<V: Vector> Running for Doubles<V> {
         unsafe { Self(self.0.add_32(V::load(from))) }
     }
     #[inline(always)]
-    unsafe fn spill(self, sums: &mut [u32]) {
-        // SAFETY: as above; the sums are a vector long and start at 0.
-        unsafe { self.0.store(sums.as_mut_ptr().cast()) }
+    unsafe fn spread(self, write: impl Fn(usize, V)) {
+        write(0, self.0);
     }
 }
 
-impl<V: Vector> Running for Floats<V> {
+impl<V: Vector> Running<V> for Floats<V> {
     const ELEMENTS: usize = V::BYTES / 4;
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -396,57 +385,88 @@ impl<V: Vector> Running for Floats<V> {
         unsafe { Self(self.0.add_f32(V::load(from))) }
     }
     #[inline(always)]
-    unsafe fn spill(self, sums: &mut [u32]) {
-        // SAFETY: as above; the sums are a vector long and start at 0.
-        unsafe { self.0.store(sums.as_mut_ptr().cast()) }
+    unsafe fn spread(self, write: impl Fn(usize, V)) {
+        write(0, self.0);
     }
 }
 
 /// Most elements that are summed in registers at once.
 const MOST: usize = 256;
 
-/// Sums a trial's rows, `ACCUMULATORS` vectors of times at once, `segment` rows to a spill.
+/// A piece of a row that is shorter than what is summed at once.
+#[repr(align(64))]
+struct Tail([u32; MOST]);
+
+/// Sums a trial's rows, `ACCUMULATORS` vectors of times at once, `segment` rows to a write.
 #[inline(always)]
-unsafe fn sum<V: Vector, R: Running, const ACCUMULATORS: usize>(
+unsafe fn sum<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
     scratch: *const u8,
     (places, segment): (&[u32], usize),
     output: &mut [u32],
     write: Write,
 ) {
     let step = R::ELEMENTS * ACCUMULATORS;
-    for (chunk, output) in output.chunks_mut(step).enumerate() {
-        let start = chunk * ACCUMULATORS * V::BYTES;
-        let mut sums = [0u32; MOST];
-        for places in places.chunks(segment) {
-            // SAFETY: places and the vectors from them on lie in the scratch.
-            unsafe {
-                let mut running = [R::zero(); ACCUMULATORS];
-                for place in places {
-                    let row = scratch.add(*place as usize + start);
-                    for (k, running) in running.iter_mut().enumerate() {
-                        *running = running.add(row.add(k * V::BYTES));
-                    }
-                }
-                for (running, sums) in running.iter().zip(sums.chunks_exact_mut(R::ELEMENTS)) {
-                    running.spill(sums);
+    let mut from = scratch;
+    let mut chunks = output.chunks_exact_mut(step);
+    for output in &mut chunks {
+        // SAFETY: places and the vectors from them on lie in the scratch.
+        unsafe {
+            sum_chunk::<V, R, ACCUMULATORS>(from, (places, segment), output.as_mut_ptr(), write);
+            from = from.add(ACCUMULATORS * V::BYTES);
+        }
+    }
+    let rest = chunks.into_remainder();
+    if !rest.is_empty() {
+        let mut tail = Tail([0; MOST]);
+        tail.0[..rest.len()].copy_from_slice(rest);
+        // SAFETY: as above; the tail holds `step` elements.
+        unsafe {
+            sum_chunk::<V, R, ACCUMULATORS>(from, (places, segment), tail.0.as_mut_ptr(), write);
+        }
+        rest.copy_from_slice(&tail.0[..rest.len()]);
+    }
+}
+
+#[inline(always)]
+unsafe fn sum_chunk<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
+    scratch: *const u8,
+    (places, segment): (&[u32], usize),
+    output: *mut u32,
+    mut write: Write,
+) {
+    for places in places.chunks(segment) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut running = [R::zero(); ACCUMULATORS];
+            for place in places {
+                let row = scratch.add(*place as usize);
+                for (k, running) in running.iter_mut().enumerate() {
+                    *running = running.add(row.add(k * V::BYTES));
                 }
             }
+            for (k, running) in running.iter().enumerate() {
+                let to = output.add(k * R::ELEMENTS);
+                running.spread(|part, sums| write.put(to.add(part * V::BYTES / 4), sums));
+            }
         }
-        write.finish(output, &sums);
+        write.first = false;
     }
 }
 
 impl Write {
+    /// Writes or adds one vector of sums.
     #[inline(always)]
-    fn finish(self, output: &mut [u32], sums: &[u32; MOST]) {
-        let pairs = output.iter_mut().zip(sums);
-        match (self.first, self.float) {
-            (true, true) => pairs.for_each(|(y, sum)| *y = *sum),
-            (true, false) => pairs.for_each(|(y, sum)| *y = self.bias.wrapping_add(*sum)),
-            (false, false) => pairs.for_each(|(y, sum)| *y = y.wrapping_add(*sum)),
-            (false, true) => pairs.for_each(|(y, sum)| {
-                *y = (f32::from_bits(*y) + f32::from_bits(*sum)).to_bits();
-            }),
+    unsafe fn put<V: Vector>(self, to: *mut u32, sums: V) {
+        let to = to.cast::<u8>();
+        // SAFETY: the caller's promise.
+        unsafe {
+            let sums = match (self.first, self.float) {
+                (true, true) => sums,
+                (true, false) => V::splat_32(self.bias).add_32(sums),
+                (false, false) => V::load(to).add_32(sums),
+                (false, true) => V::load(to).add_f32(sums),
+            };
+            sums.store(to);
         }
     }
 }

@@ -57,13 +57,44 @@ impl Engine {
         let tile_dms = shape::tile_dms(plan.dms().len(), threads.count());
         let tiles = compile(plan, &shape, tile_dms, threads);
         let passes = || tiles.iter().flatten();
+        if std::env::var("STAT").is_ok() {
+            let mut n = vec![(0usize, 0usize, 0usize); 8];
+            for pass in passes() {
+                let mut code = &pass.builds[..];
+                while let [h, _, extra, rest @ ..] = code {
+                    let l = (h & 255) as usize;
+                    n[l].0 += 1;
+                    n[l].1 += *extra as usize;
+                    n[l].2 += (h >> 8) as usize;
+                    code = &rest[2 * (h >> 8) as usize..];
+                }
+            }
+            let g: usize = passes().map(|p| p.places.len()).sum();
+            eprintln!(
+                "tiles {} passes {} dms {} places {g} bytes {:?}",
+                tiles.len(),
+                passes().count(),
+                tile_dms,
+                passes().map(|p| p.bytes).max()
+            );
+            for (l, r) in shape.levels.iter().enumerate() {
+                eprintln!(
+                    "level {} lane {:?}: builds {} ({:.3} of places), mean extra {:.1}",
+                    r.channels,
+                    r.lane,
+                    n[l].0,
+                    n[l].0 as f64 / g as f64,
+                    n[l].1 as f64 / n[l].0 as f64
+                );
+            }
+        }
         let longest = passes().map(|pass| pass.longest).max().unwrap_or(0);
         let bytes = passes().map(|pass| pass.bytes).max().unwrap_or(0) + SPARE;
         let block = shape.block_times(plan);
         let size = Size {
             rows: plan.channels_used().len(),
             capacity: (plan.max_shift() + block).next_multiple_of(64),
-            mirror: shape.tile_times + longest + 64,
+            mirror: shape.tile_times + longest + 128,
         };
         check_memory(&size, shape.input.bytes())?;
         let scratch = || Scratch(vec![[0; 8]; bytes.div_ceil(64)]);

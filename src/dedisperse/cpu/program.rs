@@ -272,7 +272,7 @@ struct Build {
 
 /// Bytes that a row of so many times takes, some spare for whole vectors.
 pub(super) fn row_bytes(times: usize, lane_bytes: usize) -> usize {
-    (times * lane_bytes).next_multiple_of(64) + 64
+    (times * lane_bytes).next_multiple_of(128) + 64
 }
 
 impl Pass {

@@ -29,6 +29,13 @@ pub(super) unsafe trait Vector: Copy {
     /// High halves of 32-bit words, and back.
     unsafe fn high_16(self) -> Self;
     unsafe fn up_16(self) -> Self;
+    /// The same 32-bit word everywhere.
+    unsafe fn splat_32(word: u32) -> Self;
+    /// Lower and upper half of the 16-bit words, as 32-bit words.
+    unsafe fn halves_16(self) -> (Self, Self);
+    /// Words of both in turn, the first half and the second.
+    unsafe fn interleave_16(self, other: Self) -> (Self, Self);
+    unsafe fn interleave_32(self, other: Self) -> (Self, Self);
 }
 
 /// Plain arrays, which the compiler makes vectors of.
@@ -122,6 +129,30 @@ unsafe impl Vector for Portable {
     unsafe fn up_16(self) -> Self {
         self.doubles(self, |a, _| a << 16)
     }
+    #[inline(always)]
+    unsafe fn splat_32(word: u32) -> Self {
+        Self(bytemuck::cast([word; 8]))
+    }
+    #[inline(always)]
+    unsafe fn halves_16(self) -> (Self, Self) {
+        let words: [u16; 16] = bytemuck::cast(self.0);
+        let half = |start| std::array::from_fn::<u32, 8, _>(|i| u32::from(words[start + i]));
+        (Self(bytemuck::cast(half(0))), Self(bytemuck::cast(half(8))))
+    }
+    #[inline(always)]
+    unsafe fn interleave_16(self, other: Self) -> (Self, Self) {
+        let (a, b): ([u16; 16], [u16; 16]) = (bytemuck::cast(self.0), bytemuck::cast(other.0));
+        let word = |i: usize| if i.is_multiple_of(2) { a[i / 2] } else { b[i / 2] };
+        let half = |start| std::array::from_fn::<u16, 16, _>(|i| word(start + i));
+        (Self(bytemuck::cast(half(0))), Self(bytemuck::cast(half(16))))
+    }
+    #[inline(always)]
+    unsafe fn interleave_32(self, other: Self) -> (Self, Self) {
+        let (a, b): ([u32; 8], [u32; 8]) = (bytemuck::cast(self.0), bytemuck::cast(other.0));
+        let word = |i: usize| if i.is_multiple_of(2) { a[i / 2] } else { b[i / 2] };
+        let half = |start| std::array::from_fn::<u32, 8, _>(|i| word(start + i));
+        (Self(bytemuck::cast(half(0))), Self(bytemuck::cast(half(8))))
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -144,6 +175,8 @@ pub(super) mod x86 {
         ($name:ident, $bytes:literal, $load:ident, $store:ident, $zero:ident,
          $widen_8:ident, $widen_16:ident, $half_load:ident, $half:ty,
          [$($binary:ident = $instruction:ident),*], [$($shift:ident = $shifting:ident $by:literal),*],
+         ($splat:ident, $low_half:ident, $high_half:ident),
+         [$($mix:ident = $mix_low:ident $mix_high:ident),*], $join:ident,
          $float:ident, $to_float:ident, $from_float:ident) => {
             // SAFETY: each method is one instruction of the level, whose presence callers promise.
             unsafe impl Vector for $name {
@@ -188,6 +221,31 @@ pub(super) mod x86 {
                     }
                 )*
                 #[inline(always)]
+                unsafe fn splat_32(word: u32) -> Self {
+                    // SAFETY: the caller promises the level.
+                    Self(unsafe { $splat(word.cast_signed()) })
+                }
+                #[inline(always)]
+                unsafe fn halves_16(self) -> (Self, Self) {
+                    // SAFETY: the caller promises the level.
+                    unsafe {
+                        let (low, high) = ($low_half(self.0), $high_half::<1>(self.0));
+                        (Self($widen_16(low)), Self($widen_16(high)))
+                    }
+                }
+                $(
+                    #[inline(always)]
+                    unsafe fn $mix(self, other: Self) -> (Self, Self) {
+                        // SAFETY: the caller promises the level.
+                        unsafe {
+                            let (low, high) =
+                                ($mix_low(self.0, other.0), $mix_high(self.0, other.0));
+                            let (first, second) = $join(low, high);
+                            (Self(first), Self(second))
+                        }
+                    }
+                )*
+                #[inline(always)]
                 unsafe fn add_f32(self, other: Self) -> Self {
                     // SAFETY: the caller promises the level.
                     unsafe {
@@ -199,6 +257,28 @@ pub(super) mod x86 {
         };
     }
 
+    /// Brings lanes of 128 bits that were interleaved one by one into order.
+    #[inline(always)]
+    unsafe fn join_256(low: __m256i, high: __m256i) -> (__m256i, __m256i) {
+        // SAFETY: the caller promises AVX2.
+        unsafe {
+            let first = _mm256_permute2x128_si256::<0x20>(low, high);
+            (first, _mm256_permute2x128_si256::<0x31>(low, high))
+        }
+    }
+
+    /// As [`join_256`].
+    #[inline(always)]
+    unsafe fn join_512(low: __m512i, high: __m512i) -> (__m512i, __m512i) {
+        // SAFETY: the caller promises AVX-512 F.
+        unsafe {
+            let first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+            let second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+            let first = _mm512_permutex2var_epi64(low, first, high);
+            (first, _mm512_permutex2var_epi64(low, second, high))
+        }
+    }
+
     register!(
         Avx2, 32, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_setzero_si256,
         _mm256_cvtepu8_epi16, _mm256_cvtepu16_epi32, _mm_loadu_si128, __m128i,
@@ -206,6 +286,9 @@ pub(super) mod x86 {
          sub_16 = _mm256_sub_epi16, sub_32 = _mm256_sub_epi32],
         [high_8 = _mm256_srli_epi16 8, up_8 = _mm256_slli_epi16 8,
          high_16 = _mm256_srli_epi32 16, up_16 = _mm256_slli_epi32 16],
+        (_mm256_set1_epi32, _mm256_castsi256_si128, _mm256_extracti128_si256),
+        [interleave_16 = _mm256_unpacklo_epi16 _mm256_unpackhi_epi16,
+         interleave_32 = _mm256_unpacklo_epi32 _mm256_unpackhi_epi32], join_256,
         _mm256_add_ps, _mm256_castsi256_ps, _mm256_castps_si256
     );
 
@@ -216,6 +299,9 @@ pub(super) mod x86 {
          sub_16 = _mm512_sub_epi16, sub_32 = _mm512_sub_epi32],
         [high_8 = _mm512_srli_epi16 8, up_8 = _mm512_slli_epi16 8,
          high_16 = _mm512_srli_epi32 16, up_16 = _mm512_slli_epi32 16],
+        (_mm512_set1_epi32, _mm512_castsi512_si256, _mm512_extracti64x4_epi64),
+        [interleave_16 = _mm512_unpacklo_epi16 _mm512_unpackhi_epi16,
+         interleave_32 = _mm512_unpacklo_epi32 _mm512_unpackhi_epi32], join_512,
         _mm512_add_ps, _mm512_castsi512_ps, _mm512_castps_si512
     );
 }

@@ -6,6 +6,7 @@
 //! PRESTO's `ioinf.c`, which reads lines in order and takes values from column 41.
 
 mod inf;
+mod value;
 
 use std::fs;
 use std::path::Path;

@@ -243,7 +243,7 @@ fn frequency_fault(error: &Error, first: f64, step: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::header::Encoder;
+    use super::super::encoder::Encoder;
     use super::*;
 
     /// A good header but for what `change` adds before it (the first of two values counts).

@@ -291,67 +291,9 @@ fn printable(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// Builds a header's bytes, field by field.
-#[derive(Debug)]
-pub(super) struct Encoder {
-    bytes: Vec<u8>,
-}
-
-impl Encoder {
-    /// `HEADER_START`.
-    pub(super) fn new() -> Self {
-        let mut encoder = Self { bytes: Vec::new() };
-        encoder.word("HEADER_START");
-        encoder
-    }
-
-    fn word(&mut self, text: &str) {
-        self.bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        self.bytes.extend_from_slice(text.as_bytes());
-    }
-
-    pub(super) fn integer(&mut self, keyword: &str, value: i32) {
-        self.word(keyword);
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn float(&mut self, keyword: &str, value: f64) {
-        self.word(keyword);
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn byte(&mut self, keyword: &str, value: u8) {
-        self.word(keyword);
-        self.bytes.push(value);
-    }
-
-    /// Text, cut to the 79 bytes that every reader takes.
-    pub(super) fn text(&mut self, keyword: &str, value: &str) {
-        let mut end = value.len().min(79);
-        while !value.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.word(keyword);
-        self.word(if end == 0 { "unknown" } else { &value[..end] });
-    }
-
-    pub(super) fn frequencies(&mut self, centres_mhz: impl Iterator<Item = f64>) {
-        self.word("FREQUENCY_START");
-        for centre in centres_mhz {
-            self.float("fchannel", centre);
-        }
-        self.word("FREQUENCY_END");
-    }
-
-    /// `HEADER_END`, and all bytes.
-    pub(super) fn finish(mut self) -> Vec<u8> {
-        self.word("HEADER_END");
-        self.bytes
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::encoder::Encoder;
     use super::*;
 
     fn parse(bytes: &[u8]) -> Result<Header> {
@@ -405,7 +347,7 @@ mod tests {
             parse(b"SIMPLE  =                    T").unwrap_err().to_string().contains("SIMPLE")
         );
         assert!(parse(b"\0\0\0\x0cHEADER_START").unwrap_err().to_string().contains("big-endian"));
-        let mut long = Encoder::new().bytes;
+        let mut long = b"\x0c\0\0\0HEADER_START".to_vec();
         long.extend_from_slice(&u32::MAX.to_le_bytes());
         assert!(parse(&long).unwrap_err().to_string().contains("4294967295"));
         let mut twice = example();

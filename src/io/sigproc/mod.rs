@@ -12,6 +12,7 @@
 //! # Source
 //! D. Lorimer, SIGPROC v4.3 manual; telescope numbers as PRESTO and blimpy know them.
 
+mod encoder;
 mod filterbank;
 mod header;
 mod ifs;

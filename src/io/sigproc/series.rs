@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+use super::encoder::Encoder;
 use super::filterbank;
-use super::header::{Encoder, Header};
+use super::header::Header;
 use super::telescopes;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::header::Encoder;
+use super::encoder::Encoder;
 use super::telescopes;
 use crate::error::{Error, Result};
 use crate::io::FilterbankHeader;

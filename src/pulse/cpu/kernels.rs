@@ -201,19 +201,20 @@ fn clipped_wide(window: &[i32], centre: i64, limit: i64) -> Moments {
 fn clipped_float_body(window: &[f32], clip: Clip) -> Moments {
     const LANES: usize = 8;
     let (mut count, mut sum, mut squares) = ([0.0f64; LANES], [0.0; LANES], [0.0; LANES]);
-    let mut add = |lane: usize, y: f32| {
-        let difference = f64::from(y) - clip.centre;
-        let inside = difference.abs() <= clip.limit && difference.is_finite();
-        let difference = if inside { difference } else { 0.0 };
-        count[lane] += if inside { 1.0 } else { 0.0 };
-        sum[lane] += difference;
-        squares[lane] += difference * difference;
-    };
     let (whole, rest) = window.as_chunks::<LANES>();
-    for values in whole {
-        (0..LANES).for_each(|lane| add(lane, values[lane]));
+    let mut last = [f32::NAN; LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    // A sample that is not a number is never within the limit.
+    for values in whole.iter().chain(std::iter::once(&last)) {
+        for lane in 0..LANES {
+            let difference = f64::from(values[lane]) - clip.centre;
+            let inside = difference.abs() <= clip.limit.min(f64::MAX);
+            let difference = if inside { difference } else { 0.0 };
+            count[lane] += f64::from(u8::from(inside));
+            sum[lane] += difference;
+            squares[lane] += difference * difference;
+        }
     }
-    rest.iter().enumerate().for_each(|(lane, y)| add(lane, *y));
     let total = |lanes: [f64; LANES]| lanes.iter().sum();
     Moments { count: total(count), sum: total(sum), squares: total(squares) }
 }

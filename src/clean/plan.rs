@@ -1,0 +1,199 @@
+//! What is to be cleaned, and what comes out.
+//!
+//! Invariant: with integer input every output value is exact in the output's encoding.
+
+use crate::error::{Error, Result};
+use crate::sample::Encoding;
+use crate::units::MAX_CHANNELS;
+
+/// Cells to be replaced: channels by interval of time, as PRESTO's rfifind lists them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeMask {
+    /// Times in an interval.
+    pub interval_times: usize,
+    /// Times of the first interval and on that lie before the stream.
+    pub first_time: u64,
+    /// The bad channels of each interval; later intervals have none.
+    pub intervals: Vec<Vec<u32>>,
+}
+
+/// What to clean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Number of channels.
+    pub channels: usize,
+    /// How input samples are stored.
+    pub encoding: Encoding,
+    /// Whether to subtract the mean over channels from every time.
+    pub zero_dm: bool,
+    /// Channels that are left out for good, `true` for each; empty means none. They are not touched,
+    /// but have no part in the mean.
+    pub masked: Vec<bool>,
+    /// Cells to be replaced by the running median of their channel.
+    pub time_mask: Option<TimeMask>,
+}
+
+/// A checked cleaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    options: Options,
+    good_channels: usize,
+}
+
+impl Plan {
+    /// Checks what is asked.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for no or too many channels, rows that are not whole bytes, a mask of
+    /// another length, a channel of the time mask that does not exist, or intervals of no length.
+    pub fn new(mut options: Options) -> Result<Self> {
+        let channels = options.channels;
+        if channels == 0 || channels > MAX_CHANNELS {
+            let rule = format!("there must be 1 to {MAX_CHANNELS}");
+            return Err(Error::parameter("channels", channels, rule));
+        }
+        if options.encoding.row_bytes(channels).is_none() {
+            let rule = format!("rows of {} bits must be whole bytes", options.encoding.bits());
+            return Err(Error::parameter("channels", channels, rule));
+        }
+        if options.masked.is_empty() {
+            options.masked = vec![false; channels];
+        }
+        if options.masked.len() != channels {
+            let rule = format!("there are {channels} channels");
+            return Err(Error::parameter("length of the mask", options.masked.len(), rule));
+        }
+        if let Some(mask) = &options.time_mask {
+            check_time_mask(mask, channels)?;
+        }
+        let good_channels = options.masked.iter().filter(|masked| !**masked).count();
+        Ok(Self { options, good_channels })
+    }
+
+    /// Number of channels.
+    pub fn channels(&self) -> usize {
+        self.options.channels
+    }
+
+    /// Everything that was asked for.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// How input samples are stored.
+    pub fn encoding(&self) -> Encoding {
+        self.options.encoding
+    }
+
+    /// Channels that have a part in the mean.
+    pub fn good_channels(&self) -> usize {
+        self.good_channels
+    }
+
+    /// How output samples are stored: as the input, but after zero-DM as signed 16 bits, and as
+    /// floats (exactly) where the input has 16 or 32 bits.
+    pub fn output_encoding(&self) -> Encoding {
+        match (self.options.zero_dm, self.options.encoding) {
+            (false, encoding) => encoding,
+            (true, Encoding::U16 | Encoding::I16 | Encoding::F32) => Encoding::F32,
+            (true, _) => Encoding::I16,
+        }
+    }
+
+    /// Smallest and largest value of the output, where the input is of integers.
+    pub fn output_range(&self) -> Option<(i32, i32)> {
+        let (min, max) = self.options.encoding.range()?;
+        Some(if self.options.zero_dm {
+            (min.min(min - max), max.max(max - min))
+        } else {
+            (min, max)
+        })
+    }
+
+    /// Bytes of an output row.
+    pub fn output_row_bytes(&self) -> usize {
+        self.channels() * self.output_encoding().bits() / 8
+    }
+
+    /// Whether the bad channels may change at a time.
+    pub(super) fn interval_begins(&self, time: u64) -> bool {
+        let mask = self.options.time_mask.as_ref();
+        let begins = |mask: &TimeMask| {
+            time == 0 || (time + mask.first_time).is_multiple_of(mask.interval_times as u64)
+        };
+        mask.is_some_and(begins)
+    }
+
+    /// The bad channels at a time.
+    pub(super) fn bad_channels(&self, time: u64) -> &[u32] {
+        let Some(mask) = &self.options.time_mask else { return &[] };
+        let interval = usize::try_from((time + mask.first_time) / mask.interval_times as u64)
+            .unwrap_or(usize::MAX);
+        mask.intervals.get(interval).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn check_time_mask(mask: &TimeMask, channels: usize) -> Result<()> {
+    if mask.interval_times == 0 {
+        return Err(Error::parameter("times in a mask's interval", 0, "it must be positive"));
+    }
+    match mask.intervals.iter().flatten().find(|channel| **channel as usize >= channels) {
+        Some(bad) => {
+            let rule = format!("there are {channels} channels");
+            Err(Error::parameter("channel of the mask", bad, rule))
+        }
+        None => Ok(()),
+    }
+}
+
+/// `sum / count` rounded to nearest, ties to even; 0 for a count of 0.
+pub(super) fn rounded_mean(sum: i64, count: usize) -> i32 {
+    if count == 0 {
+        return 0;
+    }
+    let count = count as i64;
+    let (floor, twice) = (sum.div_euclid(count), 2 * sum.rem_euclid(count));
+    let up = twice > count || (twice == count && floor % 2 != 0);
+    (floor + i64::from(up)) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_round_to_nearest_and_ties_to_even() {
+        for sum in -50i64..50 {
+            for count in 1..12usize {
+                let truth = (sum as f64 / count as f64).round_ties_even() as i32;
+                assert_eq!(rounded_mean(sum, count), truth, "{sum} / {count}");
+            }
+        }
+        assert_eq!(rounded_mean(5, 0), 0);
+    }
+
+    #[test]
+    fn absurd_cleanings_are_refused() {
+        let good = Options {
+            channels: 8,
+            encoding: Encoding::U1,
+            zero_dm: true,
+            masked: vec![],
+            time_mask: None,
+        };
+        let mask = |interval_times, channel| {
+            Some(TimeMask { interval_times, first_time: 0, intervals: vec![vec![], vec![channel]] })
+        };
+        assert!(Plan::new(good.clone()).is_ok());
+        assert!(Plan::new(Options { time_mask: mask(5, 7), ..good.clone() }).is_ok());
+        let bad = [
+            Options { channels: 0, ..good.clone() },
+            Options { channels: 12, ..good.clone() },
+            Options { channels: MAX_CHANNELS + 8, ..good.clone() },
+            Options { masked: vec![true; 7], ..good.clone() },
+            Options { time_mask: mask(0, 7), ..good.clone() },
+            Options { time_mask: mask(5, 8), ..good },
+        ];
+        assert!(bad.into_iter().all(|options| Plan::new(options).is_err()));
+    }
+}

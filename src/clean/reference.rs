@@ -1,0 +1,61 @@
+//! Cleaning as loops in double precision: the truth for the other backends.
+//!
+//! Invariant: reads samples one by one, whatever their encoding.
+
+use super::median::{RunningMedian, set_value};
+use super::plan::Plan;
+use crate::sample::Samples;
+
+/// Cleans rows from absolute time `start` on: see [`super::Cleaner`].
+///
+/// `x'[t, c] = x[t, c] - round(mean_c x[t, c])` over the channels that are not masked.
+pub fn clean(
+    plan: &Plan,
+    start: u64,
+    medians: &mut RunningMedian,
+    input: Samples<'_>,
+    output: &mut [u8],
+) {
+    for (time, row) in output.chunks_exact_mut(plan.output_row_bytes()).enumerate() {
+        let absolute = start + time as u64;
+        let values = filled(plan, absolute, medians, input.slice(time, 1));
+        let mean = if plan.options().zero_dm { mean(plan, &values) } else { 0.0 };
+        for (channel, value) in values.iter().enumerate() {
+            let masked = plan.options().masked[channel];
+            let cleaned = if masked { *value } else { value - mean };
+            set_value(row, plan.output_encoding(), channel, cleaned as f32);
+        }
+    }
+}
+
+/// A row's values, bad cells replaced by their channel's running median, or, before there is one,
+/// by the row's mean over its good cells.
+fn filled(plan: &Plan, time: u64, medians: &mut RunningMedian, row: Samples<'_>) -> Vec<f64> {
+    let mut values: Vec<f64> = (0..plan.channels()).map(|c| row.value(0, c)).collect();
+    let bad = plan.bad_channels(time);
+    let is_bad = |channel: usize| bad.contains(&(channel as u32));
+    medians.observe(time, row.bytes(), is_bad);
+    let good = (0..values.len()).filter(|c| !is_bad(*c) && !plan.options().masked[*c]);
+    let good: Vec<f64> = good.map(|c| values[c]).collect();
+    let fallback = if good.is_empty() { 0.0 } else { total(&good).round_ties_even() };
+    for channel in bad {
+        let channel = *channel as usize;
+        values[channel] = medians.value(channel).map_or(fallback, f64::from);
+    }
+    values
+}
+
+fn total(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The mean over unmasked channels: of integers, rounded to nearest, ties to even.
+fn mean(plan: &Plan, values: &[f64]) -> f64 {
+    let masked = &plan.options().masked;
+    let good = values.iter().zip(masked).filter(|(x, masked)| !**masked && x.is_finite());
+    let good: Vec<f64> = good.map(|(x, _)| *x).collect();
+    if good.is_empty() {
+        return 0.0;
+    }
+    if plan.encoding().range().is_some() { total(&good).round_ties_even() } else { total(&good) }
+}
