@@ -79,6 +79,20 @@ pub trait FilterbankSource: Send {
     /// # Errors
     /// As [`FilterbankSource::read`].
     fn skip(&mut self, times: u64) -> Result<u64>;
+
+    /// Where the recording has no data of its own and was filled.
+    fn gaps(&self) -> &[Gap] {
+        &[]
+    }
+}
+
+/// Rows that were not recorded, between two files of one observation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The first row of the gap, counted from the observation's start.
+    pub start_time: u64,
+    /// Rows in it.
+    pub times: u64,
 }
 
 /// Which of several recorded polarizations (SIGPROC's IFs) a reader gives.
