@@ -73,12 +73,14 @@ macro_rules! screens {
             fn screen(level: Level, boxes: &Boxes<Self>, blocks: usize, flag: impl FnMut(usize)) {
                 #[cfg(target_arch = "x86_64")]
                 match level {
-                    // SAFETY: holding the level is the proof that its instructions exist.
                     Level::Avx512(_) => {
+                        // SAFETY: holding the level is the proof that its instructions exist.
                         return unsafe { super::screen::$avx512(boxes, blocks, flag) };
                     }
-                    // SAFETY: as above.
-                    Level::Avx2(_) => return unsafe { super::screen::$avx2(boxes, blocks, flag) },
+                    Level::Avx2(_) => {
+                        // SAFETY: as above.
+                        return unsafe { super::screen::$avx2(boxes, blocks, flag) };
+                    }
                     Level::Portable => {}
                 }
                 let _ = level;
