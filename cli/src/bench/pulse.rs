@@ -13,7 +13,7 @@ use sidereal::pulse::{Detector, Event, Input, Options, Plan, reference};
 
 use super::Row;
 
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 20;
 const SNR: f64 = 6.0;
 
 /// Windows of the series in a round: together over four times a large L2.
