@@ -37,10 +37,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     recording: Recording,
     /// Folder to write; by default INPUT's name with _search, in the current folder.
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace the output folder if it exists.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     overwrite: bool,
     #[command(flatten)]
     detection: Detection,
@@ -60,34 +60,50 @@ pub(crate) struct Arguments {
 
 /// What counts as a pulse.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Detection")]
 struct Detection {
     /// Least S/N of a candidate.
-    #[arg(long, default_value_t = 6.0, value_name = "S/N", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 6.0,
+        value_name = "S/N",
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
     snr: f64,
     /// Widest pulse looked for, in seconds.
-    #[arg(long, default_value_t = 0.1, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 0.1,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
     max_width: f64,
     /// Seconds over which the baseline and the noise are estimated.
-    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 2.0,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
     baseline: f64,
 }
 
 /// What is written.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Output")]
 struct Products {
     /// Draw nothing.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     no_plots: bool,
     /// Draw this many of the best candidates at most.
-    #[arg(long, default_value_t = 100, value_name = "N")]
+    #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Output")]
     max_plots: usize,
     /// Also write each candidate as an .h5 file for the FETCH classifier.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     fetch: bool,
     /// Also write candidates.singlepulse, as PRESTO does.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     singlepulse: bool,
 }
 
