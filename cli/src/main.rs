@@ -3,6 +3,7 @@
 mod band;
 mod common;
 mod dedisperse;
+mod demo;
 mod devices;
 mod dm_arguments;
 mod dm_plan_file;
@@ -46,6 +47,7 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
+    Demo(demo::Arguments),
     Info(info::Arguments),
     Search(search::Arguments),
     Dedisperse(dedisperse::Arguments),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     let common = &arguments.common;
     match &arguments.verb {
+        Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Search(arguments) => search::run(arguments, common),
         Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),

@@ -5,7 +5,7 @@ mod report;
 mod spool;
 mod tables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::io::FilterbankHeader;
@@ -20,6 +20,7 @@ use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
 use crate::{interrupt, json};
 use pictures::Pictures;
+pub(crate) use pictures::{OVERVIEW, stem};
 pub(crate) use report::Found;
 use spool::Spool;
 
@@ -114,7 +115,6 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut work = Work::begin(arguments, common)?;
     let folder = Folder::begin(&output, existing, &arguments.recording.inputs)?;
     let found = work.search(&folder)?;
-    interrupt::check()?;
     work.write(&folder, &found)?;
     let place = folder.place().to_path_buf();
     interrupt::check()?;
@@ -123,6 +123,24 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return json::print(&report::Summary::new(&found));
     }
     if common.quiet { Ok(()) } else { json::say(&report::text(&found, &place)) }
+}
+
+/// Searches into a folder that is being filled; the recording is called `shown` in what is written.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_into(
+    folder: &Folder,
+    arguments: &Arguments,
+    shown: &Path,
+    common: &Common,
+) -> Result<Found> {
+    let mut work = Work::begin(arguments, common)?;
+    let mut found = work.search(folder)?;
+    found.header.path = shown.to_path_buf();
+    found.files = vec![shown.to_path_buf()];
+    work.write(folder, &found)?;
+    Ok(found)
 }
 
 /// One search, from its arguments.
