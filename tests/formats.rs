@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use proptest::prelude::*;
 use sidereal::io::{
@@ -78,6 +79,33 @@ fn parkes_at_every_depth_is_the_same_sky() {
         let found = correlation(&eight, &coarse);
         assert!(found > least && found < last, "{name}: {found}");
         last = found;
+    }
+}
+
+/// Sums of value times weight, made with sigpyproc 2.0.0 and NumPy from the same files.
+const SIGPYPROC_SUMS: [(&str, u64); 7] = [
+    ("frb/FRB180417_askap_28.fil", 0xc075_1f71_a075_be1d),
+    ("pulsar/parkes_1bit.fil", 0xce46_a1a7_c3a3_6f63),
+    ("pulsar/parkes_2bit.fil", 0x9437_000f_344a_c528),
+    ("pulsar/parkes_4bit.fil", 0x2819_f2b0_baaa_d8cc),
+    ("pulsar/parkes_8bit_1.fil", 0xca09_6eef_20b1_4487),
+    ("pulsar/parkes_8bit_2.fil", 0xa603_23ae_35bc_c19a),
+    ("pulsar/sim_tutorial_2bit_P250ms_DM30.fil", 0x5bc6_1bc4_7d3e_6c92),
+];
+
+#[test]
+fn recordings_unpack_to_what_sigpyproc_reads() {
+    let Some(data) = common::data_dir() else { return };
+    for (name, expected) in SIGPYPROC_SUMS {
+        let mut source = open_with(&[data.join(name)], OpenOptions::default());
+        let header = source.header().clone();
+        let bytes = read_all(source.as_mut(), 511);
+        let values = values(&bytes, header.encoding, header.channels());
+        let sum = values.iter().zip(0u64..).fold(0u64, |sum, (value, place)| {
+            let weight = place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11;
+            sum.wrapping_add((*value as u64).wrapping_mul(weight))
+        });
+        assert_eq!(sum, expected, "{name}");
     }
 }
 
@@ -321,11 +349,15 @@ fn tim_and_dat_written_by_us_are_equal() {
 
 /// A good SIGPROC header, to be spoilt.
 fn sigproc_header() -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.fil");
-    let header = header(Encoding::I8, Band::uniform(1400.0, -0.5, 16).unwrap());
-    sigproc::FilterbankWriter::create(&path, &header).unwrap().finish().unwrap();
-    fs::read(&path).unwrap()
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    let make = || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.fil");
+        let header = header(Encoding::I8, Band::uniform(1400.0, -0.5, 16).unwrap());
+        sigproc::FilterbankWriter::create(&path, &header).unwrap().finish().unwrap();
+        fs::read(&path).unwrap()
+    };
+    BYTES.get_or_init(make).clone()
 }
 
 proptest! {

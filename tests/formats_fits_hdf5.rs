@@ -55,7 +55,9 @@ fn made(shape: (usize, usize, usize), bits: usize, range: (i64, i64)) -> SearchF
     let (channels, polarizations, block_times) = shape;
     let mut file = SearchFile::new(channels, polarizations, block_times, bits);
     let all = noise(3 * channels * polarizations * block_times, range.0, range.1);
-    all.chunks_exact(all.len() / 3).for_each(|samples| drop(file.push(samples.to_vec())));
+    for samples in all.chunks_exact(all.len() / 3) {
+        file.push(samples.to_vec());
+    }
     file
 }
 

@@ -78,7 +78,7 @@ fn loud_periodic_and_stuck_channels_are_caught() {
     for time in 0..TIMES {
         let row = &mut data[time * CHANNELS..][..CHANNELS];
         row[40] *= 3f64.sqrt();
-        row[80] += if time % 50 < 25 { 0.3 } else { -0.3 };
+        row[80] += if time % 50 < 25 { 0.5 } else { -0.5 };
         (120..130).for_each(|channel| row[channel] *= 3f64.sqrt());
         row[160] = 0.25;
         row[200] += 0.5 * (time as f64 * 0.02).sin();

@@ -12,16 +12,16 @@ pub(crate) struct BandArguments {
     #[arg(long, value_name = "NAME", help_heading = "Band")]
     pub(crate) telescope: Option<String>,
     /// Centre of the first channel, in MHz.
-    #[arg(long, value_name = "MHZ", help_heading = "Band")]
+    #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = "Band")]
     pub(crate) fch1: Option<f64>,
     /// Step from a channel to the next, in MHz; negative when the first channel is the highest.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = "Band")]
     pub(crate) foff: Option<f64>,
     /// Number of channels.
-    #[arg(long, value_name = "COUNT", help_heading = "Band")]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, help_heading = "Band")]
     pub(crate) channels: Option<usize>,
     /// Sampling time, in seconds: 64e-6 is 64 microseconds.
-    #[arg(long, value_name = "SECONDS", help_heading = "Band")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Band")]
     pub(crate) tsamp: Option<f64>,
 }
 

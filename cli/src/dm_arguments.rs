@@ -17,28 +17,66 @@ const DM_MAX: f64 = 2000.0;
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DmArguments {
     /// Lowest dispersion measure, in pc cm^-3 [default: 0, or the survey's].
-    #[arg(long, value_name = "DM", help_heading = "Dispersion measures")]
+    #[arg(
+        long,
+        value_name = "DM",
+        allow_negative_numbers = true,
+        help_heading = "Dispersion measures"
+    )]
     pub(crate) dm_min: Option<f64>,
     /// Highest dispersion measure [default: 2000, or the survey's].
-    #[arg(long, value_name = "DM", help_heading = "Dispersion measures")]
+    #[arg(
+        long,
+        value_name = "DM",
+        allow_negative_numbers = true,
+        help_heading = "Dispersion measures"
+    )]
     pub(crate) dm_max: Option<f64>,
     /// Trials this far apart, without time binning.
-    #[arg(long, value_name = "DM", group = "way", help_heading = "Dispersion measures")]
+    #[arg(
+        long,
+        value_name = "DM",
+        allow_negative_numbers = true,
+        group = "way",
+        help_heading = "Dispersion measures"
+    )]
     pub(crate) dm_step: Option<f64>,
     /// Trials as far apart as widens a pulse by this factor, as Heimdall's [default: 1.25].
-    #[arg(long, value_name = "FACTOR", group = "way", help_heading = "Dispersion measures")]
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        allow_negative_numbers = true,
+        group = "way",
+        help_heading = "Dispersion measures"
+    )]
     pub(crate) dm_tol: Option<f64>,
     /// Width of the narrowest pulse that --dm-tol keeps, in seconds [default: 40e-6].
-    #[arg(long, value_name = "SECONDS", help_heading = "Dispersion measures")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        help_heading = "Dispersion measures"
+    )]
     pub(crate) pulse_width: Option<f64>,
     /// With --dm-tol, factor by which adding samples may widen a pulse; 1 adds none [default: 1.15].
-    #[arg(long, value_name = "FACTOR", help_heading = "Dispersion measures")]
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        allow_negative_numbers = true,
+        help_heading = "Dispersion measures"
+    )]
     pub(crate) downsample_tol: Option<f64>,
     /// Balance sampling, channel and step smearing as PRESTO's DDplan.py does.
     #[arg(long, group = "way", help_heading = "Dispersion measures")]
     pub(crate) ddplan: bool,
     /// With --ddplan, the time resolution that is good enough, in seconds [default: the data's].
-    #[arg(long, value_name = "SECONDS", requires = "ddplan", help_heading = "Dispersion measures")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        requires = "ddplan",
+        help_heading = "Dispersion measures"
+    )]
     pub(crate) time_res: Option<f64>,
     /// Fixed ranges A:B:STEP or A:B:STEP:DOWNSAMPLE: 0:150:0.1,150:300:0.2:2.
     #[arg(long, value_name = "RANGES", group = "way", help_heading = "Dispersion measures")]

@@ -2,6 +2,7 @@
 
 mod band;
 mod common;
+mod dedisperse;
 mod devices;
 mod dm_arguments;
 mod dm_plan_file;
@@ -14,6 +15,7 @@ mod output;
 mod plan;
 mod plots;
 mod progress;
+mod search;
 mod selection;
 mod simulate;
 
@@ -45,6 +47,8 @@ struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Verb {
     Info(info::Arguments),
+    Search(search::Arguments),
+    Dedisperse(dedisperse::Arguments),
     Devices(devices::Arguments),
     Simulate(simulate::Arguments),
     Plan(plan::Arguments),
@@ -66,6 +70,8 @@ fn run(arguments: &Arguments) -> Result<()> {
     let common = &arguments.common;
     match &arguments.verb {
         Verb::Info(arguments) => info::run(arguments, common),
+        Verb::Search(arguments) => search::run(arguments, common),
+        Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common),
         Verb::Simulate(arguments) => simulate::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common),

@@ -13,7 +13,10 @@ use sidereal::{Error, Result};
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
-use crate::{dm_plan_file, json};
+use crate::json;
+
+use crate::dm_plan_file;
+pub(crate) use crate::dm_plan_file::read;
 
 const EXAMPLES: &str = "Examples:\n  \
     sidereal plan recording.fil --dm-max 1000\n  \
@@ -37,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     overwrite: bool,
     /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
-    #[arg(long, value_name = "K", default_value_t = DM_CONSTANT)]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, default_value_t = DM_CONSTANT)]
     dm_constant: f64,
     #[command(flatten)]
     band: BandArguments,

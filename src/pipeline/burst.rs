@@ -176,7 +176,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    fn new(header: &FilterbankHeader, options: &SearchOptions) -> Result<Self> {
+    pub(super) fn new(header: &FilterbankHeader, options: &SearchOptions) -> Result<Self> {
         let Some((from, to)) = options.time_range else {
             return Ok(Self { first: 0, times: header.times, limit: u64::MAX });
         };
@@ -192,7 +192,7 @@ impl Part {
     }
 }
 
-fn skip_to(source: &mut dyn FilterbankSource, first: u64) -> Result<()> {
+pub(super) fn skip_to(source: &mut dyn FilterbankSource, first: u64) -> Result<()> {
     let skipped = source.skip(first)?;
     if skipped < first {
         let rule = format!("the data end after {skipped} samples, before its start");

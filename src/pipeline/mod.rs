@@ -6,3 +6,4 @@ pub mod burst;
 mod cleaning;
 pub mod cutout;
 mod range;
+pub mod series;

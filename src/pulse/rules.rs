@@ -5,7 +5,7 @@
 use super::plan::Plan;
 use crate::math::statistics::{median_and_sigma, untruncated_sigma};
 
-/// Samples from which the first guess of a window's noise is made.
+/// Most samples from which the first guess of a window's noise is made.
 pub(super) const GUESS: usize = 512;
 
 /// Fewest samples that have statistics of their own.
@@ -75,7 +75,7 @@ pub(super) fn statistics(plan: &Plan, window: u64, samples: usize) -> Statistics
 
 /// The samples of the first guess: spread over the window, not at one period.
 pub(super) fn guess_indices(samples: usize) -> impl Iterator<Item = usize> {
-    let count = samples.min(GUESS);
+    let count = (samples / 16).clamp(GUESS / 8, GUESS).min(samples);
     let step = samples / count.max(1);
     (0..count).map(move |i| i * step + (i * 37) % step)
 }

@@ -9,6 +9,9 @@ use crate::sample::Encoding;
 const GRID: f64 = 1.0 / 64.0;
 const GRID_POINTS: usize = 1024;
 
+/// 1.5 times 2^23.
+const ROUNDER: f32 = 12_582_912.0;
+
 /// Variance of rounding to whole counts.
 const ROUNDING_VARIANCE: f64 = 1.0 / 12.0;
 
@@ -130,8 +133,11 @@ impl Levels {
             *x = mean + sigma * *x;
         }
         let (low, high) = self.scale.range.map_or((0.0, 0.0), |r| (r.0 as f32, r.1 as f32));
-        // Counts from `low` up are positive, so that cutting after adding a half rounds.
-        let count = |x: f32| (x.clamp(low, high) - low + 0.5) as i32 + low as i32;
+        // At this size a float's last bit is worth 1: adding it rounds to nearest, ties to even.
+        let count = |x: f32| {
+            let rounded = x.max(low).min(high) + ROUNDER;
+            rounded.to_bits().wrapping_sub(ROUNDER.to_bits()) as i32
+        };
         match self.encoding {
             Encoding::U1 => pack::<1>(row, output, count),
             Encoding::U2 => pack::<2>(row, output, count),

@@ -38,31 +38,52 @@ fn table() -> &'static [f32; BINS] {
 pub(super) fn fill(seed: u64, row: u64, output: &mut [f32]) {
     let table = table();
     let key = Key::new(seed, Stream::Noise, row);
-    for (number, samples) in output.chunks_mut(SAMPLES_A_WORD).enumerate() {
+    let whole = output.len() / SAMPLES_A_WORD * SAMPLES_A_WORD;
+    let (words, rest) = output.split_at_mut(whole);
+    for (number, samples) in words.chunks_exact_mut(SAMPLES_A_WORD).enumerate() {
         let word = key.word(number as u64);
-        let bins = [0, 16, 32, 48].map(|shift| usize::from((word >> shift) as u16));
-        for (sample, bin) in samples.iter_mut().zip(bins) {
-            *sample = table[bin];
+        for (sample, bin) in samples.iter_mut().zip(bins(word)) {
+            *sample = table[usize::from(bin)];
         }
-        // The outermost bins are 0 and 65535, those that adding 1 brings to 1 and 0.
-        if bins.iter().any(|bin| (bin + 1) & (BINS - 1) <= 1) {
-            refine(seed, row, number, &bins, samples);
+        if has_outermost(word) {
+            refine(seed, row, number, word, samples);
         }
     }
+    let number = whole / SAMPLES_A_WORD;
+    let word = key.word(number as u64);
+    for (sample, bin) in rest.iter_mut().zip(bins(word)) {
+        *sample = table[usize::from(bin)];
+    }
+    refine(seed, row, number, word, rest);
+}
+
+/// The table's bins that a random word chooses.
+#[inline(always)]
+fn bins(word: u64) -> [u16; SAMPLES_A_WORD] {
+    [word as u16, (word >> 16) as u16, (word >> 32) as u16, (word >> 48) as u16]
+}
+
+/// Whether one of the four bins is 0 or 65535: those whose 16 bits are all the same.
+#[inline(always)]
+fn has_outermost(word: u64) -> bool {
+    const ONES: u64 = 0x0001_0001_0001_0001;
+    let changes = (word ^ (word << 1)) & !ONES;
+    // A lane without changes is zero, and only such a lane lends its top bit.
+    changes.wrapping_sub(ONES) & !changes & (ONES << 15) != 0
 }
 
 /// Draws the samples of the two outermost parts continuously.
 #[cold]
-fn refine(seed: u64, row: u64, number: usize, bins: &[usize; 4], samples: &mut [f32]) {
+fn refine(seed: u64, row: u64, number: usize, word: u64, samples: &mut [f32]) {
     let key = Key::new(seed, Stream::NoiseTail, row);
-    for (lane, (sample, bin)) in samples.iter_mut().zip(bins).enumerate() {
-        if *bin != 0 && *bin != BINS - 1 {
+    for (lane, (sample, bin)) in samples.iter_mut().zip(bins(word)).enumerate() {
+        if bin != 0 && bin != u16::MAX {
             continue;
         }
         let random = key.word((number * SAMPLES_A_WORD + lane) as u64) >> 32;
         let part = (random as f64 + 0.5) / (1u64 << 32) as f64;
         let z = normal::quantile(part / BINS as f64) as f32;
-        *sample = if *bin == 0 { z } else { -z };
+        *sample = if bin == 0 { z } else { -z };
     }
 }
 
@@ -96,6 +117,17 @@ mod tests {
             assert!(off < 4.5 * expected.sqrt(), "{count} {expected}");
         }
         assert!(largest > 4.6, "{largest}");
+    }
+
+    #[test]
+    fn the_outermost_bins_are_seen_in_every_lane() {
+        for lane in 0..4 {
+            let inner = 0x1234_5678_9abc_8001u64 & !(0xffff << (16 * lane));
+            assert!(has_outermost(inner) && has_outermost(inner | 0xffff << (16 * lane)));
+            assert!(!has_outermost(inner | 1 << (16 * lane)));
+            assert!(!has_outermost(inner | 0x8000 << (16 * lane)));
+            assert!(!has_outermost(inner | 0xfffe << (16 * lane)));
+        }
     }
 
     #[test]

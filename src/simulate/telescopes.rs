@@ -202,7 +202,7 @@ impl Telescope {
 
     /// Sampling time in seconds.
     pub fn tsamp_s(&self) -> f64 {
-        self.tsamp_us * 1e-6
+        self.tsamp_us / 1e6
     }
 }
 

@@ -1,85 +1,87 @@
-use super::*;
-use sidereal::pipeline::cutout::{Cutout, Options, cutout};
+use sidereal::pipeline::cutout::Cutout;
 
-struct Raw {
-    header: sidereal::io::FilterbankHeader,
-    bytes: Vec<u8>,
-    place: usize,
+use super::*;
+
+/// A cutout of `channels` by 48 bins with a ramp in it, blank at one side.
+fn ramp(channels: usize, dms: usize) -> Cutout {
+    let value = |index: usize| if index % 48 < 4 { f32::NAN } else { (index % 48) as f32 * 0.1 };
+    let finite = |index: usize| (index % 48) as f32 * 0.1;
+    Cutout {
+        waterfall: (0..channels * 48).map(value).collect(),
+        channels,
+        times: 48,
+        highest_mhz: 1500.0,
+        lowest_mhz: 1200.0,
+        start_s: -0.024,
+        bin_s: 1e-3,
+        profile: (0..48).map(finite).collect(),
+        dms: (0..dms).map(|i| 100.0 + i as f64).collect(),
+        plane: (0..dms * 48).map(finite).collect(),
+        snr: (0..dms).map(|i| i as f32).collect(),
+    }
 }
-impl sidereal::io::FilterbankSource for Raw {
-    fn header(&self) -> &sidereal::io::FilterbankHeader {
-        &self.header
+
+fn page() -> Candidate {
+    Candidate {
+        file: "observation.fil".to_owned(),
+        target: "source · telescope".to_owned(),
+        rank: "candidate 1 of 1".to_owned(),
+        dm: 101.0,
+        time_s: 1.0,
+        snr: 10.0,
+        width_s: 2e-3,
+        mjd: None,
     }
-    fn read(&mut self, rows: &mut [u8]) -> sidereal::Result<usize> {
-        let n = rows.len().min(self.bytes.len() - self.place);
-        rows[..n].copy_from_slice(&self.bytes[self.place..][..n]);
-        self.place += n;
-        Ok(n / self.header.row_bytes())
-    }
-    fn skip(&mut self, times: u64) -> sidereal::Result<u64> {
-        self.place += times as usize * self.header.row_bytes();
-        Ok(times)
+}
+
+/// Width and height of a PNG file.
+fn size(path: &std::path::Path) -> (u32, u32) {
+    let bytes = std::fs::read(path).unwrap();
+    assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    (number(16), number(20))
+}
+
+#[test]
+fn candidates_of_any_shape_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    for (index, cutout) in [ramp(200, 33), ramp(1, 1), ramp(7, 2)].iter().enumerate() {
+        let path = folder.path().join(format!("{index}.png"));
+        candidate(&path, cutout, &page()).unwrap();
+        assert_eq!(size(&path), (1600, 1000));
     }
 }
 
 #[test]
-fn look_at_frb() {
-    let bytes = std::fs::read("/work/shared/data/frb/FRB180417_askap_28.fil").unwrap();
-    let end = bytes.windows(10).position(|w| w == b"HEADER_END").unwrap() + 10;
-    let header = sidereal::io::FilterbankHeader {
-        path: "x".into(),
-        format: "x",
-        source_name: String::new(),
-        telescope: String::new(),
-        ra_deg: None,
-        dec_deg: None,
-        tstart_mjd: 0.0,
-        tsamp_s: 0.00126646875,
-        band: sidereal::units::Band::uniform(1464.0, -1.0, 336).unwrap(),
-        encoding: sidereal::sample::Encoding::U8,
-        recorded_bits: 8,
-        recorded_polarizations: 1,
-        times: None,
-    };
-    let mut source = Raw { header, bytes: bytes[end..].to_vec(), place: 0 };
-    let sweep = sidereal::units::dispersion_delay_s(1.0, 1129e6, 1464e6, 4148.808);
-    let options = Options::plot(475.2, 2.0289, 0.00253, sweep);
-    let cut = cutout(&mut source, &options).unwrap();
-    candidate(
-        std::path::Path::new("/tmp/frb.png"),
-        &cut,
-        &Candidate {
-            file: "FRB180417_askap_28.fil",
-            target: "FRB180417 · ASKAP · 1296.5 MHz, 336 channels",
-            rank: "candidate 1 of 3".into(),
-            dm: 475.2,
-            time_s: 2.0289,
-            snr: 14.13,
-            width_s: 0.00253,
-            mjd: Some(58225.6374234),
-        },
-    )
-    .unwrap();
-    let points = (0..60)
-        .map(|i| {
-            let u = (i * 7919 % 101) as f64 / 101.0;
-            Point {
-                time_s: (i * 37 % 60) as f64 / 60.0 * 6.4,
-                dm: u * 2000.0,
-                snr: 6.0 + 20.0 * u.powi(6) + 0.1 * i as f64 % 3.0,
-            }
-        })
-        .collect();
-    overview(
-        std::path::Path::new("/tmp/over.png"),
-        &Overview {
-            file: "FRB180417_askap_28.fil",
-            target: "ASKAP",
-            span_s: (0.0, 6.48),
-            dms: (0.0, 2000.0),
+fn overviews_of_none_and_of_many_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let point = |i: u32| Point { time_s: i.into(), dm: 3.0 * f64::from(i), snr: 6.0 + f64::from(i) };
+    for count in [0, 1, 300] {
+        let path = folder.path().join(format!("{count}.png"));
+        let about = Overview {
+            file: "observation.fil".to_owned(),
+            target: String::new(),
+            span_s: (0.0, 300.0),
+            dms: (0.0, if count == 0 { 0.0 } else { 900.0 }),
             snr: 6.0,
-            points,
-        },
-    )
-    .unwrap();
+            points: (0..count).map(point).collect(),
+        };
+        overview(&path, &about).unwrap();
+        assert_eq!(size(&path), (1600, 1000));
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_an_error_and_no_panic() {
+    let path = std::path::Path::new("/nowhere/at/all.png");
+    assert!(candidate(path, &ramp(4, 4), &page()).is_err());
+}
+
+#[test]
+fn numbers_are_short_and_whole() {
+    assert_eq!(short(12.0, 4), "12");
+    assert_eq!(short(0.012_345, 3), "0.0123");
+    assert_eq!(short(1500.0, 2), "1500");
+    assert_eq!(duration(0.002_53), "2.53 ms");
+    assert_eq!(duration(64e-6), "64 µs");
 }

@@ -14,10 +14,10 @@ use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+use crate::dm_arguments::DmArguments;
 use crate::output::{Existing, Folder};
 use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
-use crate::dm_arguments::DmArguments;
 use crate::{interrupt, json};
 use pictures::Pictures;
 pub(crate) use report::Found;
@@ -151,7 +151,12 @@ impl<'a> Work<'a> {
         progress.finish();
         interrupt::check()?;
         self.warn(&report);
-        Ok(Found { report, header: self.header.clone(), snr: self.options.snr, files: self.arguments.recording.inputs.clone() })
+        Ok(Found {
+            report,
+            header: self.header.clone(),
+            snr: self.options.snr,
+            files: self.arguments.recording.inputs.clone(),
+        })
     }
 
     fn warn(&self, report: &Report) {

@@ -10,11 +10,11 @@ use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use super::report::Found;
 use super::spool::{self, Spooled};
 use crate::common::Common;
+use crate::interrupt;
 use crate::output::Folder;
 use crate::plots::{self, Overview, Point, short};
 use crate::progress::Progress;
 use crate::selection::Recording;
-use crate::interrupt;
 
 /// Name of the picture of all candidates.
 pub(crate) const OVERVIEW: &str = "overview.png";

@@ -47,10 +47,10 @@ pub(super) struct Arguments {
     #[arg(long)]
     overwrite: bool,
     /// Length in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value_t = 10.0)]
     duration: f64,
     /// Bits a sample: 1, 2, 4, 8, 16 or 32 (floats).
-    #[arg(long, value_name = "BITS", default_value_t = 8)]
+    #[arg(long, value_name = "BITS", allow_negative_numbers = true, default_value_t = 8)]
     nbits: usize,
     /// Chooses the noise and all else that is random; the same seed gives the same file.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
@@ -59,7 +59,7 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, default_value_t = Bandpass::Flat)]
     bandpass: Bandpass,
     /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
-    #[arg(long, value_name = "K", default_value_t = DM_CONSTANT)]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, default_value_t = DM_CONSTANT)]
     dm_constant: f64,
     #[command(flatten)]
     band: BandArguments,
@@ -73,19 +73,42 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
     pulsar: Vec<String>,
     /// Interference in this many channels: tones that swell and fade.
-    #[arg(long, value_name = "CHANNELS", help_heading = "Interference")]
+    #[arg(
+        long,
+        value_name = "CHANNELS",
+        allow_negative_numbers = true,
+        help_heading = "Interference"
+    )]
     rfi_narrow: Option<usize>,
     /// Strength of these tones, in units of the channel's noise.
-    #[arg(long, value_name = "SIGMA", default_value_t = 3.0, help_heading = "Interference")]
+    #[arg(
+        long,
+        value_name = "SIGMA",
+        allow_negative_numbers = true,
+        default_value_t = 3.0,
+        help_heading = "Interference"
+    )]
     rfi_narrow_strength: f64,
     /// Impulses over the whole band without dispersion, this many a second on average.
-    #[arg(long, value_name = "RATE", help_heading = "Interference")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "Interference")]
     rfi_broad: Option<f64>,
     /// S/N of each impulse.
-    #[arg(long, value_name = "SNR", default_value_t = 20.0, help_heading = "Interference")]
+    #[arg(
+        long,
+        value_name = "SNR",
+        allow_negative_numbers = true,
+        default_value_t = 20.0,
+        help_heading = "Interference"
+    )]
     rfi_broad_snr: f64,
     /// Width of each impulse, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.005, help_heading = "Interference")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        default_value_t = 0.005,
+        help_heading = "Interference"
+    )]
     rfi_broad_width: f64,
 }
 

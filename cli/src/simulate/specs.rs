@@ -15,19 +15,43 @@ const DUTY: f64 = 0.05;
 #[derive(Args, Clone, Debug)]
 pub(super) struct Single {
     /// Dispersion measure of a burst, in pc cm^-3.
-    #[arg(long, value_name = "DM", help_heading = "Signals")]
+    #[arg(long, value_name = "DM", allow_negative_numbers = true, help_heading = "Signals")]
     dm: Option<f64>,
     /// Its time in seconds [default: a quarter of the length].
-    #[arg(long, value_name = "SECONDS", requires = "dm", help_heading = "Signals")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        requires = "dm",
+        help_heading = "Signals"
+    )]
     time: Option<f64>,
     /// Its width (full at half maximum, before scattering and smearing), in seconds [default: 0.002].
-    #[arg(long, value_name = "SECONDS", requires = "dm", help_heading = "Signals")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        requires = "dm",
+        help_heading = "Signals"
+    )]
     width: Option<f64>,
     /// Its S/N [default: 20].
-    #[arg(long, value_name = "SNR", requires = "dm", help_heading = "Signals")]
+    #[arg(
+        long,
+        value_name = "SNR",
+        allow_negative_numbers = true,
+        requires = "dm",
+        help_heading = "Signals"
+    )]
     snr: Option<f64>,
     /// Its scattering time at 1 GHz in seconds; it goes as frequency to the power -4 [default: 0].
-    #[arg(long, value_name = "SECONDS", requires = "dm", help_heading = "Signals")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        requires = "dm",
+        help_heading = "Signals"
+    )]
     scatter: Option<f64>,
     /// Its spectral index: brightness goes as frequency to this power [default: 0].
     #[arg(

@@ -59,12 +59,15 @@ impl Place {
         let times = times.clamp(1, self.axes[0]);
         self.check_size("a band of times", times.checked_mul(row_bytes))?;
         let filters = dataset.filter_pipeline();
-        if let (Some(axes), [filter]) = (chunk_axes, filters.as_slice())
-            && filter.id == BITSHUFFLE
-        {
-            let packing = self.packing(filter)?;
+        if let Some(axes) = chunk_axes {
+            // The library trusts the sizes in the list of chunks, so it is checked for it, too.
             let chunks = self.find_chunks(&dataset, axes)?;
-            return Ok((Kind::Chunks { chunks, axes, packing }, times));
+            if let [filter] = filters.as_slice()
+                && filter.id == BITSHUFFLE
+            {
+                let packing = self.packing(filter)?;
+                return Ok((Kind::Chunks { chunks, axes, packing }, times));
+            }
         }
         if let Some(filter) = filters.iter().find(|filter| !LIBRARY_FILTERS.contains(&filter.id)) {
             let name = filter.name.as_deref().unwrap_or("no name");

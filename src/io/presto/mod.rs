@@ -14,7 +14,7 @@ use std::path::Path;
 pub use inf::Inf;
 
 use crate::error::{Error, Result};
-use crate::io::atomic::{self, AtomicFile};
+use crate::io::atomic::AtomicFile;
 
 /// Reads a series and its header; `path` is that of the `.dat`.
 ///
@@ -88,9 +88,14 @@ impl SeriesWriter {
     /// # Errors
     /// [`Error::Io`].
     pub fn finish(self) -> Result<()> {
-        let inf_path = self.file.path().with_extension("inf");
-        atomic::write(&inf_path, self.inf.to_string().as_bytes())?;
-        self.file.commit()
+        let Self { mut file, inf } = self;
+        let mut header = AtomicFile::create(&file.path().with_extension("inf"))?;
+        header.append(inf.to_string().as_bytes())?;
+        // A full disk shows here, before either has its name.
+        header.release()?;
+        file.release()?;
+        header.commit()?;
+        file.commit()
     }
 }
 

@@ -62,6 +62,36 @@ impl Sample for f32 {
     }
 }
 
+/// Calls `flag(block)` for each block of starts in which a boxcar reaches its threshold.
+pub(super) trait Screen: Sum {
+    fn screen(level: Level, boxes: &Boxes<Self>, blocks: usize, flag: impl FnMut(usize));
+}
+
+macro_rules! screens {
+    ($type:ty, $avx2:ident, $avx512:ident) => {
+        impl Screen for $type {
+            fn screen(level: Level, boxes: &Boxes<Self>, blocks: usize, flag: impl FnMut(usize)) {
+                #[cfg(target_arch = "x86_64")]
+                match level {
+                    // SAFETY: holding the level is the proof that its instructions exist.
+                    Level::Avx512(_) => {
+                        return unsafe { super::screen::$avx512(boxes, blocks, flag) };
+                    }
+                    // SAFETY: as above.
+                    Level::Avx2(_) => return unsafe { super::screen::$avx2(boxes, blocks, flag) },
+                    Level::Portable => {}
+                }
+                let _ = level;
+                screen_body(boxes, blocks, flag);
+            }
+        }
+    };
+}
+
+screens!(i32, i32_avx2, i32_avx512);
+screens!(i64, i64_avx2, i64_avx512);
+screens!(f64, f64_avx2, f64_avx512);
+
 /// A sum of samples: an integer that may wrap, or a double.
 pub(super) trait Sum: Copy + PartialOrd {
     const LEAST: Self;
@@ -164,7 +194,6 @@ macro_rules! levels {
 
 levels!(clipped [] (window: &[i32], centre: i32, limit: i32) -> (u64, i64, i64), clipped_body);
 levels!(clipped_float [] (window: &[f32], clip: Clip) -> Moments, clipped_float_body);
-levels!(screen [S: Sum] (boxes: &Boxes<S>, blocks: usize, flag: impl FnMut(usize)) -> (), screen_body);
 levels!(thin [S: Sum] (dense: &[S], sparse: &mut Vec<S>) -> (), thin_body);
 
 #[inline(always)]
@@ -204,13 +233,14 @@ fn clipped_float_body(window: &[f32], clip: Clip) -> Moments {
     let (whole, rest) = window.as_chunks::<LANES>();
     let mut last = [f32::NAN; LANES];
     last[..rest.len()].copy_from_slice(rest);
+    let limit = clip.limit.min(f64::MAX);
     // A sample that is not a number is never within the limit.
     for values in whole.iter().chain(std::iter::once(&last)) {
         for lane in 0..LANES {
             let difference = f64::from(values[lane]) - clip.centre;
-            let inside = difference.abs() <= clip.limit.min(f64::MAX);
+            let inside = difference.abs() <= limit;
             let difference = if inside { difference } else { 0.0 };
-            count[lane] += f64::from(u8::from(inside));
+            count[lane] += if inside { 1.0 } else { 0.0 };
             sum[lane] += difference;
             squares[lane] += difference * difference;
         }
@@ -260,8 +290,8 @@ fn thin_body<S: Sum>(dense: &[S], sparse: &mut Vec<S>) {
     sparse.extend_from_slice(rest);
 }
 
-/// Calls `flag(block)` for each block of starts in which a boxcar reaches its threshold.
-#[inline(always)]
+/// Calls `flag(block)` for each block of starts in which a boxcar reaches its threshold: the portable
+/// form.
 fn screen_body<S: Sum>(boxes: &Boxes<S>, blocks: usize, mut flag: impl FnMut(usize)) {
     for block in 0..blocks {
         let prefix = &boxes.prefix[block * BLOCK..];

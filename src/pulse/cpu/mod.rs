@@ -4,6 +4,8 @@
 //! found depends on the samples only.
 
 mod kernels;
+#[cfg(target_arch = "x86_64")]
+mod screen;
 mod window;
 
 use super::input::Input;

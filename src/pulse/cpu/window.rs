@@ -3,7 +3,7 @@
 //! Invariant: hits come by start, then by width, whatever the groups' strides.
 
 use super::Trial;
-use super::kernels::{Boxes, Sample, Sum, accumulate, screen, thin};
+use super::kernels::{Boxes, Sample, Screen, Sum, accumulate, thin};
 use crate::backend::simd::Level;
 use crate::pulse::plan::{BLOCK, Group, Plan};
 use crate::pulse::rules::{
@@ -104,9 +104,9 @@ impl Scratch {
                 flags[block * stride..][..stride].iter_mut().for_each(|flag| *flag |= bit);
             };
             match rung {
-                Rung::Narrow(boxes) => screen(level, boxes, whole, mark),
-                Rung::Wide(boxes) => screen(level, boxes, whole, mark),
-                Rung::Real(boxes) => screen(level, boxes, whole, mark),
+                Rung::Narrow(boxes) => Screen::screen(level, boxes, whole, mark),
+                Rung::Wide(boxes) => Screen::screen(level, boxes, whole, mark),
+                Rung::Real(boxes) => Screen::screen(level, boxes, whole, mark),
             }
             self.flags[whole * stride..].iter_mut().for_each(|flag| *flag |= bit);
         }

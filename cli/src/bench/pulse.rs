@@ -1,0 +1,188 @@
+//! `bench pulse`: the single-pulse search beside a prefix sum and a plain loop over widths.
+//!
+//! All three run interleaved in one process on the same series; the best of the rounds counts.
+
+use std::time::Instant;
+
+use sidereal::Result;
+use sidereal::array::Plane;
+use sidereal::backend::Backend;
+use sidereal::backend::simd::Level;
+use sidereal::backend::threads::Threads;
+use sidereal::pulse::{Detector, Event, Input, Options, Plan, reference};
+
+use super::Row;
+
+const ROUNDS: usize = 12;
+const SNR: f64 = 6.0;
+
+/// Windows of the series in a round: together over four times a large L2.
+const WINDOWS: usize = 4;
+const TRIALS: usize = 64;
+
+/// One row of the table.
+struct Case {
+    name: &'static str,
+    tsamp_s: f64,
+    max_width_s: f64,
+    baseline_s: f64,
+    mean: f64,
+    sigma: f64,
+    /// Bound of the sums; floats without one.
+    bound: Option<(i64, i64)>,
+}
+
+const CASES: [Case; 5] = [
+    Case::new("8-bit x 1024, 64 us, to 0.1 s", 64e-6, Some((0, 255 * 1024))),
+    Case::new("16-bit x 4096, 64 us, to 0.1 s", 64e-6, Some((0, 65535 * 4096))),
+    Case::new("f32 x 1024, 64 us, to 0.1 s", 64e-6, None),
+    Case::new("8-bit x 1024, 256 us, to 0.1 s", 256e-6, Some((0, 255 * 1024))),
+    Case::new("8-bit x 1024, 1 ms, to 0.1 s", 1e-3, Some((0, 255 * 1024))),
+];
+
+impl Case {
+    const fn new(name: &'static str, tsamp_s: f64, bound: Option<(i64, i64)>) -> Self {
+        let (max_width_s, baseline_s, mean, sigma) = (0.1, 2.0, 1e5, 500.0);
+        Self { name, tsamp_s, max_width_s, baseline_s, mean, sigma, bound }
+    }
+
+    fn plan(&self) -> Result<Plan> {
+        Plan::new(Options {
+            dms: (0..TRIALS).map(|dm| dm as f64).collect(),
+            tsamp_s: self.tsamp_s,
+            max_width_s: self.max_width_s,
+            baseline_s: self.baseline_s,
+            snr: SNR,
+            bound: self.bound,
+        })
+    }
+}
+
+/// The table: every case on every vector level of this machine.
+pub(crate) fn rows(threads: usize) -> Result<Vec<Row>> {
+    let pool = Threads::new(threads);
+    let mut rows = Vec::new();
+    for case in &CASES {
+        for level in Level::available() {
+            rows.push(measure(case, level, &pool)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
+    let plan = case.plan()?;
+    let backend = Backend::Cpu(level, pool.clone());
+    let times = WINDOWS * plan.window_times().max(1 << 15);
+    let whole = series(case, TRIALS * times);
+    let floats: Vec<f32> = whole.iter().map(|y| *y as f32).collect();
+    let input = match case.bound {
+        Some(_) => Input::I32(Plane::new(&whole, TRIALS, times, times)?),
+        None => Input::F32(Plane::new(&floats, TRIALS, times, times)?),
+    };
+    let mut search = Search { detector: Detector::new(plan.clone(), &backend)?, events: vec![] };
+    let mut sums = vec![0i32; whole.len()];
+    let (mut ours, mut roof, mut baseline) = (0.0f64, 0.0f64, 0.0f64);
+    for _ in 0..ROUNDS {
+        ours = ours.max(rate(whole.len(), || search.run(input, times as u64))?);
+        roof = roof.max(rate(whole.len(), || {
+            prefix(pool, &whole, &mut sums, times);
+            Ok(())
+        })?);
+        baseline = baseline.max(rate(whole.len() / 8, || {
+            std::hint::black_box(plain(&plan, case, pool, &mut sums[..whole.len() / 8], times));
+            Ok(())
+        })?);
+    }
+    Ok(Row {
+        bench: "pulse",
+        case: case.name.to_owned(),
+        device: backend.name(),
+        rate: ours,
+        unit: "samples/s",
+        roof,
+        roof_unit: "samples/s (prefix sum, memory to memory)",
+        fraction_of_roof: ours / roof,
+        baseline,
+        ratio_to_baseline: ours / baseline,
+        checked: search.agrees(&plan, &whole[..times]),
+    })
+}
+
+/// Whole noise with a few pulses in the first trial.
+fn series(case: &Case, count: usize) -> Vec<i32> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut bits = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from((state >> 40) as u32) / f64::from(1u32 << 24) - 0.5
+    };
+    // The sum of four uniform deviates has a variance of a third.
+    let scale = case.sigma * 3f64.sqrt();
+    let mut noise: Vec<i32> = (0..count)
+        .map(|_| (case.mean + scale * (0..4).map(|_| bits()).sum::<f64>()) as i32)
+        .collect();
+    for pulse in 0..3 {
+        let height = (10.0 * case.sigma / f64::from(1 + 3 * pulse as u32).sqrt()) as i32;
+        noise[5000 * (pulse + 1)..][..1 + 3 * pulse].iter_mut().for_each(|y| *y += height);
+    }
+    noise
+}
+
+struct Search {
+    detector: Detector,
+    events: Vec<Event>,
+}
+
+impl Search {
+    fn run(&mut self, input: Input<'_>, times: u64) -> Result<()> {
+        self.events.clear();
+        self.detector.run(input, &mut self.events)?;
+        self.detector.flush(&|_| times, &mut self.events)
+    }
+
+    /// Whether the first trial's events are the reference's, and the pulses among them.
+    fn agrees(&self, plan: &Plan, row: &[i32]) -> bool {
+        let row: Vec<f64> = row.iter().map(|y| f64::from(*y)).collect();
+        let truth = reference::search(plan, 0, &row);
+        let mut found: Vec<Event> = self.events.iter().copied().filter(|e| e.dm == 0).collect();
+        found.sort_by_key(|event| event.time);
+        let same = |(a, b): (&Event, &Event)| {
+            (a.time, a.width) == (b.time, b.width) && (a.snr - b.snr).abs() < 1e-4 * b.snr
+        };
+        found.len() == truth.len() && found.len() >= 3 && found.iter().zip(&truth).all(same)
+    }
+}
+
+fn rate(samples: usize, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    work()?;
+    Ok(samples as f64 / start.elapsed().as_secs_f64())
+}
+
+/// The roof: each row is read once and its running sum written once.
+fn prefix(pool: &Threads, whole: &[i32], sums: &mut [i32], times: usize) {
+    let mut scratch = vec![(); pool.count()];
+    pool.for_each_chunk(&mut scratch, sums, times, |(), row, sums| {
+        let mut sum = 0i32;
+        for (to, from) in sums.iter_mut().zip(&whole[row * times..][..times]) {
+            sum = sum.wrapping_add(*from);
+            *to = sum;
+        }
+    });
+}
+
+/// The baseline: for each width, one pass over the row's running sums, all starts of the same strides.
+fn plain(plan: &Plan, case: &Case, pool: &Threads, sums: &mut [i32], times: usize) -> usize {
+    let mut hits = vec![0usize; pool.count()];
+    pool.for_each_chunk(&mut hits, sums, times, |hits, _, sums| {
+        for &width in plan.widths() {
+            let (w, stride) = (width as f64, plan.stride(width));
+            let least = (w * case.mean + SNR * case.sigma * w.sqrt()) as i64 as i32;
+            let (early, late) = (&sums[..times - width], &sums[width..]);
+            let pairs = early.iter().step_by(stride).zip(late.iter().step_by(stride));
+            *hits += pairs.filter(|(early, late)| late.wrapping_sub(**early) >= least).count();
+        }
+    });
+    hits.iter().sum()
+}

@@ -1,0 +1,214 @@
+//! `sidereal bench telescopes`: the multiple of real time of a whole search for each telescope of
+//! the AstroAccelerate paper's Table 4, beside the paper's two GPUs.
+
+mod child;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sidereal::backend::Backend;
+use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
+use sidereal::io::FilterbankSource;
+use sidereal::io::sigproc::FilterbankWriter;
+use sidereal::simulate::burst::{Burst, Options, Simulator};
+use sidereal::simulate::telescopes::{TELESCOPES, Telescope};
+use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
+use sidereal::{Error, Result};
+
+use super::{Output, Row};
+use crate::common::Common;
+
+/// Dispersion delays of the highest trial that a recording holds at least.
+const DELAYS: f64 = 4.0;
+
+/// S/N of the burst that each search must find.
+const BURST_SNR: f64 = 30.0;
+
+/// Bytes that are simulated at once.
+const GULP_BYTES: usize = 16 << 20;
+
+/// Search a simulated recording of each telescope, as a user would, and give the multiple of real
+/// time.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Only this telescope; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Least length of a recording in seconds; it also holds four delays of the highest DM.
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    seconds: f64,
+    /// Tolerance of the DM plan.
+    #[arg(long, default_value_t = 1.25, value_name = "FACTOR")]
+    dm_tol: f64,
+    /// Where recordings are written; each is removed after its search.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let range = 1.0..=86400.0;
+    if !range.contains(&arguments.seconds) {
+        let rule = "it must be 1 to 86400 s";
+        return Err(Error::parameter("--seconds", arguments.seconds, rule));
+    }
+    let backend = common.backend()?;
+    let chosen: Vec<&Telescope> = if arguments.only.is_empty() {
+        TELESCOPES.iter().collect()
+    } else {
+        arguments.only.iter().map(|name| Telescope::by_name(name)).collect::<Result<_>>()?
+    };
+    let roof = super::roof_adds_per_s(&backend);
+    let mut rows = Vec::new();
+    let talk = !common.json && !common.quiet;
+    if talk {
+        print_head();
+    }
+    for telescope in chosen {
+        let observation = Observation::new(telescope, arguments)?;
+        let run = observation.search(arguments, common, &backend)?;
+        if talk {
+            observation.print(&run);
+        }
+        rows.push(observation.row(&run, &backend, roof));
+    }
+    if talk {
+        print_foot();
+    }
+    arguments.output.write(&rows, common)
+}
+
+/// A telescope's recording, and the plan to search it.
+struct Observation {
+    telescope: &'static Telescope,
+    plan: DmPlan,
+    adds_per_s: f64,
+    delay_s: f64,
+    seconds: f64,
+    burst: Burst,
+}
+
+impl Observation {
+    fn new(telescope: &'static Telescope, arguments: &Arguments) -> Result<Self> {
+        let band = telescope.band()?;
+        let tolerance =
+            ToleranceOptions { tolerance: arguments.dm_tol, ..ToleranceOptions::default() };
+        let Telescope { dm_min, dm_max, .. } = *telescope;
+        let plan = DmPlan::tolerance(&band, telescope.tsamp_s(), dm_min, dm_max, &tolerance)?;
+        let rows = plan.rows(&band, telescope.tsamp_s(), DM_CONSTANT);
+        let delay_s = dispersion_delay_s(dm_max, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
+        let seconds = arguments.seconds.max(DELAYS * delay_s);
+        let dm = 0.2 * dm_max;
+        let width_s = (8.0 * telescope.tsamp_s()).max(2e-3);
+        Ok(Self {
+            telescope,
+            adds_per_s: rows.iter().map(|row| row.adds_per_s).sum(),
+            plan,
+            delay_s,
+            seconds,
+            burst: Burst::new(dm, 0.5 * seconds, width_s, BURST_SNR),
+        })
+    }
+
+    fn search(
+        &self,
+        arguments: &Arguments,
+        common: &Common,
+        backend: &Backend,
+    ) -> Result<child::Run> {
+        let folder = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
+        let name = format!("sidereal-bench-{}-{}", std::process::id(), self.telescope.slug());
+        let work = child::Scratch::new(&folder.join(name))?;
+        let recording = work.path().join("recording.fil");
+        self.record(&recording, backend)?;
+        child::search(&recording, work.path(), (self, arguments.dm_tol), common)
+    }
+
+    /// Writes the simulated recording.
+    fn record(&self, path: &Path, backend: &Backend) -> Result<()> {
+        let tsamp_s = self.telescope.tsamp_s();
+        let mut options =
+            Options::new(self.telescope.band()?, tsamp_s, (self.seconds / tsamp_s) as u64);
+        options.bursts.push(self.burst);
+        options.telescope = self.telescope.name.to_owned();
+        let mut source = Simulator::new(options)?;
+        if let Backend::Cpu(_, threads) = backend {
+            source = source.with_threads(threads.clone());
+        }
+        let mut writer = FilterbankWriter::create(path, source.header())?;
+        let row_bytes = source.header().row_bytes();
+        let mut rows = vec![0; (GULP_BYTES / row_bytes).max(1) * row_bytes];
+        loop {
+            let times = source.read(&mut rows)?;
+            if times == 0 {
+                return writer.finish();
+            }
+            writer.write(&rows[..times * row_bytes])?;
+        }
+    }
+
+    /// Highest DM of the search.
+    fn dm_max(&self) -> f64 {
+        self.telescope.dm_max
+    }
+
+    fn realtime(&self, run: &child::Run) -> f64 {
+        self.seconds / run.wall_s
+    }
+
+    fn row(&self, run: &child::Run, backend: &Backend, roof_adds_per_s: f64) -> Row {
+        let rate = self.realtime(run);
+        let roof = roof_adds_per_s / self.adds_per_s;
+        let baseline = self.telescope.published_a100;
+        Row {
+            bench: "telescopes",
+            case: self.telescope.name.to_owned(),
+            device: backend.name(),
+            rate,
+            unit: "x real time",
+            roof,
+            roof_unit: "x real time by brute-force additions alone",
+            fraction_of_roof: rate / roof,
+            baseline,
+            ratio_to_baseline: rate / baseline,
+            checked: run.found(&self.burst),
+        }
+    }
+
+    #[allow(clippy::print_stdout)]
+    fn print(&self, run: &child::Run) {
+        let Telescope { name, channels, tsamp_us, dm_max, published_v100, published_a100, .. } =
+            *self.telescope;
+        let bins: Vec<String> =
+            self.plan.ranges.iter().map(|range| range.downsample.to_string()).collect();
+        println!(
+            "{name:<16} {channels:>8} {tsamp_us:>8} {dm_max:>6.0} {:>7} {:>8.2} {:>7.1} {:>9.2} \
+             {published_v100:>9} {published_a100:>9} {:>9.0} {:>6}  {}",
+            self.plan.trials(),
+            self.delay_s,
+            self.seconds,
+            self.realtime(run),
+            run.peak_mib,
+            if run.found(&self.burst) { "yes" } else { "NO" },
+            bins.join(",")
+        );
+    }
+}
+
+#[allow(clippy::print_stdout)]
+fn print_head() {
+    println!(
+        "{:<16} {:>8} {:>8} {:>6} {:>7} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>6}  {}",
+        "telescope", "channels", "tsamp/us", "DM max", "trials", "delay/s", "data/s",
+        "real time", "V100", "A100", "peak/MiB", "found", "binning of the ranges"
+    );
+}
+
+#[allow(clippy::print_stdout)]
+fn print_foot() {
+    println!(
+        "real time: seconds of data a second of the whole search, from start to end of the process.\n\
+         V100, A100: the same of AstroAccelerate's dedispersion (Novotny et al. 2023, Table 4)."
+    );
+}

@@ -1,0 +1,138 @@
+//! `sidereal dedisperse`: one time series for each trial dispersion measure.
+
+mod files;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use sidereal::Result;
+use sidereal::io::FilterbankHeader;
+use sidereal::pipeline::burst::SearchOptions;
+use sidereal::pipeline::series::{self, SeriesReport};
+use sidereal::units::DM_CONSTANT;
+
+use crate::common::Common;
+use crate::dm_arguments::DmArguments;
+use crate::output::{Existing, Folder};
+use crate::plots::duration;
+use crate::progress::{Progress, multiple};
+use crate::selection::{Recording, Selection};
+use crate::{interrupt, json};
+use files::{Document, Files};
+
+/// Makes one time series for each trial dispersion measure: exact sums over the channels.
+///
+/// Writes a folder. As .npy: dedispersed.npy (axes dm, time; 32-bit floats; 0 after a trial's end)
+/// with dedispersed.json, a further range of the plan in dedispersed_2.npy and so on. As .dat (with
+/// .inf, for PRESTO) and .tim (for SIGPROC): one file a trial, NAME_DM123.45.dat.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    sidereal dedisperse observation.fil --dm-min 0 --dm-max 100 --dm-step 0.5\n  \
+    sidereal dedisperse observation.fil -o series --format dat --dm-min 26 --dm-max 27 --dm-step 0.1")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    recording: Recording,
+    /// Folder to write; by default INPUT's name with _dedispersed, in the current folder.
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Replace the output folder if it exists.
+    #[arg(long)]
+    overwrite: bool,
+    /// How the series are written.
+    #[arg(long, value_enum, default_value = "npy")]
+    format: Format,
+    #[command(flatten)]
+    trials: DmArguments,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3 (PRESTO has 1/2.41e-4, SIGPROC 4148.741601).
+    #[arg(long, value_name = "K", default_value_t = DM_CONSTANT, help_heading = "Dispersion measures")]
+    dm_constant: f64,
+    #[command(flatten)]
+    selection: Selection,
+    /// Leave out channels with outlying statistics, as search does.
+    #[arg(long, help_heading = "Channels and times")]
+    auto_mask: bool,
+}
+
+/// A format of time series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// One NumPy array.
+    Npy,
+    /// PRESTO's .dat and .inf, one a trial.
+    Dat,
+    /// SIGPROC's .tim, one a trial.
+    Tim,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let existing = if arguments.overwrite { Existing::Replace } else { Existing::Refuse };
+    let output = arguments.recording.output(arguments.output.as_deref(), "dedispersed");
+    let mut source = arguments.recording.open()?;
+    let header = source.header().clone();
+    let options = arguments.options(&header)?;
+    let backend = common.backend()?;
+    let folder = Folder::begin(&output, existing, &arguments.recording.inputs)?;
+    let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
+    progress.doing("Dedispersing");
+    let stem = arguments.recording.stem();
+    let mut files = Files::new(&folder, arguments.format, &stem, &header, &progress);
+    let report = series::dedisperse(source.as_mut(), &options, &backend, &mut files)?;
+    interrupt::check()?;
+    files.finish(&report)?;
+    progress.finish();
+    let documents = Document::all(&report);
+    for (index, document) in documents.iter().enumerate() {
+        json::write(&folder.file(files::numbered("dedispersed", index, "json")), document)?;
+    }
+    let place = folder.place().to_path_buf();
+    interrupt::check()?;
+    folder.finish()?;
+    warn(&report, common);
+    match documents.as_slice() {
+        _ if common.quiet && !common.json => Ok(()),
+        [one] if common.json => json::print(one),
+        many if common.json => json::print(&many),
+        _ => json::say(&format!("{}Wrote {}", text(&report), place.display())),
+    }
+}
+
+impl Arguments {
+    fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
+        let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::Mask::read);
+        Ok(SearchOptions {
+            plan: self.trials.plan(&header.band, header.tsamp_s, None, self.dm_constant)?,
+            dm_constant: self.dm_constant,
+            // Nothing is detected here, so these have no effect.
+            snr: 6.0,
+            max_width_s: 0.1,
+            baseline_s: 2.0,
+            zero_dm: self.selection.zero_dm,
+            zapped: self.selection.zapped(header)?,
+            auto_mask: self.auto_mask,
+            mask: mask.transpose()?,
+            gulp: self.selection.gulp,
+            time_range: self.selection.time_range(header)?,
+        })
+    }
+}
+
+fn warn(report: &SeriesReport, common: &Common) {
+    if report.skipped_dms > 0 && !common.quiet {
+        eprintln!(
+            "sidereal: warning: {} trials were skipped: their delay across the band is longer than \
+             the data.",
+            report.skipped_dms
+        );
+    }
+}
+
+fn text(report: &SeriesReport) -> String {
+    let trials: usize = report.ranges.iter().map(|range| range.dms.len()).sum();
+    format!(
+        "Dedispersed {} of data at {trials} trial DMs in {}: {} x real time.\n",
+        duration(report.data_s),
+        duration(report.elapsed_s),
+        multiple(report.data_s / report.elapsed_s.max(1e-9)),
+    )
+}

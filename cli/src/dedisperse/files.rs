@@ -1,0 +1,211 @@
+//! The files that `dedisperse` fills as the series come.
+
+use std::path::Path;
+
+use serde::Serialize;
+use sidereal::io::FilterbankHeader;
+use sidereal::io::npy::{self, Order};
+use sidereal::io::presto::{Inf, SeriesWriter};
+use sidereal::io::sigproc::{TimeSeries, TimeSeriesWriter};
+use sidereal::pipeline::burst::Status;
+use sidereal::pipeline::series::{Block, SeriesRange, SeriesReport, SeriesSink};
+use sidereal::sample::Encoding;
+use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY};
+use sidereal::{Error, Result};
+
+use super::Format;
+use crate::interrupt;
+use crate::output::Folder;
+use crate::progress::Progress;
+
+/// dedispersed.json.
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    dms: &'a [f64],
+    tsamp_s: f64,
+    start_s: f64,
+    downsample: usize,
+    /// Valid samples of each trial.
+    times: &'a [u64],
+}
+
+impl<'a> Document<'a> {
+    /// One document a range.
+    pub(super) fn all(report: &'a SeriesReport) -> Vec<Self> {
+        let document = |(range, times): (&'a SeriesRange, &'a Vec<u64>)| Self {
+            dms: &range.dms,
+            tsamp_s: range.tsamp_s,
+            start_s: range.start_s,
+            downsample: range.downsample,
+            times,
+        };
+        report.ranges.iter().zip(&report.times).map(document).collect()
+    }
+}
+
+/// `stem.extension` for the first range, `stem_2.extension` for the second.
+pub(super) fn numbered(stem: &str, index: usize, extension: &str) -> String {
+    match index {
+        0 => format!("{stem}.{extension}"),
+        _ => format!("{stem}_{}.{extension}", index + 1),
+    }
+}
+
+/// What the series of one range are written to.
+enum Writer {
+    Npy(npy::Writer),
+    Dat(Vec<SeriesWriter>),
+    Tim(Vec<TimeSeriesWriter>),
+}
+
+/// All files of one call. A file is open only while a block is written to it.
+pub(super) struct Files<'a> {
+    folder: &'a Folder,
+    format: Format,
+    stem: &'a str,
+    header: &'a FilterbankHeader,
+    progress: &'a Progress,
+    writers: Vec<Writer>,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn new(
+        folder: &'a Folder,
+        format: Format,
+        stem: &'a str,
+        header: &'a FilterbankHeader,
+        progress: &'a Progress,
+    ) -> Self {
+        Self { folder, format, stem, header, progress, writers: Vec::new() }
+    }
+
+    /// Gives every file its name; series of trials that turned out too long are dropped.
+    pub(super) fn finish(&mut self, report: &SeriesReport) -> Result<()> {
+        for (writer, times) in self.writers.drain(..).zip(&report.times) {
+            match writer {
+                Writer::Npy(writer) => writer.finish()?,
+                Writer::Dat(writers) => {
+                    let kept = writers.into_iter().zip(times).filter(|(_, times)| **times > 0);
+                    kept.into_iter().try_for_each(|(writer, _)| writer.finish())?;
+                }
+                Writer::Tim(writers) => {
+                    let kept = writers.into_iter().zip(times).filter(|(_, times)| **times > 0);
+                    kept.into_iter().try_for_each(|(writer, _)| writer.finish())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn writer(&self, index: usize, range: &SeriesRange, decimals: usize) -> Result<Writer> {
+        let path = |dm: &f64, extension: &str| {
+            self.folder.file(format!("{}_DM{dm:.decimals$}.{extension}", self.stem))
+        };
+        Ok(match self.format {
+            Format::Npy => {
+                let path = self.folder.file(numbered("dedispersed", index, "npy"));
+                Writer::Npy(npy::Writer::create(&path, range.dms.len(), Order::Fortran)?)
+            }
+            Format::Dat => {
+                let writers = range.dms.iter().map(|dm| self.dat(&path(dm, "dat"), *dm, range));
+                Writer::Dat(writers.collect::<Result<_>>()?)
+            }
+            Format::Tim => {
+                let writers = range.dms.iter().map(|dm| self.tim(&path(dm, "tim"), *dm, range));
+                Writer::Tim(writers.collect::<Result<_>>()?)
+            }
+        })
+    }
+
+    fn dat(&self, path: &Path, dm: f64, range: &SeriesRange) -> Result<SeriesWriter> {
+        let inf = Inf::new(&self.shifted(range), dm, range.tsamp_s);
+        let mut writer = SeriesWriter::create(path, &inf)?;
+        writer.release()?;
+        Ok(writer)
+    }
+
+    fn tim(&self, path: &Path, dm: f64, range: &SeriesRange) -> Result<TimeSeriesWriter> {
+        let header = self.shifted(range);
+        let series = TimeSeries {
+            source_name: header.source_name,
+            telescope: header.telescope,
+            ra_deg: header.ra_deg,
+            dec_deg: header.dec_deg,
+            tstart_mjd: header.tstart_mjd,
+            tsamp_s: range.tsamp_s,
+            dm,
+            frequency_mhz: header.band.highest_hz() / HZ_PER_MHZ,
+        };
+        let mut writer = TimeSeriesWriter::create(path, &series, Encoding::F32)?;
+        writer.release()?;
+        Ok(writer)
+    }
+
+    /// The recording's header with the start of the series.
+    fn shifted(&self, range: &SeriesRange) -> FilterbankHeader {
+        let known = self.header.tstart_mjd > 0.0;
+        let later = if known { range.start_s / SECONDS_PER_DAY } else { 0.0 };
+        FilterbankHeader { tstart_mjd: self.header.tstart_mjd + later, ..self.header.clone() }
+    }
+}
+
+impl SeriesSink for Files<'_> {
+    fn begin(&mut self, ranges: &[SeriesRange]) -> Result<()> {
+        let decimals = decimals(ranges.iter().flat_map(|range| &range.dms));
+        for (index, range) in ranges.iter().enumerate() {
+            self.writers.push(self.writer(index, range, decimals)?);
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: Block<'_>) -> Result<()> {
+        interrupt::check()?;
+        let Some(writer) = self.writers.get_mut(block.range) else {
+            let (expected, actual) = (self.writers.len(), block.range);
+            return Err(Error::Shape { what: "ranges of the plan", expected, actual });
+        };
+        let row = |dm: usize| &block.plane.row(dm)[..block.valid[dm]];
+        match writer {
+            Writer::Npy(writer) => writer.write_times(block.plane),
+            Writer::Dat(writers) => writers.iter_mut().enumerate().try_for_each(|(dm, writer)| {
+                writer.write(row(dm))?;
+                writer.release()
+            }),
+            Writer::Tim(writers) => writers.iter_mut().enumerate().try_for_each(|(dm, writer)| {
+                writer.write(row(dm))?;
+                writer.release()
+            }),
+        }
+    }
+
+    fn observe(&mut self, status: &Status) -> bool {
+        self.progress.total(status.total);
+        self.progress.at(status.times);
+        !interrupt::requested()
+    }
+}
+
+/// Decimals that tell all trials apart, at least 2.
+fn decimals<'a>(dms: impl Iterator<Item = &'a f64>) -> usize {
+    let mut dms: Vec<f64> = dms.copied().collect();
+    dms.sort_by(f64::total_cmp);
+    let closest = dms.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0.0);
+    let closest = closest.fold(f64::INFINITY, f64::min);
+    // A step of one unit of the last place or more keeps rounded names apart.
+    (2..9).find(|decimals| closest >= 0.999 * 10f64.powi(-*decimals)).unwrap_or(9) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_trials_apart() {
+        assert_eq!(decimals([1.0, 1.5, 2.0].iter()), 2);
+        assert_eq!(decimals([1.0, 1.01, 1.02].iter()), 2);
+        assert_eq!(decimals([1.0, 1.005].iter()), 3);
+        assert_eq!(decimals([7.0].iter()), 2);
+        assert_eq!(numbered("a", 0, "npy"), "a.npy");
+        assert_eq!(numbered("a", 1, "npy"), "a_2.npy");
+    }
+}

@@ -1,0 +1,334 @@
+//! From filterbank rows to one time series for each trial dispersion measure.
+//!
+//! Invariant: a block is handed over as it is made, so memory does not grow with the recording.
+
+use std::time::Instant;
+
+use super::burst::{Part, SearchOptions, Status};
+use super::cleaning::Cleaning;
+use crate::array::{Plane, PlaneMut, Progress};
+use crate::backend::Backend;
+use crate::dedisperse::dm_plan::DmRange;
+use crate::dedisperse::{self, Dedisperser, Output};
+use crate::error::{Error, Result};
+use crate::io::{FilterbankHeader, FilterbankSource, Gap};
+use crate::sample::Samples;
+
+/// Most bytes of series that are held at once, over all ranges.
+const PLANE_BYTES: usize = 128 << 20;
+
+/// Most output times that are flushed at once.
+const FLUSH_TIMES: usize = 1 << 12;
+
+/// The series of one range of the DM plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesRange {
+    /// The trials, without those whose delay is longer than the data.
+    pub dms: Vec<f64>,
+    /// Sampling time of the series in seconds.
+    pub tsamp_s: f64,
+    /// Input samples that are added to one.
+    pub downsample: usize,
+    /// Start of the first sample, in seconds from the recording's.
+    pub start_s: f64,
+}
+
+/// The next times of a range's series.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    /// Which range.
+    pub range: usize,
+    /// The series; axes dm, time.
+    pub plane: Plane<'a, f32>,
+    /// How many of each row's elements are data: the others lie after the trial's end and are 0.
+    pub valid: &'a [usize],
+}
+
+/// Takes what [`dedisperse`] makes.
+pub trait SeriesSink {
+    /// Hears once, before the first block, which ranges come.
+    ///
+    /// # Errors
+    /// Any, which ends the work.
+    fn begin(&mut self, ranges: &[SeriesRange]) -> Result<()>;
+
+    /// Takes a block; the blocks of one range follow each other in time.
+    ///
+    /// # Errors
+    /// Any, which ends the work.
+    fn block(&mut self, block: Block<'_>) -> Result<()>;
+
+    /// Hears how far the work is, and stops it by returning false.
+    fn observe(&mut self, status: &Status) -> bool;
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesReport {
+    /// The ranges.
+    pub ranges: Vec<SeriesRange>,
+    /// Valid samples of each trial of each range.
+    pub times: Vec<Vec<u64>>,
+    /// Trials left out because their delay is longer than the data.
+    pub skipped_dms: usize,
+    /// Channels left out, in recorded order.
+    pub masked_channels: Vec<usize>,
+    /// Gaps that were filled.
+    pub gaps: Vec<Gap>,
+    /// Rows read.
+    pub rows: u64,
+    /// Length of the data in seconds.
+    pub data_s: f64,
+    /// Time that it took, in seconds.
+    pub elapsed_s: f64,
+}
+
+/// Dedisperses a stream of rows at every trial of a plan.
+///
+/// Of the options, those of detection (`snr`, `max_width_s`, `baseline_s`) are not used. Sums of
+/// integers are exact and rounded once to f32.
+///
+/// # Errors
+/// [`Error::Parameter`] for options that don't fit the data, or when no trial's delay does;
+/// whatever source and sink report.
+pub fn dedisperse(
+    source: &mut dyn FilterbankSource,
+    options: &SearchOptions,
+    backend: &Backend,
+    sink: &mut dyn SeriesSink,
+) -> Result<SeriesReport> {
+    let begin = Instant::now();
+    let header = source.header().clone();
+    let part = Part::new(&header, options)?;
+    super::burst::skip_to(source, part.first)?;
+    let mut cleaning = Cleaning::new(source, options, part, backend)?;
+    let start_s = part.first as f64 * header.tsamp_s;
+    let mut work = Work::new(&header, options, &cleaning, part, backend)?;
+    work.check_fit()?;
+    let ranges: Vec<_> = work.ranges.iter().map(|range| range.describe(start_s)).collect();
+    sink.begin(&ranges)?;
+    let mut raw = vec![0; work.gulp(&header, options.gulp) * header.row_bytes()];
+    let mut cleaned = Vec::new();
+    let mut rows = 0;
+    loop {
+        let got = cleaning.read(source, &mut raw)?;
+        if got == 0 {
+            break;
+        }
+        rows += got as u64;
+        let bytes = &raw[..got * header.row_bytes()];
+        let samples = Samples::new(bytes, header.encoding, got, header.channels())?;
+        let samples = cleaning.clean(samples, &mut cleaned)?;
+        work.ranges.iter_mut().try_for_each(|range| range.run(samples, sink))?;
+        let data_s = rows as f64 * header.tsamp_s;
+        let elapsed_s = begin.elapsed().as_secs_f64();
+        if !sink.observe(&Status { times: rows, total: part.times, data_s, elapsed_s }) {
+            break;
+        }
+    }
+    work.ranges.iter_mut().try_for_each(|range| range.finish(rows, sink))?;
+    let times: Vec<Vec<u64>> = work.ranges.iter().map(|range| range.valid_times(rows)).collect();
+    let late = times.iter().flatten().filter(|times| **times == 0).count();
+    work.skipped += late;
+    if times.iter().flatten().count() == late {
+        return Err(work.none_fits());
+    }
+    Ok(SeriesReport {
+        ranges,
+        times,
+        skipped_dms: work.skipped,
+        masked_channels: cleaning.masked_channels(),
+        gaps: source.gaps().to_vec(),
+        rows,
+        data_s: rows as f64 * header.tsamp_s,
+        elapsed_s: begin.elapsed().as_secs_f64(),
+    })
+}
+
+/// All ranges at work.
+struct Work {
+    ranges: Vec<RangeSeries>,
+    skipped: usize,
+    lowest_dm: f64,
+}
+
+impl Work {
+    fn new(
+        header: &FilterbankHeader,
+        options: &SearchOptions,
+        cleaning: &Cleaning,
+        part: Part,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let mut ranges = Vec::new();
+        let mut skipped = 0;
+        let lowest_dm = options.plan.ranges.first().map_or(0.0, |range| range.dm_min);
+        for (index, range) in options.plan.ranges.iter().enumerate() {
+            let all = bind(header, options, cleaning, range, range.dms())?;
+            let fits = |dm: &usize| part.times.is_none_or(|times| all.valid_times(times, *dm) > 0);
+            let kept: Vec<f64> =
+                (0..all.dms().len()).filter(fits).map(|dm| all.dms()[dm]).collect();
+            skipped += all.dms().len() - kept.len();
+            if !kept.is_empty() {
+                let plan = bind(header, options, cleaning, range, kept)?;
+                ranges.push(RangeSeries::new(index, plan, backend)?);
+            }
+        }
+        for (index, range) in ranges.iter_mut().enumerate() {
+            range.index = index;
+        }
+        Ok(Self { ranges, skipped, lowest_dm })
+    }
+
+    fn check_fit(&self) -> Result<()> {
+        if self.ranges.is_empty() { Err(self.none_fits()) } else { Ok(()) }
+    }
+
+    fn none_fits(&self) -> Error {
+        let rule = "its delay across the band is longer than the data: no trial fits";
+        Error::parameter("--dm-min", self.lowest_dm, rule)
+    }
+
+    /// Rows a read: as asked for, or as many as keep the series within their share of memory.
+    fn gulp(&self, header: &FilterbankHeader, asked: usize) -> usize {
+        let per_row: usize = self.ranges.iter().map(RangeSeries::bytes_per_row).sum();
+        let most = (PLANE_BYTES / per_row.max(1)).min(PLANE_BYTES / 4 / header.row_bytes().max(1));
+        if asked == 0 { most.clamp(64, 1 << 16) } else { asked.min(most.max(1)) }
+    }
+}
+
+fn bind(
+    header: &FilterbankHeader,
+    options: &SearchOptions,
+    cleaning: &Cleaning,
+    range: &DmRange,
+    dms: Vec<f64>,
+) -> Result<dedisperse::Plan> {
+    dedisperse::Plan::new(dedisperse::Options {
+        band: header.band.clone(),
+        tsamp_s: header.tsamp_s,
+        dms,
+        downsample: range.downsample,
+        encoding: cleaning.encoding(),
+        range: cleaning.range(),
+        masked: cleaning.masked().to_vec(),
+        dm_constant: options.dm_constant,
+    })
+}
+
+/// One range at work: a dedisperser and the planes that it fills.
+struct RangeSeries {
+    index: usize,
+    dedisperser: Dedisperser,
+    integers: Vec<i32>,
+    floats: Vec<f32>,
+    valid: Vec<usize>,
+    produced: u64,
+}
+
+impl RangeSeries {
+    fn new(index: usize, plan: dedisperse::Plan, backend: &Backend) -> Result<Self> {
+        let valid = vec![0; plan.dms().len()];
+        let dedisperser = Dedisperser::new(plan, backend)?;
+        let (integers, floats) = (Vec::new(), Vec::new());
+        Ok(Self { index, dedisperser, integers, floats, valid, produced: 0 })
+    }
+
+    fn plan(&self) -> &dedisperse::Plan {
+        self.dedisperser.plan()
+    }
+
+    fn describe(&self, start_s: f64) -> SeriesRange {
+        let plan = self.plan();
+        let (dms, tsamp_s) = (plan.dms().to_vec(), plan.tsamp_s());
+        SeriesRange { dms, tsamp_s, downsample: plan.downsample(), start_s }
+    }
+
+    /// Bytes of both planes that one input row fills.
+    fn bytes_per_row(&self) -> usize {
+        (8 * self.plan().dms().len()).div_ceil(self.plan().downsample())
+    }
+
+    fn valid_times(&self, rows: u64) -> Vec<u64> {
+        let plan = self.plan();
+        (0..plan.dms().len()).map(|dm| plan.valid_times(rows, dm)).collect()
+    }
+
+    fn run(&mut self, samples: Samples<'_>, sink: &mut dyn SeriesSink) -> Result<()> {
+        let mut rest = samples;
+        while rest.times() > 0 {
+            let stride = self.plan().max_output(rest.times()).max(1);
+            let progress = self.step(stride, Some(rest))?;
+            rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
+            self.valid.fill(progress.produced);
+            self.hand_over(stride, progress.produced, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the stream after `rows` rows.
+    fn finish(&mut self, rows: u64, sink: &mut dyn SeriesSink) -> Result<()> {
+        let ends = self.valid_times(rows);
+        let stride = self.plan().max_shift().clamp(1, FLUSH_TIMES);
+        loop {
+            let produced = self.step(stride, None)?.produced;
+            if produced == 0 {
+                return Ok(());
+            }
+            for (valid, end) in self.valid.iter_mut().zip(&ends) {
+                *valid = end.saturating_sub(self.produced).min(produced as u64) as usize;
+            }
+            self.hand_over(stride, produced, sink)?;
+        }
+    }
+
+    /// Dedisperses rows, or what is left at the end, into the float plane.
+    fn step(&mut self, stride: usize, rows: Option<Samples<'_>>) -> Result<Progress> {
+        let dms = self.plan().dms().len();
+        let size = dms * stride;
+        if self.floats.len() < size {
+            self.floats.resize(size, 0.0);
+        }
+        if !self.plan().output_is_integer() {
+            let plane = PlaneMut::new(&mut self.floats[..size], dms, stride)?;
+            return advance(&mut self.dedisperser, rows, Output::F32(plane));
+        }
+        if self.integers.len() < size {
+            self.integers.resize(size, 0);
+        }
+        let plane = PlaneMut::new(&mut self.integers[..size], dms, stride)?;
+        let progress = advance(&mut self.dedisperser, rows, Output::I32(plane))?;
+        let rounded = self.floats.chunks_exact_mut(stride).zip(self.integers.chunks_exact(stride));
+        for (floats, integers) in rounded.take(dms) {
+            let made = floats.iter_mut().zip(integers).take(progress.produced);
+            made.for_each(|(float, integer)| *float = *integer as f32);
+        }
+        Ok(progress)
+    }
+
+    fn hand_over(
+        &mut self,
+        stride: usize,
+        produced: usize,
+        sink: &mut dyn SeriesSink,
+    ) -> Result<()> {
+        if produced == 0 {
+            return Ok(());
+        }
+        let dms = self.plan().dms().len();
+        let plane = Plane::new(&self.floats[..dms * stride], dms, stride, produced)?;
+        self.produced += produced as u64;
+        sink.block(Block { range: self.index, plane, valid: &self.valid })
+    }
+}
+
+fn advance(
+    dedisperser: &mut Dedisperser,
+    rows: Option<Samples<'_>>,
+    output: Output<'_>,
+) -> Result<Progress> {
+    match rows {
+        Some(rows) => dedisperser.run(rows, output),
+        None => dedisperser.flush(output),
+    }
+}
