@@ -1,6 +1,7 @@
 //! The `sidereal` command: one file a verb.
 
 mod band;
+mod bench;
 mod common;
 mod dedisperse;
 mod devices;
@@ -52,6 +53,7 @@ enum Verb {
     Devices(devices::Arguments),
     Simulate(simulate::Arguments),
     Plan(plan::Arguments),
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -75,5 +77,6 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Devices(arguments) => devices::run(arguments, common),
         Verb::Simulate(arguments) => simulate::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common),
+        Verb::Bench(arguments) => bench::run(arguments, common),
     }
 }

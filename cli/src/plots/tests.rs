@@ -55,7 +55,8 @@ fn candidates_of_any_shape_are_drawn() {
 #[test]
 fn overviews_of_none_and_of_many_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
-    let point = |i: u32| Point { time_s: i.into(), dm: 3.0 * f64::from(i), snr: 6.0 + f64::from(i) };
+    let point =
+        |i: u32| Point { time_s: i.into(), dm: 3.0 * f64::from(i), snr: 6.0 + f64::from(i) };
     for count in [0, 1, 300] {
         let path = folder.path().join(format!("{count}.png"));
         let about = Overview {
