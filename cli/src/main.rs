@@ -1,5 +1,6 @@
 //! The `sidereal` command: one file a verb.
 
+mod bench;
 mod common;
 
 use std::process::ExitCode;
@@ -19,7 +20,10 @@ struct Arguments {
 }
 
 #[derive(Subcommand, Debug)]
-enum Verb {}
+enum Verb {
+    /// Measure this machine, beside roofs and baselines measured in the same run.
+    Bench(bench::Arguments),
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let _backend = arguments.common.backend()?;
-    match arguments.verb {}
+    match &arguments.verb {
+        Verb::Bench(bench) => bench::run(bench, &arguments.common),
+    }
 }

@@ -59,12 +59,7 @@ impl Shape {
 }
 
 /// Cost of a trial's output sample, in bytes added, and the shape with its passes.
-fn estimate(
-    plan: &Plan,
-    order: &[(u32, u32)],
-    sizes: &[usize],
-    tile_times: usize,
-) -> (f64, Shape) {
+fn estimate(plan: &Plan, order: &[(u32, u32)], sizes: &[usize], tile_times: usize) -> (f64, Shape) {
     let mut shape = Shape::new(plan, sizes, tile_times, 1);
     let dms = plan.dms().len().min(SAMPLED_DMS);
     let groups = order.len().div_ceil(shape.group());

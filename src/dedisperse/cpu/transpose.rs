@@ -8,11 +8,7 @@ use super::unpack::WIDTH;
 const TILE: usize = 16;
 
 /// `output[c][t] = input[t][c]` for the first `times` of the input, rounded up to whole squares.
-pub(super) fn transpose<L: Element>(
-    input: &[[L; WIDTH]],
-    times: usize,
-    output: &mut [[L; TIMES]],
-) {
+pub(super) fn transpose<L: Element>(input: &[[L; WIDTH]], times: usize, output: &mut [[L; TIMES]]) {
     for time in (0..times).step_by(TILE) {
         for channel in (0..WIDTH).step_by(TILE) {
             if size_of::<L>() == 1 {
@@ -40,24 +36,14 @@ fn square<L: Element>(
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn square_of_bytes(
-    input: &[[u8; WIDTH]],
-    output: &mut [[u8; TIMES]],
-    time: usize,
-    channel: usize,
-) {
+fn square_of_bytes(input: &[[u8; WIDTH]], output: &mut [[u8; TIMES]], time: usize, channel: usize) {
     square(input, output, time, channel);
 }
 
 /// Four rounds of interleaving row k with row k + 8: each moves one bit of the row number into the
 /// column number, so that after four the two have changed places.
 #[cfg(target_arch = "x86_64")]
-fn square_of_bytes(
-    input: &[[u8; WIDTH]],
-    output: &mut [[u8; TIMES]],
-    time: usize,
-    channel: usize,
-) {
+fn square_of_bytes(input: &[[u8; WIDTH]], output: &mut [[u8; TIMES]], time: usize, channel: usize) {
     use std::arch::x86_64::{
         __m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
     };

@@ -1,0 +1,169 @@
+//! `bench`: this machine's rates, beside roofs and baselines measured in the same run.
+
+mod dedisperse;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+
+/// Measure this machine.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Dedispersion: adds a second, for many channels, bit depths and bands.
+    Dedisperse(dedisperse::Arguments),
+}
+
+/// Runs the benchmark that is asked for.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    match &arguments.what {
+        What::Dedisperse(arguments) => dedisperse::run(arguments, common),
+    }
+}
+
+/// One measured case.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    /// The benchmark: `dedisperse`.
+    pub(crate) bench: &'static str,
+    pub(crate) case: String,
+    /// The backend's name.
+    pub(crate) device: String,
+    /// The best of all runs.
+    pub(crate) rate: f64,
+    pub(crate) unit: &'static str,
+    /// The roof, measured between the runs.
+    pub(crate) roof: f64,
+    pub(crate) roof_unit: &'static str,
+    pub(crate) fraction_of_roof: f64,
+    /// The baseline, measured between the runs, in the unit of the rate.
+    pub(crate) baseline: f64,
+    pub(crate) ratio_to_baseline: f64,
+    /// Whether the outputs were found equal to the baseline's.
+    pub(crate) checked: bool,
+    /// The median of all runs.
+    #[serde(skip)]
+    pub(crate) median: f64,
+}
+
+const HEADER: [&str; 9] =
+    ["case", "device", "rate", "median", "roof", "of roof", "baseline", "ratio", "checked"];
+
+impl Row {
+    fn cells(&self) -> [String; 9] {
+        [
+            self.case.clone(),
+            self.device.clone(),
+            format!("{:.1}", self.rate),
+            format!("{:.1}", self.median),
+            format!("{:.1}", self.roof),
+            format!("{:.2}", self.fraction_of_roof),
+            format!("{:.1}", self.baseline),
+            format!("{:.1}", self.ratio_to_baseline),
+            if self.checked { "yes" } else { "NO" }.to_owned(),
+        ]
+    }
+}
+
+/// Where tables go.
+pub(crate) struct Table<'a> {
+    common: &'a Common,
+    csv: Option<PathBuf>,
+    rows: Vec<Row>,
+}
+
+impl<'a> Table<'a> {
+    /// A table that starts with what it measures, in words.
+    pub(crate) fn new(common: &'a Common, csv: Option<&Path>, about: &str) -> Result<Self> {
+        let table = Self { common, csv: csv.map(Path::to_owned), rows: Vec::new() };
+        if !common.json && !common.quiet {
+            table.print(about)?;
+            table.print(&line(&HEADER.map(str::to_owned)))?;
+        }
+        Ok(table)
+    }
+
+    /// Adds a case, and prints it at once: a table takes minutes.
+    pub(crate) fn push(&mut self, row: Row) -> Result<()> {
+        if !self.common.json {
+            self.print(&line(&row.cells()))?;
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Ends the table: the JSON document, and the CSV file.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when an output was found wrong: a wrong rate is no rate.
+    pub(crate) fn finish(self) -> Result<()> {
+        if self.common.json {
+            let rows = serde_json::to_string_pretty(&self.rows);
+            self.print(&rows.unwrap_or_default())?;
+        }
+        if let Some(path) = &self.csv {
+            write_csv(path, &self.rows)?;
+        }
+        match self.rows.iter().find(|row| !row.checked) {
+            None => Ok(()),
+            Some(row) => Err(Error::Unavailable {
+                what: format!("the rate of {}", row.case),
+                why: "its output differs from the plain loop's".to_owned(),
+            }),
+        }
+    }
+
+    fn print(&self, text: &str) -> Result<()> {
+        writeln!(std::io::stdout(), "{text}").map_err(|source| Error::io("standard output", source))
+    }
+}
+
+fn line(cells: &[String; 9]) -> String {
+    let [case, device, numbers @ ..] = cells;
+    let numbers: String = numbers.iter().map(|cell| format!("{cell:>10}")).collect();
+    format!("{case:<44}{device:<16}{numbers}")
+}
+
+fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
+    let mut text = String::from(
+        "bench,case,device,rate,unit,roof,roof_unit,fraction_of_roof,baseline,ratio_to_baseline,\
+         checked,median\n",
+    );
+    for row in rows {
+        let numbers = [row.fraction_of_roof, row.baseline, row.ratio_to_baseline];
+        let numbers = numbers.map(|x| format!("{x:.4}")).join(",");
+        text += &format!(
+            "{},\"{}\",{},{:.4},{},{:.4},{},{numbers},{},{:.4}\n",
+            row.bench,
+            row.case,
+            row.device,
+            row.rate,
+            row.unit,
+            row.roof,
+            row.roof_unit,
+            row.checked,
+            row.median
+        );
+    }
+    let io = |source| Error::io(path, source);
+    let partial = path.with_extension("csv.part");
+    fs::write(&partial, text).and_then(|()| fs::rename(&partial, path)).map_err(io)
+}
+
+/// Best and median of some rates.
+pub(crate) fn best_and_median(rates: &mut [f64]) -> (f64, f64) {
+    rates.sort_by(f64::total_cmp);
+    let best = rates.last().copied().unwrap_or(0.0);
+    (best, rates.get(rates.len() / 2).copied().unwrap_or(0.0))
+}
