@@ -78,7 +78,7 @@ impl Observation {
             missing.push(gap);
         }
         header.times = Some(end);
-        let median = RunningMedian::new(header.encoding, header.channels());
+        let median = RunningMedian::dense(header.encoding, header.channels());
         let pieces = sources.into_iter().zip(missing).map(|(source, gap)| {
             let times = source.header().times.unwrap_or(0);
             Piece { source, times, gap }
@@ -115,7 +115,7 @@ impl Observation {
             return Err(ended_early(piece, self.row + read as u64));
         }
         if self.has_gap_ahead() {
-            self.median.push(&rows[..read * row_bytes]);
+            self.median.observe_rows(self.row, &rows[..read * row_bytes]);
         }
         Ok(read)
     }
