@@ -9,7 +9,7 @@ use super::layout::Layout;
 use super::samples::Converter;
 use super::scale::{Factors, Scaling};
 use super::table::Table;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::io::{self, FilterbankHeader, FilterbankSource};
 use crate::math::running_median::RunningMedian;
 
@@ -160,10 +160,7 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
 
     fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
         let row_bytes = self.header.row_bytes();
-        if !rows.len().is_multiple_of(row_bytes) {
-            let expected = rows.len() / row_bytes * row_bytes;
-            return Err(Error::Shape { what: "rows (bytes)", expected, actual: rows.len() });
-        }
+        self.header.times_in(rows)?;
         let mut done = 0;
         while done < rows.len() {
             let at_row = self.position.row;
