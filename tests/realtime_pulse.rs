@@ -76,7 +76,7 @@ fn a_warm_stream_allocates_nothing() {
     }
 
     let intervals = vec![vec![], vec![1, 2], vec![7], vec![]];
-    for time_mask in [None, Some(TimeMask { interval_times: 500, intervals })] {
+    for time_mask in [None, Some(TimeMask { interval_times: 500, first_time: 0, intervals })] {
         let options = clean::Options {
             channels: 64,
             encoding: Encoding::U8,

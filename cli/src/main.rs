@@ -1,6 +1,7 @@
 //! The `sidereal` command: one file a verb.
 
 mod band;
+mod bench;
 mod common;
 mod dedisperse;
 mod demo;
@@ -54,6 +55,7 @@ enum Verb {
     Devices(devices::Arguments),
     Simulate(simulate::Arguments),
     Plan(plan::Arguments),
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -78,5 +80,6 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Devices(arguments) => devices::run(arguments, common),
         Verb::Simulate(arguments) => simulate::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common),
+        Verb::Bench(arguments) => bench::run(arguments, common),
     }
 }

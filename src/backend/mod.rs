@@ -30,6 +30,14 @@ impl Backend {
         std::iter::once(Self::Reference).chain(cpu).collect()
     }
 
+    /// Number of threads that it works on.
+    pub fn threads(&self) -> usize {
+        match self {
+            Self::Reference => 1,
+            Self::Cpu(_, threads) => threads.count(),
+        }
+    }
+
     /// A short name: `reference`, or `cpu avx512 x2`.
     pub fn name(&self) -> String {
         match self {

@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use clap::Args;
 use sidereal::Result;
 use sidereal::array::Plane;
 use sidereal::backend::Backend;
@@ -11,7 +12,19 @@ use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::pulse::{Detector, Event, Input, Options, Plan, reference};
 
-use super::Row;
+use super::{Output, Row};
+use crate::common::Common;
+
+/// The single-pulse search of one series for each trial, beside a prefix sum and a plain loop.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    arguments.output.finish(&rows(common.backend()?.threads())?, common)
+}
 
 const ROUNDS: usize = 12;
 const SNR: f64 = 6.0;
@@ -59,7 +72,7 @@ impl Case {
 }
 
 /// The table: every case on every vector level of this machine.
-pub(crate) fn rows(threads: usize) -> Result<Vec<Row>> {
+fn rows(threads: usize) -> Result<Vec<Row>> {
     let pool = Threads::new(threads);
     let mut rows = Vec::new();
     for case in &CASES {

@@ -2,6 +2,7 @@
 //! for, and what is found is held against the truth.
 
 mod cell;
+mod figure;
 mod report;
 
 use std::path::PathBuf;
@@ -31,9 +32,27 @@ pub(crate) struct Arguments {
 
 /// The bands of the campaign: low, middle, high.
 const BANDS: [Band; 3] = [
-    Band { name: "350 MHz", centre_mhz: 350.0, bandwidth_mhz: 100.0, channels: 1024, dm: [20.0, 60.0, 120.0] },
-    Band { name: "1400 MHz", centre_mhz: 1400.0, bandwidth_mhz: 300.0, channels: 256, dm: [60.0, 300.0, 900.0] },
-    Band { name: "3000 MHz", centre_mhz: 3000.0, bandwidth_mhz: 800.0, channels: 256, dm: [100.0, 600.0, 1500.0] },
+    Band {
+        name: "350 MHz",
+        centre_mhz: 350.0,
+        bandwidth_mhz: 100.0,
+        channels: 1024,
+        dm: [20.0, 60.0, 120.0],
+    },
+    Band {
+        name: "1400 MHz",
+        centre_mhz: 1400.0,
+        bandwidth_mhz: 300.0,
+        channels: 256,
+        dm: [60.0, 300.0, 900.0],
+    },
+    Band {
+        name: "3000 MHz",
+        centre_mhz: 3000.0,
+        bandwidth_mhz: 800.0,
+        channels: 256,
+        dm: [100.0, 600.0, 1500.0],
+    },
 ];
 
 /// Full widths at half maximum, in seconds.
@@ -71,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         report::write_markdown(path, &outcomes)?;
     }
     if let Some(path) = &arguments.plot {
-        report::plot(path, &outcomes)?;
+        figure::draw(path, &outcomes, &BANDS)?;
     }
     Ok(())
 }

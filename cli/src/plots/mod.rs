@@ -1,12 +1,12 @@
 //! Plots as PNG files, drawn without any library or font of the system.
 
 mod candidate;
-mod colour;
-mod frame;
+pub(crate) mod colour;
+pub(crate) mod frame;
 mod overview;
-mod pen;
+pub(crate) mod pen;
 mod sweep;
-mod text;
+pub(crate) mod text;
 
 pub(crate) use candidate::{Candidate, candidate};
 pub(crate) use overview::{Overview, Point, overview};

@@ -189,6 +189,11 @@ impl<'a> Work<'a> {
             report,
             header: self.header.clone(),
             snr: self.options.snr,
+            drawn: if self.arguments.products.no_plots {
+                0
+            } else {
+                self.arguments.products.max_plots
+            },
             files: self.arguments.recording.inputs.clone(),
         })
     }

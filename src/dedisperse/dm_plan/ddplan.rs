@@ -146,6 +146,29 @@ mod tests {
     }
 
     #[test]
+    fn ranges_are_those_of_presto() {
+        // What DDplan.py itself gives (its approximate smearing, blocks of 256 spectra, no subbands);
+        // its constant differs from ours by 1.4e-4, which moves an edge by a step at most.
+        let presto = [
+            (0.0, 179.5, 0.1, 1),
+            (179.5, 310.3, 0.2, 2),
+            (310.3, 528.4, 0.3, 4),
+            (528.4, 984.4, 0.5, 8),
+            (984.4, 1960.4, 1.0, 16),
+            (1960.4, 2000.0, 3.0, 32),
+        ];
+        let width = 400.0 / 1024.0;
+        let band = Band::uniform(1582.0 - 0.5 * width, -width, 1024).unwrap();
+        let plan = DmPlan::ddplan(&band, 64e-6, 0.0, 2000.0, &DdplanOptions::default()).unwrap();
+        assert_eq!(plan.ranges.len(), presto.len());
+        for (ours, theirs) in plan.ranges.iter().zip(presto) {
+            assert!((ours.dm_min - theirs.0).abs() < 1.01 * theirs.2);
+            assert!((ours.dm_max - theirs.1).abs() < 1.01 * theirs.2);
+            assert_eq!((ours.dm_step, ours.downsample), (theirs.2, theirs.3));
+        }
+    }
+
+    #[test]
     fn step_smearing_matches_the_bin_and_channel_smearing_ends_a_range() {
         let options = DdplanOptions::default();
         let plan = DmPlan::ddplan(&band(), 72e-6, 0.0, 1500.0, &options).unwrap();

@@ -288,6 +288,20 @@ mod tests {
     }
 
     #[test]
+    fn steps_are_those_of_dedisp() {
+        // dedisp's list from 500 to 510, 40 us, tolerance 1.25, from pydedisp's own test.
+        let dedisp = [500.0, 501.45917, 502.92258, 504.39023, 505.86215, 507.33838, 508.81888];
+        let band = Band::uniform(920.0, -200.0 / 1024.0, 1024).unwrap();
+        let options = ToleranceOptions::default();
+        let smearing = Smearing::new(&band, options.dm_constant);
+        let rule = Rule { smearing, tsamp_s: 64e-6, options };
+        for pair in dedisp.windows(2) {
+            let ratio = rule.step(pair[0]) / (pair[1] - pair[0]);
+            assert!((1.0..1.02).contains(&ratio), "{ratio}");
+        }
+    }
+
+    #[test]
     fn absurd_tolerances_are_refused() {
         let band = parkes();
         for tolerance in [1.0, 0.5, -2.0, f64::NAN, f64::INFINITY] {

@@ -9,6 +9,9 @@ use super::table::{Column, Table};
 use crate::error::Result;
 use crate::units::SECONDS_PER_DAY;
 
+/// More samples than any observation has: sums of gaps stay far from overflow.
+const MOST_TIMES: f64 = 1e15;
+
 /// Samples missing before a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
@@ -57,7 +60,7 @@ pub(super) fn scan<R: Read + Seek>(
         let expected = (row * layout.block_times + lost) as f64;
         let missing = (offset_s - reference) / layout.tsamp_s - expected;
         let is_last = row + 1 == table.rows;
-        let times = check_jump(table, (column, row), missing, is_last, layout)?;
+        let times = check_jump(table, (column, row), (missing, expected), is_last, layout)?;
         if times > 0 && !allow_gaps {
             let why = format!(
                 "row {row} starts {times} samples ({} s) after the end of row {}; allowing gaps fills them",
@@ -85,11 +88,12 @@ fn rows_before(offset_s: f64, layout: &Layout) -> u64 {
 fn check_jump(
     table: &Table,
     at: (&Column, u64),
-    missing: f64,
+    late: (f64, f64),
     is_last: bool,
     layout: &Layout,
 ) -> Result<u64> {
     let (column, row) = at;
+    let (missing, expected) = late;
     // A last row may give the centre of its valid samples, which is earlier.
     let early = if is_last { layout.block_times as f64 / 2.0 } else { 0.5 };
     if missing < -early - 1e-3 {
@@ -100,7 +104,7 @@ fn check_jump(
         );
         return Err(table.fault(column, row, why));
     }
-    if missing * layout.tsamp_s > SECONDS_PER_DAY {
+    if missing * layout.tsamp_s > SECONDS_PER_DAY || missing + expected > MOST_TIMES {
         let why =
             format!("row {row} starts {:.0} s late, more than a day", missing * layout.tsamp_s);
         return Err(table.fault(column, row, why));

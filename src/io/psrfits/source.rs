@@ -11,7 +11,7 @@ use super::scale::{Factors, Scaling};
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::io::rows::encode;
-use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::io::{self, FilterbankHeader, FilterbankSource};
 use crate::sample::unpack_f32;
 
 /// Raw bytes read at once, if a spectrum is not longer.
@@ -31,6 +31,7 @@ pub(super) struct Source<R> {
     scaling: Scaling,
     converter: Converter,
     gaps: Vec<Gap>,
+    filled: Vec<io::Gap>,
     position: Position,
     factors: Factors,
     factors_row: Option<u64>,
@@ -65,6 +66,7 @@ impl<R: Read + Seek> Source<R> {
         parts: (Scaling, Vec<Gap>, Converter),
     ) -> Self {
         let (scaling, gaps, converter) = parts;
+        let filled = filled_times(&gaps, layout.block_times);
         Self {
             input,
             header,
@@ -73,6 +75,7 @@ impl<R: Read + Seek> Source<R> {
             scaling,
             converter,
             gaps,
+            filled,
             position: Position::default(),
             factors: Factors::default(),
             factors_row: None,
@@ -214,6 +217,21 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
         }
         Ok(times - left)
     }
+
+    fn gaps(&self) -> &[io::Gap] {
+        &self.filled
+    }
+}
+
+/// Gaps between table rows as times of the stream.
+fn filled_times(gaps: &[Gap], block_times: u64) -> Vec<io::Gap> {
+    let mut lost = 0;
+    let mut place = |gap: &Gap| {
+        let start_time = gap.row * block_times + lost;
+        lost += gap.times;
+        io::Gap { start_time, times: gap.times }
+    };
+    gaps.iter().map(&mut place).collect()
 }
 
 #[cfg(test)]

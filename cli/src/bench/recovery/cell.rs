@@ -59,6 +59,10 @@ pub(super) struct Outcome {
     /// Mean and root mean square of found minus true time, in seconds.
     pub(super) time_bias_s: f64,
     pub(super) time_rms_s: f64,
+    /// The larger of the step and the half-power width.
+    pub(super) dm_reach: f64,
+    /// The larger of a sample and half the width, in seconds.
+    pub(super) time_reach_s: f64,
     /// Found bursts whose DM lies within the larger of the step and the half-power width.
     pub(super) dm_within: usize,
     /// Found bursts whose time lies within the larger of a sample and half the width.
@@ -174,7 +178,8 @@ impl Cell {
         let time_reach = (TSAMP_S * longest as f64).max(0.5 * self.width_s);
         let dm_errors: Vec<f64> = pairs.iter().map(|(t, c)| c.dm - t.burst.dm).collect();
         let time_errors: Vec<f64> = pairs.iter().map(|(t, c)| c.time_s - t.burst.time_s).collect();
-        let within = |errors: &[f64], reach: f64| errors.iter().filter(|e| e.abs() <= reach).count();
+        let within =
+            |errors: &[f64], reach: f64| errors.iter().filter(|e| e.abs() <= reach).count();
         Outcome {
             injected: 0,
             found: pairs.len(),
@@ -185,6 +190,8 @@ impl Cell {
             dm_rms: mean(dm_errors.iter().map(|e| e * e)).sqrt(),
             time_bias_s: mean(time_errors.iter().copied()),
             time_rms_s: mean(time_errors.iter().map(|e| e * e)).sqrt(),
+            dm_reach,
+            time_reach_s: time_reach,
             dm_within: within(&dm_errors, dm_reach),
             time_within: within(&time_errors, time_reach),
             cell: self,

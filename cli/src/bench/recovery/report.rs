@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sidereal::{Error, Result};
+use sidereal::Result;
+use sidereal::io::atomic;
 
 use super::cell::Outcome;
 
@@ -76,5 +77,5 @@ pub(super) fn write_markdown(path: &Path, outcomes: &[Outcome]) -> Result<()> {
         let cells: Vec<String> = COLUMNS.iter().map(|c| (c.2)(outcome)).collect();
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
-    std::fs::write(path, text).map_err(|source| Error::io(path, source))
+    atomic::write(path, text.as_bytes())
 }
