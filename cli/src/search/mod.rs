@@ -247,8 +247,21 @@ impl<'a> Work<'a> {
     }
 }
 
+impl Detection {
+    /// Names the option that is out of range.
+    fn check(&self) -> Result<()> {
+        let options =
+            [("--snr", self.snr), ("--max-width", self.max_width), ("--baseline", self.baseline)];
+        match options.into_iter().find(|(_, value)| !(*value > 0.0 && value.is_finite())) {
+            Some((name, value)) => Err(Error::parameter(name, value, "it must be above 0")),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Arguments {
     fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
+        self.detection.check()?;
         let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::Mask::read);
         Ok(SearchOptions {
             plan: self.trials.plan(&header.band, header.tsamp_s, None, self.dm_constant)?,
