@@ -5,7 +5,11 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
+use sidereal::dedisperse;
+use sidereal::dedisperse::dm_plan::{DdplanOptions, DmPlan, DmRange, ToleranceOptions};
 use sidereal::io::{self, FilterbankSource, OpenOptions, Polarizations};
+use sidereal::sample::Encoding;
+use sidereal::units::{Band, DM_CONSTANT};
 
 /// Longest row, in bytes, that is read at all: a header may promise more than there is memory.
 const LONGEST_ROW: usize = 1 << 20;
@@ -84,6 +88,92 @@ pub fn npy(bytes: &[u8]) {
             assert_eq!(array.shape.iter().product::<usize>(), array.values.len());
         }
     });
+}
+
+/// PRESTO's rfifind mask.
+pub fn mask(bytes: &[u8]) {
+    let Ok(mask) = io::rfifind::Mask::parse(bytes, Path::new("fuzz.mask")) else { return };
+    let step = if mask.channels.is_multiple_of(2) { 1e-3 } else { -1e-3 };
+    let Ok(band) = Band::uniform(1500.0, step, mask.channels.min(4096)) else { return };
+    if let Ok(recorded) = mask.recorded(&band) {
+        assert_eq!(recorded.zapped.len(), mask.channels);
+        let inside = |channel: &u32| (*channel as usize) < mask.channels;
+        assert!(recorded.intervals.iter().flatten().all(inside));
+    }
+}
+
+/// Heimdall's candidates.
+pub fn cand(bytes: &[u8]) {
+    let _ = io::candidates::parse_heimdall(&String::from_utf8_lossy(bytes), Path::new("fuzz.cand"));
+}
+
+/// A chunk of bitshuffle and LZ4, behind a byte that says how wide its elements are.
+pub fn bitshuffle(bytes: &[u8]) {
+    let Some((width, chunk)) = bytes.split_first() else { return };
+    let width = usize::from(*width);
+    // A reader knows a chunk's length from the file's own header: here it comes from the chunk, and
+    // from a fixed one.
+    let promised = chunk.iter().take(8).fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
+    for length in [promised.min(1 << 16) as usize, 1024] {
+        let mut output = vec![0; length];
+        let _ = io::fbh5::bitshuffle::decode_lz4(chunk, width, &mut output);
+        let _ = io::fbh5::bitshuffle::decode_bare(
+            chunk,
+            width,
+            usize::from(chunk.len() as u16),
+            &mut output,
+        );
+    }
+}
+
+/// DM plans from any numbers, and what they say of themselves.
+pub fn dm_plan(bytes: &[u8]) {
+    let mut numbers = [0.0; 9];
+    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+        *number = f64::from_le_bytes(std::array::from_fn(|k| bytes[k]));
+    }
+    let [centre, width, tsamp_s, dm_min, dm_max, dm_step, tolerance, resolution_us, channels] =
+        numbers;
+    let channels = (channels as usize).clamp(1, 4096);
+    let step = -width / channels as f64;
+    let Ok(band) = Band::uniform(centre + width / 2.0, step, channels) else { return };
+    let levin = ToleranceOptions { tolerance, ..ToleranceOptions::default() };
+    let presto =
+        DdplanOptions { time_resolution_s: resolution_us * 1e-6, ..DdplanOptions::default() };
+    let plans = [
+        DmPlan::fixed(&[(dm_min, dm_max, dm_step)]),
+        DmPlan::tolerance(&band, tsamp_s, dm_min, dm_max, &levin),
+        DmPlan::ddplan(&band, tsamp_s, dm_min, dm_max, &presto),
+    ];
+    for plan in plans.into_iter().flatten() {
+        plan.check().expect("a plan that is made passes its own check");
+        assert!(plan.trials() > 0);
+        if plan.trials() <= 2000 {
+            assert_eq!(plan.dms().len(), plan.trials());
+            assert_eq!(plan.rows(&band, tsamp_s, DM_CONSTANT).len(), plan.ranges.len());
+            bind(&plan.ranges[0], &band, tsamp_s);
+        }
+    }
+}
+
+/// One range bound to the band.
+fn bind(range: &DmRange, band: &Band, tsamp_s: f64) {
+    let options = dedisperse::Options {
+        band: band.clone(),
+        tsamp_s,
+        dms: range.dms().into_iter().take(8).collect(),
+        downsample: range.downsample,
+        encoding: Encoding::U8,
+        range: None,
+        masked: Vec::new(),
+        dm_constant: DM_CONSTANT,
+    };
+    if let Ok(plan) = dedisperse::Plan::new(options) {
+        for dm in 0..plan.dms().len() {
+            assert!(plan.trial_shift(dm) <= plan.max_shift());
+            assert!(plan.valid_times(1 << 20, dm) <= 1 << 20);
+        }
+    }
 }
 
 /// Gives `work` a file that holds `bytes`; each thread has its own.

@@ -16,6 +16,12 @@ pub const SECONDS_PER_DAY: f64 = 86400.0;
 /// Hertz in a megahertz.
 pub const HZ_PER_MHZ: f64 = 1e6;
 
+/// The lowest frequency that a channel's centre may have, in Hz.
+pub const MIN_FREQUENCY_HZ: f64 = 1.0;
+
+/// The highest frequency that a channel's centre may have, in Hz.
+pub const MAX_FREQUENCY_HZ: f64 = 1e18;
+
 /// The largest number of channels that a band may have.
 pub const MAX_CHANNELS: usize = 1 << 20;
 
@@ -42,8 +48,8 @@ impl Band {
     /// A band of equal steps: `first_mhz` is the centre of channel 0, `step_mhz` may be negative.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for 0 or more than [`MAX_CHANNELS`] channels, a frequency that is not
-    /// positive and finite, or a step of 0.
+    /// [`Error::Parameter`] for 0 or more than [`MAX_CHANNELS`] channels, a frequency outside
+    /// [`MIN_FREQUENCY_HZ`] to [`MAX_FREQUENCY_HZ`], or a step of 0.
     pub fn uniform(first_mhz: f64, step_mhz: f64, channels: usize) -> Result<Self> {
         check_channels(channels)?;
         if !step_mhz.is_finite() || step_mhz == 0.0 {
@@ -60,8 +66,9 @@ impl Band {
     /// As [`Band::uniform`].
     pub fn from_centres(centres_hz: Vec<f64>, channel_width_hz: f64) -> Result<Self> {
         check_channels(centres_hz.len())?;
-        if let Some(bad) = centres_hz.iter().find(|f| !f.is_finite() || **f <= 0.0) {
-            let rule = "every channel centre must be a positive, finite frequency";
+        let allowed = MIN_FREQUENCY_HZ..=MAX_FREQUENCY_HZ;
+        if let Some(bad) = centres_hz.iter().find(|f| !allowed.contains(f)) {
+            let rule = "every channel centre must be a positive frequency, 1 Hz to 1e18 Hz";
             return Err(Error::parameter("frequency (MHz)", bad / HZ_PER_MHZ, rule));
         }
         if !channel_width_hz.is_finite() || channel_width_hz <= 0.0 {
@@ -146,6 +153,7 @@ mod tests {
     fn absurd_bands_are_refused() {
         assert!(Band::uniform(f64::NAN, -1.0, 4).is_err());
         assert!(Band::uniform(3.0, -1.0, 4).is_err());
+        assert!(Band::uniform(1e-160, 1e-160, 4).is_err());
         assert!(Band::uniform(1500.0, 0.0, 4).is_err());
         assert!(Band::uniform(1500.0, -1.0, 0).is_err());
         assert!(Band::uniform(1500.0, -1e-9, MAX_CHANNELS + 1).is_err());

@@ -1,4 +1,5 @@
 #![no_main]
+#[allow(dead_code)] // Each target has one body of the shared file.
 #[path = "../bodies.rs"]
 mod bodies;
 

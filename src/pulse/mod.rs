@@ -4,41 +4,18 @@
 
 pub mod cluster;
 mod cpu;
+mod input;
 mod plan;
 pub mod reference;
 mod rules;
 
+pub use input::Input;
 pub use plan::{Options, Plan};
 pub use rules::Event;
 
-use crate::array::{Plane, Progress, check_length};
+use crate::array::{Progress, check_length};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-
-/// A block of series: axes dm, time.
-#[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
-    /// Exact sums of integers, within the plan's bound.
-    I32(Plane<'a, i32>),
-    /// Sums of floats; samples that are not finite count as noise.
-    F32(Plane<'a, f32>),
-}
-
-impl Input<'_> {
-    fn dms(&self) -> usize {
-        match self {
-            Self::I32(plane) => plane.dms(),
-            Self::F32(plane) => plane.dms(),
-        }
-    }
-
-    fn times(&self) -> usize {
-        match self {
-            Self::I32(plane) => plane.times(),
-            Self::F32(plane) => plane.times(),
-        }
-    }
-}
 
 /// Finds boxcar pulses in the series of every trial.
 ///

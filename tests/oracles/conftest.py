@@ -74,7 +74,7 @@ def simulated(tmp_path_factory):
             sidereal(
                 *("simulate", "burst", "-o", made[key], "--seed", 7, "--nbits", bits),
                 *(f"--fch1={first}", f"--foff={foff}", "--channels", channels, "--tsamp", 1e-3),
-                *("--length", length, "--burst", "dm=50,time=0.8,width=0.004,snr=30"),
+                *("--duration", length, "--dm", 50, "--time", 0.8, "--width", 0.004, "--snr", 15),
             )
         return made[key]
 

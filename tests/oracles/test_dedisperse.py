@@ -19,7 +19,8 @@ def test_series_agree_with_sigpyproc(recording, tmp_path, name):
     plane = numpy.load(tmp_path / "out" / "dedispersed.npy")
     theirs = readers.FilReader(str(path))
     header = theirs.header
-    block = theirs.read_block(0, header.nsamples).data.T
+    whole = theirs.read_block(0, header.nsamples)
+    block = whole.data.T
     megahertz = header.fch1 + header.foff * numpy.arange(header.nchans)
     equal = 0
     for row, dm in zip(plane, about["dms"]):
@@ -34,7 +35,8 @@ def test_series_agree_with_sigpyproc(recording, tmp_path, name):
         ours = sum(block[shift : shift + length, c] for c, shift in enumerate(shifts))
         numpy.testing.assert_array_equal(row[:length], ours.astype("f4"))
         if not differ.any():
-            series = theirs.dedisperse(dm, ref_freq="fmax").data
+            rotated = whole.dedisperse(dm, ref_freq="fmax", only_valid_samples=True)
+            series = rotated.data.sum(axis=0)
             assert len(series) == length
             numpy.testing.assert_array_equal(row[:length], series)
             equal += 1

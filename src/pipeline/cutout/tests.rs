@@ -1,3 +1,5 @@
+//! Cutouts of known data: means, gaps, edges.
+
 use super::{Cutout, Options, cutout};
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};

@@ -8,7 +8,7 @@ mod kernels;
 mod screen;
 mod window;
 
-use super::Input;
+use super::input::Input;
 use super::plan::Plan;
 use super::rules::{Event, Noise, Sweep};
 use crate::array::Plane;
