@@ -182,7 +182,7 @@ mod tests {
         let replace = |place: &Path, inputs: &[PathBuf]| {
             Folder::begin(place, Existing::Replace, inputs).is_err()
         };
-        assert!(replace(home.path(), &[input.clone()]));
+        assert!(replace(home.path(), std::slice::from_ref(&input)));
         assert!(replace(&input, &[]));
         assert!(replace(Path::new("/"), &[]));
         assert!(replace(&std::env::current_dir().unwrap(), &[]));

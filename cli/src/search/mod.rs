@@ -18,7 +18,7 @@ use crate::dm_arguments::DmArguments;
 use crate::output::{Existing, Folder};
 use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
-use crate::{interrupt, json};
+use crate::{interrupt, json, selection};
 use pictures::Pictures;
 pub(crate) use pictures::{OVERVIEW, stem};
 pub(crate) use report::Found;
@@ -262,6 +262,7 @@ impl Detection {
 impl Arguments {
     fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
         self.detection.check()?;
+        selection::check_dm_constant(self.dm_constant)?;
         let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::Mask::read);
         Ok(SearchOptions {
             plan: self.trials.plan(&header.band, header.tsamp_s, None, self.dm_constant)?,
