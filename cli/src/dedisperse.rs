@@ -17,7 +17,7 @@ use crate::output::{Existing, Folder};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::selection::{Recording, Selection};
-use crate::{interrupt, json};
+use crate::{interrupt, json, selection};
 use files::{Document, Files};
 
 /// Makes one time series for each trial dispersion measure: exact sums over the channels.
@@ -99,6 +99,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 
 impl Arguments {
     fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
+        selection::check_dm_constant(self.dm_constant)?;
         let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::Mask::read);
         Ok(SearchOptions {
             plan: self.trials.plan(&header.band, header.tsamp_s, None, self.dm_constant)?,

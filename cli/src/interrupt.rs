@@ -1,16 +1,29 @@
 //! Ctrl-C: long work stops at its next gulp, and what it had begun to write is removed.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use sidereal::{Error, Result};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Catches Ctrl-C (and a request to terminate) from now on. A second one ends the program at once.
+/// The folder being filled, if any.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Names the folder that a second Ctrl-C has to remove, or says that there is none any more.
+pub(crate) fn unfinished(folder: Option<PathBuf>) {
+    *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = folder;
+}
+
+/// Catches Ctrl-C (and a request to terminate) from now on. A second one ends the program at once,
+/// as when it waits for a pipe on which nothing comes.
 pub(crate) fn install() {
     // Without a handler Ctrl-C still ends the program, so a failure here is no reason to stop.
     let _ = ctrlc::set_handler(|| {
         if REQUESTED.swap(true, Ordering::SeqCst) {
+            let folder = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).take();
+            folder.map(std::fs::remove_dir_all);
             std::process::exit(130);
         }
     });

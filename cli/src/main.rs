@@ -49,13 +49,13 @@ struct Arguments {
 #[derive(Subcommand, Debug)]
 enum Verb {
     Demo(demo::Arguments),
-    Info(info::Arguments),
     Search(search::Arguments),
+    Info(info::Arguments),
     Dedisperse(dedisperse::Arguments),
-    Devices(devices::Arguments),
-    Simulate(simulate::Arguments),
     Plan(plan::Arguments),
+    Simulate(simulate::Arguments),
     Bench(bench::Arguments),
+    Devices(devices::Arguments),
 }
 
 fn main() -> ExitCode {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use sidereal::{Error, Result};
 
+use crate::interrupt;
+
 /// What happens to a folder that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
@@ -41,6 +43,7 @@ impl Folder {
         let temporary = parent.join(format!(".{name}.unfinished-{}", std::process::id()));
         let folder = Self { place: place.to_path_buf(), temporary, made, finished: false };
         fs::create_dir(&folder.temporary).map_err(|error| Error::io(place, error))?;
+        interrupt::unfinished(Some(folder.temporary.clone()));
         Ok(folder)
     }
 
@@ -78,6 +81,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        interrupt::unfinished(None);
         if self.finished {
             return;
         }
@@ -178,7 +182,7 @@ mod tests {
         let replace = |place: &Path, inputs: &[PathBuf]| {
             Folder::begin(place, Existing::Replace, inputs).is_err()
         };
-        assert!(replace(home.path(), &[input.clone()]));
+        assert!(replace(home.path(), std::slice::from_ref(&input)));
         assert!(replace(&input, &[]));
         assert!(replace(Path::new("/"), &[]));
         assert!(replace(&std::env::current_dir().unwrap(), &[]));

@@ -16,7 +16,6 @@ use crate::dm_arguments::DmArguments;
 use crate::json;
 
 use crate::dm_plan_file;
-pub(crate) use crate::dm_plan_file::read;
 
 const EXAMPLES: &str = "Examples:\n  \
     sidereal plan recording.fil --dm-max 1000\n  \

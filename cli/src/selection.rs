@@ -135,6 +135,13 @@ impl Selection {
     }
 }
 
+/// Fails unless a dispersion constant makes sense.
+pub(crate) fn check_dm_constant(value: f64) -> Result<()> {
+    let fine = value > 0.0 && value.is_finite();
+    let wrong = || Error::parameter("--dm-constant", value, "it must be above 0");
+    fine.then_some(()).ok_or_else(wrong)
+}
+
 fn parse_channels(words: &str) -> std::result::Result<Channels, String> {
     let number = |word: &str| word.trim().parse::<usize>().map_err(|_| bad_channels(word));
     let range = |word: &str| match word.split_once(':') {

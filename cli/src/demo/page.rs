@@ -49,8 +49,8 @@ impl Page<'_> {
         let _ = write!(
             html,
             "<h1>The bursts in a recording</h1>\n\
-             <p class=\"lead\">Some stars, and things in far galaxies that no one understands yet, send \
-             out flashes of radio waves that last thousandths of a second. <b>sidereal</b> looks for \
+             <p class=\"lead\">Some stars, and sources in far galaxies that are not understood yet, send \
+             out flashes of radio waves of some thousandths of a second. <b>sidereal</b> looks for \
              them. For this page it made up a minute of a radio telescope's data with {all} bursts, a \
              pulsar and interference in it, searched the data without a look at what was put in, and \
              then compared.</p>\n\
@@ -79,8 +79,9 @@ impl Page<'_> {
             "<h2>1. What was recorded</h2>\n\
              <p>A telescope's receiver splits its band, here {} to {} MHz, into {} channels, and writes \
              down the power in each of them every {}: {} spectra of {} bit in {}. Nearly all of it is \
-             noise. In the <a href=\"{OBSERVATION}\">recording</a> are also {} channels with a steady \
-             tone and {} impulses that hit the whole band at once: interference made on Earth.</p>\n",
+             noise. In the <a href=\"{OBSERVATION}\">recording</a> are also {} channels with a tone \
+             that swells and fades, and {} impulses that hit the whole band at once: interference made \
+             on Earth.</p>\n",
             short(band.lowest_hz() / HZ_PER_MHZ, 5),
             short(band.highest_hz() / HZ_PER_MHZ, 5),
             header.channels(),
@@ -121,7 +122,7 @@ impl Page<'_> {
             "<h2>3. How it was searched</h2>\n<ol>\n\
              <li><b>Clean.</b> {masked} channels with odd statistics were left out; {} of the {} with a \
              tone are among them. From each spectrum its mean was subtracted (<code>--zero-dm</code>), \
-             which takes out what hits all channels at once: {} of the {} impulses are left among the \
+             which takes out what hits all channels at once: of the {} impulses {} left among the \
              candidates.</li>\n\
              <li><b>Dedisperse.</b> No one knows a burst's DM beforehand, so {} of them were tried, from \
              {} to {}: each time the channels were shifted against each other and added up.</li>\n\
@@ -129,11 +130,11 @@ impl Page<'_> {
              stands out of the noise by more than {} times its deviation (S/N).</li>\n\
              <li><b>Join.</b> A burst is seen at many DMs and widths at once; what belongs together \
              became one candidate.</li>\n</ol>\n\
-             <p>All this took {} for {} of data: {} times faster than they came.</p>\n",
+             <p>All this took {} for {} of data: {} times real time.</p>\n",
             self.verdict.tones_masked,
             self.verdict.tones,
-            self.verdict.impulses_found,
             self.verdict.impulses,
+            none_or(self.verdict.impulses_found),
             report.dms.len(),
             short(report.dms.first().copied().unwrap_or(0.0), 4),
             short(report.dms.last().copied().unwrap_or(0.0), 4),
@@ -240,7 +241,8 @@ impl Page<'_> {
         let _ = write!(
             html,
             "<h2>6. Do it yourself</h2>\n\
-             <p>The demo is two commands and this page. Another <code>--seed</code> gives other noise; \
+             <p>The demo is two commands and this page (where sidereal is not installed, \
+             write <code>cargo run --release --</code> for <code>sidereal</code>). Another <code>--seed</code> gives other noise; \
              <code>sidereal search</code> takes your own recordings (.fil, PSRFITS, FBH5) likewise.</p>\n\
              <pre>sidereal simulate burst mine.fil \\\n    {simulation}\n\
              sidereal search mine.fil -o found {SEARCH}</pre>\n\
@@ -253,6 +255,15 @@ impl Page<'_> {
              <a href=\"summary.json\">summary.json</a>, \
              <a href=\"observation.truth.json\">observation.truth.json</a> and the pictures.</p>\n"
         );
+    }
+}
+
+/// `none is`, `1 is` or `3 are`.
+fn none_or(count: usize) -> String {
+    match count {
+        0 => "none is".to_owned(),
+        1 => "1 is".to_owned(),
+        many => format!("{many} are"),
     }
 }
 

@@ -6,10 +6,10 @@ use sidereal::Result;
 use sidereal::pipeline::cutout::Cutout;
 
 use super::colour::{BLUE, GREY, RED, quantiles};
+use super::duration;
 use super::frame::{Axis, Frame, Labels};
 use super::pen::{Pen, Rect, picture};
 use super::text::{Anchor, Style};
-use super::{duration, short};
 
 /// What the plot's header says.
 #[derive(Clone, Debug)]
@@ -83,8 +83,8 @@ fn header(pen: &Pen<'_>, about: &Candidate) {
 fn facts(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate) {
     let mjd = about.mjd.map_or_else(|| "not known".to_owned(), |mjd| format!("{mjd:.9}"));
     let rows = [
-        ("S/N", short(about.snr, 4)),
-        ("DM", format!("{} pc cm⁻³", short(about.dm, 6))),
+        ("S/N", format!("{:.2}", about.snr)),
+        ("DM", format!("{:.2} pc cm⁻³", about.dm)),
         ("Time", format!("{:.6} s", about.time_s)),
         ("Width", duration(about.width_s)),
         ("MJD (UTC)", mjd),
@@ -127,17 +127,22 @@ fn profile(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate, times: &Times) {
 fn waterfall(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate, times: &Times) {
     let y = Axis::new(cutout.lowest_mhz, cutout.highest_mhz);
     let frame = Frame { rect: WATERFALL, x: times.axis, y };
-    let shown = smoothed(cutout);
+    let shown = smoothed(cutout, rows(about.snr));
     let scale = quantiles(&shown, 0.03, 0.998);
     frame.plane(pen, &shown, cutout.times, scale);
     frame.axes(pen, Labels::Full(&times.label), Labels::Full("Frequency (MHz)"));
     marks(pen, &frame, about, times);
 }
 
-/// The waterfall with neighbouring sub-bands joined to at most 64, where the eye finds a weak pulse.
-fn smoothed(cutout: &Cutout) -> Vec<f32> {
-    let rows = cutout.channels.div_ceil(cutout.channels.div_ceil(64).max(1));
-    let join = cutout.channels.div_ceil(rows.max(1));
+/// Rows of the waterfall in which the eye still finds a pulse: at S/N 2 or so in each.
+fn rows(snr: f64) -> usize {
+    ((snr * snr / 4.0) as usize).clamp(16, 64)
+}
+
+/// The waterfall with neighbouring sub-bands joined to `rows` or fewer.
+fn smoothed(cutout: &Cutout, rows: usize) -> Vec<f32> {
+    let join = cutout.channels.div_ceil(rows).max(1);
+    let rows = cutout.channels.div_ceil(join);
     let mut shown = Vec::with_capacity(rows * cutout.times);
     for group in cutout.waterfall.chunks(join * cutout.times) {
         for time in 0..cutout.times {

@@ -18,7 +18,7 @@ use crate::dm_arguments::DmArguments;
 use crate::output::{Existing, Folder};
 use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
-use crate::{interrupt, json};
+use crate::{interrupt, json, selection};
 use pictures::Pictures;
 pub(crate) use pictures::{OVERVIEW, stem};
 pub(crate) use report::Found;
@@ -189,6 +189,11 @@ impl<'a> Work<'a> {
             report,
             header: self.header.clone(),
             snr: self.options.snr,
+            drawn: if self.arguments.products.no_plots {
+                0
+            } else {
+                self.arguments.products.max_plots
+            },
             files: self.arguments.recording.inputs.clone(),
         })
     }
@@ -242,8 +247,22 @@ impl<'a> Work<'a> {
     }
 }
 
+impl Detection {
+    /// Names the option that is out of range.
+    fn check(&self) -> Result<()> {
+        let options =
+            [("--snr", self.snr), ("--max-width", self.max_width), ("--baseline", self.baseline)];
+        match options.into_iter().find(|(_, value)| !(*value > 0.0 && value.is_finite())) {
+            Some((name, value)) => Err(Error::parameter(name, value, "it must be above 0")),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Arguments {
     fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
+        self.detection.check()?;
+        selection::check_dm_constant(self.dm_constant)?;
         let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::Mask::read);
         Ok(SearchOptions {
             plan: self.trials.plan(&header.band, header.tsamp_s, None, self.dm_constant)?,

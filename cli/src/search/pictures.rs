@@ -39,12 +39,6 @@ impl Pictures<'_> {
         plots::overview(&self.folder.file(OVERVIEW), &self.overview())?;
         let candidates = &self.found.report.candidates;
         let shown = &candidates[..candidates.len().min(most)];
-        if shown.len() < candidates.len() && !common.quiet {
-            eprintln!(
-                "sidereal: drawing the best {most} of {} candidates; --max-plots draws more.",
-                candidates.len()
-            );
-        }
         let progress = Progress::items(common, shown.len() as u64);
         progress.doing("Drawing");
         for (index, candidate) in shown.iter().enumerate() {
@@ -144,7 +138,9 @@ impl Pictures<'_> {
             header.channels(),
             header.recorded_bits,
         );
-        let names = [header.source_name.as_str(), header.telescope.as_str(), &band];
+        // A telescope that has no number in a header is called so there.
+        let telescope = if header.telescope == "Fake" { "" } else { &header.telescope };
+        let names = [header.source_name.as_str(), telescope, &band];
         let known: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
         known.join(" · ")
     }

@@ -17,6 +17,8 @@ const LISTED: usize = 20;
 pub(crate) struct Found {
     pub(crate) report: Report,
     pub(crate) header: FilterbankHeader,
+    /// Candidates drawn at most.
+    pub(crate) drawn: usize,
     /// The files of the observation.
     pub(crate) files: Vec<PathBuf>,
     /// The threshold.
@@ -91,6 +93,9 @@ pub(crate) fn text(found: &Found, place: &Path) -> String {
         let _ = writeln!(text, "Left out {masked} of {} channels.", found.header.channels());
     }
     table(&mut text, found);
+    if found.drawn > 0 && found.drawn < found.report.candidates.len() {
+        let _ = writeln!(text, "Drew the best {}; --max-plots draws more.", found.drawn);
+    }
     let _ = write!(text, "Wrote {}", place.display());
     text
 }
