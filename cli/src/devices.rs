@@ -5,16 +5,23 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde::Serialize;
 use sidereal::Result;
-use sidereal::backend::Backend;
 use sidereal::backend::simd::Level;
+use sidereal::backend::threads::Threads;
+use sidereal::backend::{Backend, roof};
 
 use crate::common::Common;
 use crate::json;
 
+/// Memory copied to measure its speed: larger than any cache.
+const COPY_BYTES: usize = 256 << 20;
+/// Seconds for each measurement.
+const SECONDS: f64 = 0.5;
+
 /// Shows what sidereal can run on: processor, vector instructions, threads.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// Also measure how fast each one is at best: its roofs (takes some seconds).
+    /// Also measure how fast each one is at best (its roofs): bytes added in its caches, as
+    /// dedispersion does, and memory copied by one thread. Takes some seconds.
     #[arg(long)]
     measure: bool,
 }
@@ -24,6 +31,9 @@ struct Document {
     processor: String,
     cores: usize,
     default: String,
+    /// Bytes a second, read and written, of one thread that copies memory; when measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copy_bytes_per_s: Option<f64>,
     devices: Vec<Device>,
 }
 
@@ -33,43 +43,79 @@ struct Device {
     kind: &'static str,
     level: Option<&'static str>,
     threads: usize,
+    /// Byte additions a second of one thread, and of all; when measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    byte_adds_per_s_one_thread: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    byte_adds_per_s: Option<f64>,
 }
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let measure = arguments.measure;
+    let backends = Backend::available(common.threads);
     let document = Document {
         processor: processor(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         default: common.backend()?.name(),
-        devices: Backend::available(common.threads).iter().map(device).collect(),
+        copy_bytes_per_s: measure.then(|| roof::copy_bytes(COPY_BYTES, SECONDS)),
+        devices: backends.iter().map(|backend| device(backend, measure)).collect(),
     };
-    let _ = arguments.measure;
     if common.json { json::print(&document) } else { json::say(table(&document).trim_end()) }
 }
 
-fn device(backend: &Backend) -> Device {
+fn device(backend: &Backend, measure: bool) -> Device {
     let (kind, level, threads) = match backend {
-        Backend::Reference => ("reference", None, 1),
-        Backend::Cpu(level, threads) => ("cpu", Some(level.name()), threads.count()),
+        Backend::Reference => ("reference", None, Threads::new(1)),
+        Backend::Cpu(level, threads) => ("cpu", Some(*level), threads.clone()),
     };
-    Device { name: backend.name(), kind, level, threads }
+    let adds = |threads: &Threads| level.map(|level| roof::byte_adds(level, threads, SECONDS));
+    Device {
+        name: backend.name(),
+        kind,
+        level: level.map(Level::name),
+        threads: threads.count(),
+        byte_adds_per_s_one_thread: measure.then(|| adds(&Threads::new(1))).flatten(),
+        byte_adds_per_s: measure.then(|| adds(&threads)).flatten(),
+    }
 }
 
 fn table(document: &Document) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "Processor   {}", document.processor);
     let _ = writeln!(text, "Cores       {}", document.cores);
-    let _ = writeln!(text, "\n{:<22} {:>7}  used for", "Device", "threads");
+    if let Some(rate) = document.copy_bytes_per_s {
+        let _ = writeln!(text, "Memory      {:.1} GB/s, read and written, one thread", rate / 1e9);
+    }
+    let measured = document.copy_bytes_per_s.is_some();
+    let roofs = if measured { "  Gadd/s: one thread     all" } else { "" };
+    let _ = writeln!(text, "\n{:<22} {:>7}{roofs}  used for", "Device", "threads");
     for device in &document.devices {
-        let purpose = match device.level {
-            None => "checking the others: the equations in double precision, slow",
-            Some("portable") => "any machine of this architecture",
-            Some(_) if device.name == document.default => "everything, unless told otherwise",
-            Some(_) => "machines without wider instructions",
-        };
-        let _ = writeln!(text, "{:<22} {:>7}  {purpose}", device.name, device.threads);
+        let _ = write!(text, "{:<22} {:>7}", device.name, device.threads);
+        if measured {
+            let shown = |rate: Option<f64>| {
+                rate.map_or_else(|| "-".to_owned(), |rate| format!("{:.1}", rate / 1e9))
+            };
+            let one = shown(device.byte_adds_per_s_one_thread);
+            let _ = write!(text, "  {one:>18} {:>7}", shown(device.byte_adds_per_s));
+        }
+        let _ = writeln!(text, "  {}", purpose(device, document));
+    }
+    if measured {
+        text.push_str(
+            "\nGadd/s: thousands of millions of bytes added to exact sums within the caches.\n",
+        );
     }
     text
+}
+
+fn purpose(device: &Device, document: &Document) -> &'static str {
+    match device.level {
+        None => "checking the others: the equations in double precision, slow",
+        _ if device.name == document.default => "everything, unless told otherwise",
+        Some("portable") => "any machine of this architecture",
+        Some(_) => "machines without wider instructions",
+    }
 }
 
 /// The processor's name, as the system tells it.

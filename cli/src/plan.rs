@@ -25,7 +25,7 @@ const EXAMPLES: &str = "Examples:\n  \
     the row's highest trial: dispersion within a channel, the length of a time bin, and half a step\n\
     over the whole band. Give the TOML file to `sidereal search --plan`.";
 
-/// Plan the trial dispersion measures: how far apart, and how finely sampled.
+/// Plans the trial dispersion measures: how far apart, and how finely sampled.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

@@ -9,7 +9,7 @@ use sidereal::Result;
 
 use crate::common::Common;
 
-/// Make what a telescope would have recorded, with known bursts in it.
+/// Makes what a telescope would have recorded, with known bursts in it.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

@@ -363,3 +363,29 @@ fn the_burst_of_2018_april_17_is_found_in_both_formats() {
         assert!(best["snr"].as_f64().unwrap() > 13.0, "{best}");
     }
 }
+
+#[test]
+fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
+    let home = tempfile::tempdir().unwrap();
+    let document = json(&sidereal(home.path(), "demo --json -o shown"));
+    assert_eq!(document["found_all"], true);
+    assert!(document["bursts"].as_array().unwrap().len() >= 5);
+    assert_eq!(entries(home.path()), ["shown".to_owned()].into());
+    let folder = home.path().join("shown");
+    let page = fs::read_to_string(folder.join("index.html")).unwrap();
+    let links: Vec<&str> = ["src=\"", "href=\""]
+        .iter()
+        .flat_map(|start| page.split(start).skip(1).map(|rest| rest.split('"').next().unwrap()))
+        .filter(|link| !link.starts_with('#'))
+        .collect();
+    assert!(links.len() > 10);
+    for link in links {
+        assert!(folder.join(link).is_file(), "{link}");
+    }
+    let written = [&page, &fs::read_to_string(folder.join("summary.json")).unwrap()]
+        .map(|text| text.contains("unfinished"));
+    assert_eq!(written, [false, false]);
+    let truth: Value =
+        serde_json::from_slice(&fs::read(folder.join("observation.truth.json")).unwrap()).unwrap();
+    assert_eq!(truth["file"], "shown/observation.fil");
+}

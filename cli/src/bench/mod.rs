@@ -16,7 +16,7 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 
-/// Measure this machine.
+/// Measures this machine.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

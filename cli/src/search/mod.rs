@@ -8,6 +8,7 @@ mod tables;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::{self, Report, SearchOptions, Status};
 use sidereal::units::DM_CONSTANT;
@@ -24,10 +25,10 @@ pub(crate) use pictures::{OVERVIEW, stem};
 pub(crate) use report::Found;
 use spool::Spool;
 
-/// Searches a recording for dispersed bursts: dedisperses it at many trial DMs, finds pulses of any
-/// width, joins what belongs together, and draws each candidate.
+/// Searches a recording for dispersed bursts, and draws each that it finds.
 ///
-/// Writes a folder with candidates.cand (Heimdall's columns), candidates.csv (FETCH's columns),
+/// Dedisperses the recording at many trial DMs, finds pulses of any width in each series, and joins
+/// what belongs to one burst. Writes a folder with candidates.cand (Heimdall's columns), candidates.csv (FETCH's columns),
 /// one PNG a candidate, overview.png and summary.json.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -167,6 +168,7 @@ impl<'a> Work<'a> {
     /// Runs the search, keeping a copy of what comes through a pipe for the plots.
     fn search(&mut self, folder: &Folder) -> Result<Found> {
         let backend = self.common.backend()?;
+        self.tell(&backend.name());
         let total = self.header.times;
         let progress =
             Progress::new(self.common, total, self.header.channels(), self.header.tsamp_s);
@@ -185,6 +187,9 @@ impl<'a> Work<'a> {
         progress.finish();
         interrupt::check()?;
         self.warn(&report);
+        if self.common.verbose && !self.common.quiet {
+            eprintln!("sidereal: channels left out: {:?}", report.masked_channels);
+        }
         Ok(Found {
             report,
             header: self.header.clone(),
@@ -196,6 +201,21 @@ impl<'a> Work<'a> {
             },
             files: self.arguments.recording.inputs.clone(),
         })
+    }
+
+    /// With --verbose, says where and for what is searched.
+    fn tell(&self, backend: &str) {
+        if !self.common.verbose || self.common.quiet {
+            return;
+        }
+        let plan = &self.options.plan;
+        eprintln!("sidereal: on {backend}, {} trials:", plan.trials());
+        for range in &plan.ranges {
+            let DmRange { dm_min, dm_max, dm_step, downsample } = range;
+            eprintln!(
+                "  DM {dm_min:9.2} to {dm_max:9.2} by {dm_step:7.3}, bins of {downsample} samples"
+            );
+        }
     }
 
     fn warn(&self, report: &Report) {

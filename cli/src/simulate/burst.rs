@@ -33,7 +33,7 @@ const EXAMPLES: &str = "Examples:\n  \
     frequencies follows by the dispersion delay. Its S/N is that of the best boxcar at the exact DM.\n\
     What was put in is written beside the file: frb.fil has frb.truth.json.";
 
-/// Make a filterbank (.fil): receiver noise with bursts, pulsars and interference in it.
+/// Makes a filterbank (.fil): receiver noise with bursts, pulsars and interference in it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
