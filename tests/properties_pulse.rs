@@ -72,18 +72,28 @@ fn significances_of_noise_follow_the_gaussian_tail() {
 
 #[test]
 fn noise_is_estimated_without_bias() {
-    // A pulse of known height in each window: its significance tells mean and deviation.
+    // A pulse of known height in each window: its significance tells mean and deviation. Rounding
+    // to whole counts adds a twelfth to the variance.
     let mut random = Random::new(5);
     let window = 4096;
-    let mut row = noise(&mut random, 400 * window);
-    for k in 0..400 {
-        row[k * window + 2000] = (MEAN + 20.0 * SIGMA) as i32;
+    for sigma in [300.0f64, 4.0, 1.0] {
+        let whole = |y: f64| (MEAN + y).round() as i32;
+        let mut row: Vec<i32> =
+            (0..400 * window).map(|_| whole(sigma * random.gaussian())).collect();
+        (0..400).for_each(|k| row[k * window + 2000] = whole(20.0 * sigma));
+        let narrow = Options { max_width_s: 1e-3, snr: 15.0, ..options(1) };
+        let events = search(narrow, &row);
+        assert_eq!(events.len(), 400);
+        let mean = events.iter().map(|e| f64::from(e.snr)).sum::<f64>() / 400.0;
+        let expected = 20.0 * sigma / (sigma * sigma + 1.0 / 12.0).sqrt();
+        assert!((mean / expected - 1.0).abs() < 0.004, "{sigma}: {mean} {expected}");
     }
-    let narrow = Options { max_width_s: 1e-3, snr: 15.0, ..options(1) };
-    let events = search(narrow, &row);
-    assert_eq!(events.len(), 400);
-    let mean = events.iter().map(|e| f64::from(e.snr)).sum::<f64>() / 400.0;
-    assert!((mean / 20.0 - 1.0).abs() < 0.003, "{mean}");
+}
+
+#[test]
+fn noise_alone_has_no_events_at_any_width() {
+    let events = search(options(1), &noise(&mut Random::new(13), 1 << 21));
+    assert!(events.len() <= 1, "{events:?}");
 }
 
 #[test]

@@ -33,13 +33,13 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     recording: Recording,
     /// Folder to write; by default INPUT's name with _dedispersed, in the current folder.
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace the output folder if it exists.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     overwrite: bool,
     /// How the series are written.
-    #[arg(long, value_enum, default_value = "npy")]
+    #[arg(long, value_enum, default_value = "npy", help_heading = "Output")]
     format: Format,
     #[command(flatten)]
     trials: DmArguments,

@@ -4,6 +4,7 @@ mod band;
 mod bench;
 mod common;
 mod dedisperse;
+mod demo;
 mod devices;
 mod dm_arguments;
 mod dm_plan_file;
@@ -47,6 +48,7 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
+    Demo(demo::Arguments),
     Info(info::Arguments),
     Search(search::Arguments),
     Dedisperse(dedisperse::Arguments),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     let common = &arguments.common;
     match &arguments.verb {
+        Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Search(arguments) => search::run(arguments, common),
         Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),

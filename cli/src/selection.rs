@@ -8,38 +8,36 @@ use sidereal::{Error, Result};
 
 /// The recording.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Recording")]
 pub(crate) struct Recording {
     /// SIGPROC filterbank (.fil), PSRFITS search mode or FBH5 (.h5), told apart by content; several
     /// files are parts of one observation, in any order; `-` is a SIGPROC filterbank on standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Use one polarization (IF) only, counted from 0; by default the total intensity.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Recording")]
     pub(crate) pol: Option<usize>,
     /// Fill gaps between files with each channel's running median; by default a gap is an error.
-    #[arg(long)]
+    #[arg(long, help_heading = "Recording")]
     pub(crate) allow_gaps: bool,
 }
 
 /// Which channels and times are used.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Channels and times")]
 pub(crate) struct Selection {
     /// Channels to leave out, counted from 0 as recorded, ends included: 10:20,300.
-    #[arg(long, value_name = "A:B,C", value_parser = parse_channels)]
+    #[arg(long, value_name = "A:B,C", value_parser = parse_channels, help_heading = "Channels and times")]
     pub(crate) zap_chans: Option<Channels>,
     /// A PRESTO rfifind mask: its channels and intervals are left out.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Channels and times")]
     pub(crate) rfi_mask: Option<PathBuf>,
     /// Subtract each spectrum's mean: removes broadband interference of no dispersion.
-    #[arg(long)]
+    #[arg(long, help_heading = "Channels and times")]
     pub(crate) zero_dm: bool,
     /// Use these seconds of the recording only; an end may be left out: 10:20, 10:, :20.
-    #[arg(long, value_name = "A:B", value_parser = parse_time_range)]
+    #[arg(long, value_name = "A:B", value_parser = parse_time_range, help_heading = "Channels and times")]
     pub(crate) time_range: Option<TimeRange>,
     /// Spectra read at once; 0 chooses a number that suits the memory. Results are the same for any.
-    #[arg(long, value_name = "TIMES", default_value_t = 0)]
+    #[arg(long, value_name = "TIMES", default_value_t = 0, help_heading = "Channels and times")]
     pub(crate) gulp: usize,
 }
 

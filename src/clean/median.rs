@@ -59,7 +59,7 @@ impl RunningMedian {
             let mut values = [0.0; PICKS];
             values.iter_mut().zip(&picks.values).for_each(|(to, from)| *to = f64::from(*from));
             // An odd number, so that the median is a sample.
-            let odd = if count % 2 == 0 { count - 1 } else { count };
+            let odd = count - usize::from(count.is_multiple_of(2));
             picks.median = median(&mut values[..odd]).map(|value| value as f32);
             picks.fresh = 0;
         }

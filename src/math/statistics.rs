@@ -40,7 +40,7 @@ pub fn truncated_variance(k: f64) -> f64 {
         return 1.0;
     }
     let (mut term, mut sum, mut odd) = (1.0, 1.0, 1.0);
-    while term > 1e-17 * sum {
+    while term > 1e-12 * sum {
         odd += 2.0;
         term *= k * k / odd;
         sum += term;
@@ -55,7 +55,8 @@ pub fn untruncated_sigma(variance: f64, edge: f64) -> f64 {
     if sigma == 0.0 || edge.is_infinite() {
         return sigma;
     }
-    for _ in 0..8 {
+    // Each step leaves a ninth of the error of a cut at 3 deviations.
+    for _ in 0..4 {
         sigma = (variance / truncated_variance(edge / sigma)).sqrt().min(edge);
     }
     sigma

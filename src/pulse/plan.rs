@@ -132,6 +132,14 @@ impl Plan {
         self.window + self.max_width()
     }
 
+    /// Samples that blocks of every stride reach when they cover the starts of `available` samples;
+    /// at most the capacity.
+    pub(super) fn whole_blocks(&self, available: usize) -> usize {
+        let longest = BLOCK * stride(self.max_width());
+        let starts = available.min(self.window).next_multiple_of(longest);
+        available.max(starts + self.max_width())
+    }
+
     /// Widths by stride, narrowest first.
     pub(super) fn groups(&self) -> &[Group] {
         &self.groups

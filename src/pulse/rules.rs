@@ -75,7 +75,7 @@ pub(super) fn statistics(plan: &Plan, window: u64, samples: usize) -> Statistics
 
 /// The samples of the first guess: spread over the window, not at one period.
 pub(super) fn guess_indices(samples: usize) -> impl Iterator<Item = usize> {
-    let count = (samples / 16).clamp(GUESS / 8, GUESS).min(samples);
+    let count = (samples / 32).clamp(GUESS / 8, GUESS).min(samples);
     let step = samples / count.max(1);
     (0..count).map(move |i| i * step + (i * 37) % step)
 }

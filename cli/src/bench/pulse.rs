@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     arguments.output.finish(&rows(common.backend()?.threads())?, common)
 }
 
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 20;
 const SNR: f64 = 6.0;
 
 /// Windows of the series in a round: together over four times a large L2.

@@ -5,10 +5,12 @@ pub(crate) mod colour;
 pub(crate) mod frame;
 mod overview;
 pub(crate) mod pen;
+mod sweep;
 pub(crate) mod text;
 
 pub(crate) use candidate::{Candidate, candidate};
 pub(crate) use overview::{Overview, Point, overview};
+pub(crate) use sweep::{Sweep, sweep};
 
 /// A number with so many digits that nothing is lost to a reader, and no more: 12.5, but 12 and not 12.0.
 pub(crate) fn short(value: f64, digits: i32) -> String {

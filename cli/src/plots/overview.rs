@@ -33,6 +33,8 @@ pub(crate) struct Overview {
 }
 
 const SIZE: (u32, u32) = (1600, 1000);
+/// Candidates whose rank is written beside them.
+const RANKED: usize = 15;
 const SCATTER: Rect = Rect { left: 130.0, top: 130.0, right: 1560.0, bottom: 580.0 };
 const SNRS: Rect = Rect { left: 130.0, top: 710.0, right: 790.0, bottom: 915.0 };
 const DMS: Rect = Rect { left: 900.0, top: 710.0, right: 1560.0, bottom: 915.0 };
@@ -87,6 +89,7 @@ fn scatter(pen: &Pen<'_>, about: &Overview) {
         let (radius, shade) = look(point.snr, about.snr);
         pen.disc(frame.place(point.time_s, point.dm), radius, colour::map(shade));
     }
+    ranks(pen, &frame, about.snr, points.iter().rev().take(RANKED));
     frame.axes(pen, Labels::Full("Time from the first sample (s)"), Labels::Full("DM (pc cm⁻³)"));
     if points.is_empty() {
         let middle = (0.5 * (SCATTER.left + SCATTER.right), 0.5 * (SCATTER.top + SCATTER.bottom));
@@ -94,6 +97,15 @@ fn scatter(pen: &Pen<'_>, about: &Overview) {
         pen.text(middle, "nothing above the threshold", style);
     }
     key(pen, about.snr);
+}
+
+/// The ranks of the best, as their own pictures have them.
+fn ranks<'a>(pen: &Pen<'_>, frame: &Frame, threshold: f64, best: impl Iterator<Item = &'a Point>) {
+    for (index, point) in best.enumerate() {
+        let (x, y) = frame.place(point.time_s, point.dm);
+        let place = (x + look(point.snr, threshold).0 + 5.0, y);
+        pen.text(place, &(index + 1).to_string(), Style::new(TICK_TEXT - 2.0));
+    }
 }
 
 /// What sizes and colours mean.

@@ -5,7 +5,7 @@ mod report;
 mod spool;
 mod tables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::io::FilterbankHeader;
@@ -20,6 +20,7 @@ use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
 use crate::{interrupt, json};
 use pictures::Pictures;
+pub(crate) use pictures::{OVERVIEW, stem};
 pub(crate) use report::Found;
 use spool::Spool;
 
@@ -37,10 +38,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     recording: Recording,
     /// Folder to write; by default INPUT's name with _search, in the current folder.
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace the output folder if it exists.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     overwrite: bool,
     #[command(flatten)]
     detection: Detection,
@@ -60,34 +61,50 @@ pub(crate) struct Arguments {
 
 /// What counts as a pulse.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Detection")]
 struct Detection {
     /// Least S/N of a candidate.
-    #[arg(long, default_value_t = 6.0, value_name = "S/N", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 6.0,
+        value_name = "S/N",
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
     snr: f64,
     /// Widest pulse looked for, in seconds.
-    #[arg(long, default_value_t = 0.1, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 0.1,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
     max_width: f64,
     /// Seconds over which the baseline and the noise are estimated.
-    #[arg(long, default_value_t = 2.0, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 2.0,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
     baseline: f64,
 }
 
 /// What is written.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Output")]
 struct Products {
     /// Draw nothing.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     no_plots: bool,
     /// Draw this many of the best candidates at most.
-    #[arg(long, default_value_t = 100, value_name = "N")]
+    #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Output")]
     max_plots: usize,
     /// Also write each candidate as an .h5 file for the FETCH classifier.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     fetch: bool,
     /// Also write candidates.singlepulse, as PRESTO does.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     singlepulse: bool,
 }
 
@@ -98,7 +115,6 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut work = Work::begin(arguments, common)?;
     let folder = Folder::begin(&output, existing, &arguments.recording.inputs)?;
     let found = work.search(&folder)?;
-    interrupt::check()?;
     work.write(&folder, &found)?;
     let place = folder.place().to_path_buf();
     interrupt::check()?;
@@ -107,6 +123,24 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return json::print(&report::Summary::new(&found));
     }
     if common.quiet { Ok(()) } else { json::say(&report::text(&found, &place)) }
+}
+
+/// Searches into a folder that is being filled; the recording is called `shown` in what is written.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_into(
+    folder: &Folder,
+    arguments: &Arguments,
+    shown: &Path,
+    common: &Common,
+) -> Result<Found> {
+    let mut work = Work::begin(arguments, common)?;
+    let mut found = work.search(folder)?;
+    found.header.path = shown.to_path_buf();
+    found.files = vec![shown.to_path_buf()];
+    work.write(folder, &found)?;
+    Ok(found)
 }
 
 /// One search, from its arguments.

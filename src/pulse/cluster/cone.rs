@@ -30,7 +30,7 @@ pub(super) fn merge(mut groups: Vec<Group>, ranks: usize, delay_per_dm: f64) -> 
         }
         let cone = Cone::new(&groups[seed].best, weakest, delay_per_dm);
         let mut whole = groups[seed];
-        index.each_near(&groups, &cone, |other| {
+        index.each_near(&cone, |other| {
             if other > seed && !taken[other] && cone.explains(&groups[other].best) {
                 taken[other] = true;
                 whole.absorb(&groups[other]);
@@ -45,7 +45,8 @@ pub(super) fn merge(mut groups: Vec<Group>, ranks: usize, delay_per_dm: f64) -> 
 
 /// Groups by trial and time.
 struct Index {
-    place: Vec<usize>,
+    /// Beginning and number of each group.
+    place: Vec<(f64, u32)>,
     starts: Vec<usize>,
     /// Ranks that have a group, with the dispersion measure and the widest group of each.
     ranks: Vec<(usize, f64, f64)>,
@@ -61,11 +62,12 @@ impl Index {
             (rank, groups[own[0]].best.dm, widest)
         });
         let ranks = ranks.collect();
+        let place = place.iter().map(|i| (groups[*i].best.begin, *i as u32)).collect();
         Self { place, starts, ranks }
     }
 
     /// Calls `visit` for each group that the cone might explain.
-    fn each_near(&self, groups: &[Group], cone: &Cone<'_>, mut visit: impl FnMut(usize)) {
+    fn each_near(&self, cone: &Cone<'_>, mut visit: impl FnMut(usize)) {
         let low = self.ranks.partition_point(|(_, dm, _)| *dm < cone.best.dm - cone.dm_reach);
         for &(rank, dm, widest) in &self.ranks[low..] {
             if dm > cone.best.dm + cone.dm_reach {
@@ -73,9 +75,9 @@ impl Index {
             }
             let own = &self.place[self.starts[rank]..self.starts[rank + 1]];
             let (early, late) = cone.times(dm, widest);
-            let first = own.partition_point(|i| groups[*i].best.begin < early - widest);
-            let near = own[first..].iter().take_while(|i| groups[**i].best.begin <= late);
-            near.for_each(|i| visit(*i));
+            let first = own.partition_point(|(begin, _)| *begin < early - widest);
+            let near = own[first..].iter().take_while(|(begin, _)| *begin <= late);
+            near.for_each(|(_, group)| visit(*group as usize));
         }
     }
 }

@@ -17,6 +17,8 @@ pub(in crate::pulse) trait Sample: Copy + Debug + Send + Sync {
     fn integer(self) -> i32;
     /// Moments of a window; `narrow` promises that differences fit 32 bits.
     fn moments(level: Level, window: &[Self], clip: Clip, narrow: bool) -> Moments;
+    /// The sample nearest to a mean.
+    fn filler(mean: f64) -> Self;
     /// Replaces what is not finite.
     fn repair(samples: &mut [Self], mean: f64);
 }
@@ -41,6 +43,10 @@ impl Sample for i32 {
         clipped_wide(window, clip.centre as i64, clip.limit.min(i64::MAX as f64) as i64)
     }
 
+    fn filler(mean: f64) -> Self {
+        mean.round() as Self
+    }
+
     fn repair(_: &mut [Self], _: f64) {}
 }
 
@@ -57,8 +63,12 @@ impl Sample for f32 {
         clipped_float(level, window, clip)
     }
 
+    fn filler(mean: f64) -> Self {
+        mean as Self
+    }
+
     fn repair(samples: &mut [Self], mean: f64) {
-        samples.iter_mut().filter(|y| !y.is_finite()).for_each(|y| *y = mean as f32);
+        samples.iter_mut().filter(|y| !y.is_finite()).for_each(|y| *y = Self::filler(mean));
     }
 }
 
@@ -73,12 +83,14 @@ macro_rules! screens {
             fn screen(level: Level, boxes: &Boxes<Self>, blocks: usize, flag: impl FnMut(usize)) {
                 #[cfg(target_arch = "x86_64")]
                 match level {
-                    // SAFETY: holding the level is the proof that its instructions exist.
                     Level::Avx512(_) => {
+                        // SAFETY: holding the level is the proof that its instructions exist.
                         return unsafe { super::screen::$avx512(boxes, blocks, flag) };
                     }
-                    // SAFETY: as above.
-                    Level::Avx2(_) => return unsafe { super::screen::$avx2(boxes, blocks, flag) },
+                    Level::Avx2(_) => {
+                        // SAFETY: as above.
+                        return unsafe { super::screen::$avx2(boxes, blocks, flag) };
+                    }
                     Level::Portable => {}
                 }
                 let _ = level;

@@ -57,10 +57,14 @@ impl Scratch {
             Statistics::None => trial.noise = Noise::default(),
         }
         T::repair(&mut trial.history, trial.noise.mean);
+        let available = trial.history.len();
         if trial.noise.sigma > 0.0 {
+            // Whole blocks for the screen; the scan looks at valid boxcars only.
+            trial.history.resize(plan.whole_blocks(available), T::filler(trial.noise.mean));
             self.prepare(plan, level, trial);
-            self.flag(plan, level, trial.history.len());
-            self.scan(plan, dm, trial);
+            self.flag(plan, level, available);
+            self.scan(plan, dm, trial, available);
+            trial.history.truncate(available);
         }
         let kept = trial.history.len() - samples;
         trial.history.copy_within(samples.., 0);
@@ -96,10 +100,7 @@ impl Scratch {
         self.flags.fill(0);
         for (index, (group, rung)) in plan.groups().iter().zip(&self.rungs).enumerate() {
             let (bit, stride, flags) = (1u32 << index, group.stride, &mut self.flags);
-            let starts = plan.window_times() / stride;
-            let widest = plan.widths()[group.widths.end - 1];
-            let valid = (available + stride).saturating_sub(widest) / stride;
-            let whole = valid.min(starts) / BLOCK;
+            let whole = available.min(plan.window_times()).div_ceil(stride * BLOCK);
             let mark = |block: usize| {
                 flags[block * stride..][..stride].iter_mut().for_each(|flag| *flag |= bit);
             };
@@ -108,14 +109,12 @@ impl Scratch {
                 Rung::Wide(boxes) => Screen::screen(level, boxes, whole, mark),
                 Rung::Real(boxes) => Screen::screen(level, boxes, whole, mark),
             }
-            self.flags[whole * stride..].iter_mut().for_each(|flag| *flag |= bit);
         }
     }
 
     /// Looks closely at the marked blocks and merges hits to events.
-    fn scan<T: Sample>(&mut self, plan: &Plan, dm: usize, trial: &mut Trial<T>) {
+    fn scan<T>(&mut self, plan: &Plan, dm: usize, trial: &mut Trial<T>, available: usize) {
         let origin = trial.window * plan.window_times() as u64;
-        let available = trial.history.len();
         let middle = plan.middle();
         let Self { flags, rungs, thresholds, events, .. } = self;
         for (block, flag) in flags.iter().enumerate().filter(|(_, flag)| **flag != 0) {
@@ -125,7 +124,8 @@ impl Scratch {
                     if flag & (1 << index) == 0 || !time.is_multiple_of(group.stride) {
                         continue;
                     }
-                    rung.hits(time / group.stride, |boxcar, sum| {
+                    let most = (available - time) / group.stride;
+                    rung.hits(time / group.stride, most, |boxcar, sum| {
                         let which = group.widths.start + boxcar;
                         let width = plan.widths()[which] as u64;
                         let sum = sum + (width as i64 * middle) as f64;
@@ -205,12 +205,12 @@ impl Rung {
         }
     }
 
-    /// Calls `hit(boxcar, sum)` for each boxcar at a start that reaches its threshold.
-    fn hits(&self, start: usize, hit: impl FnMut(usize, f64)) {
+    /// Calls `hit(boxcar, sum)` for each boxcar of up to `most` strides that reaches its threshold.
+    fn hits(&self, start: usize, most: usize, hit: impl FnMut(usize, f64)) {
         match self {
-            Self::Narrow(boxes) => boxes.hits(start, f64::from, hit),
-            Self::Wide(boxes) => boxes.hits(start, |sum| sum as f64, hit),
-            Self::Real(boxes) => boxes.hits(start, |sum| sum, hit),
+            Self::Narrow(boxes) => boxes.hits(start, most, f64::from, hit),
+            Self::Wide(boxes) => boxes.hits(start, most, |sum| sum as f64, hit),
+            Self::Real(boxes) => boxes.hits(start, most, |sum| sum, hit),
         }
     }
 }
@@ -230,10 +230,18 @@ impl<S: Sum> Boxes<S> {
         self.boxcars.extend(pairs.map(|(width, t)| (width / group.stride, least(width, t))));
     }
 
-    fn hits(&self, start: usize, value: impl Fn(S) -> f64, mut hit: impl FnMut(usize, f64)) {
+    fn hits(
+        &self,
+        start: usize,
+        most: usize,
+        value: impl Fn(S) -> f64,
+        mut hit: impl FnMut(usize, f64),
+    ) {
         for (boxcar, (width, threshold)) in self.boxcars.iter().enumerate() {
-            let Some(later) = self.prefix.get(start + width) else { return };
-            let sum = later.minus(self.prefix[start]);
+            if *width > most {
+                return;
+            }
+            let sum = self.prefix[start + width].minus(self.prefix[start]);
             if sum >= *threshold {
                 hit(boxcar, value(sum));
             }

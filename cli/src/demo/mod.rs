@@ -1,0 +1,173 @@
+//! `sidereal demo`: makes an observation, searches it, checks what was found, and tells the story.
+
+mod page;
+mod sweep;
+mod truth;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, FromArgMatches};
+use serde::Serialize;
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+use crate::output::{Existing, Folder};
+use crate::search::Found;
+use crate::{interrupt, json, search, simulate};
+use page::Page;
+use truth::{Truth, Verdict};
+
+/// Name of the recording in the folder.
+const OBSERVATION: &str = "observation.fil";
+/// Name of the page, by which a demo knows a folder of its own.
+const PAGE: &str = "index.html";
+
+/// What is simulated: 60 s at 1.2 to 1.5 GHz. One bright, narrow burst; one of a steep spectrum; one
+/// scattered; one weak; one broad at a high DM; a pulsar; tones and impulses of interference.
+const SIMULATION: &[&str] = &[
+    "--fch1 1500 --foff -0.625 --channels 480 --tsamp 256e-6 --duration 60",
+    "--bandpass rippled --seed 1967",
+    "--burst dm=87.5,time=7.25,width=0.001,snr=45",
+    "--burst dm=348.8,time=18.4,width=0.004,snr=22,index=-1.5",
+    "--burst dm=565,time=27.1,width=0.002,snr=20,scatter=0.03",
+    "--burst dm=223.1,time=39.6,width=0.003,snr=9.5",
+    "--burst dm=812,time=48.2,width=0.012,snr=16",
+    "--pulsar period=2.85,dm=42.3,width=0.006,snr=11",
+    "--rfi-narrow 8 --rfi-broad 0.15 --rfi-broad-snr 25",
+];
+
+/// How it is searched.
+const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12";
+
+/// Makes one observation, finds the bursts in it, and leaves a page that explains it all.
+///
+/// Takes about a minute. Writes the folder sidereal-demo with the recording, its truth, candidates,
+/// plots and index.html, and replaces the folder of an earlier demo.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// Folder to write.
+    #[arg(short, long, value_name = "DIR", default_value = "sidereal-demo")]
+    output: PathBuf,
+    /// Replace the folder even if it is not a demo's own.
+    #[arg(long)]
+    overwrite: bool,
+}
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    folder: String,
+    page: String,
+    found_all: bool,
+    elapsed_s: f64,
+    realtime_factor: f64,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let begun = Instant::now();
+    let place = &arguments.output;
+    let own = place.join(PAGE).is_file() && place.join(OBSERVATION).is_file();
+    let replace = own || arguments.overwrite;
+    let existing = if replace { Existing::Replace } else { Existing::Refuse };
+    let folder = Folder::begin(place, existing, &[])?;
+    let steps = Steps { folder: &folder, place, common: &quietly(common) };
+    tell(common, "1/3  Making 60 s of a radio telescope's data, with bursts in it")?;
+    let truth = steps.simulate()?;
+    tell(common, "2/3  Searching it, without a look at what was put in")?;
+    let found = steps.search()?;
+    tell(common, "3/3  Comparing, and writing the page")?;
+    let verdict = Verdict::new(&truth, &found);
+    sweep::draw(&folder.file(sweep::NAME), &folder.file(OBSERVATION), &found, &verdict)?;
+    let page = Page { place, truth: &truth, found: &found, verdict: &verdict };
+    let path = folder.file(PAGE);
+    std::fs::write(&path, page.html()).map_err(|error| Error::io(path, error))?;
+    interrupt::check()?;
+    folder.finish()?;
+    let document = Document {
+        folder: place.display().to_string(),
+        page: place.join(PAGE).display().to_string(),
+        found_all: verdict.found_all(),
+        elapsed_s: begun.elapsed().as_secs_f64(),
+        realtime_factor: found.report.realtime_factor(),
+        verdict: &verdict,
+    };
+    if common.json {
+        json::print(&document)?;
+    } else if !common.quiet {
+        json::say(&verdict.text(&document.page))?;
+    }
+    if verdict.found_all() { Ok(()) } else { Err(incomplete(&verdict)) }
+}
+
+fn incomplete(verdict: &Verdict) -> Error {
+    Error::Unavailable {
+        what: "a complete demo".to_owned(),
+        why: format!(
+            "{} of the injected bursts were not found; please report it",
+            verdict.missed()
+        ),
+    }
+}
+
+fn tell(common: &Common, words: &str) -> Result<()> {
+    if common.quiet || common.json { Ok(()) } else { json::say(words) }
+}
+
+/// The same options, for verbs within the verb: progress is shown, results are not.
+fn quietly(common: &Common) -> Common {
+    Common { json: false, quiet: common.quiet || common.json, ..common.clone() }
+}
+
+/// The two verbs that the demo joins, called with the words that a user would type.
+struct Steps<'a> {
+    folder: &'a Folder,
+    place: &'a Path,
+    common: &'a Common,
+}
+
+impl Steps<'_> {
+    fn simulate(&self) -> Result<Truth> {
+        let path = self.folder.file(OBSERVATION);
+        simulate::run(
+            &parse::<simulate::Arguments>(&["burst"], &path, SIMULATION)?,
+            &Common { quiet: true, ..self.common.clone() },
+        )?;
+        interrupt::check()?;
+        Truth::read(&path.with_extension("truth.json"), &self.place.join(OBSERVATION))
+    }
+
+    fn search(&self) -> Result<Found> {
+        let path = self.folder.file(OBSERVATION);
+        let arguments = parse::<search::Arguments>(&[], &path, &[SEARCH])?;
+        search::run_into(self.folder, &arguments, &self.place.join(OBSERVATION), self.common)
+    }
+}
+
+/// A verb's arguments from a path and lines of words.
+fn parse<A: Args + FromArgMatches>(before: &[&str], path: &Path, lines: &[&str]) -> Result<A> {
+    let words = lines.iter().flat_map(|line| line.split(' ')).map(Into::into);
+    let before = std::iter::once("verb").chain(before.iter().copied()).map(Into::into);
+    let all: Vec<std::ffi::OsString> =
+        before.chain(std::iter::once(path.as_os_str().to_owned())).chain(words).collect();
+    let command = A::augment_args(clap::Command::new("verb"));
+    let matches = command.try_get_matches_from(all);
+    matches
+        .and_then(|matches| A::from_arg_matches(&matches))
+        .map_err(|error| Error::Unavailable { what: "the demo".to_owned(), why: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_verbs_know_the_words_of_the_demo() {
+        let path = Path::new("a.fil");
+        parse::<simulate::Arguments>(&["burst"], path, SIMULATION).unwrap();
+        parse::<search::Arguments>(&[], path, &[SEARCH]).unwrap();
+    }
+}

@@ -1,0 +1,269 @@
+//! The page that tells what the demo did; one file, plain HTML, pictures beside it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
+
+use super::truth::{Match, Truth, Verdict};
+use super::{OBSERVATION, SEARCH, SIMULATION, sweep};
+use crate::plots::{duration, short};
+use crate::progress::multiple;
+use crate::search::{Found, OVERVIEW, stem};
+
+const STYLE: &str = include_str!("style.css");
+
+/// What the page is made from.
+pub(super) struct Page<'a> {
+    pub(super) place: &'a Path,
+    pub(super) truth: &'a Truth,
+    pub(super) found: &'a Found,
+    pub(super) verdict: &'a Verdict,
+}
+
+impl Page<'_> {
+    pub(super) fn html(&self) -> String {
+        let mut html = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n");
+        html.push_str(
+            "<meta charset=\"utf-8\">\n<meta name=\"generator\" content=\"sidereal demo\">\n",
+        );
+        html.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+        html.push_str("<title>sidereal demo: the bursts in a recording</title>\n");
+        let _ = write!(html, "<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n");
+        self.opening(&mut html);
+        self.recording(&mut html);
+        self.dispersion(&mut html);
+        self.search(&mut html);
+        self.table(&mut html);
+        self.overview(&mut html);
+        self.bursts(&mut html);
+        self.commands(&mut html);
+        html.push_str("</main>\n</body>\n</html>\n");
+        html
+    }
+
+    fn opening(&self, html: &mut String) {
+        let verdict = self.verdict;
+        let (all, found) = (verdict.bursts.len(), verdict.bursts.len() - verdict.missed());
+        let sign = if verdict.found_all() { "good" } else { "bad" };
+        let _ = write!(
+            html,
+            "<h1>The bursts in a recording</h1>\n\
+             <p class=\"lead\">Some stars, and things in far galaxies that no one understands yet, send \
+             out flashes of radio waves that last thousandths of a second. <b>sidereal</b> looks for \
+             them. For this page it made up a minute of a radio telescope's data with {all} bursts, a \
+             pulsar and interference in it, searched the data without a look at what was put in, and \
+             then compared.</p>\n\
+             <p class=\"verdict {sign}\">{found} of {all} bursts found, and {} of {} pulses of the \
+             pulsar. {} Searched at {} times real time on this machine.</p>\n",
+            verdict.pulses_found,
+            verdict.pulses,
+            self.unexplained(),
+            multiple(self.found.report.realtime_factor()),
+        );
+    }
+
+    fn unexplained(&self) -> String {
+        match self.verdict.unexplained {
+            0 => "No false alarm.".to_owned(),
+            1 => "One candidate is a false alarm.".to_owned(),
+            many => format!("{many} candidates are false alarms."),
+        }
+    }
+
+    fn recording(&self, html: &mut String) {
+        let header = &self.found.header;
+        let band = &header.band;
+        let _ = write!(
+            html,
+            "<h2>1. What was recorded</h2>\n\
+             <p>A telescope's receiver splits its band, here {} to {} MHz, into {} channels, and writes \
+             down the power in each of them every {}: {} spectra of {} bit in {}. Nearly all of it is \
+             noise. In the <a href=\"{OBSERVATION}\">recording</a> are also {} channels with a steady \
+             tone and {} impulses that hit the whole band at once: interference made on Earth.</p>\n",
+            short(band.lowest_hz() / HZ_PER_MHZ, 5),
+            short(band.highest_hz() / HZ_PER_MHZ, 5),
+            header.channels(),
+            duration(header.tsamp_s),
+            header.times.unwrap_or(0),
+            header.recorded_bits,
+            duration(self.truth.duration_s),
+            self.verdict.tones,
+            self.verdict.impulses,
+        );
+    }
+
+    fn dispersion(&self, html: &mut String) {
+        let band = &self.found.header.band;
+        let (low, high) = (band.lowest_hz(), band.highest_hz());
+        let delay = duration(dispersion_delay_s(100.0, low, high, DM_CONSTANT));
+        let _ = write!(
+            html,
+            "<h2>2. What dispersion is</h2>\n\
+             <p>On its way to us a burst crosses the thin gas between the stars. Its free electrons hold \
+             up lower frequencies longer: a burst arrives at the top of the band first and sweeps down. \
+             The <i>dispersion measure</i> (DM, in pc cm<sup>−3</sup>) counts the electrons along \
+             the way, so it also tells how far the burst has come. In this band a DM of 100 draws a \
+             burst out over {delay}. Noise from Earth has not crossed that gas: its DM is 0.</p>\n"
+        );
+        if self.verdict.missed() < self.verdict.bursts.len() {
+            let caption = "The brightest burst as it was recorded: time runs to the right, frequency \
+                           up. The two white lines run along either side of it.";
+            figure(html, sweep::NAME, caption);
+        }
+    }
+
+    fn search(&self, html: &mut String) {
+        let report = &self.found.report;
+        let masked = report.masked_channels.len();
+        let _ = write!(
+            html,
+            "<h2>3. How it was searched</h2>\n<ol>\n\
+             <li><b>Clean.</b> {masked} channels with odd statistics were left out; {} of the {} with a \
+             tone are among them. From each spectrum its mean was subtracted (<code>--zero-dm</code>), \
+             which takes out what hits all channels at once: {} of the {} impulses are left among the \
+             candidates.</li>\n\
+             <li><b>Dedisperse.</b> No one knows a burst's DM beforehand, so {} of them were tried, from \
+             {} to {}: each time the channels were shifted against each other and added up.</li>\n\
+             <li><b>Detect.</b> Each of these series was searched with boxcars of many widths for what \
+             stands out of the noise by more than {} times its deviation (S/N).</li>\n\
+             <li><b>Join.</b> A burst is seen at many DMs and widths at once; what belongs together \
+             became one candidate.</li>\n</ol>\n\
+             <p>All this took {} for {} of data: {} times faster than they came.</p>\n",
+            self.verdict.tones_masked,
+            self.verdict.tones,
+            self.verdict.impulses_found,
+            self.verdict.impulses,
+            report.dms.len(),
+            short(report.dms.first().copied().unwrap_or(0.0), 4),
+            short(report.dms.last().copied().unwrap_or(0.0), 4),
+            short(self.found.snr, 3),
+            duration(report.elapsed_s),
+            duration(report.data_s),
+            multiple(report.realtime_factor()),
+        );
+    }
+
+    fn table(&self, html: &mut String) {
+        html.push_str(
+            "<h2>4. What was put in, and what was found</h2>\n<div class=\"wide\"><table>\n\
+             <thead><tr><th rowspan=\"2\"></th><th colspan=\"4\">put in</th>\
+             <th colspan=\"4\">found</th></tr>\n\
+             <tr><th>DM</th><th>time (s)</th><th>width</th><th>S/N</th>\
+             <th>DM</th><th>time (s)</th><th>width</th><th>S/N</th></tr></thead>\n<tbody>\n",
+        );
+        self.verdict.bursts.iter().for_each(|burst| self.row(html, burst));
+        html.push_str("</tbody></table></div>\n");
+        for pulsar in &self.truth.pulsars {
+            let _ = writeln!(
+                html,
+                "<p>The pulsar (DM {}, a pulse every {}) is a row of equal pulses: {} of {} came out \
+                 above S/N {}.</p>",
+                short(pulsar.dm, 4),
+                duration(pulsar.period_s.unwrap_or(0.0)),
+                self.verdict.pulses_found,
+                self.verdict.pulses,
+                short(self.found.snr, 3),
+            );
+        }
+    }
+
+    fn row(&self, html: &mut String, burst: &Match) {
+        let scattered = if burst.scatter_s > 0.0 { "*" } else { "" };
+        let _ = write!(
+            html,
+            "<tr><td class=\"{}</td><td>{:.1}</td><td>{:.3}</td><td>{}{scattered}</td><td>{:.1}</td>",
+            if burst.found.is_some() { "good\">✓" } else { "bad\">✗" },
+            burst.dm,
+            burst.time_s,
+            duration(burst.width_s),
+            burst.snr,
+        );
+        let _ = match burst.found {
+            None => writeln!(html, "<td colspan=\"4\">not found</td></tr>"),
+            Some(found) => writeln!(
+                html,
+                "<td><a href=\"#c{}\">{:.1}</a></td><td>{:.3}</td><td>{}</td><td>{:.1}</td></tr>",
+                found.index + 1,
+                found.dm,
+                found.time_s,
+                duration(found.width_s),
+                found.snr,
+            ),
+        };
+    }
+
+    fn overview(&self, html: &mut String) {
+        let scattered = self.verdict.bursts.iter().any(|burst| burst.scatter_s > 0.0);
+        if scattered {
+            html.push_str(
+                "<p class=\"note\">* This burst is scattered: detours through the gas drew it out into a \
+                 tail, longest at low frequencies, so it is found wider than it was sent. The width put \
+                 in is a full width at half maximum, the width found is that of the best boxcar.</p>\n",
+            );
+        }
+        figure(
+            html,
+            OVERVIEW,
+            "All candidates: when they came, and at which DM. Size and colour tell the S/N; the numbers \
+             are their ranks. The pulsar is the row of dots along the bottom.",
+        );
+    }
+
+    fn bursts(&self, html: &mut String) {
+        html.push_str(
+            "<h2>5. The bursts, one by one</h2>\n\
+             <p>In each picture: the pulse after dedispersion (upper left); below it the same by \
+             frequency, where a real burst is an upright line; the S/N for neighbouring DMs and times, \
+             where a real burst is a knot between two fans; and at the right how the S/N falls off on \
+             both sides of the DM found.</p>\n",
+        );
+        for burst in self.verdict.bursts.iter().filter_map(|burst| burst.found) {
+            let candidate = &self.found.report.candidates[burst.index];
+            let name = stem(burst.index, candidate) + ".png";
+            let caption = format!(
+                "Candidate {}: DM {:.1}, at {:.3} s, S/N {:.1}.",
+                burst.index + 1,
+                burst.dm,
+                burst.time_s,
+                burst.snr
+            );
+            let _ = write!(html, "<div id=\"c{}\">", burst.index + 1);
+            figure(html, &name, &caption);
+            html.push_str("</div>\n");
+        }
+    }
+
+    fn commands(&self, html: &mut String) {
+        let recording = escape(&self.place.join(OBSERVATION).display().to_string());
+        let simulation = SIMULATION.join(" \\\n    ");
+        let _ = write!(
+            html,
+            "<h2>6. Do it yourself</h2>\n\
+             <p>The demo is two commands and this page. Another <code>--seed</code> gives other noise; \
+             <code>sidereal search</code> takes your own recordings (.fil, PSRFITS, FBH5) likewise.</p>\n\
+             <pre>sidereal simulate burst mine.fil \\\n    {simulation}\n\
+             sidereal search mine.fil -o found {SEARCH}</pre>\n\
+             <p>Look at what was recorded, or take the time series at one DM:</p>\n\
+             <pre>sidereal info {recording}\n\
+             sidereal dedisperse {recording} -o series \\\n    \
+             --dm-min 87.5 --dm-max 88 --dm-step 0.5 --format dat</pre>\n\
+             <p>In this folder: <a href=\"candidates.cand\">candidates.cand</a> (Heimdall's columns), \
+             <a href=\"candidates.csv\">candidates.csv</a> (FETCH's columns), \
+             <a href=\"summary.json\">summary.json</a>, \
+             <a href=\"observation.truth.json\">observation.truth.json</a> and the pictures.</p>\n"
+        );
+    }
+}
+
+fn figure(html: &mut String, file: &str, caption: &str) {
+    let _ = writeln!(
+        html,
+        "<figure><a href=\"{file}\"><img src=\"{file}\" alt=\"{caption}\" loading=\"lazy\"></a>\
+         <figcaption>{caption}</figcaption></figure>"
+    );
+}
+
+fn escape(words: &str) -> String {
+    words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,213 @@
+//! What was put into the observation, and whether it was found.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sidereal::pulse::cluster::Candidate;
+use sidereal::units::dispersion_delay_s;
+use sidereal::{Error, Result};
+
+use crate::search::Found;
+
+/// A truth file, as far as the demo needs it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Truth {
+    pub(super) duration_s: f64,
+    pub(super) candidates: Vec<Signal>,
+    pub(super) pulsars: Vec<Signal>,
+    pub(super) narrow_channels: Vec<usize>,
+    pub(super) impulses: Vec<Signal>,
+}
+
+/// A burst, a pulsar, or an impulse of interference.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Signal {
+    pub(super) dm: f64,
+    pub(super) time_s: f64,
+    pub(super) snr: f64,
+    pub(super) width_s: f64,
+    #[serde(default)]
+    pub(super) scatter_s: f64,
+    #[serde(default)]
+    pub(super) period_s: Option<f64>,
+}
+
+impl Truth {
+    /// Reads a truth file, and enters the recording's final name in it.
+    pub(super) fn read(path: &Path, recording: &Path) -> Result<Self> {
+        let failed = |error: serde_json::Error| {
+            Error::format(path, "JSON", error.column() as u64, error.to_string())
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        let mut document: serde_json::Value = serde_json::from_str(&text).map_err(failed)?;
+        document["file"] = recording.display().to_string().into();
+        crate::json::write(path, &document)?;
+        serde_json::from_value(document).map_err(failed)
+    }
+}
+
+/// One number of an injected burst beside that of the candidate, if there is one.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Match {
+    pub(super) dm: f64,
+    pub(super) time_s: f64,
+    pub(super) snr: f64,
+    pub(super) width_s: f64,
+    pub(super) scatter_s: f64,
+    pub(super) found: Option<Discovery>,
+}
+
+/// A candidate, by its place in the list.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Discovery {
+    /// Counted from 0.
+    pub(super) index: usize,
+    pub(super) dm: f64,
+    pub(super) time_s: f64,
+    pub(super) snr: f64,
+    pub(super) width_s: f64,
+}
+
+/// The comparison.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Verdict {
+    /// The bursts, in order of time.
+    pub(super) bursts: Vec<Match>,
+    /// Pulses of the pulsar within the recording, and those found.
+    pub(super) pulses: usize,
+    pub(super) pulses_found: usize,
+    /// Channels with a tone, and those left out by the automatic mask.
+    pub(super) tones: usize,
+    pub(super) tones_masked: usize,
+    /// Impulses without dispersion, and those that are candidates.
+    pub(super) impulses: usize,
+    pub(super) impulses_found: usize,
+    /// Candidates that belong to nothing that was put in.
+    pub(super) unexplained: usize,
+}
+
+impl Verdict {
+    pub(super) fn new(truth: &Truth, found: &Found) -> Self {
+        let rule = Rule::new(found);
+        let candidates = &found.report.candidates;
+        let mut explained = vec![false; candidates.len()];
+        let mut claim = |signal: &Signal| {
+            let index = candidates.iter().position(|candidate| rule.matches(signal, candidate));
+            // A burst may leave several candidates; all are explained by it.
+            for (known, candidate) in explained.iter_mut().zip(candidates) {
+                *known |= rule.matches(signal, candidate);
+            }
+            index
+        };
+        let discovery = |index: usize| {
+            let Candidate { dm, time_s, snr, width_s, .. } = candidates[index];
+            Discovery { index, dm, time_s, snr, width_s }
+        };
+        let bursts = truth.candidates.iter().map(|burst| Match {
+            dm: burst.dm,
+            time_s: burst.time_s,
+            snr: burst.snr,
+            width_s: burst.width_s,
+            scatter_s: burst.scatter_s,
+            found: claim(burst).map(discovery),
+        });
+        let bursts = bursts.collect();
+        let pulses: Vec<Signal> =
+            truth.pulsars.iter().flat_map(|pulsar| pulses(pulsar, truth.duration_s)).collect();
+        let pulses_found = pulses.iter().filter(|pulse| claim(pulse).is_some()).count();
+        let impulses_found = truth.impulses.iter().filter(|i| claim(i).is_some()).count();
+        let masked = &found.report.masked_channels;
+        Self {
+            bursts,
+            pulses: pulses.len(),
+            pulses_found,
+            tones: truth.narrow_channels.len(),
+            tones_masked: truth.narrow_channels.iter().filter(|c| masked.contains(c)).count(),
+            impulses: truth.impulses.len(),
+            impulses_found,
+            unexplained: explained.iter().filter(|known| !**known).count(),
+        }
+    }
+
+    pub(super) fn missed(&self) -> usize {
+        self.bursts.iter().filter(|burst| burst.found.is_none()).count()
+    }
+
+    pub(super) fn found_all(&self) -> bool {
+        self.missed() == 0
+    }
+
+    /// The lines that end the demo.
+    pub(super) fn text(&self, page: &str) -> String {
+        let mut text = String::from("\n        put in                              found\n");
+        text.push_str("     DM    time (s)    S/N           DM    time (s)    S/N\n");
+        for burst in &self.bursts {
+            let _ = write!(text, "{:>8.1} {:>10.3} {:>6.1}", burst.dm, burst.time_s, burst.snr);
+            let _ = match burst.found {
+                Some(f) => writeln!(text, "     {:>8.1} {:>10.3} {:>6.1}", f.dm, f.time_s, f.snr),
+                None => writeln!(text, "     not found"),
+            };
+        }
+        let _ = write!(
+            text,
+            "\nAll in all: {} of {} bursts found, {} of {} pulses of the pulsar, {} other candidates.\n\
+             Open {page} in a browser.",
+            self.bursts.len() - self.missed(),
+            self.bursts.len(),
+            self.pulses_found,
+            self.pulses,
+            self.unexplained,
+        );
+        text
+    }
+}
+
+/// The pulses of a pulsar within a recording.
+fn pulses(pulsar: &Signal, duration_s: f64) -> Vec<Signal> {
+    let Some(period_s) = pulsar.period_s.filter(|period| *period > 0.0) else { return Vec::new() };
+    let first = (-pulsar.time_s / period_s).ceil() as i64;
+    let last = ((duration_s - pulsar.time_s) / period_s).floor() as i64;
+    let pulse = |i: i64| Signal { time_s: pulsar.time_s + i as f64 * period_s, ..*pulsar };
+    (first..=last).map(pulse).collect()
+}
+
+/// When a candidate is a signal: close in time, and in DM as far as the pulse would smear.
+struct Rule {
+    /// Delay across the band of one unit of DM.
+    sweep_s: f64,
+}
+
+impl Rule {
+    fn new(found: &Found) -> Self {
+        let band = &found.header.band;
+        let (low, high) = (band.lowest_hz(), band.highest_hz());
+        Self { sweep_s: dispersion_delay_s(1.0, low, high, sidereal::units::DM_CONSTANT) }
+    }
+
+    fn matches(&self, signal: &Signal, candidate: &Candidate) -> bool {
+        let width_s = candidate.width_s.max(signal.width_s);
+        let late_s = (candidate.time_s - signal.time_s).abs();
+        let smear_s = (candidate.dm - signal.dm).abs() * self.sweep_s;
+        late_s <= 1.5 * width_s + signal.scatter_s && smear_s <= 2.0 * width_s + signal.scatter_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pulsar_has_pulses_before_and_after_the_one_given() {
+        let pulsar = Signal {
+            dm: 1.0,
+            time_s: 2.5,
+            snr: 9.0,
+            width_s: 0.01,
+            scatter_s: 0.0,
+            period_s: Some(1.0),
+        };
+        let times: Vec<f64> = pulses(&pulsar, 4.2).iter().map(|pulse| pulse.time_s).collect();
+        assert_eq!(times, [0.5, 1.5, 2.5, 3.5]);
+    }
+}
