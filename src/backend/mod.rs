@@ -2,6 +2,7 @@
 //!
 //! Invariant: a backend is chosen once, when a plan is bound; it is never global.
 
+pub mod roof;
 pub mod simd;
 pub mod threads;
 

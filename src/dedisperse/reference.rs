@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// Writes `times` output samples of every trial, from output time `first` on, at `column`, and
-    /// forgets what came before them.
+    /// forgets what only they needed.
     pub fn emit<T>(
         &mut self,
         plan: &Plan,
@@ -73,13 +73,13 @@ impl Engine {
         output: &mut PlaneMut<'_, T>,
         (column, round): (usize, fn(f64) -> T),
     ) {
-        self.rows.drain(..(first - self.first) as usize * plan.channels());
-        self.first = first;
         for dm in 0..plan.dms().len() {
             let row = &mut output.row_mut(dm)[column..column + times];
             for (time, y) in row.iter_mut().enumerate() {
                 *y = round(self.sum(plan, dm, first + time as u64));
             }
         }
+        self.rows.drain(..times * plan.channels());
+        self.first = first + times as u64;
     }
 }

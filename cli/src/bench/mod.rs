@@ -1,11 +1,12 @@
-//! `sidereal bench`: the tables of the papers, this machine beside them.
+//! `bench`: this machine's rates, beside roofs and baselines measured in the same run.
 
+mod dedisperse;
 mod plane;
 mod pulse;
 mod recovery;
 mod telescopes;
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -15,125 +16,160 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 
-/// Measure this machine against its own roofs, plain code and published figures.
+/// Measure this machine.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    bench: Bench,
+    what: What,
 }
 
 #[derive(Subcommand, Debug)]
-enum Bench {
+enum What {
+    /// Dedispersion: adds a second, for many channels, bit depths and bands.
+    Dedisperse(dedisperse::Arguments),
     Pulse(pulse::Arguments),
     Telescopes(telescopes::Arguments),
     Recovery(recovery::Arguments),
     Plane(plane::Arguments),
 }
 
+/// Runs the benchmark that is asked for.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    match &arguments.bench {
-        Bench::Pulse(arguments) => pulse::run(arguments, common),
-        Bench::Telescopes(arguments) => telescopes::run(arguments, common),
-        Bench::Recovery(arguments) => recovery::run(arguments, common),
-        Bench::Plane(arguments) => plane::run(arguments, common),
+    match &arguments.what {
+        What::Dedisperse(arguments) => dedisperse::run(arguments, common),
+        What::Pulse(arguments) => pulse::run(arguments, common),
+        What::Telescopes(arguments) => telescopes::run(arguments, common),
+        What::Recovery(arguments) => recovery::run(arguments, common),
+        What::Plane(arguments) => plane::run(arguments, common),
     }
 }
 
-/// One measurement; the keys of the JSON document and the columns of the CSV file.
+/// One measured case.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
-    /// Which bench.
+    /// The benchmark: `dedisperse`.
     pub(crate) bench: &'static str,
-    /// Its case.
     pub(crate) case: String,
-    /// What ran it.
+    /// The backend's name.
     pub(crate) device: String,
-    /// What was measured, in `unit`.
+    /// The best of all runs.
     pub(crate) rate: f64,
     pub(crate) unit: &'static str,
-    /// What the machine could do at best, measured in the same run.
+    /// The roof, measured between the runs.
     pub(crate) roof: f64,
     pub(crate) roof_unit: &'static str,
     pub(crate) fraction_of_roof: f64,
-    /// Plain or published code for the same work.
+    /// The baseline, measured between the runs, in the unit of the rate.
     pub(crate) baseline: f64,
     pub(crate) ratio_to_baseline: f64,
-    /// Whether the output was compared with the truth, and equal.
+    /// Whether the outputs were found equal to the baseline's.
     pub(crate) checked: bool,
+    /// The median of all runs.
+    #[serde(skip)]
+    pub(crate) median: f64,
 }
 
-/// Where a bench's rows go besides the terminal.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Output {
-    /// Also write the rows as a CSV file.
-    #[arg(long, value_name = "FILE.csv")]
+const HEADER: [&str; 9] =
+    ["case", "device", "rate", "median", "roof", "of roof", "baseline", "ratio", "checked"];
+
+impl Row {
+    fn cells(&self) -> [String; 9] {
+        [
+            self.case.clone(),
+            self.device.clone(),
+            number(self.rate),
+            number(self.median),
+            number(self.roof),
+            format!("{:.2}", self.fraction_of_roof),
+            number(self.baseline),
+            format!("{:.1}", self.ratio_to_baseline),
+            if self.checked { "yes" } else { "NO" }.to_owned(),
+        ]
+    }
+}
+
+/// About three digits.
+fn number(value: f64) -> String {
+    let decimals = if value.abs() >= 100.0 { 0 } else { 2 - usize::from(value.abs() >= 10.0) };
+    format!("{value:.decimals$}")
+}
+
+/// Where tables go.
+pub(crate) struct Table<'a> {
+    common: &'a Common,
     csv: Option<PathBuf>,
+    rows: Vec<Row>,
+    /// Whether rows are printed as they come.
+    shown: bool,
 }
 
-impl Output {
-    /// The table on the terminal unless JSON is asked for, then as [`Output::write`].
-    pub(crate) fn finish(&self, rows: &[Row], common: &Common) -> Result<()> {
-        if !common.json {
-            print_table(rows);
+impl<'a> Table<'a> {
+    /// A table that starts with what it measures, in words.
+    pub(crate) fn new(common: &'a Common, csv: Option<&Path>, about: &str) -> Result<Self> {
+        let table = Self { shown: !common.json && !common.quiet, ..Self::hidden(common, csv) };
+        if table.shown {
+            table.print(about)?;
+            table.print(&line(&HEADER.map(str::to_owned)))?;
         }
-        self.write(rows, common)
+        Ok(table)
     }
 
-    /// Writes the CSV file, and prints the JSON document, where asked for.
-    #[allow(clippy::print_stdout)]
-    pub(crate) fn write(&self, rows: &[Row], common: &Common) -> Result<()> {
+    /// A table that only becomes the JSON document and the CSV file: the bench prints its own.
+    pub(crate) fn hidden(common: &'a Common, csv: Option<&Path>) -> Self {
+        Self { common, csv: csv.map(Path::to_owned), rows: Vec::new(), shown: false }
+    }
+
+    /// Adds a case, and prints it at once: a table takes minutes.
+    pub(crate) fn push(&mut self, row: Row) -> Result<()> {
+        if self.shown {
+            self.print(&line(&row.cells()))?;
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Ends the table: the JSON document, and the CSV file.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when an output was found wrong: a wrong rate is no rate.
+    pub(crate) fn finish(self) -> Result<()> {
+        if self.common.json {
+            let rows = serde_json::to_string_pretty(&self.rows);
+            self.print(&rows.unwrap_or_default())?;
+        }
         if let Some(path) = &self.csv {
-            write_csv(path, rows)?;
+            write_csv(path, &self.rows)?;
         }
-        if common.json {
-            let text = serde_json::to_string_pretty(rows)
-                .map_err(|error| Error::format("-", "JSON", 0, error.to_string()))?;
-            println!("{text}");
-        }
-        match rows.iter().find(|row| !row.checked) {
-            Some(row) => {
-                let what = format!("{} {}", row.bench, row.case);
-                Err(Error::Unavailable { what, why: "its output was not the expected one".into() })
-            }
+        match self.rows.iter().find(|row| !row.checked) {
             None => Ok(()),
+            Some(row) => Err(Error::Unavailable {
+                what: format!("the rate of {}", row.case),
+                why: "its output differs from the plain loop's".to_owned(),
+            }),
         }
+    }
+
+    fn print(&self, text: &str) -> Result<()> {
+        writeln!(std::io::stdout(), "{text}").map_err(|source| Error::io("standard output", source))
     }
 }
 
-/// A table of every row: its rate, and what that is of the roof and of the baseline.
-#[allow(clippy::print_stdout)]
-fn print_table(rows: &[Row]) {
-    let width = rows.iter().map(|row| row.case.chars().count()).max().unwrap_or(0).max(4);
-    let device = rows.iter().map(|row| row.device.len()).max().unwrap_or(0).max(6);
-    println!(
-        "{:<width$}  {:<device$}  {:>11}  {:>8}  {:>11}  {}",
-        "case", "device", "rate", "of roof", "to baseline", "checked"
-    );
-    for row in rows {
-        println!(
-            "{:<width$}  {:<device$}  {:>11.3e}  {:>8.2}  {:>11.2}  {}",
-            row.case,
-            row.device,
-            row.rate,
-            row.fraction_of_roof,
-            row.ratio_to_baseline,
-            if row.checked { "yes" } else { "NO" }
-        );
-    }
-    if let Some(row) = rows.first() {
-        println!("rate in {}; roof in {}", row.unit, row.roof_unit);
-    }
+fn line(cells: &[String; 9]) -> String {
+    let [case, device, numbers @ ..] = cells;
+    let numbers: String = numbers.iter().map(|cell| format!("{cell:>10}")).collect();
+    format!("{case:<44}{device:<16}{numbers}")
 }
 
 fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
     let mut text = String::from(
         "bench,case,device,rate,unit,roof,roof_unit,fraction_of_roof,baseline,ratio_to_baseline,\
-         checked\n",
+         checked,median\n",
     );
     for row in rows {
-        let _ = writeln!(
-            text,
-            "{},\"{}\",\"{}\",{:.6e},{},{:.6e},{},{:.4},{:.6e},{:.4},{}",
+        let numbers = [row.fraction_of_roof, row.baseline, row.ratio_to_baseline];
+        let numbers = numbers.map(|x| format!("{x:.4}")).join(",");
+        text += &format!(
+            "{},\"{}\",{},{:.4},{},{:.4},{},{numbers},{},{:.4}\n",
             row.bench,
             row.case,
             row.device,
@@ -141,11 +177,16 @@ fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
             row.unit,
             row.roof,
             row.roof_unit,
-            row.fraction_of_roof,
-            row.baseline,
-            row.ratio_to_baseline,
-            row.checked
+            row.checked,
+            row.median
         );
     }
     atomic::write(path, text.as_bytes())
+}
+
+/// Best and median of some rates.
+pub(crate) fn best_and_median(rates: &mut [f64]) -> (f64, f64) {
+    rates.sort_by(f64::total_cmp);
+    let best = rates.last().copied().unwrap_or(0.0);
+    (best, rates.get(rates.len() / 2).copied().unwrap_or(0.0))
 }

@@ -2,6 +2,7 @@
 //!
 //! All three run interleaved in one process on the same series; the best of the rounds counts.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
@@ -12,18 +13,29 @@ use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::pulse::{Detector, Event, Input, Options, Plan, reference};
 
-use super::{Output, Row};
+use super::{Row, Table, best_and_median};
 use crate::common::Common;
 
 /// The single-pulse search of one series for each trial, beside a prefix sum and a plain loop.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    output: Output,
+    /// Write the rows as a CSV file as well.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
 }
 
+const ABOUT: &str = "Single-pulse search, all widths, in 10^9 samples a second; the roof is a prefix sum \
+                     from memory to memory, the baseline a plain loop over widths.";
+
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    arguments.output.finish(&rows(common.backend()?.threads())?, common)
+    let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
+    let pool = Threads::new(common.backend()?.threads());
+    for case in &CASES {
+        for level in Level::available() {
+            table.push(measure(case, level, &pool)?)?;
+        }
+    }
+    table.finish()
 }
 
 const ROUNDS: usize = 20;
@@ -71,18 +83,6 @@ impl Case {
     }
 }
 
-/// The table: every case on every vector level of this machine.
-fn rows(threads: usize) -> Result<Vec<Row>> {
-    let pool = Threads::new(threads);
-    let mut rows = Vec::new();
-    for case in &CASES {
-        for level in Level::available() {
-            rows.push(measure(case, level, &pool)?);
-        }
-    }
-    Ok(rows)
-}
-
 fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
     let plan = case.plan()?;
     let backend = Backend::Cpu(level, pool.clone());
@@ -95,9 +95,9 @@ fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
     };
     let mut search = Search { detector: Detector::new(plan.clone(), &backend)?, events: vec![] };
     let mut sums = vec![0i32; whole.len()];
-    let (mut ours, mut roof, mut baseline) = (0.0f64, 0.0f64, 0.0f64);
+    let (mut rates, mut roof, mut baseline) = (Vec::new(), 0.0f64, 0.0f64);
     for _ in 0..ROUNDS {
-        ours = ours.max(rate(whole.len(), || search.run(input, times as u64))?);
+        rates.push(rate(whole.len(), || search.run(input, times as u64))?);
         roof = roof.max(rate(whole.len(), || {
             prefix(pool, &whole, &mut sums, times);
             Ok(())
@@ -107,18 +107,20 @@ fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
             Ok(())
         })?);
     }
+    let (ours, median) = best_and_median(&mut rates);
     Ok(Row {
         bench: "pulse",
         case: case.name.to_owned(),
         device: backend.name(),
         rate: ours,
-        unit: "samples/s",
+        unit: "Gsamples/s",
         roof,
-        roof_unit: "samples/s (prefix sum, memory to memory)",
+        roof_unit: "Gsamples/s of a prefix sum",
         fraction_of_roof: ours / roof,
         baseline,
         ratio_to_baseline: ours / baseline,
         checked: search.agrees(&plan, &whole[..times]),
+        median,
     })
 }
 
@@ -170,7 +172,7 @@ impl Search {
 fn rate(samples: usize, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     work()?;
-    Ok(samples as f64 / start.elapsed().as_secs_f64())
+    Ok(1e-9 * samples as f64 / start.elapsed().as_secs_f64())
 }
 
 /// The roof: each row is read once and its running sum written once.

@@ -22,6 +22,9 @@ pub(crate) struct Arguments {
     /// Chooses the noise.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
+    /// Tolerance of the DM plan: what a step may widen a pulse by.
+    #[arg(long, default_value_t = 1.1, value_name = "FACTOR")]
+    dm_tol: f64,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
     markdown: Option<PathBuf>,
@@ -73,7 +76,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             for width_s in WIDTHS_S {
                 for snr in SNRS {
                     let seed = arguments.seed.wrapping_mul(1 << 20) + outcomes.len() as u64;
-                    let cell = Cell { band, dm, width_s, snr, seed };
+                    let tolerance = arguments.dm_tol;
+                    let cell = Cell { band, dm, width_s, snr, tolerance, seed };
                     let outcome = cell.run(arguments.injections, &backend)?;
                     if !common.json && !common.quiet {
                         report::print_row(&outcome, outcomes.is_empty());

@@ -6,7 +6,9 @@ mod child;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use sidereal::backend::Backend;
+use sidereal::backend::simd::Level;
+use sidereal::backend::threads::Threads;
+use sidereal::backend::{Backend, roof};
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::FilterbankSource;
 use sidereal::io::sigproc::FilterbankWriter;
@@ -15,7 +17,7 @@ use sidereal::simulate::telescopes::{TELESCOPES, Telescope};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 
-use super::{Output, Row};
+use super::{Row, Table};
 use crate::common::Common;
 
 /// Dispersion delays of the highest trial that a recording holds at least.
@@ -43,8 +45,9 @@ pub(crate) struct Arguments {
     /// Where recordings are written; each is removed after its search.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    #[command(flatten)]
-    output: Output,
+    /// Write the rows as a CSV file as well.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
@@ -59,8 +62,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     } else {
         arguments.only.iter().map(|name| Telescope::by_name(name)).collect::<Result<_>>()?
     };
-    let roof = f64::NAN;
-    let mut rows = Vec::new();
+    let roof = roof_adds_per_s(&backend);
+    let mut table = Table::hidden(common, arguments.csv.as_deref());
     let talk = !common.json && !common.quiet;
     if talk {
         print_head();
@@ -71,12 +74,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         if talk {
             observation.print(&run);
         }
-        rows.push(observation.row(&run, &backend, roof));
+        table.push(observation.row(&run, &backend, roof))?;
     }
     if talk {
         print_foot();
     }
-    arguments.output.write(&rows, common)
+    table.finish()
+}
+
+/// Additions a second of 8-bit samples by brute force at best.
+fn roof_adds_per_s(backend: &Backend) -> f64 {
+    match backend {
+        Backend::Cpu(level, threads) => roof::byte_adds(*level, threads, 0.2),
+        Backend::Reference => roof::byte_adds(Level::Portable, &Threads::new(1), 0.2),
+    }
 }
 
 /// A telescope's recording, and the plan to search it.
@@ -173,6 +184,7 @@ impl Observation {
             baseline,
             ratio_to_baseline: rate / baseline,
             checked: run.found(&self.burst),
+            median: rate,
         }
     }
 

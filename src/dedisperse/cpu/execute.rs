@@ -81,26 +81,21 @@ unsafe fn body<V: Vector>(
     first: bool,
 ) {
     let last = shape.levels.last().map_or(Lane::U8, |rows| rows.lane);
-    let trials = pass.starts.len() - 1;
-    for dm in 0..trials {
-        let mut code = &pass.builds[pass.starts[dm] as usize..pass.starts[dm + 1] as usize];
-        while let [header, place, extra, rest @ ..] = code {
-            let (level, count) = ((header & 0xff) as usize, (header >> 8) as usize);
-            let (sources, next) = rest.split_at(2 * count);
-            code = next;
-            let times = target.times + *extra as usize;
+    for dm in 0..pass.dms() {
+        for next in pass.builds_of(dm) {
+            let times = target.times + next.extra;
             // SAFETY: the program's places lie in the scratch, its shifts in the history.
             unsafe {
-                let to = scratch.add(*place as usize);
+                let to = scratch.add(next.place);
                 let mut from = [scratch.cast_const(); FAN_IN];
-                for (from, source) in from.iter_mut().zip(sources.chunks_exact(2)) {
-                    *from = match level {
+                for (from, source) in from.iter_mut().zip(next.words.chunks_exact(2)) {
+                    *from = match next.level {
                         0 => history.at(source, shape.input.bytes()),
                         _ => scratch.add(source[0] as usize),
                     };
                 }
-                let lanes = (shape.source(level), shape.levels[level].lane);
-                build::<V>(lanes, to, &from[..count], times);
+                let lanes = (shape.source(next.level), shape.levels[next.level].lane);
+                build::<V>(lanes, to, &from[..next.sources], times);
             }
         }
         let places = &pass.places[dm * pass.groups..(dm + 1) * pass.groups];
@@ -110,7 +105,7 @@ unsafe fn body<V: Vector>(
         unsafe {
             match last {
                 Lane::U8 => sum::<V, Bytes<V>, 4>(scratch, (places, shape.segment), row, write),
-                Lane::U16 if shape.segment >= 4 => {
+                Lane::U16 if !shape.wide() => {
                     sum::<V, Words<V>, 8>(scratch, (places, shape.segment), row, write);
                 }
                 Lane::U16 => sum::<V, Wide<V>, 4>(scratch, (places, 0xffff), row, write),

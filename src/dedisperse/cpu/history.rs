@@ -7,14 +7,15 @@ use super::super::plan::Plan;
 use super::shape::Lane;
 use super::transpose::transpose;
 use super::unpack::{Unpack, WIDTH};
+use super::vector::prefetch;
 use crate::backend::threads::Threads;
 use crate::sample::Samples;
 
-/// Rows of history that one thread fills at a time.
-const ROWS: usize = 64;
+/// Most strips of channels that one thread fills side by side.
+const MOST_STRIPS: usize = 8;
 
 /// Binned times that are turned at once.
-pub(super) const TIMES: usize = 64;
+pub(super) const TIMES: usize = 128;
 
 /// An element of the history.
 pub(super) trait Element: bytemuck::Pod + Default + Send + Sync {
@@ -74,7 +75,7 @@ impl Size {
     /// Elements from row to row: circle, mirror, the open bin, and a step that spreads rows over a
     /// cache's sets.
     pub(super) fn stride(&self) -> usize {
-        (self.capacity + self.mirror + 1).next_multiple_of(128) + 64
+        (self.capacity + self.mirror.max(TIMES) + 1).next_multiple_of(128) + 64
     }
 }
 
@@ -128,13 +129,16 @@ impl<L: Element> History<L> {
             unpack: &self.unpack,
         };
         let rows = &mut self.data[..self.size.rows * stride];
-        threads.for_each_chunk(&mut self.scratch, rows, ROWS * stride, |turn, index, rows| {
-            filler.fill(turn, index * ROWS, rows);
+        let strips = (self.size.rows / (4 * WIDTH * threads.count())).clamp(1, MOST_STRIPS);
+        let chunk = strips * WIDTH;
+        threads.for_each_chunk(&mut self.scratch, rows, chunk * stride, |turn, index, rows| {
+            filler.fill(turn, index * chunk, rows);
         });
     }
 }
 
 /// Fills rows of history from one stretch of input.
+#[derive(Clone, Copy)]
 struct Filler<'a> {
     input: Samples<'a>,
     before: u64,
@@ -144,47 +148,60 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    /// Fills history rows from `first` on.
+    /// Fills history rows from `first` on: all their channels for a few times, then the next times,
+    /// so that whole stretches of input rows are read while they are near.
     fn fill<L: Element>(&self, turn: &mut Turn<L>, first: usize, rows: &mut [L]) {
-        let count = rows.len() / self.size.stride();
-        let channels = &self.channels[first..first + count];
-        let mut done = 0;
-        while done < count {
-            let strip = channels[done] / WIDTH;
-            let within = channels[done..].iter().take_while(|c| **c / WIDTH == strip).count();
-            let part = &mut rows[done * self.size.stride()..][..within * self.size.stride()];
-            self.strip(turn, strip, &channels[done..done + within], part);
-            done += within;
+        let stride = self.size.stride();
+        let channels = &self.channels[first..first + rows.len() / stride];
+        let bin = self.unpack.downsample();
+        let mut time = 0;
+        while time < self.input.times() {
+            let before = self.before + time as u64;
+            let open = (before % bin as u64) as usize;
+            let times = (TIMES * bin - open).min(self.input.times() - time);
+            let part = Self { input: self.input.slice(time, times), before, ..*self };
+            let mut done = 0;
+            while done < channels.len() {
+                let strip = channels[done] / WIDTH;
+                let within = channels[done..].iter().take_while(|c| **c / WIDTH == strip).count();
+                let rows = &mut rows[done * stride..][..within * stride];
+                part.strip(turn, open, &channels[done..done + within], rows);
+                done += within;
+            }
+            time += times;
         }
     }
 
-    /// Fills the rows of channels that lie in one strip of the input.
+    /// Fills the rows of channels that lie in one strip of the input, over at most [`TIMES`] bins,
+    /// the first of which already holds `open` rows.
     fn strip<L: Element>(
         &self,
         turn: &mut Turn<L>,
-        strip: usize,
+        open: usize,
         channels: &[usize],
         rows: &mut [L],
     ) {
-        let bin = self.unpack.downsample() as u64;
-        let mut time = 0;
-        while time < self.input.times() {
-            let row = self.before + time as u64;
-            let open = (row % bin) as usize;
-            let room = TIMES * bin as usize - open;
-            let times = room.min(self.input.times() - time);
-            if open > 0 {
-                let stride = self.size.stride();
-                for (channel, row) in channels.iter().zip(rows.chunks_exact(stride)) {
-                    turn.times[0][channel % WIDTH] = row[stride - 1];
-                }
+        let bin = self.unpack.downsample();
+        if open > 0 {
+            let stride = self.size.stride();
+            for (channel, row) in channels.iter().zip(rows.chunks_exact(stride)) {
+                turn.times[0][channel % WIDTH] = row[stride - 1];
             }
-            let part = self.input.slice(time, times);
-            self.unpack.run(part, strip, open, &mut turn.times);
-            transpose(&turn.times, &mut turn.channels);
-            let bins = (open + times) / bin as usize;
-            self.store(turn, (row / bin, bins), channels, rows);
-            time += times;
+        }
+        let first = self.before / bin as u64;
+        self.ask(first, rows);
+        self.unpack.run(self.input, channels[0] / WIDTH, open, &mut turn.times);
+        let bins = (open + self.input.times()) / bin;
+        // The open bin is turned too.
+        transpose(&turn.times, (bins + 1).min(TIMES), &mut turn.channels);
+        self.store(turn, (first, bins), channels, rows);
+    }
+
+    /// Asks for the cache lines that the next bins go to.
+    fn ask<L: Element>(&self, first: u64, rows: &[L]) {
+        let position = (first % self.size.capacity as u64) as usize;
+        for row in rows.chunks_exact(self.size.stride()) {
+            prefetch(&row[position..position + TIMES]);
         }
     }
 

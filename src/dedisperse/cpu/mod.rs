@@ -3,6 +3,7 @@
 //! Invariant: `load` and `emit` allocate nothing.
 #![allow(unsafe_code)]
 
+mod cost;
 mod execute;
 mod history;
 mod program;
@@ -53,25 +54,23 @@ impl Sum for f32 {}
 
 impl Engine {
     pub(super) fn new(plan: &Plan, level: Level, threads: &Threads) -> Result<Self> {
-        let shape = Shape::choose(plan);
+        let order = order(plan);
+        let shape = Shape::choose(plan, &order);
+        if std::env::var("STAT").is_ok() {
+            eprintln!("{shape:?}");
+        }
         let tile_dms = shape::tile_dms(plan.dms().len(), threads.count());
-        let tiles = compile(plan, &shape, tile_dms, threads);
+        let tiles = compile(plan, &shape, (&order, tile_dms), threads);
         let passes = || tiles.iter().flatten();
         if std::env::var("STAT").is_ok() {
-            let mut n = vec![(0usize, 0usize, 0usize); 8];
-            for pass in passes() {
-                let mut code = &pass.builds[..];
-                while let [h, _, extra, rest @ ..] = code {
-                    let l = (h & 255) as usize;
-                    n[l].0 += 1;
-                    n[l].1 += *extra as usize;
-                    n[l].2 += (h >> 8) as usize;
-                    code = &rest[2 * (h >> 8) as usize..];
-                }
-            }
+            let mut n = vec![(0usize, 0usize); 9];
+            passes().flat_map(|p| p.builds()).for_each(|b| {
+                n[b.level].0 += 1;
+                n[b.level].1 += b.extra;
+            });
             let g: usize = passes().map(|p| p.places.len()).sum();
             eprintln!(
-                "tiles {} passes {} dms {} places {g} bytes {:?}",
+                "tiles {} passes {} dms {} bytes {:?}",
                 tiles.len(),
                 passes().count(),
                 tile_dms,
@@ -79,10 +78,9 @@ impl Engine {
             );
             for (l, r) in shape.levels.iter().enumerate() {
                 eprintln!(
-                    "level {} lane {:?}: builds {} ({:.3} of places), mean extra {:.1}",
+                    "  {} {:?}: {:.3} of places, extra {:.1}",
                     r.channels,
                     r.lane,
-                    n[l].0,
                     n[l].0 as f64 / g as f64,
                     n[l].1 as f64 / n[l].0 as f64
                 );
@@ -193,8 +191,12 @@ fn order(plan: &Plan) -> Vec<(u32, u32)> {
 }
 
 /// The program of each tile of trials, made on all threads.
-fn compile(plan: &Plan, shape: &Shape, tile_dms: usize, threads: &Threads) -> Vec<Vec<Pass>> {
-    let order = order(plan);
+fn compile(
+    plan: &Plan,
+    shape: &Shape,
+    (order, tile_dms): (&[(u32, u32)], usize),
+    threads: &Threads,
+) -> Vec<Vec<Pass>> {
     let dms = plan.dms().len();
     let groups = order.len().div_ceil(shape.group());
     let mut tiles: Vec<Vec<Pass>> = (0..dms.div_ceil(tile_dms)).map(|_| Vec::new()).collect();
@@ -202,7 +204,7 @@ fn compile(plan: &Plan, shape: &Shape, tile_dms: usize, threads: &Threads) -> Ve
     threads.for_each_chunk(&mut workers, &mut tiles, 1, |(), index, passes| {
         let first_dm = index * tile_dms;
         let dms = tile_dms.min(dms - first_dm);
-        let tile = Tile { plan, shape, order: &order, first_dm, dms };
+        let tile = Tile { plan, shape, order, first_dm, dms };
         let starts = (0..groups).step_by(shape.pass_groups);
         let pass = |start| Pass::new(&tile, start, shape.pass_groups.min(groups - start));
         passes[0] = starts.map(pass).collect();

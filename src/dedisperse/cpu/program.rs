@@ -248,9 +248,9 @@ fn join(children: &[&Node], shifts: &[Vec<u32>]) -> Node {
 pub(super) struct Pass {
     /// For each build: level and number of sources, place in bytes, times beyond the tile's, then
     /// two words a source: history row and shift at the first level, else place in bytes and 0.
-    pub(super) builds: Vec<u32>,
-    /// Where each trial's builds start in `builds`, and one more.
-    pub(super) starts: Vec<u32>,
+    code: Vec<u32>,
+    /// Where each trial's builds start in `code`, and one more.
+    starts: Vec<u32>,
     /// Place in bytes of each trial's rows, `groups` to a trial.
     pub(super) places: Vec<u32>,
     pub(super) groups: usize,
@@ -260,8 +260,36 @@ pub(super) struct Pass {
     pub(super) longest: usize,
 }
 
+/// One build of a program.
+pub(super) struct Build<'a> {
+    pub(super) level: usize,
+    pub(super) sources: usize,
+    /// Place in bytes.
+    pub(super) place: usize,
+    /// Times beyond the tile's.
+    pub(super) extra: usize,
+    /// Two a source, see [`Pass::code`].
+    pub(super) words: &'a [u32],
+}
+
+/// Reads builds one by one.
+struct Builds<'a>(&'a [u32]);
+
+impl<'a> Iterator for Builds<'a> {
+    type Item = Build<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Build<'a>> {
+        let [header, place, extra, rest @ ..] = self.0 else { return None };
+        let (level, sources) = ((header & 0xff) as usize, (header >> 8) as usize);
+        let (words, rest) = rest.split_at(2 * sources);
+        self.0 = rest;
+        Some(Build { level, sources, place: *place as usize, extra: *extra as usize, words })
+    }
+}
+
 /// A row to be placed and built.
-struct Build {
+struct Wanted {
     first: u32,
     last: u32,
     level: u32,
@@ -276,13 +304,29 @@ pub(super) fn row_bytes(times: usize, lane_bytes: usize) -> usize {
 }
 
 impl Pass {
+    /// Trials in the tile.
+    pub(super) fn dms(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// What is built before a trial's sum.
+    #[inline(always)]
+    pub(super) fn builds_of(&self, dm: usize) -> impl Iterator<Item = Build<'_>> {
+        Builds(&self.code[self.starts[dm] as usize..self.starts[dm + 1] as usize])
+    }
+
+    /// Every build.
+    pub(super) fn builds(&self) -> impl Iterator<Item = Build<'_>> {
+        Builds(&self.code)
+    }
+
     /// Places and orders the rows of groups `start .. start + groups` of the last level.
     pub(super) fn new(tile: &Tile<'_>, start: usize, groups: usize) -> Self {
         let groups: Vec<Group> = (start..start + groups).map(|g| tile.group(g)).collect();
         let mut builds = Vec::new();
         for (g, group) in groups.iter().enumerate() {
             for (n, node) in group.nodes.iter().enumerate() {
-                builds.extend(node.instances.iter().enumerate().map(|(i, row)| Build {
+                builds.extend(node.instances.iter().enumerate().map(|(i, row)| Wanted {
                     first: row.first,
                     last: row.last,
                     level: node.level as u32,
@@ -322,10 +366,10 @@ impl<'a> Placer<'a> {
         }
     }
 
-    fn run(mut self, builds: &[Build]) -> Pass {
+    fn run(mut self, builds: &[Wanted]) -> Pass {
         let mut next = 0;
         for dm in 0..self.tile.dms {
-            self.pass.starts.push(self.pass.builds.len() as u32);
+            self.pass.starts.push(self.pass.code.len() as u32);
             while let Some(build) = builds.get(next).filter(|build| build.first == dm as u32) {
                 self.build(build);
                 next += 1;
@@ -335,11 +379,11 @@ impl<'a> Placer<'a> {
                 self.free.entry(size).or_default().push(place);
             }
         }
-        self.pass.starts.push(self.pass.builds.len() as u32);
+        self.pass.starts.push(self.pass.code.len() as u32);
         self.pass
     }
 
-    fn build(&mut self, build: &Build) {
+    fn build(&mut self, build: &Wanted) {
         let node = &self.groups[build.group as usize].nodes[build.node as usize];
         let row = &node.instances[build.instance as usize];
         let shape = self.tile.shape;
@@ -354,7 +398,7 @@ impl<'a> Placer<'a> {
         let places = &mut self.places[build.group as usize];
         places[build.node as usize][build.instance as usize] = place;
         let sources = &node.sources[build.instance as usize];
-        let code = &mut self.pass.builds;
+        let code = &mut self.pass.code;
         code.extend([node.level as u32 | (sources.len() as u32) << 8, place, extra as u32]);
         if node.level == 0 {
             self.pass.longest = self.pass.longest.max(extra);

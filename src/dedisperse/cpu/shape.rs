@@ -86,26 +86,24 @@ impl Shape {
     }
 }
 
+/// Most trials in a tile.
+const TILE_DMS: usize = 256;
+
 /// Trials in a tile: few tiles share more, many balance the threads.
 pub(super) fn tile_dms(dms: usize, threads: usize) -> usize {
-    let tiles = dms.div_ceil(256).next_multiple_of(threads);
+    let tiles = dms.div_ceil(TILE_DMS).next_multiple_of(threads);
     dms.div_ceil(tiles)
 }
 
 impl Shape {
-    /// The cheapest shape for a plan.
-    pub(super) fn choose(plan: &Plan) -> Self {
-        let env = |name: &str, default: usize| {
-            std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-        };
-        let sizes = std::env::var("SIZES").unwrap_or("2,4,8".into());
-        let sizes: Vec<usize> = sizes.split(',').map(|s| s.parse().unwrap()).collect();
-        Self::new(plan, &sizes, env("TT", 512), env("PG", 32))
-    }
-
     /// Output times that are made in one go: whole tiles, few against a long history.
     pub(super) fn block_times(&self, plan: &Plan) -> usize {
         let wanted = if plan.channels_used().len() > 4096 { 2048 } else { 4096 };
-        wanted.max(self.tile_times) / self.tile_times * self.tile_times
+        wanted.max(self.tile_times)
+    }
+
+    /// Whether 16-bit rows are summed as 32-bit halves, because few fit into 16 bits.
+    pub(super) fn wide(&self) -> bool {
+        self.segment < 4
     }
 }

@@ -2,10 +2,14 @@
 
 use super::super::plan::Plan;
 use super::history::Element;
+use super::vector::prefetch;
 use crate::sample::{Encoding, Samples};
 
 /// Channels in a strip: whole bytes at every encoding.
 pub(super) const WIDTH: usize = 64;
+
+/// Rows that are asked for ahead: they lie too far apart for the machine to foresee.
+const AHEAD: usize = 24;
 
 /// How samples become elements.
 #[derive(Debug)]
@@ -57,6 +61,9 @@ impl Unpack {
         let bytes = channels * self.encoding.bits() / 8;
         let (mut bin, mut filled) = (0, open);
         for time in 0..input.times() {
+            if time + AHEAD < input.times() {
+                prefetch(&input.row(time + AHEAD)[start..start + bytes]);
+            }
             let row = &input.row(time)[start..start + bytes];
             self.row(row, filled > 0, &mut bins[bin]);
             filled += 1;

@@ -1,6 +1,7 @@
 //! The few vector operations that the kernels need, for each level.
 //!
 //! Invariant: every operation gives the same bits at every level.
+#![allow(unsafe_code)]
 
 /// One register of unsigned bytes, 16-bit or 32-bit words, or floats.
 ///
@@ -152,6 +153,17 @@ unsafe impl Vector for Portable {
         let word = |i: usize| if i.is_multiple_of(2) { a[i / 2] } else { b[i / 2] };
         let half = |start| std::array::from_fn::<u32, 8, _>(|i| word(start + i));
         (Self(bytemuck::cast(half(0))), Self(bytemuck::cast(half(8))))
+    }
+}
+
+/// Asks for the cache lines that hold `values`, before they are read or written.
+#[inline(always)]
+pub(super) fn prefetch<T>(values: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of_val(values)).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, and the address lies in the slice.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().cast::<i8>().add(line)) }
     }
 }
 

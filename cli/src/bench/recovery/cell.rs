@@ -38,6 +38,7 @@ pub(super) struct Cell {
     pub(super) dm: f64,
     pub(super) width_s: f64,
     pub(super) snr: f64,
+    pub(super) tolerance: f64,
     pub(super) seed: u64,
 }
 
@@ -93,7 +94,8 @@ impl Cell {
     fn plan(&self) -> Result<DmPlan> {
         let reach = (0.1 * self.dm).max(8.0 * self.half_power_dm());
         let (low, high) = ((self.dm - reach).max(0.0), self.dm + reach);
-        DmPlan::tolerance(&self.band()?, TSAMP_S, low, high, &ToleranceOptions::default())
+        let tolerance = ToleranceOptions { tolerance: self.tolerance, ..Default::default() };
+        DmPlan::tolerance(&self.band()?, TSAMP_S, low, high, &tolerance)
     }
 
     /// Bursts evenly spaced, each at its own fraction of a sample, behind a stretch of noise.

@@ -1,0 +1,327 @@
+//! `bench dedisperse`: adds a second, one add a channel, trial and output sample.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use sidereal::array::PlaneMut;
+use sidereal::backend::simd::Level;
+use sidereal::backend::threads::Threads;
+use sidereal::backend::{Backend, roof};
+use sidereal::dedisperse::{Dedisperser, Options, Output, Plan};
+use sidereal::sample::{Encoding, Samples};
+use sidereal::units::{Band, DM_CONSTANT};
+use sidereal::{Error, Result};
+
+use super::{Row, Table, best_and_median};
+use crate::common::{Common, Device};
+
+/// Samples that each run takes, and the period of the data.
+const TIMES: usize = 4096;
+
+/// Trials that are compared with the plain loop, of each range.
+const CHECKED_DMS: usize = 6;
+
+/// Trials of the plain loop that are timed in each round.
+const BASELINE_DMS: usize = 2;
+
+const ABOUT: &str = "\
+10^9 adds a second, the best and the median of all runs. Roof: one load, add, shift and add for each
+vector of samples, in the first-level cache, on as many threads. Baseline: the plain loop over trials,
+channels and times with 16-bit sums (32-bit for 16-bit samples), as the compiler vectorizes it, on one
+thread. Roof, baseline and ours take turns.";
+
+/// Measure dedispersion.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Seconds spent on each case, at least.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Only cases whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Also write the table to this CSV file.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// A band and its trials.
+struct Case {
+    name: String,
+    centre_mhz: f64,
+    bandwidth_mhz: f64,
+    channels: usize,
+    tsamp_s: f64,
+    encoding: Encoding,
+    /// First trial, step, trials.
+    ranges: Vec<(f64, f64, usize)>,
+    threads: usize,
+}
+
+/// The plan of the paper: 0 to 150 by 0.1, to 300 by 0.2, to 500 by 0.25.
+fn plan_of_the_paper() -> Vec<(f64, f64, usize)> {
+    vec![(0.0, 0.1, 1500), (150.0, 0.2, 750), (300.0, 0.25, 800)]
+}
+
+fn cases(threads: usize) -> Vec<Case> {
+    let case = |name: String, channels, encoding, ranges| Case {
+        name,
+        centre_mhz: 1400.0,
+        bandwidth_mhz: 300.0,
+        channels,
+        tsamp_s: 64e-6,
+        encoding,
+        ranges,
+        threads,
+    };
+    let mut cases = Vec::new();
+    for threads in if threads > 1 { vec![1, threads] } else { vec![1] } {
+        let name = format!("500 trials, 1024 channels, 8 bit, {threads} threads");
+        let ranges = vec![(0.0, 0.1, 500)];
+        cases.push(Case { threads, ..case(name, 1024, Encoding::U8, ranges) });
+    }
+    let encodings = [Encoding::U8, Encoding::U4, Encoding::U2, Encoding::U1, Encoding::U16];
+    for encoding in encodings {
+        for channels in [512, 1024, 2048, 4096, 8192] {
+            let name = format!("paper's plan, {channels} channels, {} bit", encoding.bits());
+            cases.push(case(name, channels, encoding, plan_of_the_paper()));
+        }
+    }
+    cases.extend(bands().into_iter().map(|(name, centre_mhz, bandwidth_mhz, tsamp_s, step)| {
+        Case {
+            centre_mhz,
+            bandwidth_mhz,
+            tsamp_s,
+            ..case(name.to_owned(), 4096, Encoding::U8, vec![(0.0, step, 1000)])
+        }
+    }));
+    cases
+}
+
+/// Set-ups of our own choice at three frequencies: centre and width (MHz), sampling time (s) and step
+/// between trials. The last takes steps that are far too wide for its band, so that trials share little.
+fn bands() -> Vec<(&'static str, f64, f64, f64, f64)> {
+    vec![
+        ("high, 1400 +- 150 MHz, 64 us, step 0.1", 1400.0, 300.0, 64e-6, 0.1),
+        ("mid, 800 +- 100 MHz, 64 us, step 0.05", 800.0, 200.0, 64e-6, 0.05),
+        ("low, 400 +- 50 MHz, 256 us, step 0.05", 400.0, 100.0, 256e-6, 0.05),
+        ("low and coarse, 400 +- 100 MHz, 64 us, 0.1", 400.0, 200.0, 64e-6, 0.1),
+    ]
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if common.device == Device::Reference {
+        let rule = "the reference is too slow to be measured; leave --device out";
+        return Err(Error::parameter("--device", "reference", rule));
+    }
+    if !arguments.seconds.is_finite() || arguments.seconds < 0.0 {
+        let rule = "it must be finite and not negative";
+        return Err(Error::parameter("--seconds", arguments.seconds, rule));
+    }
+    let threads = Threads::new(common.threads).count();
+    let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
+    let wanted = |case: &Case| arguments.only.as_ref().is_none_or(|part| case.name.contains(part));
+    for case in cases(threads).iter().filter(|case| wanted(case)) {
+        table.push(measure(case, arguments.seconds)?)?;
+    }
+    table.finish()
+}
+
+/// One range of trials, its streams and its truth.
+struct Range {
+    dedisperser: Dedisperser,
+    plan: Plan,
+    output: Vec<i32>,
+}
+
+fn measure(case: &Case, seconds: f64) -> Result<Row> {
+    let threads = Threads::new(case.threads);
+    let backend = Backend::Cpu(Level::best(), threads.clone());
+    let bytes = random_bytes(TIMES * case.channels * case.encoding.bits() / 8);
+    let samples = Samples::new(&bytes, case.encoding, TIMES, case.channels)?;
+    let mut ranges = Vec::new();
+    for range in &case.ranges {
+        let plan = plan(case, *range)?;
+        let dedisperser = Dedisperser::new(plan.clone(), &backend)?;
+        let output = vec![0; plan.dms().len() * TIMES];
+        ranges.push(Range { dedisperser, plan, output });
+    }
+    let baseline = Baseline::new(&ranges, samples);
+    let mut checked = true;
+    for range in &mut ranges {
+        checked &= fill(range, samples)? && baseline.agrees(range);
+    }
+    let trials: usize = ranges.iter().map(|range| range.plan.dms().len()).sum();
+    let adds = (trials * case.channels * TIMES) as f64;
+    // The same three operations a vector, which holds half as many samples of 16 bits.
+    let scale = 1e-9 * 8.0 / case.encoding.bits().max(8) as f64;
+    let (mut roofs, mut baselines, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+    let start = Instant::now();
+    while rates.len() < 5 || start.elapsed().as_secs_f64() < seconds {
+        roofs.push(roof::byte_adds(Level::best(), &threads, 2e-3) * scale);
+        baselines.push(baseline.rate() * 1e-9);
+        let began = Instant::now();
+        for range in &mut ranges {
+            step(range, samples)?;
+        }
+        rates.push(adds * 1e-9 / began.elapsed().as_secs_f64());
+    }
+    let (rate, median) = best_and_median(&mut rates);
+    let (roof, _) = best_and_median(&mut roofs);
+    let (baseline, _) = best_and_median(&mut baselines);
+    Ok(Row {
+        bench: "dedisperse",
+        case: case.name.clone(),
+        device: backend.name(),
+        rate,
+        unit: "Gadd/s",
+        roof,
+        roof_unit: "Gadd/s",
+        fraction_of_roof: rate / roof,
+        baseline,
+        ratio_to_baseline: rate / baseline,
+        checked,
+        median,
+    })
+}
+
+fn plan(case: &Case, (first, step, trials): (f64, f64, usize)) -> Result<Plan> {
+    let width = case.bandwidth_mhz / case.channels as f64;
+    let top = case.centre_mhz + 0.5 * (case.bandwidth_mhz - width);
+    Plan::new(Options {
+        band: Band::uniform(top, -width, case.channels)?,
+        tsamp_s: case.tsamp_s,
+        dms: (0..trials).map(|i| first + i as f64 * step).collect(),
+        downsample: 1,
+        encoding: case.encoding,
+        range: None,
+        masked: Vec::new(),
+        dm_constant: DM_CONSTANT,
+    })
+}
+
+/// Takes one period of the data; returns whether that gave one period of output.
+fn step(range: &mut Range, samples: Samples<'_>) -> Result<bool> {
+    let output = PlaneMut::new(&mut range.output, range.plan.dms().len(), TIMES)?;
+    let progress = range.dedisperser.run(samples, Output::I32(output))?;
+    Ok(progress.produced == TIMES && progress.consumed == TIMES)
+}
+
+/// Runs until the longest delay is full; the period after that is whole.
+fn fill(range: &mut Range, samples: Samples<'_>) -> Result<bool> {
+    for _ in 0..=range.plan.max_shift() / TIMES {
+        step(range, samples)?;
+    }
+    step(range, samples)
+}
+
+fn random_bytes(count: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut byte = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 56) as u8
+    };
+    (0..count).map(|_| byte()).collect()
+}
+
+/// The plain loop, over the same data by channel.
+struct Baseline {
+    /// Samples by channel, repeated to the longest delay.
+    channels: Vec<Vec<u16>>,
+    bytes: Vec<Vec<u8>>,
+    /// Shifts of some trials, those of the first range first.
+    shifts: Vec<Vec<usize>>,
+}
+
+/// Trials of a plan that are compared.
+fn checked_dms(plan: &Plan) -> impl Iterator<Item = usize> + '_ {
+    let dms = plan.dms().len();
+    (0..CHECKED_DMS).map(move |k| k * (dms - 1) / (CHECKED_DMS - 1))
+}
+
+impl Baseline {
+    fn new(ranges: &[Range], samples: Samples<'_>) -> Self {
+        let longest = ranges.iter().map(|range| range.plan.max_shift()).max().unwrap_or(0);
+        let value = |c: usize, t: usize| samples.value(t % TIMES, c) as u16;
+        let wide = samples.encoding().bits() > 8;
+        let rows = 0..samples.channels();
+        let row = |c: usize| {
+            let period: Vec<u16> = (0..TIMES).map(|t| value(c, t)).collect();
+            (0..TIMES + longest).map(|t| period[t % TIMES]).collect::<Vec<u16>>()
+        };
+        let narrow = |c| row(c).iter().map(|x| *x as u8).collect();
+        let (channels, bytes) = if wide {
+            (rows.map(row).collect(), Vec::new())
+        } else {
+            (Vec::new(), rows.map(narrow).collect())
+        };
+        let trials =
+            ranges.iter().flat_map(|range| checked_dms(&range.plan).map(move |d| (range, d)));
+        let shifts = |(range, dm): (&Range, usize)| {
+            (0..samples.channels()).map(|c| range.plan.shift(dm, c)).collect()
+        };
+        Self { channels, bytes, shifts: trials.map(shifts).collect() }
+    }
+
+    /// Whether some trials of the last period of output are those of the plain loop.
+    fn agrees(&self, range: &Range) -> bool {
+        // The period of output starts where the last one's input started, less the longest delay.
+        let start = TIMES - range.plan.max_shift() % TIMES;
+        let mut sums = vec![0; TIMES];
+        checked_dms(&range.plan).all(|dm| {
+            let channels = self.channels.len().max(self.bytes.len());
+            let shifts: Vec<usize> = (0..channels).map(|c| range.plan.shift(dm, c)).collect();
+            self.trial(&shifts, &mut sums);
+            let row = &range.output[dm * TIMES..(dm + 1) * TIMES];
+            row.iter().enumerate().all(|(t, y)| *y == sums[(start + t) % TIMES])
+        })
+    }
+
+    fn trial(&self, shifts: &[usize], sums: &mut [i32]) {
+        if self.bytes.is_empty() {
+            plain_32(&self.channels, shifts, sums);
+        } else {
+            plain_16(&self.bytes, shifts, sums);
+        }
+    }
+
+    /// Adds a second of a few trials.
+    fn rate(&self) -> f64 {
+        let mut sums = vec![0; TIMES];
+        let began = Instant::now();
+        for shifts in self.shifts.iter().rev().take(BASELINE_DMS) {
+            self.trial(shifts, &mut sums);
+        }
+        std::hint::black_box(&sums);
+        let adds = (BASELINE_DMS * self.shifts[0].len() * TIMES) as f64;
+        adds / began.elapsed().as_secs_f64()
+    }
+}
+
+/// The plain loop over bytes: 16-bit sums, which 256 channels can't overflow.
+fn plain_16(channels: &[Vec<u8>], shifts: &[usize], sums: &mut [i32]) {
+    let mut words = [0u16; TIMES];
+    sums.fill(0);
+    for (channels, shifts) in channels.chunks(256).zip(shifts.chunks(256)) {
+        words.fill(0);
+        for (channel, shift) in channels.iter().zip(shifts) {
+            for (sum, x) in words.iter_mut().zip(&channel[*shift..*shift + TIMES]) {
+                *sum += u16::from(*x);
+            }
+        }
+        sums.iter_mut().zip(&words).for_each(|(sum, word)| *sum += i32::from(*word));
+    }
+}
+
+/// The plain loop over 16-bit samples.
+fn plain_32(channels: &[Vec<u16>], shifts: &[usize], sums: &mut [i32]) {
+    sums.fill(0);
+    for (channel, shift) in channels.iter().zip(shifts) {
+        for (sum, x) in sums.iter_mut().zip(&channel[*shift..*shift + TIMES]) {
+            *sum += i32::from(*x);
+        }
+    }
+}

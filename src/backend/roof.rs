@@ -1,0 +1,157 @@
+//! Roofs, measured: what a machine could do at most in a stage's kind of work.
+//!
+//! Invariant: a roof is measured when it is asked for, never looked up.
+#![allow(unsafe_code)]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use super::simd::Level;
+use super::threads::Threads;
+
+/// Bytes of the loops' data: half of the smallest first-level cache in use.
+const BYTES: usize = 16 * 1024;
+
+/// Data at a cache line's start.
+#[derive(Clone)]
+#[repr(C, align(64))]
+struct Data([u8; BYTES]);
+
+/// Bytes that `threads` threads can add into exact 16-bit sums in a second, all in the first-level
+/// cache: one load, one add, one shift and one add for each vector, which is what dedispersion by
+/// brute force has to do at least. Measured for about `seconds`.
+pub fn byte_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
+    let mut work = vec![Data([1; BYTES]); threads.count()];
+    let mut scratch = vec![(); threads.count()];
+    let repeats = 64;
+    let (mut best, start) = (0f64, Instant::now());
+    while best == 0.0 || start.elapsed().as_secs_f64() < seconds {
+        for narrow in [false, true] {
+            let began = Instant::now();
+            threads.for_each_chunk(&mut scratch, &mut work, 1, |(), _, data| {
+                black_box(add(level, narrow, black_box(&data[0]), repeats));
+            });
+            let bytes = BYTES * repeats * threads.count();
+            best = best.max(bytes as f64 / began.elapsed().as_secs_f64());
+        }
+    }
+    best
+}
+
+/// Bytes a second, read and written, of copying between buffers of `bytes` bytes on one thread.
+pub fn copy_bytes(bytes: usize, seconds: f64) -> f64 {
+    let source = vec![1u8; bytes];
+    let mut copy = vec![0u8; bytes];
+    let (mut best, start) = (0f64, Instant::now());
+    while best == 0.0 || start.elapsed().as_secs_f64() < seconds {
+        let began = Instant::now();
+        copy.copy_from_slice(black_box(&source));
+        black_box(&mut copy);
+        best = best.max(2.0 * bytes as f64 / began.elapsed().as_secs_f64());
+    }
+    best
+}
+
+/// Adds all bytes `repeats` times; `narrow` takes half-width vectors where there are two widths.
+fn add(level: Level, narrow: bool, data: &Data, repeats: usize) -> u64 {
+    match level {
+        // SAFETY: a level is proof of its instructions.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(_) if !narrow => unsafe { x86::add_512(data, repeats) },
+        // SAFETY: as above; AVX-512 VL holds AVX2.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(_) | Level::Avx2(_) => unsafe { x86::add_256(data, repeats) },
+        _ => add_portable(data, repeats),
+    }
+}
+
+/// What the compiler makes of the same loop.
+fn add_portable(data: &Data, repeats: usize) -> u64 {
+    let words: &[u16] = bytemuck::cast_slice(&data.0);
+    let (mut low, mut high) = ([0u16; 32], [0u16; 32]);
+    for _ in 0..repeats {
+        for words in black_box(words).chunks_exact(32) {
+            for k in 0..32 {
+                low[k] = low[k].wrapping_add(words[k]);
+                high[k] = high[k].wrapping_add(words[k] >> 8);
+            }
+        }
+    }
+    low.iter().zip(&high).map(|(a, b)| u64::from(a ^ b)).sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+    use std::hint::black_box;
+
+    use super::{BYTES, Data};
+
+    macro_rules! add {
+        ($name:ident, $features:literal, $vectors:literal, $bytes:literal, $zero:ident, $load:ident,
+         $add:ident, $shift:ident, $xor:ident, $store:ident) => {
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $name(data: &Data, repeats: usize) -> u64 {
+                let (mut low, mut high) = ([$zero(); $vectors], [$zero(); $vectors]);
+                for _ in 0..repeats {
+                    let data = black_box(data).0.as_ptr();
+                    for start in (0..BYTES).step_by($vectors * $bytes) {
+                        for k in 0..$vectors {
+                            // SAFETY: the data are a whole number of such steps.
+                            let bytes = unsafe { $load(data.add(start + k * $bytes).cast()) };
+                            low[k] = $add(low[k], bytes);
+                            high[k] = $add(high[k], $shift::<8>(bytes));
+                        }
+                    }
+                }
+                let both = low.iter().zip(&high).map(|(a, b)| $xor(*a, *b));
+                let sum = both.fold($zero(), |a, b| $add(a, b));
+                let mut lanes = [0u64; 8];
+                // SAFETY: the lanes hold a vector.
+                unsafe { $store(lanes.as_mut_ptr().cast(), sum) };
+                lanes.iter().fold(0, |a, b| a.wrapping_add(*b))
+            }
+        };
+    }
+
+    add!(
+        add_256,
+        "avx2",
+        4,
+        32,
+        _mm256_setzero_si256,
+        _mm256_load_si256,
+        _mm256_add_epi16,
+        _mm256_srli_epi16,
+        _mm256_xor_si256,
+        _mm256_storeu_si256
+    );
+    add!(
+        add_512,
+        "avx512f,avx512bw",
+        8,
+        64,
+        _mm512_setzero_si512,
+        _mm512_load_si512,
+        _mm512_add_epi16,
+        _mm512_srli_epi16,
+        _mm512_xor_si512,
+        _mm512_storeu_si512
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_adds_the_same_bytes() {
+        let data = Data(std::array::from_fn(|i| (i * 7) as u8));
+        let words: &[u16] = bytemuck::cast_slice(&data.0);
+        assert_eq!(words.len(), BYTES / 2);
+        for level in Level::available() {
+            assert!(byte_adds(level, &Threads::new(1), 0.0) > 0.0);
+        }
+        assert!(copy_bytes(1 << 16, 0.0) > 0.0);
+    }
+}

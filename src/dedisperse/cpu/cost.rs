@@ -1,0 +1,110 @@
+//! Chooses the shape of the sums: what a few sampled groups would cost in each.
+//!
+//! Invariant: the choice depends on the plan alone, so that float sums have the same order on every
+//! machine and any number of threads.
+
+use super::super::plan::Plan;
+use super::program::{Pass, Tile};
+use super::shape::{FAN_IN, Lane, Shape};
+
+/// Trials of the tile whose cost is estimated.
+const SAMPLED_DMS: usize = 250;
+
+/// Groups of the last level that are sampled, spread over the band.
+const SAMPLED_GROUPS: usize = 4;
+
+/// Bytes of rows that a pass may hold at once: what a core's own cache holds on most machines.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// Cost of starting a build, in bytes that could have been added in its time.
+const START: f64 = 800.0;
+
+/// The largest group that is tried.
+const LARGEST: usize = 128;
+
+const TILE_TIMES: [usize; 4] = [512, 1024, 2048, 4096];
+
+impl Shape {
+    /// The cheapest shape for a plan; `order` is as [`Tile::order`].
+    pub(super) fn choose(plan: &Plan, order: &[(u32, u32)]) -> Self {
+        // The cheapest chain of groups to each size, from which longer chains are made.
+        let mut chains: Vec<Vec<usize>> = vec![Vec::new()];
+        let mut best = estimate(plan, order, &[1], TILE_TIMES[1]);
+        for size in (1..).map(|k| 1 << k).take_while(|size| *size <= LARGEST) {
+            let step = |k: &usize| {
+                let mut sizes = chains[chains.len() - k].clone();
+                sizes.push(size);
+                let (cost, shape) = estimate(plan, order, &sizes, TILE_TIMES[1]);
+                (cost, shape, sizes)
+            };
+            let steps = (1..=chains.len().min(FAN_IN.ilog2() as usize)).collect::<Vec<_>>();
+            let cheapest = steps.iter().map(step).min_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((cost, shape, sizes)) = cheapest else { break };
+            chains.push(sizes);
+            if cost < best.0 {
+                best = (cost, shape);
+            } else if cost > 1.3 * best.0 || size >= order.len() {
+                break;
+            }
+        }
+        let sizes: Vec<usize> = best.1.levels.iter().map(|rows| rows.channels).collect();
+        for times in TILE_TIMES {
+            let other = estimate(plan, order, &sizes, times);
+            if other.0 < best.0 {
+                best = other;
+            }
+        }
+        best.1
+    }
+}
+
+/// Cost of a trial's output sample, in bytes added, and the shape with its passes.
+fn estimate(plan: &Plan, order: &[(u32, u32)], sizes: &[usize], tile_times: usize) -> (f64, Shape) {
+    let mut shape = Shape::new(plan, sizes, tile_times, 1);
+    let dms = plan.dms().len().min(SAMPLED_DMS);
+    let groups = order.len().div_ceil(shape.group());
+    let sampled = groups.min(SAMPLED_GROUPS);
+    let (mut build, mut bytes) = (0.0, 0);
+    for k in 0..sampled {
+        let first_dm = (plan.dms().len() - dms) * k / sampled.max(1);
+        let tile = Tile { plan, shape: &shape, order, first_dm, dms };
+        let pass = Pass::new(&tile, k * (groups - 1) / (sampled - 1).max(1), 1);
+        build += build_cost(&shape, &pass);
+        bytes += pass.bytes;
+    }
+    shape.pass_groups = (CACHE_BYTES * sampled / bytes.max(1)).clamp(1, groups);
+    let passes = groups.div_ceil(shape.pass_groups);
+    // Even passes, so that the last is not a short one.
+    shape.pass_groups = groups.div_ceil(passes);
+    let samples = (dms * tile_times) as f64;
+    let builds = build / sampled as f64 * groups as f64 / samples;
+    let sums = groups as f64 * sum_cost(&shape) + passes as f64 * 14.0;
+    (builds + sums, shape)
+}
+
+/// Cost of a pass's builds: bytes read, bytes written (twice as dear), and a start for each.
+fn build_cost(shape: &Shape, pass: &Pass) -> f64 {
+    let mut cost = 0.0;
+    for build in pass.builds() {
+        let times = (shape.tile_times + build.extra) as f64;
+        let from = shape.source(build.level);
+        let to = shape.levels[build.level].lane;
+        // The history is seldom in a near cache.
+        let far: f64 = if build.level == 0 { 2.0 } else { 1.0 };
+        // A widening load brings half a vector.
+        let widening = if from == to { 1.0 } else { 2.0 };
+        let read = far.max(widening) * (build.sources * from.bytes()) as f64;
+        cost += START + times * (read + 2.0 * to.bytes() as f64);
+    }
+    cost
+}
+
+/// Cost of adding one element of a group's row.
+fn sum_cost(shape: &Shape) -> f64 {
+    match shape.levels.last().map_or(Lane::U8, |rows| rows.lane) {
+        Lane::U8 => 1.2,
+        Lane::U16 if shape.wide() => 2.6,
+        Lane::U16 => 2.0,
+        Lane::U32 | Lane::F32 => 4.0,
+    }
+}
