@@ -6,6 +6,7 @@ use super::burst::{Part, SearchOptions};
 use super::cleaning::Cleaning;
 use crate::array::{Plane, PlaneMut, Progress};
 use crate::backend::Backend;
+use crate::dedisperse::dm_plan::DmRange;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
 use crate::io::FilterbankHeader;
@@ -32,7 +33,8 @@ enum PlaneBuffer {
 }
 
 impl RangeSearch {
-    /// Every range that has a trial short enough for the data.
+    /// The trials that are short enough for the data, one range for each time binning: ranges of the
+    /// plan that differ in their steps alone share one history of samples.
     pub(super) fn all(
         header: &FilterbankHeader,
         options: &SearchOptions,
@@ -42,18 +44,18 @@ impl RangeSearch {
     ) -> Result<Vec<Self>> {
         let mut ranges = Vec::new();
         let mut skipped = 0;
-        for range in &options.plan.ranges {
-            let dms = range.dms();
+        for alike in options.plan.ranges.chunk_by(|a, b| a.downsample == b.downsample) {
             let plan_options = |dms: Vec<f64>| dedisperse::Options {
                 band: header.band.clone(),
                 tsamp_s: header.tsamp_s,
                 dms,
-                downsample: range.downsample,
+                downsample: alike[0].downsample,
                 encoding: cleaning.encoding(),
                 range: cleaning.range(),
                 masked: cleaning.masked().to_vec(),
                 dm_constant: options.dm_constant,
             };
+            let dms: Vec<f64> = alike.iter().flat_map(DmRange::dms).collect();
             let plan = dedisperse::Plan::new(plan_options(dms.clone()))?;
             let fits = |dm: usize| part.times.is_none_or(|times| plan.valid_times(times, dm) > 0);
             let kept: Vec<f64> = (0..dms.len()).filter(|d| fits(*d)).map(|d| dms[d]).collect();
