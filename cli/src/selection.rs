@@ -122,18 +122,16 @@ impl Selection {
         trials: &DmArguments,
         auto_mask: bool,
     ) -> Result<SearchOptions> {
+        let plan = trials.plan(&header.band, header.tsamp_s, None)?;
         Ok(SearchOptions {
-            plan: trials.plan(&header.band, header.tsamp_s, None)?,
             dm_constant: trials.dm_constant,
-            snr: 6.0,
-            max_width_s: 0.1,
-            baseline_s: 2.0,
             zero_dm: self.zero_dm,
             zapped: self.zapped(header)?,
             auto_mask,
             mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
             gulp: self.gulp,
             time_range: self.time_range(header)?,
+            ..SearchOptions::new(plan)
         })
     }
 
