@@ -1,4 +1,4 @@
-//! sidereal: one toolkit from what an antenna records to what an astronomer looks for.
+#![doc = include_str!("../README.md")]
 
 pub mod array;
 pub mod backend;

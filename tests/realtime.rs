@@ -11,7 +11,7 @@ use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT};
-use sidereal::{dedisperse, pulse};
+use sidereal::{clean, dedisperse, pulse};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -34,6 +34,10 @@ fn warm_stages_ask_for_no_memory() {
             }
             pulse_search(&backend, true);
             pulse_search(&backend, false);
+            for encoding in [Encoding::U2, Encoding::U8, Encoding::F32] {
+                cleaning(&backend, encoding, false);
+                cleaning(&backend, encoding, true);
+            }
         }
     }
 }
@@ -116,4 +120,25 @@ fn pulse_search(backend: &Backend, is_integer: bool) {
         found += events.len();
     });
     assert!(found > 0, "{name}: nothing was found");
+}
+
+fn cleaning(backend: &Backend, encoding: Encoding, is_masked: bool) {
+    let intervals = vec![vec![], vec![1, 2], vec![7], vec![]];
+    let mask = clean::TimeMask { interval_times: 5000, first_time: 0, intervals };
+    let options = clean::Options {
+        channels: CHANNELS,
+        encoding,
+        zero_dm: true,
+        masked: Vec::new(),
+        time_mask: is_masked.then_some(mask),
+    };
+    let plan = clean::Plan::new(options).unwrap();
+    let mut output = vec![0; TIMES * plan.output_row_bytes()];
+    let mut stage = clean::Cleaner::new(plan, backend).unwrap();
+    let rows = noise(TIMES * CHANNELS * encoding.bits() / 8);
+    let name = format!("cleaning of {encoding:?} (masked: {is_masked}) on {}", backend.name());
+    assert_quiet(&name, 2, 4, || {
+        let input = Samples::new(&rows, encoding, TIMES, CHANNELS).unwrap();
+        assert_eq!(stage.run(input, &mut output).unwrap().produced, TIMES);
+    });
 }

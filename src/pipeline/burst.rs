@@ -13,6 +13,7 @@ use crate::io::rfifind::Mask;
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::pulse::cluster::Candidate;
 use crate::sample::Samples;
+use crate::units::DM_CONSTANT;
 
 /// Bytes of the dedispersed planes that one gulp may fill, all ranges together.
 const PLANE_BYTES: usize = 96 << 20;
@@ -45,6 +46,26 @@ pub struct SearchOptions {
     pub gulp: usize,
     /// The part to search, in seconds from the first sample's start.
     pub time_range: Option<(f64, f64)>,
+}
+
+impl SearchOptions {
+    /// What `sidereal search` takes unless told otherwise: S/N 6, boxcars up to 0.1 s, a baseline
+    /// over 2 s, and the automatic channel mask.
+    pub fn new(plan: DmPlan) -> Self {
+        Self {
+            plan,
+            dm_constant: DM_CONSTANT,
+            snr: 6.0,
+            max_width_s: 0.1,
+            baseline_s: 2.0,
+            zero_dm: false,
+            zapped: Vec::new(),
+            auto_mask: true,
+            mask: None,
+            gulp: 0,
+            time_range: None,
+        }
+    }
 }
 
 /// How far a search has come.

@@ -44,7 +44,7 @@ pub struct Block<'a> {
     pub valid: &'a [usize],
 }
 
-/// Takes what [`dedisperse`] makes.
+/// Takes what [`dedisperse()`] makes.
 pub trait SeriesSink {
     /// Hears once, before the first block, which ranges come.
     ///

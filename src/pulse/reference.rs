@@ -64,7 +64,8 @@ fn exact(window: &[f64], clip: Clip) -> Moments {
 
 fn float(window: &[f64], clip: Clip) -> Moments {
     let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
-    for difference in window.iter().map(|y| y - clip.centre).filter(|d| d.abs() <= clip.limit) {
+    let within = |d: &f64| d.is_finite() && d.abs() <= clip.limit;
+    for difference in window.iter().map(|y| y - clip.centre).filter(within) {
         count += 1.0;
         sum += difference;
         squares += difference * difference;

@@ -49,7 +49,7 @@ impl Simulator {
     /// A simulation of these options, on the calling thread.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that is out of range, or the S/N that the bit depth
+    /// [`crate::Error::Parameter`] naming the option that is out of range, or the S/N that the bit depth
     /// cannot hold.
     pub fn new(options: Options) -> Result<Self> {
         options.check()?;

@@ -91,19 +91,23 @@ impl Place {
         let counts = [0, 1, 2].map(|axis| self.axes[axis].div_ceil(axes[axis]));
         self.check_size("the list of chunks", counts[0].checked_mul(counts[1] * counts[2]))?;
         let mut chunks = dataset.chunks().map_err(|error| self.library_fault(&error))?;
-        chunks.retain(|chunk| (0..3).all(|axis| chunk.offset.get(axis) < Some(&self.axes[axis])));
-        for chunk in &chunks {
+        // The library may read chunks outside the data set, so those are checked before they go.
+        let in_file = |chunk: &Chunk| {
             let end = chunk.address.checked_add(chunk.storage_size);
-            let on_grid =
-                chunk.offset.iter().zip(axes).all(|(offset, axis)| offset.is_multiple_of(axis));
-            if chunk.offset.len() != 3 || !on_grid || end.is_none_or(|end| end > self.file_bytes) {
-                let why = format!(
-                    "a chunk of {} bytes at {:?}, in a file of {} bytes with chunks of {axes:?}",
-                    chunk.storage_size, chunk.offset, self.file_bytes
-                );
-                return Err(self.fault(chunk.address, why));
-            }
+            end.is_some_and(|end| end <= self.file_bytes)
+        };
+        let on_grid = |chunk: &Chunk| {
+            let mut places = chunk.offset.iter().zip(axes);
+            chunk.offset.len() == 3 && places.all(|(offset, axis)| offset.is_multiple_of(axis))
+        };
+        if let Some(chunk) = chunks.iter().find(|chunk| !in_file(chunk) || !on_grid(chunk)) {
+            let why = format!(
+                "a chunk of {} bytes at {:?}, in a file of {} bytes with chunks of {axes:?}",
+                chunk.storage_size, chunk.offset, self.file_bytes
+            );
+            return Err(self.fault(chunk.address, why));
         }
+        chunks.retain(|chunk| (0..3).all(|axis| chunk.offset[axis] < self.axes[axis]));
         chunks.sort_by(|a, b| a.offset.cmp(&b.offset));
         Ok(chunks)
     }

@@ -1,0 +1,40 @@
+//! The commands of the README's walk-through run as they stand there, and find their burst.
+
+use std::process::Command;
+
+const README: &str = include_str!("../../README.md");
+
+/// The lines of the walk-through that call `sidereal`, continued lines joined, comments dropped.
+fn commands() -> Vec<Vec<String>> {
+    let (_, rest) = README.split_once("## On the command line").expect("the heading");
+    let (_, rest) = rest.split_once("```sh\n").expect("a block of commands");
+    let (block, _) = rest.split_once("```").expect("its end");
+    let lines = block.replace("\\\n", " ");
+    let lines = lines.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let ours = lines.filter_map(|line| line.strip_prefix("sidereal "));
+    ours.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn the_walk_through_walks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let commands = commands();
+    assert!(commands.len() >= 5, "{commands:?}");
+    // A bench measures for longer than a test should.
+    for arguments in commands.iter().filter(|arguments| arguments[0] != "bench") {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sidereal"));
+        let done = command.args(arguments).current_dir(folder.path()).output().expect("it starts");
+        let errors = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "sidereal {}\n{errors}", arguments.join(" "));
+    }
+    let summary =
+        std::fs::read_to_string(folder.path().join("found/summary.json")).expect("it is there");
+    let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+    let best = &summary["candidates"][0];
+    let near = |key: &str, truth: f64, by: f64| {
+        let found = best[key].as_f64().unwrap_or(f64::NAN);
+        assert!((found - truth).abs() < by, "{key} is {found}, expected {truth}");
+    };
+    near("dm", 350.0, 3.0);
+    near("time_s", 4.2, 0.002);
+}
