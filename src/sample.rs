@@ -174,22 +174,23 @@ pub fn value(row: &[u8], encoding: Encoding, index: usize) -> f64 {
     }
 }
 
-/// Stores `value` as sample `index` of a packed row; it must be one that the encoding can hold.
+/// Stores `value` as sample `index` of a packed row, rounded to nearest (ties to even) and limited to
+/// what the encoding can hold.
 pub fn set_value(row: &mut [u8], encoding: Encoding, index: usize, value: f64) {
+    let Some((least, most)) = encoding.range() else {
+        row[4 * index..][..4].copy_from_slice(&(value as f32).to_le_bytes());
+        return;
+    };
+    let whole = (value.round_ties_even() as i32).clamp(least, most);
     let bits = encoding.bits();
-    match encoding {
-        Encoding::U1 | Encoding::U2 | Encoding::U4 => {
-            let bit = index * bits;
+    match bits {
+        8 => row[index] = whole as u8,
+        16 => row[2 * index..][..2].copy_from_slice(&(whole as u16).to_le_bytes()),
+        _ => {
+            let (byte, shift) = (index * bits / 8, index * bits % 8);
             let mask = ((1u16 << bits) - 1) as u8;
-            let byte = &mut row[bit / 8];
-            *byte &= !(mask << (bit % 8));
-            *byte |= (value as u8 & mask) << (bit % 8);
+            row[byte] = row[byte] & !(mask << shift) | (whole as u8) << shift;
         }
-        Encoding::U8 => row[index] = value as u8,
-        Encoding::I8 => row[index] = value as i8 as u8,
-        Encoding::U16 => row[2 * index..][..2].copy_from_slice(&(value as u16).to_le_bytes()),
-        Encoding::I16 => row[2 * index..][..2].copy_from_slice(&(value as i16).to_le_bytes()),
-        Encoding::F32 => row[4 * index..][..4].copy_from_slice(&(value as f32).to_le_bytes()),
     }
 }
 
@@ -261,6 +262,15 @@ mod tests {
             let most = encoding.range().map_or(1.5, |(_, most)| f64::from(most));
             set_value(&mut row, encoding, 2, most);
             assert_eq!(value(&row, encoding, 2), most);
+            assert_eq!(value(&row, encoding, 1), before);
+            set_value(&mut row, encoding, 2, 1e9);
+            assert_eq!(value(&row, encoding, 2), encoding.range().map_or(1e9, |_| most));
+            set_value(&mut row, encoding, 2, -1e9);
+            let least = encoding.range().map_or(-1e9, |(least, _)| f64::from(least));
+            assert_eq!(value(&row, encoding, 2), least);
+            set_value(&mut row, encoding, 2, 0.625);
+            let rounded = if encoding == Encoding::F32 { 0.625 } else { 1.0 };
+            assert_eq!(value(&row, encoding, 2), rounded);
             assert_eq!(value(&row, encoding, 1), before);
         }
     }

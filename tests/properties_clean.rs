@@ -5,8 +5,8 @@ mod random;
 
 use random::Random;
 use sidereal::backend::Backend;
-use sidereal::clean::{Cleaner, Options, Plan, TimeMask, channel_mask, set_value};
-use sidereal::sample::{Encoding, Samples};
+use sidereal::clean::{Cleaner, Options, Plan, TimeMask, channel_mask};
+use sidereal::sample::{Encoding, Samples, set_value};
 
 const CHANNELS: usize = 256;
 const TIMES: usize = 8192;
@@ -33,7 +33,7 @@ fn quantize(data: &[f64], encoding: Encoding) -> Vec<u8> {
     let mut bytes = vec![0; TIMES * row_bytes];
     for (row, values) in bytes.chunks_exact_mut(row_bytes).zip(data.chunks(CHANNELS)) {
         for (channel, value) in values.iter().enumerate() {
-            set_value(row, encoding, channel, (mean + scale * value) as f32);
+            set_value(row, encoding, channel, mean + scale * value);
         }
     }
     bytes

@@ -9,7 +9,6 @@ use sidereal::Result;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::series::{self, SeriesReport};
-use sidereal::units::DM_CONSTANT;
 
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
@@ -17,7 +16,7 @@ use crate::output::{Existing, Folder};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::selection::{Recording, Selection};
-use crate::{interrupt, json, selection};
+use crate::{interrupt, json};
 use files::{Document, Files};
 
 /// Makes one time series for each trial dispersion measure: exact sums over the channels.
@@ -43,9 +42,6 @@ pub(crate) struct Arguments {
     format: Format,
     #[command(flatten)]
     trials: DmArguments,
-    /// Dispersion constant, s MHz^2 pc^-1 cm^3 (PRESTO has 1/2.41e-4, SIGPROC 4148.741601).
-    #[arg(long, value_name = "K", default_value_t = DM_CONSTANT, help_heading = "Dispersion measures")]
-    dm_constant: f64,
     #[command(flatten)]
     selection: Selection,
     /// Leave out channels with outlying statistics, as search does.
@@ -99,22 +95,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 
 impl Arguments {
     fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
-        selection::check_dm_constant(self.dm_constant)?;
-        let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::Mask::read);
-        Ok(SearchOptions {
-            plan: self.trials.plan(&header.band, header.tsamp_s, None, self.dm_constant)?,
-            dm_constant: self.dm_constant,
-            // Nothing is detected here, so these have no effect.
-            snr: 6.0,
-            max_width_s: 0.1,
-            baseline_s: 2.0,
-            zero_dm: self.selection.zero_dm,
-            zapped: self.selection.zapped(header)?,
-            auto_mask: self.auto_mask,
-            mask: mask.transpose()?,
-            gulp: self.selection.gulp,
-            time_range: self.selection.time_range(header)?,
-        })
+        // Nothing is detected here, so those options have no effect.
+        self.selection.options(header, &self.trials, self.auto_mask)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sidereal::dedisperse::dm_plan::{DdplanOptions, DmPlan, DmRange, ToleranceOptions};
-use sidereal::units::Band;
+use sidereal::units::{Band, DM_CONSTANT};
 use sidereal::{Error, Result};
 
 use crate::dm_plan_file;
@@ -13,8 +13,14 @@ use crate::dm_plan_file;
 const DM_MIN: f64 = 0.0;
 const DM_MAX: f64 = 2000.0;
 
+/// What a plan by tolerance has no use for: other ways to make one.
+const OTHER_WAYS: [&str; 4] = ["dm_step", "ddplan", "ranges", "plan"];
+
+/// What a plan that is given whole has no use for: it has limits of its own.
+const LIMITS: [&str; 2] = ["dm_min", "dm_max"];
+
 /// Which dispersion measures are tried: by tolerance, unless another way is asked for.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct DmArguments {
     /// Lowest dispersion measure, in pc cm^-3 [default: 0, or the survey's].
     #[arg(
@@ -50,11 +56,12 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) dm_tol: Option<f64>,
-    /// Width of the narrowest pulse that --dm-tol keeps, in seconds [default: 40e-6].
+    /// With --dm-tol, width of the narrowest pulse to keep, in seconds [default: 40e-6].
     #[arg(
         long,
         value_name = "SECONDS",
         allow_negative_numbers = true,
+        conflicts_with_all = OTHER_WAYS,
         help_heading = "Dispersion measures"
     )]
     pub(crate) pulse_width: Option<f64>,
@@ -63,6 +70,7 @@ pub(crate) struct DmArguments {
         long,
         value_name = "FACTOR",
         allow_negative_numbers = true,
+        conflicts_with_all = OTHER_WAYS,
         help_heading = "Dispersion measures"
     )]
     pub(crate) downsample_tol: Option<f64>,
@@ -79,11 +87,32 @@ pub(crate) struct DmArguments {
     )]
     pub(crate) time_res: Option<f64>,
     /// Fixed ranges A:B:STEP or A:B:STEP:DOWNSAMPLE: 0:150:0.1,150:300:0.2:2.
-    #[arg(long, value_name = "RANGES", group = "way", help_heading = "Dispersion measures")]
+    #[arg(
+        long,
+        value_name = "RANGES",
+        group = "way",
+        conflicts_with_all = LIMITS,
+        help_heading = "Dispersion measures"
+    )]
     pub(crate) ranges: Option<String>,
     /// A plan that `sidereal plan --toml` wrote.
-    #[arg(long, value_name = "FILE", group = "way", help_heading = "Dispersion measures")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        group = "way",
+        conflicts_with_all = LIMITS,
+        help_heading = "Dispersion measures"
+    )]
     pub(crate) plan: Option<PathBuf>,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3 (PRESTO has 1/2.41e-4, SIGPROC 4148.741601).
+    #[arg(
+        long,
+        value_name = "K",
+        allow_negative_numbers = true,
+        default_value_t = DM_CONSTANT,
+        help_heading = "Dispersion measures"
+    )]
+    pub(crate) dm_constant: f64,
 }
 
 impl DmArguments {
@@ -96,10 +125,13 @@ impl DmArguments {
         band: &Band,
         tsamp_s: f64,
         limits: Option<(f64, f64)>,
-        dm_constant: f64,
     ) -> Result<DmPlan> {
-        if self.plan.is_some() || self.ranges.is_some() {
-            return self.given();
+        let dm_constant = self.checked_constant()?;
+        if let Some(path) = &self.plan {
+            return dm_plan_file::read(path);
+        }
+        if let Some(text) = &self.ranges {
+            return fixed(text);
         }
         let (low, high) = limits.unwrap_or((DM_MIN, DM_MAX));
         let (low, high) = (self.dm_min.unwrap_or(low), self.dm_max.unwrap_or(high));
@@ -121,18 +153,12 @@ impl DmArguments {
         DmPlan::tolerance(band, tsamp_s, low, high, &options)
     }
 
-    /// The plan of a file or of --ranges, which have limits of their own.
-    fn given(&self) -> Result<DmPlan> {
-        for (name, value) in [("--dm-min", self.dm_min), ("--dm-max", self.dm_max)] {
-            if let Some(value) = value {
-                let rule = "--plan and --ranges have limits of their own";
-                return Err(Error::parameter(name, value, rule));
-            }
+    /// The dispersion constant.
+    fn checked_constant(&self) -> Result<f64> {
+        if self.dm_constant > 0.0 && self.dm_constant.is_finite() {
+            return Ok(self.dm_constant);
         }
-        match (&self.plan, &self.ranges) {
-            (Some(path), _) => dm_plan_file::read(path),
-            (None, text) => fixed(text.as_deref().unwrap_or_default()),
-        }
+        Err(Error::parameter("--dm-constant", self.dm_constant, "it must be above 0"))
     }
 
     /// The way in words, for tables and files.
@@ -166,7 +192,14 @@ fn fixed(text: &str) -> Result<DmPlan> {
         let [low, high, step] = limits.map(number);
         Ok(DmRange { downsample, ..DmRange::new(low?, high?, step?) })
     };
-    DmPlan::from_ranges(text.split(',').map(range).collect::<Result<_>>()?)
+    let ranges = text.split(',').map(range).collect::<Result<_>>()?;
+    DmPlan::from_ranges(ranges).map_err(|error| match error {
+        Error::Parameter { name, value, rule } => {
+            let fault = dm_plan_file::in_fields(&format!("{name} is {value}, but {rule}"));
+            Error::parameter("--ranges", text, fault)
+        }
+        other => other,
+    })
 }
 
 #[cfg(test)]
@@ -186,16 +219,66 @@ mod tests {
         }
     }
 
+    /// The options as the command line reads them.
+    fn arguments(words: &str) -> std::result::Result<DmArguments, clap::Error> {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            dms: DmArguments,
+        }
+        let words = std::iter::once("sidereal").chain(words.split_whitespace());
+        <Line as clap::Parser>::try_parse_from(words).map(|line| line.dms)
+    }
+
+    fn plan(words: &str) -> Result<DmPlan> {
+        arguments(words).unwrap().plan(&band(), 1e-3, None)
+    }
+
     #[test]
     fn each_way_makes_its_plan() {
-        let plan = |arguments: DmArguments| arguments.plan(&band(), 1e-3, None, 4148.808);
-        let usual = DmArguments::default();
-        assert_eq!(plan(usual.clone()).unwrap().ranges.last().unwrap().dm_max, 2000.0);
-        let step = DmArguments { dm_step: Some(1.0), dm_max: Some(50.0), ..usual.clone() };
-        assert_eq!(plan(step).unwrap().trials(), 50);
-        let balanced = DmArguments { ddplan: true, ..usual.clone() };
-        assert!(plan(balanced).unwrap().ranges.len() > 1);
-        let both = DmArguments { ranges: Some("0:1:1".to_owned()), dm_min: Some(1.0), ..usual };
-        assert!(plan(both).is_err());
+        assert_eq!(plan("").unwrap().ranges.last().unwrap().dm_max, 2000.0);
+        assert_eq!(plan("--dm-step 1 --dm-max 50").unwrap().trials(), 50);
+        assert!(plan("--ddplan --time-res 2e-3").unwrap().ranges.len() > 1);
+        assert_eq!(plan("--ranges 0:1:0.5").unwrap().trials(), 2);
+        assert!(plan("--dm-tol 1.5").unwrap().trials() < plan("").unwrap().trials());
+        assert!(plan("--pulse-width 1e-3 --downsample-tol 1").is_ok());
+    }
+
+    #[test]
+    fn options_that_exclude_each_other_are_refused() {
+        for words in [
+            "--dm-step 1 --dm-tol 1.2",
+            "--dm-tol 1.2 --ddplan",
+            "--ddplan --ranges 0:1:1",
+            "--ranges 0:1:1 --plan a.toml",
+            "--ranges 0:1:1 --dm-min 1",
+            "--plan a.toml --dm-max 1",
+            "--time-res 1e-3",
+            "--dm-step 1 --pulse-width 1e-3",
+            "--ddplan --downsample-tol 1.2",
+        ] {
+            assert!(arguments(words).is_err(), "{words}");
+        }
+    }
+
+    #[test]
+    fn faults_name_the_option() {
+        for (words, option) in [
+            ("--dm-min 5 --dm-max 1", "--dm-max"),
+            ("--dm-min 5 --dm-max 1 --dm-step 1", "--dm-max"),
+            ("--dm-min 5 --dm-max 1 --ddplan", "--dm-max"),
+            ("--dm-min -5", "--dm-min"),
+            ("--dm-max nan", "--dm-max"),
+            ("--dm-step 0", "--dm-step"),
+            ("--ranges 5:1:1", "--ranges"),
+            ("--ranges 0:5:1,4:9:1", "--ranges"),
+            ("--dm-constant 0", "--dm-constant"),
+            ("--dm-constant -1 --ranges 0:1:1", "--dm-constant"),
+        ] {
+            match plan(words) {
+                Err(Error::Parameter { name, .. }) => assert_eq!(name, option, "{words}"),
+                other => panic!("{words} gave {other:?}"),
+            }
+        }
     }
 }

@@ -88,9 +88,17 @@ fn parse(text: &str, path: &Path) -> Result<DmPlan> {
     };
     let ranges = ranges.iter().enumerate().map(read).collect::<Result<_>>()?;
     DmPlan::from_ranges(ranges).map_err(|error| match error {
-        Error::Parameter { name, value, rule } => fault(name, format!("{value} found, but {rule}")),
+        Error::Parameter { name, value, rule } => {
+            let why = in_fields(&format!("{value} found, but {rule}"));
+            fault(&in_fields(name), why)
+        }
         other => other,
     })
+}
+
+/// Text in which the names of options are those of a range's fields.
+pub(crate) fn in_fields(text: &str) -> String {
+    text.replace("--dm-min", "dm_min").replace("--dm-max", "dm_max").replace("--dm-step", "dm_step")
 }
 
 /// One range, or the field at fault and why.
@@ -142,8 +150,8 @@ mod tests {
             ("[[range]\n", "TOML"),
             ("[[range]]\ndm_min = 0\ndm_max = 10\n", "dm_step"),
             ("[[range]]\ndm_min = 0\ndm_max = '10'\ndm_step = 1\n", "dm_max"),
-            ("[[range]]\ndm_min = 0\ndm_max = nan\ndm_step = 1\n", "--dm-max"),
-            ("[[range]]\ndm_min = 9\ndm_max = 1\ndm_step = 1\n", "--dm-max"),
+            ("[[range]]\ndm_min = 0\ndm_max = nan\ndm_step = 1\n", "dm_max"),
+            ("[[range]]\ndm_min = 9\ndm_max = 1\ndm_step = 1\n", "dm_max"),
             ("[[range]]\ndm_min = 0\ndm_max = 1\ndm_step = 1\ndownsample = -1\n", "downsample"),
             ("[[range]]\ndm_min = 0\ndm_max = 1\ndm_step = 1\ndm_stop = 1\n", "dm_stop"),
             ("steps = 3\n", "steps"),

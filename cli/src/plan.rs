@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use sidereal::dedisperse::dm_plan::{DmPlan, Row};
 use sidereal::io::OpenOptions;
-use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ};
+use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
 use crate::band::{BandArguments, Setup};
@@ -38,9 +38,6 @@ pub(crate) struct Arguments {
     /// Replace OUT if it exists.
     #[arg(long)]
     overwrite: bool,
-    /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
-    #[arg(long, value_name = "K", allow_negative_numbers = true, default_value_t = DM_CONSTANT)]
-    dm_constant: f64,
     #[command(flatten)]
     band: BandArguments,
     #[command(flatten)]
@@ -76,13 +73,9 @@ struct Line {
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let setup = arguments.setup()?;
-    if !(arguments.dm_constant > 0.0 && arguments.dm_constant.is_finite()) {
-        let rule = "it must be positive";
-        return Err(Error::parameter("--dm-constant", arguments.dm_constant, rule));
-    }
     let limits = setup.telescope.map(|telescope| (telescope.dm_min, telescope.dm_max));
     let Setup { band, tsamp_s, .. } = &setup;
-    let plan = arguments.dms.plan(band, *tsamp_s, limits, arguments.dm_constant)?;
+    let plan = arguments.dms.plan(band, *tsamp_s, limits)?;
     let document = document(&plan, &setup, arguments);
     if let Some(path) = &arguments.toml {
         store(path, &plan, &document, arguments.overwrite)?;
@@ -122,7 +115,7 @@ fn store(path: &Path, plan: &DmPlan, document: &Document, overwrite: bool) -> Re
 }
 
 fn document(plan: &DmPlan, setup: &Setup, arguments: &Arguments) -> Document {
-    let rows = plan.rows(&setup.band, setup.tsamp_s, arguments.dm_constant);
+    let rows = plan.rows(&setup.band, setup.tsamp_s, arguments.dms.dm_constant);
     Document {
         way: arguments.dms.way(),
         centre_mhz: setup.band.centre_hz() / HZ_PER_MHZ,

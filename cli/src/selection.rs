@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sidereal::io::rfifind::Mask;
 use sidereal::io::{FilterbankHeader, FilterbankSource, OpenOptions, Polarizations};
+use sidereal::pipeline::burst::SearchOptions;
 use sidereal::{Error, Result};
+
+use crate::dm_arguments::DmArguments;
 
 /// The recording.
 #[derive(Args, Clone, Debug)]
@@ -16,7 +20,8 @@ pub(crate) struct Recording {
     /// Use one polarization (IF) only, counted from 0; by default the total intensity.
     #[arg(long, value_name = "N", help_heading = "Recording")]
     pub(crate) pol: Option<usize>,
-    /// Fill gaps between files with each channel's running median; by default a gap is an error.
+    /// Fill gaps between files, and inside them, with each channel's running median; by default a gap
+    /// is an error.
     #[arg(long, help_heading = "Recording")]
     pub(crate) allow_gaps: bool,
 }
@@ -107,8 +112,33 @@ pub(crate) fn open(
 }
 
 impl Selection {
+    /// What is asked of a search or a dedispersion, with the usual options of detection.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the option, or what reading a plan or a mask finds.
+    pub(crate) fn options(
+        &self,
+        header: &FilterbankHeader,
+        trials: &DmArguments,
+        auto_mask: bool,
+    ) -> Result<SearchOptions> {
+        Ok(SearchOptions {
+            plan: trials.plan(&header.band, header.tsamp_s, None)?,
+            dm_constant: trials.dm_constant,
+            snr: 6.0,
+            max_width_s: 0.1,
+            baseline_s: 2.0,
+            zero_dm: self.zero_dm,
+            zapped: self.zapped(header)?,
+            auto_mask,
+            mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
+            gulp: self.gulp,
+            time_range: self.time_range(header)?,
+        })
+    }
+
     /// The channels of `--zap-chans`, as numbers.
-    pub(crate) fn zapped(&self, header: &FilterbankHeader) -> Result<Vec<usize>> {
+    fn zapped(&self, header: &FilterbankHeader) -> Result<Vec<usize>> {
         let channels = header.channels();
         let Some(Channels(ranges)) = &self.zap_chans else { return Ok(Vec::new()) };
         if let Some((_, last)) = ranges.iter().find(|(_, last)| *last >= channels) {
@@ -125,7 +155,7 @@ impl Selection {
     }
 
     /// The wanted seconds, with the end known where the recording's is.
-    pub(crate) fn time_range(&self, header: &FilterbankHeader) -> Result<Option<(f64, f64)>> {
+    fn time_range(&self, header: &FilterbankHeader) -> Result<Option<(f64, f64)>> {
         let Some(TimeRange { start_s, end_s }) = self.time_range else { return Ok(None) };
         if let Some(duration_s) = header.duration_s().filter(|duration| *duration <= start_s) {
             let rule = format!("the recording ends at {duration_s} s");
@@ -133,13 +163,6 @@ impl Selection {
         }
         Ok(Some((start_s, end_s)))
     }
-}
-
-/// Fails unless a dispersion constant makes sense.
-pub(crate) fn check_dm_constant(value: f64) -> Result<()> {
-    let fine = value > 0.0 && value.is_finite();
-    let wrong = || Error::parameter("--dm-constant", value, "it must be above 0");
-    fine.then_some(()).ok_or_else(wrong)
 }
 
 fn parse_channels(words: &str) -> std::result::Result<Channels, String> {

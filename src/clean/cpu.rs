@@ -3,11 +3,11 @@
 //! Invariant: a row's result depends on that row, and on the running medians where cells are masked.
 #![allow(unsafe_code)]
 
-use super::median::{RunningMedian, set_value};
 use super::plan::{Plan, rounded_mean};
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
-use crate::sample::{Encoding, Samples, unpack_f32, value};
+use crate::math::running_median::RunningMedian;
+use crate::sample::{Encoding, Samples, set_value, unpack_f32, value};
 
 /// Rows that a thread takes at once.
 const ROWS: usize = 16;
@@ -42,7 +42,7 @@ impl Engine {
         let scratch = Scratch { good, values: vec![0.0; plan.channels()] };
         let scratch = vec![scratch; threads.count()];
         let medians = plan.options().time_mask.as_ref();
-        let medians = medians.map(|_| RunningMedian::new(plan.channels(), plan.encoding()));
+        let medians = medians.map(|_| RunningMedian::sparse(plan.encoding(), plan.channels()));
         let patched = vec![0; plan.channels() * plan.encoding().bits() / 8];
         let bad = vec![false; plan.channels()];
         Self { level, threads, scratch, patched, medians, bad, time: 0 }
@@ -87,7 +87,7 @@ impl Engine {
             let fill = medians.value(channel);
             let fill = fill
                 .unwrap_or_else(|| *fallback.get_or_insert_with(|| row_mean(plan, &self.bad, row)));
-            set_value(&mut self.patched, plan.encoding(), channel, fill);
+            set_value(&mut self.patched, plan.encoding(), channel, f64::from(fill));
         }
     }
 }

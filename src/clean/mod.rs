@@ -4,17 +4,16 @@
 
 mod channels;
 mod cpu;
-mod median;
 mod plan;
 pub mod reference;
 
 pub use channels::channel_mask;
-pub use median::{RunningMedian, set_value};
 pub use plan::{Options, Plan, TimeMask};
 
 use crate::array::{Progress, check_length};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
+use crate::math::running_median::RunningMedian;
 use crate::sample::Samples;
 
 /// Takes from every time its mean over channels, and replaces masked cells.
@@ -56,7 +55,7 @@ impl Cleaner {
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         let engine = match backend {
             Backend::Reference => {
-                let medians = RunningMedian::new(plan.channels(), plan.encoding());
+                let medians = RunningMedian::sparse(plan.encoding(), plan.channels());
                 Engine::Reference { medians, time: 0 }
             }
             Backend::Cpu(level, threads) => {

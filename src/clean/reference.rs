@@ -2,9 +2,9 @@
 //!
 //! Invariant: reads samples one by one, whatever their encoding.
 
-use super::median::{RunningMedian, set_value};
 use super::plan::Plan;
-use crate::sample::Samples;
+use crate::math::running_median::RunningMedian;
+use crate::sample::{Samples, set_value};
 
 /// Cleans rows from absolute time `start` on: see [`super::Cleaner`].
 ///
@@ -23,7 +23,7 @@ pub fn clean(
         for (channel, value) in values.iter().enumerate() {
             let masked = plan.options().masked[channel];
             let cleaned = if masked { *value } else { value - mean };
-            set_value(row, plan.output_encoding(), channel, cleaned as f32);
+            set_value(row, plan.output_encoding(), channel, cleaned);
         }
     }
 }

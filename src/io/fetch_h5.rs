@@ -6,13 +6,13 @@
 //! `your` 0.6.7 (`candidate.py`, `save_h5`; `utils/plotter.py`) for names and axes, FETCH 0.2
 //! (`data_sequence.py`) for what its classifier reads.
 
-use std::io::Write;
 use std::path::Path;
 
 use hdf5_pure::{AttrValue, FileBuilder};
 
 use crate::array::check_length;
 use crate::error::{Error, Result};
+use crate::io::atomic;
 
 /// Both planes are this many pixels long and wide: what FETCH's models take.
 pub const PIXELS: usize = 256;
@@ -75,7 +75,7 @@ impl FetchCandidate<'_> {
 /// `your` 0.6.7, `Candidate.save_h5`.
 pub fn write(path: &Path, candidate: &FetchCandidate<'_>) -> Result<()> {
     let bytes = encode(path, candidate)?;
-    write_whole(path, &bytes)
+    atomic::write(path, &bytes)
 }
 
 fn encode(path: &Path, candidate: &FetchCandidate<'_>) -> Result<Vec<u8>> {
@@ -134,24 +134,6 @@ fn attributes(candidate: &FetchCandidate<'_>) -> Vec<(&'static str, AttrValue)> 
         ("native_nchans", channels),
         ("native_nspectra", AttrValue::I64(candidate.times as i64)),
     ]
-}
-
-/// Writes to a temporary name in the same folder, then renames.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let Some(name) = path.file_name() else {
-        return Err(Error::parameter("output file", path.display(), "it must name a file"));
-    };
-    let mut part = std::ffi::OsString::from(".");
-    part.push(name);
-    part.push(".part");
-    let part = path.with_file_name(part);
-    let written = std::fs::File::create(&part)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| std::fs::rename(&part, path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&part);
-        Error::io(path, error)
-    })
 }
 
 #[cfg(test)]

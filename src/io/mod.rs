@@ -22,6 +22,7 @@ use std::path::PathBuf;
 pub use observation::join;
 pub use open::{OpenOptions, open};
 
+use crate::array::check_length;
 use crate::error::Result;
 use crate::sample::Encoding;
 use crate::units::Band;
@@ -68,6 +69,16 @@ impl FilterbankHeader {
         self.channels() * self.encoding.bits() / 8
     }
 
+    /// Rows that a buffer holds.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] unless they are whole.
+    pub(crate) fn times_in(&self, rows: &[u8]) -> Result<usize> {
+        let times = rows.len() / self.row_bytes();
+        check_length("rows (bytes)", times * self.row_bytes(), rows.len())?;
+        Ok(times)
+    }
+
     /// Length in seconds, when known.
     pub fn duration_s(&self) -> Option<f64> {
         self.times.map(|times| times as f64 * self.tsamp_s)
@@ -98,7 +109,7 @@ pub trait FilterbankSource: Send {
     }
 }
 
-/// Rows that were not recorded, between two files of one observation.
+/// Rows that were not recorded, between two files of one observation or inside one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The first row of the gap, counted from the observation's start.

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub struct OpenOptions {
     /// Which polarizations (SIGPROC's IFs) to give.
     pub polarizations: Polarizations,
-    /// Whether times missing between the files of one observation may be filled.
+    /// Whether times missing between the files of one observation, or inside one, may be filled.
     pub allow_gaps: bool,
 }
 

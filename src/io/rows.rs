@@ -1,8 +1,74 @@
-//! Rows built from numbers: sums of polarizations, and scaled samples.
+//! Rows built from numbers: choice and sums of polarizations, and scaled samples.
 //!
 //! Invariant: a sum's encoding holds every sum of two samples exactly (f32 sums round once).
 
-use crate::sample::Encoding;
+use crate::error::{Error, Result};
+use crate::io::Polarizations;
+use crate::sample::{Encoding, unpack_f32};
+
+/// Samples that are added at once.
+const BLOCK: usize = 256;
+
+/// The recorded polarizations that make up a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    /// The one, or the first of two.
+    pub(crate) first: usize,
+    /// What is added to it.
+    pub(crate) second: Option<usize>,
+}
+
+impl Chosen {
+    /// What is asked for, where the file does not say which polarizations it has: total intensity is
+    /// the only one, or the sum of the first two of 2 or 4.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a number that the file lacks, and for the total of another count.
+    pub(crate) fn new(wanted: Polarizations, recorded: usize) -> Result<Self> {
+        match (wanted, recorded) {
+            (Polarizations::One(number), _) => Self::one(number, recorded),
+            (Polarizations::Total, 1) => Ok(Self { first: 0, second: None }),
+            (Polarizations::Total, 2 | 4) => Ok(Self { first: 0, second: Some(1) }),
+            (Polarizations::Total, _) => {
+                let rule = format!("of the file's {recorded} one must be chosen, from 0");
+                Err(Error::parameter("polarization", "total", rule))
+            }
+        }
+    }
+
+    /// The one of this number, counted from 0.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a number that the file lacks.
+    pub(crate) fn one(number: usize, recorded: usize) -> Result<Self> {
+        if number >= recorded {
+            let rule = format!("the file has {recorded}, counted from 0");
+            return Err(Error::parameter("polarization", number, rule));
+        }
+        Ok(Self { first: number, second: None })
+    }
+
+    /// How rows are encoded: as recorded, widened for a sum.
+    pub(crate) fn encoding(self, recorded: Encoding) -> Encoding {
+        self.second.map_or(recorded, |_| sum_encoding(recorded))
+    }
+}
+
+/// Adds two polarizations of a row: exactly, but for floats, which are rounded once.
+pub(crate) fn add(first: &[u8], second: &[u8], encoding: Encoding, sum: &mut [u8]) {
+    let wide = sum_encoding(encoding);
+    let (bytes, sum_bytes) = (BLOCK * encoding.bits() / 8, BLOCK * wide.bits() / 8);
+    let parts = first.chunks(bytes).zip(second.chunks(bytes)).zip(sum.chunks_mut(sum_bytes));
+    let (mut values, mut addend) = ([0.0f32; BLOCK], [0.0f32; BLOCK]);
+    for ((first, second), sum) in parts {
+        let samples = first.len() * 8 / encoding.bits();
+        let (values, addend) = (&mut values[..samples], &mut addend[..samples]);
+        unpack_f32(first, encoding, values);
+        unpack_f32(second, encoding, addend);
+        values.iter_mut().zip(addend).for_each(|(y, x)| *y += *x);
+        encode(values, wide, sum);
+    }
+}
 
 /// The narrowest byte-aligned encoding that holds any sum of two samples.
 pub(crate) const fn sum_encoding(encoding: Encoding) -> Encoding {
@@ -55,7 +121,42 @@ fn pack<const BITS: usize>(values: &[f32], row: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::unpack_f32;
+    use crate::sample::value;
+
+    #[test]
+    fn the_choice_follows_the_file() {
+        let chosen = |wanted, recorded| Chosen::new(wanted, recorded).ok();
+        let (one, two) = (Chosen { first: 0, second: None }, Chosen { first: 0, second: Some(1) });
+        assert_eq!(chosen(Polarizations::Total, 1), Some(one));
+        assert_eq!(chosen(Polarizations::One(0), 1), Some(one));
+        assert_eq!(chosen(Polarizations::Total, 4), Some(two));
+        assert_eq!(chosen(Polarizations::One(3), 4), Some(Chosen { first: 3, second: None }));
+        assert_eq!(chosen(Polarizations::One(2), 2), None);
+        assert_eq!(chosen(Polarizations::Total, 3), None);
+        assert_eq!(two.encoding(Encoding::U4), Encoding::U8);
+        assert_eq!(one.encoding(Encoding::U4), Encoding::U4);
+    }
+
+    #[test]
+    fn sums_are_exact_at_every_depth() {
+        for encoding in Encoding::ALL {
+            // More than a block, and not a whole number of them; no NaN among the floats.
+            let channels = 2 * BLOCK + 24;
+            let line = channels * encoding.bits() / 8;
+            let mut recorded: Vec<u8> = (0..2 * line).map(|k| (k * 151 + 77) as u8).collect();
+            if encoding == Encoding::F32 {
+                recorded.iter_mut().skip(3).step_by(4).for_each(|byte| *byte = 0x42);
+            }
+            let (first, second) = recorded.split_at(line);
+            let mut sums = vec![0xff; channels * sum_encoding(encoding).bits() / 8];
+            add(first, second, encoding, &mut sums);
+            for channel in 0..channels {
+                let sum = value(first, encoding, channel) + value(second, encoding, channel);
+                let found = value(&sums, sum_encoding(encoding), channel);
+                assert_eq!(found as f32, sum as f32, "{encoding:?}");
+            }
+        }
+    }
 
     #[test]
     fn rows_survive_encoding() {

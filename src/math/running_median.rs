@@ -1,63 +1,159 @@
-//! The median of each channel over the rows that came last.
+//! The median of each channel over samples that came before.
 //!
-//! Invariant: depends on the last rows only, not on how they were handed over.
+//! Invariant: depends on the samples and on where they lie in the stream only, not on how they were
+//! handed over; a median is always one of the samples.
 
-use crate::sample::{Encoding, set_value, value};
+use crate::sample::{Encoding, set_value, unpack_f32, value};
 
-/// Rows that a median is taken over.
-const ROWS: usize = 1024;
-/// Memory that these rows may take.
+/// Memory that the samples of a dense median may take.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Keeps the last rows of a filterbank (axes time, channel), to fill what is missing after them.
+/// Which samples count, and how often the median is taken anew.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// Times from one row that is looked at to the next.
+    spacing: u64,
+    /// The latest samples of a channel that count.
+    samples: usize,
+    /// New samples of a channel after which its median is taken again.
+    refresh: usize,
+}
+
+/// Every 16th row over 1024 of them: cheap enough to be asked for at every time.
+const SPARSE: Window = Window { spacing: 16, samples: 64, refresh: 16 };
+
+/// The last 1024 rows, all of them: for rare gaps.
+const DENSE: Window = Window { spacing: 1, samples: 1024, refresh: 1 };
+
+/// Keeps each channel's latest samples, to fill what is masked or missing.
 #[derive(Clone, Debug)]
 pub struct RunningMedian {
     encoding: Encoding,
-    channels: usize,
-    row_bytes: usize,
-    capacity: usize,
-    rows: Vec<u8>,
-    next: usize,
+    window: Window,
+    /// Axes: sample (a ring), channel.
+    values: Vec<f32>,
+    channels: Vec<Channel>,
+    /// No channel was ever left out, so that all stand at the same place of the ring.
+    is_level: bool,
+    column: Vec<f32>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Channel {
+    seen: usize,
+    fresh: usize,
+    median: Option<f32>,
 }
 
 impl RunningMedian {
-    /// Over the last 1024 rows, or as many as fit 64 MiB; rows must be whole bytes.
-    pub fn new(encoding: Encoding, channels: usize) -> Self {
-        let row_bytes = (channels * encoding.bits()).div_ceil(8).max(1);
-        let capacity = (MAX_BYTES / row_bytes).clamp(1, ROWS);
-        Self { encoding, channels, row_bytes, capacity, rows: Vec::new(), next: 0 }
+    /// Over 64 samples of each channel, one from every 16th row; never allocates after this.
+    pub fn sparse(encoding: Encoding, channels: usize) -> Self {
+        Self::new(encoding, channels, SPARSE)
     }
 
-    /// Takes whole rows.
-    pub fn push(&mut self, rows: &[u8]) {
-        let keep = rows.len().min(self.capacity * self.row_bytes);
-        for row in rows[rows.len() - keep..].chunks_exact(self.row_bytes) {
-            if self.rows.len() < self.capacity * self.row_bytes {
-                self.rows.extend_from_slice(row);
+    /// Over the last 1024 rows, or as many as fit 64 MiB as floats.
+    pub fn dense(encoding: Encoding, channels: usize) -> Self {
+        let fitting = MAX_BYTES / (size_of::<f32>() * channels.max(1));
+        let samples = fitting.clamp(1, DENSE.samples);
+        Self::new(encoding, channels, Window { samples, ..DENSE })
+    }
+
+    fn new(encoding: Encoding, channels: usize, window: Window) -> Self {
+        Self {
+            encoding,
+            window,
+            values: vec![0.0; window.samples * channels],
+            channels: vec![Channel::default(); channels],
+            is_level: true,
+            column: Vec::with_capacity(window.samples),
+        }
+    }
+
+    /// Looks at a row: at its finite samples, but for channels of which `bad` is true.
+    pub fn observe(&mut self, time: u64, row: &[u8], bad: impl Fn(usize) -> bool) {
+        if !time.is_multiple_of(self.window.spacing) {
+            return;
+        }
+        let stride = self.channels.len();
+        for (index, channel) in self.channels.iter_mut().enumerate() {
+            let sample = value(row, self.encoding, index) as f32;
+            if !sample.is_finite() || bad(index) {
+                self.is_level = false;
+                continue;
+            }
+            self.values[channel.seen % self.window.samples * stride + index] = sample;
+            channel.seen += 1;
+            channel.fresh += 1;
+        }
+    }
+
+    /// Looks at whole rows, the first of which is at `time`, and at all of their channels.
+    pub fn observe_rows(&mut self, time: u64, rows: &[u8]) {
+        let row_bytes = (self.channels.len() * self.encoding.bits() / 8).max(1);
+        // Of more rows than count, the last are enough; but a channel's bad ones don't count.
+        let reach = self.window.samples * self.window.spacing as usize;
+        let times = rows.len() / row_bytes;
+        let passed = if self.takes_whole_rows() { times.saturating_sub(reach) } else { 0 };
+        let rows = rows.chunks_exact(row_bytes).skip(passed);
+        for (row, time) in rows.zip(time + passed as u64..) {
+            if self.takes_whole_rows() {
+                self.take_row(time, row);
             } else {
-                self.rows[self.next * self.row_bytes..][..self.row_bytes].copy_from_slice(row);
+                self.observe(time, row, |_| false);
             }
-            self.next = (self.next + 1) % self.capacity;
         }
     }
 
-    /// One row of each channel's median: the lower middle value where their number is even, so
-    /// that it always is one that was recorded. Zeros before the first row.
-    pub fn row(&self) -> Vec<u8> {
-        let mut median = vec![0; self.row_bytes];
-        let mut column = Vec::with_capacity(self.capacity);
-        for channel in 0..self.channels {
-            column.clear();
-            let rows = self.rows.chunks_exact(self.row_bytes);
-            column.extend(rows.map(|row| value(row, self.encoding, channel)));
-            if column.is_empty() {
-                break;
-            }
-            let middle = (column.len() - 1) / 2;
-            let (_, lower, _) = column.select_nth_unstable_by(middle, f64::total_cmp);
-            set_value(&mut median, self.encoding, channel, *lower);
+    fn takes_whole_rows(&self) -> bool {
+        self.is_level && self.encoding.range().is_some()
+    }
+
+    fn take_row(&mut self, time: u64, row: &[u8]) {
+        if !time.is_multiple_of(self.window.spacing) {
+            return;
         }
-        median
+        let stride = self.channels.len();
+        let place = self.channels.first().map_or(0, |channel| channel.seen % self.window.samples);
+        unpack_f32(row, self.encoding, &mut self.values[place * stride..][..stride]);
+        for channel in &mut self.channels {
+            channel.seen += 1;
+            channel.fresh += 1;
+        }
+    }
+
+    /// The median of a channel, the lower middle sample where their number is even; `None` before
+    /// it had any.
+    pub fn value(&mut self, channel: usize) -> Option<f32> {
+        let stride = self.channels.len();
+        let state = &mut self.channels[channel];
+        let is_new = state.fresh > 0 && state.seen <= self.window.samples;
+        if is_new || state.fresh >= self.window.refresh {
+            let count = state.seen.min(self.window.samples);
+            self.column.clear();
+            self.column.extend(self.values[channel..].iter().step_by(stride).take(count));
+            let middle = (count - 1) / 2;
+            let (_, lower, _) = self.column.select_nth_unstable_by(middle, f32::total_cmp);
+            state.median = Some(*lower);
+            state.fresh = 0;
+        }
+        state.median
+    }
+
+    /// One row of each channel's median; zeros where there is none.
+    pub fn row(&mut self) -> Vec<u8> {
+        let mut row = vec![0; (self.channels.len() * self.encoding.bits()).div_ceil(8)];
+        for channel in 0..self.channels.len() {
+            if let Some(median) = self.value(channel) {
+                set_value(&mut row, self.encoding, channel, f64::from(median));
+            }
+        }
+        row
+    }
+
+    /// Forgets all samples.
+    pub fn reset(&mut self) {
+        self.channels.fill(Channel::default());
+        self.is_level = true;
     }
 }
 
@@ -74,29 +170,52 @@ mod tests {
                 bytes.iter_mut().skip(3).step_by(4).for_each(|byte| *byte &= 0x3f);
             }
             let channels = 64 / encoding.bits();
-            let mut whole = RunningMedian::new(encoding, channels);
-            whole.push(&bytes);
-            let mut split = RunningMedian::new(encoding, channels);
+            let mut whole = RunningMedian::dense(encoding, channels);
+            whole.observe_rows(0, &bytes);
+            let mut split = RunningMedian::dense(encoding, channels);
             for part in [0..8, 8..8000, 8000..8016, 8016..24000] {
-                split.push(&bytes[part]);
+                split.observe_rows(part.start as u64 / 8, &bytes[part]);
             }
             assert_eq!(whole.row(), split.row());
-            let last = &bytes[8 * (3000 - ROWS)..];
+            let last = &bytes[8 * (3000 - DENSE.samples)..];
             for channel in 0..channels {
                 let mut column: Vec<f64> =
                     last.chunks(8).map(|row| value(row, encoding, channel)).collect();
                 column.sort_by(f64::total_cmp);
                 let found = value(&whole.row(), encoding, channel);
-                assert_eq!(found.to_bits(), column[ROWS / 2 - 1].to_bits(), "{encoding:?}");
+                assert_eq!(found.to_bits(), column[DENSE.samples / 2 - 1].to_bits());
             }
         }
     }
 
     #[test]
     fn few_rows_and_none() {
-        let mut median = RunningMedian::new(Encoding::U8, 2);
+        let mut median = RunningMedian::dense(Encoding::U8, 2);
         assert_eq!(median.row(), [0, 0]);
-        median.push(&[5, 9, 7, 1, 6, 200]);
+        median.observe_rows(0, &[5, 9, 7, 1, 6, 200]);
         assert_eq!(median.row(), [6, 9]);
+    }
+
+    #[test]
+    fn what_is_not_finite_does_not_count() {
+        let mut median = RunningMedian::dense(Encoding::F32, 2);
+        let rows = [1.0f32, f32::NAN, 3.0, 7.0, f32::INFINITY, 5.0, 2.0, f32::NAN];
+        median.observe_rows(0, bytemuck::cast_slice(&rows));
+        assert_eq!((median.value(0), median.value(1)), (Some(2.0), Some(5.0)));
+    }
+
+    #[test]
+    fn the_sparse_median_follows_the_channel() {
+        let mut medians = RunningMedian::sparse(Encoding::U8, 2);
+        assert_eq!(medians.value(0), None);
+        for time in 0..4096u64 {
+            let level = if time < 2048 { 10 } else { 20 };
+            let spike = if time % 48 == 0 { 200 } else { 0 };
+            medians.observe(time, &[level + spike, level], |channel| channel == 1);
+        }
+        assert_eq!(medians.value(0), Some(20.0));
+        assert_eq!(medians.value(1), None);
+        medians.reset();
+        assert_eq!(medians.value(0), None);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::cleaning::Cleaning;
 use super::range::RangeSearch;
+use super::trials::Trials;
 use crate::backend::Backend;
 use crate::dedisperse::dm_plan::DmPlan;
 use crate::error::{Error, Result};
@@ -129,7 +130,8 @@ pub fn search(
     let part = Part::new(&header, options)?;
     skip_to(source, part.first)?;
     let mut cleaning = Cleaning::new(source, options, part, backend)?;
-    let mut ranges = RangeSearch::all(&header, options, &cleaning, part, backend)?;
+    let trials = Trials { header: &header, options, cleaning: &cleaning, part };
+    let mut ranges = RangeSearch::all(trials, backend)?;
     let mut clusterer = RangeSearch::clusterer(&ranges, &header, options)?;
     let gulp = gulp_times(&header, &ranges, options.gulp);
     let mut raw = vec![0; gulp * header.row_bytes()];

@@ -134,19 +134,9 @@ impl Options {
 
     /// A cutout as the FETCH classifier takes it: 256 by 256, 2 bins a width, trials 0 to 2 DM.
     pub fn fetch(dm: f64, time_s: f64, width_s: f64) -> Self {
-        let dm_constant = crate::units::DM_CONSTANT;
-        Self {
-            dm,
-            time_s,
-            width_s,
-            dm_constant,
-            dms: (0.0, 2.0 * dm, 256),
-            masked: Vec::new(),
-            zero_dm: false,
-            channels: 256,
-            times: 256,
-            bins_per_width: 2,
-        }
+        let dms = (0.0, 2.0 * dm, 256);
+        let (times, bins_per_width) = (256, 2);
+        Self { dms, times, bins_per_width, ..Self::plot(dm, time_s, width_s, 1.0) }
     }
 }
 

@@ -7,3 +7,4 @@ mod cleaning;
 pub mod cutout;
 mod range;
 pub mod series;
+mod trials;

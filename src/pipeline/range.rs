@@ -2,20 +2,16 @@
 //!
 //! Invariant: the plane never holds more than one gulp.
 
-use super::burst::{Part, SearchOptions};
-use super::cleaning::Cleaning;
+use super::burst::SearchOptions;
+use super::trials::{Trials, advance, stride};
 use crate::array::{Plane, PlaneMut, Progress};
 use crate::backend::Backend;
-use crate::dedisperse::dm_plan::DmRange;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
 use crate::io::FilterbankHeader;
 use crate::pulse::cluster::{BandEdges, Clusterer, TrialRange};
 use crate::pulse::{self, Detector, Event, Input};
 use crate::sample::Samples;
-
-/// Most output times that are flushed at once.
-const FLUSH_TIMES: usize = 1 << 12;
 
 /// A range's two stages with the plane between them.
 pub(super) struct RangeSearch {
@@ -35,34 +31,14 @@ enum PlaneBuffer {
 impl RangeSearch {
     /// The trials that are short enough for the data, one range for each time binning: ranges of the
     /// plan that differ in their steps alone share one history of samples.
-    pub(super) fn all(
-        header: &FilterbankHeader,
-        options: &SearchOptions,
-        cleaning: &Cleaning,
-        part: Part,
-        backend: &Backend,
-    ) -> Result<Vec<Self>> {
+    pub(super) fn all(trials: Trials<'_>, backend: &Backend) -> Result<Vec<Self>> {
         let mut ranges = Vec::new();
         let mut skipped = 0;
-        for alike in options.plan.ranges.chunk_by(|a, b| a.downsample == b.downsample) {
-            let plan_options = |dms: Vec<f64>| dedisperse::Options {
-                band: header.band.clone(),
-                tsamp_s: header.tsamp_s,
-                dms,
-                downsample: alike[0].downsample,
-                encoding: cleaning.encoding(),
-                range: cleaning.range(),
-                masked: cleaning.masked().to_vec(),
-                dm_constant: options.dm_constant,
-            };
-            let dms: Vec<f64> = alike.iter().flat_map(DmRange::dms).collect();
-            let plan = dedisperse::Plan::new(plan_options(dms.clone()))?;
-            let fits = |dm: usize| part.times.is_none_or(|times| plan.valid_times(times, dm) > 0);
-            let kept: Vec<f64> = (0..dms.len()).filter(|d| fits(*d)).map(|d| dms[d]).collect();
-            skipped += dms.len() - kept.len();
-            if !kept.is_empty() {
-                let plan = dedisperse::Plan::new(plan_options(kept))?;
-                ranges.push(Self::new(ranges.len(), plan, options, cleaning, backend)?);
+        for alike in trials.options.plan.ranges.chunk_by(|a, b| a.downsample == b.downsample) {
+            let (plan, too_long) = trials.bind(alike)?;
+            skipped += too_long;
+            if let Some(plan) = plan {
+                ranges.push(Self::new(ranges.len(), plan, trials, backend)?);
             }
         }
         if let Some(first) = ranges.first_mut() {
@@ -74,10 +50,10 @@ impl RangeSearch {
     fn new(
         index: usize,
         plan: dedisperse::Plan,
-        options: &SearchOptions,
-        cleaning: &Cleaning,
+        trials: Trials<'_>,
         backend: &Backend,
     ) -> Result<Self> {
+        let Trials { options, cleaning, .. } = trials;
         let summed = (cleaning.unmasked() * plan.downsample()) as i64;
         let bound = cleaning
             .range()
@@ -148,8 +124,7 @@ impl RangeSearch {
     pub(super) fn run(&mut self, samples: Samples<'_>, clusterer: &mut Clusterer) -> Result<()> {
         let mut rest = samples;
         while rest.times() > 0 {
-            let stride = self.dedisperser.plan().max_output(rest.times()).max(1);
-            let progress = self.step(stride, Some(rest))?;
+            let progress = self.step(Some(rest))?;
             rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
         }
         self.hand_over(clusterer)
@@ -160,8 +135,7 @@ impl RangeSearch {
         let plan = self.dedisperser.plan().clone();
         let valid = |dm: usize| plan.valid_times(times, dm);
         self.detector.end_at(&valid);
-        let stride = plan.max_shift().clamp(1, FLUSH_TIMES);
-        while self.step(stride, None)?.produced > 0 {
+        while self.step(None)?.produced > 0 {
             self.hand_over(clusterer)?;
         }
         self.detector.flush(&valid, &mut self.events)?;
@@ -170,7 +144,8 @@ impl RangeSearch {
     }
 
     /// One call of each stage: with rows, or to flush.
-    fn step(&mut self, stride: usize, rows: Option<Samples<'_>>) -> Result<Progress> {
+    fn step(&mut self, rows: Option<Samples<'_>>) -> Result<Progress> {
+        let stride = stride(self.dedisperser.plan(), rows);
         let dms = self.dedisperser.plan().dms().len();
         match &mut self.plane {
             PlaneBuffer::I32(plane) => {
@@ -198,16 +173,5 @@ impl RangeSearch {
         clusterer.push(self.index, &self.events)?;
         self.events.clear();
         Ok(())
-    }
-}
-
-fn advance(
-    dedisperser: &mut Dedisperser,
-    rows: Option<Samples<'_>>,
-    output: Output<'_>,
-) -> Result<Progress> {
-    match rows {
-        Some(rows) => dedisperser.run(rows, output),
-        None => dedisperser.flush(output),
     }
 }

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use super::burst::{Part, SearchOptions, Status};
 use super::cleaning::Cleaning;
+use super::trials::{Trials, advance, stride};
 use crate::array::{Plane, PlaneMut, Progress};
 use crate::backend::Backend;
-use crate::dedisperse::dm_plan::DmRange;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
@@ -16,9 +16,6 @@ use crate::sample::Samples;
 
 /// Most bytes of series that are held at once, over all ranges.
 const PLANE_BYTES: usize = 128 << 20;
-
-/// Most output times that are flushed at once.
-const FLUSH_TIMES: usize = 1 << 12;
 
 /// The series of one range of the DM plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,7 +100,8 @@ pub fn dedisperse(
     super::burst::skip_to(source, part.first)?;
     let mut cleaning = Cleaning::new(source, options, part, backend)?;
     let start_s = part.first as f64 * header.tsamp_s;
-    let mut work = Work::new(&header, options, &cleaning, part, backend)?;
+    let trials = Trials { header: &header, options, cleaning: &cleaning, part };
+    let mut work = Work::new(trials, backend)?;
     work.check_fit()?;
     let ranges: Vec<_> = work.ranges.iter().map(|range| range.describe(start_s)).collect();
     sink.begin(&ranges)?;
@@ -153,30 +151,18 @@ struct Work {
 }
 
 impl Work {
-    fn new(
-        header: &FilterbankHeader,
-        options: &SearchOptions,
-        cleaning: &Cleaning,
-        part: Part,
-        backend: &Backend,
-    ) -> Result<Self> {
+    fn new(trials: Trials<'_>, backend: &Backend) -> Result<Self> {
         let mut ranges = Vec::new();
         let mut skipped = 0;
-        let lowest_dm = options.plan.ranges.first().map_or(0.0, |range| range.dm_min);
-        for (index, range) in options.plan.ranges.iter().enumerate() {
-            let all = bind(header, options, cleaning, range, range.dms())?;
-            let fits = |dm: &usize| part.times.is_none_or(|times| all.valid_times(times, *dm) > 0);
-            let kept: Vec<f64> =
-                (0..all.dms().len()).filter(fits).map(|dm| all.dms()[dm]).collect();
-            skipped += all.dms().len() - kept.len();
-            if !kept.is_empty() {
-                let plan = bind(header, options, cleaning, range, kept)?;
-                ranges.push(RangeSeries::new(index, plan, backend)?);
+        let asked = &trials.options.plan.ranges;
+        for range in asked {
+            let (plan, too_long) = trials.bind(std::slice::from_ref(range))?;
+            skipped += too_long;
+            if let Some(plan) = plan {
+                ranges.push(RangeSeries::new(ranges.len(), plan, backend)?);
             }
         }
-        for (index, range) in ranges.iter_mut().enumerate() {
-            range.index = index;
-        }
+        let lowest_dm = asked.first().map_or(0.0, |range| range.dm_min);
         Ok(Self { ranges, skipped, lowest_dm })
     }
 
@@ -195,25 +181,6 @@ impl Work {
         let most = (PLANE_BYTES / per_row.max(1)).min(PLANE_BYTES / 4 / header.row_bytes().max(1));
         if asked == 0 { most.clamp(64, 1 << 16) } else { asked.min(most.max(1)) }
     }
-}
-
-fn bind(
-    header: &FilterbankHeader,
-    options: &SearchOptions,
-    cleaning: &Cleaning,
-    range: &DmRange,
-    dms: Vec<f64>,
-) -> Result<dedisperse::Plan> {
-    dedisperse::Plan::new(dedisperse::Options {
-        band: header.band.clone(),
-        tsamp_s: header.tsamp_s,
-        dms,
-        downsample: range.downsample,
-        encoding: cleaning.encoding(),
-        range: cleaning.range(),
-        masked: cleaning.masked().to_vec(),
-        dm_constant: options.dm_constant,
-    })
 }
 
 /// One range at work: a dedisperser and the planes that it fills.
@@ -257,7 +224,7 @@ impl RangeSeries {
     fn run(&mut self, samples: Samples<'_>, sink: &mut dyn SeriesSink) -> Result<()> {
         let mut rest = samples;
         while rest.times() > 0 {
-            let stride = self.plan().max_output(rest.times()).max(1);
+            let stride = stride(self.plan(), Some(rest));
             let progress = self.step(stride, Some(rest))?;
             rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
             self.valid.fill(progress.produced);
@@ -269,7 +236,7 @@ impl RangeSeries {
     /// Ends the stream after `rows` rows.
     fn finish(&mut self, rows: u64, sink: &mut dyn SeriesSink) -> Result<()> {
         let ends = self.valid_times(rows);
-        let stride = self.plan().max_shift().clamp(1, FLUSH_TIMES);
+        let stride = stride(self.plan(), None);
         loop {
             let produced = self.step(stride, None)?.produced;
             if produced == 0 {
@@ -319,16 +286,5 @@ impl RangeSeries {
         let plane = Plane::new(&self.floats[..dms * stride], dms, stride, produced)?;
         self.produced += produced as u64;
         sink.block(Block { range: self.index, plane, valid: &self.valid })
-    }
-}
-
-fn advance(
-    dedisperser: &mut Dedisperser,
-    rows: Option<Samples<'_>>,
-    output: Output<'_>,
-) -> Result<Progress> {
-    match rows {
-        Some(rows) => dedisperser.run(rows, output),
-        None => dedisperser.flush(output),
     }
 }

@@ -14,7 +14,6 @@ use super::interference::{self, BroadInterference, Tone};
 use super::levels::Levels;
 use super::noise;
 use super::signal::{Pulse, Signal};
-use crate::array::check_length;
 use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
@@ -100,8 +99,7 @@ impl FilterbankSource for Simulator {
 
     fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
         let row_bytes = self.header.row_bytes();
-        let asked = rows.len() / row_bytes;
-        check_length("rows (bytes)", asked * row_bytes, rows.len())?;
+        let asked = self.header.times_in(rows)?;
         let times = self.left().min(asked as u64) as usize;
         let (scene, start) = (&self.scene, self.next);
         let rows = &mut rows[..times * row_bytes];

@@ -11,7 +11,6 @@ use clap::Args;
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::{self, Report, SearchOptions, Status};
-use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
@@ -19,7 +18,7 @@ use crate::dm_arguments::DmArguments;
 use crate::output::{Existing, Folder};
 use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
-use crate::{interrupt, json, selection};
+use crate::{interrupt, json};
 use pictures::Pictures;
 pub(crate) use pictures::{OVERVIEW, stem};
 pub(crate) use report::Found;
@@ -48,9 +47,6 @@ pub(crate) struct Arguments {
     detection: Detection,
     #[command(flatten)]
     trials: DmArguments,
-    /// Dispersion constant, s MHz^2 pc^-1 cm^3 (PRESTO has 1/2.41e-4, SIGPROC 4148.741601).
-    #[arg(long, value_name = "K", default_value_t = DM_CONSTANT, help_heading = "Dispersion measures")]
-    dm_constant: f64,
     #[command(flatten)]
     selection: Selection,
     /// Keep channels with outlying statistics; by default they are left out.
@@ -282,20 +278,11 @@ impl Detection {
 impl Arguments {
     fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
         self.detection.check()?;
-        selection::check_dm_constant(self.dm_constant)?;
-        let mask = self.selection.rfi_mask.as_deref().map(sidereal::io::rfifind::Mask::read);
         Ok(SearchOptions {
-            plan: self.trials.plan(&header.band, header.tsamp_s, None, self.dm_constant)?,
-            dm_constant: self.dm_constant,
             snr: self.detection.snr,
             max_width_s: self.detection.max_width,
             baseline_s: self.detection.baseline,
-            zero_dm: self.selection.zero_dm,
-            zapped: self.selection.zapped(header)?,
-            auto_mask: !self.no_auto_mask,
-            mask: mask.transpose()?,
-            gulp: self.selection.gulp,
-            time_range: self.selection.time_range(header)?,
+            ..self.selection.options(header, &self.trials, !self.no_auto_mask)?
         })
     }
 }

@@ -19,9 +19,10 @@ use std::path::Path;
 use hdf5_pure::{AttrValue, DType, Dataset, Datatype, DatatypeByteOrder};
 
 use crate::error::{Error, Result};
-use crate::io::rows::{encode, sum_encoding};
+use crate::io::rows::{Chosen, add};
+use crate::io::sigproc::telescopes;
 use crate::io::{FilterbankHeader, FilterbankSource, Polarizations};
-use crate::sample::{Encoding, unpack_f32};
+use crate::sample::Encoding;
 use crate::units::{Band, MAX_CHANNELS};
 use place::{Axes, Place};
 use storage::Storage;
@@ -78,14 +79,13 @@ fn open_file<R: Read + Seek + Send + 'static>(
     let axes = read_axes(path, &dataset)?;
     // nbits is not checked: blimpy keeps the .fil file's, whose narrow samples it has widened.
     attributes.check_equal("nchans", axes[2])?;
-    let feeds = choose_feeds(polarizations, axes[1] as usize)?;
-    let encoding = if feeds.len() == 2 { sum_encoding(recorded) } else { recorded };
-    let header = read_header(&attributes, axes, recorded, encoding)?;
+    let chosen = Chosen::new(polarizations, axes[1] as usize)?;
+    let header = read_header(&attributes, axes, recorded, chosen)?;
     let file_bytes = input.seek(SeekFrom::End(0)).map_err(|e| Error::io(path, e))?;
     let element_bytes = recorded.bits() / 8;
     let place = Place { path: path.to_path_buf(), file_bytes, axes, element_bytes };
     let storage = Storage::new(input, place, dataset)?;
-    Ok(Box::new(Source::new(storage, header, recorded, feeds)))
+    Ok(Box::new(Source::new(storage, header, recorded, chosen)))
 }
 
 fn read_axes(path: &Path, dataset: &Dataset) -> Result<Axes> {
@@ -107,7 +107,7 @@ fn read_header(
     attributes: &Attributes<'_>,
     axes: Axes,
     recorded: Encoding,
-    encoding: Encoding,
+    chosen: Chosen,
 ) -> Result<FilterbankHeader> {
     let tsamp_s = attributes.required("tsamp")?;
     if tsamp_s <= 0.0 {
@@ -117,7 +117,7 @@ fn read_header(
     let (fch1, foff) = (attributes.required("fch1")?, attributes.required("foff")?);
     let band = Band::uniform(fch1, foff, axes[2] as usize)
         .map_err(|error| attributes.fault("fch1, foff", error.to_string()))?;
-    let telescope = attributes.number("telescope_id")?.map(|id| format!("telescope {id}"));
+    let telescope = attributes.number("telescope_id")?.map(|id| telescopes::name(id as i32));
     Ok(FilterbankHeader {
         path: attributes.path.to_path_buf(),
         format: "FBH5",
@@ -128,27 +128,11 @@ fn read_header(
         tstart_mjd: attributes.number("tstart")?.unwrap_or(0.0),
         tsamp_s,
         band,
-        encoding,
+        encoding: chosen.encoding(recorded),
         recorded_bits: recorded.bits(),
         recorded_polarizations: axes[1] as usize,
         times: Some(axes[0]),
     })
-}
-
-fn choose_feeds(polarizations: Polarizations, feeds: usize) -> Result<Vec<usize>> {
-    match (polarizations, feeds) {
-        (Polarizations::One(chosen), _) if chosen >= feeds => {
-            let rule = format!("the file has {feeds}, counted from 0");
-            Err(Error::parameter("polarization", chosen, rule))
-        }
-        (Polarizations::One(chosen), _) => Ok(vec![chosen]),
-        (Polarizations::Total, 1) => Ok(vec![0]),
-        (Polarizations::Total, 2 | 4) => Ok(vec![0, 1]),
-        (Polarizations::Total, _) => {
-            let rule = format!("of the file's {feeds} feeds one must be chosen, from 0");
-            Err(Error::parameter("polarization", "total", rule))
-        }
-    }
 }
 
 fn sample_encoding(path: &Path, dataset: &Dataset) -> Result<Encoding> {
@@ -229,7 +213,6 @@ struct Source<R> {
     time: u64,
     band_start: Option<u64>,
     band: Vec<u8>,
-    values: [Vec<f32>; 2],
 }
 
 impl<R: Read + Seek> Source<R> {
@@ -237,20 +220,10 @@ impl<R: Read + Seek> Source<R> {
         storage: Storage<R>,
         header: FilterbankHeader,
         recorded: Encoding,
-        feeds: Vec<usize>,
+        chosen: Chosen,
     ) -> Self {
-        let channels = header.channels();
-        let values = [vec![0.0; channels], vec![0.0; channels]];
-        Self {
-            storage,
-            header,
-            recorded,
-            feeds,
-            time: 0,
-            band_start: None,
-            band: Vec::new(),
-            values,
-        }
+        let feeds = [chosen.first].into_iter().chain(chosen.second).collect();
+        Self { storage, header, recorded, feeds, time: 0, band_start: None, band: Vec::new() }
     }
 
     /// Copies or adds what the band has of the next times; returns how many there were.
@@ -273,12 +246,8 @@ impl<R: Read + Seek> Source<R> {
                 row.copy_from_slice(first);
                 continue;
             };
-            let [sum, addend] = &mut self.values;
             let second = &second[(self.time - start) as usize * line + index * line..][..line];
-            unpack_f32(first, self.recorded, sum);
-            unpack_f32(second, self.recorded, addend);
-            sum.iter_mut().zip(addend).for_each(|(y, x)| *y += *x);
-            encode(sum, self.header.encoding, row);
+            add(first, second, self.recorded, row);
         }
         self.time += times as u64;
         Ok(times)
@@ -296,10 +265,7 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
 
     fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
         let row_bytes = self.header.row_bytes();
-        if !rows.len().is_multiple_of(row_bytes) {
-            let expected = rows.len() / row_bytes * row_bytes;
-            return Err(Error::Shape { what: "rows (bytes)", expected, actual: rows.len() });
-        }
+        self.header.times_in(rows)?;
         let mut done = 0;
         while done < rows.len() && self.left() > 0 {
             done += self.read_some(&mut rows[done..])? * row_bytes;

@@ -8,7 +8,6 @@ mod fit;
 use fit::{check_same, gap, length};
 
 use super::{FilterbankHeader, FilterbankSource, Gap};
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::math::running_median::RunningMedian;
 
@@ -17,7 +16,8 @@ use crate::math::running_median::RunningMedian;
 /// A file may start up to half a sample before or after the end of the one before it. Where it
 /// starts later and `allow_gaps` is set, the rows between are filled with each channel's median over
 /// the last 1024 rows (the lower middle value of an even number), and listed by
-/// [`FilterbankSource::gaps`]. One file is given back as it is.
+/// [`FilterbankSource::gaps`], with those that a file fills inside itself. One file is given back as
+/// it is.
 ///
 /// # Errors
 /// [`Error::Format`] naming both files and the field in which they differ (band, encoding,
@@ -56,7 +56,7 @@ struct Observation {
 impl Observation {
     fn new(sources: Vec<Box<dyn FilterbankSource>>, allow_gaps: bool) -> Result<Self> {
         let mut header = sources[0].header().clone();
-        let mut gaps = Vec::new();
+        let mut gaps = sources[0].gaps().to_vec();
         let mut missing = vec![0];
         let mut end = length(&header)?;
         for pair in sources.windows(2) {
@@ -74,11 +74,13 @@ impl Observation {
             if gap > 0 {
                 gaps.push(Gap { start_time: end, times: gap });
             }
-            end = end.saturating_add(gap).saturating_add(length(after)?);
+            let start = end.saturating_add(gap);
+            gaps.extend(pair[1].gaps().iter().map(|inside| shifted(*inside, start)));
+            end = start.saturating_add(length(after)?);
             missing.push(gap);
         }
         header.times = Some(end);
-        let median = RunningMedian::new(header.encoding, header.channels());
+        let median = RunningMedian::dense(header.encoding, header.channels());
         let pieces = sources.into_iter().zip(missing).map(|(source, gap)| {
             let times = source.header().times.unwrap_or(0);
             Piece { source, times, gap }
@@ -115,7 +117,7 @@ impl Observation {
             return Err(ended_early(piece, self.row + read as u64));
         }
         if self.has_gap_ahead() {
-            self.median.push(&rows[..read * row_bytes]);
+            self.median.observe_rows(self.row, &rows[..read * row_bytes]);
         }
         Ok(read)
     }
@@ -142,8 +144,7 @@ impl FilterbankSource for Observation {
 
     fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
         let row_bytes = self.header.row_bytes();
-        let asked = rows.len() / row_bytes;
-        check_length("rows to read (bytes)", asked * row_bytes, rows.len())?;
+        let asked = self.header.times_in(rows)?;
         let mut done = 0;
         while done < asked && self.advance() {
             let rest = &mut rows[done * row_bytes..];
@@ -191,6 +192,11 @@ impl FilterbankSource for Observation {
     }
 }
 
+/// A file's gap as one of the whole, in which the file begins at `start`.
+fn shifted(gap: Gap, start: u64) -> Gap {
+    Gap { start_time: gap.start_time.saturating_add(start), ..gap }
+}
+
 fn ended_early(piece: &Piece, row: u64) -> Error {
     let why = format!("the data ended after {} rows, expected {}", row - piece.gap, piece.times);
     Error::format(&piece.source.header().path, "data", 0, why)
@@ -209,6 +215,7 @@ mod tests {
         header: FilterbankHeader,
         rows: Vec<u8>,
         at: usize,
+        gaps: Vec<Gap>,
     }
 
     impl FilterbankSource for Memory {
@@ -225,6 +232,9 @@ mod tests {
             let bytes = (4 * times as usize).min(self.rows.len() - self.at);
             self.at += bytes;
             Ok((bytes / 4) as u64)
+        }
+        fn gaps(&self) -> &[Gap] {
+            &self.gaps
         }
     }
 
@@ -247,7 +257,7 @@ mod tests {
             times: Some(times as u64),
         };
         let rows = (0..times).flat_map(|t| [(start as usize + t) as u8; 4]).collect();
-        Memory { header, rows, at: 0 }
+        Memory { header, rows, at: 0, gaps: Vec::new() }
     }
 
     fn joined(files: Vec<Memory>, allow_gaps: bool) -> Result<Box<dyn FilterbankSource>> {
@@ -335,6 +345,17 @@ mod tests {
             assert_eq!(source.skip(skipped).unwrap(), skipped.min(24));
             assert_eq!(read_all(source.as_mut(), 4), expected[(skipped as usize).min(24)..]);
         }
+    }
+
+    #[test]
+    fn gaps_inside_a_file_are_passed_on_at_their_place() {
+        let mut files = vec![file("a", 0.0, 10), file("b", 13.0, 4), file("c", 17.0, 3)];
+        for (file, start_time) in files.iter_mut().zip([4, 1, 2]) {
+            file.gaps.push(Gap { start_time, times: 1 });
+        }
+        let source = joined(files, true).unwrap();
+        let found: Vec<_> = source.gaps().iter().map(|gap| (gap.start_time, gap.times)).collect();
+        assert_eq!(found, [(4, 1), (10, 3), (14, 1), (19, 1)]);
     }
 
     #[test]

@@ -8,8 +8,9 @@
 
 use super::fits::Header;
 use super::table::{Column, Table};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::io::Polarizations;
+use crate::io::rows::Chosen;
 use crate::sample::Encoding;
 
 /// The most polarization products that are taken for real.
@@ -101,22 +102,15 @@ impl Layout {
     /// The products that make up what is asked for: one, or two to be added.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a number that the file does not have.
-    pub(super) fn select(
-        &self,
-        wanted: Polarizations,
-        kind: &str,
-    ) -> Result<(usize, Option<usize>)> {
+    /// [`crate::Error::Parameter`] for a number that the file does not have.
+    pub(super) fn select(&self, wanted: Polarizations, kind: &str) -> Result<Chosen> {
         match wanted {
-            Polarizations::One(number) if number < self.polarizations => Ok((number, None)),
-            Polarizations::One(number) => {
-                let rule = format!("the file has {}, counted from 0", self.polarizations);
-                Err(Error::parameter("polarization", number, rule))
-            }
+            Polarizations::One(number) => Chosen::one(number, self.polarizations),
             Polarizations::Total => {
                 let kind = kind.to_ascii_uppercase();
                 let single = ["I", "STOKE", "AA+BB"].iter().any(|start| kind.starts_with(start));
-                Ok((0, (self.polarizations > 1 && !single).then_some(1)))
+                let second = (self.polarizations > 1 && !single).then_some(1);
+                Ok(Chosen { first: 0, second })
             }
         }
     }

@@ -18,7 +18,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::io::{FilterbankHeader, FilterbankSource, Polarizations};
+use crate::io::{FilterbankHeader, FilterbankSource, Polarizations, sexagesimal};
 use crate::units::{Band, HZ_PER_MHZ, SECONDS_PER_DAY};
 use fits::Header;
 use gaps::Timing;
@@ -81,8 +81,8 @@ pub fn from_reader<R: Read + Seek + Send + 'static>(
         format: "PSRFITS",
         source_name: primary.text("SRC_NAME").unwrap_or_default().to_string(),
         telescope: primary.text("TELESCOP").unwrap_or_default().to_string(),
-        ra_deg: primary.text("RA").and_then(sexagesimal).map(|hours| hours * 15.0),
-        dec_deg: primary.text("DEC").and_then(sexagesimal),
+        ra_deg: primary.text("RA").and_then(sexagesimal::parse).map(|hours| hours * 15.0),
+        dec_deg: primary.text("DEC").and_then(sexagesimal::parse),
         tstart_mjd: start_mjd(&primary, &subint, &layout, &timing)?,
         tsamp_s: layout.tsamp_s,
         band: read_band(&mut input, &primary, &subint, &table, &layout)?,
@@ -167,26 +167,4 @@ fn read_band<R: Read + Seek>(
     let spacing_hz = (centres[channels - 1] - centres[0]).abs() / (channels.max(2) - 1) as f64;
     let width_hz = if width_mhz == 0.0 { spacing_hz } else { width_mhz.abs() * HZ_PER_MHZ };
     Band::from_centres(centres, width_hz).map_err(|error| table.fault(column, 0, error.to_string()))
-}
-
-/// `hh:mm:ss.s` or `-dd:mm:ss.s` as a number of hours or degrees; a plain number as it stands.
-fn sexagesimal(text: &str) -> Option<f64> {
-    let mut sum = 0.0;
-    for (part, unit) in text.trim_start_matches(['+', '-']).split(':').zip([1.0, 60.0, 3600.0]) {
-        sum += part.trim().parse::<f64>().ok().filter(|x| x.is_finite())? / unit;
-    }
-    Some(if text.starts_with('-') { -sum } else { sum })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn positions_are_read() {
-        assert_eq!(sexagesimal("12:30:00.0"), Some(12.5));
-        assert_eq!(sexagesimal("-00:30:36"), Some(-0.51));
-        assert_eq!(sexagesimal("+22.5"), Some(22.5));
-        assert_eq!(sexagesimal("unknown"), None);
-    }
 }

@@ -4,15 +4,14 @@
 
 use super::layout::Layout;
 use super::scale::{Factors, Scaling};
-use crate::io::rows::{byte_encoding, encode, sum_encoding};
+use crate::io::rows::{Chosen, byte_encoding, encode};
 use crate::sample::{Encoding, unpack_f32};
 
 /// Turns spectra as recorded into rows of one encoding.
 #[derive(Clone, Debug)]
 pub(super) struct Converter {
     layout: Layout,
-    first: usize,
-    second: Option<usize>,
+    chosen: Chosen,
     encoding: Encoding,
     is_copy: bool,
     order: BitOrder,
@@ -22,26 +21,25 @@ pub(super) struct Converter {
 
 impl Converter {
     /// A converter for one polarization, or the sum of two, scaled unless the factors are trivial.
-    pub(super) fn new(layout: &Layout, select: (usize, Option<usize>), scaling: &Scaling) -> Self {
-        let (first, second) = select;
+    pub(super) fn new(layout: &Layout, chosen: Chosen, scaling: &Scaling) -> Self {
         let native = layout.encoding;
         let recorded = if layout.signed_bits { Encoding::I8 } else { native };
         let is_copy = scaling.is_trivial()
-            && second.is_none()
+            && chosen.second.is_none()
             && !layout.signed_bits
             && layout.is_byte_aligned();
-        let encoding = match (scaling.is_trivial(), second) {
+        let encoding = match (scaling.is_trivial(), chosen.second) {
             (false, _) => Encoding::F32,
             (true, None) if is_copy => native,
             (true, None) => byte_encoding(recorded),
             // Sums of two signed nibbles fit a signed byte.
             (true, Some(_)) if layout.signed_bits => Encoding::I8,
-            (true, Some(_)) => sum_encoding(native),
+            (true, Some(_)) => chosen.encoding(native),
         };
         let order = BitOrder::new(layout.bits);
         let values = vec![0.0; layout.channels];
         let addend = values.clone();
-        Self { layout: layout.clone(), first, second, encoding, is_copy, order, values, addend }
+        Self { layout: layout.clone(), chosen, encoding, is_copy, order, values, addend }
     }
 
     /// The encoding of the rows that [`Converter::convert`] writes.
@@ -62,12 +60,13 @@ impl Converter {
         for (time, row) in rows.chunks_exact_mut(row_bytes).enumerate() {
             let spectrum = phase + time * self.layout.spectrum_bits() as usize;
             if self.is_copy {
-                let start = (spectrum + self.first * self.layout.channels * self.layout.bits) / 8;
+                let start =
+                    (spectrum + self.chosen.first * self.layout.channels * self.layout.bits) / 8;
                 row.copy_from_slice(&raw[start..start + row_bytes]);
                 continue;
             }
-            self.unpack(raw, spectrum, self.first, scaling);
-            if let Some(second) = self.second {
+            self.unpack(raw, spectrum, self.chosen.first, scaling);
+            if let Some(second) = self.chosen.second {
                 std::mem::swap(&mut self.values, &mut self.addend);
                 self.unpack(raw, spectrum, second, scaling);
                 self.values.iter_mut().zip(&self.addend).for_each(|(y, x)| *y += x);

@@ -9,10 +9,9 @@ use super::layout::Layout;
 use super::samples::Converter;
 use super::scale::{Factors, Scaling};
 use super::table::Table;
-use crate::error::{Error, Result};
-use crate::io::rows::encode;
+use crate::error::Result;
 use crate::io::{self, FilterbankHeader, FilterbankSource};
-use crate::sample::unpack_f32;
+use crate::math::running_median::RunningMedian;
 
 /// Raw bytes read at once, if a spectrum is not longer.
 const BATCH_BYTES: u64 = 1 << 20;
@@ -145,28 +144,13 @@ impl<R: Read + Seek> Source<R> {
             let times = self.layout.block_times.min(most);
             let mut before = vec![0u8; times as usize * row_bytes];
             self.read_row(row - 1, self.layout.block_times - times, &mut before)?;
-            let encoding = self.header.encoding;
-            let mut values = vec![0.0f32; times as usize * channels];
-            let spectra = before.chunks_exact(row_bytes).zip(values.chunks_exact_mut(channels));
-            spectra.for_each(|(row, values)| unpack_f32(row, encoding, values));
-            self.fill.resize(row_bytes, 0);
-            encode(&medians(&values, channels), encoding, &mut self.fill);
+            let mut median = RunningMedian::dense(self.header.encoding, channels);
+            median.observe_rows(0, &before);
+            self.fill = median.row();
         }
         rows.chunks_exact_mut(row_bytes).for_each(|row| row.copy_from_slice(&self.fill));
         Ok(())
     }
-}
-
-/// The lower median of each channel, so that whole numbers stay whole.
-fn medians(values: &[f32], channels: usize) -> Vec<f32> {
-    let mut column = Vec::with_capacity(values.len() / channels);
-    let median = |channel: usize| {
-        column.clear();
-        column.extend(values[channel..].iter().step_by(channels));
-        let middle = (column.len() - 1) / 2;
-        *column.select_nth_unstable_by(middle, f32::total_cmp).1
-    };
-    (0..channels).map(median).collect()
 }
 
 impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
@@ -176,10 +160,7 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
 
     fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
         let row_bytes = self.header.row_bytes();
-        if !rows.len().is_multiple_of(row_bytes) {
-            let expected = rows.len() / row_bytes * row_bytes;
-            return Err(Error::Shape { what: "rows (bytes)", expected, actual: rows.len() });
-        }
+        self.header.times_in(rows)?;
         let mut done = 0;
         while done < rows.len() {
             let at_row = self.position.row;
@@ -232,15 +213,4 @@ fn filled_times(gaps: &[Gap], block_times: u64) -> Vec<io::Gap> {
         io::Gap { start_time, times: gap.times }
     };
     gaps.iter().map(&mut place).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians_are_by_channel() {
-        assert_eq!(medians(&[1.0, 40.0, 3.0, 20.0, 2.0, 30.0], 2), [2.0, 30.0]);
-        assert_eq!(medians(&[1.0, 3.0, 2.0, 9.0], 1), [2.0]);
-    }
 }

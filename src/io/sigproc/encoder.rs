@@ -1,4 +1,11 @@
 //! The bytes of a SIGPROC header to be written.
+//!
+//! Invariant: starts with `HEADER_START` and ends with `HEADER_END`; every keyword has its value.
+
+use std::path::Path;
+
+use super::telescopes;
+use crate::io::sexagesimal::pack_degrees;
 
 /// Builds a header's bytes, field by field.
 #[derive(Debug)]
@@ -42,6 +49,22 @@ impl Encoder {
         }
         self.word(keyword);
         self.word(if end == 0 { "unknown" } else { &value[..end] });
+    }
+
+    /// What was observed, and with what, of filterbanks and time series alike.
+    pub(super) fn observation(&mut self, path: &Path, source: &str, telescope: &str) {
+        self.text("rawdatafile", &path.file_name().unwrap_or_default().to_string_lossy());
+        self.text("source_name", source);
+        self.integer("machine_id", 0);
+        self.integer("telescope_id", telescopes::number(telescope));
+    }
+
+    /// Where it stands on the sky; what is not known is 0.
+    pub(super) fn position(&mut self, ra_deg: Option<f64>, dec_deg: Option<f64>) {
+        self.float("src_raj", pack_degrees(ra_deg.unwrap_or(0.0) / 15.0));
+        self.float("src_dej", pack_degrees(dec_deg.unwrap_or(0.0)));
+        self.float("az_start", 0.0);
+        self.float("za_start", 0.0);
     }
 
     pub(super) fn frequencies(&mut self, centres_mhz: impl Iterator<Item = f64>) {

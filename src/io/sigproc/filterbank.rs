@@ -5,8 +5,9 @@ use std::path::Path;
 use super::header::Header;
 use super::telescopes;
 use crate::error::{Error, Result};
+use crate::io::FilterbankHeader;
+use crate::io::rows::Chosen;
 use crate::io::sexagesimal::unpack_degrees;
-use crate::io::{FilterbankHeader, Polarizations};
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ, MAX_CHANNELS};
 
@@ -65,24 +66,12 @@ impl Layout {
         self.ifs * self.if_bytes()
     }
 
-    /// The encoding in which rows are given: that of the file, widened where IFs are summed.
-    pub(super) fn output_encoding(&self, polarizations: Polarizations) -> Encoding {
-        match (polarizations, self.ifs) {
-            (Polarizations::One(_), _) | (Polarizations::Total, 1) => self.encoding,
-            (Polarizations::Total, _) => match self.encoding {
-                Encoding::U1 | Encoding::U2 | Encoding::U4 | Encoding::U8 => Encoding::U16,
-                Encoding::I8 => Encoding::I16,
-                Encoding::U16 | Encoding::I16 | Encoding::F32 => Encoding::F32,
-            },
-        }
-    }
-
     /// The description that every format shares.
     pub(super) fn describe(
         &self,
         header: &Header,
         path: &Path,
-        polarizations: Polarizations,
+        chosen: Chosen,
     ) -> FilterbankHeader {
         let (ra_deg, dec_deg) = position(header);
         FilterbankHeader {
@@ -95,7 +84,7 @@ impl Layout {
             tstart_mjd: self.tstart_mjd,
             tsamp_s: self.tsamp_s,
             band: self.band.clone(),
-            encoding: self.output_encoding(polarizations),
+            encoding: chosen.encoding(self.encoding),
             recorded_bits: self.encoding.bits(),
             recorded_polarizations: self.ifs,
             times: None,

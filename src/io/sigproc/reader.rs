@@ -1,4 +1,6 @@
 //! Streaming a SIGPROC filterbank from a file or a pipe.
+//!
+//! Invariant: `row` counts the recorded rows that were read or passed over.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -6,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::filterbank::Layout;
 use super::header::Header;
-use super::ifs::{self, Choice};
-use crate::array::check_length;
+use super::ifs;
 use crate::error::{Error, Result};
+use crate::io::rows::Chosen;
 use crate::io::{FilterbankHeader, FilterbankSource, Polarizations};
 
 /// Bytes read ahead where rows must be converted or thrown away.
@@ -25,7 +27,7 @@ pub struct FilterbankReader {
     fields: Header,
     header: FilterbankHeader,
     layout: Layout,
-    choice: Choice,
+    chosen: Chosen,
     row: u64,
     scratch: Vec<u8>,
 }
@@ -78,9 +80,9 @@ impl FilterbankReader {
         polarizations: Polarizations,
     ) -> Result<Self> {
         let layout = Layout::new(&fields, path)?;
-        let choice = Choice::new(polarizations, layout.ifs)?;
-        let header = layout.describe(&fields, path, polarizations);
-        Ok(Self { input, fields, header, layout, choice, row: 0, scratch: Vec::new() })
+        let chosen = Chosen::new(polarizations, layout.ifs)?;
+        let header = layout.describe(&fields, path, chosen);
+        Ok(Self { input, fields, header, layout, chosen, row: 0, scratch: Vec::new() })
     }
 
     /// Every field of the file's own header.
@@ -173,10 +175,9 @@ impl FilterbankSource for FilterbankReader {
 
     fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
         let row_bytes = self.header.row_bytes();
-        let asked = rows.len() / row_bytes;
-        check_length("rows to read (bytes)", asked * row_bytes, rows.len())?;
+        let asked = self.header.times_in(rows)?;
         let wanted = self.rows_left().min(asked as u64) as usize;
-        if self.choice == Choice::Only {
+        if self.layout.ifs == 1 {
             return self.fill(&mut rows[..wanted * row_bytes]);
         }
         let mut done = 0;
@@ -185,7 +186,7 @@ impl FilterbankSource for FilterbankReader {
             let read = self.with_scratch(wanted - done, |reader, recorded| {
                 let times = recorded.len() / reader.layout.row_bytes();
                 let output = &mut output[..times * row_bytes];
-                ifs::convert(reader.choice, &reader.layout, recorded, output);
+                ifs::convert(reader.chosen, &reader.layout, recorded, output);
             })?;
             done += read;
             if read == 0 {

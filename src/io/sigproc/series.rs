@@ -7,10 +7,8 @@ use std::path::Path;
 use super::encoder::Encoder;
 use super::filterbank;
 use super::header::Header;
-use super::telescopes;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
-use crate::io::sexagesimal::pack_degrees;
 use crate::sample::{Encoding, unpack_f32};
 
 /// What a `.tim` file says of its series.
@@ -152,14 +150,8 @@ impl TimeSeriesWriter {
 
 fn encode(series: &TimeSeries, path: &Path, encoding: Encoding) -> Vec<u8> {
     let mut encoder = Encoder::new();
-    encoder.text("rawdatafile", &path.file_name().unwrap_or_default().to_string_lossy());
-    encoder.text("source_name", &series.source_name);
-    encoder.integer("machine_id", 0);
-    encoder.integer("telescope_id", telescopes::number(&series.telescope));
-    encoder.float("src_raj", pack_degrees(series.ra_deg.unwrap_or(0.0) / 15.0));
-    encoder.float("src_dej", pack_degrees(series.dec_deg.unwrap_or(0.0)));
-    encoder.float("az_start", 0.0);
-    encoder.float("za_start", 0.0);
+    encoder.observation(path, &series.source_name, &series.telescope);
+    encoder.position(series.ra_deg, series.dec_deg);
     encoder.integer("data_type", 2);
     encoder.float("refdm", series.dm);
     encoder.float("fch1", series.frequency_mhz);

@@ -4,11 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::encoder::Encoder;
-use super::telescopes;
 use crate::error::{Error, Result};
 use crate::io::FilterbankHeader;
 use crate::io::atomic::AtomicFile;
-use crate::io::sexagesimal::pack_degrees;
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ};
 
@@ -103,7 +101,8 @@ fn encode(header: &FilterbankHeader, path: &Path) -> Result<Vec<u8>> {
         return Err(Error::parameter("nbits", encoding.bits(), rule));
     }
     let mut encoder = Encoder::new();
-    observation(&mut encoder, header, path);
+    encoder.observation(path, &header.source_name, &header.telescope);
+    encoder.position(header.ra_deg, header.dec_deg);
     encoder.integer("data_type", 1);
     frequencies(&mut encoder, &header.band);
     encoder.integer("nchans", header.channels() as i32);
@@ -117,18 +116,6 @@ fn encode(header: &FilterbankHeader, path: &Path) -> Result<Vec<u8>> {
         encoder.byte("signed", 1);
     }
     Ok(encoder.finish())
-}
-
-fn observation(encoder: &mut Encoder, header: &FilterbankHeader, path: &Path) {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    encoder.text("rawdatafile", &name);
-    encoder.text("source_name", &header.source_name);
-    encoder.integer("machine_id", 0);
-    encoder.integer("telescope_id", telescopes::number(&header.telescope));
-    encoder.float("src_raj", pack_degrees(header.ra_deg.unwrap_or(0.0) / 15.0));
-    encoder.float("src_dej", pack_degrees(header.dec_deg.unwrap_or(0.0)));
-    encoder.float("az_start", 0.0);
-    encoder.float("za_start", 0.0);
 }
 
 /// `fch1` and `foff` for a band of equal steps, else a table of all centres.

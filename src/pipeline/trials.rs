@@ -1,0 +1,75 @@
+//! The trials of a DM plan bound to the data: those whose delay fits, and the steps of a dedisperser.
+//!
+//! Invariant: a trial is kept if it has a sample at all in data of known length, and always otherwise.
+
+use super::burst::{Part, SearchOptions};
+use super::cleaning::Cleaning;
+use crate::array::Progress;
+use crate::dedisperse::dm_plan::DmRange;
+use crate::dedisperse::{self, Dedisperser, Output};
+use crate::error::Result;
+use crate::io::FilterbankHeader;
+use crate::sample::Samples;
+
+/// Most output times that are flushed at once.
+const FLUSH_TIMES: usize = 1 << 12;
+
+/// What trials are bound to.
+#[derive(Clone, Copy)]
+pub(super) struct Trials<'a> {
+    pub(super) header: &'a FilterbankHeader,
+    pub(super) options: &'a SearchOptions,
+    pub(super) cleaning: &'a Cleaning,
+    pub(super) part: Part,
+}
+
+impl Trials<'_> {
+    /// One plan for the trials that fit the data, of ranges with one binning; none where there is no
+    /// such trial. Also how many are left out.
+    pub(super) fn bind(&self, ranges: &[DmRange]) -> Result<(Option<dedisperse::Plan>, usize)> {
+        let dms: Vec<f64> = ranges.iter().flat_map(DmRange::dms).collect();
+        let downsample = ranges.first().map_or(1, |range| range.downsample);
+        let all = self.plan(downsample, dms)?;
+        let fits = |dm: &usize| self.part.times.is_none_or(|times| all.valid_times(times, *dm) > 0);
+        let kept: Vec<f64> = (0..all.dms().len()).filter(fits).map(|dm| all.dms()[dm]).collect();
+        let skipped = all.dms().len() - kept.len();
+        match (kept.len(), skipped) {
+            (0, _) => Ok((None, skipped)),
+            (_, 0) => Ok((Some(all), 0)),
+            _ => Ok((Some(self.plan(downsample, kept)?), skipped)),
+        }
+    }
+
+    fn plan(&self, downsample: usize, dms: Vec<f64>) -> Result<dedisperse::Plan> {
+        dedisperse::Plan::new(dedisperse::Options {
+            band: self.header.band.clone(),
+            tsamp_s: self.header.tsamp_s,
+            dms,
+            downsample,
+            encoding: self.cleaning.encoding(),
+            range: self.cleaning.range(),
+            masked: self.cleaning.masked().to_vec(),
+            dm_constant: self.options.dm_constant,
+        })
+    }
+}
+
+/// Dedisperses rows, or, without any, what is left at the end.
+pub(super) fn advance(
+    dedisperser: &mut Dedisperser,
+    rows: Option<Samples<'_>>,
+    output: Output<'_>,
+) -> Result<Progress> {
+    match rows {
+        Some(rows) => dedisperser.run(rows, output),
+        None => dedisperser.flush(output),
+    }
+}
+
+/// Output times that one step may make: for rows, all of theirs; to flush, a part of what is left.
+pub(super) fn stride(plan: &dedisperse::Plan, rows: Option<Samples<'_>>) -> usize {
+    match rows {
+        Some(rows) => plan.max_output(rows.times()).max(1),
+        None => plan.max_shift().clamp(1, FLUSH_TIMES),
+    }
+}
