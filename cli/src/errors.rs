@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use sidereal::Error;
 
-use crate::interrupt;
+use crate::{interrupt, output};
 
 /// Exit code of wrong use.
 const WRONG_USE: u8 = 2;
@@ -24,7 +24,7 @@ pub(crate) fn report(error: &Error) -> ExitCode {
         // Whoever read our output has had enough, as `head` does.
         return ExitCode::SUCCESS;
     }
-    eprintln!("sidereal: {}", sentence(&error.to_string()));
+    eprintln!("sidereal: {}", sentence(&output::with_final_names(&error.to_string())));
     if let Some(hint) = hint(error) {
         eprintln!("          {hint}");
     }

@@ -40,7 +40,7 @@ impl Folder {
         let parent = parent_of(place);
         let made = make_parents(&parent)?;
         let name = place.file_name().map_or_else(Default::default, |n| n.to_string_lossy());
-        let temporary = parent.join(format!(".{name}.unfinished-{}", std::process::id()));
+        let temporary = parent.join(format!(".{name}{}", mark()));
         let folder = Self { place: place.to_path_buf(), temporary, made, finished: false };
         fs::create_dir(&folder.temporary).map_err(|error| Error::io(place, error))?;
         interrupt::unfinished(Some(folder.temporary.clone()));
@@ -91,6 +91,18 @@ impl Drop for Folder {
             let _ = fs::remove_dir(folder);
         }
     }
+}
+
+/// What the temporary name has behind the final one.
+fn mark() -> String {
+    format!(".unfinished-{}", std::process::id())
+}
+
+/// A message with the names that files would have had in the end.
+pub(crate) fn with_final_names(message: &str) -> String {
+    let Some((before, after)) = message.split_once(&mark()) else { return message.to_owned() };
+    let dot = before.rfind("/.").map_or(0, |slash| slash + 1);
+    format!("{}{}{}", &before[..dot], &before[dot + 1..], with_final_names(after))
 }
 
 fn parent_of(place: &Path) -> PathBuf {
@@ -172,6 +184,13 @@ mod tests {
         folder.finish().unwrap();
         assert_eq!(entries(&place), ["new"]);
         assert_eq!(entries(home.path()), ["out"]);
+    }
+
+    #[test]
+    fn messages_name_the_file_that_would_have_been() {
+        let message = format!("a/.out{0}/x.npy: full, and ./.b{0}/y too", mark());
+        assert_eq!(with_final_names(&message), "a/out/x.npy: full, and ./b/y too");
+        assert_eq!(with_final_names("plain"), "plain");
     }
 
     #[test]
