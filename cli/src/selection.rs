@@ -76,14 +76,6 @@ impl Recording {
         file_name(&self.inputs[0])
     }
 
-    /// An output's name from the first input: `STEM_SUFFIX` in the folder of the call.
-    pub(crate) fn output(&self, given: Option<&Path>, suffix: &str) -> PathBuf {
-        if let Some(given) = given {
-            return given.to_path_buf();
-        }
-        PathBuf::from(format!("{}_{suffix}", self.stem()))
-    }
-
     /// The first input's name without folder and extension.
     pub(crate) fn stem(&self) -> String {
         let stem = if self.is_pipe() { None } else { self.inputs[0].file_stem() };
