@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sidereal::Result;
+use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
 
 use crate::common::Common;
 use cell::{Band, Cell, Outcome};
@@ -23,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
     /// Tolerance of the DM plan: what a step may widen a pulse by.
-    #[arg(long, default_value_t = 1.1, value_name = "FACTOR")]
+    #[arg(long, default_value_t = 1.05, value_name = "FACTOR")]
     dm_tol: f64,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
@@ -69,26 +71,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         let rule = "it must be 1 to 100000";
         return Err(sidereal::Error::parameter("--injections", arguments.injections, rule));
     }
-    let backend = common.backend()?;
-    let mut outcomes: Vec<Outcome> = Vec::new();
-    for band in &BANDS {
-        for dm in band.dm {
-            for width_s in WIDTHS_S {
-                for snr in SNRS {
-                    let seed = arguments.seed.wrapping_mul(1 << 20) + outcomes.len() as u64;
-                    let tolerance = arguments.dm_tol;
-                    let cell = Cell { band, dm, width_s, snr, tolerance, seed };
-                    let outcome = cell.run(arguments.injections, &backend)?;
-                    if !common.json && !common.quiet {
-                        report::print_row(&outcome, outcomes.is_empty());
-                    }
-                    outcomes.push(outcome);
-                }
-            }
-        }
-    }
+    let outcomes = campaign(&cells(arguments), arguments.injections, common)?;
     if common.json {
         report::print_json(&outcomes)?;
+    } else if !common.quiet {
+        report::print(&outcomes);
     }
     if let Some(path) = &arguments.markdown {
         report::write_markdown(path, &outcomes)?;
@@ -97,4 +84,32 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         figure::draw(path, &outcomes, &BANDS)?;
     }
     Ok(())
+}
+
+/// Every combination of band, DM, width and S/N.
+fn cells(arguments: &Arguments) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for band in &BANDS {
+        for dm in band.dm {
+            for width_s in WIDTHS_S {
+                for snr in SNRS {
+                    let seed = arguments.seed.wrapping_mul(1 << 20) + cells.len() as u64;
+                    let tolerance = arguments.dm_tol;
+                    cells.push(Cell { band, dm, width_s, snr, tolerance, seed });
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// Runs the cells side by side, each on a thread of its own.
+fn campaign(cells: &[Cell], injections: usize, common: &Common) -> Result<Vec<Outcome>> {
+    let threads = Threads::new(common.backend()?.threads());
+    let mut outcomes: Vec<Option<Result<Outcome>>> = cells.iter().map(|_| None).collect();
+    let mut scratch = vec![(); threads.count()];
+    threads.for_each_chunk(&mut scratch, &mut outcomes, 1, |(), index, outcome| {
+        outcome[0] = Some(cells[index].run(injections, &Backend::best(1)));
+    });
+    outcomes.into_iter().flatten().collect()
 }

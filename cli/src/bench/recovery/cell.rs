@@ -32,7 +32,7 @@ pub(super) struct Band {
 }
 
 /// What is injected.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) band: &'static Band,
     pub(super) dm: f64,
@@ -72,7 +72,7 @@ pub(super) struct Outcome {
 
 impl Cell {
     /// Injects, searches twice (all trials, the exact one) and compares.
-    pub(super) fn run(self, injections: usize, backend: &Backend) -> Result<Outcome> {
+    pub(super) fn run(&self, injections: usize, backend: &Backend) -> Result<Outcome> {
         let plan = self.plan()?;
         let truths = self.simulator(injections)?.truth().bursts.clone();
         let found = self.candidates(injections, plan.clone(), backend)?;
@@ -169,7 +169,7 @@ impl Cell {
     }
 
     fn outcome(
-        self,
+        &self,
         plan: &DmPlan,
         pairs: &[(&BurstTruth, &Candidate)],
         exact: &[(&BurstTruth, &Candidate)],
@@ -196,7 +196,7 @@ impl Cell {
             time_reach_s: time_reach,
             dm_within: within(&dm_errors, dm_reach),
             time_within: within(&time_errors, time_reach),
-            cell: self,
+            cell: self.clone(),
         }
     }
 }

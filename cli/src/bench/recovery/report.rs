@@ -35,16 +35,17 @@ fn percent(part: usize, whole: usize) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
 }
 
-/// One row of the table on the terminal, behind its head where asked for.
+/// The table on the terminal.
 #[allow(clippy::print_stdout)]
-pub(super) fn print_row(outcome: &Outcome, head: bool) {
+pub(super) fn print(outcomes: &[Outcome]) {
     let line = |cell: &dyn Fn(&Column) -> String| {
-        COLUMNS.iter().map(|c| format!("{:>width$}", cell(c), width = c.1)).collect::<Vec<_>>()
+        let cells = COLUMNS.iter().map(|c| format!("{:>width$}", cell(c), width = c.1));
+        cells.collect::<Vec<_>>().join("  ")
     };
-    if head {
-        println!("{}", line(&|c| c.0.to_owned()).join("  "));
+    println!("{}", line(&|c| c.0.to_owned()));
+    for outcome in outcomes {
+        println!("{}", line(&|c| (c.2)(outcome)));
     }
-    println!("{}", line(&|c| (c.2)(outcome)).join("  "));
 }
 
 /// The rows as one JSON document.
