@@ -5,8 +5,11 @@ mod bodies;
 
 use std::path::Path;
 
+/// What a target does with its bytes.
+type Body = fn(&[u8]);
+
 /// Each target with its body, as in `fuzz/targets`.
-const TARGETS: &[(&str, fn(&[u8]))] = &[
+const TARGETS: &[(&str, Body)] = &[
     ("bitshuffle", bodies::bitshuffle),
     ("cand", bodies::cand),
     ("dm_plan", bodies::dm_plan),

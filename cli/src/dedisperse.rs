@@ -2,8 +2,6 @@
 
 mod files;
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use sidereal::Result;
 use sidereal::io::FilterbankHeader;
@@ -12,7 +10,7 @@ use sidereal::pipeline::series::{self, SeriesReport};
 
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
-use crate::output::{Existing, Folder};
+use crate::output::Destination;
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::selection::{Recording, Selection};
@@ -31,12 +29,8 @@ use files::{Document, Files};
 pub(crate) struct Arguments {
     #[command(flatten)]
     recording: Recording,
-    /// Folder to write; by default INPUT's name with _dedispersed, in the current folder.
-    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
-    output: Option<PathBuf>,
-    /// Replace the output folder if it exists.
-    #[arg(long, help_heading = "Output")]
-    overwrite: bool,
+    #[command(flatten)]
+    destination: Destination,
     /// How the series are written.
     #[arg(long, value_enum, default_value = "npy", help_heading = "Output")]
     format: Format,
@@ -62,13 +56,11 @@ pub(crate) enum Format {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let existing = if arguments.overwrite { Existing::Replace } else { Existing::Refuse };
-    let output = arguments.recording.output(arguments.output.as_deref(), "dedispersed");
     let mut source = arguments.recording.open()?;
     let header = source.header().clone();
     let options = arguments.options(&header)?;
     let backend = common.backend()?;
-    let folder = Folder::begin(&output, existing, &arguments.recording.inputs)?;
+    let folder = arguments.destination.begin(&arguments.recording, "dedispersed")?;
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
     let stem = arguments.recording.stem();

@@ -6,9 +6,38 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use sidereal::{Error, Result};
 
 use crate::interrupt;
+use crate::selection::Recording;
+
+/// The folder to write.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Destination {
+    /// Folder to write; by default INPUT's name with _search or _dedispersed, in the current folder.
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
+    output: Option<PathBuf>,
+    /// Replace the output folder if it exists.
+    #[arg(long, help_heading = "Output")]
+    overwrite: bool,
+}
+
+impl Destination {
+    /// Begins the folder; where none is named, it is the recording's name with `_suffix`.
+    ///
+    /// # Errors
+    /// As [`Folder::begin`].
+    pub(crate) fn begin(&self, recording: &Recording, suffix: &str) -> Result<Folder> {
+        let usual = || PathBuf::from(format!("{}_{suffix}", recording.stem()));
+        let place = self.output.clone().unwrap_or_else(usual);
+        let existing = if self.overwrite { Existing::Replace } else { Existing::Refuse };
+        Folder::begin(&place, existing, &recording.inputs)
+    }
+}
+
+/// Why nothing is written over what is there.
+const EXISTS: &str = "it exists; give another name, or --overwrite to replace it";
 
 /// What happens to a folder that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +134,14 @@ pub(crate) fn with_final_names(message: &str) -> String {
     format!("{}{}{}", &before[..dot], &before[dot + 1..], with_final_names(after))
 }
 
+/// Fails if there is a file already; `option` names it.
+pub(crate) fn check_new(option: &'static str, path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    Err(Error::parameter(option, path.display(), EXISTS))
+}
+
 fn parent_of(place: &Path) -> PathBuf {
     match place.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
@@ -119,7 +156,7 @@ fn check_free(place: &Path, existing: Existing, inputs: &[PathBuf]) -> Result<()
     }
     let Ok(found) = place.symlink_metadata() else { return Ok(()) };
     if existing == Existing::Refuse {
-        return refuse("it exists; give another name, or --overwrite to replace it");
+        return refuse(EXISTS);
     }
     if !found.is_dir() {
         return refuse("it exists and is not a folder, so it is not replaced");

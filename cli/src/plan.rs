@@ -13,9 +13,7 @@ use sidereal::{Error, Result};
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
-use crate::json;
-
-use crate::dm_plan_file;
+use crate::{dm_plan_file, json, output};
 
 const EXAMPLES: &str = "Examples:\n  \
     sidereal plan recording.fil --dm-max 1000\n  \
@@ -107,9 +105,8 @@ impl Arguments {
 }
 
 fn store(path: &Path, plan: &DmPlan, document: &Document, overwrite: bool) -> Result<()> {
-    if !overwrite && path.symlink_metadata().is_ok() {
-        let rule = "it exists; give another name, or --overwrite to replace it";
-        return Err(Error::parameter("--toml", path.display(), rule));
+    if !overwrite {
+        output::check_new("--toml", path)?;
     }
     dm_plan_file::write(path, plan, &heading(document))
 }

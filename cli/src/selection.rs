@@ -76,14 +76,6 @@ impl Recording {
         file_name(&self.inputs[0])
     }
 
-    /// An output's name from the first input: `STEM_SUFFIX` in the folder of the call.
-    pub(crate) fn output(&self, given: Option<&Path>, suffix: &str) -> PathBuf {
-        if let Some(given) = given {
-            return given.to_path_buf();
-        }
-        PathBuf::from(format!("{}_{suffix}", self.stem()))
-    }
-
     /// The first input's name without folder and extension.
     pub(crate) fn stem(&self) -> String {
         let stem = if self.is_pipe() { None } else { self.inputs[0].file_stem() };
@@ -122,18 +114,16 @@ impl Selection {
         trials: &DmArguments,
         auto_mask: bool,
     ) -> Result<SearchOptions> {
+        let plan = trials.plan(&header.band, header.tsamp_s, None)?;
         Ok(SearchOptions {
-            plan: trials.plan(&header.band, header.tsamp_s, None)?,
             dm_constant: trials.dm_constant,
-            snr: 6.0,
-            max_width_s: 0.1,
-            baseline_s: 2.0,
             zero_dm: self.zero_dm,
             zapped: self.zapped(header)?,
             auto_mask,
             mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
             gulp: self.gulp,
             time_range: self.time_range(header)?,
+            ..SearchOptions::new(plan)
         })
     }
 

@@ -1,4 +1,6 @@
 //! Opening recordings: the format is told by a file's first bytes, never by its name.
+//!
+//! Invariant: a file's name never decides its format.
 
 use std::fs::File;
 use std::io::Read;

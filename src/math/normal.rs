@@ -1,4 +1,6 @@
 //! The normal distribution: its density, its cumulative probability and quantile, and erfcx.
+//!
+//! Invariant: the lower tail keeps its relative precision however small it is.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI, SQRT_2};
 use std::sync::OnceLock;

@@ -1,4 +1,6 @@
 //! Robust statistics: medians and deviations that a few bright samples do not move.
+//!
+//! Invariant: no function here panics or loops on NaN or on no values.
 
 /// Ratio of a Gaussian's standard deviation to its median absolute deviation.
 ///

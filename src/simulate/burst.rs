@@ -1,4 +1,7 @@
 //! A filterbank with noise, bursts, pulsars and interference, made row by row on demand.
+//!
+//! Invariant: a row is a function of options and row number, whatever was read before and by
+//! however many threads.
 
 mod options;
 mod truth;

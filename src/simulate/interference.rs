@@ -1,4 +1,6 @@
 //! Interference made on Earth: tones in a few channels, and impulses over the whole band at DM 0.
+//!
+//! Invariant: tones and impulses are functions of the seed, whichever rows are asked for.
 
 use std::f64::consts::TAU;
 

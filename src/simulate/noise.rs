@@ -1,4 +1,6 @@
 //! Gaussian noise of one row: a table of quantiles, looked up by 16 random bits a sample.
+//!
+//! Invariant: a row's noise is a function of seed and row number alone.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,6 @@
 //! A pulse in one channel: a Gaussian, scattered, swept over by the channel's own dispersion.
+//!
+//! Invariant: the area over all time is 1 and nothing is negative, to the precision of the tests.
 
 use crate::math::normal;
 

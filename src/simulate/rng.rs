@@ -1,4 +1,7 @@
 //! Random words that are a function of a key and a counter, so that any row can be made alone.
+//!
+//! Invariant: a word depends on seed, stream, item and number alone, never on what was drawn
+//! before.
 
 /// Added to a counter for each step: 2^64 over the golden ratio, odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

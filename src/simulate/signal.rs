@@ -1,4 +1,6 @@
 //! One kind of pulse with its strength: what it adds to each sample.
+//!
+//! Invariant: what a row gets depends on the pulse and the row's times alone.
 
 use super::channels::Channels;
 use super::pulse_shape::{FWHM, Shape};

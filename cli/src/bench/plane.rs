@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 
 const TSAMP_S: f64 = 256e-6;
 const CHANNELS: usize = 1024;
-const FIRST_MHZ: f64 = 1549.853_515_625;
+const FIRST_MHZ: f64 = 1_549.853_515_625;
 const STEP_MHZ: f64 = -300.0 / 1024.0;
 const TIMES: u64 = 8192;
 const TRIALS: usize = 400;

@@ -211,7 +211,7 @@ impl Observation {
 #[allow(clippy::print_stdout)]
 fn print_head() {
     println!(
-        "{:<16} {:>8} {:>8} {:>6} {:>7} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>6}  {}",
+        "{:<16} {:>8} {:>8} {:>6} {:>7} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>6}  binning of the ranges",
         "telescope",
         "channels",
         "tsamp/us",
@@ -223,8 +223,7 @@ fn print_head() {
         "V100",
         "A100",
         "peak/MiB",
-        "found",
-        "binning of the ranges"
+        "found"
     );
 }
 

@@ -5,7 +5,7 @@ mod report;
 mod spool;
 mod tables;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use sidereal::dedisperse::dm_plan::DmRange;
@@ -15,7 +15,7 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
-use crate::output::{Existing, Folder};
+use crate::output::{Destination, Folder};
 use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
 use crate::{interrupt, json};
@@ -37,12 +37,8 @@ use spool::Spool;
 pub(crate) struct Arguments {
     #[command(flatten)]
     recording: Recording,
-    /// Folder to write; by default INPUT's name with _search, in the current folder.
-    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
-    output: Option<PathBuf>,
-    /// Replace the output folder if it exists.
-    #[arg(long, help_heading = "Output")]
-    overwrite: bool,
+    #[command(flatten)]
+    destination: Destination,
     #[command(flatten)]
     detection: Detection,
     #[command(flatten)]
@@ -107,10 +103,8 @@ struct Products {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let existing = if arguments.overwrite { Existing::Replace } else { Existing::Refuse };
-    let output = arguments.recording.output(arguments.output.as_deref(), "search");
     let mut work = Work::begin(arguments, common)?;
-    let folder = Folder::begin(&output, existing, &arguments.recording.inputs)?;
+    let folder = arguments.destination.begin(&arguments.recording, "search")?;
     let found = work.search(&folder)?;
     work.write(&folder, &found)?;
     let place = folder.place().to_path_buf();

@@ -18,7 +18,7 @@ use super::truth::Document;
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::progress::Progress;
-use crate::{interrupt, json};
+use crate::{interrupt, json, output};
 
 /// Bytes made at once, about.
 const GULP_BYTES: usize = 4 << 20;
@@ -130,7 +130,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return Err(Error::parameter("--json", "given with OUT -", rule));
     }
     if !piped && !arguments.overwrite {
-        [out, &truth_path].into_iter().try_for_each(check_free)?;
+        [out, &truth_path].into_iter().try_for_each(|path| output::check_new("OUT", path))?;
     }
     let setup = arguments.band.setup()?;
     let options = arguments.options(&setup)?;
@@ -192,14 +192,6 @@ fn write(simulator: &mut Simulator, out: &Path, common: &Common) -> Result<()> {
     }
     progress.finish();
     writer.finish()
-}
-
-fn check_free(path: &Path) -> Result<()> {
-    if path.symlink_metadata().is_err() {
-        return Ok(());
-    }
-    let rule = "it exists; give another name, or --overwrite to replace it";
-    Err(Error::parameter("OUT", path.display(), rule))
 }
 
 impl Arguments {

@@ -1,4 +1,6 @@
 //! Reading a `.npy` file whole.
+//!
+//! Invariant: an array's values are as many as its shape says.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,6 @@
 //! Writing a `.npy` file of 32-bit floats as the data come.
+//!
+//! Invariant: the header's length does not change when the shape becomes known.
 
 use std::path::Path;
 

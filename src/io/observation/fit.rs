@@ -1,4 +1,6 @@
 //! Whether two files can be one observation, and how far they are apart.
+//!
+//! Invariant: every fault names both files and the field in which they differ.
 
 use crate::error::{Error, Result};
 use crate::io::FilterbankHeader;

@@ -1,4 +1,6 @@
 //! What a SIGPROC header says of a filterbank, checked.
+//!
+//! Invariant: a [`Layout`] that exists has passed every check that reading its rows relies on.
 
 use std::path::Path;
 

@@ -1,4 +1,6 @@
 //! SIGPROC time series (`.tim`): one channel, 8-bit or 32-bit float.
+//!
+//! Invariant: what an 8-bit series can't hold is an error, never clipped.
 
 use std::fs::File;
 use std::io::{BufReader, Read};

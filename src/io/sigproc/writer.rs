@@ -1,4 +1,6 @@
 //! Writing a SIGPROC filterbank to a file or a pipe.
+//!
+//! Invariant: rows are written as they come, and a file has its name only when it is whole.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! What was put into a simulation.
+//!
+//! Invariant: lists stand in the order in which the options gave them.
 
 use super::{Burst, Pulsar};
 
