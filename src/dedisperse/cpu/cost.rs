@@ -17,7 +17,7 @@ const SAMPLED_GROUPS: usize = 4;
 const CACHE_BYTES: usize = 1 << 20;
 
 /// Cost of starting a build, in bytes that could have been added in its time.
-const START: f64 = 800.0;
+const START: f64 = 2000.0;
 
 /// The largest group that is tried.
 const LARGEST: usize = 128;
@@ -27,6 +27,11 @@ const TILE_TIMES: [usize; 4] = [512, 1024, 2048, 4096];
 impl Shape {
     /// The cheapest shape for a plan; `order` is as [`Tile::order`].
     pub(super) fn choose(plan: &Plan, order: &[(u32, u32)]) -> Self {
+        if let Ok(force) = std::env::var("FORCE") {
+            let p: Vec<&str> = force.split(':').collect();
+            let sizes: Vec<usize> = p[0].split(',').map(|x| x.parse().unwrap()).collect();
+            return Self::new(plan, &sizes, p[1].parse().unwrap(), p[2].parse().unwrap());
+        }
         // The cheapest chain of groups to each size, from which longer chains are made.
         let mut chains: Vec<Vec<usize>> = vec![Vec::new()];
         let mut best = estimate(plan, order, &[1], TILE_TIMES[1]);
@@ -72,14 +77,20 @@ fn estimate(plan: &Plan, order: &[(u32, u32)], sizes: &[usize], tile_times: usiz
         build += build_cost(&shape, &pass);
         bytes += pass.bytes;
     }
-    shape.pass_groups = (CACHE_BYTES * sampled / bytes.max(1)).clamp(1, groups);
+    shape.pass_groups = pass_groups(&shape, groups, CACHE_BYTES * sampled / bytes.max(1));
     let passes = groups.div_ceil(shape.pass_groups);
-    // Even passes, so that the last is not a short one.
-    shape.pass_groups = groups.div_ceil(passes);
     let samples = (dms * tile_times) as f64;
     let builds = build / sampled as f64 * groups as f64 / samples;
     let sums = groups as f64 * sum_cost(&shape) + passes as f64 * 14.0;
     (builds + sums, shape)
+}
+
+/// Groups of a pass, at most `fitting`: even passes of whole segments.
+fn pass_groups(shape: &Shape, groups: usize, fitting: usize) -> usize {
+    let most = fitting.clamp(1, groups);
+    let step = if shape.segment == 0 || most < shape.segment { 1 } else { shape.segment };
+    let passes = groups.div_ceil(most / step * step);
+    groups.div_ceil(passes).next_multiple_of(step).min(groups)
 }
 
 /// Cost of a pass's builds: bytes read, bytes written (twice as dear), and a start for each.

@@ -242,8 +242,10 @@ trait Running<V>: Copy {
     const ELEMENTS: usize;
     unsafe fn zero() -> Self;
     unsafe fn add(self, from: *const u8) -> Self;
-    /// The sums as 32-bit elements, in order.
-    unsafe fn spread(self, write: impl Fn(usize, V));
+    /// The sums as 32-bit elements, in order: the first [`PARTS`](Self::PARTS) vectors.
+    unsafe fn spread(self) -> [V; 4];
+    /// Vectors of 32-bit elements that the sums fill.
+    const PARTS: usize;
 }
 
 /// Bytes, summed as low and high bytes of 16-bit words: `low` holds both, wrapped.
@@ -274,6 +276,7 @@ struct Floats<V>(V);
 
 impl<V: Vector> Running<V> for Bytes<V> {
     const ELEMENTS: usize = V::BYTES;
+    const PARTS: usize = 4;
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: the caller promises the level, here and below.
@@ -288,19 +291,20 @@ impl<V: Vector> Running<V> for Bytes<V> {
         }
     }
     #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
+    unsafe fn spread(self) -> [V; 4] {
         // SAFETY: as above.
         unsafe {
             let even = self.low.sub_16(self.high.up_8());
-            let (a, b) = even.interleave_16(self.high);
-            Words(a).spread(&write);
-            Words(b).spread(|k, v| write(k + 2, v));
+            let (first, second) = even.interleave_16(self.high);
+            let ((a, b), (c, d)) = (first.halves_16(), second.halves_16());
+            [a, b, c, d]
         }
     }
 }
 
 impl<V: Vector> Running<V> for Words<V> {
     const ELEMENTS: usize = V::BYTES / 2;
+    const PARTS: usize = 2;
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: the caller promises the level, here and below.
@@ -312,18 +316,18 @@ impl<V: Vector> Running<V> for Words<V> {
         unsafe { Self(self.0.add_16(V::load(from))) }
     }
     #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
+    unsafe fn spread(self) -> [V; 4] {
         // SAFETY: as above.
         unsafe {
             let (a, b) = self.0.halves_16();
-            write(0, a);
-            write(1, b);
+            [a, b, b, b]
         }
     }
 }
 
 impl<V: Vector> Running<V> for Wide<V> {
     const ELEMENTS: usize = V::BYTES / 2;
+    const PARTS: usize = 2;
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: the caller promises the level, here and below.
@@ -338,19 +342,19 @@ impl<V: Vector> Running<V> for Wide<V> {
         }
     }
     #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
+    unsafe fn spread(self) -> [V; 4] {
         // SAFETY: as above.
         unsafe {
             let even = self.low.sub_32(self.high.up_16());
             let (a, b) = even.interleave_32(self.high);
-            write(0, a);
-            write(1, b);
+            [a, b, b, b]
         }
     }
 }
 
 impl<V: Vector> Running<V> for Doubles<V> {
     const ELEMENTS: usize = V::BYTES / 4;
+    const PARTS: usize = 1;
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: the caller promises the level, here and below.
@@ -362,13 +366,14 @@ impl<V: Vector> Running<V> for Doubles<V> {
         unsafe { Self(self.0.add_32(V::load(from))) }
     }
     #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
-        write(0, self.0);
+    unsafe fn spread(self) -> [V; 4] {
+        [self.0; 4]
     }
 }
 
 impl<V: Vector> Running<V> for Floats<V> {
     const ELEMENTS: usize = V::BYTES / 4;
+    const PARTS: usize = 1;
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: the caller promises the level, here and below.
@@ -380,8 +385,8 @@ impl<V: Vector> Running<V> for Floats<V> {
         unsafe { Self(self.0.add_f32(V::load(from))) }
     }
     #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
-        write(0, self.0);
+    unsafe fn spread(self) -> [V; 4] {
+        [self.0; 4]
     }
 }
 
@@ -441,7 +446,10 @@ unsafe fn sum_chunk<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
             }
             for (k, running) in running.iter().enumerate() {
                 let to = output.add(k * R::ELEMENTS);
-                running.spread(|part, sums| write.put(to.add(part * V::BYTES / 4), sums));
+                let parts = running.spread();
+                for (part, sums) in parts.iter().take(R::PARTS).enumerate() {
+                    write.put(to.add(part * V::BYTES / 4), *sums);
+                }
             }
         }
         write.first = false;
