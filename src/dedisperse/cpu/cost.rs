@@ -17,7 +17,11 @@ const SAMPLED_GROUPS: usize = 4;
 const CACHE_BYTES: usize = 1 << 20;
 
 /// Cost of starting a build, in bytes that could have been added in its time.
-const START: f64 = 2000.0;
+const START: f64 = 3000.0;
+
+/// Cost of reading a byte that is widened, and of writing one, where a plain read costs 1: measured.
+const WIDENED: f64 = 0.7;
+const WRITTEN: f64 = 1.2;
 
 /// The largest group that is tried.
 const LARGEST: usize = 128;
@@ -27,11 +31,6 @@ const TILE_TIMES: [usize; 4] = [512, 1024, 2048, 4096];
 impl Shape {
     /// The cheapest shape for a plan; `order` is as [`Tile::order`].
     pub(super) fn choose(plan: &Plan, order: &[(u32, u32)]) -> Self {
-        if let Ok(force) = std::env::var("FORCE") {
-            let p: Vec<&str> = force.split(':').collect();
-            let sizes: Vec<usize> = p[0].split(',').map(|x| x.parse().unwrap()).collect();
-            return Self::new(plan, &sizes, p[1].parse().unwrap(), p[2].parse().unwrap());
-        }
         // The cheapest chain of groups to each size, from which longer chains are made.
         let mut chains: Vec<Vec<usize>> = vec![Vec::new()];
         let mut best = estimate(plan, order, &[1], TILE_TIMES[1]);
@@ -93,27 +92,20 @@ fn pass_groups(shape: &Shape, groups: usize, fitting: usize) -> usize {
     groups.div_ceil(passes).next_multiple_of(step).min(groups)
 }
 
-/// Cost of a pass's builds: bytes read, bytes written (twice as dear), and a start for each.
+/// Cost of a pass's builds: a start for each, then the bytes that it reads and writes.
 fn build_cost(shape: &Shape, pass: &Pass) -> f64 {
-    let mut cost = 0.0;
-    for build in pass.builds() {
-        let times = (shape.tile_times + build.extra) as f64;
-        let from = shape.source(build.level);
-        let to = shape.levels[build.level].lane;
-        // The history is seldom in a near cache.
-        let far: f64 = if build.level == 0 { 2.0 } else { 1.0 };
-        // A widening load brings half a vector.
-        let widening = if from == to { 1.0 } else { 2.0 };
-        let read = far.max(widening) * (build.sources * from.bytes()) as f64;
-        cost += START + times * (read + 2.0 * to.bytes() as f64);
-    }
-    cost
+    let cost = |level: usize, sources: usize, extra: usize| {
+        let (from, to) = (shape.source(level), shape.levels[level].lane);
+        let read = (sources * from.bytes()) as f64 * if from == to { 1.0 } else { WIDENED };
+        START + (shape.tile_times + extra) as f64 * (read + WRITTEN * to.bytes() as f64)
+    };
+    pass.builds().map(|build| cost(build.level, build.sources, build.extra)).sum()
 }
 
 /// Cost of adding one element of a group's row.
 fn sum_cost(shape: &Shape) -> f64 {
     match shape.levels.last().map_or(Lane::U8, |rows| rows.lane) {
-        Lane::U8 => 1.2,
+        Lane::U8 => 1.35,
         Lane::U16 if shape.wide() => 2.6,
         Lane::U16 => 2.0,
         Lane::U32 | Lane::F32 => 4.0,

@@ -193,13 +193,7 @@ unsafe fn add_rows<V: Vector, A: Adder<V>>(to: *mut u8, from: &[*const u8], time
             [a] => add_some::<V, A, 1>(to, [a], times),
             [a, b] => add_some::<V, A, 2>(to, [a, b], times),
             [a, b, c] => add_some::<V, A, 3>(to, [a, b, c], times),
-            [a, b, c, d] => add_some::<V, A, 4>(to, [a, b, c, d], times),
-            [a, b, c, d, e] => add_some::<V, A, 5>(to, [a, b, c, d, e], times),
-            [a, b, c, d, e, f] => add_some::<V, A, 6>(to, [a, b, c, d, e, f], times),
-            [a, b, c, d, e, f, g] => add_some::<V, A, 7>(to, [a, b, c, d, e, f, g], times),
-            [a, b, c, d, e, f, g, h, ..] => {
-                add_some::<V, A, 8>(to, [a, b, c, d, e, f, g, h], times);
-            }
+            [a, b, c, d, ..] => add_some::<V, A, 4>(to, [a, b, c, d], times),
             [] => {}
         }
     }

@@ -56,36 +56,9 @@ impl Engine {
     pub(super) fn new(plan: &Plan, level: Level, threads: &Threads) -> Result<Self> {
         let order = order(plan);
         let shape = Shape::choose(plan, &order);
-        if std::env::var("STAT").is_ok() {
-            eprintln!("{shape:?}");
-        }
         let tile_dms = shape::tile_dms(plan.dms().len(), threads.count());
         let tiles = compile(plan, &shape, (&order, tile_dms), threads);
         let passes = || tiles.iter().flatten();
-        if std::env::var("STAT").is_ok() {
-            let mut n = vec![(0usize, 0usize); 9];
-            passes().flat_map(|p| p.builds()).for_each(|b| {
-                n[b.level].0 += 1;
-                n[b.level].1 += b.extra;
-            });
-            let g: usize = passes().map(|p| p.places.len()).sum();
-            eprintln!(
-                "tiles {} passes {} dms {} bytes {:?}",
-                tiles.len(),
-                passes().count(),
-                tile_dms,
-                passes().map(|p| p.bytes).max()
-            );
-            for (l, r) in shape.levels.iter().enumerate() {
-                eprintln!(
-                    "  {} {:?}: {:.3} of places, extra {:.1}",
-                    r.channels,
-                    r.lane,
-                    n[l].0 as f64 / g as f64,
-                    n[l].1 as f64 / n[l].0 as f64
-                );
-            }
-        }
         let longest = passes().map(|pass| pass.longest).max().unwrap_or(0);
         let bytes = passes().map(|pass| pass.bytes).max().unwrap_or(0) + SPARE;
         let block = shape.block_times(plan);

@@ -44,8 +44,8 @@ pub(super) struct Shape {
     pub(super) pass_groups: usize,
 }
 
-/// Most rows that one build adds.
-pub(super) const FAN_IN: usize = 8;
+/// Most rows that one build adds: more streams than these are read slowly.
+pub(super) const FAN_IN: usize = 4;
 
 /// The largest binned sample above the range's lower end; `None` for floats.
 fn largest(plan: &Plan) -> Option<u64> {
@@ -91,8 +91,7 @@ const TILE_DMS: usize = 256;
 
 /// Trials in a tile: few tiles share more, many balance the threads.
 pub(super) fn tile_dms(dms: usize, threads: usize) -> usize {
-    let most = std::env::var("TD").map_or(TILE_DMS, |x| x.parse().unwrap());
-    let tiles = dms.div_ceil(most).next_multiple_of(threads);
+    let tiles = dms.div_ceil(TILE_DMS).next_multiple_of(threads);
     dms.div_ceil(tiles)
 }
 
