@@ -343,3 +343,12 @@ fn bad_options_name_themselves() {
     assert!(refused(&|o| o.range = Some((0, 256))).contains("256"));
     assert!(refused(&|o| o.dm_constant = -1.0).contains("constant"));
 }
+
+#[test]
+fn a_dedisperser_can_move_to_another_thread() {
+    fn sendable<T: Send>(_: &T) {}
+    let plan = Plan::new(telescope(Encoding::U8, 16, 1).options).unwrap();
+    for backend in Backend::available(1) {
+        sendable(&Dedisperser::new(plan.clone(), &backend).unwrap());
+    }
+}

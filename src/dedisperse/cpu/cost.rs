@@ -4,7 +4,8 @@
 //! machine and any number of threads.
 
 use super::super::plan::Plan;
-use super::program::{Pass, Tile};
+use super::placement::Pass;
+use super::program::Tile;
 use super::shape::{FAN_IN, Lane, Shape};
 
 /// Trials of the tile whose cost is estimated.

@@ -6,7 +6,9 @@
 mod cost;
 mod execute;
 mod history;
+mod placement;
 mod program;
+mod running;
 mod shape;
 mod transpose;
 mod unpack;
@@ -20,7 +22,8 @@ use crate::error::{Error, Result};
 use crate::sample::Samples;
 use execute::{History, Target};
 use history::{Lanes, Size};
-use program::{Pass, Tile};
+use placement::Pass;
+use program::Tile;
 use shape::Shape;
 
 /// Scratch bytes beyond a program's own, for whole vectors.
@@ -67,7 +70,7 @@ impl Engine {
             capacity: (plan.max_shift() + block).next_multiple_of(64),
             mirror: shape.tile_times + longest + 128,
         };
-        check_memory(&size, shape.input.bytes())?;
+        check_memory(&size, shape.input.bytes(), bytes)?;
         let scratch = || Scratch(vec![[0; 8]; bytes.div_ceil(64)]);
         let samples = plan.channels_used().len() as i64 * plan.downsample() as i64;
         Ok(Self {
@@ -144,10 +147,10 @@ fn plan_is_integer(shape: &Shape) -> bool {
     shape.input != shape::Lane::F32
 }
 
-fn check_memory(size: &Size, lane_bytes: usize) -> Result<()> {
+/// Refuses what no machine holds, before it is allocated.
+fn check_memory(size: &Size, lane_bytes: usize, scratch: usize) -> Result<()> {
     let bytes = (size.rows as u128) * (size.stride() as u128) * lane_bytes as u128;
-    let most = 1u128 << 40;
-    if bytes > most {
+    if bytes > 1 << 40 || scratch > u32::MAX as usize {
         let rule = format!("the samples that its delay spans take {bytes} bytes, over 2^40");
         return Err(Error::parameter("dm", "too high", rule));
     }
