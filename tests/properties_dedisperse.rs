@@ -142,7 +142,7 @@ fn stream(plan: &Plan, backend: &Backend, samples: Samples<'_>, seed: u64) -> Ve
     let mut dedisperser = Dedisperser::new(plan.clone(), backend).unwrap();
     if random.below(4) == 0 && samples.times() > 3 {
         // A stream before this one leaves nothing behind.
-        run(&mut dedisperser, samples.slice(0, samples.times() / 3), &mut random, &mut Vec::new());
+        run(&mut dedisperser, samples.slice(0, samples.times() / 3), &mut random, &mut []);
         dedisperser.reset();
     }
     let mut rows = vec![Vec::new(); plan.dms().len()];
@@ -160,7 +160,7 @@ fn run(
     dedisperser: &mut Dedisperser,
     samples: Samples<'_>,
     random: &mut Random,
-    rows: &mut Vec<Vec<u32>>,
+    rows: &mut [Vec<u32>],
 ) {
     let largest = [3, 100, 10000][random.below(3)];
     let mut taken = 0;
@@ -182,7 +182,7 @@ fn run(
 fn with_output(
     dedisperser: &mut Dedisperser,
     width: usize,
-    rows: &mut Vec<Vec<u32>>,
+    rows: &mut [Vec<u32>],
     work: impl FnOnce(&mut Dedisperser, Output<'_>) -> sidereal::Result<sidereal::array::Progress>,
 ) -> sidereal::array::Progress {
     let dms = dedisperser.plan().dms().len();
@@ -342,4 +342,13 @@ fn bad_options_name_themselves() {
     assert!(refused(&|o| o.range = Some((5, 4))).contains("5 .. 4"));
     assert!(refused(&|o| o.range = Some((0, 256))).contains("256"));
     assert!(refused(&|o| o.dm_constant = -1.0).contains("constant"));
+}
+
+#[test]
+fn a_dedisperser_can_move_to_another_thread() {
+    fn sendable<T: Send>(_: &T) {}
+    let plan = Plan::new(telescope(Encoding::U8, 16, 1).options).unwrap();
+    for backend in Backend::available(1) {
+        sendable(&Dedisperser::new(plan.clone(), &backend).unwrap());
+    }
 }

@@ -4,7 +4,8 @@
 //! machine and any number of threads.
 
 use super::super::plan::Plan;
-use super::program::{Pass, Tile};
+use super::placement::Pass;
+use super::program::Tile;
 use super::shape::{FAN_IN, Lane, Shape};
 
 /// Trials of the tile whose cost is estimated.
@@ -17,7 +18,11 @@ const SAMPLED_GROUPS: usize = 4;
 const CACHE_BYTES: usize = 1 << 20;
 
 /// Cost of starting a build, in bytes that could have been added in its time.
-const START: f64 = 800.0;
+const START: f64 = 3000.0;
+
+/// Cost of reading a byte that is widened, and of writing one, where a plain read costs 1: measured.
+const WIDENED: f64 = 0.7;
+const WRITTEN: f64 = 1.2;
 
 /// The largest group that is tried.
 const LARGEST: usize = 128;
@@ -72,37 +77,36 @@ fn estimate(plan: &Plan, order: &[(u32, u32)], sizes: &[usize], tile_times: usiz
         build += build_cost(&shape, &pass);
         bytes += pass.bytes;
     }
-    shape.pass_groups = (CACHE_BYTES * sampled / bytes.max(1)).clamp(1, groups);
+    shape.pass_groups = pass_groups(&shape, groups, CACHE_BYTES * sampled / bytes.max(1));
     let passes = groups.div_ceil(shape.pass_groups);
-    // Even passes, so that the last is not a short one.
-    shape.pass_groups = groups.div_ceil(passes);
     let samples = (dms * tile_times) as f64;
     let builds = build / sampled as f64 * groups as f64 / samples;
     let sums = groups as f64 * sum_cost(&shape) + passes as f64 * 14.0;
     (builds + sums, shape)
 }
 
-/// Cost of a pass's builds: bytes read, bytes written (twice as dear), and a start for each.
+/// Groups of a pass, at most `fitting`: even passes of whole segments.
+fn pass_groups(shape: &Shape, groups: usize, fitting: usize) -> usize {
+    let most = fitting.clamp(1, groups);
+    let step = if shape.segment == 0 || most < shape.segment { 1 } else { shape.segment };
+    let passes = groups.div_ceil(most / step * step);
+    groups.div_ceil(passes).next_multiple_of(step).min(groups)
+}
+
+/// Cost of a pass's builds: a start for each, then the bytes that it reads and writes.
 fn build_cost(shape: &Shape, pass: &Pass) -> f64 {
-    let mut cost = 0.0;
-    for build in pass.builds() {
-        let times = (shape.tile_times + build.extra) as f64;
-        let from = shape.source(build.level);
-        let to = shape.levels[build.level].lane;
-        // The history is seldom in a near cache.
-        let far: f64 = if build.level == 0 { 2.0 } else { 1.0 };
-        // A widening load brings half a vector.
-        let widening = if from == to { 1.0 } else { 2.0 };
-        let read = far.max(widening) * (build.sources * from.bytes()) as f64;
-        cost += START + times * (read + 2.0 * to.bytes() as f64);
-    }
-    cost
+    let cost = |level: usize, sources: usize, extra: usize| {
+        let (from, to) = (shape.source(level), shape.levels[level].lane);
+        let read = (sources * from.bytes()) as f64 * if from == to { 1.0 } else { WIDENED };
+        START + (shape.tile_times + extra) as f64 * (read + WRITTEN * to.bytes() as f64)
+    };
+    pass.builds().map(|build| cost(build.level, build.sources, build.extra)).sum()
 }
 
 /// Cost of adding one element of a group's row.
 fn sum_cost(shape: &Shape) -> f64 {
     match shape.levels.last().map_or(Lane::U8, |rows| rows.lane) {
-        Lane::U8 => 1.2,
+        Lane::U8 => 1.35,
         Lane::U16 if shape.wide() => 2.6,
         Lane::U16 => 2.0,
         Lane::U32 | Lane::F32 => 4.0,

@@ -1,7 +1,8 @@
 //! Runs a tile's program: builds rows, and sums rows to trials.
 #![allow(unsafe_code)]
 
-use super::program::Pass;
+use super::placement::Pass;
+use super::running::{Bytes, Doubles, Floats, Running, Wide, Words};
 use super::shape::{FAN_IN, Lane, Shape};
 use super::vector::{Portable, Vector};
 use crate::backend::simd::Level;
@@ -193,13 +194,7 @@ unsafe fn add_rows<V: Vector, A: Adder<V>>(to: *mut u8, from: &[*const u8], time
             [a] => add_some::<V, A, 1>(to, [a], times),
             [a, b] => add_some::<V, A, 2>(to, [a, b], times),
             [a, b, c] => add_some::<V, A, 3>(to, [a, b, c], times),
-            [a, b, c, d] => add_some::<V, A, 4>(to, [a, b, c, d], times),
-            [a, b, c, d, e] => add_some::<V, A, 5>(to, [a, b, c, d, e], times),
-            [a, b, c, d, e, f] => add_some::<V, A, 6>(to, [a, b, c, d, e, f], times),
-            [a, b, c, d, e, f, g] => add_some::<V, A, 7>(to, [a, b, c, d, e, f, g], times),
-            [a, b, c, d, e, f, g, h, ..] => {
-                add_some::<V, A, 8>(to, [a, b, c, d, e, f, g, h], times);
-            }
+            [a, b, c, d, ..] => add_some::<V, A, 4>(to, [a, b, c, d], times),
             [] => {}
         }
     }
@@ -234,155 +229,6 @@ struct Write {
     bias: u32,
     float: bool,
     first: bool,
-}
-
-/// A register or two of running sums.
-trait Running<V>: Copy {
-    /// Elements that one vector of a row holds.
-    const ELEMENTS: usize;
-    unsafe fn zero() -> Self;
-    unsafe fn add(self, from: *const u8) -> Self;
-    /// The sums as 32-bit elements, in order.
-    unsafe fn spread(self, write: impl Fn(usize, V));
-}
-
-/// Bytes, summed as low and high bytes of 16-bit words: `low` holds both, wrapped.
-#[derive(Clone, Copy)]
-struct Bytes<V> {
-    low: V,
-    high: V,
-}
-
-/// 16-bit words, with sums that stay within 16 bits.
-#[derive(Clone, Copy)]
-struct Words<V>(V);
-
-/// 16-bit words, summed as halves of 32-bit words.
-#[derive(Clone, Copy)]
-struct Wide<V> {
-    low: V,
-    high: V,
-}
-
-/// 32-bit words.
-#[derive(Clone, Copy)]
-struct Doubles<V>(V);
-
-/// Floats.
-#[derive(Clone, Copy)]
-struct Floats<V>(V);
-
-impl<V: Vector> Running<V> for Bytes<V> {
-    const ELEMENTS: usize = V::BYTES;
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller promises the level, here and below.
-        unsafe { Self { low: V::zero(), high: V::zero() } }
-    }
-    #[inline(always)]
-    unsafe fn add(self, from: *const u8) -> Self {
-        // SAFETY: as above.
-        unsafe {
-            let row = V::load(from);
-            Self { low: self.low.add_16(row), high: self.high.add_16(row.high_8()) }
-        }
-    }
-    #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
-        // SAFETY: as above.
-        unsafe {
-            let even = self.low.sub_16(self.high.up_8());
-            let (a, b) = even.interleave_16(self.high);
-            Words(a).spread(&write);
-            Words(b).spread(|k, v| write(k + 2, v));
-        }
-    }
-}
-
-impl<V: Vector> Running<V> for Words<V> {
-    const ELEMENTS: usize = V::BYTES / 2;
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller promises the level, here and below.
-        unsafe { Self(V::zero()) }
-    }
-    #[inline(always)]
-    unsafe fn add(self, from: *const u8) -> Self {
-        // SAFETY: as above.
-        unsafe { Self(self.0.add_16(V::load(from))) }
-    }
-    #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
-        // SAFETY: as above.
-        unsafe {
-            let (a, b) = self.0.halves_16();
-            write(0, a);
-            write(1, b);
-        }
-    }
-}
-
-impl<V: Vector> Running<V> for Wide<V> {
-    const ELEMENTS: usize = V::BYTES / 2;
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller promises the level, here and below.
-        unsafe { Self { low: V::zero(), high: V::zero() } }
-    }
-    #[inline(always)]
-    unsafe fn add(self, from: *const u8) -> Self {
-        // SAFETY: as above.
-        unsafe {
-            let row = V::load(from);
-            Self { low: self.low.add_32(row), high: self.high.add_32(row.high_16()) }
-        }
-    }
-    #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
-        // SAFETY: as above.
-        unsafe {
-            let even = self.low.sub_32(self.high.up_16());
-            let (a, b) = even.interleave_32(self.high);
-            write(0, a);
-            write(1, b);
-        }
-    }
-}
-
-impl<V: Vector> Running<V> for Doubles<V> {
-    const ELEMENTS: usize = V::BYTES / 4;
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller promises the level, here and below.
-        unsafe { Self(V::zero()) }
-    }
-    #[inline(always)]
-    unsafe fn add(self, from: *const u8) -> Self {
-        // SAFETY: as above.
-        unsafe { Self(self.0.add_32(V::load(from))) }
-    }
-    #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
-        write(0, self.0);
-    }
-}
-
-impl<V: Vector> Running<V> for Floats<V> {
-    const ELEMENTS: usize = V::BYTES / 4;
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller promises the level, here and below.
-        unsafe { Self(V::zero()) }
-    }
-    #[inline(always)]
-    unsafe fn add(self, from: *const u8) -> Self {
-        // SAFETY: as above.
-        unsafe { Self(self.0.add_f32(V::load(from))) }
-    }
-    #[inline(always)]
-    unsafe fn spread(self, write: impl Fn(usize, V)) {
-        write(0, self.0);
-    }
 }
 
 /// Most elements that are summed in registers at once.
@@ -441,7 +287,10 @@ unsafe fn sum_chunk<V: Vector, R: Running<V>, const ACCUMULATORS: usize>(
             }
             for (k, running) in running.iter().enumerate() {
                 let to = output.add(k * R::ELEMENTS);
-                running.spread(|part, sums| write.put(to.add(part * V::BYTES / 4), sums));
+                let parts = running.spread();
+                for (part, sums) in parts.iter().take(R::PARTS).enumerate() {
+                    write.put(to.add(part * V::BYTES / 4), *sums);
+                }
             }
         }
         write.first = false;

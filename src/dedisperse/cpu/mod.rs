@@ -6,7 +6,9 @@
 mod cost;
 mod execute;
 mod history;
+mod placement;
 mod program;
+mod running;
 mod shape;
 mod transpose;
 mod unpack;
@@ -20,7 +22,8 @@ use crate::error::{Error, Result};
 use crate::sample::Samples;
 use execute::{History, Target};
 use history::{Lanes, Size};
-use program::{Pass, Tile};
+use placement::Pass;
+use program::Tile;
 use shape::Shape;
 
 /// Scratch bytes beyond a program's own, for whole vectors.
@@ -56,36 +59,9 @@ impl Engine {
     pub(super) fn new(plan: &Plan, level: Level, threads: &Threads) -> Result<Self> {
         let order = order(plan);
         let shape = Shape::choose(plan, &order);
-        if std::env::var("STAT").is_ok() {
-            eprintln!("{shape:?}");
-        }
         let tile_dms = shape::tile_dms(plan.dms().len(), threads.count());
         let tiles = compile(plan, &shape, (&order, tile_dms), threads);
         let passes = || tiles.iter().flatten();
-        if std::env::var("STAT").is_ok() {
-            let mut n = vec![(0usize, 0usize); 9];
-            passes().flat_map(|p| p.builds()).for_each(|b| {
-                n[b.level].0 += 1;
-                n[b.level].1 += b.extra;
-            });
-            let g: usize = passes().map(|p| p.places.len()).sum();
-            eprintln!(
-                "tiles {} passes {} dms {} bytes {:?}",
-                tiles.len(),
-                passes().count(),
-                tile_dms,
-                passes().map(|p| p.bytes).max()
-            );
-            for (l, r) in shape.levels.iter().enumerate() {
-                eprintln!(
-                    "  {} {:?}: {:.3} of places, extra {:.1}",
-                    r.channels,
-                    r.lane,
-                    n[l].0 as f64 / g as f64,
-                    n[l].1 as f64 / n[l].0 as f64
-                );
-            }
-        }
         let longest = passes().map(|pass| pass.longest).max().unwrap_or(0);
         let bytes = passes().map(|pass| pass.bytes).max().unwrap_or(0) + SPARE;
         let block = shape.block_times(plan);
@@ -94,7 +70,7 @@ impl Engine {
             capacity: (plan.max_shift() + block).next_multiple_of(64),
             mirror: shape.tile_times + longest + 128,
         };
-        check_memory(&size, shape.input.bytes())?;
+        check_memory(&size, shape.input.bytes(), bytes)?;
         let scratch = || Scratch(vec![[0; 8]; bytes.div_ceil(64)]);
         let samples = plan.channels_used().len() as i64 * plan.downsample() as i64;
         Ok(Self {
@@ -171,10 +147,10 @@ fn plan_is_integer(shape: &Shape) -> bool {
     shape.input != shape::Lane::F32
 }
 
-fn check_memory(size: &Size, lane_bytes: usize) -> Result<()> {
+/// Refuses what no machine holds, before it is allocated.
+fn check_memory(size: &Size, lane_bytes: usize, scratch: usize) -> Result<()> {
     let bytes = (size.rows as u128) * (size.stride() as u128) * lane_bytes as u128;
-    let most = 1u128 << 40;
-    if bytes > most {
+    if bytes > 1 << 40 || scratch > u32::MAX as usize {
         let rule = format!("the samples that its delay spans take {bytes} bytes, over 2^40");
         return Err(Error::parameter("dm", "too high", rule));
     }

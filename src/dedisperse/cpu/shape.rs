@@ -44,8 +44,8 @@ pub(super) struct Shape {
     pub(super) pass_groups: usize,
 }
 
-/// Most rows that one build adds.
-pub(super) const FAN_IN: usize = 8;
+/// Most rows that one build adds: more streams than these are read slowly.
+pub(super) const FAN_IN: usize = 4;
 
 /// The largest binned sample above the range's lower end; `None` for floats.
 fn largest(plan: &Plan) -> Option<u64> {

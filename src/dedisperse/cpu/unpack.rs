@@ -94,7 +94,9 @@ impl Unpack {
                 put(row.iter().map(|x| L::from_u8(*x ^ 0x80)), add, sums);
             }
             Encoding::I8 => put(row.iter().map(|x| self.element(i32::from(*x as i8))), add, sums),
-            Encoding::U1 | Encoding::U2 | Encoding::U4 => self.packed_row(row, add, sums),
+            Encoding::U1 => self.packed_row::<L, 8>(row, add, sums),
+            Encoding::U2 => self.packed_row::<L, 4>(row, add, sums),
+            Encoding::U4 => self.packed_row::<L, 2>(row, add, sums),
         }
     }
 
@@ -103,13 +105,19 @@ impl Unpack {
         L::from_u32((value.clamp(self.low, self.high) - self.low) as u32)
     }
 
-    fn packed_row<L: Element>(&self, row: &[u8], add: bool, sums: &mut [L; WIDTH]) {
-        let mut values = [0u8; WIDTH];
-        let each = 8 / self.encoding.bits();
-        for (values, byte) in values.chunks_exact_mut(each).zip(row) {
-            values.copy_from_slice(&self.packed[usize::from(*byte)].to_le_bytes()[..each]);
+    /// A row of samples of `8 / EACH` bits.
+    fn packed_row<L: Element, const EACH: usize>(
+        &self,
+        row: &[u8],
+        add: bool,
+        sums: &mut [L; WIDTH],
+    ) {
+        let mut values = [[0u8; EACH]; WIDTH];
+        for (values, byte) in values.iter_mut().zip(row) {
+            let samples = self.packed[usize::from(*byte)].to_le_bytes();
+            values.copy_from_slice(&samples[..EACH]);
         }
-        let values = values.iter();
+        let values = values.as_flattened().iter();
         if self.whole {
             put(values.map(|x| L::from_u8(*x)), add, sums);
         } else {

@@ -94,7 +94,11 @@ impl Cell {
     fn plan(&self) -> Result<DmPlan> {
         let reach = (0.1 * self.dm).max(8.0 * self.half_power_dm());
         let (low, high) = ((self.dm - reach).max(0.0), self.dm + reach);
-        let tolerance = ToleranceOptions { tolerance: self.tolerance, ..Default::default() };
+        let tolerance = ToleranceOptions {
+            tolerance: self.tolerance,
+            downsample_tolerance: self.tolerance,
+            ..Default::default()
+        };
         DmPlan::tolerance(&self.band()?, TSAMP_S, low, high, &tolerance)
     }
 

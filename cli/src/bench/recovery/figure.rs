@@ -11,7 +11,7 @@ use crate::plots::frame::{Axis, Frame, LABEL_TEXT, Labels, TICK_TEXT};
 use crate::plots::pen::{Pen, Rect, picture};
 use crate::plots::text::{Anchor, Style};
 
-const SIZE: (u32, u32) = (1600, 1150);
+const SIZE: (u32, u32) = (1600, 1090);
 const LEFT: f64 = 130.0;
 const TOP: f64 = 120.0;
 const COLUMN: f64 = 500.0;
