@@ -13,7 +13,7 @@ use super::Observation;
 use crate::common::Common;
 
 /// Seconds between two looks at the process's memory.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What a search took and found.
 pub(super) struct Run {
