@@ -15,23 +15,7 @@ use sidereal::io::{FilterbankSource, OpenOptions, open};
 use sidereal::pipeline::burst::{Report, SearchOptions, search};
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
-use sidereal::units::{Band, DM_CONSTANT};
-
-fn options(plan: DmPlan) -> SearchOptions {
-    SearchOptions {
-        plan,
-        dm_constant: DM_CONSTANT,
-        snr: 6.0,
-        max_width_s: 0.1,
-        baseline_s: 2.0,
-        zero_dm: false,
-        zapped: Vec::new(),
-        auto_mask: true,
-        mask: None,
-        gulp: 0,
-        time_range: None,
-    }
-}
+use sidereal::units::Band;
 
 fn by_tolerance(source: &dyn FilterbankSource, dm_max: f64) -> DmPlan {
     let header = source.header();
@@ -51,7 +35,7 @@ fn frb180417_is_the_best_candidate_of_its_recording() {
     for name in ["FRB180417_askap_28.fil", "FRB180417_askap_28.fits"] {
         let path: PathBuf = data.join("frb").join(name);
         let mut source = open(&[path], &OpenOptions::default()).unwrap();
-        let options = options(by_tolerance(&*source, 2000.0));
+        let options = SearchOptions::new(by_tolerance(&*source, 2000.0));
         let report = run(&mut *source, &options, &Backend::best(2));
         let best = &report.candidates[0];
         assert!((best.dm - 475.0).abs() <= 3.0, "{name}: DM {}", best.dm);
@@ -78,7 +62,7 @@ fn simulation(encoding: Encoding) -> Simulator {
 fn injected_bursts_are_found_where_they_were_put() {
     for encoding in [Encoding::U2, Encoding::U8, Encoding::F32] {
         let mut source = simulation(encoding);
-        let options = options(by_tolerance(&source, 1500.0));
+        let options = SearchOptions::new(by_tolerance(&source, 1500.0));
         let report = run(&mut source, &options, &Backend::best(2));
         for truth in &source.truth().bursts {
             let near = |time: f64| (time - truth.burst.time_s).abs() < truth.burst.width_s;
@@ -95,7 +79,7 @@ fn injected_bursts_are_found_where_they_were_put() {
 fn a_search_is_the_same_whatever_gulp_threads_and_level() {
     let whole = |gulp: usize, backend: &Backend, zero_dm: bool| {
         let mut source = simulation(Encoding::U8);
-        let mut options = options(by_tolerance(&source, 800.0));
+        let mut options = SearchOptions::new(by_tolerance(&source, 800.0));
         (options.gulp, options.zero_dm) = (gulp, zero_dm);
         run(&mut source, &options, backend).candidates
     };
@@ -115,11 +99,11 @@ fn a_search_is_the_same_whatever_gulp_threads_and_level() {
 fn trials_longer_than_the_data_are_skipped_and_none_left_is_an_error() {
     let mut source = simulation(Encoding::U8);
     let plan = DmPlan::fixed(&[(0.0, 40_000.0, 100.0)]).unwrap();
-    let report = run(&mut source, &options(plan), &Backend::best(1));
+    let report = run(&mut source, &SearchOptions::new(plan), &Backend::best(1));
     assert!(report.skipped_dms > 0 && report.dms.len() + report.skipped_dms == 400);
     let plan = DmPlan::fixed(&[(30_000.0, 40_000.0, 100.0)]).unwrap();
     let mut source = simulation(Encoding::U8);
-    let outcome = search(&mut source, &options(plan), &Backend::best(1), &mut |_| true);
+    let outcome = search(&mut source, &SearchOptions::new(plan), &Backend::best(1), &mut |_| true);
     let message = outcome.unwrap_err().to_string();
     assert!(message.contains("no trial fits"), "{message}");
 }

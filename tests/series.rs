@@ -48,19 +48,8 @@ fn simulator(encoding: Encoding) -> Simulator {
 
 fn options() -> SearchOptions {
     let second = DmRange { downsample: 3, ..DmRange::new(60.0, 90.0, 7.5) };
-    SearchOptions {
-        plan: DmPlan::from_ranges(vec![DmRange::new(0.0, 60.0, 4.0), second]).unwrap(),
-        dm_constant: DM_CONSTANT,
-        snr: 6.0,
-        max_width_s: 0.1,
-        baseline_s: 2.0,
-        zero_dm: false,
-        zapped: vec![3, 60],
-        auto_mask: false,
-        mask: None,
-        gulp: 0,
-        time_range: None,
-    }
+    let plan = DmPlan::from_ranges(vec![DmRange::new(0.0, 60.0, 4.0), second]).unwrap();
+    SearchOptions { zapped: vec![3, 60], auto_mask: false, ..SearchOptions::new(plan) }
 }
 
 fn run(source: &mut Simulator, options: &SearchOptions) -> (Memory, SeriesReport) {

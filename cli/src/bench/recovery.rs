@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
     /// Tolerance of the DM plan: what a step, and the time binning, may widen a pulse by.
-    #[arg(long, default_value_t = 1.05, value_name = "FACTOR")]
+    #[arg(long, default_value_t = 1.02, value_name = "FACTOR")]
     dm_tol: f64,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]

@@ -128,19 +128,8 @@ impl Cell {
         if let Backend::Cpu(_, threads) = backend {
             source = source.with_threads(threads.clone());
         }
-        let options = SearchOptions {
-            plan,
-            dm_constant: DM_CONSTANT,
-            snr: THRESHOLD,
-            max_width_s: 0.1,
-            baseline_s: 2.0,
-            zero_dm: false,
-            zapped: Vec::new(),
-            auto_mask: false,
-            mask: None,
-            gulp: 0,
-            time_range: None,
-        };
+        let options =
+            SearchOptions { snr: THRESHOLD, auto_mask: false, ..SearchOptions::new(plan) };
         Ok(search(&mut source, &options, backend, &mut |_| true)?.candidates)
     }
 
