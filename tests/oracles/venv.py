@@ -36,7 +36,10 @@ def key():
 
 def call(*command):
     """Runs a command; the last line of what it said if it failed, else None."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    except OSError as error:
+        return str(error)
     print(done.stdout)
     if done.returncode == 0:
         return None
@@ -60,9 +63,8 @@ def install_client(python, client):
 def build(venv):
     """Fills the environment and returns what became of each client."""
     shutil.rmtree(FOLDER, ignore_errors=True)
-    call(sys.executable, "-m", "venv", str(venv))
     python = venv / "bin" / "python"
-    base = install(python, ["-r", str(PINS)])
+    base = call(sys.executable, "-m", "venv", str(venv)) or install(python, ["-r", str(PINS)])
     site = next(venv.glob("lib/python3*/site-packages"), None)
     if site is not None:
         (site / "sidereal_buffer.pth").write_text(BUFFER)
