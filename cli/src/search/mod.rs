@@ -186,6 +186,9 @@ impl<'a> Work<'a> {
         if self.common.verbose && !self.common.quiet {
             eprintln!("sidereal: channels left out: {:?}", report.masked_channels);
         }
+        let mut files = self.arguments.recording.inputs.clone();
+        // The earliest comes first, as in the source.
+        files.sort_by_key(|path| *path != self.header.path);
         Ok(Found {
             report,
             header: self.header.clone(),
@@ -195,7 +198,7 @@ impl<'a> Work<'a> {
             } else {
                 self.arguments.products.max_plots
             },
-            files: self.arguments.recording.inputs.clone(),
+            files,
         })
     }
 
@@ -217,6 +220,13 @@ impl<'a> Work<'a> {
     fn warn(&self, report: &Report) {
         if self.common.quiet {
             return;
+        }
+        let (left_out, channels) = (report.masked_channels.len(), self.header.channels());
+        if 2 * left_out > channels {
+            eprintln!(
+                "sidereal: warning: {left_out} of {channels} channels were left out, more than half; \
+                 `sidereal info` shows the bandpass, --no-auto-mask keeps outlying channels."
+            );
         }
         if report.skipped_dms > 0 {
             let highest = report.dms.last().copied().unwrap_or(0.0);

@@ -31,6 +31,9 @@ pub(crate) struct Summary {
     file: String,
     dms: Dms,
     masked_channels: Vec<usize>,
+    /// Where nothing was recorded and a median was filled in; only where there is such a place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<Gap>,
     realtime_factor: f64,
     candidates: Vec<Candidate>,
 }
@@ -40,6 +43,12 @@ struct Dms {
     min: f64,
     max: f64,
     count: usize,
+}
+
+#[derive(Serialize)]
+struct Gap {
+    start_s: f64,
+    length_s: f64,
 }
 
 #[derive(Serialize)]
@@ -61,6 +70,11 @@ impl Summary {
             width_s: c.width_s,
             members: c.members,
         });
+        let tsamp_s = found.header.tsamp_s;
+        let gaps = report.gaps.iter().map(|gap| Gap {
+            start_s: gap.start_time as f64 * tsamp_s,
+            length_s: gap.times as f64 * tsamp_s,
+        });
         Self {
             file: found.header.path.display().to_string(),
             dms: Dms {
@@ -69,6 +83,7 @@ impl Summary {
                 count: report.dms.len(),
             },
             masked_channels: report.masked_channels.clone(),
+            gaps: gaps.collect(),
             realtime_factor: report.realtime_factor(),
             candidates: candidates.collect(),
         }
