@@ -114,9 +114,10 @@ fn zero_dm_takes_broad_signals_away_and_leaves_masked_channels() {
     let mut output = [0; 16];
     cleaner.run(input, &mut output).unwrap();
     let output = Samples::new(&output, Encoding::I16, 2, 4).unwrap();
+    // Sixteenths of a count: the mean of the good channels is 12 1/3, or 197/16.
     let rows: Vec<Vec<f64>> =
-        (0..2).map(|t| (0..4).map(|c| output.value(t, c) / 16.0).collect()).collect();
-    assert_eq!(rows, [[-2.0, 77.0, 0.0, 3.0], [-2.0, 78.0, 0.0, 3.0]]);
+        (0..2).map(|t| (0..4).map(|c| output.value(t, c)).collect()).collect();
+    assert_eq!(rows, [[-37.0, 1232.0, -5.0, 43.0], [-37.0, 1248.0, -5.0, 43.0]]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::dm_arguments::DmArguments;
 use crate::output::{Existing, Folder};
 use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
-use crate::{interrupt, json};
+use crate::{gaps, interrupt, json};
 use pictures::Pictures;
 pub(crate) use pictures::{OVERVIEW, stem};
 pub(crate) use report::Found;
@@ -236,15 +236,7 @@ impl<'a> Work<'a> {
                 report.skipped_dms
             );
         }
-        for gap in &report.gaps {
-            let (start, length) = (gap.start_time as f64, gap.times as f64);
-            let tsamp_s = self.header.tsamp_s;
-            eprintln!(
-                "sidereal: warning: a gap of {:.4} s at {:.4} s was filled.",
-                length * tsamp_s,
-                start * tsamp_s
-            );
-        }
+        gaps::warn(&report.gaps, self.header.tsamp_s);
     }
 
     /// Writes everything but the folder's final name.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::Report;
 
+use crate::gaps::{self, Gap};
 use crate::plots::duration;
 use crate::progress::multiple;
 
@@ -31,7 +32,6 @@ pub(crate) struct Summary {
     file: String,
     dms: Dms,
     masked_channels: Vec<usize>,
-    /// Where nothing was recorded and a median was filled in; only where there is such a place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
     realtime_factor: f64,
@@ -43,12 +43,6 @@ struct Dms {
     min: f64,
     max: f64,
     count: usize,
-}
-
-#[derive(Serialize)]
-struct Gap {
-    start_s: f64,
-    length_s: f64,
 }
 
 #[derive(Serialize)]
@@ -64,30 +58,30 @@ impl Summary {
     pub(crate) fn new(found: &Found) -> Self {
         let report = &found.report;
         let candidates = report.candidates.iter().map(|c| Candidate {
-            dm: c.dm,
-            time_s: c.time_s,
-            snr: c.snr,
-            width_s: c.width_s,
+            dm: tidy(c.dm),
+            time_s: tidy(c.time_s),
+            snr: tidy(c.snr),
+            width_s: tidy(c.width_s),
             members: c.members,
-        });
-        let tsamp_s = found.header.tsamp_s;
-        let gaps = report.gaps.iter().map(|gap| Gap {
-            start_s: gap.start_time as f64 * tsamp_s,
-            length_s: gap.times as f64 * tsamp_s,
         });
         Self {
             file: found.header.path.display().to_string(),
             dms: Dms {
-                min: report.dms.first().copied().unwrap_or(0.0),
-                max: report.dms.last().copied().unwrap_or(0.0),
+                min: tidy(report.dms.first().copied().unwrap_or(0.0)),
+                max: tidy(report.dms.last().copied().unwrap_or(0.0)),
                 count: report.dms.len(),
             },
             masked_channels: report.masked_channels.clone(),
-            gaps: gaps.collect(),
+            gaps: gaps::listed(&report.gaps, found.header.tsamp_s),
             realtime_factor: report.realtime_factor(),
             candidates: candidates.collect(),
         }
     }
+}
+
+/// A number without the last digits' noise of sums in binary: 474.91, not 474.90999999999997.
+fn tidy(value: f64) -> f64 {
+    (value * 1e9).round() / 1e9
 }
 
 /// The lines that end a search.
