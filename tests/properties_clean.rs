@@ -108,15 +108,16 @@ fn zero_dm_takes_broad_signals_away_and_leaves_masked_channels() {
         time_mask: None,
     };
     let plan = Plan::new(options).unwrap();
-    assert_eq!((plan.output_encoding(), plan.output_range()), (Encoding::I16, Some((-255, 255))));
+    assert_eq!((plan.output_encoding(), plan.output_range()), (Encoding::I16, Some((-4080, 4080))));
     let mut cleaner = Cleaner::new(plan, &Backend::best(1)).unwrap();
     let input = Samples::u8(&[10, 77, 12, 15, 110, 78, 112, 115], 2, 4).unwrap();
     let mut output = [0; 16];
     cleaner.run(input, &mut output).unwrap();
     let output = Samples::new(&output, Encoding::I16, 2, 4).unwrap();
+    // Sixteenths of a count: the mean of the good channels is 12 1/3, or 197/16.
     let rows: Vec<Vec<f64>> =
         (0..2).map(|t| (0..4).map(|c| output.value(t, c)).collect()).collect();
-    assert_eq!(rows, [[-2.0, 77.0, 0.0, 3.0], [-2.0, 78.0, 0.0, 3.0]]);
+    assert_eq!(rows, [[-37.0, 1232.0, -5.0, 43.0], [-37.0, 1248.0, -5.0, 43.0]]);
 }
 
 #[test]

@@ -44,6 +44,22 @@ fn frb180417_is_the_best_candidate_of_its_recording() {
     }
 }
 
+/// A mean over channels that is rounded to whole counts would leave steps of a count in all channels
+/// at once, which at low DM are taken for pulses.
+#[test]
+fn zero_dm_leaves_no_steps_at_any_depth() {
+    for encoding in [Encoding::U1, Encoding::U2, Encoding::U4, Encoding::U8, Encoding::U16] {
+        let mut source = simulation(encoding);
+        let mut options = options(by_tolerance(&source, 1000.0));
+        options.zero_dm = true;
+        let report = run(&mut source, &options, &Backend::best(2));
+        let best = &report.candidates[0];
+        assert!((best.time_s - 2.0).abs() < 0.003 && best.snr > 20.0, "{encoding:?}: {best:?}");
+        let low = report.candidates.iter().find(|candidate| candidate.dm < 10.0);
+        assert!(low.is_none(), "{encoding:?}: {low:?}");
+    }
+}
+
 fn simulation(encoding: Encoding) -> Simulator {
     let band = Band::uniform(1549.0, -2.0, 152).unwrap();
     let mut options = Options::new(band, 256e-6, 60_000);

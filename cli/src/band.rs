@@ -76,8 +76,8 @@ impl BandArguments {
 }
 
 fn missing(name: &'static str) -> Error {
-    let rule =
-        "it is needed where no --telescope is named (with --fch1, --foff, --channels, --tsamp)";
+    let rule = "it is needed (with the others of --fch1, --foff, --channels and --tsamp) where no \
+                --telescope and no recording gives the band";
     Error::parameter(name, "missing", rule)
 }
 

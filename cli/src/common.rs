@@ -46,15 +46,27 @@ pub(crate) struct Common {
 
 impl Common {
     /// The backend that `--device` and `--threads` ask for.
+    ///
+    /// # Errors
+    /// As [`Common::threads`].
     pub(crate) fn backend(&self) -> Result<Backend> {
+        let threads = self.threads()?;
+        Ok(match self.device {
+            Device::Reference => Backend::Reference,
+            Device::Cpu | Device::Auto => Backend::best(threads),
+        })
+    }
+
+    /// How many threads are asked for.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for more than any machine could start.
+    pub(crate) fn threads(&self) -> Result<usize> {
         let most = 1024;
         if self.threads > most {
             let rule = format!("it must be 0 (one a core) to {most}");
             return Err(Error::parameter("--threads", self.threads, rule));
         }
-        Ok(match self.device {
-            Device::Reference => Backend::Reference,
-            Device::Cpu | Device::Auto => Backend::best(self.threads),
-        })
+        Ok(self.threads)
     }
 }

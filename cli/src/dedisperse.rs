@@ -14,7 +14,7 @@ use crate::output::Destination;
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::selection::{Recording, Selection};
-use crate::{interrupt, json};
+use crate::{gaps, interrupt, json};
 use files::{Document, Files};
 
 /// Makes one time series for each trial dispersion measure: exact sums over the channels.
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     interrupt::check()?;
     files.finish(&report)?;
     progress.finish();
-    let documents = Document::all(&report);
+    let documents = Document::all(&report, header.tsamp_s);
     for (index, document) in documents.iter().enumerate() {
         json::write(&folder.file(files::numbered("dedispersed", index, "json")), document)?;
     }
@@ -77,6 +77,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     interrupt::check()?;
     folder.finish()?;
     warn(&report, common);
+    if !common.quiet {
+        gaps::warn(&report.gaps, header.tsamp_s);
+    }
     match documents.as_slice() {
         _ if common.quiet && !common.json => Ok(()),
         [one] if common.json => json::print(one),

@@ -53,7 +53,7 @@ struct Device {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let measure = arguments.measure;
-    let backends = Backend::available(common.threads);
+    let backends = Backend::available(common.threads()?);
     let document = Document {
         processor: processor(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),

@@ -43,14 +43,21 @@ fn sentence(words: &str) -> String {
 fn hint(error: &Error) -> Option<&'static str> {
     Some(match error {
         Error::Parameter { .. } => "`sidereal help VERB` lists the options and what they take.",
-        Error::Format { .. } => {
-            "The file may be cut short or of another format; `sidereal help info` lists those known."
-        }
+        Error::Format { field, .. } => return format_hint(field),
         Error::Io { source, .. } => return io_hint(source.kind()),
         Error::Shape { .. } => "This is a fault of sidereal; please report it with your command.",
         Error::Overrun { .. } => "More --threads or fewer trial DMs make it faster.",
         _ => return None,
     })
+}
+
+/// A value out of range speaks for itself; what is missing may have been cut off.
+fn format_hint(field: &str) -> Option<&'static str> {
+    const STRUCTURE: [&str; 9] =
+        ["file", "data", "HEADER_START", "keyword", "END", "NAXIS2", "FITSTYPE", "HDF5", "CLASS"];
+    STRUCTURE.contains(&field).then_some(
+        "The file may be cut short or of another format; `sidereal help info` lists those known.",
+    )
 }
 
 fn io_hint(kind: ErrorKind) -> Option<&'static str> {

@@ -10,6 +10,7 @@ mod dm_arguments;
 mod dm_plan_file;
 mod errors;
 mod fields;
+mod gaps;
 mod info;
 mod interrupt;
 mod json;

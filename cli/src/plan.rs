@@ -144,11 +144,11 @@ fn line(row: &Row) -> Line {
 fn heading(document: &Document) -> String {
     let trials = document.trials;
     format!(
-        "{trials} trials, {}, for {} channels over {:.6} MHz at {:.6} MHz, sampled every {} us",
+        "{trials} trials, {}, for {} channels over {} MHz around {} MHz, sampled every {} µs",
         document.way,
         document.channels,
-        document.bandwidth_mhz,
-        document.centre_mhz,
+        rounded(document.bandwidth_mhz),
+        rounded(document.centre_mhz),
         rounded(document.tsamp_s * 1e6),
     )
 }

@@ -39,7 +39,7 @@ pub(crate) struct Selection {
     #[arg(long, help_heading = "Channels and times")]
     pub(crate) zero_dm: bool,
     /// Use these seconds of the recording only; an end may be left out: 10:20, 10:, :20.
-    #[arg(long, value_name = "A:B", value_parser = parse_time_range, help_heading = "Channels and times")]
+    #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true, help_heading = "Channels and times")]
     pub(crate) time_range: Option<TimeRange>,
     /// Spectra read at once; 0 chooses a number that suits the memory. Results are the same for any.
     #[arg(long, value_name = "TIMES", default_value_t = 0, help_heading = "Channels and times")]

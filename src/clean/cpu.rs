@@ -140,11 +140,12 @@ fn zero_dm_avx2(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8
 #[inline(always)]
 fn zero_dm(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
     let Scratch { good, values } = scratch;
+    let scale = plan.scale();
+    let scaled_mean = |sum: i64| rounded_mean(sum * i64::from(scale), plan.good_channels());
     if plan.encoding() == Encoding::U8 {
-        let sum = bytes_sum(row, good);
-        let mean = rounded_mean(sum, plan.good_channels());
+        let mean = scaled_mean(bytes_sum(row, good));
         for ((out, x), good) in output.chunks_exact_mut(2).zip(row).zip(&*good) {
-            let difference = i32::from(*x) - (mean & good);
+            let difference = scale * i32::from(*x) - (mean & good);
             out.copy_from_slice(&(difference as i16).to_le_bytes());
         }
         return;
@@ -164,14 +165,14 @@ fn zero_dm(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
             }
         }
         encoding => {
-            let mean = rounded_mean(whole_sum(values, good), plan.good_channels());
+            let mean = scaled_mean(whole_sum(values, good));
             if encoding.bits() == 16 {
                 for ((out, x), good) in output.chunks_exact_mut(4).zip(&*values).zip(&*good) {
                     out.copy_from_slice(&(*x - (mean & good) as f32).to_le_bytes());
                 }
             } else {
                 for ((out, x), good) in output.chunks_exact_mut(2).zip(&*values).zip(&*good) {
-                    let difference = *x as i32 - (mean & good);
+                    let difference = scale * *x as i32 - (mean & good);
                     out.copy_from_slice(&(difference as i16).to_le_bytes());
                 }
             }

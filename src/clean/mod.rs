@@ -18,10 +18,10 @@ use crate::sample::Samples;
 
 /// Takes from every time its mean over channels, and replaces masked cells.
 ///
-/// `x'[t, c] = x[t, c] - round(mean_c x[t, c])`: the mean over the channels that are not masked,
-/// rounded to nearest, ties to even; masked channels stay as they are. Before that, cells of the
-/// time mask become the running median of their channel; until a channel had a good sample, the
-/// mean of the row's good cells.
+/// `x'[t, c] = k x[t, c] - round(k mean_c x[t, c])`: the mean over the channels that are not masked,
+/// rounded to nearest, ties to even; `k` is the plan's [`Plan::scale`]; masked channels become `k x`.
+/// Before that, cells of the time mask become the running median of their channel; until a channel
+/// had a good sample, the mean of the row's good cells.
 ///
 /// | buffer   | axes          | type                   | unit   | access      |
 /// |----------|---------------|------------------------|--------|-------------|

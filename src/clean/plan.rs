@@ -100,14 +100,31 @@ impl Plan {
         }
     }
 
-    /// Smallest and largest value of the output, where the input is of integers.
+    /// What one count of the input is in the output: a power of two after zero-DM of up to 8 bits,
+    /// so that the mean is taken away to a fraction of a count, and 1 otherwise.
+    ///
+    /// A mean rounded to whole counts leaves up to half a count in every channel at once, which at low
+    /// DM adds up to far more than the noise where a channel's noise is a few counts.
+    pub fn scale(&self) -> i32 {
+        match (self.options.zero_dm, self.options.encoding) {
+            (true, Encoding::U1) => 128,
+            (true, Encoding::U2) => 64,
+            (true, Encoding::U4) => 16,
+            (true, Encoding::U8 | Encoding::I8) => byte_scale(self.channels()),
+            _ => 1,
+        }
+    }
+
+    /// Smallest and largest value of the output, where it is of integers.
     pub fn output_range(&self) -> Option<(i32, i32)> {
+        self.output_encoding().range()?;
         let (min, max) = self.options.encoding.range()?;
-        Some(if self.options.zero_dm {
+        let (low, high) = if self.options.zero_dm {
             (min.min(min - max), max.max(max - min))
         } else {
             (min, max)
-        })
+        };
+        Some((self.scale() * low, self.scale() * high))
     }
 
     /// Bytes of an output row.
@@ -131,6 +148,14 @@ impl Plan {
             .unwrap_or(usize::MAX);
         mask.intervals.get(interval).map_or(&[], Vec::as_slice)
     }
+}
+
+/// The scale of bytes: 16, or less where so many channels would not add up within 32 bits.
+fn byte_scale(channels: usize) -> i32 {
+    const MOST: usize = 16;
+    const CHANNELS: usize = 1 << 14;
+    let scale = (MOST * CHANNELS / channels).clamp(1, MOST);
+    1 << scale.ilog2()
 }
 
 fn check_time_mask(mask: &TimeMask, channels: usize) -> Result<()> {

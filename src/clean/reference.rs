@@ -8,7 +8,8 @@ use crate::sample::{Samples, set_value};
 
 /// Cleans rows from absolute time `start` on: see [`super::Cleaner`].
 ///
-/// `x'[t, c] = x[t, c] - round(mean_c x[t, c])` over the channels that are not masked.
+/// `x'[t, c] = k x[t, c] - round(k mean_c x[t, c])` over the channels that are not masked, `k` the
+/// plan's scale.
 pub fn clean(
     plan: &Plan,
     start: u64,
@@ -22,7 +23,8 @@ pub fn clean(
         let mean = if plan.options().zero_dm { mean(plan, &values) } else { 0.0 };
         for (channel, value) in values.iter().enumerate() {
             let masked = plan.options().masked[channel];
-            let cleaned = if masked { *value } else { value - mean };
+            let scaled = value * f64::from(plan.scale());
+            let cleaned = if masked { scaled } else { scaled - mean };
             set_value(row, plan.output_encoding(), channel, cleaned);
         }
     }
@@ -49,7 +51,7 @@ fn total(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The mean over unmasked channels: of integers, rounded to nearest, ties to even.
+/// The mean over unmasked channels, scaled: of integers, rounded to nearest, ties to even.
 fn mean(plan: &Plan, values: &[f64]) -> f64 {
     let masked = &plan.options().masked;
     let good = values.iter().zip(masked).filter(|(x, masked)| !**masked && x.is_finite());
@@ -57,5 +59,6 @@ fn mean(plan: &Plan, values: &[f64]) -> f64 {
     if good.is_empty() {
         return 0.0;
     }
-    if plan.encoding().range().is_some() { total(&good).round_ties_even() } else { total(&good) }
+    let mean = f64::from(plan.scale()) * total(&good);
+    if plan.encoding().range().is_some() { mean.round_ties_even() } else { mean }
 }

@@ -34,7 +34,7 @@ const MAGIC: &[(&[u8], Format)] = &[
     (b"\x89HDF\r\n\x1a\n", Format::Hdf5),
 ];
 
-/// Opens the files of one observation, in order of time; `-` is standard input (SIGPROC only).
+/// Opens the files of one observation, in any order; `-` is standard input (SIGPROC only).
 ///
 /// # Errors
 /// [`Error::Io`] for a file that is missing or can't be read; [`Error::Format`] for one that is

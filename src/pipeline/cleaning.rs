@@ -25,6 +25,7 @@ pub(super) struct Cleaning {
     cleaner: Option<Cleaner>,
     encoding: Encoding,
     range: Option<(i32, i32)>,
+    scale: i32,
     row_bytes: usize,
     prefix: Vec<u8>,
     used: usize,
@@ -55,8 +56,7 @@ impl Cleaning {
             masked.iter_mut().zip(outlying).for_each(|(all, bad)| *all |= bad);
         }
         if masked.iter().all(|bad| *bad) {
-            let rule = "at least one must be left to search";
-            return Err(Error::parameter("masked channels", masked.len(), rule));
+            return Err(nothing_left(&header, options));
         }
         let needed = options.zero_dm || time_mask.is_some();
         let plan = clean::Plan::new(clean::Options {
@@ -69,6 +69,7 @@ impl Cleaning {
         Ok(Self {
             encoding: if needed { plan.output_encoding() } else { header.encoding },
             range: if needed { plan.output_range() } else { header.encoding.range() },
+            scale: if needed { plan.scale() } else { 1 },
             cleaner: if needed { Some(Cleaner::new(plan, backend)?) } else { None },
             masked,
             row_bytes: header.row_bytes(),
@@ -101,6 +102,11 @@ impl Cleaning {
     /// Smallest and largest value of those rows, of integers.
     pub(super) fn range(&self) -> Option<(i32, i32)> {
         self.range
+    }
+
+    /// What one count of the recording is in those rows.
+    pub(super) fn scale(&self) -> i32 {
+        self.scale
     }
 
     /// The next rows, those first that the mask was made from; 0 at the end.
@@ -150,6 +156,16 @@ fn zapped(header: &FilterbankHeader, options: &SearchOptions) -> Result<Vec<bool
         masked[channel] = true;
     }
     Ok(masked)
+}
+
+fn nothing_left(header: &FilterbankHeader, options: &SearchOptions) -> Error {
+    let why = if options.auto_mask {
+        "every channel is constant, not a number, an outlier or left out by request; \
+         --no-auto-mask keeps outliers"
+    } else {
+        "every channel is left out by request"
+    };
+    Error::format(&header.path, "channels", 0, why)
 }
 
 /// What an rfifind mask leaves out: channels throughout, and cells of time and channel.

@@ -159,7 +159,12 @@ impl Work {
             let (plan, too_long) = trials.bind(std::slice::from_ref(range))?;
             skipped += too_long;
             if let Some(plan) = plan {
-                ranges.push(RangeSeries::new(ranges.len(), plan, backend)?);
+                ranges.push(RangeSeries::new(
+                    ranges.len(),
+                    plan,
+                    trials.cleaning.scale(),
+                    backend,
+                )?);
             }
         }
         let lowest_dm = asked.first().map_or(0.0, |range| range.dm_min);
@@ -191,14 +196,18 @@ struct RangeSeries {
     floats: Vec<f32>,
     valid: Vec<usize>,
     produced: u64,
+    /// What a unit of the sums is, in counts of the recording.
+    count: f32,
 }
 
 impl RangeSeries {
-    fn new(index: usize, plan: dedisperse::Plan, backend: &Backend) -> Result<Self> {
+    fn new(index: usize, plan: dedisperse::Plan, scale: i32, backend: &Backend) -> Result<Self> {
         let valid = vec![0; plan.dms().len()];
         let dedisperser = Dedisperser::new(plan, backend)?;
         let (integers, floats) = (Vec::new(), Vec::new());
-        Ok(Self { index, dedisperser, integers, floats, valid, produced: 0 })
+        // Exact, for it is a power of two.
+        let count = 1.0 / scale as f32;
+        Ok(Self { index, dedisperser, integers, floats, valid, produced: 0, count })
     }
 
     fn plan(&self) -> &dedisperse::Plan {
@@ -268,7 +277,7 @@ impl RangeSeries {
         let rounded = self.floats.chunks_exact_mut(stride).zip(self.integers.chunks_exact(stride));
         for (floats, integers) in rounded.take(dms) {
             let made = floats.iter_mut().zip(integers).take(progress.produced);
-            made.for_each(|(float, integer)| *float = *integer as f32);
+            made.for_each(|(float, integer)| *float = *integer as f32 * self.count);
         }
         Ok(progress)
     }

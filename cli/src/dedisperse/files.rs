@@ -14,6 +14,7 @@ use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY};
 use sidereal::{Error, Result};
 
 use super::Format;
+use crate::gaps::{self, Gap};
 use crate::interrupt;
 use crate::output::Folder;
 use crate::progress::Progress;
@@ -27,17 +28,21 @@ pub(super) struct Document<'a> {
     downsample: usize,
     /// Valid samples of each trial.
     times: &'a [u64],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<Gap>,
 }
 
 impl<'a> Document<'a> {
     /// One document a range.
-    pub(super) fn all(report: &'a SeriesReport) -> Vec<Self> {
+    pub(super) fn all(report: &'a SeriesReport, tsamp_s: f64) -> Vec<Self> {
+        let gaps = gaps::listed(&report.gaps, tsamp_s);
         let document = |(range, times): (&'a SeriesRange, &'a Vec<u64>)| Self {
             dms: &range.dms,
             tsamp_s: range.tsamp_s,
             start_s: range.start_s,
             downsample: range.downsample,
             times,
+            gaps: gaps.clone(),
         };
         report.ranges.iter().zip(&report.times).map(document).collect()
     }

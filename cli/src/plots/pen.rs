@@ -42,7 +42,11 @@ pub(crate) fn picture(path: &Path, size: (u32, u32), draw: impl FnOnce(&Pen<'_>)
         draw(&Pen { area });
     }
     let picture = halve(&buffer, size);
-    let failed = |why: String| Error::io(path, std::io::Error::other(why));
+    // The encoder hides the system's own fault, which comes out when the file is written once more.
+    let failed = |why: String| {
+        let fault = std::fs::write(path, &picture).err();
+        Error::io(path, fault.unwrap_or_else(|| std::io::Error::other(why)))
+    };
     let mut backend = BitMapBackend::new(path, size);
     backend.blit_bitmap((0, 0), size, &picture).map_err(|error| failed(error.to_string()))?;
     backend.present().map_err(|error| failed(error.to_string()))

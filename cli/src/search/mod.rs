@@ -18,7 +18,7 @@ use crate::dm_arguments::DmArguments;
 use crate::output::{Destination, Folder};
 use crate::progress::Progress;
 use crate::selection::{Recording, Selection};
-use crate::{interrupt, json};
+use crate::{gaps, interrupt, json};
 use pictures::Pictures;
 pub(crate) use pictures::{OVERVIEW, stem};
 pub(crate) use report::Found;
@@ -180,6 +180,9 @@ impl<'a> Work<'a> {
         if self.common.verbose && !self.common.quiet {
             eprintln!("sidereal: channels left out: {:?}", report.masked_channels);
         }
+        let mut files = self.arguments.recording.inputs.clone();
+        // The earliest comes first, as in the source.
+        files.sort_by_key(|path| *path != self.header.path);
         Ok(Found {
             report,
             header: self.header.clone(),
@@ -189,7 +192,7 @@ impl<'a> Work<'a> {
             } else {
                 self.arguments.products.max_plots
             },
-            files: self.arguments.recording.inputs.clone(),
+            files,
         })
     }
 
@@ -212,6 +215,13 @@ impl<'a> Work<'a> {
         if self.common.quiet {
             return;
         }
+        let (left_out, channels) = (report.masked_channels.len(), self.header.channels());
+        if 2 * left_out > channels {
+            eprintln!(
+                "sidereal: warning: {left_out} of {channels} channels were left out, more than half; \
+                 `sidereal info` shows the bandpass, --no-auto-mask keeps outlying channels."
+            );
+        }
         if report.skipped_dms > 0 {
             let highest = report.dms.last().copied().unwrap_or(0.0);
             eprintln!(
@@ -220,15 +230,7 @@ impl<'a> Work<'a> {
                 report.skipped_dms
             );
         }
-        for gap in &report.gaps {
-            let (start, length) = (gap.start_time as f64, gap.times as f64);
-            let tsamp_s = self.header.tsamp_s;
-            eprintln!(
-                "sidereal: warning: a gap of {:.4} s at {:.4} s was filled.",
-                length * tsamp_s,
-                start * tsamp_s
-            );
-        }
+        gaps::warn(&report.gaps, self.header.tsamp_s);
     }
 
     /// Writes everything but the folder's final name.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::Report;
 
+use crate::gaps::{self, Gap};
 use crate::plots::duration;
 use crate::progress::multiple;
 
@@ -31,6 +32,8 @@ pub(crate) struct Summary {
     file: String,
     dms: Dms,
     masked_channels: Vec<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<Gap>,
     realtime_factor: f64,
     candidates: Vec<Candidate>,
 }
@@ -55,24 +58,30 @@ impl Summary {
     pub(crate) fn new(found: &Found) -> Self {
         let report = &found.report;
         let candidates = report.candidates.iter().map(|c| Candidate {
-            dm: c.dm,
-            time_s: c.time_s,
-            snr: c.snr,
-            width_s: c.width_s,
+            dm: tidy(c.dm),
+            time_s: tidy(c.time_s),
+            snr: tidy(c.snr),
+            width_s: tidy(c.width_s),
             members: c.members,
         });
         Self {
             file: found.header.path.display().to_string(),
             dms: Dms {
-                min: report.dms.first().copied().unwrap_or(0.0),
-                max: report.dms.last().copied().unwrap_or(0.0),
+                min: tidy(report.dms.first().copied().unwrap_or(0.0)),
+                max: tidy(report.dms.last().copied().unwrap_or(0.0)),
                 count: report.dms.len(),
             },
             masked_channels: report.masked_channels.clone(),
+            gaps: gaps::listed(&report.gaps, found.header.tsamp_s),
             realtime_factor: report.realtime_factor(),
             candidates: candidates.collect(),
         }
     }
+}
+
+/// A number without the last digits' noise of sums in binary: 474.91, not 474.90999999999997.
+fn tidy(value: f64) -> f64 {
+    (value * 1e9).round() / 1e9
 }
 
 /// The lines that end a search.

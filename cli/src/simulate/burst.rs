@@ -8,7 +8,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::io::sigproc::FilterbankWriter;
 use sidereal::io::{FilterbankHeader, FilterbankSource, atomic};
 use sidereal::sample::Encoding;
-use sidereal::simulate::burst::{Options, Simulator};
+use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::simulate::{self};
 use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
@@ -135,7 +135,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let setup = arguments.band.setup()?;
     let options = arguments.options(&setup)?;
     let mut document = Document::new(out, &options);
-    let threads = Threads::new(common.threads);
+    let threads = Threads::new(common.threads()?);
     let mut simulator = Simulator::new(options)?.with_threads(threads);
     document.fill(simulator.truth());
     let begun = Instant::now();
@@ -212,6 +212,11 @@ impl Arguments {
         options.bursts = self.single.burst(self.duration)?.into_iter().collect();
         for spec in &self.burst {
             options.bursts.push(specs::burst(spec)?);
+        }
+        let outside = |burst: &&Burst| !(0.0..self.duration).contains(&burst.time_s);
+        if let Some(burst) = options.bursts.iter().find(outside) {
+            let rule = format!("the recording lasts from 0 to {} s", self.duration);
+            return Err(Error::parameter("time of a burst", burst.time_s, rule));
         }
         options.pulsars = self.pulsar.iter().map(|s| specs::pulsar(s)).collect::<Result<_>>()?;
         let strength = self.rfi_narrow_strength;

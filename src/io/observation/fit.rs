@@ -54,9 +54,7 @@ pub(super) fn gap(before: &FilterbankHeader, after: &FilterbankHeader) -> Result
     let path = before.path.display();
     let (first, second) = (before.tstart_mjd, after.tstart_mjd);
     if second <= first {
-        return fault(format!(
-            "it starts at MJD {second}, not after {path} (MJD {first}): files go in order of time"
-        ));
+        return fault(format!("it and {path} start at the same time, MJD {first}"));
     }
     let apart = (second - first) * SECONDS_PER_DAY / before.tsamp_s;
     let missing = apart - length(before)? as f64;

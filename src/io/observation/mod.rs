@@ -11,7 +11,7 @@ use super::{FilterbankHeader, FilterbankSource, Gap};
 use crate::error::{Error, Result};
 use crate::math::running_median::RunningMedian;
 
-/// Joins files that were recorded one after another, given in order of time.
+/// Joins files that were recorded one after another, given in any order.
 ///
 /// A file may start up to half a sample before or after the end of the one before it. Where it
 /// starts later and `allow_gaps` is set, the rows between are filled with each channel's median over
@@ -21,7 +21,7 @@ use crate::math::running_median::RunningMedian;
 ///
 /// # Errors
 /// [`Error::Format`] naming both files and the field in which they differ (band, encoding,
-/// polarizations, sampling time), or by how many samples they are apart, overlap or are out of order;
+/// polarizations, sampling time), or by how many samples they are apart or overlap;
 /// [`Error::Parameter`] for no file at all.
 pub fn join(
     mut sources: Vec<Box<dyn FilterbankSource>>,
@@ -30,7 +30,10 @@ pub fn join(
     match sources.len() {
         0 => Err(Error::parameter("input files", 0, "there must be at least one")),
         1 => Ok(sources.remove(0)),
-        _ => Ok(Box::new(Observation::new(sources, allow_gaps)?)),
+        _ => {
+            sources.sort_by(|a, b| a.header().tstart_mjd.total_cmp(&b.header().tstart_mjd));
+            Ok(Box::new(Observation::new(sources, allow_gaps)?))
+        }
     }
 }
 
@@ -296,14 +299,22 @@ mod tests {
     }
 
     #[test]
+    fn files_are_put_in_order_of_time() {
+        let files = vec![file("b", 10.0, 20), file("c", 30.0, 5), file("a", 0.0, 10)];
+        let mut source = joined(files, false).unwrap();
+        assert_eq!(source.header().path, PathBuf::from("a"));
+        assert_eq!(read_all(source.as_mut(), 7), (0..35).collect::<Vec<u8>>());
+    }
+
+    #[test]
     fn what_does_not_fit_names_both_files_and_the_field() {
         let gap = message(vec![file("a.fil", 0.0, 10), file("b.fil", 12.0, 10)]);
         assert!(gap.contains("a.fil") && gap.contains("b.fil"), "{gap}");
         assert!(gap.contains("2 samples") && gap.contains("--allow-gaps"), "{gap}");
         let overlap = message(vec![file("a.fil", 0.0, 10), file("b.fil", 9.0, 10)]);
         assert!(overlap.contains("before the end of a.fil"), "{overlap}");
-        let order = message(vec![file("a.fil", 10.0, 10), file("b.fil", 0.0, 10)]);
-        assert!(order.contains("order of time"), "{order}");
+        let twice = message(vec![file("a.fil", 0.0, 10), file("b.fil", 0.0, 10)]);
+        assert!(twice.contains("start at the same time"), "{twice}");
         type Change = fn(&mut FilterbankHeader);
         let changes: [(&str, Change); 4] = [
             ("sampling time", |h| h.tsamp_s = 2e-3),

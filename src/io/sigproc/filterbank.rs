@@ -116,7 +116,7 @@ pub(super) fn tsamp(header: &Header, path: &Path) -> Result<f64> {
     let found = required(header, path, "tsamp")?;
     // A day a sample is absurd; so is a sample shorter than a nanosecond of filterbank data.
     if !(1e-9..=86400.0).contains(&found) {
-        let why = format!("found {found} s, expected 1e-9 to 86400 s");
+        let why = format!("found {found:?} s, expected 1e-9 to 86400 s");
         return Err(header.error(path, "tsamp", why));
     }
     Ok(found)
