@@ -2,7 +2,7 @@
 //!
 //! Invariant: the automatic mask is made from the first rows alone, however they are read.
 
-use super::burst::{Part, SearchOptions};
+use super::options::{Part, SearchOptions};
 use crate::backend::Backend;
 use crate::clean::{self, Cleaner, TimeMask};
 use crate::error::{Error, Result};

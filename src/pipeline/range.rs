@@ -2,7 +2,7 @@
 //!
 //! Invariant: the plane never holds more than one gulp.
 
-use super::burst::SearchOptions;
+use super::options::SearchOptions;
 use super::trials::{Trials, advance, stride};
 use crate::array::{Plane, PlaneMut, Progress};
 use crate::backend::Backend;

@@ -4,8 +4,9 @@
 
 use std::time::Instant;
 
-use super::burst::{Part, SearchOptions, Status};
+use super::burst::Status;
 use super::cleaning::Cleaning;
+use super::options::{Part, SearchOptions, skip_to};
 use super::trials::{Trials, advance, stride};
 use crate::array::{Plane, PlaneMut, Progress};
 use crate::backend::Backend;
@@ -97,7 +98,7 @@ pub fn dedisperse(
     let begin = Instant::now();
     let header = source.header().clone();
     let part = Part::new(&header, options)?;
-    super::burst::skip_to(source, part.first)?;
+    skip_to(source, part.first)?;
     let mut cleaning = Cleaning::new(source, options, part, backend)?;
     let start_s = part.first as f64 * header.tsamp_s;
     let trials = Trials { header: &header, options, cleaning: &cleaning, part };

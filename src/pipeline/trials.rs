@@ -2,8 +2,8 @@
 //!
 //! Invariant: a trial is kept if it has a sample at all in data of known length, and always otherwise.
 
-use super::burst::{Part, SearchOptions};
 use super::cleaning::Cleaning;
+use super::options::{Part, SearchOptions};
 use crate::array::Progress;
 use crate::dedisperse::dm_plan::DmRange;
 use crate::dedisperse::{self, Dedisperser, Output};
