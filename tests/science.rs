@@ -50,7 +50,7 @@ fn frb180417_is_the_best_candidate_of_its_recording() {
 fn zero_dm_leaves_no_steps_at_any_depth() {
     for encoding in [Encoding::U1, Encoding::U2, Encoding::U4, Encoding::U8, Encoding::U16] {
         let mut source = simulation(encoding);
-        let mut options = options(by_tolerance(&source, 1000.0));
+        let mut options = SearchOptions::new(by_tolerance(&source, 1000.0));
         options.zero_dm = true;
         let report = run(&mut source, &options, &Backend::best(2));
         let best = &report.candidates[0];
