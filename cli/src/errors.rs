@@ -24,7 +24,7 @@ pub(crate) fn report(error: &Error) -> ExitCode {
         // Whoever read our output has had enough, as `head` does.
         return ExitCode::SUCCESS;
     }
-    eprintln!("sidereal: {}", sentence(&output::with_final_names(&error.to_string())));
+    eprintln!("sidereal: {}", sentence(&named(&error.to_string())));
     if let Some(hint) = hint(error) {
         eprintln!("          {hint}");
     }
@@ -34,6 +34,14 @@ pub(crate) fn report(error: &Error) -> ExitCode {
 fn is_broken_pipe(error: &Error) -> bool {
     matches!(error, Error::Io { source, path }
         if source.kind() == ErrorKind::BrokenPipe && path.as_os_str() == "standard output")
+}
+
+/// A message with the names that a user knows: files' final ones, and standard input's.
+fn named(message: &str) -> String {
+    let message = output::with_final_names(message);
+    message
+        .strip_prefix("-: ")
+        .map_or_else(|| message.clone(), |rest| format!("standard input: {rest}"))
 }
 
 fn sentence(words: &str) -> String {

@@ -179,6 +179,10 @@ fn check_free(place: &Path, existing: Existing, inputs: &[PathBuf]) -> Result<()
 fn make_parents(parent: &Path) -> Result<Vec<PathBuf>> {
     let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let made = parent.ancestors().take_while(missing).map(Path::to_path_buf).collect();
+    if let Some(file) = parent.ancestors().find(|above| above.is_file()) {
+        let why = "is a file, expected a folder to write in";
+        return Err(Error::io(file, std::io::Error::new(std::io::ErrorKind::NotADirectory, why)));
+    }
     fs::create_dir_all(parent).map_err(|error| Error::io(parent, error))?;
     Ok(made)
 }

@@ -106,6 +106,11 @@ fn wrong_use_ends_with_2() {
         ("search a.fil --dm-constant 0", "dm-constant"),
         ("search a.fil --pol 1", "pol"),
         ("search a.fil --threads 5000", "--threads"),
+        ("devices --threads 5000", "--threads"),
+        ("simulate burst b.fil --telescope askap --threads 5000", "--threads"),
+        ("simulate burst b.fil --telescope askap --dm 5 --time 100", "from 0 to 10 s"),
+        ("search a.fil --time-range -1:3", "--time-range"),
+        ("search a.fil --max-width 1e9", "maximum width"),
         ("search a.fil --dm-min 90000 --dm-max 90001 --dm-step 1", "no trial fits"),
         ("dedisperse a.fil --format wav", "wav"),
         ("dedisperse a.fil --dm-min 90000 --dm-max 90001 --dm-step 1", "no trial fits"),
@@ -135,6 +140,11 @@ fn bad_files_end_with_1_and_leave_nothing() {
             fails(&sidereal(home.path(), &format!("{verb} {name}")), 1, &[name]);
         }
     }
+    file("constant.fil", &[&whole[..whole.len() - 64 * 4000], &[7; 64 * 4000]].concat());
+    let constant = sidereal(home.path(), "search constant.fil");
+    fails(&constant, 1, &["constant.fil", "every channel", "--no-auto-mask"]);
+    fs::remove_file(home.path().join("constant.fil")).unwrap();
+    fails(&sidereal(home.path(), "search a.fil -o a.fil/out"), 1, &["a.fil", "is a file"]);
     fails(&sidereal(home.path(), "search a.fil --plan missing.toml"), 1, &["missing.toml"]);
     fails(&sidereal(home.path(), "search a.fil --rfi-mask missing.mask"), 1, &["missing.mask"]);
     assert_eq!(entries(home.path()), before);
@@ -189,6 +199,39 @@ fn a_search_writes_what_the_table_says() {
     assert!(
         first.starts_with("file,snr,stime,width,dm,label,chan_mask_path,num_files,time_s,width_s")
     );
+}
+
+#[test]
+fn parts_join_in_any_order_and_gaps_are_listed() {
+    let home = recording();
+    let whole = fs::read(home.path().join("a.fil")).unwrap();
+    let (header, rows) = whole.split_at(whole.len() - 64 * 4000);
+    let at = header.windows(6).position(|word| word == b"tstart").unwrap() + 6;
+    let part = |name: &str, first: usize, end: usize| {
+        let mut header = header.to_vec();
+        let start = f64::from_le_bytes(header[at..at + 8].try_into().unwrap());
+        let start = start + first as f64 * 1e-3 / 86400.0;
+        header[at..at + 8].copy_from_slice(&start.to_le_bytes());
+        let bytes = [&header, &rows[64 * first..64 * end]].concat();
+        fs::write(home.path().join(name), bytes).unwrap();
+    };
+    part("1.fil", 0, 2500);
+    part("2.fil", 2500, 4000);
+    part("3.fil", 3000, 4000);
+    let one = json(&sidereal(home.path(), "search a.fil -o a --json --no-plots"));
+    let two = json(&sidereal(home.path(), "search 2.fil 1.fil -o b --json --no-plots"));
+    assert_eq!(one["candidates"], two["candidates"]);
+    assert_eq!(two["file"], "1.fil");
+    let table = fs::read_to_string(home.path().join("b/candidates.csv")).unwrap();
+    assert!(table.lines().nth(1).unwrap().starts_with("1.fil,"), "{table}");
+    fails(&sidereal(home.path(), "search 1.fil 3.fil"), 1, &["500 samples", "--allow-gaps"]);
+    for verb in ["search", "dedisperse"] {
+        let words =
+            format!("{verb} 1.fil 3.fil -o {verb} --allow-gaps --json --dm-max 50 --dm-step 5");
+        let gaps = json(&sidereal(home.path(), &words))["gaps"].clone();
+        assert_eq!(gaps.as_array().unwrap().len(), 1, "{verb}: {gaps}");
+        assert_eq!((&gaps[0]["start_s"], &gaps[0]["length_s"]), (&2.5.into(), &0.5.into()));
+    }
 }
 
 #[test]

@@ -67,16 +67,16 @@ impl Plan {
     pub fn new(options: Options) -> Result<Self> {
         check(&options)?;
         let samples = |seconds: f64| seconds / options.tsamp_s;
-        let most = MAX_WINDOW as f64;
         let max_width = samples(options.max_width_s) * (1.0 + 1e-9);
-        if max_width > most / WINDOW_PER_WIDTH as f64 || samples(options.baseline_s) > most {
-            let rule =
-                format!("baseline and 16 widest boxcars may have up to {MAX_WINDOW} samples");
-            return Err(Error::parameter(
-                "baseline or maximum width (s)",
-                options.baseline_s,
-                rule,
-            ));
+        for (name, seconds, most) in [
+            ("maximum width (s)", options.max_width_s, MAX_WINDOW / WINDOW_PER_WIDTH),
+            ("baseline (s)", options.baseline_s, MAX_WINDOW),
+        ] {
+            if samples(seconds) > most as f64 {
+                let longest = most as f64 * options.tsamp_s;
+                let rule = format!("it may be {longest} s at most ({most} samples)");
+                return Err(Error::parameter(name, seconds, rule));
+            }
         }
         let widths = widths_up_to((max_width as usize).max(1));
         let widest = widths[widths.len() - 1];
