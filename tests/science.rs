@@ -11,7 +11,7 @@ use sidereal::backend::Backend;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
-use sidereal::io::{FilterbankSource, OpenOptions, open};
+use sidereal::io::{FilterbankSource, OpenOptions, join, open};
 use sidereal::pipeline::burst::{Report, SearchOptions, search};
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
@@ -122,4 +122,24 @@ fn trials_longer_than_the_data_are_skipped_and_none_left_is_an_error() {
     let outcome = search(&mut source, &SearchOptions::new(plan), &Backend::best(1), &mut |_| true);
     let message = outcome.unwrap_err().to_string();
     assert!(message.contains("no trial fits"), "{message}");
+}
+
+/// A fill has no noise: the windows round it must not seem quieter than they are.
+#[test]
+fn a_filled_gap_makes_no_candidates() {
+    let tsamp_s = 256e-6;
+    let part = |seed: u64, start: u64| -> Box<dyn FilterbankSource> {
+        let mut options = Options::new(Band::uniform(1549.0, -2.0, 152).unwrap(), tsamp_s, 20_000);
+        options.seed = seed;
+        options.tstart_mjd = 60_000.0 + start as f64 * tsamp_s / 86_400.0;
+        Box::new(Simulator::new(options).unwrap())
+    };
+    let mut source = join(vec![part(1, 0), part(2, 24_000), part(3, 49_000)], true).unwrap();
+    let report = run(
+        &mut *source,
+        &SearchOptions::new(DmPlan::fixed(&[(0.0, 500.0, 2.0)]).unwrap()),
+        &Backend::best(2),
+    );
+    assert_eq!(report.gaps.len(), 2);
+    assert!(report.candidates.is_empty(), "{:?}", report.candidates);
 }

@@ -5,6 +5,7 @@
 use std::time::Instant;
 
 use super::cleaning::Cleaning;
+use super::filled::Filled;
 pub use super::options::SearchOptions;
 use super::options::{Part, skip_to};
 use super::range::RangeSearch;
@@ -83,7 +84,8 @@ pub fn search(
     skip_to(source, part.first)?;
     let mut cleaning = Cleaning::new(source, options, part, backend)?;
     let trials = Trials { header: &header, options, cleaning: &cleaning, part };
-    let mut ranges = RangeSearch::all(trials, backend)?;
+    let filled = Filled::new(source.gaps(), part.first);
+    let mut ranges = RangeSearch::all(trials, &filled, backend)?;
     let mut clusterer = RangeSearch::clusterer(&ranges, &header, options)?;
     let gulp = gulp_times(&header, &ranges, options.gulp);
     let mut raw = vec![0; gulp * header.row_bytes()];

@@ -5,6 +5,7 @@
 pub mod burst;
 mod cleaning;
 pub mod cutout;
+mod filled;
 mod options;
 mod range;
 pub mod series;

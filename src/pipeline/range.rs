@@ -2,6 +2,7 @@
 //!
 //! Invariant: the plane never holds more than one gulp.
 
+use super::filled::Filled;
 use super::options::SearchOptions;
 use super::trials::{Trials, advance, stride};
 use crate::array::{Plane, PlaneMut, Progress};
@@ -20,6 +21,9 @@ pub(super) struct RangeSearch {
     detector: Detector,
     plane: PlaneBuffer,
     events: Vec<Event>,
+    /// Least S/N of an event.
+    snr: f64,
+    filled: Filled,
     skipped: usize,
 }
 
@@ -31,14 +35,15 @@ enum PlaneBuffer {
 impl RangeSearch {
     /// The trials that are short enough for the data, one range for each time binning: ranges of the
     /// plan that differ in their steps alone share one history of samples.
-    pub(super) fn all(trials: Trials<'_>, backend: &Backend) -> Result<Vec<Self>> {
+    pub(super) fn all(trials: Trials<'_>, filled: &Filled, backend: &Backend) -> Result<Vec<Self>> {
         let mut ranges = Vec::new();
         let mut skipped = 0;
         for alike in trials.options.plan.ranges.chunk_by(|a, b| a.downsample == b.downsample) {
             let (plan, too_long) = trials.bind(alike)?;
             skipped += too_long;
             if let Some(plan) = plan {
-                ranges.push(Self::new(ranges.len(), plan, trials, backend)?);
+                let range = Self::new(ranges.len(), plan, trials, backend)?;
+                ranges.push(Self { filled: filled.clone(), ..range });
             }
         }
         if let Some(first) = ranges.first_mut() {
@@ -77,6 +82,8 @@ impl RangeSearch {
                 PlaneBuffer::F32(Vec::new())
             },
             events: Vec::new(),
+            snr: options.snr,
+            filled: Filled::default(),
             skipped: 0,
         })
     }
@@ -170,6 +177,8 @@ impl RangeSearch {
     }
 
     fn hand_over(&mut self, clusterer: &mut Clusterer) -> Result<()> {
+        let window_times = self.detector.plan().window_times() as u64;
+        self.filled.weigh(self.dedisperser.plan(), window_times, self.snr, &mut self.events);
         clusterer.push(self.index, &self.events)?;
         self.events.clear();
         Ok(())

@@ -120,9 +120,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return Err(Error::parameter("--seconds", arguments.seconds, rule));
     }
     let threads = Threads::new(common.threads).count();
+    let mut cases = cases(threads);
+    if let Some(part) = &arguments.only {
+        cases.retain(|case| case.name.contains(part));
+        if cases.is_empty() {
+            return Err(Error::parameter("--only", part, "no case's name contains it"));
+        }
+    }
     let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
-    let wanted = |case: &Case| arguments.only.as_ref().is_none_or(|part| case.name.contains(part));
-    for case in cases(threads).iter().filter(|case| wanted(case)) {
+    for case in &cases {
         table.push(measure(case, arguments.seconds)?)?;
     }
     table.finish()
