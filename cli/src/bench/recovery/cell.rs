@@ -62,11 +62,11 @@ pub(super) struct Outcome {
     pub(super) time_rms_s: f64,
     /// The larger of the step and the half-power width.
     pub(super) dm_reach: f64,
-    /// The larger of a sample and half the width, in seconds.
+    /// The larger of a sample and half the arriving pulse's width, in seconds.
     pub(super) time_reach_s: f64,
     /// Found bursts whose DM lies within the larger of the step and the half-power width.
     pub(super) dm_within: usize,
-    /// Found bursts whose time lies within the larger of a sample and half the width.
+    /// Found bursts whose time lies within the larger of a sample and half the arriving width.
     pub(super) time_within: usize,
 }
 
@@ -170,7 +170,9 @@ impl Cell {
         let step = plan.ranges.iter().map(|range| range.dm_step).fold(0.0, f64::max);
         let dm_reach = step.max(self.half_power_dm());
         let longest = plan.ranges.iter().map(|range| range.downsample).max().unwrap_or(1);
-        let time_reach = (TSAMP_S * longest as f64).max(0.5 * self.width_s);
+        // The pulse as it arrives: intra-channel smearing widens it, and its best boxcar with it.
+        let arriving_s = pairs.first().map_or(self.width_s, |(truth, _)| truth.boxcar_s);
+        let time_reach = (TSAMP_S * longest as f64).max(0.5 * arriving_s);
         let dm_errors: Vec<f64> = pairs.iter().map(|(t, c)| c.dm - t.burst.dm).collect();
         let time_errors: Vec<f64> = pairs.iter().map(|(t, c)| c.time_s - t.burst.time_s).collect();
         let within =
