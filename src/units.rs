@@ -30,7 +30,7 @@ pub const MAX_CHANNELS: usize = 1 << 20;
 /// `delay(f, DM) = K DM (f^-2 - f_ref^-2)`, f in MHz; negative above the reference.
 ///
 /// # Source
-/// Lorimer & Kramer 2005, eq. 4.7 with `dm_constant` as its constant.
+/// Lorimer & Kramer 2005, Handbook of Pulsar Astronomy, with `dm_constant` as its constant.
 pub fn dispersion_delay_s(dm: f64, frequency_hz: f64, reference_hz: f64, dm_constant: f64) -> f64 {
     let frequency = frequency_hz / HZ_PER_MHZ;
     let reference = reference_hz / HZ_PER_MHZ;

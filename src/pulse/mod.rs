@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 /// Integers: sums are exact, and events equal for every backend. Floats: sums in f64, anchored to
 /// the window; events equal for every split and thread count.
 /// # Source
-/// Boxcar matched filters: Cordes & McLaughlin 2003, ApJ 596, 1142, section 3.
+/// Boxcar matched filters: Cordes & McLaughlin 2003, ApJ 596, 1142.
 #[derive(Debug)]
 pub struct Detector {
     plan: Plan,

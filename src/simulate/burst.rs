@@ -36,7 +36,7 @@ const ROWS_A_TASK: usize = 16;
 ///
 /// # Source
 /// Noise levels: `levels.rs` lists them. Scattering goes as frequency to the power -4 (Lorimer &
-/// Kramer 2005, section 4.2.2).
+/// Kramer 2005).
 #[derive(Debug)]
 pub struct Simulator {
     header: FilterbankHeader,

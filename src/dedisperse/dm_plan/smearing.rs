@@ -9,7 +9,7 @@ const MS_PER_S: f64 = 1e3;
 /// centre of the band, `smearing = 2 K DM bandwidth / centre^3`.
 ///
 /// # Source
-/// Lorimer & Kramer 2005, Handbook of Pulsar Astronomy, the derivative of eq. 4.7. dedisp uses this
+/// Lorimer & Kramer 2005, Handbook of Pulsar Astronomy, the derivative of the delay. dedisp uses this
 /// slope, and so did PRESTO's DDplan.py for long; its newest version takes the delay between the
 /// band's edges, which is larger for wide bands.
 #[derive(Clone, Copy, Debug, PartialEq)]
