@@ -15,17 +15,17 @@ use sidereal::units::{Band, DM_CONSTANT};
 const LONGEST_ROW: usize = 1 << 20;
 
 /// A SIGPROC filterbank: header and data.
-pub(crate) fn sigproc(bytes: &[u8]) {
+pub fn sigproc(bytes: &[u8]) {
     filterbank(bytes);
 }
 
 /// A PSRFITS search-mode file.
-pub(crate) fn psrfits(bytes: &[u8]) {
+pub fn psrfits(bytes: &[u8]) {
     filterbank(bytes);
 }
 
 /// blimpy's HDF5 filterbank.
-pub(crate) fn fbh5(bytes: &[u8]) {
+pub fn fbh5(bytes: &[u8]) {
     filterbank(bytes);
 }
 
@@ -67,7 +67,7 @@ fn drain(source: &mut dyn FilterbankSource) {
 }
 
 /// A SIGPROC time series.
-pub(crate) fn tim(bytes: &[u8]) {
+pub fn tim(bytes: &[u8]) {
     with_file(bytes, |path| {
         if let Ok((series, _)) = io::sigproc::read_series(path) {
             assert!(series.tsamp_s > 0.0);
@@ -76,13 +76,13 @@ pub(crate) fn tim(bytes: &[u8]) {
 }
 
 /// PRESTO's .inf.
-pub(crate) fn inf(bytes: &[u8]) {
+pub fn inf(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = io::presto::Inf::parse(&text, Path::new("fuzz.inf"));
 }
 
 /// NumPy's .npy.
-pub(crate) fn npy(bytes: &[u8]) {
+pub fn npy(bytes: &[u8]) {
     with_file(bytes, |path| {
         if let Ok(array) = io::npy::read(path) {
             assert_eq!(array.shape.iter().product::<usize>(), array.values.len());
@@ -91,7 +91,7 @@ pub(crate) fn npy(bytes: &[u8]) {
 }
 
 /// PRESTO's rfifind mask.
-pub(crate) fn mask(bytes: &[u8]) {
+pub fn mask(bytes: &[u8]) {
     let Ok(mask) = io::rfifind::Mask::parse(bytes, Path::new("fuzz.mask")) else { return };
     let step = if mask.channels.is_multiple_of(2) { 1e-3 } else { -1e-3 };
     let Ok(band) = Band::uniform(1500.0, step, mask.channels.min(4096)) else { return };
@@ -103,12 +103,12 @@ pub(crate) fn mask(bytes: &[u8]) {
 }
 
 /// Heimdall's candidates.
-pub(crate) fn cand(bytes: &[u8]) {
+pub fn cand(bytes: &[u8]) {
     let _ = io::candidates::parse_heimdall(&String::from_utf8_lossy(bytes), Path::new("fuzz.cand"));
 }
 
 /// A chunk of bitshuffle and LZ4, behind a byte that says how wide its elements are.
-pub(crate) fn bitshuffle(bytes: &[u8]) {
+pub fn bitshuffle(bytes: &[u8]) {
     let Some((width, chunk)) = bytes.split_first() else { return };
     let width = usize::from(*width);
     // A reader knows a chunk's length from the file's own header: here it comes from the chunk, and
@@ -127,7 +127,7 @@ pub(crate) fn bitshuffle(bytes: &[u8]) {
 }
 
 /// DM plans from any numbers, and what they say of themselves.
-pub(crate) fn dm_plan(bytes: &[u8]) {
+pub fn dm_plan(bytes: &[u8]) {
     let mut numbers = [0.0; 9];
     for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
         *number = f64::from_le_bytes(std::array::from_fn(|k| bytes[k]));

@@ -1,5 +1,7 @@
 //! Every seed of the fuzz targets goes through its target's body, without the fuzzer.
 
+// There it is a library of its own, so its functions are public.
+#[allow(unreachable_pub)]
 #[path = "../fuzz/bodies.rs"]
 mod bodies;
 
