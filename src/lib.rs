@@ -2,6 +2,7 @@
 
 pub mod array;
 pub mod backend;
+pub mod channelize;
 pub mod clean;
 pub mod dedisperse;
 pub mod error;
@@ -12,5 +13,6 @@ pub mod pulse;
 pub mod sample;
 pub mod simulate;
 pub mod units;
+pub mod voltage;
 
 pub use error::{Error, Result};

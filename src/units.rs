@@ -136,6 +136,44 @@ fn check_channels(channels: usize) -> Result<()> {
     Ok(())
 }
 
+/// A moment in UTC, to better than a nanosecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Epoch {
+    /// Whole days: the modified Julian day; 0 when unknown.
+    pub day: i64,
+    /// Seconds since that day began.
+    pub seconds: f64,
+}
+
+impl Epoch {
+    /// A moment, its seconds brought into its day.
+    pub fn new(day: i64, seconds: f64) -> Self {
+        let days = (seconds / SECONDS_PER_DAY).floor();
+        Self { day: day + days as i64, seconds: seconds - days * SECONDS_PER_DAY }
+    }
+
+    /// From a modified Julian date, as exact as the number is.
+    pub fn from_mjd(mjd: f64) -> Self {
+        let day = mjd.floor();
+        Self::new(day as i64, (mjd - day) * SECONDS_PER_DAY)
+    }
+
+    /// The modified Julian date, exact to about a microsecond.
+    pub fn mjd(&self) -> f64 {
+        self.day as f64 + self.seconds / SECONDS_PER_DAY
+    }
+
+    /// The moment so many seconds later.
+    pub fn plus_s(&self, seconds: f64) -> Self {
+        Self::new(self.day, self.seconds + seconds)
+    }
+
+    /// Seconds from `earlier` to this moment.
+    pub fn seconds_since(&self, earlier: &Self) -> f64 {
+        (self.day - earlier.day) as f64 * SECONDS_PER_DAY + (self.seconds - earlier.seconds)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,5 +201,15 @@ mod tests {
     fn the_delay_is_that_of_the_handbook() {
         let delay = dispersion_delay_s(1.0, 1e9, f64::INFINITY, DM_CONSTANT);
         assert!((delay - 4.148808e-3).abs() < 1e-12);
+    }
+
+    #[test]
+    fn moments_keep_their_nanoseconds() {
+        let start = Epoch::new(57000, 86_399.999_999_999);
+        let later = start.plus_s(2e-9);
+        assert_eq!(later.day, 57001);
+        assert!((later.seconds_since(&start) - 2e-9).abs() < 2e-11);
+        assert_eq!(Epoch::new(57000, -1.0), Epoch::new(56999, 86399.0));
+        assert!((Epoch::from_mjd(60000.25).seconds - 21600.0).abs() < 1e-5);
     }
 }

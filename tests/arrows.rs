@@ -13,7 +13,7 @@ const LONGEST: usize = 400;
 /// Files that may be longer, each with its reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-const GROUND: &[&str] = &["error", "array", "sample", "units", "math"];
+const GROUND: &[&str] = &["error", "array", "sample", "voltage", "units", "math"];
 const STAGES: &[&str] = &["channelize", "correlate", "clean", "dedisperse", "pulse", "spiir"];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];
 /// What the crate's root re-exports from the ground floor.

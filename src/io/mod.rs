@@ -16,6 +16,7 @@ pub mod rfifind;
 mod rows;
 mod sexagesimal;
 pub mod sigproc;
+pub mod voltages;
 
 use std::path::PathBuf;
 

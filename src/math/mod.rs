@@ -5,3 +5,4 @@
 pub mod normal;
 pub mod running_median;
 pub mod statistics;
+pub mod window;

@@ -1,0 +1,183 @@
+//! Divides recorded voltages into channels: the polyphase filter bank, and what is made of its spectra.
+//!
+//! Invariant: any split of a stream gives what one block gives, bit for bit.
+
+mod cpu;
+mod output;
+pub mod plan;
+pub mod reference;
+
+use num_complex::Complex;
+
+use crate::array::{Progress, check_length};
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::voltage::Voltages;
+pub use output::Output;
+pub use plan::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
+
+#[derive(Debug)]
+enum Engine {
+    Reference(Box<reference::Engine>, Vec<Complex<f64>>),
+    Cpu(Box<cpu::Engine>),
+}
+
+/// Divides each recorded channel of many streams into channels, with one polyphase filter for all.
+///
+/// `y_s[n mod N] = sum_t x[s hop + t N + c] b[t N + c]`, `n = s hop + c`, and
+/// `Y_s[m] = sum_n y_s[n] exp(-2 pi i n m / N)`: spectrum `s` of `N` points has the samples
+/// `s hop .. s hop + taps N` under its window `b`, and its phases refer to the stream's first sample.
+/// Complex input has `N = channels` and bins from -N/2 to N/2 - 1; real input `N = 2 channels` and
+/// bins from 0, the last (Nyquist's) dropped.
+///
+/// | buffer | axes                                              | type                    | access      |
+/// |--------|---------------------------------------------------|-------------------------|-------------|
+/// | `x`    | antenna, recorded channel, polarization, time     | any [`VoltageEncoding`] | read        |
+/// | `Y`    | time, antenna, polarization or product, channel   | the [`Form`]'s          | overwritten |
+///
+/// The channels of a row run over the recorded channels and, within each, over its own channels.
+///
+/// [`VoltageEncoding`]: crate::voltage::VoltageEncoding
+///
+/// # Numerics
+/// Single precision. The same bits for any split of the stream and any number of threads at one vector
+/// level; between levels, and against the reference, within `6e-7 log2(2 taps N)` of the window's
+/// largest input times the sum of the coefficients' magnitudes.
+/// # Real time
+/// [`run`](Self::run) allocates nothing.
+/// # Source
+/// Adamek, Novotny & Armour 2016, Astronomy and Computing 16, 1; Price 2021 (Spectrometers and
+/// polyphase filterbanks in radio astronomy).
+#[derive(Debug)]
+pub struct Channelizer {
+    plan: Plan,
+    engine: Engine,
+    /// Samples of each stream so far.
+    times: u64,
+    /// Output rows so far.
+    rows: u64,
+}
+
+impl Channelizer {
+    /// Binds a plan to a backend: allocates all that a stream needs.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when the history can't be addressed.
+    pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
+        let engine = match backend {
+            Backend::Reference => {
+                Engine::Reference(Box::new(reference::Engine::new(&plan)), Vec::new())
+            }
+            Backend::Cpu(level, threads) => {
+                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
+            }
+        };
+        Ok(Self { plan, engine, times: 0, rows: 0 })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Takes samples of every stream, `consumed` of each, and writes the next `produced` output rows to
+    /// the front of `output`. All samples are taken unless `output` has too few rows.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the number of streams differs from the plan's; [`Error::Parameter`] when
+    /// the encoding or the kind of output does.
+    pub fn run(&mut self, input: Voltages<'_>, output: Output<'_>) -> Result<Progress> {
+        let room = self.check(&input, &output)?;
+        let consumed = self.fitting(room, input.times(), input.encoding().samples_per_byte());
+        let total = self.times + consumed as u64;
+        let produced = (self.plan.rows(total) - self.rows) as usize;
+        let input = input.slice(0, consumed)?;
+        let elements = produced * self.plan.row_elements();
+        match &mut self.engine {
+            Engine::Reference(engine, rows) => {
+                rows.clear();
+                engine.run(input, rows);
+                write_reference(rows, output, self.plan.element_bytes());
+            }
+            Engine::Cpu(engine) => engine.run(input, output.front(elements, &self.plan)),
+        }
+        self.times = total;
+        self.rows += produced as u64;
+        Ok(Progress { consumed, produced })
+    }
+
+    /// Complex samples that requantization had to limit, for each element of a row, since the stream's
+    /// start; all 0 for the other forms.
+    pub fn saturated(&self) -> Vec<u64> {
+        match &self.engine {
+            Engine::Reference(engine, _) => engine.saturated().to_vec(),
+            Engine::Cpu(engine) => engine.saturated(),
+        }
+    }
+
+    /// Starts another stream. What is left of a window or of a sum over spectra at a stream's end gives
+    /// no row.
+    pub fn reset(&mut self) {
+        match &mut self.engine {
+            Engine::Reference(engine, _) => **engine = reference::Engine::new(&self.plan),
+            Engine::Cpu(engine) => engine.reset(),
+        }
+        self.times = 0;
+        self.rows = 0;
+    }
+
+    /// The output's room in rows.
+    fn check(&self, input: &Voltages<'_>, output: &Output<'_>) -> Result<usize> {
+        let plan = &self.plan;
+        check_length("streams", plan.input().streams(), input.streams())?;
+        if input.encoding() != plan.input().encoding {
+            let rule = format!("the plan is for {:?}", plan.input().encoding);
+            return Err(Error::parameter("encoding", format!("{:?}", input.encoding()), rule));
+        }
+        let (room, fits) = match (output, &plan.options().form) {
+            (Output::Complex(values), form) => {
+                (values.len(), matches!(form, Form::Spectra | Form::Filtered))
+            }
+            (Output::F32(values), form) => (values.len(), matches!(form, Form::Detected(_))),
+            (Output::Bytes(bytes), form) => {
+                (bytes.len() / plan.element_bytes(), matches!(form, Form::Requantized { .. }))
+            }
+        };
+        if !fits {
+            let rule = "the plan's form has another type of output";
+            return Err(Error::parameter("output", "of the wrong kind", rule));
+        }
+        Ok(room / plan.row_elements())
+    }
+
+    /// Samples, of those offered, that give no more rows than there is room for.
+    fn fitting(&self, room: usize, offered: usize, step: usize) -> usize {
+        let plan = &self.plan;
+        // One sample fewer than the row after the last that fits needs.
+        let spectra = (self.rows + room as u64 + 1) * plan.spectra_per_row() as u64 - 1;
+        let most = spectra * plan.hop() as u64 + plan.span() as u64 - 1 - self.times;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        if offered <= most { offered } else { most / step * step }
+    }
+}
+
+/// Narrows the reference's numbers to the output's.
+fn write_reference(rows: &[Complex<f64>], output: Output<'_>, element_bytes: usize) {
+    match output {
+        Output::Complex(values) => {
+            let narrow = |z: &Complex<f64>| Complex::new(z.re as f32, z.im as f32);
+            values.iter_mut().zip(rows).for_each(|(value, z)| *value = narrow(z));
+        }
+        Output::F32(values) => {
+            values.iter_mut().zip(rows).for_each(|(value, z)| *value = z.re as f32);
+        }
+        Output::Bytes(bytes) if element_bytes == 1 => {
+            let pack = |z: &Complex<f64>| ((z.re as i8) << 4) as u8 | (z.im as i8 as u8 & 15);
+            bytes.iter_mut().zip(rows).for_each(|(byte, z)| *byte = pack(z));
+        }
+        Output::Bytes(bytes) => {
+            let pairs = bytes.chunks_exact_mut(2).zip(rows);
+            pairs.for_each(|(pair, z)| pair.copy_from_slice(&[z.re as i8 as u8, z.im as i8 as u8]));
+        }
+    }
+}

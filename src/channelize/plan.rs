@@ -1,0 +1,308 @@
+//! What a polyphase filter bank is asked for: channels, taps, window, streams, and the form out.
+//!
+//! Invariant: a plan that exists can be run; all sizes follow from it.
+
+mod options;
+
+use crate::error::{Error, Result};
+pub use options::{Detection, Feed, Form, Input, Options, Order, Products};
+
+/// The most channels that one recorded channel may be divided into.
+pub const MAX_CHANNELS: usize = 1 << 20;
+
+/// The most taps.
+pub const MAX_TAPS: usize = 256;
+
+/// A checked filter bank: geometry, coefficients and all sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    options: Options,
+    points: usize,
+    hop: usize,
+    coefficients: Vec<f64>,
+}
+
+impl Plan {
+    /// Checks the options and makes the window.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the option that is out of range; [`Error::Shape`] for a window or
+    /// gains of the wrong length.
+    pub fn new(options: Options) -> Result<Self> {
+        within("--channels", options.channels, 2, MAX_CHANNELS)?;
+        within("--taps", options.taps, 1, MAX_TAPS)?;
+        let Input { antennas, coarse_channels, polarizations, scale, encoding } = options.input;
+        within("antennas", antennas, 1, 1 << 16)?;
+        within("recorded channels", coarse_channels, 1, 1 << 20)?;
+        within("polarizations", polarizations, 1, 2)?;
+        if !scale.is_finite() || scale == 0.0 {
+            return Err(Error::parameter("scale", scale, "it must be finite and not 0"));
+        }
+        let points = if encoding.is_complex() { options.channels } else { 2 * options.channels };
+        let hop = hop(points, options.oversampling)?;
+        check_form(&options)?;
+        let coefficients = options.window.coefficients(options.taps, points)?;
+        Ok(Self { options, points, hop, coefficients })
+    }
+
+    /// What was asked for.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The streams.
+    pub fn input(&self) -> &Input {
+        &self.options.input
+    }
+
+    /// Channels out of each recorded channel, before any sum over channels.
+    pub fn channels(&self) -> usize {
+        self.options.channels
+    }
+
+    /// Rows of samples under the window.
+    pub fn taps(&self) -> usize {
+        self.options.taps
+    }
+
+    /// Points of the Fourier transform: as many as channels, twice as many for real input.
+    pub fn points(&self) -> usize {
+        self.points
+    }
+
+    /// Samples from one spectrum to the next.
+    pub fn hop(&self) -> usize {
+        self.hop
+    }
+
+    /// Samples under the window: taps x points.
+    pub fn span(&self) -> usize {
+        self.coefficients.len()
+    }
+
+    /// The prototype filter, [`Plan::span`] coefficients; [`Input::scale`] is not in it.
+    pub fn coefficients(&self) -> &[f64] {
+        &self.coefficients
+    }
+
+    /// Spectra summed into an output row.
+    pub fn spectra_per_row(&self) -> usize {
+        match &self.options.form {
+            Form::Detected(detection) => detection.spectra,
+            _ => 1,
+        }
+    }
+
+    /// Input samples from one output row to the next.
+    pub fn samples_per_row(&self) -> usize {
+        self.hop * self.spectra_per_row()
+    }
+
+    /// Samples from the first input sample to the start of the first output row, so that each row's
+    /// time is the middle of what its windows weigh: `(span - hop) / 2`.
+    pub fn delay_samples(&self) -> f64 {
+        (self.span() as f64 - self.hop as f64) / 2.0
+    }
+
+    /// Output channels of each recorded channel.
+    pub fn output_channels(&self) -> usize {
+        match &self.options.form {
+            Form::Detected(detection) => self.channels() / detection.channels,
+            Form::Filtered => self.points,
+            _ => self.channels(),
+        }
+    }
+
+    /// Polarizations or products of each antenna in an output row.
+    pub fn output_products(&self) -> usize {
+        let polarizations = self.input().polarizations;
+        match &self.options.form {
+            Form::Detected(detection) => detection.products.count(polarizations),
+            _ => polarizations,
+        }
+    }
+
+    /// The Fourier transform's bin that channel `index` of the output (before sums over channels) holds.
+    pub fn bin(&self, index: usize) -> usize {
+        let channels = self.channels();
+        let ascending = |index: usize| match self.input().encoding.is_complex() {
+            true => (index + channels.div_ceil(2)) % channels,
+            false => index,
+        };
+        match self.options.order {
+            Order::Natural => index,
+            Order::Ascending => ascending(index),
+            Order::Descending => ascending(channels - 1 - index),
+        }
+    }
+
+    /// The recorded channel that stands at place `index` of the output.
+    pub fn coarse_channel(&self, index: usize) -> usize {
+        if self.options.reverse_coarse { self.input().coarse_channels - 1 - index } else { index }
+    }
+
+    /// The input's stream of an antenna's recorded channel and polarization.
+    pub fn stream(&self, antenna: usize, coarse: usize, polarization: usize) -> usize {
+        let Input { coarse_channels, polarizations, .. } = *self.input();
+        (antenna * coarse_channels + coarse) * polarizations + polarization
+    }
+
+    /// Where, in a row, the channels of an antenna's product and recorded place begin (in elements).
+    pub fn row_offset(&self, antenna: usize, product: usize, coarse_index: usize) -> usize {
+        let row = antenna * self.output_products() + product;
+        (row * self.input().coarse_channels + coarse_index) * self.output_channels()
+    }
+
+    /// Elements of an output row: antennas x products x recorded channels x channels.
+    pub fn row_elements(&self) -> usize {
+        let Input { antennas, coarse_channels, .. } = *self.input();
+        antennas * self.output_products() * coarse_channels * self.output_channels()
+    }
+
+    /// Bytes of one output element: complex f32 8, f32 4, complex 8 bit 2, complex 4 bit 1.
+    pub fn element_bytes(&self) -> usize {
+        match &self.options.form {
+            Form::Spectra | Form::Filtered => 8,
+            Form::Detected(_) => 4,
+            Form::Requantized { bits, .. } => bits / 4,
+        }
+    }
+
+    /// Spectra of a whole stream of so many samples.
+    pub fn spectra(&self, times: u64) -> u64 {
+        let span = self.span() as u64;
+        if times < span { 0 } else { (times - span) / self.hop as u64 + 1 }
+    }
+
+    /// Output rows of a whole stream of so many samples; rows without all their spectra are none.
+    pub fn rows(&self, times: u64) -> u64 {
+        self.spectra(times) / self.spectra_per_row() as u64
+    }
+
+    /// The most rows that one `run` of so many samples can write, whatever came before.
+    pub fn max_rows(&self, times: usize) -> usize {
+        times / self.samples_per_row() + 1
+    }
+}
+
+fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
+}
+
+/// Samples between spectra for an oversampling of P / Q.
+fn hop(points: usize, (p, q): (usize, usize)) -> Result<usize> {
+    let error = |rule: &str| Err(Error::parameter("--oversample", format!("{p}/{q}"), rule));
+    if q == 0 || p < q {
+        return error("it must be at least 1, written as P/Q");
+    }
+    match points.checked_mul(q) {
+        Some(samples) if samples.is_multiple_of(p) && samples / p > 0 => Ok(samples / p),
+        _ => error(&format!(
+            "{points} x Q / P samples from spectrum to spectrum must be a whole number"
+        )),
+    }
+}
+
+fn check_form(options: &Options) -> Result<()> {
+    let polarizations = options.input.polarizations;
+    match &options.form {
+        Form::Spectra | Form::Filtered => Ok(()),
+        Form::Detected(detection) => {
+            within("--integrate", detection.spectra, 1, 1 << 30)?;
+            if detection.channels == 0 || !options.channels.is_multiple_of(detection.channels) {
+                let rule = format!("it must divide the {} channels", options.channels);
+                return Err(Error::parameter("--average-channels", detection.channels, rule));
+            }
+            let cross = matches!(detection.products, Products::Iquv | Products::Aabbcrci);
+            if cross && polarizations != 2 {
+                let rule = "cross products need two polarizations, and there is one";
+                return Err(Error::parameter(
+                    "--stokes",
+                    format!("{:?}", detection.products),
+                    rule,
+                ));
+            }
+            Ok(())
+        }
+        Form::Requantized { bits, gains } => {
+            if !matches!(bits, 4 | 8) {
+                return Err(Error::parameter("--nbits", bits, "complex integers have 4 or 8 bits"));
+            }
+            if let Some(bad) = gains.iter().find(|gain| !gain.is_finite()) {
+                return Err(Error::parameter("gain", bad, "gains must be finite"));
+            }
+            if gains.len() == 1 {
+                return Ok(());
+            }
+            let expected = options.channels * options.input.coarse_channels;
+            crate::array::check_length("gains (recorded channel, channel)", expected, gains.len())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::window::Window;
+    use crate::voltage::VoltageEncoding;
+
+    fn options() -> Options {
+        Options::new(8, 4, VoltageEncoding::Complex8)
+    }
+
+    #[test]
+    fn sizes_follow_from_the_geometry() {
+        let plan = Plan::new(options()).unwrap();
+        assert_eq!((plan.points(), plan.hop(), plan.span()), (8, 8, 32));
+        assert_eq!((plan.spectra(31), plan.spectra(32), plan.spectra(40)), (0, 1, 2));
+        assert_eq!(plan.delay_samples(), 12.0);
+        let real = Options::new(8, 4, VoltageEncoding::Real8);
+        let real = Plan::new(Options { oversampling: (4, 3), ..real }).unwrap();
+        assert_eq!((real.points(), real.hop(), real.output_channels()), (16, 12, 8));
+    }
+
+    #[test]
+    fn rising_frequency_starts_at_minus_half() {
+        let bins = |channels, order, encoding| -> Vec<usize> {
+            let options = Options { order, ..Options::new(channels, 4, encoding) };
+            let plan = Plan::new(options).unwrap();
+            (0..channels).map(|index| plan.bin(index)).collect()
+        };
+        use VoltageEncoding::{Complex8, Real8};
+        assert_eq!(bins(4, Order::Ascending, Complex8), [2, 3, 0, 1]);
+        assert_eq!(bins(5, Order::Ascending, Complex8), [3, 4, 0, 1, 2]);
+        assert_eq!(bins(4, Order::Descending, Complex8), [1, 0, 3, 2]);
+        assert_eq!(bins(4, Order::Ascending, Real8), [0, 1, 2, 3]);
+        assert_eq!(bins(4, Order::Descending, Real8), [3, 2, 1, 0]);
+        assert_eq!(bins(4, Order::Natural, Complex8), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn rules_name_the_option() {
+        let refused = |change: &dyn Fn(&mut Options)| {
+            let mut options = options();
+            change(&mut options);
+            Plan::new(options).unwrap_err().to_string()
+        };
+        assert!(refused(&|o| o.channels = 0).contains("--channels"));
+        assert!(refused(&|o| o.channels = 1).contains("--channels"));
+        assert!(refused(&|o| o.taps = 257).contains("--taps"));
+        assert!(refused(&|o| o.oversampling = (3, 4)).contains("at least 1"));
+        assert!(refused(&|o| o.oversampling = (3, 2)).contains("whole number"));
+        assert!(refused(&|o| o.oversampling = (1, 0)).contains("--oversample"));
+        assert!(refused(&|o| o.window = Window::Custom(vec![0.0; 31])).contains("31"));
+        let gains = || Form::Requantized { bits: 8, gains: vec![1.0; 7] };
+        assert!(refused(&|o| o.form = gains()).contains("gains"));
+        let detection = Detection {
+            products: Products::Iquv,
+            feed: Feed::Linear,
+            spectra: 1,
+            channels: 1,
+            interpolate_dc: false,
+        };
+        assert!(refused(&|o| o.form = Form::Detected(detection)).contains("--stokes"));
+    }
+}
