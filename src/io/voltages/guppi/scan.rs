@@ -197,7 +197,7 @@ impl Scan {
         let hop = self.geometry.hop();
         let first = self.blocks[0].packet.unwrap_or(0);
         let mut segments: Vec<Segment> = Vec::new();
-        let (mut times, mut reached) = (0, 0);
+        let (mut times, mut reached) = (0u64, 0u64);
         for (number, block) in self.blocks.iter().enumerate() {
             let index = match (step, block.packet) {
                 (Some(step), Some(packet)) => (packet - first) / step,
