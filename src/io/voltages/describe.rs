@@ -44,6 +44,15 @@ pub(super) fn told_centre(options: &VoltageOptions) -> Result<Option<f64>> {
     }
 }
 
+/// Whether a name of a feed's basis means circular (`CIRC`, `Circular`) or linear; `None` for another.
+pub(super) fn circular(name: &str) -> Option<bool> {
+    match name.get(..3)?.to_ascii_uppercase().as_str() {
+        "CIR" => Some(true),
+        "LIN" => Some(false),
+        _ => None,
+    }
+}
+
 /// The geometry of a filter bank as text, or `None` for text that is none.
 pub(super) fn parse_filter(text: [Option<&str>; 4]) -> Option<FilterGeometry> {
     let [channels, taps, window, oversampling] = text;

@@ -5,6 +5,7 @@
 
 pub mod dada;
 mod describe;
+mod fields;
 pub mod guppi;
 mod layout;
 mod open;
@@ -13,6 +14,7 @@ mod recording;
 use std::ops::Range;
 use std::path::PathBuf;
 
+pub use fields::Fields;
 pub use open::{is_voltages, open};
 
 use crate::error::Result;
