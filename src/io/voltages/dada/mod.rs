@@ -26,6 +26,7 @@ mod geometry;
 mod header;
 mod scan;
 mod time;
+mod writer;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ use crate::error::{Error, Result};
 use crate::io::sexagesimal;
 use crate::units::{Epoch, HZ_PER_MHZ};
 use scan::Scan;
+pub use writer::Writer;
 
 /// Whether a file's first bytes are those of a PSRDADA file.
 pub(super) fn detect(first: &[u8]) -> bool {
@@ -75,7 +77,7 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
 
 fn sampling_time(header: &Fields) -> Result<f64> {
     match header.number("TSAMP")? {
-        Some(tsamp) if tsamp > 0.0 && (1e6 / tsamp).is_finite() => Ok(tsamp * 1e-6),
+        Some(tsamp) if tsamp > 0.0 && (1e6 / tsamp).is_finite() => Ok(tsamp / 1e6),
         Some(tsamp) => {
             Err(header.fault("TSAMP", format!("found {tsamp}, expected microseconds above 0")))
         }

@@ -27,6 +27,7 @@
 mod cards;
 mod geometry;
 mod scan;
+mod writer;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,7 @@ use crate::error::{Error, Result};
 use crate::io::sexagesimal;
 use crate::units::{Epoch, HZ_PER_MHZ};
 use scan::Scan;
+pub use writer::{Writer, WriterOptions};
 
 /// Whether a file's first bytes are those of GUPPI raw.
 pub(super) fn detect(first: &[u8]) -> bool {
