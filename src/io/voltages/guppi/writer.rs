@@ -164,10 +164,10 @@ impl Writer {
         self.blocks += 1;
         self.repeated = self.options.overlap as u64;
         for run in 0..self.layout.runs() {
-            let end = self.layout.offset(run, self.block_times - self.repeated) as usize;
-            let bytes = self.layout.run_bytes(self.repeated) as usize;
             let start = self.layout.offset(run, 0) as usize;
-            self.payload.copy_within(end..end + bytes, start);
+            let end = start + self.layout.run_bytes(self.block_times) as usize;
+            let bytes = self.layout.run_bytes(self.repeated) as usize;
+            self.payload.copy_within(end - bytes..end, start);
         }
         self.filled = self.repeated;
         Ok(())
