@@ -131,9 +131,13 @@ fn start(scan: &Scan, tsamp_s: f64, step: Option<u64>) -> Result<Epoch> {
     let seconds =
         cards.number("STT_SMJD")?.unwrap_or(0.0) + cards.number("STT_OFFS")?.unwrap_or(0.0);
     // Beyond these no date is meant, and arithmetic on days is safe.
-    if !(0.0..1e7).contains(&day) || day.fract() != 0.0 || seconds.abs() > 1e9 {
-        let why = format!("found day {day} and second {seconds}, expected a modified Julian day");
+    if !(0.0..1e7).contains(&day) || day.fract() != 0.0 {
+        let why = format!("found {day}, expected a modified Julian day");
         return Err(cards.fault("STT_IMJD", why));
+    }
+    if seconds.abs() > 1e6 {
+        let why = format!("found {seconds} with STT_OFFS, expected seconds of a day");
+        return Err(cards.fault("STT_SMJD", why));
     }
     let first = scan.blocks[0].packet.unwrap_or(0);
     let zero = match cards.text("SYNCTIME") {
