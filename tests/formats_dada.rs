@@ -108,7 +108,7 @@ fn headers_say_what_there_is() {
     assert!((header.ra_deg.unwrap() - 69.315_833_333).abs() < 1e-8);
     assert!((header.dec_deg.unwrap() + 47.252_527_777).abs() < 1e-8);
     assert_eq!(header.start.day, 60000);
-    assert!((header.start.seconds - 3600.000_05).abs() < 1e-10);
+    assert!((header.start.seconds - 3_600.000_05).abs() < 1e-10);
     assert_eq!(header.tsamp_s, 1e-6);
     assert_eq!(header.centres_hz, [1401e6, 1400e6, 1399e6]);
     assert!(header.lower_sideband);
@@ -223,7 +223,7 @@ fn files_lie_where_their_offsets_say() {
         let paths = order.map(|number: usize| paths[number].clone());
         let source = open(&paths);
         assert_eq!(source.flags(), [Flag { streams: 0..6, start: 15, times: 5 }]);
-        assert!((source.header().start.seconds - 3600.0005).abs() < 1e-10);
+        assert!((source.header().start.seconds - 3_600.0005).abs() < 1e-10);
         let (header, rows) = read_all(&paths);
         assert_eq!((header.times, header.path), (Some(30), folder.path().join("a")));
         for (stream, row) in rows.iter().enumerate() {
@@ -320,10 +320,10 @@ fn starts_are_as_exact_as_they_are_written() {
     let found = start(with("2022-01-17-06:17:50", "59596.262395813837"));
     assert!((found.seconds - 22_670.998_315_5).abs() < 1e-6 && found.day == 59596);
     let found = start(Dada::new().set("PICOSECONDS", 107_083_414));
-    assert!((found.seconds - 3600.000_107_083_414).abs() < 1e-11);
+    assert!((found.seconds - 3_600.000_107_083_414).abs() < 1e-11);
     assert_eq!(start(with("unset", "0")), Epoch::default());
     assert_eq!(start(Dada::new().without("UTC_START")), Epoch::default());
-    assert_eq!(start(with("2023-02-25T01:00:00.5", "unset")), Epoch::new(60000, 3600.5));
+    assert_eq!(start(with("2023-02-25T01:00:00.5", "unset")), Epoch::new(60000, 3_600.5));
 }
 
 #[test]
