@@ -1,6 +1,7 @@
 //! PSRDADA: good files, spoilt ones, and what we write ourselves. The files are made here byte by
 //! byte, without our writer.
 
+mod common;
 #[path = "common/voltages.rs"]
 mod voltages;
 
@@ -223,7 +224,7 @@ fn files_lie_where_their_offsets_say() {
         let paths = order.map(|number: usize| paths[number].clone());
         let source = open(&paths);
         assert_eq!(source.flags(), [Flag { streams: 0..6, start: 15, times: 5 }]);
-        assert!((source.header().start.seconds - 3_600.0005).abs() < 1e-10);
+        assert!((source.header().start.seconds - 3_600.000_5).abs() < 1e-10);
         let (header, rows) = read_all(&paths);
         assert_eq!((header.times, header.path), (Some(30), folder.path().join("a")));
         for (stream, row) in rows.iter().enumerate() {
@@ -429,6 +430,26 @@ fn what_the_reader_is_told_goes_first() {
     assert_eq!((header.tsamp_s, header.lower_sideband), (0.5e-6, true));
     assert_eq!(header.centres_hz, [998e6, 1000e6, 1002e6]);
     assert_eq!(drain(source.as_mut(), 4).len(), 6);
+}
+
+#[test]
+fn the_recordings_hold_what_is_known_of_them() {
+    let Some(folder) = common::data_dir() else { return };
+    let cases = [
+        ("sample.dada", 16000, 2, Epoch::new(56475, 5960.0)),
+        ("sample_mkbf.dada", 256, 2048, Epoch::new(60144, 55_636.197_919_789_3)),
+    ];
+    for (name, times, streams, start) in cases {
+        let mut source = open(&[folder.join("baseband").join(name)]);
+        let header = source.header().clone();
+        assert_eq!((header.times, header.streams()), (Some(times), streams));
+        assert!(header.start.seconds_since(&start).abs() < 1e-9, "{:?}", header.start);
+        let rows = drain(source.as_mut(), 1000);
+        if name == "sample.dada" {
+            let minus_38 = (-38i8) as u8;
+            assert!(rows.iter().all(|row| row[..2] == [minus_38, minus_38]));
+        }
+    }
 }
 
 fn written(encoding: VoltageEncoding, antennas: usize) -> VoltageHeader {

@@ -1,6 +1,7 @@
 //! GUPPI raw: good files, spoilt ones, and what we write ourselves. The files are made here byte by
 //! byte, without our writer.
 
+mod common;
 #[path = "common/voltages.rs"]
 mod voltages;
 
@@ -554,6 +555,60 @@ fn a_block_of_another_shape_is_refused() {
     assert!(source.read(&mut other).is_err());
     let mut other = sidereal::voltage::VoltageBlock::new(VoltageEncoding::Complex4, 6, 4);
     assert!(source.read(&mut other).is_err());
+}
+
+#[test]
+fn blocks_longer_than_what_is_read_ahead_read_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let times = 99_991;
+    let mut raw = Raw::new(&[0, times as u64, 3 * times as u64])
+        .set("BLOCSIZE", 12 * times)
+        .set("OVERLAP", 0);
+    raw.times = times;
+    let path = raw.save(folder.path(), "x.raw");
+    // Spans of a small part, more than half, all and more of a block.
+    for gulp in [30_011, 60_000, times, 250_000] {
+        let mut source = open(std::slice::from_ref(&path));
+        source.skip(1).unwrap();
+        let mut block = source.header().block(gulp);
+        let mut reached = 1;
+        loop {
+            let read = source.read(&mut block).unwrap();
+            for (stream, time) in (0..6).flat_map(|s| (0..read).step_by(997).map(move |t| (s, t))) {
+                let (index, within) = ((reached + time) / times, (reached + time) % times);
+                let at = ((stream / 2 * times + within) * 2 + stream % 2) * 2;
+                let packet = (index * times) as u64;
+                let expected = match index {
+                    2 => [0, 0],
+                    _ => [payload(packet, at), payload(packet, at + 1)],
+                };
+                let found = &block.voltages().row(stream)[2 * time..][..2];
+                assert_eq!(found, expected, "gulps of {gulp}: {stream} {}", reached + time);
+            }
+            reached += read;
+            if read < gulp {
+                break;
+            }
+        }
+        assert_eq!(reached, 4 * times);
+    }
+}
+
+#[test]
+fn the_recording_of_puppi_holds_what_is_known_of_it() {
+    let Some(folder) = common::data_dir() else { return };
+    let mut source = open(&[folder.join("baseband/sample_puppi.raw")]);
+    let header = source.header().clone();
+    assert_eq!((header.coarse_channels(), header.times), (4, Some(3904)));
+    assert_eq!(header.start, Epoch::new(58132, 51093.0));
+    let mut block = header.block(1);
+    source.read(&mut block).unwrap();
+    let first: Vec<_> = (0..4).map(|channel| block.voltages().value(2 * channel, 0)).collect();
+    let known = [(-7.0, 12.0), (-32.0, -10.0), (-17.0, 25.0), (16.0, -5.0)];
+    assert_eq!(first, known.map(|(re, im)| num_complex::Complex::new(re, im)));
+    let cut = folder.join("baseband/sample_blc.raw");
+    assert_eq!(first_header(&cut).unwrap().text("SRC_NAME"), Some("DIAG_MESSIER1"));
+    assert!(fault(&[cut]).2.contains("134217728"));
 }
 
 /// A header to be written, of 2 antennas, 3 channels and 2 polarizations.
