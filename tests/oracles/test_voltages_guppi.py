@@ -163,7 +163,10 @@ def test_times_survive_when_we_begin_later(recording, tmp_path):
     numpy.testing.assert_array_equal(samples, ours(path)[1][100:])
 
 
-@pytest.mark.parametrize("name", ["sample.dada", "sample_meerkat.dada", "sample_mkbf.dada", "sample_puppi.raw"])
+NAMES = ["sample.dada", "sample_meerkat.dada", "sample_mkbf.dada", "sample_puppi.raw"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_baseband_reads_the_dada_that_we_write(recording, tmp_path, name):
     path, out = recording(f"{RECORDINGS}{name}"), tmp_path / "out.dada"
     before, expected = ours(path)

@@ -5,7 +5,9 @@
 //! complement. What readers and writers of this format agree on, and what is decided here:
 //!
 //! - OBSNCHAN counts the channels of all antennas (NANTS); NPOL is 1 for one polarization, 2 or 4 for
-//!   two. One channel whose TBIN OBSBW is 1/2 has real samples.
+//!   two, as in rawspec and dspsr; one channel whose TBIN OBSBW is 1/2 has real samples. (baseband takes
+//!   NPOL 2 for one polarization, and one channel for real samples always: of what is written here it
+//!   reads two polarizations of two channels or more.)
 //! - OBSBW below 0 says both: the channels descend, and each is a lower sideband.
 //! - The last OVERLAP samples of a block stand at the next one's start again, and are passed over
 //!   there; the last block is used whole. (Where a file breaks that promise, baseband takes the same
