@@ -333,7 +333,7 @@ fn what_is_not_a_number_stays_in_its_windows() {
             let (found, _) = channelize(&plan, &backend, input, &mut |left| left.min(channels * 7));
             for (s, row) in found.chunks(2 * channels).enumerate() {
                 let inside = (17..=20).contains(&s);
-                assert!(row.iter().all(|x| x.is_nan() == inside), "{channels}, spectrum {s}");
+                assert_eq!(row.iter().any(|x| x.is_nan()), inside, "{channels}, spectrum {s}");
             }
         }
     }
