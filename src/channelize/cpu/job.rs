@@ -138,6 +138,9 @@ impl Job<'_> {
                 let mut block = Block { first, spectra, to };
                 own.buffers.prepare(shape, &source, samples, &mut block);
                 for s in 0..spectra {
+                    if self.finish_in_place(own, (unit, polarization), (first, s)) {
+                        continue;
+                    }
                     own.buffers.finish(shape, s, own.spectra[polarization].values_mut());
                     if shape.writes_at_once() {
                         self.write(own, (unit, polarization), (first, s), slot);
@@ -188,6 +191,20 @@ impl Job<'_> {
         rows * plan.row_elements() + plan.row_offset(antenna, product, place)
     }
 
+    /// Ends the transform of spectrum `s` in its place in the output, if it can be made there.
+    fn finish_in_place(
+        &self,
+        own: &mut Scratch,
+        (unit, polarization): (usize, usize),
+        (first, s): (u64, usize),
+    ) -> bool {
+        let Some(turn) = self.shape.turn else { return false };
+        let offset = self.offset(unit, polarization, first + s as u64);
+        // SAFETY: a spectrum's place in a row is its own.
+        let to = unsafe { self.target.floats.part(2 * offset, 2 * self.shape.columns) };
+        own.buffers.finish_in_place(self.shape, s, to, (turn, self.streams))
+    }
+
     /// Writes or adds spectrum `s` of the block that begins with spectrum `first`.
     fn write(
         &self,
@@ -220,9 +237,6 @@ impl Job<'_> {
         let channels = shape.plan.output_channels();
         // SAFETY: a spectrum's place in a row is its own.
         let to = unsafe { self.target.floats.part(2 * offset, 2 * channels) };
-        if std::env::var_os("SID_NOWRITE").is_some() {
-            return;
-        }
         let from = spectrum(shape, spectra, s);
         if shape.column == Column::Pair && shape.plan.options().form == Form::Filtered {
             let parts = from.re.iter().zip(from.im);

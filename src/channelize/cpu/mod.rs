@@ -146,7 +146,7 @@ impl Engine {
             history: &self.history,
             fresh,
             first_row: first / self.shape.plan.spectra_per_row() as u64,
-            streams: target.bytes >= STREAMED_BYTES && std::env::var_os("SID_NONT").is_none(),
+            streams: target.bytes >= STREAMED_BYTES,
             target,
             saturated: &self.saturated,
             carried: &self.carried,

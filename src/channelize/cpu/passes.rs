@@ -38,6 +38,15 @@ pub(super) struct Target {
     pub(super) imaginary: usize,
 }
 
+/// Where the last pass writes complex numbers: row `k` is the `(k + turn) mod points`-th.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) at: *mut f32,
+    pub(super) turn: usize,
+    /// Past the caches; `at` is the start of a cache line.
+    pub(super) streams: bool,
+}
+
 /// `exp(-2 pi i index / points)`.
 pub(super) fn root(index: usize, points: usize) -> (f64, f64) {
     let (sin, cos) = (-TAU * (index % points) as f64 / points as f64).sin_cos();
@@ -112,10 +121,43 @@ levels!(transform, transform_body, (passes: &Passes, rows: *mut f32, target: Tar
 /// Transforms the rows in place, and writes the outcome to the target.
 ///
 /// # Safety
-/// `rows` has [`Passes::points`] rows, the target room for as many, apart from them.
+/// `rows` has as many rows as the transform has points, the target room for as many, apart from them.
 #[inline(always)]
 unsafe fn transform_body<V: Vector>(passes: &Passes, rows: *mut f32, target: Target) {
-    let Some((last, before)) = passes.passes.split_last() else { return };
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        before::<V>(passes, rows);
+        last::<V, Target>(passes, rows, target);
+    }
+}
+
+levels!(transform_in_place, in_place_body, (passes: &Passes, rows: *mut f32, place: Place));
+
+/// As [`transform`], to complex numbers in the output.
+///
+/// # Safety
+/// As for [`transform`].
+#[inline(always)]
+unsafe fn in_place_body<V: Vector>(passes: &Passes, rows: *mut f32, place: Place) {
+    let (at, turn, points) = (place.at, place.turn, passes.points);
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        before::<V>(passes, rows);
+        if place.streams {
+            last::<V, Turned<true>>(passes, rows, Turned { at, turn, points });
+        } else {
+            last::<V, Turned<false>>(passes, rows, Turned { at, turn, points });
+        }
+    }
+}
+
+/// All passes but the last.
+///
+/// # Safety
+/// As for [`transform`].
+#[inline(always)]
+unsafe fn before<V: Vector>(passes: &Passes, rows: *mut f32) {
+    let Some((_, before)) = passes.passes.split_last() else { return };
     // SAFETY: the caller's promise is handed on; radices are those of the butterflies.
     unsafe {
         for pass in before {
@@ -128,14 +170,70 @@ unsafe fn transform_body<V: Vector>(passes: &Passes, rows: *mut f32, target: Tar
                 _ => middle::<V, 16>(pass, passes.points, rows),
             }
         }
+    }
+}
+
+/// # Safety
+/// As for [`transform`].
+#[inline(always)]
+unsafe fn last<V: Vector, S: Sink>(passes: &Passes, rows: *const f32, sink: S) {
+    let Some(last) = passes.passes.last() else { return };
+    // SAFETY: the caller's promise is handed on; radices are those of the butterflies.
+    unsafe {
         match last.radix {
-            1 => end::<V, 1>(&passes.rows, rows, target),
-            2 => end::<V, 2>(&passes.rows, rows, target),
-            3 => end::<V, 3>(&passes.rows, rows, target),
-            4 => end::<V, 4>(&passes.rows, rows, target),
-            5 => end::<V, 5>(&passes.rows, rows, target),
-            8 => end::<V, 8>(&passes.rows, rows, target),
-            _ => end::<V, 16>(&passes.rows, rows, target),
+            1 => end::<V, S, 1>(&passes.rows, rows, sink),
+            2 => end::<V, S, 2>(&passes.rows, rows, sink),
+            3 => end::<V, S, 3>(&passes.rows, rows, sink),
+            4 => end::<V, S, 4>(&passes.rows, rows, sink),
+            5 => end::<V, S, 5>(&passes.rows, rows, sink),
+            8 => end::<V, S, 8>(&passes.rows, rows, sink),
+            _ => end::<V, S, 16>(&passes.rows, rows, sink),
+        }
+    }
+}
+
+/// What takes the last pass's rows.
+///
+/// # Safety
+/// As for [`Vector`]'s methods; the row is one of the transform's.
+unsafe trait Sink: Copy {
+    unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>);
+}
+
+// SAFETY: writes the row's place only.
+unsafe impl Sink for Target {
+    #[inline(always)]
+    unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>) {
+        // SAFETY: the caller's promise is handed on.
+        unsafe { x.store(self.at.add(row * self.row), self.imaginary) }
+    }
+}
+
+/// As [`Place`].
+#[derive(Clone, Copy)]
+struct Turned<const STREAMS: bool> {
+    at: *mut f32,
+    turn: usize,
+    points: usize,
+}
+
+// SAFETY: writes the row's place only.
+unsafe impl<const STREAMS: bool> Sink for Turned<STREAMS> {
+    #[inline(always)]
+    unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>) {
+        let turned = row + self.turn;
+        let place = if turned >= self.points { turned - self.points } else { turned };
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            let (first, second) = x.re.interleave(x.im);
+            let to = self.at.add(place * 2 * V::LANES);
+            if STREAMS {
+                first.stream(to);
+                second.stream(to.add(V::LANES));
+            } else {
+                first.store(to);
+                second.store(to.add(V::LANES));
+            }
         }
     }
 }
@@ -176,12 +274,11 @@ unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, points: usize, rows
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn end<V: Vector, const RADIX: usize>(first: &[u32], rows: *const f32, target: Target) {
+unsafe fn end<V: Vector, S: Sink, const RADIX: usize>(first: &[u32], rows: *const f32, sink: S) {
     let row = 2 * V::LANES;
-    let step = first.len() * target.row;
     // SAFETY: the butterflies' rows are `RADIX first.len()`, the number of points.
     unsafe {
-        for (part, first) in first.iter().enumerate() {
+        for (part, start) in first.iter().enumerate() {
             let at = rows.add(part * RADIX * row);
             let zero = Complexes { re: V::splat(0.0), im: V::splat(0.0) };
             let mut x = [zero; 16];
@@ -191,9 +288,8 @@ unsafe fn end<V: Vector, const RADIX: usize>(first: &[u32], rows: *const f32, ta
             if RADIX > 1 {
                 butterfly::<V, RADIX>(&mut x);
             }
-            let to = target.at.add(*first as usize * target.row);
             for (a, x) in x.iter().enumerate().take(RADIX) {
-                x.store(to.add(a * step), target.imaginary);
+                sink.put(*start as usize + a * first.len(), *x);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::channelize::plan::{Form, Plan};
 use crate::error::{Error, Result};
 
 /// The most columns of a block of 8 spectra: what second-level caches hold beside the samples.
-const MOST_COLUMNS: usize = 1 << 14;
+const MOST_COLUMNS: usize = 1 << 17;
 
 /// The longest transform of spectra side by side, one a lane: its rows fill half a second-level cache.
 const MOST_BATCHED: usize = 4096;
@@ -61,6 +61,8 @@ pub(super) struct Shape {
     pub(super) filter: Filter,
     pub(super) transform: Transform,
     pub(super) segments: Vec<Segment>,
+    /// By how many rows of bins complex spectra are turned in the output, where that is all.
+    pub(super) turn: Option<usize>,
     /// For pairs: exp(-i pi k / C), real parts, then imaginary ones.
     pub(super) halves: Floats,
 }
@@ -87,6 +89,7 @@ impl Shape {
         let imaginary = if overlaps { linear_columns(plan, hop, block, column) } else { padded };
         Ok(Self {
             filter: filter(plan, column, lanes, imaginary + 16),
+            turn: turn(plan, column, lanes, &transform),
             segments: segments(plan),
             halves: halves(column, columns),
             plan: plan.clone(),
@@ -272,6 +275,17 @@ fn segments(plan: &Plan) -> Vec<Segment> {
         }
     }
     segments
+}
+
+/// How far spectra of whole rows are turned, if they rise and are complex.
+fn turn(plan: &Plan, column: Column, lanes: usize, transform: &Transform) -> Option<usize> {
+    let plain = plan.options().form == Form::Spectra
+        && column == Column::Complex
+        && matches!(transform, Transform::Square { .. });
+    let first = plan.bin(0);
+    let rises = (0..plan.channels()).all(|place| plan.bin(place) == (first + place) % plan.channels());
+    let turn = (plan.channels() - first) % plan.channels();
+    (plain && rises && turn.is_multiple_of(lanes)).then(|| turn / lanes)
 }
 
 fn halves(column: Column, columns: usize) -> Floats {

@@ -7,7 +7,7 @@ use super::decode::{Column, Source};
 use super::fir::{self, Ahead, First, Rows, SPARE, Sums};
 use super::forms::Spectrum;
 use super::memory::Floats;
-use super::passes::{self, Target};
+use super::passes::{self, Place, Target};
 use super::samples::Samples;
 use super::shape::{Shape, Transform};
 use super::transpose;
@@ -130,6 +130,26 @@ impl Buffers {
             let (re, im) = (&mut re[..shape.columns], &mut im[..shape.columns]);
             super::pairs::divide(shape.level, shape.halves.values(), re, im);
         }
+    }
+
+    /// As [`Self::finish`], but writes complex numbers, turned by so many rows of bins: whether it could.
+    pub(super) fn finish_in_place(
+        &mut self,
+        shape: &Shape,
+        s: usize,
+        to: &mut [f32],
+        (turn, streams): (usize, bool),
+    ) -> bool {
+        let at = to.as_mut_ptr();
+        let Transform::Square { passes, .. } = &shape.transform else { return false };
+        if streams && !at.addr().is_multiple_of(64) {
+            return false;
+        }
+        let rows = &mut self.rows.values_mut()[s * (2 * shape.padded + 16)..];
+        let place = Place { at, turn, streams };
+        // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
+        unsafe { passes::transform_in_place(shape.level, passes, rows.as_mut_ptr(), place) };
+        true
     }
 
     /// Windowed sums into the buffer of sums, side by side.
@@ -287,7 +307,7 @@ fn ahead(shape: &Shape, source: &Source<'_>, samples: &Samples, block: &Block<'_
     let bits = source.encoding.sample_bits() * shape.column.samples();
     let bytes = next.len().min(block.spectra * shape.columns * bits / 8);
     let groups = shape.filter.blocks / shape.lanes();
-    let lines = if std::env::var_os("SID_NOAHEAD").is_some() { 0 } else { bytes.div_ceil(64) };
+    let lines = bytes.div_ceil(64);
     Ahead { at: next.as_ptr(), lines, step: lines.div_ceil(groups * block.spectra) }
 }
 
