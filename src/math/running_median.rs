@@ -69,6 +69,11 @@ impl RunningMedian {
         }
     }
 
+    /// The latest samples of a channel that count.
+    pub fn samples(&self) -> usize {
+        self.window.samples
+    }
+
     /// Looks at a row: at its finite samples, but for channels of which `bad` is true.
     pub fn observe(&mut self, time: u64, row: &[u8], bad: impl Fn(usize) -> bool) {
         if !time.is_multiple_of(self.window.spacing) {

@@ -1,0 +1,17 @@
+//! From recorded voltages to filterbank rows: channelize, detect, sum, fill what is missing.
+//!
+//! Invariant: rows depend on the recording and the options alone, never on gulp, threads or on how
+//! they are asked for.
+
+mod filled;
+mod filterbank;
+mod gaps;
+mod geometry;
+mod layout;
+mod options;
+mod part;
+mod rows;
+
+pub use filterbank::VoltageFilterbank;
+pub use geometry::Geometry;
+pub use options::ChannelizeOptions;
