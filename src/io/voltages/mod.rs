@@ -3,8 +3,17 @@
 //! Invariant: what is missing from a recording comes as flagged zeros of the right length, never as a
 //! shift in time.
 
+pub mod dada;
+mod describe;
+pub mod guppi;
+mod layout;
+mod open;
+mod recording;
+
 use std::ops::Range;
 use std::path::PathBuf;
+
+pub use open::{is_voltages, open};
 
 use crate::error::Result;
 use crate::units::Epoch;
