@@ -154,8 +154,10 @@ impl Channelizer {
     fn fitting(&self, room: usize, offered: usize, step: usize) -> usize {
         let plan = &self.plan;
         // One sample fewer than the row after the last that fits needs.
-        let spectra = (self.rows + room as u64 + 1) * plan.spectra_per_row() as u64 - 1;
-        let most = spectra * plan.hop() as u64 + plan.span() as u64 - 1 - self.times;
+        let rows = (self.rows + 1).saturating_add(room as u64);
+        let spectra = rows.saturating_mul(plan.spectra_per_row() as u64) - 1;
+        let samples = spectra.saturating_mul(plan.hop() as u64);
+        let most = samples.saturating_add(plan.span() as u64 - 1) - self.times;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         if offered <= most { offered } else { most / step * step }
     }
