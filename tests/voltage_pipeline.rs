@@ -6,8 +6,10 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::channelize::Products;
 use sidereal::io::voltages::{Flag, VoltageHeader};
-use sidereal::io::{FilterbankSource, Gap};
-use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
+use sidereal::io::{FilterbankSource, Gap, Polarizations, sigproc};
+use sidereal::pipeline::voltage::{
+    ChannelizeOptions, Depth, Destination, VoltageFilterbank, write_filterbank,
+};
 use sidereal::voltage::VoltageEncoding;
 
 #[path = "voltage/memory.rs"]
@@ -256,4 +258,60 @@ fn a_search_takes_one_product() {
         let found = rows.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         assert!(found.eq(intensity[..400].iter().copied()));
     }
+}
+
+#[test]
+fn rows_are_written_as_floats_and_as_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = VoltageHeader {
+        polarizations: 2,
+        ..header(&[1401.0, 1400.0], VoltageEncoding::ComplexF32)
+    };
+    let mut source = Memory::new(header, 40_000, noise);
+    source.flags = vec![Flag { streams: 0..1, start: 0, times: 900 }];
+    let options = ChannelizeOptions { products: Products::Iquv, ..ChannelizeOptions::new(8) };
+    let mut filterbank = open(&source, &options);
+    let expected = read_all(&mut filterbank, 1000);
+    let elements = filterbank.row_elements();
+    let mut files = Vec::new();
+    for (name, depth) in [("a.fil", Depth::F32), ("b.fil", Depth::U8)] {
+        let path = folder.path().join(name);
+        let mut filterbank = open(&source, &options);
+        let destination = Destination::File(&path);
+        let report = write_filterbank(&mut filterbank, destination, depth, &mut |_| true).unwrap();
+        assert!(report.complete);
+        assert_eq!((report.rows, report.gaps.len()), (4993, 1));
+        assert_eq!(report.scaling.is_some(), depth == Depth::U8);
+        files.push((path, report));
+    }
+    for number in 0..4 {
+        let read = |path| sigproc::open(path, Polarizations::One(number)).unwrap();
+        let rows = 4993 * 16;
+        let mut floats = vec![0u8; 4 * rows];
+        let mut reader = read(&files[0].0);
+        assert_eq!(reader.header().band.centres_hz(), filterbank.header().band.centres_hz());
+        assert_eq!(reader.header().tstart_mjd, filterbank.header().tstart_mjd);
+        assert_eq!(reader.read(&mut floats).unwrap(), 4993);
+        let mut counts = vec![0u8; rows];
+        assert_eq!(read(&files[1].0).read(&mut counts).unwrap(), 4993);
+        let scaling = files[1].1.scaling.as_ref().unwrap();
+        for (time, row) in expected.chunks(elements).enumerate() {
+            for channel in 0..16 {
+                let element = number * 16 + channel;
+                let place = time * 16 + channel;
+                let float: [u8; 4] = floats[4 * place..][..4].try_into().unwrap();
+                assert_eq!(f32::from_le_bytes(float), row[element]);
+                let gain = scaling.gains[element];
+                let back = scaling.means[element] + (f32::from(counts[place]) - 64.0) / gain;
+                let limited = matches!(counts[place], 0 | 255);
+                assert!(limited || (back - row[element]).abs() < 0.51 / gain);
+            }
+        }
+    }
+    let mut filterbank = open(&source, &options);
+    let path = folder.path().join("c.fil");
+    let destination = Destination::File(&path);
+    let report =
+        write_filterbank(&mut filterbank, destination, Depth::F32, &mut |_| false).unwrap();
+    assert!(!report.complete && !path.exists());
 }

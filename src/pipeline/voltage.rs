@@ -11,7 +11,11 @@ mod layout;
 mod options;
 mod part;
 mod rows;
+mod scaling;
+mod write;
 
 pub use filterbank::VoltageFilterbank;
 pub use geometry::Geometry;
 pub use options::ChannelizeOptions;
+pub use scaling::Scaling;
+pub use write::{Depth, Destination, WriteReport, write_filterbank};

@@ -267,7 +267,7 @@ mod tests {
     fn a_gap_needs_the_data_before_it() {
         let gap = |start_time, times| Gap { start_time, times };
         let gaps = [gap(0, 5), gap(8, 2), gap(12, 10), gap(100, 1)];
-        assert_eq!(needed(&gaps, 4), [0, 0, 7, 96]);
+        assert_eq!(needed(&gaps, 4), [0, 0, 6, 96]);
         assert_eq!(needed(&gaps, 1000), [0, 0, 0, 0]);
         // 78 rows between the last two, 2 before those, 3 before those.
         assert_eq!(needed(&gaps, 82)[3], 6);
