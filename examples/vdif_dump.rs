@@ -1,8 +1,8 @@
 //! Dumps samples of VDIF and Mark 5B.
-use std::io::Write;
-use std::path::PathBuf;
 use sidereal::io::voltages::{VoltageOptions, mark5b, vdif};
 use sidereal::voltage::voltage;
+use std::io::Write;
+use std::path::PathBuf;
 fn main() {
     let mut args = std::env::args().skip(1);
     let mut files: Vec<PathBuf> = Vec::new();
@@ -24,7 +24,10 @@ fn main() {
     let opened = if m5b { mark5b::open(&files, &options) } else { vdif::open(&files, &options) };
     let mut source = match opened {
         Ok(source) => source,
-        Err(error) => { eprintln!("{error}"); std::process::exit(1) }
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(1)
+        }
     };
     let h = source.header().clone();
     eprintln!("{h:#?} {:?}", source.flags());
@@ -36,7 +39,9 @@ fn main() {
         for time in 0..read.min(samples) {
             let value = voltage(block.voltages().row(stream), h.encoding, time);
             out.write_all(&((value.re * h.scale) as f32).to_le_bytes()).unwrap();
-            if h.encoding.is_complex() { out.write_all(&((value.im * h.scale) as f32).to_le_bytes()).unwrap(); }
+            if h.encoding.is_complex() {
+                out.write_all(&((value.im * h.scale) as f32).to_le_bytes()).unwrap();
+            }
         }
     }
 }

@@ -127,9 +127,8 @@ impl Header {
     /// # Errors
     /// [`Error::Format`], with the field's byte.
     pub(super) fn check(&self, path: &Path, at: u64) -> Result<()> {
-        let fault = |field: &str, byte: u64, why: String| {
-            Err(Error::format(path, field, at + byte, why))
-        };
+        let fault =
+            |field: &str, byte: u64, why: String| Err(Error::format(path, field, at + byte, why));
         let Form { edv, frame_bytes, .. } = self.form;
         if !matches!(edv, 0..=4 | MARK5B) {
             let why = format!("found {edv} (0x{edv:02x}), expected 0 to 4 or 0xab");
@@ -187,9 +186,10 @@ impl Header {
         let header = Self::parse(bytes);
         let form = header.form;
         let unassigned = bytes[7] >> 6;
-        let layout = form.frame_bytes.checked_sub(form.header_bytes()).is_some_and(|payload| {
-            payload >= 8 && form.layout().fault().is_none()
-        });
+        let layout = form
+            .frame_bytes
+            .checked_sub(form.header_bytes())
+            .is_some_and(|payload| payload >= 8 && form.layout().fault().is_none());
         let known = match form.edv {
             _ if form.legacy => !is_text(bytes) && !bytes.starts_with(b"\x89HDF\r\n\x1a\n"),
             0 => header.extended == [0; 4],
