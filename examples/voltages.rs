@@ -6,14 +6,15 @@
 //!
 //! The header and the flags come as JSON. `--samples N` writes the first N samples of every stream to
 //! standard output (0: all): axes stream, time; complex64 for complex samples, f32 for real ones,
-//! little endian. More options: `--skip N` samples first, `--gulp N` samples at a time, and, for what
-//! a recording does not say of itself, `--rate HZ`, `--centre HZ`, `--mark5b CHANNELS BITS MJD`.
+//! little endian. More options: `--skip N` samples first, `--gulp N` samples at a time; for what a
+//! recording does not say of itself `--rate HZ`, `--centre HZ`, `--mark5b CHANNELS BITS MJD`; and for
+//! GUPPI raw `--block TIMES`, `--overlap TIMES`, `--directio`, `--per-file BLOCKS`.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sidereal::io::voltages::{self, VoltageOptions, VoltageSource};
+use sidereal::io::voltages::{self, VoltageOptions, VoltageSource, dada, guppi};
 use sidereal::voltage::{Voltages, voltage};
 use sidereal::{Error, Result};
 
@@ -25,6 +26,7 @@ struct Arguments {
     skip: u64,
     gulp: usize,
     options: VoltageOptions,
+    writer: guppi::WriterOptions,
 }
 
 fn main() -> ExitCode {
@@ -43,8 +45,9 @@ fn main() -> ExitCode {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     let options = VoltageOptions::default();
+    let writer = guppi::WriterOptions::default();
     let (inputs, skip, gulp) = (Vec::new(), 0, 4096);
-    let mut found = Arguments { inputs, samples: None, write: None, skip, gulp, options };
+    let mut found = Arguments { inputs, samples: None, write: None, skip, gulp, options, writer };
     while let Some(word) = words.next() {
         let mut next = || words.next();
         match word.as_str() {
@@ -59,6 +62,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
                 found.options.mark5b_bits = Some(next()?.parse().ok()?);
                 found.options.mark5b_near_mjd = Some(next()?.parse().ok()?);
             }
+            "--block" => found.writer.block_times = Some(next()?.parse().ok()?),
+            "--overlap" => found.writer.overlap = next()?.parse().ok()?,
+            "--directio" => found.writer.directio = true,
+            "--per-file" => found.writer.blocks_per_file = Some(next()?.parse().ok()?),
             _ if word.starts_with("--") => return None,
             _ => found.inputs.push(word.into()),
         }
@@ -70,14 +77,37 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut source = voltages::open(&arguments.inputs, &arguments.options)?;
     source.skip(arguments.skip)?;
     match (&arguments.write, arguments.samples) {
-        (Some((format, _)), _) => {
-            Err(Error::parameter("--write", format, "it must be guppi or dada"))
-        }
+        (Some((format, output)), _) => copy(source.as_mut(), arguments, format, output),
         (None, Some(samples)) => write_samples(source.as_mut(), arguments.gulp, samples),
         (None, None) => {
             println!("{}", describe(source.as_ref()));
             Ok(())
         }
+    }
+}
+
+/// Copies a recording into a format; zeros stand where it has gaps.
+fn copy(
+    source: &mut dyn VoltageSource,
+    arguments: &Arguments,
+    format: &str,
+    output: &Path,
+) -> Result<()> {
+    let mut header = source.header().clone();
+    header.start = header.start.plus_s(arguments.skip as f64 * header.tsamp_s);
+    header.times = header.times.map(|times| times.saturating_sub(arguments.skip));
+    match format {
+        "guppi" => {
+            let mut writer = guppi::Writer::create(output, &header, &arguments.writer)?;
+            each_gulp(source, arguments.gulp, |voltages| writer.write(voltages).map(|()| true))?;
+            writer.finish()
+        }
+        "dada" => {
+            let mut writer = dada::Writer::create(output, &header)?;
+            each_gulp(source, arguments.gulp, |voltages| writer.write(voltages).map(|()| true))?;
+            writer.finish()
+        }
+        _ => Err(Error::parameter("--write", format, "it must be guppi or dada")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What several formats share in describing their data: frequencies, what the reader was told, and
 //! the geometry of a filter bank.
 
+use super::layout::Counts;
 use super::{FilterGeometry, VoltageHeader, VoltageOptions};
 use crate::error::{Error, Result};
 
@@ -44,6 +45,15 @@ pub(super) fn told_centre(options: &VoltageOptions) -> Result<Option<f64>> {
     }
 }
 
+/// Whether a name of a feed's basis means circular (`CIRC`, `Circular`) or linear; `None` for another.
+pub(super) fn circular(name: &str) -> Option<bool> {
+    match name.get(..3)?.to_ascii_uppercase().as_str() {
+        "CIR" => Some(true),
+        "LIN" => Some(false),
+        _ => None,
+    }
+}
+
 /// The geometry of a filter bank as text, or `None` for text that is none.
 pub(super) fn parse_filter(text: [Option<&str>; 4]) -> Option<FilterGeometry> {
     let [channels, taps, window, oversampling] = text;
@@ -68,6 +78,24 @@ pub(super) fn filter_fields(filter: &FilterGeometry) -> [(&'static str, String);
         (window, filter.window.clone()),
         (oversampling, format!("{above}/{below}")),
     ]
+}
+
+/// The counts of a header that is to be written.
+///
+/// # Errors
+/// [`Error::Parameter`] for none of something, or more than 2 polarizations.
+pub(super) fn counts(header: &VoltageHeader) -> Result<Counts> {
+    let VoltageHeader { antennas, polarizations, .. } = *header;
+    if antennas == 0 {
+        return Err(Error::parameter("antennas", 0, "there must be one at least"));
+    }
+    if !(1..=2).contains(&polarizations) {
+        return Err(Error::parameter("polarizations", polarizations, "there must be 1 or 2"));
+    }
+    if !(header.tsamp_s.is_finite() && header.tsamp_s > 0.0) {
+        return Err(Error::parameter("sampling time (s)", header.tsamp_s, "it must be positive"));
+    }
+    Ok(Counts { antennas, channels: header.coarse_channels(), polarizations })
 }
 
 /// A band as a header that has one middle and one signed width says it.

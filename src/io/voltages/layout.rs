@@ -23,11 +23,6 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// All streams, or `None` for more than can be counted.
-    pub(super) fn streams(self) -> Option<usize> {
-        self.antennas.checked_mul(self.channels)?.checked_mul(self.polarizations)
-    }
-
     fn of(self, axis: Axis) -> usize {
         match axis {
             Axis::Antenna => self.antennas,
@@ -81,6 +76,17 @@ impl Layout {
             inner *= if seen_time { count } else { 1 };
         }
         Self { streams, inner, sample_bytes, unit_times: (!endless).then_some(unit_times) }
+    }
+
+    /// Puts each antenna's channels into the opposite order.
+    pub(super) fn reverse_channels(&mut self, counts: Counts) {
+        for stream in &mut self.streams {
+            let (rest, polarization) =
+                (*stream / counts.polarizations, *stream % counts.polarizations);
+            let (antenna, channel) = (rest / counts.channels, rest % counts.channels);
+            let channel = counts.channels - 1 - channel;
+            *stream = (antenna * counts.channels + channel) * counts.polarizations + polarization;
+        }
     }
 
     /// Streams.

@@ -7,7 +7,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use super::layout::Layout;
-use super::{Flag, VoltageHeader, VoltageSource};
+use super::{Flag, VoltageHeader, VoltageSource, check_streams};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageBlock;
 
@@ -134,10 +134,7 @@ impl VoltageSource for Recording {
     }
 
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
-        let (expected, actual) = (self.layout.streams(), block.streams());
-        if actual != expected || block.encoding() != self.header.encoding {
-            return Err(Error::Shape { what: "streams of a block", expected, actual });
-        }
+        check_streams(block.voltages(), self.layout.streams(), self.header.encoding)?;
         let left = self.times - self.position;
         let times = left.min(block.capacity() as u64) as usize;
         let mut filled = 0;

@@ -1,7 +1,7 @@
 //! What the cards of a block say of its samples, and what of it must be the same in every block.
 
-use super::cards::Cards;
 use crate::error::Result;
+use crate::io::voltages::fields::Fields;
 use crate::io::voltages::layout::{Axis, Counts, Layout};
 use crate::units::MAX_CHANNELS;
 use crate::voltage::VoltageEncoding;
@@ -25,7 +25,7 @@ pub(super) struct Geometry {
     fields: [(&'static str, Option<f64>); 11],
 }
 
-/// Cards that don't change within a recording.
+/// Fields that don't change within a recording.
 const FIELDS: [&str; 11] = [
     "BLOCSIZE", "OBSNCHAN", "NPOL", "NBITS", "NANTS", "OVERLAP", "DIRECTIO", "TBIN", "OBSFREQ",
     "OBSBW", "PIPERBLK",
@@ -36,9 +36,9 @@ impl Geometry {
     ///
     /// # Errors
     /// [`crate::Error::Format`] for a card that is missing or makes no sense.
-    pub(super) fn new(cards: &Cards) -> Result<Self> {
-        let block_bytes = needed(cards, "BLOCSIZE")?;
-        let channels = needed(cards, "OBSNCHAN")?;
+    pub(super) fn new(cards: &Fields) -> Result<Self> {
+        let block_bytes = cards.needed("BLOCSIZE")?;
+        let channels = cards.needed("OBSNCHAN")?;
         let antennas = cards.count("NANTS")?.unwrap_or(1);
         let limit = MAX_CHANNELS as u64;
         if antennas == 0
@@ -111,7 +111,7 @@ impl Geometry {
     ///
     /// # Errors
     /// [`crate::Error::Format`] naming the block and the first card that differs.
-    pub(super) fn check(&self, other: &Self, cards: &Cards, block: usize) -> Result<()> {
+    pub(super) fn check(&self, other: &Self, cards: &Fields, block: usize) -> Result<()> {
         let pairs = self.fields.iter().zip(&other.fields);
         for ((key, expected), (_, found)) in pairs {
             if expected != found {
@@ -134,18 +134,9 @@ impl Geometry {
     }
 }
 
-/// A count that has to be there and not be 0.
-fn needed(cards: &Cards, key: &str) -> Result<u64> {
-    match cards.count(key)? {
-        Some(0) => Err(cards.fault(key, "found 0, expected 1 at least")),
-        Some(count) => Ok(count),
-        None => Err(cards.fault(key, "the card is missing from the block's header")),
-    }
-}
-
 /// Two polarizations are written as 2 and, from the days of detected data, as 4.
-fn polarizations(cards: &Cards) -> Result<usize> {
-    match needed(cards, "NPOL")? {
+fn polarizations(cards: &Fields) -> Result<usize> {
+    match cards.needed("NPOL")? {
         1 => Ok(1),
         2 | 4 => Ok(2),
         other => Err(cards.fault("NPOL", format!("found {other}, expected 1, 2 or 4"))),
@@ -153,7 +144,7 @@ fn polarizations(cards: &Cards) -> Result<usize> {
 }
 
 /// One channel that is sampled at twice its width has real samples.
-fn is_real(cards: &Cards, channels: u64) -> Result<bool> {
+fn is_real(cards: &Fields, channels: u64) -> Result<bool> {
     let (Some(width), Some(tbin)) = (cards.number("OBSBW")?, cards.number("TBIN")?) else {
         return Ok(false);
     };
@@ -161,7 +152,7 @@ fn is_real(cards: &Cards, channels: u64) -> Result<bool> {
     Ok(channels == 1 && (0.49..0.51).contains(&samples))
 }
 
-fn encoding(cards: &Cards, real: bool) -> Result<VoltageEncoding> {
+fn encoding(cards: &Fields, real: bool) -> Result<VoltageEncoding> {
     match (cards.count("NBITS")?.unwrap_or(8), real) {
         (4, false) => Ok(VoltageEncoding::Complex4),
         (8, false) => Ok(VoltageEncoding::Complex8),

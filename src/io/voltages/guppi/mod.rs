@@ -27,21 +27,32 @@
 mod cards;
 mod geometry;
 mod scan;
+mod writer;
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
-pub use cards::Cards;
-
+use super::fields::Fields;
 use super::recording::Recording;
 use super::{VoltageHeader, VoltageOptions, VoltageSource, describe};
 use crate::error::{Error, Result};
 use crate::io::sexagesimal;
 use crate::units::{Epoch, HZ_PER_MHZ};
 use scan::Scan;
+pub use writer::{Writer, WriterOptions};
 
 /// Whether a file's first bytes are those of GUPPI raw.
 pub(super) fn detect(first: &[u8]) -> bool {
     cards::is_card(first) && !first.starts_with(b"SIMPLE")
+}
+
+/// The cards of a file's first block.
+///
+/// # Errors
+/// [`Error::Format`] for what is no card and for a header without `END`; [`Error::Io`].
+pub fn header(path: &Path) -> Result<Fields> {
+    let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+    cards::read(&mut file, path, 0)?.ok_or_else(|| cards::breaks_off(path, 0))
 }
 
 /// Opens the files of one recording, in any order.
@@ -66,7 +77,7 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     Ok(Box::new(Recording::new(header, layout, scan.files, segments, times)))
 }
 
-fn sampling_time(cards: &Cards) -> Result<f64> {
+fn sampling_time(cards: &Fields) -> Result<f64> {
     match cards.number("TBIN")? {
         Some(tbin) if tbin > 0.0 && (1.0 / tbin).is_finite() => Ok(tbin),
         Some(tbin) => Err(cards.fault("TBIN", format!("found {tbin}, expected seconds above 0"))),
@@ -107,11 +118,7 @@ fn describe(
         recorded_bits: geometry.encoding.bits(),
         antennas: counts.antennas,
         polarizations: counts.polarizations,
-        circular: cards.text("FD_POLN").and_then(|name| match name.get(..3)? {
-            "CIR" | "cir" | "Cir" => Some(true),
-            "LIN" | "lin" | "Lin" => Some(false),
-            _ => None,
-        }),
+        circular: cards.text("FD_POLN").and_then(describe::circular),
         times: None,
         filter: describe::parse_filter(describe::FILTER_KEYS.map(|key| cards.text(key))),
     })

@@ -7,9 +7,10 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::cards::{Cards, is_card};
+use super::cards::{self, is_card};
 use super::geometry::Geometry;
 use crate::error::{Error, Result};
+use crate::io::voltages::fields::Fields;
 use crate::io::voltages::recording::Segment;
 use crate::units::SECONDS_PER_DAY;
 
@@ -37,7 +38,7 @@ pub(super) struct Block {
 /// The blocks of all files, and what the first one's header says.
 pub(super) struct Scan {
     pub(super) files: Vec<PathBuf>,
-    pub(super) cards: Cards,
+    pub(super) cards: Fields,
     pub(super) geometry: Geometry,
     pub(super) blocks: Vec<Block>,
 }
@@ -58,12 +59,12 @@ pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
         let by_packet = blocks[0].packet.cmp(&other[0].packet);
         if numbered { by_packet } else { path.cmp(other_path) }
     });
-    let (_, (cards, geometry, _)) = &files[0];
-    let (cards, geometry) = (cards.clone(), geometry.clone());
+    let (_, (first, geometry, _)) = &files[0];
+    let (header, geometry) = (first.clone(), geometry.clone());
     let mut all = Vec::new();
     for (number, (_, (first, own, blocks))) in files.iter().enumerate() {
         geometry.check(own, first, all.len())?;
-        same_start(&cards, first)?;
+        same_start(&header, first)?;
         all.extend(blocks.iter().map(|block| Block { file: number, ..block.clone() }));
     }
     let files = files.into_iter().map(|(path, _)| path).collect();
@@ -72,13 +73,13 @@ pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
             "a block has {} bytes, but the file ends within its first one",
             geometry.block_bytes
         );
-        return Err(cards.fault("BLOCSIZE", why));
+        return Err(header.fault("BLOCSIZE", why));
     }
-    Ok(Scan { files, cards, geometry, blocks: all })
+    Ok(Scan { files, cards: header, geometry, blocks: all })
 }
 
 /// Files of one recording count their packets from the same moment.
-fn same_start(expected: &Cards, found: &Cards) -> Result<()> {
+fn same_start(expected: &Fields, found: &Fields) -> Result<()> {
     for key in ["STT_IMJD", "STT_SMJD", "STT_OFFS"] {
         let (expected, number) = (expected.number(key)?, found.number(key)?);
         if expected != number {
@@ -89,11 +90,11 @@ fn same_start(expected: &Cards, found: &Cards) -> Result<()> {
     Ok(())
 }
 
-fn scan_file(path: &Path) -> Result<(Cards, Geometry, Vec<Block>)> {
+fn scan_file(path: &Path) -> Result<(Fields, Geometry, Vec<Block>)> {
     let io = |error| Error::io(path, error);
     let mut file = File::open(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
-    let first = Cards::read(&mut file, path, 0)?.ok_or_else(|| Cards::breaks_off(path, 0))?;
+    let first = cards::read(&mut file, path, 0)?.ok_or_else(|| cards::breaks_off(path, 0))?;
     let geometry = Geometry::new(&first)?;
     let (mut blocks, mut header) = (Vec::new(), first.clone());
     loop {
@@ -111,13 +112,13 @@ fn scan_file(path: &Path) -> Result<(Cards, Geometry, Vec<Block>)> {
             break;
         }
         // A header that the file's end cuts off had no samples yet.
-        let Some(following) = Cards::read(&mut file, path, next)? else { break };
+        let Some(following) = cards::read(&mut file, path, next)? else { break };
         header = following;
     }
     Ok((first, geometry, blocks))
 }
 
-fn block(header: &Cards, geometry: &Geometry, length: u64) -> Result<Block> {
+fn block(header: &Fields, geometry: &Geometry, length: u64) -> Result<Block> {
     let bytes = header.bytes();
     let bytes = if geometry.directio { bytes.next_multiple_of(DIRECTIO_BYTES) } else { bytes };
     let data = header.offset() + bytes;
