@@ -80,7 +80,7 @@ impl Rows {
     /// Numbers in a row.
     pub(super) fn elements(&self) -> usize {
         let plan = self.channelizer.plan();
-        plan.row_elements() / self.assembly.as_ref().map_or(1, |a| a.antennas)
+        plan.row_elements() / self.assembly.as_ref().map_or(1, Assembly::rows)
     }
 
     /// Rows in all, where that is known.
@@ -121,7 +121,7 @@ impl Rows {
             return self.channelizer.run(voltages, Output::F32(rows));
         };
         let elements = self.channelizer.plan().row_elements();
-        let row = elements / assembly.antennas;
+        let row = elements / assembly.rows();
         let room = (rows.len() / row).min(self.scratch.len() / elements);
         let made = &mut self.scratch[..room * elements];
         let progress = self.channelizer.run(voltages, Output::F32(made))?;
@@ -198,6 +198,8 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
 /// How the filter bank's rows become one antenna's rows.
 #[derive(Clone, Debug)]
 pub(super) struct Assembly {
+    /// Copies of all antennas: channel `c` is that of copy `c mod copies`.
+    pub(super) copies: usize,
     /// Antennas whose numbers are summed.
     pub(super) antennas: usize,
     /// Products of each.
@@ -209,21 +211,31 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// One row; axes of `from`: antenna, product, channel.
+    /// Rows that one is made from.
+    fn rows(&self) -> usize {
+        self.copies * self.antennas
+    }
+
+    /// One row; axes of `from`: copy, antenna, product, channel.
     fn put(&self, from: &[f32], to: &mut [f32]) {
         let line = self.places.len() * self.channels;
-        for (product, to) in to.chunks_exact_mut(line).enumerate() {
-            for antenna in 0..self.antennas {
-                let from = &from[(antenna * self.products + product) * line..][..line];
-                for (to, place) in to.chunks_exact_mut(self.channels).zip(&self.places) {
-                    let from = &from[place * self.channels..][..self.channels];
-                    if antenna == 0 {
-                        to.copy_from_slice(from);
-                    } else {
-                        to.iter_mut().zip(from).for_each(|(sum, value)| *sum += value);
-                    }
-                }
+        for (index, from) in from.chunks_exact(line).enumerate() {
+            let (antenna, product) = (index / self.products, index % self.products);
+            let (copy, antenna) = (antenna / self.antennas, antenna % self.antennas);
+            let to = &mut to[product * line..][..line];
+            for (to, place) in to.chunks_exact_mut(self.channels).zip(&self.places) {
+                let from = &from[place * self.channels..][..self.channels];
+                self.add(copy, antenna == 0, from, to);
             }
         }
+    }
+
+    /// Sets, or adds to, a copy's channels of one recorded channel.
+    fn add(&self, copy: usize, is_first: bool, from: &[f32], to: &mut [f32]) {
+        if self.copies == 1 && is_first {
+            return to.copy_from_slice(from);
+        }
+        let pairs = to.iter_mut().zip(from).skip(copy).step_by(self.copies);
+        pairs.for_each(|(sum, value)| *sum = if is_first { *value } else { *sum + value });
     }
 }
