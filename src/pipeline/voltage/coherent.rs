@@ -8,20 +8,42 @@ mod streams;
 mod transfer;
 
 use streams::{Transform, Unit};
-pub(super) use transfer::{Request, Transfer};
+use transfer::{Request, Transfer};
 
+use super::layout::offsets_hz;
+use super::options::ChannelizeOptions;
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
+use crate::channelize::Plan;
 use crate::error::Result;
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
+
+/// The source, or two copies of it without the dispersion within channels; how many copies.
+pub(super) fn dedispersed(
+    source: Box<dyn VoltageSource>,
+    plan: &Plan,
+    summed: usize,
+    options: &ChannelizeOptions,
+    backend: &Backend,
+) -> Result<(Box<dyn VoltageSource>, usize)> {
+    let Some(dm) = options.coherent_dm else { return Ok((source, 1)) };
+    let request = Request {
+        dm,
+        dm_constant: options.dm_constant,
+        offsets_hz: offsets_hz(source.header(), plan, summed),
+        points: plan.points(),
+    };
+    let transfer = Transfer::new(source.header(), &request)?;
+    Ok((Box::new(Coherent::new(source, transfer, backend)), 2))
+}
 
 /// A recording without the dispersion within channels, as twice as many antennas: the first half is
 /// right for the even output channels, the second for the odd.
 ///
 /// Overlap-save: of each block's circular convolution the wrapped ends are discarded. Before the first
 /// sample and behind the last one there are zeros.
-pub(super) struct Coherent {
+struct Coherent {
     source: Box<dyn VoltageSource>,
     header: VoltageHeader,
     flags: Vec<Flag>,
@@ -41,11 +63,7 @@ pub(super) struct Coherent {
 }
 
 impl Coherent {
-    pub(super) fn new(
-        source: Box<dyn VoltageSource>,
-        transfer: Transfer,
-        backend: &Backend,
-    ) -> Self {
+    fn new(source: Box<dyn VoltageSource>, transfer: Transfer, backend: &Backend) -> Self {
         let recorded = source.header();
         let encoding = match recorded.encoding.is_complex() {
             true => VoltageEncoding::ComplexF32,

@@ -1,6 +1,6 @@
 //! A recording of voltages, read as a filterbank.
 
-use super::coherent::{Coherent, Request, Transfer};
+use super::coherent::dedispersed;
 use super::filled::Filled;
 use super::gaps::gaps;
 use super::geometry::Geometry;
@@ -67,7 +67,7 @@ impl VoltageFilterbank {
         if header.times == Some(0) {
             return Err(too_short(&recorded, &plan));
         }
-        let mut geometry = Geometry::new(&recorded, &plan, detection);
+        let mut geometry = Geometry::new(&recorded, &plan, Some(detection));
         geometry.coherent_dm = options.coherent_dm;
         let (source, copies) = dedispersed(source, &plan, detection.channels, options, backend)?;
         let form = Form::Detected(detection);
@@ -192,26 +192,7 @@ fn assembly(
     })
 }
 
-/// The source, or two copies of it without the dispersion within channels; how many copies.
-pub(super) fn dedispersed(
-    source: Box<dyn VoltageSource>,
-    plan: &Plan,
-    summed: usize,
-    options: &ChannelizeOptions,
-    backend: &Backend,
-) -> Result<(Box<dyn VoltageSource>, usize)> {
-    let Some(dm) = options.coherent_dm else { return Ok((source, 1)) };
-    let request = Request {
-        dm,
-        dm_constant: options.dm_constant,
-        offsets_hz: layout::offsets_hz(source.header(), plan, summed),
-        points: plan.points(),
-    };
-    let transfer = Transfer::new(source.header(), &request)?;
-    Ok((Box::new(Coherent::new(source, transfer, backend)), 2))
-}
-
-fn too_short(recorded: &VoltageHeader, plan: &Plan) -> Error {
+pub(super) fn too_short(recorded: &VoltageHeader, plan: &Plan) -> Error {
     let times = recorded.times.unwrap_or(0);
     let needed = plan.span() + (plan.spectra_per_row() - 1) * plan.hop();
     let why = format!(

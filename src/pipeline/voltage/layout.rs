@@ -44,6 +44,11 @@ impl Layout {
         Ok(Self { order, reverse_coarse, places, coarse })
     }
 
+    /// The recorded channel at each place of a row.
+    pub(super) fn coarse(&self) -> &[usize] {
+        &self.coarse
+    }
+
     /// The filter bank's options.
     pub(super) fn options(
         &self,

@@ -23,22 +23,22 @@ const STEP: usize = 4;
 
 /// What is asked of the filters.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(super) struct Request {
     /// Dispersion measure.
-    pub(crate) dm: f64,
+    pub(super) dm: f64,
     /// Dispersion constant.
-    pub(crate) dm_constant: f64,
+    pub(super) dm_constant: f64,
     /// Frequency of each output channel in a recorded channel's voltages, from its middle, in Hz.
-    pub(crate) offsets_hz: Vec<f64>,
+    pub(super) offsets_hz: Vec<f64>,
     /// Points of the filter bank behind.
-    pub(crate) points: usize,
+    pub(super) points: usize,
 }
 
 /// Filters for two copies of each stream, of which one serves the even output channels and one the
 /// odd: in each, every channel's own filter reaches to the middle of its neighbours, so that channels
 /// may overlap as they do in a filter bank.
 #[derive(Clone, Debug)]
-pub(crate) struct Transfer {
+pub(super) struct Transfer {
     /// Samples of a transform.
     pub(super) points: usize,
     /// Samples of a block that are discarded at its front and at its end.
@@ -55,7 +55,7 @@ impl Transfer {
     /// # Errors
     /// [`Error::Parameter`] for a dispersion measure that is negative or not finite, or whose filters
     /// are too long.
-    pub(crate) fn new(header: &VoltageHeader, request: &Request) -> Result<Self> {
+    pub(super) fn new(header: &VoltageHeader, request: &Request) -> Result<Self> {
         if !(request.dm.is_finite() && request.dm >= 0.0) {
             let rule = "it must be 0 or more";
             return Err(Error::parameter("--coherent-dm", request.dm, rule));
