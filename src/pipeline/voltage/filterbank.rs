@@ -1,5 +1,6 @@
 //! A recording of voltages, read as a filterbank.
 
+use super::coherent::dedispersed;
 use super::filled::Filled;
 use super::gaps::gaps;
 use super::geometry::Geometry;
@@ -66,9 +67,13 @@ impl VoltageFilterbank {
         if header.times == Some(0) {
             return Err(too_short(&recorded, &plan));
         }
-        let geometry = Geometry::new(&recorded, &plan, detection);
+        let mut geometry = Geometry::new(&recorded, &plan, Some(detection));
+        geometry.coherent_dm = options.coherent_dm;
+        let (source, copies) = dedispersed(source, &plan, detection.channels, options, backend)?;
+        let form = Form::Detected(detection);
+        let plan = Plan::new(layout.options(source.header(), options, form))?;
         let gaps = gaps(source.flags(), &plan, header.times);
-        let assembly = assembly(&recorded, &plan, &layout);
+        let assembly = assembly(&recorded, &plan, &layout, copies);
         let rows = Rows::new(source, plan, assembly, options.gulp, backend)?;
         let rows = Filled::new(rows, gaps);
         Ok(Self { header, recorded, geometry, rows, scratch: Vec::new() })
@@ -170,10 +175,16 @@ fn header(recorded: &VoltageHeader, plan: &Plan, band: Band) -> FilterbankHeader
 
 /// How antennas are summed and recorded channels put in order, where the filter bank's rows are not
 /// rows already.
-fn assembly(recorded: &VoltageHeader, plan: &Plan, layout: &Layout) -> Option<Assembly> {
+fn assembly(
+    recorded: &VoltageHeader,
+    plan: &Plan,
+    layout: &Layout,
+    copies: usize,
+) -> Option<Assembly> {
     let in_order = || (0..recorded.coarse_channels()).collect();
-    let needed = recorded.antennas > 1 || layout.places.is_some();
+    let needed = copies * recorded.antennas > 1 || layout.places.is_some();
     needed.then(|| Assembly {
+        copies,
         antennas: recorded.antennas,
         products: plan.output_products(),
         places: layout.places.clone().unwrap_or_else(in_order),
@@ -181,7 +192,7 @@ fn assembly(recorded: &VoltageHeader, plan: &Plan, layout: &Layout) -> Option<As
     })
 }
 
-fn too_short(recorded: &VoltageHeader, plan: &Plan) -> Error {
+pub(super) fn too_short(recorded: &VoltageHeader, plan: &Plan) -> Error {
     let times = recorded.times.unwrap_or(0);
     let needed = plan.span() + (plan.spectra_per_row() - 1) * plan.hop();
     let why = format!(

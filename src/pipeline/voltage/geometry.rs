@@ -24,7 +24,7 @@ pub struct Geometry {
     pub integrate: usize,
     /// Neighbouring channels summed into one.
     pub average_channels: usize,
-    /// Name of each product, in the order of a row.
+    /// Name of each product, in the order of a row; none where voltages come out.
     pub products: Vec<&'static str>,
     /// `linear` or `circular`.
     pub feed: &'static str,
@@ -43,8 +43,12 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    pub(super) fn new(recorded: &VoltageHeader, plan: &Plan, detection: Detection) -> Self {
+    pub(super) fn new(recorded: &VoltageHeader, plan: &Plan, detection: Option<Detection>) -> Self {
         let options = plan.options();
+        let names =
+            |detection: Detection| product_names(detection.products, recorded.polarizations);
+        let circular = recorded.circular == Some(true);
+        let feed = if circular { Feed::Circular } else { Feed::Linear };
         Self {
             format: recorded.format,
             channels: plan.channels(),
@@ -53,11 +57,11 @@ impl Geometry {
             window: options.window.name(),
             oversampling: options.oversampling,
             hop: plan.hop(),
-            integrate: detection.spectra,
-            average_channels: detection.channels,
-            products: product_names(detection.products, recorded.polarizations),
-            feed: feed_name(detection.feed),
-            interpolate_dc: detection.interpolate_dc,
+            integrate: plan.spectra_per_row(),
+            average_channels: plan.channels() / plan.output_channels(),
+            products: detection.map_or_else(Vec::new, names),
+            feed: feed_name(detection.map_or(feed, |detection| detection.feed)),
+            interpolate_dc: detection.is_some_and(|detection| detection.interpolate_dc),
             coherent_dm: None,
             antennas: recorded.antennas,
             polarizations: recorded.polarizations,

@@ -44,6 +44,11 @@ impl Layout {
         Ok(Self { order, reverse_coarse, places, coarse })
     }
 
+    /// The recorded channel at each place of a row.
+    pub(super) fn coarse(&self) -> &[usize] {
+        &self.coarse
+    }
+
     /// The filter bank's options.
     pub(super) fn options(
         &self,
@@ -76,9 +81,7 @@ impl Layout {
         plan: &Plan,
         summed: usize,
     ) -> Vec<f64> {
-        let fine: Vec<f64> = (0..plan.channels()).map(|c| offset_hz(header, plan, c)).collect();
-        let means = fine.chunks(summed).map(|part| part.iter().sum::<f64>() / part.len() as f64);
-        let offsets: Vec<f64> = means.collect();
+        let offsets = offsets_hz(header, plan, summed);
         let sign = sideband(header);
         let centre = |coarse: &usize| header.centres_hz[*coarse];
         let of = |coarse| offsets.iter().map(move |offset| centre(coarse) + sign * offset);
@@ -91,8 +94,15 @@ pub(super) fn sideband(header: &VoltageHeader) -> f64 {
     if header.lower_sideband { -1.0 } else { 1.0 }
 }
 
-/// A channel's frequency in the voltages, from the middle of the recorded band, in Hz.
-pub(super) fn offset_hz(header: &VoltageHeader, plan: &Plan, index: usize) -> f64 {
+/// Frequency of each of a recorded channel's channels in its voltages, from the middle of its band, in
+/// Hz; `summed` neighbours make one.
+pub(super) fn offsets_hz(header: &VoltageHeader, plan: &Plan, summed: usize) -> Vec<f64> {
+    let fine: Vec<f64> = (0..plan.channels()).map(|c| offset_hz(header, plan, c)).collect();
+    fine.chunks(summed).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
+}
+
+/// That of one channel.
+fn offset_hz(header: &VoltageHeader, plan: &Plan, index: usize) -> f64 {
     let (bin, channels) = (plan.bin(index), plan.channels());
     let width = header.channel_width_hz();
     let step = width / channels as f64;
