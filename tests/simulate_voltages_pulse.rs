@@ -6,7 +6,7 @@ use std::f64::consts::TAU;
 use num_complex::Complex;
 use rustfft::FftPlanner;
 use sidereal::io::voltages::VoltageSource;
-use sidereal::simulate::voltages::{Options, Polarization, Pulse, VoltageSimulator};
+use sidereal::simulate::voltages::{Options, Polarization, Pulse, PulseTruth, VoltageSimulator};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::voltage::VoltageEncoding;
 
@@ -160,6 +160,35 @@ fn an_impulse_is_restored_to_one_sample_of_every_channel() {
                 let length = simulator.truth().pulses[0].boxcar_s * 1e6;
                 assert!((length - f64::from(boxcar)).abs() < 1e-9, "{length}");
             }
+        }
+    }
+}
+
+#[test]
+fn narrow_pulses_of_noise_have_the_strength_asked_for() {
+    for (encoding, lower) in [KINDS[0], KINDS[3]] {
+        for width_s in [0.5e-6, 2e-6, 3.9e-6, 4.1e-6, 12e-6] {
+            let (dm, snr) = (15.0, 25.0);
+            let mut options = options(encoding, lower);
+            let times: Vec<f64> = (0..20).map(|i| 0.01 + 0.0040013 * f64::from(i)).collect();
+            options.pulses = times.iter().map(|t| Pulse::new(dm, *t, width_s, snr)).collect();
+            let mut total = vec![0.0; 1 << 17];
+            for (stream, x) in streams(&options).iter().enumerate() {
+                let power = power(&options, &dedispersed(&options, stream / 2, x, dm));
+                total.iter_mut().zip(power).for_each(|(total, power)| *total += power);
+            }
+            let simulator = VoltageSimulator::new(options.clone()).unwrap();
+            // The boxcar that the mean pulse asks for, where it asks for it: what single pulses give
+            // in it scatters around the S/N.
+            let ratio = |(time_s, one): (&f64, &PulseTruth)| {
+                let length = (one.boxcar_s * 1e6).round();
+                let first = (time_s * 1e6 - 0.5 * length).round() as usize;
+                let sum: f64 = total[first..first + length as usize].iter().sum();
+                sum / (2.0 * options.rms.powi(2) * (8.0 * length).sqrt()) / snr
+            };
+            let ratios = times.iter().zip(&simulator.truth().pulses).map(ratio);
+            let mean = ratios.sum::<f64>() / times.len() as f64;
+            assert!((mean - 1.0).abs() < 0.05, "{encoding:?} {width_s} {mean}");
         }
     }
 }
