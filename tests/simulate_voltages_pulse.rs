@@ -1,6 +1,7 @@
 //! Simulated dispersed pulses against a second route: the transfer function written down in another form,
 //! taken out of the whole recording by one Fourier transform.
 
+use std::cell::RefCell;
 use std::f64::consts::TAU;
 
 use num_complex::Complex;
@@ -48,9 +49,13 @@ fn dispersion_cycles(dm: f64, frequency_hz: f64, reference_hz: f64) -> f64 {
 /// The dedispersed analytic signal of one stream at the stream's sampling rate, as the sky has it.
 fn dedispersed(options: &Options, channel: usize, x: &Series, dm: f64) -> Series {
     let (length, complex) = (x.len(), options.encoding.is_complex());
-    let mut planner = FftPlanner::new();
+    // Plans are kept from call to call.
+    thread_local!(static PLANNER: RefCell<FftPlanner<f64>> = RefCell::new(FftPlanner::new()));
+    let (forward, inverse) = PLANNER.with_borrow_mut(|planner| {
+        (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
+    });
     let mut spectrum = x.clone();
-    planner.plan_fft_forward(length).process(&mut spectrum);
+    forward.process(&mut spectrum);
     let (centre, half) = (options.centres_hz[channel], 0.5 * options.channel_width_hz);
     let zero = match (complex, options.lower_sideband) {
         (true, _) => centre,
@@ -68,7 +73,7 @@ fn dedispersed(options: &Options, channel: usize, x: &Series, dm: f64) -> Series
             *value *= if frequency > 0.0 { 2.0 } else { 0.0 };
         }
     }
-    planner.plan_fft_inverse(length).process(&mut spectrum);
+    inverse.process(&mut spectrum);
     if options.lower_sideband {
         spectrum.iter_mut().for_each(|z| *z = z.conj());
     }
