@@ -3,12 +3,24 @@
 //! Invariant: what is missing from a recording comes as flagged zeros of the right length, never as a
 //! shift in time.
 
+pub mod dada;
+mod describe;
+mod fields;
+pub mod guppi;
+mod layout;
+mod open;
+mod recording;
+
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::error::Result;
+pub use fields::Fields;
+pub use open::{is_voltages, open};
+
+use crate::array::check_length;
+use crate::error::{Error, Result};
 use crate::units::Epoch;
-use crate::voltage::{VoltageBlock, VoltageEncoding};
+use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
 
 /// What every voltage format says of its data; streams are antenna, recorded channel, polarization.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,4 +157,14 @@ pub trait VoltageSource: Send {
     fn flags(&self) -> &[Flag] {
         &[]
     }
+}
+
+/// Holds what a writer is given to what its header says.
+fn check_streams(voltages: Voltages<'_>, streams: usize, encoding: VoltageEncoding) -> Result<()> {
+    check_length("streams", streams, voltages.streams())?;
+    if voltages.encoding() != encoding {
+        let rule = format!("the header says {encoding:?}");
+        return Err(Error::parameter("encoding", format!("{:?}", voltages.encoding()), rule));
+    }
+    Ok(())
 }
