@@ -1,12 +1,13 @@
 //! Simulated dispersed pulses against a second route: the transfer function written down in another form,
 //! taken out of the whole recording by one Fourier transform.
 
+use std::cell::RefCell;
 use std::f64::consts::TAU;
 
 use num_complex::Complex;
 use rustfft::FftPlanner;
 use sidereal::io::voltages::VoltageSource;
-use sidereal::simulate::voltages::{Options, Polarization, Pulse, VoltageSimulator};
+use sidereal::simulate::voltages::{Options, Polarization, Pulse, PulseTruth, VoltageSimulator};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::voltage::VoltageEncoding;
 
@@ -48,9 +49,13 @@ fn dispersion_cycles(dm: f64, frequency_hz: f64, reference_hz: f64) -> f64 {
 /// The dedispersed analytic signal of one stream at the stream's sampling rate, as the sky has it.
 fn dedispersed(options: &Options, channel: usize, x: &Series, dm: f64) -> Series {
     let (length, complex) = (x.len(), options.encoding.is_complex());
-    let mut planner = FftPlanner::new();
+    // Plans are kept from call to call.
+    thread_local!(static PLANNER: RefCell<FftPlanner<f64>> = RefCell::new(FftPlanner::new()));
+    let (forward, inverse) = PLANNER.with_borrow_mut(|planner| {
+        (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
+    });
     let mut spectrum = x.clone();
-    planner.plan_fft_forward(length).process(&mut spectrum);
+    forward.process(&mut spectrum);
     let (centre, half) = (options.centres_hz[channel], 0.5 * options.channel_width_hz);
     let zero = match (complex, options.lower_sideband) {
         (true, _) => centre,
@@ -68,7 +73,7 @@ fn dedispersed(options: &Options, channel: usize, x: &Series, dm: f64) -> Series
             *value *= if frequency > 0.0 { 2.0 } else { 0.0 };
         }
     }
-    planner.plan_fft_inverse(length).process(&mut spectrum);
+    inverse.process(&mut spectrum);
     if options.lower_sideband {
         spectrum.iter_mut().for_each(|z| *z = z.conj());
     }
@@ -160,6 +165,36 @@ fn an_impulse_is_restored_to_one_sample_of_every_channel() {
                 let length = simulator.truth().pulses[0].boxcar_s * 1e6;
                 assert!((length - f64::from(boxcar)).abs() < 1e-9, "{length}");
             }
+        }
+    }
+}
+
+#[test]
+fn narrow_pulses_of_noise_have_the_strength_asked_for() {
+    for (encoding, lower) in [KINDS[0], KINDS[1]] {
+        for width_s in [0.5e-6, 3.9e-6, 12e-6] {
+            let (dm, snr) = (15.0, 25.0);
+            let mut options = options(encoding, lower);
+            let times: Vec<f64> = (0..20).map(|i| 0.01 + 0.0040013 * f64::from(i)).collect();
+            options.pulses = times.iter().map(|t| Pulse::new(dm, *t, width_s, snr)).collect();
+            let mut total = vec![0.0; 1 << 17];
+            for (stream, x) in streams(&options).iter().enumerate() {
+                let power = power(&options, &dedispersed(&options, stream / 2, x, dm));
+                total.iter_mut().zip(power).for_each(|(total, power)| *total += power);
+            }
+            let simulator = VoltageSimulator::new(options.clone()).unwrap();
+            // The boxcar that the mean pulse asks for, where it asks for it: what single pulses give
+            // in it scatters around the S/N.
+            let ratio = |(time_s, one): (&f64, &PulseTruth)| {
+                let length = (one.boxcar_s * 1e6).round();
+                let first = (time_s * 1e6 - 0.5 * length).round() as usize;
+                let sum: f64 = total[first..first + length as usize].iter().sum();
+                sum / (2.0 * options.rms.powi(2) * (8.0 * length).sqrt()) / snr
+            };
+            let ratios = times.iter().zip(&simulator.truth().pulses).map(ratio);
+            let mean = ratios.sum::<f64>() / times.len() as f64;
+            // Of few samples of noise, the part within the boxcar is a little less than the mean pulse's.
+            assert!((mean - 1.0).abs() < 0.08, "{encoding:?} {width_s} {mean}");
         }
     }
 }

@@ -13,10 +13,10 @@ const TWO_BIT_THRESHOLD: f32 = 0.5 * (1.0 + TWO_BIT_HIGH);
 pub(super) fn store(x: &[f32], encoding: VoltageEncoding, output: &mut [u8]) {
     match encoding {
         VoltageEncoding::Complex8 | VoltageEncoding::Real8 => {
-            each(x, output, |x| [rounded(x, -128.0, 127.0) as i8 as u8]);
+            each(x, output, |x| [rounded(x, -128.0, 127.0) as u8]);
         }
         VoltageEncoding::ComplexOffset8 | VoltageEncoding::RealOffset8 => {
-            each(x, output, |x| [(rounded(x, -128.0, 127.0) + 128.0) as u8]);
+            each(x, output, |x| [(rounded(x, -128.0, 127.0) + 128) as u8]);
         }
         VoltageEncoding::Complex16 | VoltageEncoding::Real16 => {
             each(x, output, |x| (rounded(x, -32768.0, 32767.0) as i16).to_le_bytes());
@@ -39,12 +39,17 @@ fn packed(x: &[f32], output: &mut [u8], numbers: usize, store: impl Fn(&[f32]) -
     output.iter_mut().zip(x.chunks_exact(numbers)).for_each(|(byte, x)| *byte = store(x));
 }
 
-fn rounded(x: f32, low: f32, high: f32) -> f32 {
-    x.round_ties_even().clamp(low, high)
+/// The nearest integer, ties to even, for bounds within 2^22.
+///
+/// 1.5 x 2^23 plus a number has no bits behind the point, so the sum is rounded as wanted and the integer
+/// stands in its last bits; this needs no instruction that old processors lack.
+fn rounded(x: f32, low: f32, high: f32) -> i32 {
+    const SHIFT: f32 = 12_582_912.0;
+    (x.clamp(low, high) + SHIFT).to_bits() as i32 - SHIFT.to_bits() as i32
 }
 
 fn nibble(x: f32) -> u8 {
-    (rounded(x, -8.0, 7.0) as i8 as u8) & 15
+    (rounded(x, -8.0, 7.0) as u8) & 15
 }
 
 fn two_bits(x: f32) -> u8 {
