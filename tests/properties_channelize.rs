@@ -168,7 +168,8 @@ fn real_input_is_half_of_a_symmetric_spectrum() {
                 }
                 expected.extend(&spectrum[..channels]);
             }
-            let found = whole(&half, &backend, &Recording::real(std::slice::from_ref(&x))).complex();
+            let found =
+                whole(&half, &backend, &Recording::real(std::slice::from_ref(&x))).complex();
             assert_close(&found, &expected, CLOSE, &name);
         }
     }

@@ -29,7 +29,7 @@ fn oversampling(random: &mut Random, points: usize) -> (usize, usize) {
 }
 
 fn detection(random: &mut Random, channels: usize, polarizations: usize) -> Detection {
-    let divisors: Vec<_> = (1..=channels.min(16)).filter(|d| channels.is_multiple_of(*d)).collect();
+    let divisors: Vec<_> = (1..=channels.min(8)).filter(|d| channels.is_multiple_of(*d)).collect();
     let all = [Products::Power, Products::I, Products::Iquv, Products::Aabbcrci];
     Detection {
         products: all[random.below(2 * polarizations)],
@@ -73,15 +73,11 @@ pub fn case(random: &mut Random, index: usize, channels: usize, taps: usize) -> 
     options.oversampling = oversampling(random, points);
     options.order = [Order::Natural, Order::Ascending, Order::Descending][random.below(3)];
     options.reverse_coarse = random.below(2) == 0;
-    // Long streams fill any batches and tiles more than once.
+    // Long streams fill any batches and tiles more than once; the slow truth must keep up.
     let long = points <= 64 && random.below(6) == 0;
-    let spectra = 1 + random.below(if few {
-        20
-    } else if long {
-        1500
-    } else {
-        40
-    });
+    let work = options.input.streams() * points * (taps + 24);
+    let most = (12_000_000 / work).clamp(4, if long { 1500 } else { 40 });
+    let spectra = 1 + random.below(most);
     let plan = Plan::new(options.clone()).unwrap();
     let unit = encoding.samples_per_byte();
     let times = plan.span() + (spectra - 1) * plan.hop() + random.below(plan.hop());
