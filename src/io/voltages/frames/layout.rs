@@ -136,10 +136,10 @@ impl Layout {
     ///
     /// # Source
     /// mark5access and baseband: 1 bit is -1 and 1; the inner level of 2 bits is 1; 4 bits are
-    /// (code - 8) / 2.95; 8 bits are (code - 127.5) / 35.5. Wider ones: code - half the range.
+    /// (code - 8) / 2.95 (in single precision); 8 bits are (code - 127.5) / 35.5. Wider ones: code - half the range.
     pub(in crate::io::voltages) fn scale(&self) -> f64 {
         match self.bits {
-            4 => 1.0 / 2.95,
+            4 => 1.0 / f64::from(2.95_f32),
             8 => 1.0 / 71.0,
             _ => 1.0,
         }

@@ -88,9 +88,9 @@ impl Unpacker {
     fn pack<const BITS: usize>(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
         let mut codes = self.codes(words, channel);
         for byte in row {
-            *byte = (0..8 / BITS)
-                .zip(&mut codes)
-                .fold(0, |byte, (place, code)| byte | self.table[code][0] << (place * BITS));
+            *byte = (0..8 / BITS).zip(&mut codes).fold(0, |byte, (place, code)| {
+                byte | self.table[code][0] << (place * BITS)
+            });
         }
     }
 
@@ -98,8 +98,7 @@ impl Unpacker {
     fn values(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
         let Layout { bits, channels, .. } = self.layout;
         let parts = self.layout.sample_bits() / bits;
-        let place =
-            |time: usize, part: usize| ((words.skip + time) * channels + channel) * parts + part;
+        let place = |time: usize, part: usize| ((words.skip + time) * channels + channel) * parts + part;
         let several = self.layout.times_in_word();
         let value = |time: usize, part: usize| match bits {
             8 => self.layout.number(u32::from(words.bytes[place(time, part)])),
@@ -215,14 +214,14 @@ mod tests {
                 let first = if layout.times() > 4 { step.max(3).next_multiple_of(step) } else { 0 };
                 let times = (layout.times() - first) / step * step;
                 let span = layout.span(first, times);
-                let words = Words { bytes: &bytes[span.start..][..span.bytes], skip: span.skip };
+                let words =
+                    Words { bytes: &bytes[span.start..][..span.bytes], skip: span.skip };
                 for channel in 0..channels {
                     let mut row = vec![0xa5; encoding.bytes(times)];
                     unpacker.unpack(words, channel, &mut row);
                     for time in 0..times {
                         let found = voltage(&row, encoding, time);
-                        let part =
-                            |part| truth(code(&bytes, &layout, first + time, channel, part), bits);
+                        let part = |part| truth(code(&bytes, &layout, first + time, channel, part), bits);
                         let imaginary = if complex { part(1) } else { 0.0 };
                         assert_eq!((found.re, found.im), (part(0), imaginary), "{layout:?} {time}");
                     }

@@ -88,8 +88,7 @@ pub(super) fn detect(first: &[u8]) -> bool {
 
 /// How samples lie in a frame, as the options say.
 fn layout(options: &VoltageOptions) -> Result<Layout> {
-    let rule =
-        "a Mark 5B file's headers don't say: give 1, 2, 4, 8, 16 or 32, at most 32 bits for all";
+    let rule = "a Mark 5B file's headers don't say: give 1, 2, 4, 8, 16 or 32, at most 32 bits for all";
     let bits = options.mark5b_bits.unwrap_or(2);
     if !matches!(bits, 1 | 2) {
         return Err(Error::parameter("mark5b_bits", bits, "it must be 1 or 2"));

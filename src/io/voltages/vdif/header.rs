@@ -17,6 +17,8 @@ const SYNC: u32 = 0xacab_feed;
 const MARK5B_SYNC: u32 = 0xabad_deed;
 /// The sync word of version 2, 20 bits.
 const ALMA_SYNC: u32 = 0xa_5ea5;
+/// What an HDF5 file begins with, which could be a legacy header.
+const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 /// Mark 5B within VDIF.
 const MARK5B: u8 = 0xab;
 
@@ -127,8 +129,9 @@ impl Header {
     /// # Errors
     /// [`Error::Format`], with the field's byte.
     pub(super) fn check(&self, path: &Path, at: u64) -> Result<()> {
-        let fault =
-            |field: &str, byte: u64, why: String| Err(Error::format(path, field, at + byte, why));
+        let fault = |field: &str, byte: u64, why: String| {
+            Err(Error::format(path, field, at + byte, why))
+        };
         let Form { edv, frame_bytes, .. } = self.form;
         if !matches!(edv, 0..=4 | MARK5B) {
             let why = format!("found {edv} (0x{edv:02x}), expected 0 to 4 or 0xab");
@@ -181,24 +184,33 @@ impl Header {
         })
     }
 
-    /// Whether bytes that may be anything are the first header of a VDIF file.
-    pub(super) fn is_plausible(bytes: &[u8; FULL_BYTES]) -> bool {
+    /// Whether bytes that may be anything begin a VDIF file: with a header in which every field is
+    /// possible, or with one that a frame later has its like.
+    ///
+    /// The more bytes, the surer: only a second header tells a file of an unknown version or depth, and
+    /// speaks for a legacy header, which has nothing else to know it by.
+    pub(super) fn is_plausible(first: &[u8]) -> bool {
+        let Some(bytes) = first.first_chunk::<FULL_BYTES>() else { return false };
         let header = Self::parse(bytes);
         let form = header.form;
+        let payload = form.frame_bytes.checked_sub(form.header_bytes());
         let unassigned = bytes[7] >> 6;
-        let layout = form
-            .frame_bytes
-            .checked_sub(form.header_bytes())
-            .is_some_and(|payload| payload >= 8 && form.layout().fault().is_none());
+        let foreign = is_text(bytes) || bytes.starts_with(HDF5);
+        if payload.is_none_or(|bytes| bytes < 8) || unassigned != 0 || form.version > 1 || foreign {
+            return false;
+        }
+        let next = first.get(form.frame_bytes..).and_then(|rest| rest.first_chunk::<FULL_BYTES>());
+        let follows = next.map(Self::parse).map(|next| next.form == form);
         let known = match form.edv {
-            _ if form.legacy => !is_text(bytes) && !bytes.starts_with(b"\x89HDF\r\n\x1a\n"),
+            _ if form.legacy => true,
             0 => header.extended == [0; 4],
             1 | 3 | 4 => header.wrong_sync().is_none(),
             2 => header.extended[0] >> 4 & 0xf_ffff == ALMA_SYNC,
             MARK5B => header.extended[0] == MARK5B_SYNC,
             _ => false,
         };
-        known && layout && unassigned == 0 && form.version <= 1
+        let possible = known && form.layout().fault().is_none();
+        follows.unwrap_or(possible) || (possible && !form.legacy)
     }
 }
 

@@ -69,7 +69,7 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
 /// Whether a file that begins so is VDIF: the format has no magic number, so each field must be possible.
 #[allow(dead_code)]
 pub(super) fn detect(first: &[u8]) -> bool {
-    first.first_chunk::<FULL_BYTES>().is_some_and(Header::is_plausible)
+    Header::is_plausible(first)
 }
 
 /// What the headers read so far say.
@@ -128,4 +128,68 @@ fn stations(index: &Index, path: &PathBuf) -> Result<(Vec<u16>, usize)> {
         return Err(Error::format(path, "thread", 0, why));
     }
     Ok((of_stations.iter().map(|units| units[0].0).collect(), first.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header and what follows it.
+    fn words(first: [u32; 4], extended: [u32; 4]) -> Vec<u8> {
+        let words = [first, extended, [0x5aa5_0ff0; 4], [0x1234_5678; 4]];
+        words.as_flattened().iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// 1000 s, epoch 40, frames of 5032 bytes, 2 bits.
+    const PLAIN: [u32; 4] = [1000, 40 << 24, 1 << 29 | 629, 1 << 26 | 0x4161];
+
+    #[test]
+    fn every_version_is_detected() {
+        let legacy = [1000 | 1 << 30, PLAIN[1], PLAIN[2], PLAIN[3]];
+        assert!(detect(&words(PLAIN, [0; 4])) && detect(&words(legacy, [77; 4])));
+        for extended in [
+            [1 << 24 | 16, 0xacab_feed, 1, 2],
+            [2 << 24 | 0xa_5ea5 << 4, 1, 2, 3],
+            [3 << 24 | 16, 0xacab_feed, 1, 2],
+            [4 << 24, 0xacab_feed, 1, 2],
+            [0xabad_deed, 0, 0x8211_9801, 0],
+        ] {
+            assert!(detect(&words(PLAIN, extended)), "{extended:x?}");
+        }
+    }
+
+    #[test]
+    fn a_second_header_tells_what_the_first_leaves_open() {
+        let small = 1 << 29 | 4 << 3;
+        let twice = |first: [u32; 4], extended| {
+            let header = words([first[0], first[1], small, first[3]], extended);
+            (detect(&[&header[..], &[0; 192 + 64]].concat()), {
+                let payload = [0; 192];
+                detect(&[&header[..], &payload[..], &header[..]].concat())
+            })
+        };
+        let legacy = [PLAIN[0] | 1 << 30, PLAIN[1], 0, PLAIN[3]];
+        assert_eq!(twice(legacy, [0; 4]), (false, true));
+        assert_eq!(twice(PLAIN, [9 << 24, 0, 0, 0]), (false, true), "an unknown version");
+        assert_eq!(twice([PLAIN[0], PLAIN[1], 0, 31 << 26], [0; 4]), (false, true), "32 bits");
+        assert_eq!(twice(PLAIN, [0; 4]), (true, true));
+    }
+
+    #[test]
+    fn other_files_are_not_taken_for_it() {
+        let mut hdf5 = b"\x89HDF\r\n\x1a\n\x02\x08\x08\0\0\0\0\0".to_vec();
+        hdf5.resize(64, 0);
+        let text = b"HDR_SIZE 4096\nHDR_VERSION 1.0\n# and so on, as text files have it, for long.";
+        let fits = b"SIMPLE  =                    T / file does conform to FITS standard             ";
+        let raw = b"BACKEND = 'GUPPI   '                                                            ";
+        let fil = b"\x0c\0\0\0HEADER_START\x0c\0\0\0telescope_id\x06\0\0\0\x0c\0\0\0data_type";
+        let numpy = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }";
+        let mark5b = words([0xabad_deed, 0, 0x8211_9801, 0], [0; 4]);
+        let cases: [&[u8]; 9] =
+            [&hdf5, text, fits, raw, fil, numpy, &mark5b, &[0; 64], &[0xff; 64]];
+        for bytes in cases {
+            assert!(!detect(bytes), "{}", bytes.escape_ascii());
+        }
+        assert!(!detect(&words(PLAIN, [9 << 24, 0, 0, 0])) && !detect(&words(PLAIN, [0; 4])[..31]));
+    }
 }
