@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use sidereal::channelize::Feed;
+use sidereal::channelize::plan::{MAX_CHANNELS, MAX_TAPS};
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
 use sidereal::io::window_file;
 use sidereal::math::window::Window;
@@ -186,8 +187,10 @@ impl VoltageArguments {
         let channels = self.channels.ok_or_else(|| missing_channels(header))?;
         let rectangular = self.window.as_deref() == Some("rectangular");
         let taps = self.taps.unwrap_or(if rectangular { 1 } else { TAPS });
-        let points = if header.encoding.is_complex() { channels } else { channels * 2 };
-        check_length(header, channels, taps, points)?;
+        within("--channels", channels, 2, MAX_CHANNELS)?;
+        within("--taps", taps, 1, MAX_TAPS)?;
+        let points = points(header, channels);
+        check_length(header, taps, points)?;
         let feed = self.feed.map(|feed| match feed {
             FeedName::Linear => Feed::Linear,
             FeedName::Circular => Feed::Circular,
@@ -256,22 +259,8 @@ fn parse_ratio(words: &str) -> std::result::Result<(usize, usize), String> {
 
 /// A window by its name, or from a file.
 fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
-    match name {
-        "hann" => return Ok(Window::Hann),
-        "hamming" => return Ok(Window::Hamming),
-        "blackman" => return Ok(Window::Blackman),
-        "rectangular" => return Ok(Window::Rectangular),
-        _ => {}
-    }
-    if let Some(db) = name.strip_prefix("kaiser:") {
-        let wrong = || {
-            Error::parameter(
-                "--window",
-                name,
-                "kaiser:DB takes its stop-band in dB, such as kaiser:70",
-            )
-        };
-        return db.parse().map(Window::Kaiser).map_err(|_| wrong());
+    if let Ok(window) = name.parse() {
+        return Ok(window);
     }
     let path = Path::new(name);
     if !path.exists() {
@@ -282,11 +271,23 @@ fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
     window_file::read(path, taps, points)
 }
 
+/// Points of the Fourier transform: twice the channels for real samples.
+pub(crate) fn points(header: &VoltageHeader, channels: usize) -> usize {
+    if header.encoding.is_complex() { channels } else { 2 * channels }
+}
+
+fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
+}
+
 /// A recording must hold one window at least.
-fn check_length(header: &VoltageHeader, channels: usize, taps: usize, points: usize) -> Result<()> {
+fn check_length(header: &VoltageHeader, taps: usize, points: usize) -> Result<()> {
     let Some(times) = header.times else { return Ok(()) };
-    let needed = taps.saturating_mul(points) as u64;
-    if needed <= times || !(2..=1 << 20).contains(&channels) {
+    let needed = (taps * points) as u64;
+    if needed <= times {
         return Ok(());
     }
     let rule = format!(
