@@ -13,7 +13,11 @@ use crate::io::voltages::{VoltageHeader, check_streams};
 use crate::units::{Epoch, HZ_PER_MHZ};
 use crate::voltage::{VoltageEncoding, Voltages};
 
-/// A PSRDADA file in the making: axes time, channel, (antenna,) polarization.
+/// A PSRDADA file in the making: axes time, polarization, channel (ORDER TPF), which is what baseband
+/// takes for granted; with several antennas time, channel, antenna, polarization (ORDER TFAP).
+///
+/// dspsr, which does not look at ORDER, takes TFP for granted: the same for one channel or one
+/// polarization.
 ///
 /// Channels are written in the order that their sideband has in this format: descending in a lower
 /// sideband.
@@ -40,7 +44,11 @@ impl Writer {
         }
         let band = EvenBand::new(header)?;
         let counts = counts(header)?;
-        let order = [Axis::Time, Axis::Channel, Axis::Antenna, Axis::Polarization];
+        let order = if counts.antennas == 1 {
+            [Axis::Time, Axis::Polarization, Axis::Channel, Axis::Antenna]
+        } else {
+            [Axis::Time, Axis::Channel, Axis::Antenna, Axis::Polarization]
+        };
         let mut layout = Layout::new(order, counts, 1, encoding.sample_bits() / 8);
         if band.reversed {
             layout.reverse_channels(counts);
@@ -131,8 +139,9 @@ fn lines(header: &VoltageHeader, band: &EvenBand, frame: u64) -> Vec<(&'static s
         ("NCHAN", header.coarse_channels().to_string()),
     ]);
     if header.antennas > 1 {
-        lines.extend([("NANT", header.antennas.to_string()), ("ORDER", "TFAP".to_string())]);
+        lines.push(("NANT", header.antennas.to_string()));
     }
+    lines.push(("ORDER", if header.antennas > 1 { "TFAP" } else { "TPF" }.to_string()));
     lines.push(("RESOLUTION", frame.to_string()));
     lines.push(("DSB", u8::from(complex).to_string()));
     lines.extend(header.filter.iter().flat_map(filter_fields).map(|(key, v)| (key, plain(&v))));

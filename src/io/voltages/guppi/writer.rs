@@ -180,12 +180,11 @@ impl Writer {
         }
         self.blocks += 1;
         self.repeated = self.options.overlap as u64;
-        let runs = if self.repeated > 0 { self.layout.runs() } else { 0 };
-        for run in 0..runs {
-            let end = self.layout.offset(run, self.block_times - self.repeated) as usize;
-            let bytes = self.layout.run_bytes(self.repeated) as usize;
+        for run in 0..self.layout.runs() {
             let start = self.layout.offset(run, 0) as usize;
-            self.payload.copy_within(end..end + bytes, start);
+            let end = start + self.layout.run_bytes(self.block_times) as usize;
+            let bytes = self.layout.run_bytes(self.repeated) as usize;
+            self.payload.copy_within(end - bytes..end, start);
         }
         self.filled = self.repeated;
         Ok(())
