@@ -9,8 +9,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const VERBS: [&str; 8] =
-    ["demo", "search", "info", "dedisperse", "plan", "simulate", "bench", "devices"];
+const VERBS: [&str; 9] =
+    ["demo", "search", "info", "dedisperse", "channelize", "plan", "simulate", "bench", "devices"];
 
 fn sidereal(folder: &Path, words: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sidereal"))

@@ -44,7 +44,8 @@ pub(super) fn write(
         false => Destination::File(outputs.place()),
     };
     let _unfinished = outputs.unfinished();
-    let report = write_filterbank(&mut filterbank, destination, depth, &mut observe)?;
+    let report = write_filterbank(&mut filterbank, destination, depth, &mut observe);
+    let report = report.map_err(named)?;
     progress.finish();
     interrupt::check()?;
     Ok(Written {
@@ -62,6 +63,16 @@ pub(super) fn write(
         row_samples: samples,
         elapsed_s: report.elapsed_s,
     })
+}
+
+/// Standard output by its name.
+fn named(error: Error) -> Error {
+    match error {
+        Error::Io { path, source } if path.as_os_str() == "-" => {
+            Error::io("standard output", source)
+        }
+        other => other,
+    }
 }
 
 fn depth(bits: Option<usize>) -> Result<Depth> {
