@@ -152,6 +152,11 @@ impl VoltageArguments {
     /// # Errors
     /// [`Error::Parameter`] naming it.
     pub(crate) fn check_none(&self, path: &Path) -> Result<()> {
+        not_for_filterbanks(self.given(), path)
+    }
+
+    /// The first option given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
         let own = first_of(&[
             (self.channels.is_some(), "--channels"),
             (self.taps.is_some(), "--taps"),
@@ -160,8 +165,7 @@ impl VoltageArguments {
             (self.coherent_dm.is_some(), "--coherent-dm"),
             (self.antenna.is_some(), "--antenna"),
         ]);
-        let given = own.or(self.detection_given()).or(self.lacking.given());
-        not_for_filterbanks(given, path)
+        own.or(self.detection_given()).or(self.lacking.given())
     }
 
     /// The first option given that is about detection.

@@ -151,9 +151,13 @@ impl Document {
         self.samples
     }
 
+    pub(super) fn products(&self) -> &[&'static str] {
+        self.geometry.products()
+    }
+
     /// What the file holds, in a few words.
     pub(super) fn contents(&self) -> String {
-        let products = match self.geometry.products() {
+        let products = match self.products() {
             [] => String::new(),
             products => format!(" ({})", products.join(" ")),
         };

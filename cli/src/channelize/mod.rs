@@ -202,8 +202,13 @@ impl Arguments {
 
 fn text(document: &Document) -> String {
     let (data_s, elapsed_s) = (document.duration_s(), document.elapsed_s().max(1e-9));
+    // A filterbank's header has no word for what its IFs are.
+    let note = match document.products() {
+        ["I", _, ..] => "\nTo search it, take I alone: sidereal search ... --pol 0",
+        _ => "",
+    };
     format!(
-        "Channelized {} in {}: {}, {} x real time.\nWrote {}: {}",
+        "Channelized {} in {}: {}, {} x real time.\nWrote {}: {}{note}",
         duration(data_s),
         duration(elapsed_s),
         rate(document.samples() / elapsed_s),
