@@ -24,7 +24,7 @@ use crate::units::Band;
 ///
 /// Channels run over the sky frequencies, from the highest down unless asked otherwise; a row's time
 /// is the middle of what its windows weigh. Powers of several antennas are summed. Rows with flagged
-/// samples under a window are gaps: each channel's median over the last 1024 rows before fills them
+/// samples under a window are gaps: each channel's median over 256 rows before fills them
 /// (at the very start, the first 256 rows behind).
 ///
 /// # Numerics
