@@ -60,7 +60,7 @@ impl VoltageFilterbank {
         let layout = Layout::new(&recorded, options.ascending)?;
         let detection = layout::detection(&recorded, options);
         let plan = Plan::new(layout.options(&recorded, options, Form::Detected(detection)))?;
-        let centres = layout.centres_hz(&recorded, &plan, detection.channels);
+        let centres = layout.centres_hz(&recorded, &plan, detection.channels)?;
         let width = recorded.channel_width_hz() / plan.output_channels() as f64;
         let band = Band::from_centres(centres, width)?;
         let header = header(&recorded, &plan, band);
