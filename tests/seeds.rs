@@ -17,11 +17,13 @@ const TARGETS: &[(&str, Body)] = &[
     ("dm_plan", bodies::dm_plan),
     ("fbh5", bodies::fbh5),
     ("inf", bodies::inf),
+    ("mark5b", bodies::mark5b),
     ("mask", bodies::mask),
     ("npy", bodies::npy),
     ("psrfits", bodies::psrfits),
     ("sigproc", bodies::sigproc),
     ("tim", bodies::tim),
+    ("vdif", bodies::vdif),
 ];
 
 fn fuzz() -> &'static Path {
