@@ -7,8 +7,10 @@ use num_complex::Complex;
 use rustfft::FftPlanner;
 use sidereal::backend::Backend;
 use sidereal::channelize::Plan;
+use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::io::FilterbankSource;
 use sidereal::io::voltages::{Flag, VoltageHeader};
+use sidereal::pipeline::burst::{self, SearchOptions};
 use sidereal::pipeline::voltage::{ChannelizeOptions, VoltageFilterbank};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::voltage::VoltageEncoding;
@@ -235,4 +237,44 @@ fn what_cannot_be_dedispersed_is_refused() {
     }
     let error = refused(1e8, 2);
     assert!(error.contains("0.5") && error.contains("more channels"), "{error}");
+}
+
+#[test]
+fn a_search_finds_the_pulse_at_its_measure_and_time() {
+    let header = header(&[1401.0, 1400.0, 1399.0], VoltageEncoding::ComplexF32);
+    let channels: Vec<_> = (0..3).map(|coarse| dispersed(&header, coarse)).collect();
+    // Weak in each channel: its power, spread over the delay, is far below the noise.
+    let source = Memory::new(header.clone(), TIMES, |stream, time| {
+        channels[stream][time] * 0.0004 + noise(stream, time)
+    });
+    let found = |coherent_dm| {
+        let options = ChannelizeOptions { coherent_dm, ..ChannelizeOptions::new(16) };
+        let mut filterbank =
+            VoltageFilterbank::new(source.boxed(), &options, &Backend::best(2)).unwrap();
+        let delay = filterbank.plan().delay_samples();
+        let late = dispersion_delay_s(
+            DM,
+            filterbank.header().band.highest_hz(),
+            REFERENCE_HZ,
+            DM_CONSTANT,
+        );
+        let time_s = (ARRIVAL - delay) * header.tsamp_s + late;
+        let range = DmRange::new(700.0, 900.0, 1.0);
+        let search = SearchOptions {
+            auto_mask: false,
+            max_width_s: 1e-3,
+            baseline_s: 0.02,
+            ..SearchOptions::new(DmPlan { ranges: vec![range] })
+        };
+        let report =
+            burst::search(&mut filterbank, &search, &Backend::best(2), &mut |_| true).unwrap();
+        (report.candidates.into_iter().next(), time_s)
+    };
+    let (best, time_s) = found(Some(DM));
+    let best = best.expect("a pulse");
+    assert!((best.dm - DM).abs() <= 3.0 && best.snr > 20.0, "{best:?}");
+    // Rows are 16 us apart.
+    assert!((best.time_s - time_s).abs() < 20e-6 && best.width_s < 33e-6, "{best:?} {time_s}");
+    let smeared = found(None).0.map_or(0.0, |candidate| candidate.snr);
+    assert!(best.snr > 2.0 * smeared, "{best:?} {smeared}");
 }

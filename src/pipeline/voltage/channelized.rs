@@ -96,7 +96,7 @@ impl ChannelizedVoltages {
         let bits = requantization.bits;
         let one = Form::Requantized { bits, gains: vec![1.0] };
         let plan = Plan::new(layout.options(&recorded, options, one))?;
-        let header = header(&recorded, &plan, layout.centres_hz(&recorded, &plan, 1), bits);
+        let header = header(&recorded, &plan, layout.centres_hz(&recorded, &plan, 1)?, bits);
         if header.times == Some(0) {
             return Err(too_short(&recorded, &plan));
         }

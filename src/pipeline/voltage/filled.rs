@@ -1,7 +1,11 @@
-//! Rows with their gaps filled: by each channel's median over the rows before.
+//! Rows with their gaps filled: by each channel's median over rows before.
 //!
 //! Invariant: what fills a gap depends on the rows around it alone, never on how rows are read or
 //! passed over (for data without numbers that are not finite).
+
+mod anchors;
+
+use anchors::{Anchor, anchors};
 
 use super::rows::Rows;
 use crate::error::Result;
@@ -9,8 +13,9 @@ use crate::io::Gap;
 use crate::math::running_median::RunningMedian;
 use crate::sample::Encoding;
 
-/// Rows after a gap at the very start that fill it, for it has none before.
-const FIRST_ROWS: u64 = 256;
+/// Rows that a median is taken over; gaps that begin within as many rows share it, so that many small
+/// ones cost no more than few.
+pub(super) const MEDIAN_ROWS: usize = 256;
 
 /// Bytes of rows that are looked at at once while others are passed over.
 const SCRATCH_BYTES: usize = 1 << 20;
@@ -20,15 +25,14 @@ pub(super) struct Filled {
     rows: Rows,
     elements: usize,
     gaps: Vec<Gap>,
-    /// The first row that the median of each gap needs; rising.
-    needed: Vec<u64>,
+    anchors: Vec<Anchor>,
     /// The first gap that does not lie before the next row.
     next: usize,
     /// The next row's number.
     row: u64,
     median: Option<RunningMedian>,
-    /// What fills the present gap.
-    filling: Option<Vec<u8>>,
+    /// What fills gaps, and whose anchor it belongs to.
+    filling: Option<(u64, Vec<f32>)>,
     /// Rows after a gap at the very start, read ahead.
     ahead: Vec<f32>,
 }
@@ -36,20 +40,11 @@ pub(super) struct Filled {
 impl Filled {
     pub(super) fn new(rows: Rows, gaps: Vec<Gap>) -> Self {
         let elements = rows.elements();
-        let median = (!gaps.is_empty()).then(|| RunningMedian::dense(Encoding::F32, elements));
+        let median = (!gaps.is_empty()).then(|| running_median(elements));
         let reach = median.as_ref().map_or(0, |median| median.samples() as u64);
-        let needed = needed(&gaps, reach);
-        Self {
-            rows,
-            elements,
-            gaps,
-            needed,
-            next: 0,
-            row: 0,
-            median,
-            filling: None,
-            ahead: Vec::new(),
-        }
+        let anchors = anchors(&gaps, reach);
+        let ahead = Vec::new();
+        Self { rows, elements, gaps, anchors, next: 0, row: 0, median, filling: None, ahead }
     }
 
     pub(super) fn gaps(&self) -> &[Gap] {
@@ -65,9 +60,9 @@ impl Filled {
         let asked = rows.len() / self.elements;
         let mut done = 0;
         while done < asked {
+            self.prepare()?;
             let rest = &mut rows[done * self.elements..asked * self.elements];
-            let wanted = (asked - done) as u64;
-            let times = match self.segment(wanted) {
+            let times = match self.segment((asked - done) as u64) {
                 Segment::Gap(times) => self.fill(&mut rest[..times * self.elements])?,
                 Segment::Data(times) => self.take(&mut rest[..times * self.elements])?,
             };
@@ -84,15 +79,17 @@ impl Filled {
     pub(super) fn skip(&mut self, times: u64) -> Result<u64> {
         let before = self.row;
         let target = before.saturating_add(times);
-        let ahead = self.gaps.iter().position(|gap| gap.start_time + gap.times > target);
-        let needed = ahead.map_or(u64::MAX, |gap| self.needed[gap]);
+        let ahead = self.gaps.partition_point(|gap| gap.start_time + gap.times <= target);
+        let needed = self.anchors.get(ahead).map_or(u64::MAX, |anchor| anchor.first);
         let mut scratch = Vec::new();
         while self.row < target {
+            if self.next >= ahead {
+                self.prepare()?;
+            }
             let passed = match self.segment(target - self.row) {
                 Segment::Gap(times) => self.pass_gap(times as u64)?,
                 Segment::Data(times) if self.row < needed => {
-                    let passed = (times as u64).min(needed - self.row);
-                    self.pass_data(passed)?
+                    self.pass_data((times as u64).min(needed - self.row))?
                 }
                 Segment::Data(times) => {
                     let room = (SCRATCH_BYTES / (4 * self.elements)).max(1);
@@ -108,61 +105,60 @@ impl Filled {
         Ok(self.row - before)
     }
 
-    /// What comes next, and how many rows of it, `most` of them.
+    /// What comes next, and how many rows of it, `most` of them; data end where a median is due.
     fn segment(&self, most: u64) -> Segment {
         let times = |end: u64| usize::try_from(most.min(end - self.row)).unwrap_or(usize::MAX);
-        match self.gaps.get(self.next) {
-            Some(gap) if self.row >= gap.start_time => {
-                Segment::Gap(times(gap.start_time + gap.times))
-            }
-            Some(gap) => Segment::Data(times(gap.start_time)),
-            None => Segment::Data(times(u64::MAX)),
+        let Some(gap) = self.gaps.get(self.next) else { return Segment::Data(times(u64::MAX)) };
+        if self.row >= gap.start_time {
+            return Segment::Gap(times(gap.start_time + gap.times));
         }
+        let anchor = self.anchors[self.next].end;
+        Segment::Data(times(if self.row < anchor { anchor } else { gap.start_time }))
     }
 
     fn advance(&mut self, times: u64) {
         self.row += times;
         while self.gaps.get(self.next).is_some_and(|gap| self.row >= gap.start_time + gap.times) {
             self.next += 1;
-            self.filling = None;
         }
+    }
+
+    /// Takes the median that fills the next gap, once all of its rows are seen.
+    fn prepare(&mut self) -> Result<()> {
+        let Some(Anchor { end, .. }) = self.anchors.get(self.next).copied() else { return Ok(()) };
+        if self.row < end || self.filling.as_ref().is_some_and(|(anchor, _)| *anchor == end) {
+            return Ok(());
+        }
+        let row = if end == 0 {
+            self.look_ahead()?;
+            let mut median = running_median(self.elements);
+            median.observe_rows(0, bytemuck::cast_slice(&self.ahead));
+            median.row()
+        } else {
+            self.median.as_mut().map_or_else(Vec::new, RunningMedian::row)
+        };
+        let values = row.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        self.filling = Some((end, values.collect()));
+        Ok(())
     }
 
     /// Fills rows of the present gap.
     fn fill(&mut self, rows: &mut [f32]) -> Result<usize> {
-        if self.filling.is_none() {
-            self.filling = Some(self.make_filling()?);
-        }
         let passed = self.pass_gap((rows.len() / self.elements) as u64)? as usize;
-        if let Some(filling) = &self.filling {
-            for row in rows.chunks_exact_mut(self.elements).take(passed) {
-                let values = filling.chunks_exact(4).zip(row);
-                values.for_each(|(bytes, value)| {
-                    *value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                });
-            }
+        if let Some((_, filling)) = &self.filling {
+            let rows = rows.chunks_exact_mut(self.elements).take(passed);
+            rows.for_each(|row| row.copy_from_slice(filling));
         }
         Ok(passed)
     }
 
-    fn make_filling(&mut self) -> Result<Vec<u8>> {
-        let elements = self.elements;
-        if self.gaps[self.next].start_time == 0 {
-            self.look_ahead()?;
-            let mut median = RunningMedian::dense(Encoding::F32, elements);
-            median.observe_rows(0, bytemuck::cast_slice(&self.ahead));
-            return Ok(median.row());
-        }
-        Ok(self.median.as_mut().map_or_else(Vec::new, RunningMedian::row))
-    }
-
-    /// Reads rows after a gap at the very start.
+    /// Reads rows after a gap at the very start, for it has none before.
     fn look_ahead(&mut self) -> Result<()> {
         let first = self.gaps[0];
         let end = self.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
-        let wanted = FIRST_ROWS.min(end - first.times) as usize;
-        let passed = self.rows.row();
-        self.rows.skip(first.times - passed)?;
+        let most = self.median.as_ref().map_or(0, RunningMedian::samples) as u64;
+        let wanted = most.min(end - first.times) as usize;
+        self.rows.skip(first.times - self.rows.row())?;
         self.ahead.resize(wanted * self.elements, 0.0);
         let read = self.rows.read(&mut self.ahead)?;
         self.ahead.truncate(read * self.elements);
@@ -172,20 +168,18 @@ impl Filled {
     /// Gives rows of data, and remembers those that fill a later gap.
     fn take(&mut self, rows: &mut [f32]) -> Result<usize> {
         let times = self.take_raw(rows)?;
-        let Some(needed) = self.needed.get(self.next).copied() else { return Ok(times) };
-        let (Some(median), true) = (&mut self.median, self.row + times as u64 > needed) else {
+        let (Some(anchor), Some(median)) = (self.anchors.get(self.next), &mut self.median) else {
             return Ok(times);
         };
-        let unused = needed.saturating_sub(self.row) as usize;
-        let is_apart = self.next == 0 || {
-            let before = self.gaps[self.next - 1];
-            before.start_time + before.times <= needed
-        };
-        if is_apart && self.row <= needed {
+        let unused = anchor.first.saturating_sub(self.row);
+        if unused >= times as u64 {
+            return Ok(times);
+        }
+        if self.row <= anchor.first && anchor.is_apart {
             median.reset();
         }
-        let seen = &rows[unused * self.elements..times * self.elements];
-        median.observe_rows(self.row + unused as u64, bytemuck::cast_slice(seen));
+        let seen = &rows[unused as usize * self.elements..times * self.elements];
+        median.observe_rows(self.row + unused, bytemuck::cast_slice(seen));
         Ok(times)
     }
 
@@ -231,45 +225,11 @@ impl Filled {
     }
 }
 
+fn running_median(elements: usize) -> RunningMedian {
+    RunningMedian::last(Encoding::F32, elements, MEDIAN_ROWS)
+}
+
 enum Segment {
     Gap(usize),
     Data(usize),
-}
-
-/// The first row that each gap's median needs, to have `reach` rows of data before the gap.
-fn needed(gaps: &[Gap], reach: u64) -> Vec<u64> {
-    let mut needed = Vec::with_capacity(gaps.len());
-    for (index, gap) in gaps.iter().enumerate() {
-        let (mut from, mut missing, mut end) = (0, reach, gap.start_time);
-        for before in gaps[..index].iter().rev() {
-            let data = end - (before.start_time + before.times);
-            if data >= missing {
-                from = end - missing;
-                missing = 0;
-                break;
-            }
-            missing -= data;
-            end = before.start_time;
-        }
-        if missing > 0 {
-            from = end.saturating_sub(missing);
-        }
-        needed.push(from);
-    }
-    needed
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_needs_the_data_before_it() {
-        let gap = |start_time, times| Gap { start_time, times };
-        let gaps = [gap(0, 5), gap(8, 2), gap(12, 10), gap(100, 1)];
-        assert_eq!(needed(&gaps, 4), [0, 0, 6, 96]);
-        assert_eq!(needed(&gaps, 1000), [0, 0, 0, 0]);
-        // 78 rows between the last two, 2 before those, 3 before those.
-        assert_eq!(needed(&gaps, 82)[3], 6);
-    }
 }

@@ -24,7 +24,7 @@ use crate::units::Band;
 ///
 /// Channels run over the sky frequencies, from the highest down unless asked otherwise; a row's time
 /// is the middle of what its windows weigh. Powers of several antennas are summed. Rows with flagged
-/// samples under a window are gaps: each channel's median over the last 1024 rows before fills them
+/// samples under a window are gaps: each channel's median over 256 rows before fills them
 /// (at the very start, the first 256 rows behind).
 ///
 /// # Numerics
@@ -60,7 +60,7 @@ impl VoltageFilterbank {
         let layout = Layout::new(&recorded, options.ascending)?;
         let detection = layout::detection(&recorded, options);
         let plan = Plan::new(layout.options(&recorded, options, Form::Detected(detection)))?;
-        let centres = layout.centres_hz(&recorded, &plan, detection.channels);
+        let centres = layout.centres_hz(&recorded, &plan, detection.channels)?;
         let width = recorded.channel_width_hz() / plan.output_channels() as f64;
         let band = Band::from_centres(centres, width)?;
         let header = header(&recorded, &plan, band);

@@ -4,6 +4,7 @@ use super::options::ChannelizeOptions;
 use crate::channelize::{Detection, Feed, Form, Input, Options, Order, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageHeader;
+use crate::units::MAX_CHANNELS;
 
 /// A filter bank whose channels come out in order of sky frequency.
 #[derive(Clone, Debug)]
@@ -75,17 +76,27 @@ impl Layout {
     }
 
     /// Sky frequency of each channel of a row in Hz; `summed` neighbours make one.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for more than [`MAX_CHANNELS`] of them.
     pub(super) fn centres_hz(
         &self,
         header: &VoltageHeader,
         plan: &Plan,
         summed: usize,
-    ) -> Vec<f64> {
+    ) -> Result<Vec<f64>> {
+        let recorded = self.coarse.len();
+        if plan.channels() / summed > MAX_CHANNELS / recorded {
+            let rule = format!(
+                "of {recorded} recorded channels each, it makes more than {MAX_CHANNELS} in all"
+            );
+            return Err(Error::parameter("--channels", plan.channels(), rule));
+        }
         let offsets = offsets_hz(header, plan, summed);
         let sign = sideband(header);
         let centre = |coarse: &usize| header.centres_hz[*coarse];
         let of = |coarse| offsets.iter().map(move |offset| centre(coarse) + sign * offset);
-        self.coarse.iter().flat_map(of).collect()
+        Ok(self.coarse.iter().flat_map(of).collect())
     }
 }
 
@@ -174,7 +185,7 @@ mod tests {
         let asked = ChannelizeOptions::new(channels);
         let form = Form::Detected(detection(header, &asked));
         let plan = Plan::new(layout.options(header, &asked, form)).unwrap();
-        layout.centres_hz(header, &plan, 1).iter().map(|hz| hz / 1e6).collect()
+        layout.centres_hz(header, &plan, 1).unwrap().iter().map(|hz| hz / 1e6).collect()
     }
 
     #[test]
@@ -200,6 +211,21 @@ mod tests {
             let expected: Vec<f64> = (0..4).map(|c| first + 0.125 * f64::from(c)).collect();
             assert_eq!(rising, expected);
         }
+    }
+
+    #[test]
+    fn too_many_channels_are_refused_before_they_are_made() {
+        let centres: Vec<f64> = (0..1 << 12).map(|c| 1000.0 + f64::from(c)).collect();
+        let header = header(&centres, VoltageEncoding::Complex8);
+        let layout = Layout::new(&header, false).unwrap();
+        let made = |channels| {
+            let asked = ChannelizeOptions { taps: 1, ..ChannelizeOptions::new(channels) };
+            let plan = Plan::new(layout.options(&header, &asked, Form::Spectra)).unwrap();
+            layout.centres_hz(&header, &plan, 1)
+        };
+        assert_eq!(made(256).unwrap().len(), MAX_CHANNELS);
+        let error = made(257).unwrap_err().to_string();
+        assert!(error.contains("--channels") && error.contains("4096 recorded"), "{error}");
     }
 
     #[test]

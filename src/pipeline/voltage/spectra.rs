@@ -13,6 +13,9 @@ use crate::voltage::VoltageBlock;
 /// Bytes of voltages read at once, unless asked otherwise.
 const BLOCK_BYTES: usize = 4 << 20;
 
+/// The most bytes of voltages read at once, whatever is asked.
+const MAX_BYTES: usize = 1 << 30;
+
 /// Bytes of rows that are made at once only to be passed over.
 const SCRATCH_BYTES: usize = 1 << 20;
 
@@ -81,7 +84,8 @@ impl<T: Element> Spectra<T> {
             let (p, q) = plan.options().oversampling;
             return Err(Error::parameter("--oversample", format!("{p}/{q}"), rule));
         }
-        let gulp = if gulp == 0 { block_times(&plan) } else { gulp };
+        let most = MAX_BYTES * 8 / (plan.input().streams() * encoding.sample_bits());
+        let gulp = if gulp == 0 { block_times(&plan) } else { gulp.min(most).max(1) };
         let block = first.unwrap_or_else(|| source.header().block(gulp));
         let elements = match T::output(&mut []) {
             Output::Bytes(_) => plan.row_elements() * plan.element_bytes(),
