@@ -74,7 +74,8 @@ fn drain(source: &mut dyn FilterbankSource) {
 pub fn vdif(bytes: &[u8]) {
     let known = VoltageOptions::default();
     let given = VoltageOptions { sample_rate_hz: Some(6400.0), ..known.clone() };
-    let paired = VoltageOptions { sample_rate_hz: Some(1e6), polarizations: Some(2), ..known.clone() };
+    let paired =
+        VoltageOptions { sample_rate_hz: Some(1e6), polarizations: Some(2), ..known.clone() };
     with_file(bytes, |path| {
         for options in [&known, &given, &paired] {
             if let Ok(mut source) = voltages::vdif::open(&[path.to_path_buf()], options) {
