@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sidereal::dedisperse;
 use sidereal::dedisperse::dm_plan::{DdplanOptions, DmPlan, DmRange, ToleranceOptions};
+use sidereal::io::voltages::{VoltageOptions, VoltageSource};
 use sidereal::io::{self, FilterbankSource, OpenOptions, Polarizations};
 use sidereal::sample::Encoding;
 use sidereal::units::{Band, DM_CONSTANT};
@@ -62,6 +63,54 @@ fn drain(source: &mut dyn FilterbankSource) {
                 return;
             }
             Err(_) => return,
+        }
+    }
+}
+
+/// GUPPI raw: headers, blocks and their places in time.
+pub fn guppi(bytes: &[u8]) {
+    voltages(bytes, io::voltages::guppi::open);
+}
+
+/// PSRDADA: header, samples in any order.
+pub fn dada(bytes: &[u8]) {
+    voltages(bytes, io::voltages::dada::open);
+}
+
+/// Opens the files of a recording of voltages.
+type OpenVoltages = fn(&[PathBuf], &VoltageOptions) -> sidereal::Result<Box<dyn VoltageSource>>;
+
+fn voltages(bytes: &[u8], open: OpenVoltages) {
+    let told = VoltageOptions { sample_rate_hz: Some(1e6), ..VoltageOptions::default() };
+    with_file(bytes, |path| {
+        for options in [&VoltageOptions::default(), &told] {
+            if let Ok(mut source) = open(&[path.to_path_buf()], options) {
+                drain_voltages(source.as_mut());
+            }
+        }
+        let _ = io::voltages::is_voltages(path);
+    });
+}
+
+/// Reads voltages to their end, or far enough, and holds them to what they promised.
+fn drain_voltages(source: &mut dyn VoltageSource) {
+    let header = source.header().clone();
+    assert!(header.streams() > 0 && header.tsamp_s > 0.0 && header.coarse_channels() > 0);
+    assert!((0.0..86_400.0).contains(&header.start.seconds));
+    let mut reached = 0;
+    for flag in source.flags() {
+        assert!(flag.start >= reached && flag.times > 0 && flag.streams.end <= header.streams());
+        reached = flag.start + flag.times;
+    }
+    assert!(header.times.is_none_or(|times| reached <= times));
+    let mut block = header.block(8);
+    let Ok(mut read) = source.skip(8) else { return };
+    for _ in 0..500 {
+        let Ok(times) = source.read(&mut block) else { return };
+        read += times as u64;
+        if times < block.capacity() {
+            assert!(header.times.is_none_or(|promised| promised == read));
+            return;
         }
     }
 }

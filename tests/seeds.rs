@@ -14,8 +14,10 @@ type Body = fn(&[u8]);
 const TARGETS: &[(&str, Body)] = &[
     ("bitshuffle", bodies::bitshuffle),
     ("cand", bodies::cand),
+    ("dada", bodies::dada),
     ("dm_plan", bodies::dm_plan),
     ("fbh5", bodies::fbh5),
+    ("guppi", bodies::guppi),
     ("inf", bodies::inf),
     ("mask", bodies::mask),
     ("npy", bodies::npy),
