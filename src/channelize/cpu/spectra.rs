@@ -4,7 +4,7 @@
 use num_complex::Complex;
 
 use super::decode::{Column, Source};
-use super::fir::{self, Ahead, First, Rows, Sums};
+use super::fir::{self, Ahead, First, Rows, SPARE, Sums};
 use super::forms::Spectrum;
 use super::memory::Floats;
 use super::passes::{self, Target};
@@ -25,7 +25,7 @@ pub(super) struct Buffers {
     side: Floats,
     library: Vec<Complex<f32>>,
     scratch: Vec<Complex<f32>>,
-    pointers: Vec<*const f32>,
+    pointers: Vec<*const u8>,
 }
 
 // SAFETY: the pointers are into a thread's own samples, and are made anew before each use.
@@ -68,12 +68,12 @@ impl Buffers {
             side: Floats::new(side),
             library: vec![Complex::ZERO; library],
             scratch: vec![Complex::ZERO; scratch],
-            pointers: Vec::with_capacity(shape.ring_rows()),
+            pointers: Vec::with_capacity(shape.ring_rows() + SPARE),
         }
     }
 
-    /// Makes a block of spectra.
-    pub(super) fn block(
+    /// Makes a block's windowed sums, and as much of their transforms as is made for all at once.
+    pub(super) fn prepare(
         &mut self,
         shape: &Shape,
         source: &Source<'_>,
@@ -89,37 +89,46 @@ impl Buffers {
                 };
                 self.filter(shape, source, samples, block, sums);
             }
-            Transform::Square { passes, twiddles } => {
+            Transform::Square { twiddles, .. } => {
                 self.square(shape, source, samples, block, twiddles.values());
-                self.finish_square(shape, passes, block);
             }
             Transform::Batch(passes) => {
                 self.filter_aside(shape, source, samples, block);
                 self.batch(shape, passes, block);
             }
+            Transform::Library(_) => self.filter_aside(shape, source, samples, block),
+        }
+    }
+
+    /// Ends the transform of spectrum `s` of the block that was prepared, in its slot.
+    pub(super) fn finish(&mut self, shape: &Shape, s: usize, to: &mut [f32]) {
+        let to = &mut to[shape.slot(s) * shape.spectrum_floats()..][..shape.spectrum_floats()];
+        match &shape.transform {
+            Transform::None => return,
+            Transform::Square { passes, .. } => {
+                let rows = &mut self.rows.values_mut()[s * (2 * shape.padded + 16)..];
+                let at = to.as_mut_ptr();
+                let target = Target { at, row: shape.lanes(), imaginary: shape.padded };
+                // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
+                unsafe { passes::transform(shape.level, passes, rows.as_mut_ptr(), target) };
+            }
+            Transform::Batch(_) => {}
             Transform::Library(fft) => {
-                self.filter_aside(shape, source, samples, block);
-                for s in 0..block.spectra {
-                    let sums = &self.sums.values()[s * shape.spectrum_floats()..];
-                    let (re, im) = (&sums[..shape.columns], &sums[shape.padded..]);
-                    let parts = re.iter().zip(im).map(|(re, im)| Complex::new(*re, *im));
-                    self.library.iter_mut().zip(parts).for_each(|(z, part)| *z = part);
-                    fft.process_with_scratch(&mut self.library, &mut self.scratch);
-                    let to = &mut block.to[s * shape.spectrum_floats()..];
-                    let (re, im) = to.split_at_mut(shape.padded);
-                    for ((z, re), im) in self.library.iter().zip(re).zip(im) {
-                        (*re, *im) = (z.re, z.im);
-                    }
+                let sums = &self.sums.values()[s * shape.spectrum_floats()..];
+                let (re, im) = (&sums[..shape.columns], &sums[shape.padded..]);
+                let parts = re.iter().zip(im).map(|(re, im)| Complex::new(*re, *im));
+                self.library.iter_mut().zip(parts).for_each(|(z, part)| *z = part);
+                fft.process_with_scratch(&mut self.library, &mut self.scratch);
+                let (re, im) = to.split_at_mut(shape.padded);
+                for ((z, re), im) in self.library.iter().zip(re).zip(im) {
+                    (*re, *im) = (z.re, z.im);
                 }
             }
         }
-        if shape.column == Column::Pair && !matches!(shape.transform, Transform::None) {
-            for s in 0..block.spectra {
-                let to = &mut block.to[s * shape.spectrum_floats()..];
-                let (re, im) = to.split_at_mut(shape.padded);
-                let (re, im) = (&mut re[..shape.columns], &mut im[..shape.columns]);
-                super::pairs::divide(shape.level, shape.halves.values(), re, im);
-            }
+        if shape.column == Column::Pair {
+            let (re, im) = to.split_at_mut(shape.padded);
+            let (re, im) = (&mut re[..shape.columns], &mut im[..shape.columns]);
+            super::pairs::divide(shape.level, shape.halves.values(), re, im);
         }
     }
 
@@ -169,7 +178,7 @@ impl Buffers {
         samples.rows(shape, source, (block.first, block.spectra), &mut self.pointers);
         let rows = Rows { rows: &self.pointers, spectra: block.spectra };
         // SAFETY: the rows were just listed, padded to whole blocks as the sums are.
-        unsafe { fir::plain(shape.level, &shape.filter, rows, sums) };
+        unsafe { fir::filter(shape.level, &shape.filter, rows, sums, None, Ahead::default()) };
     }
 
     /// The sums of spectrum `s` of the block, of overlapping windows, before they are turned; by how much
@@ -223,17 +232,7 @@ impl Buffers {
         let ahead = ahead(shape, source, samples, block);
         let listed = Rows { rows: &self.pointers, spectra: block.spectra };
         // SAFETY: the rows were just listed; sums and rows were sized for a block of spectra.
-        unsafe { fir::fused(shape.level, &shape.filter, listed, sums, first, ahead) };
-    }
-
-    fn finish_square(&mut self, shape: &Shape, passes: &passes::Passes, block: &mut Block<'_>) {
-        for s in 0..block.spectra {
-            let rows = &mut self.rows.values_mut()[s * (2 * shape.padded + 16)..];
-            let at = block.to[s * shape.spectrum_floats()..].as_mut_ptr();
-            let target = Target { at, row: shape.lanes(), imaginary: shape.padded };
-            // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
-            unsafe { passes::transform(shape.level, passes, rows.as_mut_ptr(), target) };
-        }
+        unsafe { fir::filter(shape.level, &shape.filter, listed, sums, Some(first), ahead) };
     }
 
     /// Transforms a block's sums side by side.
@@ -288,13 +287,13 @@ fn ahead(shape: &Shape, source: &Source<'_>, samples: &Samples, block: &Block<'_
     let bits = source.encoding.sample_bits() * shape.column.samples();
     let bytes = next.len().min(block.spectra * shape.columns * bits / 8);
     let groups = shape.filter.blocks / shape.lanes();
-    let lines = bytes.div_ceil(64);
+    let lines = if std::env::var_os("SID_NOAHEAD").is_some() { 0 } else { bytes.div_ceil(64) };
     Ahead { at: next.as_ptr(), lines, step: lines.div_ceil(groups * block.spectra) }
 }
 
-/// A spectrum of a block.
+/// Spectrum `s` of a block, in its slot.
 pub(super) fn spectrum<'a>(shape: &Shape, spectra: &'a [f32], s: usize) -> Spectrum<'a> {
-    let floats = &spectra[s * shape.spectrum_floats()..][..shape.spectrum_floats()];
+    let floats = &spectra[shape.slot(s) * shape.spectrum_floats()..][..shape.spectrum_floats()];
     let (re, im) = floats.split_at(shape.padded);
     Spectrum { re: &re[..shape.columns], im: &im[..shape.columns] }
 }
