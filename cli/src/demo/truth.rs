@@ -83,16 +83,22 @@ impl Discovery {
     }
 }
 
+impl Signal {
+    /// The same with its time at the highest channel, as a search has it.
+    pub(super) fn at_highest_channel(self, found: &Found) -> Self {
+        let highest_hz = found.header.band.highest_hz();
+        let late_s = self.reference_mhz.map_or(0.0, |mhz| {
+            dispersion_delay_s(self.dm, highest_hz, mhz * HZ_PER_MHZ, DM_CONSTANT)
+        });
+        Self { time_s: self.time_s + late_s, reference_mhz: None, ..self }
+    }
+}
+
 /// The best candidate that is a signal.
 pub(super) fn best(signal: &Signal, found: &Found) -> Option<Discovery> {
     let rule = Rule::new(found);
-    let band = &found.header.band;
-    let late_s = signal.reference_mhz.map_or(0.0, |mhz| {
-        dispersion_delay_s(signal.dm, band.highest_hz(), mhz * HZ_PER_MHZ, DM_CONSTANT)
-    });
-    let signal = Signal { time_s: signal.time_s + late_s, ..*signal };
     let mut candidates = found.report.candidates.iter().enumerate();
-    let first = candidates.find(|(_, candidate)| rule.matches(&signal, candidate));
+    let first = candidates.find(|(_, candidate)| rule.matches(signal, candidate));
     first.map(|(index, candidate)| Discovery::new(index, candidate))
 }
 

@@ -23,15 +23,15 @@ pub(super) const RECORDING: &str = "voltages.raw";
 /// What is simulated: 3 s of 4 MHz at 430 MHz in four recorded channels, and one narrow pulse.
 pub(super) const SIMULATION: &[&str] = &[
     "--freq 430 --bandwidth 4 --coarse-channels 4 --duration 3 --seed 1974",
-    "--pulse dm=60,time=1.25,width=0.0002,snr=30",
+    "--pulse dm=200,time=1.25,width=0.0002,snr=30",
 ];
 
 /// How it is searched, without and with the dispersion removed within channels.
 pub(super) const SEARCHES: [(&str, &str); 2] = [
-    ("powers", "--channels 16 --integrate 8 --dm-max 120 --dm-step 0.25 --max-plots 1"),
+    ("powers", "--channels 16 --integrate 8 --dm-max 400 --dm-step 0.5 --max-plots 1"),
     (
         "coherent",
-        "--channels 16 --integrate 8 --dm-max 120 --dm-step 0.25 --max-plots 1 --coherent-dm 60",
+        "--channels 16 --integrate 8 --dm-max 400 --dm-step 0.5 --max-plots 1 --coherent-dm 200",
     ),
 ];
 
@@ -63,7 +63,7 @@ impl Chapter {
         interrupt::check()?;
         let shown = place.join(RECORDING);
         let truth = Truth::read(&path.with_extension("truth.json"), &shown)?;
-        let put_in = *truth.candidates.first().ok_or_else(|| {
+        let put_in = truth.candidates.first().copied().ok_or_else(|| {
             Error::format(&path, "candidates", 0, "found none, expected the pulse")
         })?;
         let search = |(name, words): (&str, &str)| {
@@ -72,6 +72,7 @@ impl Chapter {
         };
         let [powers, coherent] = SEARCHES.map(search);
         let found = [powers?, coherent?];
+        let put_in = put_in.at_highest_channel(&found[1]);
         let [in_powers, best] = found.each_ref().map(|found| truth::best(&put_in, found));
         let picture =
             |index: usize| picture(SEARCHES[index].0, &found[index], [in_powers, best][index]);
@@ -112,8 +113,8 @@ impl Chapter {
              channels afterwards, and undo a known dispersion exactly: not only between channels but \
              within each, where it smears a pulse for good once powers are taken (<i>coherent \
              dedispersion</i>). <a href=\"{RECORDING}\">This recording</a> has 3 s of four channels of \
-             1 MHz around 430 MHz in two polarizations, and one pulse of {} at DM {}. The search divided \
-             them into {} channels of {}, at {} times real time.</p>\n",
+             1 MHz around 430 MHz in two polarizations, and one pulse of {} at DM {}. It was searched as {} \
+             channels of {}, at {} times real time; times are those at the highest channel.</p>\n",
             duration(burst.width_s),
             short(burst.dm, 4),
             self.header.channels(),
