@@ -109,6 +109,10 @@ impl Lacking {
     /// # Errors
     /// As [`voltages::open`], options named as on the command line.
     pub(crate) fn open(&self, inputs: &[PathBuf]) -> Result<Box<dyn VoltageSource>> {
+        if inputs.iter().any(|path| path.as_os_str() == "-") {
+            let rule = "voltages are read from files: headers are looked through beforehand";
+            return Err(Error::parameter("INPUT", "-", rule));
+        }
         let options = self.options()?;
         voltages::open(inputs, &options).map_err(with_option_names)
     }

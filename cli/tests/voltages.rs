@@ -300,6 +300,7 @@ fn wrong_use_ends_with_2() {
         ),
         ("channelize v.raw -o - --channels 16 --json", &["--json"]),
         ("channelize v.raw -o - --channels 16 --format dada", &["--output"]),
+        ("channelize - -o b.fil --channels 16", &["INPUT is -", "from files"]),
         ("channelize v.raw -o v.raw --channels 16", &["v.raw"]),
         ("channelize v.raw -o v.raw --channels 16 --overwrite", &["v.raw", "is read"]),
         ("channelize v.raw -o b.json --channels 16", &["--output"]),
