@@ -248,7 +248,7 @@ impl Page<'_> {
             "<h2>7. Do it yourself</h2>\n\
              <p>The demo is a few commands and this page (where sidereal is not installed, \
              write <code>cargo run --release --</code> for <code>sidereal</code>). Another <code>--seed</code> gives other noise; \
-             <code>sidereal search</code> takes your own recordings (.fil, PSRFITS, FBH5) likewise.</p>\n\
+             <code>sidereal search</code> takes your own recordings (.fil, PSRFITS, FBH5, and voltages: GUPPI raw, PSRDADA, VDIF, Mark 5B) likewise.</p>\n\
              <pre>sidereal simulate burst mine.fil \\\n    {simulation}\n\
              sidereal search mine.fil -o found {SEARCH}\n\n\
              sidereal simulate voltages mine.raw \\\n    {voltages}\n\
@@ -263,7 +263,8 @@ impl Page<'_> {
              <p>In this folder: <a href=\"candidates.cand\">candidates.cand</a> (Heimdall's columns), \
              <a href=\"candidates.csv\">candidates.csv</a> (FETCH's columns), \
              <a href=\"summary.json\">summary.json</a>, \
-             <a href=\"observation.truth.json\">observation.truth.json</a> and the pictures.</p>\n"
+             <a href=\"observation.truth.json\">observation.truth.json</a>, \
+             <a href=\"voltages.truth.json\">voltages.truth.json</a> and the pictures.</p>\n"
         );
     }
 }
