@@ -114,7 +114,14 @@ impl Lacking {
             return Err(Error::parameter("INPUT", "-", rule));
         }
         let options = self.options()?;
-        voltages::open(inputs, &options).map_err(with_option_names)
+        let source = voltages::open(inputs, &options).map_err(with_option_names)?;
+        match self.freq {
+            Some(freq) if source.header().centres_hz.iter().any(|centre| *centre <= 0.0) => {
+                let rule = "the recorded band would reach below 0";
+                Err(Error::parameter("--freq", freq, rule))
+            }
+            _ => Ok(source),
+        }
     }
 
     fn options(&self) -> Result<VoltageOptions> {
@@ -198,7 +205,10 @@ impl VoltageArguments {
         within("--channels", channels, 2, MAX_CHANNELS)?;
         within("--taps", taps, 1, MAX_TAPS)?;
         let points = points(header, channels);
-        check_length(header, taps, points)?;
+        let (p, q) = self.oversample.unwrap_or((1, 1));
+        let integrate = self.integrate.unwrap_or(1);
+        let hop = points.saturating_mul(q) / p.max(1);
+        check_length(header, (taps, points), (integrate, hop))?;
         let feed = self.feed.map(|feed| match feed {
             FeedName::Linear => Feed::Linear,
             FeedName::Circular => Feed::Circular,
@@ -291,17 +301,28 @@ fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result
     Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
 }
 
-/// A recording must hold one window at least.
-fn check_length(header: &VoltageHeader, taps: usize, points: usize) -> Result<()> {
+/// A recording must hold one window at least, and all the spectra that are summed into one.
+fn check_length(
+    header: &VoltageHeader,
+    (taps, points): (usize, usize),
+    (integrate, hop): (usize, usize),
+) -> Result<()> {
     let Some(times) = header.times else { return Ok(()) };
-    let needed = (taps * points) as u64;
-    if needed <= times {
-        return Ok(());
+    let window = (taps * points) as u64;
+    if window > times {
+        let rule = format!(
+            "{taps} taps of {points} samples are {window}, and the recording has {times} of each stream"
+        );
+        return Err(Error::parameter("--taps", taps, rule));
     }
-    let rule = format!(
-        "{taps} taps of {points} samples are {needed}, and the recording has {times} of each stream"
-    );
-    Err(Error::parameter("--taps", taps, rule))
+    let spectra = integrate.saturating_mul(hop) as u64;
+    if spectra > times {
+        let rule = format!(
+            "so many spectra take {spectra} samples, and the recording has {times} of each stream"
+        );
+        return Err(Error::parameter("--integrate", integrate, rule));
+    }
+    Ok(())
 }
 
 fn missing_channels(header: &VoltageHeader) -> Error {

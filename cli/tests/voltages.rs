@@ -278,6 +278,8 @@ fn wrong_use_ends_with_2() {
         ("channelize v.raw -o b.fil --channels 16 --oversample 3/2", &["--oversample", "whole"]),
         ("channelize v.raw -o b.fil --channels 16 --oversample x", &["4/3"]),
         ("channelize v.raw -o b.fil --channels 16 --integrate 0", &["--integrate is 0"]),
+        ("search v.raw --channels 16 --integrate 100000", &["--integrate is 100000", "1600000"]),
+        ("channelize v.raw -o b.fil --channels 16 --freq 1e-3", &["--freq is 0.001", "below 0"]),
         (
             "channelize v.raw -o b.fil --channels 16 --average-channels 3",
             &["--average-channels is 3"],
