@@ -61,6 +61,11 @@ fn open_one(path: &Path, options: &OpenOptions) -> Result<Box<dyn FilterbankSour
     }
 }
 
+/// Whether a file's first bytes are those of a filterbank format.
+pub(super) fn is_filterbank(first: &[u8]) -> bool {
+    MAGIC.iter().any(|(magic, _)| first.starts_with(magic))
+}
+
 fn detect(path: &Path) -> Result<Format> {
     let io = |error| Error::io(path, error);
     let metadata = std::fs::metadata(path).map_err(io)?;

@@ -3,12 +3,27 @@
 //! Invariant: what is missing from a recording comes as flagged zeros of the right length, never as a
 //! shift in time.
 
+pub mod dada;
+mod describe;
+mod fields;
+mod frames;
+pub mod guppi;
+mod layout;
+pub mod mark5b;
+mod open;
+mod recording;
+pub mod vdif;
+
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::error::Result;
+pub use fields::Fields;
+pub use open::{is_voltages, open};
+
+use crate::array::check_length;
+use crate::error::{Error, Result};
 use crate::units::Epoch;
-use crate::voltage::{VoltageBlock, VoltageEncoding};
+use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
 
 /// What every voltage format says of its data; streams are antenna, recorded channel, polarization.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +119,10 @@ pub struct VoltageOptions {
     pub centre_hz: Option<f64>,
     /// Whether sky frequency falls as the voltage's rises; overrides the header's.
     pub lower_sideband: Option<bool>,
+    /// Polarizations, 1 or 2, of a VDIF or Mark 5B recording, which doesn't say: with 2, threads (of an
+    /// odd number of threads: channels) pair up in the order in which they stand. By default the
+    /// threads of a recording with exactly two of them are polarizations, and there is 1 otherwise.
+    pub polarizations: Option<usize>,
     /// Recorded channels of a Mark 5B file, whose headers don't say.
     pub mark5b_channels: Option<usize>,
     /// Bits of a sample of a Mark 5B file, 1 or 2, whose headers don't say.
@@ -145,4 +164,14 @@ pub trait VoltageSource: Send {
     fn flags(&self) -> &[Flag] {
         &[]
     }
+}
+
+/// Holds what a writer is given to what its header says.
+fn check_streams(voltages: Voltages<'_>, streams: usize, encoding: VoltageEncoding) -> Result<()> {
+    check_length("streams", streams, voltages.streams())?;
+    if voltages.encoding() != encoding {
+        let rule = format!("the header says {encoding:?}");
+        return Err(Error::parameter("encoding", format!("{:?}", voltages.encoding()), rule));
+    }
+    Ok(())
 }

@@ -1,0 +1,189 @@
+//! The files of a recording, put in order by their places in the observation.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::geometry::{Geometry, same};
+use super::header;
+use crate::error::{Error, Result};
+use crate::io::voltages::fields::Fields;
+use crate::io::voltages::recording::Segment;
+use crate::units::SECONDS_PER_DAY;
+
+/// The longest gap, in seconds: a longer one is a broken header.
+const LONGEST_GAP_S: f64 = SECONDS_PER_DAY;
+
+/// One header and the samples behind it.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    header: Fields,
+    /// The byte of its samples.
+    data: u64,
+    /// Whole samples of each stream.
+    times: u64,
+    /// Bytes of the observation before its samples.
+    place: u64,
+}
+
+/// All parts of a recording, in order of time.
+#[derive(Debug)]
+pub(super) struct Scan {
+    pub(super) header: Fields,
+    pub(super) geometry: Geometry,
+    parts: Vec<Part>,
+}
+
+/// Reads the headers of files, which may be given in any order.
+///
+/// # Errors
+/// [`Error::Format`] for headers that break a rule or do not belong together; [`Error::Io`].
+pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
+    let mut parts = Vec::new();
+    for path in paths {
+        scan_file(path, &mut parts)?;
+    }
+    place_by_number(&mut parts)?;
+    parts.sort_by_key(|part| part.place);
+    let header = parts[0].header.clone();
+    for part in &parts[1..] {
+        same(&header, &part.header)?;
+    }
+    let geometry = Geometry::new(&header)?;
+    Ok(Scan { header, geometry, parts })
+}
+
+/// The parts of one file: files joined end to end have several.
+fn scan_file(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
+    let io = |error| Error::io(path, error);
+    let mut file = File::open(path).map_err(io)?;
+    let length = file.metadata().map_err(io)?.len();
+    let mut at = 0;
+    loop {
+        let header = header::read(&mut file, path, at)?;
+        let geometry = Geometry::new(&header)?;
+        let data = at + header.bytes();
+        let size = header.count("FILE_SIZE")?.unwrap_or(0);
+        let next = data.checked_add(size).filter(|next| size > 0 && *next < length);
+        let next = match next {
+            Some(next) if another(&mut file, next).map_err(io)? => Some(next),
+            _ => None,
+        };
+        let bytes = next.unwrap_or(length) - data;
+        let times = bytes / geometry.frame_bytes() / geometry.unit_times() * geometry.unit_times();
+        if times == 0 {
+            let why = format!(
+                "{bytes} bytes follow the header, expected {} samples ({} bytes) at least",
+                geometry.unit_times(),
+                u128::from(geometry.unit_times()) * u128::from(geometry.frame_bytes())
+            );
+            return Err(Error::format(path, "data", data, why));
+        }
+        let place = header.count("OBS_OFFSET")?.unwrap_or(0);
+        parts.push(Part { path: path.to_path_buf(), header, data, times, place });
+        match next {
+            Some(next) => at = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Whether another header stands at a byte.
+fn another(file: &mut File, at: u64) -> std::io::Result<bool> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(at))?;
+    file.take(header::DEFAULT_HEADER).read_to_end(&mut bytes)?;
+    Ok(header::detect(&bytes))
+}
+
+/// Where every file says the same OBS_OFFSET, FILE_NUMBER says their order.
+fn place_by_number(parts: &mut [Part]) -> Result<()> {
+    if parts.len() < 2 || parts.iter().any(|part| part.place != parts[0].place) {
+        return Ok(());
+    }
+    let mut first = u64::MAX;
+    for part in parts.iter() {
+        first = first.min(part.header.count("FILE_NUMBER")?.unwrap_or(0));
+    }
+    for part in parts {
+        let number = part.header.count("FILE_NUMBER")?.unwrap_or(0) - first;
+        let size = part.header.count("FILE_SIZE")?.unwrap_or(0);
+        let place = number.checked_mul(size).and_then(|bytes| bytes.checked_add(part.place));
+        part.place = place.ok_or_else(|| {
+            let why = format!("found {number} files of {size} bytes before this one");
+            part.header.fault("FILE_NUMBER", why)
+        })?;
+    }
+    Ok(())
+}
+
+impl Scan {
+    /// The files, in order of time; one of several parts stands there several times.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.parts.iter().map(|part| part.path.clone()).collect()
+    }
+
+    /// Samples of the observation before the first one of the recording.
+    pub(super) fn before(&self) -> u64 {
+        self.parts[0].place / self.geometry.frame_bytes()
+    }
+
+    /// The parts' places in time, and the samples in all.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for parts that overlap more than they say, begin within a sample, or lie more
+    /// than a day apart.
+    pub(super) fn segments(&self, tsamp_s: f64) -> Result<(Vec<Segment>, u64)> {
+        let frame = self.geometry.frame_bytes();
+        let overlap = self.header.count("OBS_OVERLAP")?.unwrap_or(0) / frame;
+        let mut segments = Vec::new();
+        let mut reached = 0u64;
+        for (file, part) in self.parts.iter().enumerate() {
+            let bytes = part.place - self.parts[0].place;
+            let start = bytes / frame;
+            let passed = reached.saturating_sub(start);
+            let fault = |why: String| {
+                let key = if part.header.text("OBS_OFFSET").is_some_and(|text| text != "0") {
+                    "OBS_OFFSET"
+                } else {
+                    "FILE_NUMBER"
+                };
+                Err(part.header.fault(key, why))
+            };
+            if !bytes.is_multiple_of(frame) {
+                let why = format!(
+                    "it begins {bytes} bytes after the first file, which is no whole \
+                                   number of samples of {frame} bytes"
+                );
+                return fault(why);
+            }
+            if passed > overlap {
+                let why = format!(
+                    "it begins {passed} samples before the end of the file before, expected {overlap} \
+                     (OBS_OVERLAP) at most"
+                );
+                return fault(why);
+            }
+            if start.saturating_sub(reached) as f64 * tsamp_s > LONGEST_GAP_S {
+                return fault(
+                    "it begins more than a day after the file before, expected no longer \
+                              gap in one recording"
+                        .to_string(),
+                );
+            }
+            if passed < part.times {
+                reached = start + part.times;
+                let times = part.times - passed;
+                segments.push(Segment {
+                    file,
+                    offset: part.data,
+                    start: start + passed,
+                    passed,
+                    times,
+                });
+            }
+        }
+        Ok((segments, reached))
+    }
+}

@@ -1,0 +1,173 @@
+//! Writing PSRDADA files.
+
+use std::path::Path;
+
+use super::header::DEFAULT_HEADER;
+use super::time::format_start;
+use crate::error::{Error, Result};
+use crate::io::atomic::AtomicFile;
+use crate::io::sexagesimal;
+use crate::io::voltages::describe::{EvenBand, counts, filter_fields};
+use crate::io::voltages::layout::{Axis, Layout};
+use crate::io::voltages::{VoltageHeader, check_streams};
+use crate::units::{Epoch, HZ_PER_MHZ};
+use crate::voltage::{VoltageEncoding, Voltages};
+
+/// A PSRDADA file in the making: axes time, polarization, channel (ORDER TPF), which is what baseband
+/// takes for granted; with several antennas time, channel, antenna, polarization (ORDER TFAP).
+///
+/// dspsr, which does not look at ORDER, takes TFP for granted: the same for one channel or one
+/// polarization.
+///
+/// Channels are written in the order that their sideband has in this format: descending in a lower
+/// sideband.
+#[derive(Debug)]
+pub struct Writer {
+    file: AtomicFile,
+    lines: Vec<(&'static str, String)>,
+    encoding: VoltageEncoding,
+    layout: Layout,
+    tile: Vec<u8>,
+}
+
+impl Writer {
+    /// Starts a file.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for what this format can't hold: real samples of 2 or 4 bits, unevenly
+    /// spaced channels, texts that don't fit its header; [`Error::Io`].
+    pub fn create(path: &Path, header: &VoltageHeader) -> Result<Self> {
+        let encoding = header.encoding;
+        if matches!(encoding, VoltageEncoding::Real2 | VoltageEncoding::Real4) {
+            let rule = "PSRDADA files are written with real samples of 8 bits at least";
+            return Err(Error::parameter("encoding", format!("{encoding:?}"), rule));
+        }
+        let band = EvenBand::new(header)?;
+        let counts = counts(header)?;
+        let order = if counts.antennas == 1 {
+            [Axis::Time, Axis::Polarization, Axis::Channel, Axis::Antenna]
+        } else {
+            [Axis::Time, Axis::Channel, Axis::Antenna, Axis::Polarization]
+        };
+        let mut layout = Layout::new(order, counts, 1, encoding.sample_bits() / 8);
+        if band.reversed {
+            layout.reverse_channels(counts);
+        }
+        let lines = lines(header, &band, layout.frame_bytes());
+        let mut file = AtomicFile::create(path)?;
+        file.append(&text(&lines, 0)?)?;
+        Ok(Self { file, lines, encoding, layout, tile: Vec::new() })
+    }
+
+    /// Appends samples of every stream.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of streams or another encoding than the header's;
+    /// [`Error::Io`].
+    pub fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
+        check_streams(voltages, self.layout.streams(), self.encoding)?;
+        for start in (0..voltages.times()).step_by(self.layout.tile_times()) {
+            let times = self.layout.tile_times().min(voltages.times() - start);
+            self.tile.resize(self.layout.run_bytes(times as u64) as usize, 0);
+            self.layout.gather(0, voltages, start, &mut self.tile);
+            self.file.append(&self.tile)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the file under its name.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when not one sample was written; [`Error::Io`].
+    pub fn finish(mut self) -> Result<()> {
+        let bytes = self.file.bytes() - DEFAULT_HEADER;
+        if bytes == 0 {
+            return Err(Error::parameter("samples", 0, "a PSRDADA file holds one sample at least"));
+        }
+        self.file.rewrite_start(&text(&self.lines, bytes)?)?;
+        self.file.commit()
+    }
+}
+
+/// Keys and values; FILE_SIZE is known at the end only.
+fn lines(header: &VoltageHeader, band: &EvenBand, frame: u64) -> Vec<(&'static str, String)> {
+    let complex = header.encoding.is_complex();
+    let mut lines = vec![
+        ("HEADER", "DADA".to_string()),
+        ("HDR_VERSION", "1.0".to_string()),
+        ("HDR_SIZE", DEFAULT_HEADER.to_string()),
+        ("DADA_VERSION", "1.0".to_string()),
+        ("FILE_NUMBER", "0".to_string()),
+        ("OBS_OFFSET", "0".to_string()),
+        ("OBS_OVERLAP", "0".to_string()),
+        ("SOURCE", plain(&header.source_name)),
+        ("TELESCOPE", plain(&header.telescope)),
+        ("INSTRUMENT", "sidereal".to_string()),
+    ];
+    if header.start != Epoch::default() {
+        let (utc, mjd) = format_start(&header.start);
+        lines.extend([("UTC_START", utc), ("MJD_START", mjd)]);
+    }
+    if let Some(ra) = header.ra_deg {
+        lines.push(("RA", sexagesimal::format(ra / 15.0)));
+    }
+    if let Some(dec) = header.dec_deg {
+        lines.push(("DEC", sexagesimal::format(dec)));
+    }
+    if let Some(circular) = header.circular {
+        lines.push(("BASIS", if circular { "Circular" } else { "Linear" }.to_string()));
+    }
+    if let Some(middle) = band.middle_hz {
+        lines.push(("FREQ", (middle / HZ_PER_MHZ).to_string()));
+    }
+    let offset =
+        matches!(header.encoding, VoltageEncoding::ComplexOffset8 | VoltageEncoding::RealOffset8);
+    let encoding = match header.encoding.bits() {
+        32 => "FLOAT",
+        _ if offset => "OFFSETBINARY",
+        _ => "TWOSCOMPLEMENT",
+    };
+    lines.extend([
+        ("BW", (band.width_hz / HZ_PER_MHZ).to_string()),
+        ("TSAMP", (header.tsamp_s * 1e6).to_string()),
+        ("NBIT", header.encoding.bits().to_string()),
+        ("NDIM", if complex { "2" } else { "1" }.to_string()),
+        ("STATE", if complex { "Analytic" } else { "Nyquist" }.to_string()),
+        ("ENCODING", encoding.to_string()),
+        ("ENDIAN", "LITTLE".to_string()),
+        ("NPOL", header.polarizations.to_string()),
+        ("NCHAN", header.coarse_channels().to_string()),
+    ]);
+    if header.antennas > 1 {
+        lines.push(("NANT", header.antennas.to_string()));
+    }
+    lines.push(("ORDER", if header.antennas > 1 { "TFAP" } else { "TPF" }.to_string()));
+    lines.push(("RESOLUTION", frame.to_string()));
+    lines.push(("DSB", u8::from(complex).to_string()));
+    lines.extend(header.filter.iter().flat_map(filter_fields).map(|(key, v)| (key, plain(&v))));
+    lines
+}
+
+/// The header's bytes.
+fn text(lines: &[(&'static str, String)], file_size: u64) -> Result<Vec<u8>> {
+    let mut text = String::new();
+    for (key, value) in lines {
+        text += &format!("{key:<13}{value}\n");
+    }
+    text += &format!("{:<13}{file_size}\n# end of header\n", "FILE_SIZE");
+    let mut bytes = text.into_bytes();
+    if bytes.len() as u64 > DEFAULT_HEADER {
+        let rule = format!("names and numbers must fit a header of {DEFAULT_HEADER} bytes");
+        return Err(Error::parameter("header (bytes)", bytes.len(), rule));
+    }
+    bytes.resize(DEFAULT_HEADER as usize, 0);
+    Ok(bytes)
+}
+
+/// A text without what would end its line or begin a comment.
+fn plain(text: &str) -> String {
+    let letter =
+        |letter: char| if (' '..='~').contains(&letter) && letter != '#' { letter } else { '?' };
+    let text: String = text.trim().chars().map(letter).collect();
+    if text.is_empty() { "unset".to_string() } else { text }
+}

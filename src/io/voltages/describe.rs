@@ -1,0 +1,179 @@
+//! What several formats share in describing their data: frequencies, what the reader was told, and
+//! the geometry of a filter bank.
+
+use super::layout::Counts;
+use super::{FilterGeometry, VoltageHeader, VoltageOptions};
+use crate::error::{Error, Result};
+
+/// How far a channel's centre may lie from an even grid, in channel widths.
+const GRID_TOLERANCE: f64 = 1e-3;
+
+/// The names under which a filter bank's geometry is written: channels, taps, window, oversampling.
+pub(super) const FILTER_KEYS: [&str; 4] = ["PFB_NCHN", "PFB_NTAP", "PFB_WIN", "PFB_OVER"];
+
+/// Centres of `channels` channels that fill a band; 0 where the band's middle is not known.
+pub(super) fn centres(middle_hz: Option<f64>, width_hz: f64, channels: usize) -> Vec<f64> {
+    let Some(middle) = middle_hz else { return vec![0.0; channels] };
+    let step = width_hz / channels as f64;
+    (0..channels).map(|c| middle - 0.5 * width_hz + (c as f64 + 0.5) * step).collect()
+}
+
+/// Seconds from sample to sample: what the reader was told, or else what the header says.
+///
+/// # Errors
+/// [`Error::Parameter`] for a rate that is not positive and finite.
+pub(super) fn sampling_time(options: &VoltageOptions) -> Result<Option<f64>> {
+    let Some(rate) = options.sample_rate_hz else { return Ok(None) };
+    let tsamp = 1.0 / rate;
+    if !(tsamp.is_finite() && tsamp > 0.0) {
+        let rule = "it must be positive and finite";
+        return Err(Error::parameter("sample rate (Hz)", rate, rule));
+    }
+    Ok(Some(tsamp))
+}
+
+/// The band's middle that the reader was told.
+///
+/// # Errors
+/// [`Error::Parameter`] for one that is not finite.
+pub(super) fn told_centre(options: &VoltageOptions) -> Result<Option<f64>> {
+    match options.centre_hz {
+        Some(hz) if !hz.is_finite() => {
+            Err(Error::parameter("centre frequency (Hz)", hz, "it must be finite"))
+        }
+        told => Ok(told),
+    }
+}
+
+/// Whether a name of a feed's basis means circular (`CIRC`, `Circular`) or linear; `None` for another.
+pub(super) fn circular(name: &str) -> Option<bool> {
+    match name.get(..3)?.to_ascii_uppercase().as_str() {
+        "CIR" => Some(true),
+        "LIN" => Some(false),
+        _ => None,
+    }
+}
+
+/// The geometry of a filter bank as text, or `None` for text that is none.
+pub(super) fn parse_filter(text: [Option<&str>; 4]) -> Option<FilterGeometry> {
+    let [channels, taps, window, oversampling] = text;
+    let count = |text: &str| text.parse().ok().filter(|count| *count > 0);
+    let ratio = oversampling.unwrap_or("1/1");
+    let (above, below) = ratio.split_once('/').unwrap_or((ratio, "1"));
+    Some(FilterGeometry {
+        channels: count(channels?)?,
+        taps: count(taps?)?,
+        window: window.unwrap_or_default().to_string(),
+        oversampling: (count(above)?, count(below)?),
+    })
+}
+
+/// A filter bank's geometry under its four names.
+pub(super) fn filter_fields(filter: &FilterGeometry) -> [(&'static str, String); 4] {
+    let (above, below) = filter.oversampling;
+    let [channels, taps, window, oversampling] = FILTER_KEYS;
+    [
+        (channels, filter.channels.to_string()),
+        (taps, filter.taps.to_string()),
+        (window, filter.window.clone()),
+        (oversampling, format!("{above}/{below}")),
+    ]
+}
+
+/// The counts of a header that is to be written.
+///
+/// # Errors
+/// [`Error::Parameter`] for none of something, or more than 2 polarizations.
+pub(super) fn counts(header: &VoltageHeader) -> Result<Counts> {
+    let VoltageHeader { antennas, polarizations, .. } = *header;
+    if antennas == 0 {
+        return Err(Error::parameter("antennas", 0, "there must be one at least"));
+    }
+    if !(1..=2).contains(&polarizations) {
+        return Err(Error::parameter("polarizations", polarizations, "there must be 1 or 2"));
+    }
+    if !(header.tsamp_s.is_finite() && header.tsamp_s > 0.0) {
+        return Err(Error::parameter("sampling time (s)", header.tsamp_s, "it must be positive"));
+    }
+    Ok(Counts { antennas, channels: header.coarse_channels(), polarizations })
+}
+
+/// A band as a header that has one middle and one signed width says it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct EvenBand {
+    /// Middle in Hz, when known.
+    pub(super) middle_hz: Option<f64>,
+    /// Width in Hz, negative in a lower sideband, whose channels descend.
+    pub(super) width_hz: f64,
+    /// Whether the channels have to be written in the opposite of the order in which they are given.
+    pub(super) reversed: bool,
+}
+
+impl EvenBand {
+    /// The band of a header that is to be written.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for channels that are not evenly spaced.
+    pub(super) fn new(header: &VoltageHeader) -> Result<Self> {
+        let centres = &header.centres_hz;
+        let sign = if header.lower_sideband { -1.0 } else { 1.0 };
+        let channels = centres.len();
+        let even = |step: f64| sign * step.abs() * channels as f64;
+        let width = header.channel_width_hz();
+        let (Some(first), Some(last)) = (centres.first(), centres.last()) else {
+            return Err(Error::parameter("channels", 0, "there must be one at least"));
+        };
+        if centres.iter().all(|centre| *centre == 0.0) {
+            return Ok(Self { middle_hz: None, width_hz: even(width), reversed: false });
+        }
+        let middle_hz = Some(0.5 * (first + last));
+        if channels == 1 {
+            return Ok(Self { middle_hz, width_hz: even(width), reversed: false });
+        }
+        let step = (last - first) / (channels - 1) as f64;
+        let off = |(c, centre): (usize, &f64)| (centre - first - c as f64 * step).abs();
+        let worst = centres.iter().enumerate().map(off).fold(0.0, f64::max);
+        if !(step.is_finite() && step != 0.0 && worst <= GRID_TOLERANCE * step.abs()) {
+            let rule = "a file of this format holds evenly spaced channels only";
+            return Err(Error::parameter("channel centre off the grid (Hz)", worst, rule));
+        }
+        Ok(Self { middle_hz, width_hz: even(step), reversed: (step < 0.0) != (sign < 0.0) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_goes_round() {
+        let filter =
+            FilterGeometry { channels: 64, taps: 8, window: "hann".into(), oversampling: (4, 3) };
+        let fields = filter_fields(&filter);
+        let text = [0, 1, 2, 3].map(|i| Some(fields[i].1.as_str()));
+        assert_eq!(parse_filter(text), Some(filter));
+        assert_eq!(parse_filter([Some("64"), Some("8"), None, None]).unwrap().oversampling, (1, 1));
+        for wrong in ["0/1", "4/0", "x", "4/3/2", "-1/2"] {
+            assert_eq!(parse_filter([Some("64"), Some("8"), None, Some(wrong)]), None, "{wrong}");
+        }
+        assert_eq!(parse_filter([None, Some("8"), None, None]), None);
+    }
+
+    #[test]
+    fn a_band_has_its_first_channel_half_a_width_inside() {
+        assert_eq!(centres(Some(100.0), 8.0, 4), [97.0, 99.0, 101.0, 103.0]);
+        assert_eq!(centres(Some(100.0), -8.0, 4), [103.0, 101.0, 99.0, 97.0]);
+        assert_eq!(centres(None, 8.0, 2), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn what_the_reader_is_told_must_make_sense() {
+        let rate = |rate| VoltageOptions { sample_rate_hz: Some(rate), ..Default::default() };
+        assert_eq!(sampling_time(&rate(4.0)).unwrap(), Some(0.25));
+        for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(sampling_time(&rate(wrong)).is_err(), "{wrong}");
+        }
+        let centre = VoltageOptions { centre_hz: Some(f64::NAN), ..Default::default() };
+        assert!(told_centre(&centre).is_err());
+    }
+}

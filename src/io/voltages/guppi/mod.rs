@@ -1,0 +1,159 @@
+//! GUPPI raw: blocks of voltages, each behind a header of 80-character cards.
+//!
+//! A block holds the axes antenna, channel, time, polarization (with PKTFMT SIMPLE: time first) of
+//! complex samples of 4, 8 or 16 bits, real part first (4 bits: in the high nibble), two's
+//! complement. What readers and writers of this format agree on, and what is decided here:
+//!
+//! - OBSNCHAN counts the channels of all antennas (NANTS); NPOL is 1 for one polarization, 2 or 4 for
+//!   two, as in rawspec and dspsr; one channel whose TBIN OBSBW is 1/2 has real samples. (baseband takes
+//!   NPOL 2 for one polarization, and one channel for real samples always: of what is written here it
+//!   reads two polarizations of two channels or more.)
+//! - OBSBW below 0 says both: the channels descend, and each is a lower sideband.
+//! - The last OVERLAP samples of a block stand at the next one's start again, and are passed over
+//!   there; the last block is used whole. (Where a file breaks that promise, baseband takes the same
+//!   ones when it reads on, the others when a read begins there; dspsr takes the later block's.)
+//! - PKTIDX places a block in time: it rises by PIPERBLK a block where that card is, else by what
+//!   PKTSIZE makes of BLOCSIZE, else by the smallest rise in the recording. Blocks that are missing
+//!   are flagged; a PKTIDX that does not rise is an error. Without it blocks follow one another.
+//! - PKTIDX counts from STT_IMJD, STT_SMJD, STT_OFFS; with a SYNCTIME card (hpguppi) that time belongs
+//!   to PKTSTART, or to the first block.
+//! - A last block that the file's end cuts off is flagged whole, because its channels are outermost;
+//!   a header that the file's end cuts off is passed over.
+//! - With DIRECTIO headers are filled up to 512 bytes, and blocks if the next header stands there.
+//! - NTVALID (ours): samples of a block that are more than filling, in a last block made full.
+//! - PFB_NCHN, PFB_NTAP, PFB_WIN, PFB_OVER (ours): the filter bank that made the channels.
+//!
+//! # Source
+//! As baseband 4.2 and rawspec 3 read it; hpguppi for SYNCTIME and PIPERBLK.
+
+mod cards;
+mod geometry;
+mod scan;
+mod writer;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::fields::Fields;
+use super::recording::Recording;
+use super::{VoltageHeader, VoltageOptions, VoltageSource, describe};
+use crate::error::{Error, Result};
+use crate::io::sexagesimal;
+use crate::units::{Epoch, HZ_PER_MHZ};
+use scan::Scan;
+pub use writer::{Writer, WriterOptions};
+
+/// Whether a file's first bytes are those of GUPPI raw.
+pub(super) fn detect(first: &[u8]) -> bool {
+    cards::is_card(first) && !first.starts_with(b"SIMPLE")
+}
+
+/// The cards of a file's first block.
+///
+/// # Errors
+/// [`Error::Format`] for what is no card and for a header without `END`; [`Error::Io`].
+pub fn header(path: &Path) -> Result<Fields> {
+    let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+    cards::read(&mut file, path, 0)?.ok_or_else(|| cards::breaks_off(path, 0))
+}
+
+/// Opens the files of one recording, in any order.
+///
+/// # Errors
+/// [`Error::Format`] naming file, card, byte, what was found and what was expected, for headers that
+/// break a rule, change within the recording or do not rise in time; [`Error::Parameter`] for
+/// options that make no sense; [`Error::Io`].
+pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn VoltageSource>> {
+    if paths.is_empty() {
+        return Err(Error::parameter("files", 0, "one at least is needed"));
+    }
+    let scan = scan::scan(paths)?;
+    let tsamp_s = match describe::sampling_time(options)? {
+        Some(told) => told,
+        None => sampling_time(&scan.cards)?,
+    };
+    let step = scan.packets_per_block()?;
+    let (segments, times) = scan.segments(step, tsamp_s)?;
+    let header = describe(&scan, tsamp_s, step, options)?;
+    let layout = scan.geometry.layout();
+    Ok(Box::new(Recording::new(header, layout, scan.files, segments, times)))
+}
+
+fn sampling_time(cards: &Fields) -> Result<f64> {
+    match cards.number("TBIN")? {
+        Some(tbin) if tbin > 0.0 && (1.0 / tbin).is_finite() => Ok(tbin),
+        Some(tbin) => Err(cards.fault("TBIN", format!("found {tbin}, expected seconds above 0"))),
+        None => Err(cards.fault("TBIN", "the card is missing, expected seconds a sample")),
+    }
+}
+
+fn describe(
+    scan: &Scan,
+    tsamp_s: f64,
+    step: Option<u64>,
+    options: &VoltageOptions,
+) -> Result<VoltageHeader> {
+    let (cards, geometry) = (&scan.cards, &scan.geometry);
+    let counts = geometry.counts;
+    let middle = match describe::told_centre(options)? {
+        Some(told) => Some(told),
+        None => cards.number("OBSFREQ")?.map(|mhz| mhz * HZ_PER_MHZ),
+    };
+    let rate = if geometry.encoding.is_complex() { 1.0 / tsamp_s } else { 0.5 / tsamp_s };
+    let width = cards.number("OBSBW")?.filter(|mhz| *mhz != 0.0);
+    let width = width.map_or(rate * counts.channels as f64, |mhz| mhz * HZ_PER_MHZ);
+    let text = |key| cards.text(key).unwrap_or_default().to_string();
+    let ra = cards.text("RA_STR").and_then(sexagesimal::parse).map(|hours| hours * 15.0);
+    Ok(VoltageHeader {
+        path: scan.files[0].clone(),
+        format: "GUPPI raw",
+        source_name: text("SRC_NAME"),
+        telescope: text("TELESCOP"),
+        ra_deg: ra.filter(|deg| (0.0..=360.0).contains(deg)),
+        dec_deg: cards.text("DEC_STR").and_then(sexagesimal::parse).filter(|deg| deg.abs() <= 90.0),
+        start: start(scan, tsamp_s, step)?,
+        tsamp_s,
+        centres_hz: describe::centres(middle, width, counts.channels),
+        lower_sideband: options.lower_sideband.unwrap_or(width < 0.0),
+        encoding: geometry.encoding,
+        scale: 1.0,
+        recorded_bits: geometry.encoding.bits(),
+        antennas: counts.antennas,
+        polarizations: counts.polarizations,
+        circular: cards.text("FD_POLN").and_then(describe::circular),
+        times: None,
+        filter: describe::parse_filter(describe::FILTER_KEYS.map(|key| cards.text(key))),
+    })
+}
+
+/// The first sample's start.
+fn start(scan: &Scan, tsamp_s: f64, step: Option<u64>) -> Result<Epoch> {
+    let cards = &scan.cards;
+    let Some(day) = cards.number("STT_IMJD")? else { return Ok(Epoch::default()) };
+    let seconds =
+        cards.number("STT_SMJD")?.unwrap_or(0.0) + cards.number("STT_OFFS")?.unwrap_or(0.0);
+    // Beyond these no date is meant, and arithmetic on days is safe.
+    if !(0.0..1e7).contains(&day) || day.fract() != 0.0 {
+        let why = format!("found {day}, expected a modified Julian day");
+        return Err(cards.fault("STT_IMJD", why));
+    }
+    if seconds.abs() > 1e6 {
+        let why = format!("found {seconds} with STT_OFFS, expected seconds of a day");
+        return Err(cards.fault("STT_SMJD", why));
+    }
+    let first = scan.blocks[0].packet.unwrap_or(0);
+    let zero = match cards.text("SYNCTIME") {
+        Some(_) => cards.count("PKTSTART")?.unwrap_or(first).min(first),
+        None => 0,
+    };
+    let packets = first - zero;
+    let samples = step.map_or(0.0, |step| {
+        (u128::from(packets) * u128::from(scan.geometry.hop()) / u128::from(step)) as f64
+    });
+    let offset = samples * tsamp_s;
+    if offset > 1e9 {
+        let why = format!("found {first}, {offset} s after the recording's start");
+        return Err(cards.fault("PKTIDX", why));
+    }
+    Ok(Epoch::new(day as i64, seconds + offset))
+}

@@ -1,0 +1,242 @@
+//! All blocks of a recording, found by their headers; and their places in time.
+//!
+//! A block's first sample follows from its packet index, PKTIDX. Of samples that two blocks hold, the
+//! earlier one's are taken.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::cards::{self, is_card};
+use super::geometry::Geometry;
+use crate::error::{Error, Result};
+use crate::io::voltages::fields::Fields;
+use crate::io::voltages::recording::Segment;
+use crate::units::SECONDS_PER_DAY;
+
+/// What DIRECTIO fills up to.
+pub(super) const DIRECTIO_BYTES: u64 = 512;
+
+/// The longest gap, in seconds: a longer one is a broken header.
+const LONGEST_GAP_S: f64 = SECONDS_PER_DAY;
+
+/// One block of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    file: usize,
+    /// The byte at which its header begins.
+    header: u64,
+    /// The byte at which its samples begin.
+    data: u64,
+    pub(super) packet: Option<u64>,
+    /// Samples that it holds; the rest of it is filling.
+    times: u64,
+    /// Whether the file holds all of it.
+    whole: bool,
+}
+
+/// The blocks of all files, and what the first one's header says.
+pub(super) struct Scan {
+    pub(super) files: Vec<PathBuf>,
+    pub(super) cards: Fields,
+    pub(super) geometry: Geometry,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// Reads every header of the files, which may be given in any order.
+///
+/// # Errors
+/// [`Error::Format`] for headers that break a rule or do not belong together; [`Error::Io`].
+pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
+    let mut files = Vec::new();
+    for path in paths {
+        files.push((path.clone(), scan_file(path)?));
+    }
+    // Without packet indices the files' names say the order.
+    let packets = |blocks: &[Block]| blocks.iter().all(|block| block.packet.is_some());
+    let numbered = files.iter().all(|(_, (_, _, blocks))| packets(blocks));
+    files.sort_by(|(path, (_, _, blocks)), (other_path, (_, _, other))| {
+        let by_packet = blocks[0].packet.cmp(&other[0].packet);
+        if numbered { by_packet } else { path.cmp(other_path) }
+    });
+    let (_, (first, geometry, _)) = &files[0];
+    let (header, geometry) = (first.clone(), geometry.clone());
+    let mut all = Vec::new();
+    for (number, (_, (first, own, blocks))) in files.iter().enumerate() {
+        geometry.check(own, first, all.len())?;
+        same_start(&header, first)?;
+        all.extend(blocks.iter().map(|block| Block { file: number, ..block.clone() }));
+    }
+    let files = files.into_iter().map(|(path, _)| path).collect();
+    if all.iter().all(|block| !block.whole) {
+        let why = format!(
+            "a block has {} bytes, but the file ends within its first one",
+            geometry.block_bytes
+        );
+        return Err(header.fault("BLOCSIZE", why));
+    }
+    Ok(Scan { files, cards: header, geometry, blocks: all })
+}
+
+/// Files of one recording count their packets from the same moment.
+fn same_start(expected: &Fields, found: &Fields) -> Result<()> {
+    for key in ["STT_IMJD", "STT_SMJD", "STT_OFFS"] {
+        let (expected, number) = (expected.number(key)?, found.number(key)?);
+        if expected != number {
+            let why = format!("found {number:?}, but {expected:?} in the recording's first file");
+            return Err(found.fault(key, why));
+        }
+    }
+    Ok(())
+}
+
+fn scan_file(path: &Path) -> Result<(Fields, Geometry, Vec<Block>)> {
+    let io = |error| Error::io(path, error);
+    let mut file = File::open(path).map_err(io)?;
+    let length = file.metadata().map_err(io)?.len();
+    let first = cards::read(&mut file, path, 0)?.ok_or_else(|| cards::breaks_off(path, 0))?;
+    let geometry = Geometry::new(&first)?;
+    let (mut blocks, mut header) = (Vec::new(), first.clone());
+    loop {
+        let own = Geometry::new(&header)?;
+        geometry.check(&own, &header, blocks.len())?;
+        let block = block(&header, &geometry, length)?;
+        let (data, whole) = (block.data, block.whole);
+        blocks.push(block);
+        if !whole {
+            break;
+        }
+        let end = data + geometry.block_bytes;
+        let next = if geometry.directio { after_filling(&mut file, path, end)? } else { end };
+        if next >= length {
+            break;
+        }
+        // A header that the file's end cuts off had no samples yet.
+        let Some(following) = cards::read(&mut file, path, next)? else { break };
+        header = following;
+    }
+    Ok((first, geometry, blocks))
+}
+
+fn block(header: &Fields, geometry: &Geometry, length: u64) -> Result<Block> {
+    let bytes = header.bytes();
+    let bytes = if geometry.directio { bytes.next_multiple_of(DIRECTIO_BYTES) } else { bytes };
+    let data = header.offset() + bytes;
+    let times = header.count("NTVALID")?.unwrap_or(geometry.times);
+    if times == 0 || times > geometry.times {
+        let why = format!("found {times}, expected 1 to the block's {} samples", geometry.times);
+        return Err(header.fault("NTVALID", why));
+    }
+    let packet = header.count("PKTIDX")?;
+    let whole = data.checked_add(geometry.block_bytes).is_some_and(|end| end <= length);
+    Ok(Block { file: 0, header: header.offset(), data, packet, times, whole })
+}
+
+/// Where the next header begins: some writers fill blocks up to 512 bytes as well, some do not.
+fn after_filling(file: &mut File, path: &Path, end: u64) -> Result<u64> {
+    let filled = end.next_multiple_of(DIRECTIO_BYTES);
+    if filled == end {
+        return Ok(end);
+    }
+    let io = |error| Error::io(path, error);
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(end)).map_err(io)?;
+    file.take(16).read_to_end(&mut bytes).map_err(io)?;
+    Ok(if is_card(&bytes) { end } else { filled })
+}
+
+impl Scan {
+    /// By how much PKTIDX rises from block to block: as the header says, or the smallest rise.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for an index that does not rise, or not by whole blocks.
+    pub(super) fn packets_per_block(&self) -> Result<Option<u64>> {
+        let mut rises = Vec::new();
+        for (number, pair) in self.blocks.windows(2).enumerate() {
+            match (pair[0].packet, pair[1].packet) {
+                (Some(before), Some(after)) if after > before => rises.push(after - before),
+                (None, None) => {}
+                (before, after) => {
+                    let why = format!(
+                        "block {} has {}, expected more than the {} of the block before",
+                        number + 1,
+                        show(after),
+                        show(before)
+                    );
+                    return Err(self.fault(&pair[1], why));
+                }
+            }
+        }
+        let told = [self.cards.count("PIPERBLK")?, self.packets_in_block()?];
+        let smallest = rises.iter().copied().min();
+        let fits = |step: &u64| *step > 0 && rises.iter().all(|rise| rise.is_multiple_of(*step));
+        if let Some(step) = told.into_iter().flatten().chain(smallest).find(fits) {
+            return Ok(Some(step));
+        }
+        let Some(step) = smallest else { return Ok(None) };
+        let odd = rises.iter().position(|rise| !rise.is_multiple_of(step)).unwrap_or(0);
+        let why = format!(
+            "block {} comes {} packets after the one before, expected a multiple of {step}",
+            odd + 1,
+            rises[odd]
+        );
+        Err(self.fault(&self.blocks[odd + 1], why))
+    }
+
+    /// Packets of PKTSIZE bytes between a block's start and the next one's, when they are whole.
+    fn packets_in_block(&self) -> Result<Option<u64>> {
+        let bytes = self.geometry.hop() * self.geometry.frame_bytes();
+        let size = self.cards.count("PKTSIZE")?.filter(|size| *size > 0);
+        Ok(size.filter(|size| bytes.is_multiple_of(*size)).map(|size| bytes / size))
+    }
+
+    /// The blocks' places in time, and the samples in all.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a gap of more than a day.
+    pub(super) fn segments(&self, step: Option<u64>, tsamp_s: f64) -> Result<(Vec<Segment>, u64)> {
+        let hop = self.geometry.hop();
+        let first = self.blocks[0].packet.unwrap_or(0);
+        let mut segments: Vec<Segment> = Vec::new();
+        let (mut times, mut reached) = (0u64, 0u64);
+        for (number, block) in self.blocks.iter().enumerate() {
+            let index = match (step, block.packet) {
+                (Some(step), Some(packet)) => (packet - first) / step,
+                _ => number as u64,
+            };
+            let start = index.checked_mul(hop).filter(|start| {
+                let gap = start.saturating_sub(times) as f64 * tsamp_s;
+                gap <= LONGEST_GAP_S && *start < u64::MAX / 4
+            });
+            let Some(start) = start else {
+                let why = format!(
+                    "block {number} comes more than a day after the one before ({}), expected no \
+                     longer gap in one recording",
+                    show(block.packet)
+                );
+                return Err(self.fault(block, why));
+            };
+            times = times.max(start + block.times);
+            let passed = reached.saturating_sub(start);
+            if block.whole && passed < block.times {
+                reached = start + block.times;
+                segments.push(Segment {
+                    file: block.file,
+                    offset: block.data,
+                    start: start + passed,
+                    passed,
+                    times: block.times - passed,
+                });
+            }
+        }
+        Ok((segments, times))
+    }
+
+    fn fault(&self, block: &Block, why: String) -> Error {
+        Error::format(&self.files[block.file], "PKTIDX", block.header, why)
+    }
+}
+
+fn show(packet: Option<u64>) -> String {
+    packet.map_or_else(|| "no PKTIDX".to_string(), |packet| format!("PKTIDX {packet}"))
+}

@@ -1,0 +1,344 @@
+//! Writing GUPPI raw.
+
+use std::path::{Path, PathBuf};
+
+use super::cards::CARD_BYTES;
+use super::scan::DIRECTIO_BYTES;
+use crate::error::{Error, Result};
+use crate::io::atomic::AtomicFile;
+use crate::io::sexagesimal;
+use crate::io::voltages::describe::{EvenBand, counts, filter_fields};
+use crate::io::voltages::layout::{Axis, Layout};
+use crate::io::voltages::{VoltageHeader, check_streams};
+use crate::units::HZ_PER_MHZ;
+use crate::voltage::{VoltageEncoding, Voltages};
+
+/// Bytes of a block of which nothing else is said.
+const BLOCK_BYTES: u64 = 1 << 24;
+
+/// Samples of which such a block holds a multiple.
+const BLOCK_STEP: u64 = 512;
+
+/// Letters of a text, so that it fits a card with its quotes.
+const TEXT_LETTERS: usize = 68;
+
+/// How GUPPI raw is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// Samples of each stream in a block; `None`: about 16 MiB, or all samples where they are fewer.
+    pub block_times: Option<usize>,
+    /// Samples at a block's end that stand at the next one's start again.
+    pub overlap: usize,
+    /// Whether headers and blocks are filled up to 512 bytes. Headers are filled with blank cards,
+    /// which readers that know nothing of DIRECTIO pass over too.
+    pub directio: bool,
+    /// Blocks in each file of a sequence `NAME.0000.raw`, `NAME.0001.raw` and so on; `None`: one file.
+    pub blocks_per_file: Option<usize>,
+}
+
+/// GUPPI raw in the making; its files appear under their names when it is finished.
+///
+/// A last block that is not full is filled up with zeros, and its card NTVALID says how many samples
+/// are not. Channels are written in the order that their sideband has in this format: descending in a
+/// lower sideband.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    options: WriterOptions,
+    cards: Vec<String>,
+    encoding: VoltageEncoding,
+    layout: Layout,
+    payload: Vec<u8>,
+    block_times: u64,
+    /// Samples in the block that is being filled.
+    filled: u64,
+    /// Of these, how many stood in the block before.
+    repeated: u64,
+    blocks: u64,
+    /// Blocks that were left out.
+    missing: u64,
+    done: Vec<AtomicFile>,
+}
+
+impl Writer {
+    /// Starts a recording; with `blocks_per_file`, `path` is the name without its number (and `.raw`
+    /// or without it).
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for what this format can't hold: samples that are not complex 4, 8 or 16
+    /// bit, unevenly spaced channels, an overlap as long as a block, blocks beyond 4 GiB;
+    /// [`Error::Io`].
+    pub fn create(path: &Path, header: &VoltageHeader, options: &WriterOptions) -> Result<Self> {
+        use VoltageEncoding::{Complex4, Complex8, Complex16};
+        let encoding = header.encoding;
+        if !matches!(encoding, Complex4 | Complex8 | Complex16) {
+            let rule = "GUPPI raw holds complex integers of 4, 8 or 16 bits";
+            return Err(Error::parameter("encoding", format!("{encoding:?}"), rule));
+        }
+        let band = EvenBand::new(header)?;
+        let counts = counts(header)?;
+        let sample_bytes = encoding.sample_bits() / 8;
+        let frame = (header.streams() * sample_bytes) as u64;
+        let block_times = block_times(header, options, frame)?;
+        let order = [Axis::Antenna, Axis::Channel, Axis::Time, Axis::Polarization];
+        let mut layout = Layout::new(order, counts, block_times, sample_bytes);
+        if band.reversed {
+            layout.reverse_channels(counts);
+        }
+        let mut writer = Self {
+            path: path.to_path_buf(),
+            options: *options,
+            cards: cards(header, &band, options, block_times, frame),
+            encoding,
+            layout,
+            payload: vec![0; (block_times * frame) as usize],
+            block_times,
+            filled: 0,
+            repeated: 0,
+            blocks: 0,
+            missing: 0,
+            done: Vec::new(),
+        };
+        writer.next_file()?;
+        Ok(writer)
+    }
+
+    /// Appends samples of every stream.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of streams or another encoding than the header's;
+    /// [`Error::Io`].
+    pub fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
+        check_streams(voltages, self.layout.streams(), self.encoding)?;
+        let mut taken = 0;
+        while taken < voltages.times() {
+            let room = (self.block_times - self.filled) as usize;
+            let times = room.min(voltages.times() - taken);
+            for run in 0..self.layout.runs() {
+                let from = self.layout.offset(run, self.filled) as usize;
+                let bytes = self.layout.run_bytes(times as u64) as usize;
+                self.layout.gather(run, voltages, taken, &mut self.payload[from..from + bytes]);
+            }
+            taken += times;
+            self.filled += times as u64;
+            if self.filled == self.block_times {
+                self.end_block()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out blocks, as a recorder that loses data does: PKTIDX goes on, and readers find a gap.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for blocks that overlap, before the first block, or within one.
+    pub fn leave_out(&mut self, blocks: u64) -> Result<()> {
+        if self.options.overlap > 0 || self.filled > 0 || self.blocks == 0 {
+            let rule =
+                "only whole blocks can be missing, of those that don't overlap, and not the first";
+            return Err(Error::parameter("blocks to leave out", blocks, rule));
+        }
+        self.missing += blocks;
+        Ok(())
+    }
+
+    /// Fills up the last block and puts every file under its name.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when not one sample was written; [`Error::Io`].
+    pub fn finish(mut self) -> Result<()> {
+        if self.filled > self.repeated {
+            for run in 0..self.layout.runs() {
+                let from = self.layout.offset(run, self.filled) as usize;
+                let rest = self.layout.run_bytes(self.block_times - self.filled) as usize;
+                self.payload[from..from + rest].fill(self.encoding.zero_byte());
+            }
+            self.end_block()?;
+        }
+        if self.blocks == 0 {
+            return Err(Error::parameter("samples", 0, "GUPPI raw holds one sample at least"));
+        }
+        self.done.into_iter().try_for_each(AtomicFile::commit)
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        if let Some(blocks) = self.options.blocks_per_file
+            && self.blocks > 0
+            && self.blocks.is_multiple_of(blocks as u64)
+        {
+            self.next_file()?;
+        }
+        let header = self.header();
+        let filling = (self.payload.len() as u64).next_multiple_of(DIRECTIO_BYTES);
+        let filling = filling as usize - self.payload.len();
+        if let Some(file) = self.done.last_mut() {
+            file.append(header.as_bytes())?;
+            file.append(&self.payload)?;
+            if self.options.directio {
+                file.append(&[0; DIRECTIO_BYTES as usize][..filling])?;
+            }
+        }
+        self.blocks += 1;
+        self.repeated = self.options.overlap as u64;
+        for run in 0..self.layout.runs() {
+            let start = self.layout.offset(run, 0) as usize;
+            let end = start + self.layout.run_bytes(self.block_times) as usize;
+            let bytes = self.layout.run_bytes(self.repeated) as usize;
+            self.payload.copy_within(end - bytes..end, start);
+        }
+        self.filled = self.repeated;
+        Ok(())
+    }
+
+    /// The cards of the block that is ready.
+    fn header(&self) -> String {
+        let packet =
+            (self.blocks + self.missing) * (self.block_times - self.options.overlap as u64);
+        let mut cards = self.cards.clone();
+        cards.push(number("NTVALID", self.filled));
+        cards.push(number("PKTIDX", packet));
+        if self.options.directio {
+            let step = DIRECTIO_BYTES as usize;
+            while !((cards.len() + 1) * CARD_BYTES).is_multiple_of(step) {
+                cards.push(" ".repeat(CARD_BYTES));
+            }
+        }
+        cards.push(format!("{:<CARD_BYTES$}", "END"));
+        cards.concat()
+    }
+
+    fn next_file(&mut self) -> Result<()> {
+        let path = match self.options.blocks_per_file {
+            None => self.path.clone(),
+            Some(_) => {
+                let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+                let stem = name.strip_suffix(".raw").unwrap_or(&name);
+                self.path.with_file_name(format!("{stem}.{:04}.raw", self.done.len()))
+            }
+        };
+        if let Some(before) = self.done.last_mut() {
+            before.release()?;
+        }
+        self.done.push(AtomicFile::create(&path)?);
+        Ok(())
+    }
+}
+
+fn block_times(header: &VoltageHeader, options: &WriterOptions, frame: u64) -> Result<u64> {
+    let usual = (BLOCK_BYTES / frame / BLOCK_STEP * BLOCK_STEP).max(BLOCK_STEP);
+    let times = options.block_times.map_or_else(
+        || header.times.filter(|times| *times > 0).map_or(usual, |times| times.min(usual)),
+        |times| times as u64,
+    );
+    if options.overlap as u64 >= times {
+        let rule = format!("it must be less than the block's {times} samples");
+        return Err(Error::parameter("overlap (samples)", options.overlap, rule));
+    }
+    if options.blocks_per_file == Some(0) {
+        return Err(Error::parameter("blocks per file", 0, "there must be one at least"));
+    }
+    let most = u64::from(u32::MAX);
+    if times.checked_mul(frame).is_none_or(|bytes| bytes > most) {
+        let rule = format!("a block of {frame} bytes a sample must stay below 4 GiB");
+        return Err(Error::parameter("samples in a block", times, rule));
+    }
+    Ok(times)
+}
+
+/// The cards that are the same in every block.
+fn cards(
+    header: &VoltageHeader,
+    band: &EvenBand,
+    options: &WriterOptions,
+    block_times: u64,
+    frame: u64,
+) -> Vec<String> {
+    let channels = header.coarse_channels();
+    // dspsr takes 4-bit samples of GUPPI itself for another encoding.
+    let backend = if header.encoding == VoltageEncoding::Complex8 { "GUPPI" } else { "SIDEREAL" };
+    let mut cards = vec![text("BACKEND", backend)];
+    if !header.telescope.is_empty() {
+        cards.push(text("TELESCOP", &header.telescope));
+    }
+    if !header.source_name.is_empty() {
+        cards.push(text("SRC_NAME", &header.source_name));
+    }
+    if let Some(ra) = header.ra_deg {
+        cards.push(text("RA_STR", &sexagesimal::format(ra / 15.0)));
+    }
+    if let Some(dec) = header.dec_deg {
+        cards.push(text("DEC_STR", &sexagesimal::format(dec)));
+    }
+    if let Some(circular) = header.circular {
+        cards.push(text("FD_POLN", if circular { "CIRC" } else { "LIN" }));
+    }
+    cards.push(text("OBS_MODE", "RAW"));
+    cards.push(text("PKTFMT", "1SFA"));
+    if let Some(middle) = band.middle_hz {
+        cards.push(float("OBSFREQ", middle / HZ_PER_MHZ));
+    }
+    cards.push(float("OBSBW", band.width_hz / HZ_PER_MHZ));
+    cards.push(float("CHAN_BW", band.width_hz / HZ_PER_MHZ / channels as f64));
+    cards.push(number("OBSNCHAN", channels * header.antennas));
+    if header.antennas > 1 {
+        cards.push(number("NANTS", header.antennas));
+    }
+    cards.push(number("NPOL", if header.polarizations == 2 { 4 } else { 1 }));
+    cards.push(number("NBITS", header.encoding.bits()));
+    cards.push(float("TBIN", header.tsamp_s));
+    cards.push(number("STT_IMJD", header.start.day));
+    cards.push(number("STT_SMJD", header.start.seconds.floor() as i64));
+    cards.push(float("STT_OFFS", header.start.seconds - header.start.seconds.floor()));
+    cards.push(number("OVERLAP", options.overlap));
+    cards.push(number("DIRECTIO", u8::from(options.directio)));
+    cards.push(number("BLOCSIZE", block_times * frame));
+    // A packet is one sample of everything, so PKTIDX counts samples.
+    cards.push(number("PKTSIZE", frame));
+    cards.push(number("PIPERBLK", block_times - options.overlap as u64));
+    for (key, value) in header.filter.iter().flat_map(filter_fields) {
+        cards.push(text(key, &value));
+    }
+    cards
+}
+
+fn number(key: &str, value: impl std::fmt::Display) -> String {
+    format!("{:<CARD_BYTES$}", format!("{key:<8}= {value:>20}"))
+}
+
+fn float(key: &str, value: f64) -> String {
+    number(key, format!("{value:E}"))
+}
+
+/// A text in quotes, without what a card can't hold.
+fn text(key: &str, value: &str) -> String {
+    let printable = |letter: char| if (' '..='~').contains(&letter) { letter } else { '?' };
+    let mut quoted = String::new();
+    for letter in value.chars().map(printable) {
+        let doubled = if letter == '\'' { "''".to_string() } else { letter.to_string() };
+        if quoted.len() + doubled.len() <= TEXT_LETTERS {
+            quoted += &doubled;
+        }
+    }
+    format!("{:<CARD_BYTES$}", format!("{key:<8}= '{quoted:<8}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_card_has_80_bytes() {
+        let long = "'".repeat(100);
+        for card in [
+            text("SRC_NAME", &long),
+            text("SRC_NAME", "caf\u{e9} \u{1f4e1}\n"),
+            text("A", ""),
+            number("PKTIDX", u64::MAX),
+            float("TBIN", 1.0 / 3.0 * 1e-300),
+            float("OBSFREQ", -1.234_567_890_123_456_7e-200),
+        ] {
+            assert_eq!(card.len(), CARD_BYTES, "{card}");
+            assert!(card.is_ascii() && card.as_bytes()[8] == b'=', "{card}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Where samples lie in a recording's blocks, and their way into the streams' rows and back.
+
+use crate::voltage::{VoltageBlock, Voltages};
+
+/// Bytes of samples that are moved at once: they stay in a core's cache.
+const TILE_BYTES: usize = 1 << 18;
+
+/// Takes the first or the second of each pair of samples, which is one number of twice the width: in
+/// this form compilers make vectors of it.
+macro_rules! pick_half {
+    ($pair:ty, $half:ty, $source:expr, $row:expr, $place:expr) => {{
+        let (pairs, _) = $source.as_chunks::<{ size_of::<$pair>() }>();
+        let (samples, _) = $row.as_chunks_mut::<{ size_of::<$half>() }>();
+        let shift = $place * <$half>::BITS;
+        for (sample, pair) in samples.iter_mut().zip(pairs) {
+            *sample = ((<$pair>::from_le_bytes(*pair) >> shift) as $half).to_le_bytes();
+        }
+    }};
+}
+/// What a block's bytes run over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Axis {
+    Antenna,
+    Channel,
+    Polarization,
+    Time,
+}
+
+/// How many there are of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) antennas: usize,
+    pub(super) channels: usize,
+    pub(super) polarizations: usize,
+}
+
+impl Counts {
+    fn of(self, axis: Axis) -> usize {
+        match axis {
+            Axis::Antenna => self.antennas,
+            Axis::Channel => self.channels,
+            Axis::Polarization => self.polarizations,
+            Axis::Time => 1,
+        }
+    }
+
+    /// How far apart in stream numbers neighbours along an axis lie.
+    fn step(self, axis: Axis) -> usize {
+        match axis {
+            Axis::Antenna => self.channels * self.polarizations,
+            Axis::Channel => self.polarizations,
+            Axis::Polarization => 1,
+            Axis::Time => 0,
+        }
+    }
+}
+
+/// The order of a recording's bytes: axes outer streams, time, inner streams; in units of so many
+/// samples of every stream, or without end where time is outermost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Each place's stream, outer places first.
+    streams: Vec<usize>,
+    inner: usize,
+    sample_bytes: usize,
+    unit_times: Option<u64>,
+}
+
+impl Layout {
+    /// A layout with its axes outermost first, time among them; `unit_times` counts only where time
+    /// is not the first. The caller has seen a file that is as long as one sample of every stream.
+    pub(super) fn new(
+        order: [Axis; 4],
+        counts: Counts,
+        unit_times: u64,
+        sample_bytes: usize,
+    ) -> Self {
+        let mut streams = vec![0];
+        let (mut inner, mut endless, mut seen_time) = (1, true, false);
+        for axis in order {
+            if axis == Axis::Time {
+                seen_time = true;
+                endless = streams.len() == 1;
+                continue;
+            }
+            let (count, step) = (counts.of(axis), counts.step(axis));
+            streams = streams.iter().flat_map(|s| (0..count).map(move |i| s + i * step)).collect();
+            inner *= if seen_time { count } else { 1 };
+        }
+        Self { streams, inner, sample_bytes, unit_times: (!endless).then_some(unit_times) }
+    }
+
+    /// Puts each antenna's channels into the opposite order.
+    pub(super) fn reverse_channels(&mut self, counts: Counts) {
+        for stream in &mut self.streams {
+            let (rest, polarization) =
+                (*stream / counts.polarizations, *stream % counts.polarizations);
+            let (antenna, channel) = (rest / counts.channels, rest % counts.channels);
+            let channel = counts.channels - 1 - channel;
+            *stream = (antenna * counts.channels + channel) * counts.polarizations + polarization;
+        }
+    }
+
+    /// Streams.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Bytes of one sample of every stream.
+    pub(super) fn frame_bytes(&self) -> u64 {
+        (self.streams.len() * self.sample_bytes) as u64
+    }
+
+    /// Samples of each stream in a unit: 1 where time is outermost.
+    pub(super) fn unit_times(&self) -> u64 {
+        self.unit_times.unwrap_or(1)
+    }
+
+    /// Bytes of as many whole units as hold `times` samples.
+    pub(super) fn bytes(&self, times: u64) -> u64 {
+        times.next_multiple_of(self.unit_times()) * self.frame_bytes()
+    }
+
+    /// Runs of bytes in which the samples of a span of time lie.
+    pub(super) fn runs(&self) -> usize {
+        self.streams.len() / self.inner
+    }
+
+    /// Samples from `time` to the end of its unit.
+    pub(super) fn left_in_unit(&self, time: u64) -> u64 {
+        self.unit_times.map_or(u64::MAX, |unit| unit - time % unit)
+    }
+
+    /// The byte at which a unit of `time` begins, and how long units are; `None` without units.
+    pub(super) fn unit(&self, time: u64) -> Option<(u64, u64)> {
+        let bytes = self.bytes(self.unit_times?);
+        Some((time / self.unit_times() * bytes, bytes))
+    }
+
+    /// The byte of `time` in one run.
+    pub(super) fn offset(&self, run: usize, time: u64) -> u64 {
+        let step = self.run_bytes(1);
+        self.unit_times.map_or(time * step, |unit| {
+            (time / unit * self.runs() as u64 + run as u64) * unit * step + time % unit * step
+        })
+    }
+
+    /// Bytes of `times` samples in one run.
+    pub(super) fn run_bytes(&self, times: u64) -> u64 {
+        times * (self.inner * self.sample_bytes) as u64
+    }
+
+    /// Samples that are moved at once.
+    pub(super) fn tile_times(&self) -> usize {
+        (TILE_BYTES / (self.inner * self.sample_bytes)).max(1)
+    }
+
+    /// Deals one run's bytes out to its streams' rows, from sample `at` on.
+    pub(super) fn deal(&self, run: usize, source: &[u8], block: &mut VoltageBlock, at: usize) {
+        let streams = &self.streams[run * self.inner..][..self.inner];
+        let bytes = self.sample_bytes;
+        let mut row = |place: usize, time: usize, from: &[u8], pick: fn(&[u8], &mut [u8])| {
+            let length = if self.inner == 2 { from.len() / 2 } else { from.len() };
+            let row = block.row_mut(streams[place]);
+            pick(from, &mut row[(at + time) * bytes..][..length]);
+        };
+        let copy = |from: &[u8], row: &mut [u8]| row.copy_from_slice(from);
+        match (self.inner, bytes) {
+            (1, _) => row(0, 0, source, copy),
+            (2, 1) => {
+                row(0, 0, source, |from, row| pick_half!(u16, u8, from, row, 0));
+                row(1, 0, source, |from, row| pick_half!(u16, u8, from, row, 1));
+            }
+            (2, 2) => {
+                row(0, 0, source, |from, row| pick_half!(u32, u16, from, row, 0));
+                row(1, 0, source, |from, row| pick_half!(u32, u16, from, row, 1));
+            }
+            (2, 4) => {
+                row(0, 0, source, |from, row| pick_half!(u64, u32, from, row, 0));
+                row(1, 0, source, |from, row| pick_half!(u64, u32, from, row, 1));
+            }
+            (2, _) => {
+                row(0, 0, source, |from, row| pick_half!(u128, u64, from, row, 0));
+                row(1, 0, source, |from, row| pick_half!(u128, u64, from, row, 1));
+            }
+            (inner, 1) => to_rows::<1>(source, inner, |p, t, line| row(p, t, line, copy)),
+            (inner, 2) => to_rows::<2>(source, inner, |p, t, line| row(p, t, line, copy)),
+            (inner, 4) => to_rows::<4>(source, inner, |p, t, line| row(p, t, line, copy)),
+            (inner, _) => to_rows::<8>(source, inner, |p, t, line| row(p, t, line, copy)),
+        }
+    }
+
+    /// Gathers one run's bytes from its streams: as many samples from `start` on as `bytes` hold.
+    pub(super) fn gather(&self, run: usize, from: Voltages<'_>, start: usize, bytes: &mut [u8]) {
+        let streams = &self.streams[run * self.inner..][..self.inner];
+        let row = |place: usize, time: usize, bytes: usize| {
+            &from.row(streams[place])[(start + time) * self.sample_bytes..][..bytes]
+        };
+        match (self.inner, self.sample_bytes) {
+            (1, _) => bytes.copy_from_slice(row(0, 0, bytes.len())),
+            (inner, 1) => from_rows::<1>(bytes, inner, row),
+            (inner, 2) => from_rows::<2>(bytes, inner, row),
+            (inner, 4) => from_rows::<4>(bytes, inner, row),
+            (inner, _) => from_rows::<8>(bytes, inner, row),
+        }
+    }
+}
+
+/// Streams, and samples of each, that are turned from frames into rows or back at once.
+const SQUARE: usize = 32;
+
+/// Turns frames of `streams` samples into pieces of rows, which `put(place, time, piece)` takes.
+fn to_rows<const BYTES: usize>(
+    source: &[u8],
+    streams: usize,
+    mut put: impl FnMut(usize, usize, &[u8]),
+) {
+    let (samples, _) = source.as_chunks::<BYTES>();
+    let mut square = [[[0; BYTES]; SQUARE]; SQUARE];
+    for (times, frames) in samples.chunks(SQUARE * streams).enumerate() {
+        let count = frames.len() / streams;
+        for place in (0..streams).step_by(SQUARE) {
+            let places = SQUARE.min(streams - place);
+            for (time, frame) in frames.chunks_exact(streams).enumerate() {
+                for (line, sample) in square.iter_mut().zip(&frame[place..place + places]) {
+                    line[time] = *sample;
+                }
+            }
+            for (number, line) in square[..places].iter().enumerate() {
+                put(place + number, times * SQUARE, line[..count].as_flattened());
+            }
+        }
+    }
+}
+
+/// Turns rows, which `row(place, time, bytes)` gives, into frames of `streams` samples.
+fn from_rows<'a, const BYTES: usize>(
+    bytes: &mut [u8],
+    streams: usize,
+    row: impl Fn(usize, usize, usize) -> &'a [u8],
+) {
+    let (samples, _) = bytes.as_chunks_mut::<BYTES>();
+    let mut square = [[[0; BYTES]; SQUARE]; SQUARE];
+    for (times, frames) in samples.chunks_mut(SQUARE * streams).enumerate() {
+        let count = frames.len() / streams;
+        for place in (0..streams).step_by(SQUARE) {
+            let places = SQUARE.min(streams - place);
+            for (number, line) in square[..places].iter_mut().enumerate() {
+                let row = row(place + number, times * SQUARE, count * BYTES);
+                line.as_flattened_mut()[..row.len()].copy_from_slice(row);
+            }
+            for (time, frame) in frames.chunks_exact_mut(streams).enumerate() {
+                for (sample, line) in frame[place..place + places].iter_mut().zip(&square) {
+                    *sample = line[time];
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::voltage::VoltageEncoding;
+
+    const COUNTS: Counts = Counts { antennas: 2, channels: 3, polarizations: 2 };
+    const ORDERS: [[Axis; 4]; 4] = [
+        [Axis::Antenna, Axis::Channel, Axis::Time, Axis::Polarization],
+        [Axis::Time, Axis::Channel, Axis::Polarization, Axis::Antenna],
+        [Axis::Polarization, Axis::Channel, Axis::Antenna, Axis::Time],
+        [Axis::Polarization, Axis::Time, Axis::Antenna, Axis::Channel],
+    ];
+
+    /// Where a sample lies, by its axes and nothing else.
+    fn place(order: [Axis; 4], unit: usize, stream: usize, time: usize) -> usize {
+        let (channels, polarizations) = (COUNTS.channels, COUNTS.polarizations);
+        let mut place = 0;
+        for axis in order {
+            let (count, index) = match axis {
+                Axis::Antenna => (COUNTS.antennas, stream / polarizations / channels),
+                Axis::Channel => (channels, stream / polarizations % channels),
+                Axis::Polarization => (polarizations, stream % polarizations),
+                Axis::Time => (unit, time % unit),
+            };
+            place = place * count + index;
+        }
+        place + time / unit * unit * 12
+    }
+
+    #[test]
+    fn samples_lie_where_the_axes_say() {
+        for encoding in [VoltageEncoding::Complex4, VoltageEncoding::Complex8] {
+            let bytes = encoding.sample_bits() / 8;
+            for order in ORDERS {
+                let unit = if order[0] == Axis::Time { 10 } else { 5 };
+                let layout = Layout::new(order, COUNTS, 5, bytes);
+                let source: Vec<u8> = (0..120 * bytes).map(|i| (i % 251) as u8).collect();
+                let mut block = VoltageBlock::new(encoding, 12, 10);
+                block.set_times(10).unwrap();
+                for run in 0..layout.runs() {
+                    for time in 0..10 {
+                        let from = layout.offset(run, time) as usize;
+                        let run_bytes = &source[from..][..layout.run_bytes(1) as usize];
+                        layout.deal(run, run_bytes, &mut block, time as usize);
+                        let mut again = vec![0; run_bytes.len()];
+                        layout.gather(run, block.voltages(), time as usize, &mut again);
+                        assert_eq!(again, run_bytes);
+                    }
+                }
+                for (stream, time) in (0..120).map(|i| (i / 10, i % 10)) {
+                    let found = &block.voltages().row(stream)[time * bytes..][..bytes];
+                    let at = place(order, unit, stream, time) * bytes;
+                    assert_eq!(found, &source[at..at + bytes], "{order:?} {stream} {time}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_samples_are_moved_at_once() {
+        let encodings = [
+            VoltageEncoding::Complex4,
+            VoltageEncoding::Complex8,
+            VoltageEncoding::Complex16,
+            VoltageEncoding::ComplexF32,
+        ];
+        for (encoding, streams) in encodings.iter().flat_map(|e| [1, 2, 3, 33, 64].map(|n| (*e, n)))
+        {
+            let bytes = encoding.sample_bits() / 8;
+            let counts = Counts { antennas: 1, channels: streams, polarizations: 1 };
+            let order = [Axis::Time, Axis::Antenna, Axis::Channel, Axis::Polarization];
+            let layout = Layout::new(order, counts, 1, bytes);
+            let source: Vec<u8> = (0..streams * bytes * 75).map(|i| (i * 7 % 253) as u8).collect();
+            let mut block = VoltageBlock::new(encoding, streams, 80);
+            layout.deal(0, &source, &mut block, 5);
+            block.set_times(80).unwrap();
+            for (stream, time) in (0..streams * 75).map(|i| (i / 75, i % 75)) {
+                let found = &block.voltages().row(stream)[(time + 5) * bytes..][..bytes];
+                assert_eq!(found, &source[(time * streams + stream) * bytes..][..bytes]);
+            }
+            let mut again = vec![0; source.len()];
+            layout.gather(0, block.voltages(), 5, &mut again);
+            assert_eq!(again, source);
+        }
+    }
+
+    #[test]
+    fn channels_can_be_turned_round() {
+        let order = [Axis::Antenna, Axis::Channel, Axis::Time, Axis::Polarization];
+        let mut layout = Layout::new(order, COUNTS, 5, 2);
+        layout.reverse_channels(COUNTS);
+        assert_eq!(layout.streams, [4, 5, 2, 3, 0, 1, 10, 11, 8, 9, 6, 7]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Opening recorded voltages: the format is told by a file's first bytes, never by its name.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::{VoltageOptions, VoltageSource, dada, guppi, mark5b, vdif};
+use crate::error::{Error, Result};
+
+/// Bytes by which a format is told: a few frames of those that have no magic number.
+const FIRST_BYTES: u64 = 1 << 16;
+
+/// Opens the files of one recording.
+type Open = fn(&[PathBuf], &VoltageOptions) -> Result<Box<dyn VoltageSource>>;
+
+/// A format of voltages.
+struct Format {
+    name: &'static str,
+    detect: fn(&[u8]) -> bool,
+    open: Open,
+}
+
+/// Every format of voltages, the surest signs first.
+const FORMATS: &[Format] = &[
+    Format { name: "GUPPI raw", detect: guppi::detect, open: guppi::open },
+    Format { name: "PSRDADA", detect: dada::detect, open: dada::open },
+    Format { name: "Mark 5B", detect: mark5b::detect, open: mark5b::open },
+    Format { name: "VDIF", detect: vdif::detect, open: vdif::open },
+];
+
+/// Opens the files of one recording, in any order.
+///
+/// A path that does not exist but begins the names of a numbered sequence (`NAME` for
+/// `NAME.0000.raw`, `NAME.0001.raw` and so on) stands for all of it. What `options` say goes before
+/// what the files say; `lower_sideband` turns each channel round, not their order.
+///
+/// # Errors
+/// [`Error::Io`] for a file that is missing or can't be read; [`Error::Format`] for one that is empty,
+/// of no known format, of another format than the first or breaks its format's rules;
+/// [`Error::Parameter`] for no file at all or options that make no sense.
+pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn VoltageSource>> {
+    let paths: Vec<PathBuf> = paths.iter().flat_map(|path| sequence(path)).collect();
+    let Some(first) = paths.first() else {
+        return Err(Error::parameter("files", 0, "one at least is needed"));
+    };
+    let format = known(first)?;
+    for path in &paths[1..] {
+        let other = known(path)?;
+        if other.name != format.name {
+            let why =
+                format!("found {}, expected {} as in the first file", other.name, format.name);
+            return Err(Error::format(path, "file", 0, why));
+        }
+    }
+    (format.open)(&paths, options)
+}
+
+/// Whether a file, or the numbered sequence that a path begins, holds voltages.
+///
+/// Standard input and pipes do not: they can be read only once.
+///
+/// # Errors
+/// [`Error::Io`] for a file that can't be read.
+pub fn is_voltages(path: &Path) -> Result<bool> {
+    let files = sequence(path);
+    let path = files.first().map_or(path, PathBuf::as_path);
+    if path == Path::new("-") || path.is_dir() {
+        return Ok(false);
+    }
+    let metadata = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
+    Ok(metadata.is_file() && detect(&first_bytes(path)?).is_some())
+}
+
+fn known(path: &Path) -> Result<&'static Format> {
+    if path.is_dir() {
+        let why = "is a folder, expected a recording";
+        return Err(Error::io(path, std::io::Error::new(std::io::ErrorKind::IsADirectory, why)));
+    }
+    let first = first_bytes(path)?;
+    if first.is_empty() {
+        return Err(Error::format(path, "file", 0, "the file is empty"));
+    }
+    detect(&first).ok_or_else(|| {
+        let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+        let start = first[..first.len().min(16)].escape_ascii();
+        let why = format!("found the first bytes {start}, expected those of {}", names.join(", "));
+        Error::format(path, "file", 0, why)
+    })
+}
+
+fn detect(first: &[u8]) -> Option<&'static Format> {
+    if crate::io::open::is_filterbank(first) {
+        return None;
+    }
+    FORMATS.iter().find(|format| (format.detect)(first))
+}
+
+fn first_bytes(path: &Path) -> Result<Vec<u8>> {
+    let mut first = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(FIRST_BYTES).read_to_end(&mut first));
+    read.map_err(|error| Error::io(path, error))?;
+    Ok(first)
+}
+
+/// The files that a path stands for: itself, or the numbered sequence that it begins.
+fn sequence(path: &Path) -> Vec<PathBuf> {
+    let itself = vec![path.to_path_buf()];
+    let Some(stem) = path.file_name().and_then(|name| name.to_str()) else { return itself };
+    if path.exists() {
+        return itself;
+    }
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let numbered = |name: &str| {
+        let number = name.strip_prefix(stem)?.strip_prefix('.')?.strip_suffix(".raw")?;
+        (number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(())
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut files: Vec<_> = names
+        .filter(|name| numbered(name).is_some())
+        .map(|name| path.with_file_name(name))
+        .collect();
+    files.sort();
+    if files.is_empty() { itself } else { files }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_no_voltages_is_told_clearly() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = |path: &Path| {
+            let Err(error) = open(&[path.to_path_buf()], &VoltageOptions::default()) else {
+                panic!("{} opened", path.display());
+            };
+            error.to_string()
+        };
+        assert!(message(folder.path()).contains("is a folder"));
+        assert!(message(&folder.path().join("none.raw")).contains("none.raw"));
+        let path = folder.path().join("x.raw");
+        let cases: [(&[u8], &str); 3] =
+            [(b"", "empty"), (b"PK\x03\x04", "PK\\x03\\x04"), (b"SIMPLE  =   T", "SIMPLE")];
+        for (bytes, expected) in cases {
+            std::fs::write(&path, bytes).unwrap();
+            let found = message(&path);
+            assert!(found.contains(expected) && found.contains("x.raw"), "{found}");
+            assert!(!is_voltages(&path).unwrap());
+        }
+        assert!(matches!(open(&[], &VoltageOptions::default()), Err(Error::Parameter { .. })));
+        assert!(!is_voltages(Path::new("-")).unwrap() && !is_voltages(folder.path()).unwrap());
+        assert!(is_voltages(&folder.path().join("none.raw")).is_err());
+    }
+}
