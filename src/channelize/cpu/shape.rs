@@ -283,7 +283,8 @@ fn turn(plan: &Plan, column: Column, lanes: usize, transform: &Transform) -> Opt
         && column == Column::Complex
         && matches!(transform, Transform::Square { .. });
     let first = plan.bin(0);
-    let rises = (0..plan.channels()).all(|place| plan.bin(place) == (first + place) % plan.channels());
+    let rises =
+        (0..plan.channels()).all(|place| plan.bin(place) == (first + place) % plan.channels());
     let turn = (plan.channels() - first) % plan.channels();
     (plain && rises && turn.is_multiple_of(lanes)).then(|| turn / lanes)
 }

@@ -81,7 +81,6 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
 }
 
 /// Whether a file that begins so is Mark 5B.
-#[allow(dead_code)]
 pub(super) fn detect(first: &[u8]) -> bool {
     first.starts_with(&SYNC)
 }

@@ -67,7 +67,6 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
 }
 
 /// Whether a file that begins so is VDIF: the format has no magic number, so each field must be possible.
-#[allow(dead_code)]
 pub(super) fn detect(first: &[u8]) -> bool {
     Header::is_plausible(first)
 }
