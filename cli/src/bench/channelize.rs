@@ -68,10 +68,20 @@ pub(crate) struct Arguments {
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Measure no rates but what the channels let through: scalloping loss and leakage of every window,
+    /// with figures (Adamek, Novotny & Armour 2016, Figures 3 and 4).
+    #[arg(long)]
+    quality: bool,
+    /// Folder for the figures of --quality.
+    #[arg(short, long, value_name = "DIR", default_value = "sidereal-quality", requires = "quality")]
+    output: PathBuf,
 }
 
 /// Runs the benchmark.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if arguments.quality {
+        return super::quality::run(&arguments.output, common);
+    }
     if common.device == Device::Reference {
         let rule = "the reference is too slow to be measured; leave --device out";
         return Err(Error::parameter("--device", "reference", rule));

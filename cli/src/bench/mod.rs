@@ -34,12 +34,6 @@ enum What {
     Telescopes(telescopes::Arguments),
     Recovery(recovery::Arguments),
     Plane(plane::Arguments),
-    /// Scalloping loss and leakage of the filter bank, with and without its filter.
-    #[command(hide = true)]
-    Quality {
-        /// The folder for the figures.
-        folder: PathBuf,
-    },
 }
 
 /// Runs the benchmark that is asked for.
@@ -51,7 +45,6 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         What::Telescopes(arguments) => telescopes::run(arguments, common),
         What::Recovery(arguments) => recovery::run(arguments, common),
         What::Plane(arguments) => plane::run(arguments, common),
-        What::Quality { folder } => quality::run(folder, common),
     }
 }
 
