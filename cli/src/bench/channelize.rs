@@ -73,7 +73,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quality: bool,
     /// Folder for the figures of --quality.
-    #[arg(short, long, value_name = "DIR", default_value = "sidereal-quality", requires = "quality")]
+    #[arg(
+        short,
+        long,
+        value_name = "DIR",
+        default_value = "sidereal-quality",
+        requires = "quality"
+    )]
     output: PathBuf,
 }
 
