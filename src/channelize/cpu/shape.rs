@@ -144,6 +144,14 @@ impl Shape {
         self.filter.imaginary - 16 - self.padded
     }
 
+    /// Floats of one spectrum between the transform's two steps.
+    pub(super) fn step_floats(&self) -> usize {
+        match &self.transform {
+            Transform::Square { passes, .. } => 2 * self.lanes() * passes.room() + 16,
+            _ => 0,
+        }
+    }
+
     /// Where spectrum `s` of a block is kept: where each is written as soon as it is there, all are kept
     /// in the first place.
     pub(super) fn slot(&self, s: usize) -> usize {
@@ -283,7 +291,8 @@ fn turn(plan: &Plan, column: Column, lanes: usize, transform: &Transform) -> Opt
         && column == Column::Complex
         && matches!(transform, Transform::Square { .. });
     let first = plan.bin(0);
-    let rises = (0..plan.channels()).all(|place| plan.bin(place) == (first + place) % plan.channels());
+    let rises =
+        (0..plan.channels()).all(|place| plan.bin(place) == (first + place) % plan.channels());
     let turn = (plan.channels() - first) % plan.channels();
     (plain && rises && turn.is_multiple_of(lanes)).then(|| turn / lanes)
 }
