@@ -311,7 +311,8 @@ fn many_channels_equal_the_definition() {
                 let (found, _) = channelize(&plan, &backend, input, &mut |left| left);
                 for (place, truth) in places.iter().zip(&truth) {
                     let found = Complex::new(found[2 * place], found[2 * place + 1]);
-                    let error = (found.re as f64 - truth.re).hypot(found.im as f64 - truth.im);
+                    let error =
+                        (f64::from(found.re) - truth.re).hypot(f64::from(found.im) - truth.im);
                     assert!(error <= bound(&plan), "{channels} {encoding:?} {}", backend.name());
                 }
             }
@@ -350,6 +351,41 @@ fn one_sample_at_a_time_gives_the_same() {
             let (whole, _) = channelize(&plan, &backend, input, &mut |left| left);
             let (parts, _) = channelize(&plan, &backend, input, &mut |_| 1);
             assert_eq!(bits(&whole), bits(&parts), "{encoding:?}, {}", backend.name());
+        }
+    }
+}
+
+/// Long outputs are written past the caches, wherever they begin.
+#[test]
+fn long_outputs_equal_short_ones() {
+    let times = 600_000;
+    let encodings = [VoltageEncoding::Complex8, VoltageEncoding::Real8];
+    for (encoding, channels, order) in [
+        (encodings[0], 64, Order::Ascending),
+        (encodings[0], 24, Order::Descending),
+        (encodings[0], 1024, Order::Ascending),
+        (encodings[0], 1536, Order::Descending),
+        (encodings[0], 1001, Order::Ascending),
+        (encodings[1], 64, Order::Ascending),
+        (encodings[1], 512, Order::Descending),
+    ] {
+        let plan = Plan::new(Options { order, ..Options::new(channels, 4, encoding) }).unwrap();
+        let times = if encoding.is_complex() { times } else { 2 * times };
+        let bytes = noise(encoding, 1, times, &mut Random::new(5));
+        let input = Voltages::one(&bytes, encoding).unwrap();
+        for backend in Backend::available(2).into_iter().skip(1) {
+            let (short, _) = channelize(&plan, &backend, input, &mut |left| left.min(200_000));
+            let mut room = vec![Complex::new(f32::NAN, 0.0); short.len() / 2 + 16];
+            for offset in 0..9 {
+                let mut channelizer = Channelizer::new(plan.clone(), &backend).unwrap();
+                let output = Output::Complex(&mut room[offset..]);
+                let rows = channelizer.run(input, output).unwrap().produced;
+                let found = &room[offset..][..rows * plan.row_elements()];
+                let same = found.iter().zip(short.chunks(2)).all(|(z, parts)| {
+                    z.re.to_bits() == parts[0].to_bits() && z.im.to_bits() == parts[1].to_bits()
+                });
+                assert!(same, "{channels} {encoding:?} {order:?} at {offset}, {}", backend.name());
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::common::{Common, Device};
 
 const ABOUT: &str = "\
 10^6 samples a second, complex or real as they come in, of all streams together (LOFAR's tables: 10^9
-floating-point operations a second): the best and the median of all runs. Every run takes the next part of
+floating-point operations a second): the best and the median of all runs. Every run takes
 buffers that are longer than the caches. Roof: copying as many bytes as go in and come out, with ordinary
 stores, on as many threads (LOFAR's tables: the roofline, from that copy and from the arithmetic peak).
 Baseline: rustfft's transforms alone, out of place over complex floats in the same memory, on one thread (two

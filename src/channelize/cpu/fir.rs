@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::butterfly::{Complexes, butterfly};
+use super::passes::Spread;
 use super::rows::{Byte, Float, Load, Row, Short, Split};
 use super::vector::{Portable, Vector, levels};
 #[cfg(target_arch = "x86_64")]
@@ -93,6 +94,7 @@ pub(super) struct First<'a> {
     /// Rows of the second step: those of spectrum `s` at `rows + s * spectrum`.
     pub(super) rows: *mut f32,
     pub(super) spectrum: usize,
+    pub(super) spread: Spread,
 }
 
 levels!(filter, filter_body, (
@@ -207,7 +209,8 @@ unsafe fn first_step<V: Vector>(sums: *const f32, first: First<'_>, group: usize
             let turned = x[k1].times(factor);
             (re[k1], im[k1]) = (turned.re, turned.im);
         }
-        let to = first.rows.add(s * first.spectrum + group * square);
+        let place = first.spread.place(group * V::LANES);
+        let to = first.rows.add(s * first.spectrum + place * block);
         V::transpose(&mut re);
         for (i, re) in re.iter().enumerate().take(V::LANES) {
             re.store(to.add(i * block));

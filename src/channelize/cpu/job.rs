@@ -36,7 +36,7 @@ impl<'a, T> Shared<'a, T> {
     ///
     /// # Safety
     /// Nothing else holds any element of it.
-    unsafe fn part(&self, start: usize, length: usize) -> &mut [T] {
+    unsafe fn part(self, start: usize, length: usize) -> &'a mut [T] {
         assert!(start + length <= self.length);
         // SAFETY: within the slice; the caller promises that nobody else holds it.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(start), length) }

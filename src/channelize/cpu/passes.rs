@@ -11,6 +11,22 @@ use super::vector::{Portable, Vector, levels};
 use super::x86;
 use crate::backend::simd::Level;
 
+/// Where rows lie: unused ones between them keep powers of two apart in the caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spread {
+    /// Unused rows behind 16, and behind 256 of them: 0 or 1.
+    sixteen: usize,
+    many: usize,
+}
+
+impl Spread {
+    /// The place of a row; 8 or 16 rows from a multiple on lie side by side.
+    #[inline(always)]
+    pub(super) fn place(self, row: usize) -> usize {
+        row + (row >> 4) * self.sixteen + (row >> 8) * self.many
+    }
+}
+
 /// One pass over all rows.
 #[derive(Clone, Debug)]
 struct Pass {
@@ -25,6 +41,7 @@ struct Pass {
 #[derive(Clone, Debug)]
 pub(super) struct Passes {
     points: usize,
+    spread: Spread,
     passes: Vec<Pass>,
     /// For each butterfly of the last pass, the row of its first output.
     rows: Vec<u32>,
@@ -53,6 +70,9 @@ pub(super) fn root(index: usize, points: usize) -> (f64, f64) {
     (cos, sin)
 }
 
+/// The fewest rows that are spread.
+const SPREAD: usize = 256;
+
 /// The radices for a length, or none where it has a factor over 5.
 fn radices(points: usize, most: usize) -> Option<Vec<usize>> {
     let mut rest = points;
@@ -68,11 +88,16 @@ fn radices(points: usize, most: usize) -> Option<Vec<usize>> {
     }
     let mut bits = rest.trailing_zeros();
     let largest = most.trailing_zeros();
-    let passes = bits.div_ceil(largest);
-    for left in (1..=passes).rev() {
+    // Of many rows, the last butterflies have 16: the distances before are multiples of that.
+    let last = if points >= SPREAD && bits >= 4 { 4 } else { 0 };
+    bits -= last;
+    for left in (1..=bits.div_ceil(largest)).rev() {
         let own = bits.div_ceil(left);
         radices.push(1 << own);
         bits -= own;
+    }
+    if last > 0 {
+        radices.push(1 << last);
     }
     if radices.is_empty() {
         radices.push(1);
@@ -97,7 +122,25 @@ impl Passes {
             length = step;
         }
         let rows = first_rows(&radices);
-        Some(Self { points, passes, rows })
+        let is_spread = points >= SPREAD && radices.last() == Some(&16);
+        let steps = || passes.iter().map(|pass: &Pass| pass.length / pass.radix);
+        // The place of a multiple of a step must be that multiple of its place.
+        let is_wide = steps().all(|step| step <= 16 || step.is_multiple_of(256));
+        let spread = Spread {
+            sixteen: usize::from(is_spread),
+            many: usize::from(is_spread && is_wide && points.is_power_of_two()),
+        };
+        Some(Self { points, spread, passes, rows })
+    }
+
+    /// Where rows lie.
+    pub(super) fn spread(&self) -> Spread {
+        self.spread
+    }
+
+    /// Rows that the buffer needs, the unused ones and a last part counted in.
+    pub(super) fn room(&self) -> usize {
+        self.spread.place(self.points.next_multiple_of(16)) + 1
     }
 }
 
@@ -162,12 +205,12 @@ unsafe fn before<V: Vector>(passes: &Passes, rows: *mut f32) {
     unsafe {
         for pass in before {
             match pass.radix {
-                2 => middle::<V, 2>(pass, passes.points, rows),
-                3 => middle::<V, 3>(pass, passes.points, rows),
-                4 => middle::<V, 4>(pass, passes.points, rows),
-                5 => middle::<V, 5>(pass, passes.points, rows),
-                8 => middle::<V, 8>(pass, passes.points, rows),
-                _ => middle::<V, 16>(pass, passes.points, rows),
+                2 => middle::<V, 2>(pass, passes, rows),
+                3 => middle::<V, 3>(pass, passes, rows),
+                4 => middle::<V, 4>(pass, passes, rows),
+                5 => middle::<V, 5>(pass, passes, rows),
+                8 => middle::<V, 8>(pass, passes, rows),
+                _ => middle::<V, 16>(pass, passes, rows),
             }
         }
     }
@@ -181,13 +224,13 @@ unsafe fn last<V: Vector, S: Sink>(passes: &Passes, rows: *const f32, sink: S) {
     // SAFETY: the caller's promise is handed on; radices are those of the butterflies.
     unsafe {
         match last.radix {
-            1 => end::<V, S, 1>(&passes.rows, rows, sink),
-            2 => end::<V, S, 2>(&passes.rows, rows, sink),
-            3 => end::<V, S, 3>(&passes.rows, rows, sink),
-            4 => end::<V, S, 4>(&passes.rows, rows, sink),
-            5 => end::<V, S, 5>(&passes.rows, rows, sink),
-            8 => end::<V, S, 8>(&passes.rows, rows, sink),
-            _ => end::<V, S, 16>(&passes.rows, rows, sink),
+            1 => end::<V, S, 1>(passes, rows, sink),
+            2 => end::<V, S, 2>(passes, rows, sink),
+            3 => end::<V, S, 3>(passes, rows, sink),
+            4 => end::<V, S, 4>(passes, rows, sink),
+            5 => end::<V, S, 5>(passes, rows, sink),
+            8 => end::<V, S, 8>(passes, rows, sink),
+            _ => end::<V, S, 16>(passes, rows, sink),
         }
     }
 }
@@ -241,18 +284,20 @@ unsafe impl<const STREAMS: bool> Sink for Turned<STREAMS> {
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, points: usize, rows: *mut f32) {
+unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, passes: &Passes, rows: *mut f32) {
     let row = 2 * V::LANES;
     let step = pass.length / RADIX;
+    // Places of sums are sums of places: the parts and steps are chosen so.
+    let between = passes.spread.place(step) * row;
     // SAFETY: part + j + a step < points, and there are RADIX - 1 factors for each j but 0.
     unsafe {
-        for part in (0..points).step_by(pass.length) {
+        for part in (0..passes.points).step_by(pass.length) {
             for j in 0..step {
-                let at = rows.add((part + j) * row);
+                let at = rows.add(passes.spread.place(part + j) * row);
                 let zero = Complexes { re: V::splat(0.0), im: V::splat(0.0) };
                 let mut x = [zero; 16];
                 for (a, x) in x.iter_mut().enumerate().take(RADIX) {
-                    *x = Complexes::load(at.add(a * step * row), V::LANES);
+                    *x = Complexes::load(at.add(a * between), V::LANES);
                 }
                 butterfly::<V, RADIX>(&mut x);
                 if j > 0 {
@@ -264,7 +309,7 @@ unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, points: usize, rows
                     }
                 }
                 for (a, x) in x.iter().enumerate().take(RADIX) {
-                    x.store(at.add(a * step * row), V::LANES);
+                    x.store(at.add(a * between), V::LANES);
                 }
             }
         }
@@ -274,12 +319,13 @@ unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, points: usize, rows
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn end<V: Vector, S: Sink, const RADIX: usize>(first: &[u32], rows: *const f32, sink: S) {
+unsafe fn end<V: Vector, S: Sink, const RADIX: usize>(passes: &Passes, rows: *const f32, sink: S) {
     let row = 2 * V::LANES;
+    let first = &passes.rows;
     // SAFETY: the butterflies' rows are `RADIX first.len()`, the number of points.
     unsafe {
         for (part, start) in first.iter().enumerate() {
-            let at = rows.add(part * RADIX * row);
+            let at = rows.add(passes.spread.place(part * RADIX) * row);
             let zero = Complexes { re: V::splat(0.0), im: V::splat(0.0) };
             let mut x = [zero; 16];
             for (a, x) in x.iter_mut().enumerate().take(RADIX) {

@@ -26,7 +26,7 @@ impl Row {
     pub(super) fn best(encoding: VoltageEncoding, taps: usize) -> Self {
         use VoltageEncoding as E;
         match encoding {
-            E::ComplexF32 | E::RealF32 => Self::Float,
+            E::ComplexF32 | E::RealF32 if taps <= MOST_FLOAT_TAPS => Self::Float,
             E::Complex16 | E::Real16 if taps <= MOST_TAPS => Self::Short,
             E::Complex8 | E::Real8 if taps <= MOST_TAPS => Self::Byte,
             _ => Self::Split,
@@ -36,6 +36,9 @@ impl Row {
 
 /// The most taps for which integers are converted each time that they are read.
 const MOST_TAPS: usize = 8;
+
+/// The most taps for which floats are taken apart each time that they are read.
+const MOST_FLOAT_TAPS: usize = 24;
 
 /// A register of columns of a row.
 ///

@@ -144,6 +144,14 @@ impl Shape {
         self.filter.imaginary - 16 - self.padded
     }
 
+    /// Floats of one spectrum between the transform's two steps.
+    pub(super) fn step_floats(&self) -> usize {
+        match &self.transform {
+            Transform::Square { passes, .. } => 2 * self.lanes() * passes.room() + 16,
+            _ => 0,
+        }
+    }
+
     /// Where spectrum `s` of a block is kept: where each is written as soon as it is there, all are kept
     /// in the first place.
     pub(super) fn slot(&self, s: usize) -> usize {

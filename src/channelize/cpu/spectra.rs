@@ -7,7 +7,7 @@ use super::decode::{Column, Source};
 use super::fir::{self, Ahead, First, Rows, SPARE, Sums};
 use super::forms::Spectrum;
 use super::memory::Floats;
-use super::passes::{self, Place, Target};
+use super::passes::{self, Place, Spread, Target};
 use super::samples::Samples;
 use super::shape::{Shape, Transform};
 use super::transpose;
@@ -47,12 +47,12 @@ impl Buffers {
             Transform::None => {}
             Transform::Square { .. } => {
                 sums = if shape.overlaps() { 2 * shape.padded } else { shape.block * square };
-                rows = shape.block * (2 * shape.padded + 16);
+                rows = shape.block * shape.step_floats();
             }
-            Transform::Batch(_) => {
+            Transform::Batch(passes) => {
                 sums = shape.block * shape.spectrum_floats();
-                rows = 2 * lanes * shape.padded;
-                side = rows;
+                rows = 2 * lanes * passes.room();
+                side = 2 * lanes * shape.padded;
             }
             Transform::Library(fft) => {
                 sums = shape.block * shape.spectrum_floats();
@@ -89,8 +89,9 @@ impl Buffers {
                 };
                 self.filter(shape, source, samples, block, sums);
             }
-            Transform::Square { twiddles, .. } => {
-                self.square(shape, source, samples, block, twiddles.values());
+            Transform::Square { passes, twiddles } => {
+                let step = (twiddles.values(), passes.spread());
+                self.square(shape, source, samples, block, step);
             }
             Transform::Batch(passes) => {
                 self.filter_aside(shape, source, samples, block);
@@ -106,7 +107,7 @@ impl Buffers {
         match &shape.transform {
             Transform::None => return,
             Transform::Square { passes, .. } => {
-                let rows = &mut self.rows.values_mut()[s * (2 * shape.padded + 16)..];
+                let rows = &mut self.rows.values_mut()[s * shape.step_floats()..];
                 let at = to.as_mut_ptr();
                 let target = Target { at, row: shape.lanes(), imaginary: shape.padded };
                 // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
@@ -145,7 +146,7 @@ impl Buffers {
         if streams && !at.addr().is_multiple_of(64) {
             return false;
         }
-        let rows = &mut self.rows.values_mut()[s * (2 * shape.padded + 16)..];
+        let rows = &mut self.rows.values_mut()[s * shape.step_floats()..];
         let place = Place { at, turn, streams };
         // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
         unsafe { passes::transform_in_place(shape.level, passes, rows.as_mut_ptr(), place) };
@@ -217,7 +218,7 @@ impl Buffers {
         let window = window[s * shape.hop..].as_ptr();
         // SAFETY: the buffer of samples holds the block's windows, and a padded row beyond them.
         unsafe { fir::single(shape.level, &shape.filter, window, shape.columns, sums) };
-        let start = (block.first + s as u64) as u128 * shape.hop as u128;
+        let start = u128::from(block.first + s as u64) * shape.hop as u128;
         (start % shape.columns as u128) as usize
     }
 
@@ -228,12 +229,12 @@ impl Buffers {
         source: &Source<'_>,
         samples: &mut Samples,
         block: &Block<'_>,
-        twiddles: &[f32],
+        (twiddles, spread): (&[f32], Spread),
     ) {
         let lanes = shape.lanes();
-        let spectrum = 2 * shape.padded + 16;
+        let spectrum = shape.step_floats();
         let rows = self.rows.values_mut().as_mut_ptr();
-        let first = First { twiddles, rows, spectrum };
+        let first = First { twiddles, rows, spectrum, spread };
         if shape.overlaps() {
             for s in 0..block.spectra {
                 let turn = self.straight(shape, source, samples, block, s);
@@ -264,7 +265,7 @@ impl Buffers {
         for block in 0..shape.padded / lanes {
             for (from, to) in parts {
                 let from = self.sums.values()[from + block * lanes..].as_ptr();
-                let to = rows[block * lanes * 2 * lanes + to..].as_mut_ptr();
+                let to = rows[passes.spread().place(block * lanes) * 2 * lanes + to..].as_mut_ptr();
                 // SAFETY: `lanes` spectra of sums, and as many rows as a block has columns.
                 unsafe { transpose::square(shape.level, from, spectrum, to, 2 * lanes) };
             }

@@ -5,19 +5,16 @@ use std::time::Instant;
 
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
-use sidereal::Result;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
 use sidereal::channelize::{Channelizer, Form, Output, Plan};
 use sidereal::voltage::Voltages;
+use sidereal::{Error, Result};
 
 use super::super::{Row, best_and_median};
 use super::cases::{Baseline, Case};
 use super::check;
-
-/// Samples of all streams that one run takes, about.
-const PART: usize = 1 << 20;
 
 /// Numbers of an output that is compared in full with the reference's, at most.
 const COMPARED: usize = 1 << 13;
@@ -29,12 +26,12 @@ pub(super) struct Memory {
     output: Vec<Complex<f32>>,
 }
 
-/// A filter bank that takes part after part.
+/// A filter bank that takes the buffers again and again.
 struct Ours<'a> {
     case: &'a Case,
     plan: Plan,
     channelizer: Channelizer,
-    /// Samples of each stream in a part.
+    /// Samples of each stream in a run.
     times: usize,
 }
 
@@ -65,26 +62,25 @@ impl Memory {
         let backend = Backend::Cpu(Level::best(), threads.clone());
         let plan = Plan::new(case.options.clone())?;
         let checked = check::is_right(&plan, &backend, self.few(&plan)?)?;
-        let mut ours = Ours::new(case, plan, &backend)?;
-        let mut single =
-            Ours::new(case, ours.plan.clone(), &Backend::Cpu(Level::best(), Threads::new(1)))?;
+        let mut ours = Ours::new(case, plan, &backend, self.floats.len())?;
+        let one = Backend::Cpu(Level::best(), Threads::new(1));
+        let mut single = Ours::new(case, ours.plan.clone(), &one, self.floats.len())?;
         let mut library = Library::new(ours.plan.points());
         let samples = (ours.times * ours.plan.input().streams()) as f64;
         let (mut roofs, mut baselines, mut rates) = (Vec::new(), Vec::new(), Vec::new());
         let mut flops = Vec::new();
-        let (mut part, start) = (0, Instant::now());
-        while rates.len() < 10 || start.elapsed().as_secs_f64() < seconds {
-            roofs.push(self.copy(&ours, &threads, part));
+        let start = Instant::now();
+        while rates.len() < 5 || start.elapsed().as_secs_f64() < seconds {
+            roofs.push(self.copy(&ours, &threads));
             baselines.push(match case.baseline {
-                Baseline::Library => self.library(&mut library, part + 1),
-                Baseline::OneThread => samples * 1e-6 / self.run(&mut single, part + 1)?,
+                Baseline::Library => self.library(&mut library),
+                Baseline::OneThread => samples * 1e-6 / self.run(&mut single)?,
                 Baseline::Rate(rate) => rate,
             });
-            rates.push(samples * 1e-6 / self.run(&mut ours, part + 2)?);
+            rates.push(samples * 1e-6 / self.run(&mut ours)?);
             if case.roofline {
                 flops.push(roof::multiply_adds(Level::best(), &threads, 1e-3) * 2e-9);
             }
-            part += 3;
         }
         let (rate, median) = best_and_median(&mut rates);
         let (roof, _) = best_and_median(&mut roofs);
@@ -113,30 +109,23 @@ impl Memory {
         let rows = if is_sampled { 20 } else { (COMPARED / plan.row_elements()).clamp(1, 20) };
         let times = plan.span() + (rows * plan.spectra_per_row() - 1) * plan.hop();
         let times = times.next_multiple_of(plan.input().encoding.samples_per_byte());
-        self.voltages(plan, times, 0)
+        self.voltages(plan, times)
     }
 
-    /// Part number `part` of the samples: `times` of each stream.
-    fn voltages(&self, plan: &Plan, times: usize, part: usize) -> Result<Voltages<'_>> {
+    /// `times` samples of each stream.
+    fn voltages(&self, plan: &Plan, times: usize) -> Result<Voltages<'_>> {
         let (encoding, streams) = (plan.input().encoding, plan.input().streams());
         let stride = encoding.bytes(times);
-        let size = stride * streams;
-        let start = part % (self.bytes.len() / size).max(1) * size;
-        Voltages::new(&self.bytes[start..], encoding, streams, stride, times)
+        Voltages::new(&self.bytes, encoding, streams, stride, times)
     }
 
-    /// Runs the next part; the seconds that it took.
-    fn run(&mut self, ours: &mut Ours<'_>, part: usize) -> Result<f64> {
+    /// Runs once; the seconds that it took.
+    fn run(&mut self, ours: &mut Ours<'_>) -> Result<f64> {
         let plan = &ours.plan;
-        let rows = plan.max_rows(ours.times);
-        let elements = rows * plan.row_elements();
-        let size = (elements * plan.element_bytes()).div_ceil(8);
-        let start = part % (self.output.len() / size).max(1) * size;
         let mut output = std::mem::take(&mut self.output);
-        let room = &mut output[start..start + size];
-        let input = self.voltages(plan, ours.times, part)?;
+        let input = self.voltages(plan, ours.times)?;
         let began = Instant::now();
-        let floats = bytemuck::cast_slice_mut::<Complex<f32>, f32>(room);
+        let floats = bytemuck::cast_slice_mut::<Complex<f32>, f32>(&mut output);
         let progress = match plan.options().form {
             Form::Spectra | Form::Filtered => {
                 ours.channelizer.run(input, Output::Complex(bytemuck::cast_slice_mut(floats)))
@@ -152,20 +141,17 @@ impl Memory {
     }
 
     /// Samples (10^6 a second) whose bytes in and out are copied in that time.
-    fn copy(&mut self, ours: &Ours<'_>, threads: &Threads, part: usize) -> f64 {
-        let start = part % (self.floats.len() / PART).max(1) * PART;
-        let end = (start + PART).min(self.floats.len());
-        let from = bytemuck::cast_slice(&self.floats[start..end]);
-        let to = bytemuck::cast_slice_mut(&mut self.output[start..end]);
+    fn copy(&mut self, ours: &Ours<'_>, threads: &Threads) -> f64 {
+        let from = bytemuck::cast_slice(&self.floats);
+        let to = bytemuck::cast_slice_mut(&mut self.output);
         roof::copy(from, to, threads) * 1e-6 / ours.bytes_per_sample()
     }
 
     /// Points (10^6 a second) that rustfft transforms, each a sample, real or complex.
-    fn library(&mut self, library: &mut Library, part: usize) -> f64 {
+    fn library(&mut self, library: &mut Library) -> f64 {
         let points = library.fft.len();
-        let size = (PART / points).max(1) * points;
-        let start = part % (self.floats.len() / size).max(1) * size;
-        let (from, to) = (&self.floats[start..start + size], &mut self.output[start..start + size]);
+        let size = self.floats.len() / points * points;
+        let (from, to) = (&self.floats[..size], &mut self.output[..size]);
         let began = Instant::now();
         library.fft.process_immutable_with_scratch(from, to, &mut library.scratch);
         let seconds = began.elapsed().as_secs_f64();
@@ -187,10 +173,19 @@ impl Library {
 }
 
 impl<'a> Ours<'a> {
-    fn new(case: &'a Case, plan: Plan, backend: &Backend) -> Result<Self> {
+    /// Takes as many samples as fit into `room`, of all streams together.
+    fn new(case: &'a Case, plan: Plan, backend: &Backend, room: usize) -> Result<Self> {
         let streams = plan.input().streams();
-        // At least as long as several windows: what windows share is read again by the next part.
-        let times = (PART / streams).max(4 * plan.span()).next_multiple_of(plan.points());
+        // A run may write a row more than it takes samples for.
+        let rows = (room / streams / plan.points()).saturating_sub(2 * plan.spectra_per_row());
+        let times = rows * plan.points();
+        if times < 2 * plan.span() {
+            return Err(Error::parameter(
+                "--memory",
+                "too small",
+                "streams are to be longer than windows",
+            ));
+        }
         Ok(Self { case, channelizer: Channelizer::new(plan.clone(), backend)?, plan, times })
     }
 
