@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 
 use sidereal::dedisperse;
 use sidereal::dedisperse::dm_plan::{DdplanOptions, DmPlan, DmRange, ToleranceOptions};
-use sidereal::io::voltages::{VoltageOptions, VoltageSource};
+use sidereal::io::voltages::{self, VoltageOptions, VoltageSource};
 use sidereal::io::{self, FilterbankSource, OpenOptions, Polarizations};
 use sidereal::sample::Encoding;
 use sidereal::units::{Band, DM_CONSTANT};
 
 /// Longest row, in bytes, that is read at all: a header may promise more than there is memory.
 const LONGEST_ROW: usize = 1 << 20;
+
+/// Longest block of voltages, in bytes, that is read at all.
+const LONGEST_BLOCK: usize = 1 << 22;
 
 /// A SIGPROC filterbank: header and data.
 pub fn sigproc(bytes: &[u8]) {
@@ -92,25 +95,62 @@ fn voltages(bytes: &[u8], open: OpenVoltages) {
     });
 }
 
-/// Reads voltages to their end, or far enough, and holds them to what they promised.
+/// VDIF: headers and data, at the rate that the file shows and at one that is given.
+pub fn vdif(bytes: &[u8]) {
+    let known = VoltageOptions::default();
+    let given = VoltageOptions { sample_rate_hz: Some(6400.0), ..known.clone() };
+    let paired =
+        VoltageOptions { sample_rate_hz: Some(1e6), polarizations: Some(2), ..known.clone() };
+    with_file(bytes, |path| {
+        for options in [&known, &given, &paired] {
+            if let Ok(mut source) = voltages::vdif::open(&[path.to_path_buf()], options) {
+                drain_voltages(source.as_mut());
+            }
+        }
+    });
+}
+
+/// Mark 5B: headers and data, in two modes.
+pub fn mark5b(bytes: &[u8]) {
+    let wide = VoltageOptions { mark5b_channels: Some(8), ..VoltageOptions::default() };
+    let given = VoltageOptions {
+        sample_rate_hz: Some(800_000.0),
+        mark5b_channels: Some(1),
+        mark5b_bits: Some(1),
+        ..VoltageOptions::default()
+    };
+    with_file(bytes, |path| {
+        for options in [&wide, &given] {
+            if let Ok(mut source) = voltages::mark5b::open(&[path.to_path_buf()], options) {
+                drain_voltages(source.as_mut());
+            }
+        }
+    });
+}
+
+/// Reads a source to its end, if that is near, and holds it and its flags to what they promised.
 fn drain_voltages(source: &mut dyn VoltageSource) {
     let header = source.header().clone();
-    assert!(header.streams() > 0 && header.tsamp_s > 0.0 && header.coarse_channels() > 0);
+    let times = header.times.expect("a file's length is known");
+    assert!(header.streams() > 0 && header.tsamp_s > 0.0 && header.scale > 0.0);
     assert!((0.0..86_400.0).contains(&header.start.seconds));
-    let mut reached = 0;
-    for flag in source.flags() {
-        assert!(flag.start >= reached && flag.times > 0 && flag.streams.end <= header.streams());
-        reached = flag.start + flag.times;
+    let flags = source.flags();
+    assert!(flags.is_sorted_by_key(|flag| flag.start));
+    assert!(flags.iter().all(|flag| flag.times > 0 && flag.start + flag.times <= times));
+    assert!(flags.iter().all(|flag| flag.streams.end <= header.streams()));
+    if header.encoding.bytes(1000) * header.streams() > LONGEST_BLOCK {
+        return;
     }
-    assert!(header.times.is_none_or(|times| reached <= times));
-    let mut block = header.block(8);
-    let Ok(mut read) = source.skip(8) else { return };
-    for _ in 0..500 {
-        let Ok(times) = source.read(&mut block) else { return };
-        read += times as u64;
-        if times < block.capacity() {
-            assert!(header.times.is_none_or(|promised| promised == read));
-            return;
+    let mut block = header.block(1000);
+    let mut read = source.skip(4).unwrap_or(0);
+    for _ in 0..1000 {
+        match source.read(&mut block) {
+            Ok(new) if new == block.capacity() => read += new as u64,
+            Ok(new) => {
+                assert_eq!(read + new as u64, times);
+                return;
+            }
+            Err(_) => return,
         }
     }
 }

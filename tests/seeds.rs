@@ -19,11 +19,13 @@ const TARGETS: &[(&str, Body)] = &[
     ("fbh5", bodies::fbh5),
     ("guppi", bodies::guppi),
     ("inf", bodies::inf),
+    ("mark5b", bodies::mark5b),
     ("mask", bodies::mask),
     ("npy", bodies::npy),
     ("psrfits", bodies::psrfits),
     ("sigproc", bodies::sigproc),
     ("tim", bodies::tim),
+    ("vdif", bodies::vdif),
 ];
 
 fn fuzz() -> &'static Path {

@@ -21,10 +21,12 @@ use files::{Document, Files};
 ///
 /// Writes a folder. As .npy: dedispersed.npy (axes dm, time; 32-bit floats; 0 after a trial's end)
 /// with dedispersed.json, a further range of the plan in dedispersed_2.npy and so on. As .dat (with
-/// .inf, for PRESTO) and .tim (for SIGPROC): one file a trial, NAME_DM123.45.dat.
+/// .inf, for PRESTO) and .tim (for SIGPROC): one file a trial, NAME_DM123.45.dat. Voltages are divided
+/// into channels on the way (--channels).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal dedisperse observation.fil --dm-min 0 --dm-max 100 --dm-step 0.5\n  \
+    sidereal dedisperse voltages.raw --channels 64 --coherent-dm 26.8 --dm-min 26 --dm-max 27 --dm-step 0.1\n  \
     sidereal dedisperse observation.fil -o series --format dat --dm-min 26 --dm-max 27 --dm-step 0.1")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -56,20 +58,21 @@ pub(crate) enum Format {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let mut source = arguments.recording.open()?;
-    let header = source.header().clone();
-    let options = arguments.options(&header)?;
     let backend = common.backend()?;
+    let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
+    let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
+    let mut options = arguments.options(&header)?;
+    options.time_range = opened.of_spectra(options.time_range);
     let folder = arguments.destination.begin(&arguments.recording, "dedispersed")?;
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
     let stem = arguments.recording.stem();
     let mut files = Files::new(&folder, arguments.format, &stem, &header, &progress);
-    let report = series::dedisperse(source.as_mut(), &options, &backend, &mut files)?;
+    let report = series::dedisperse(opened.source.as_mut(), &options, &backend, &mut files)?;
     interrupt::check()?;
     files.finish(&report)?;
     progress.finish();
-    let documents = Document::all(&report, header.tsamp_s);
+    let documents = Document::all(&report, header.tsamp_s, &opened);
     for (index, document) in documents.iter().enumerate() {
         json::write(&folder.file(files::numbered("dedispersed", index, "json")), document)?;
     }
@@ -78,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     folder.finish()?;
     warn(&report, common);
     if !common.quiet {
-        gaps::warn(&report.gaps, header.tsamp_s);
+        gaps::warn(&gaps::listed(&report.gaps, header.tsamp_s, delay_s));
     }
     match documents.as_slice() {
         _ if common.quiet && !common.json => Ok(()),

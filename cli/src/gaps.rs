@@ -3,6 +3,9 @@
 use serde::Serialize;
 use sidereal::io;
 
+/// Gaps that are told one by one.
+const TOLD: usize = 8;
+
 /// A time without data, which each channel's running median fills.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Gap {
@@ -11,17 +14,30 @@ pub(crate) struct Gap {
     length_s: f64,
 }
 
-/// Gaps in seconds.
-pub(crate) fn listed(gaps: &[io::Gap], tsamp_s: f64) -> Vec<Gap> {
+impl Gap {
+    pub(crate) fn length_s(&self) -> f64 {
+        self.length_s
+    }
+}
+
+/// Gaps in seconds, of rows whose first starts at `first_s`.
+pub(crate) fn listed(gaps: &[io::Gap], tsamp_s: f64, first_s: f64) -> Vec<Gap> {
     let seconds = |times: u64| times as f64 * tsamp_s;
-    let gap =
-        |gap: &io::Gap| Gap { start_s: seconds(gap.start_time), length_s: seconds(gap.times) };
+    let gap = |gap: &io::Gap| Gap {
+        start_s: first_s + seconds(gap.start_time),
+        length_s: seconds(gap.times),
+    };
     gaps.iter().map(gap).collect()
 }
 
-/// Tells each gap on standard error.
-pub(crate) fn warn(gaps: &[io::Gap], tsamp_s: f64) {
-    for Gap { start_s, length_s } in listed(gaps, tsamp_s) {
+/// Tells gaps on standard error: each of a few, the sum of many.
+pub(crate) fn warn(gaps: &[Gap]) {
+    if gaps.len() > TOLD {
+        let total: f64 = gaps.iter().map(|gap| gap.length_s).sum();
+        eprintln!("sidereal: warning: {} gaps, {total:.4} s in all, were filled.", gaps.len());
+        return;
+    }
+    for Gap { start_s, length_s } in gaps {
         eprintln!("sidereal: warning: a gap of {length_s:.4} s at {start_s:.4} s was filled.");
     }
 }

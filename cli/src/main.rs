@@ -2,6 +2,7 @@
 
 mod band;
 mod bench;
+mod channelize;
 mod common;
 mod dedisperse;
 mod demo;
@@ -11,6 +12,7 @@ mod dm_plan_file;
 mod errors;
 mod fields;
 mod gaps;
+mod geometry;
 mod info;
 mod interrupt;
 mod json;
@@ -21,6 +23,7 @@ mod progress;
 mod search;
 mod selection;
 mod simulate;
+mod voltage_arguments;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -29,8 +32,8 @@ use clap::{Parser, Subcommand};
 use common::Common;
 use sidereal::Result;
 
-/// From what a telescope records to what an astronomer looks for: finds short radio bursts in
-/// filterbank recordings, and makes recordings to try it on.
+/// From what a telescope records to what an astronomer looks for: divides voltages into channels, finds
+/// short radio bursts in voltages and filterbanks, and makes recordings to try it on.
 #[derive(Parser, Debug)]
 #[command(
     name = "sidereal",
@@ -53,6 +56,7 @@ enum Verb {
     Search(search::Arguments),
     Info(info::Arguments),
     Dedisperse(dedisperse::Arguments),
+    Channelize(channelize::Arguments),
     Plan(plan::Arguments),
     Simulate(simulate::Arguments),
     Bench(bench::Arguments),
@@ -78,6 +82,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Info(arguments) => info::run(arguments, common),
         Verb::Search(arguments) => search::run(arguments, common),
         Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),
+        Verb::Channelize(arguments) => channelize::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common),
         Verb::Simulate(arguments) => simulate::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common),

@@ -3,27 +3,54 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sidereal::backend::Backend;
 use sidereal::io::rfifind::Mask;
-use sidereal::io::{FilterbankHeader, FilterbankSource, OpenOptions, Polarizations};
+use sidereal::io::{FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, voltages};
 use sidereal::pipeline::burst::SearchOptions;
+use sidereal::pipeline::voltage::VoltageFilterbank;
 use sidereal::{Error, Result};
 
 use crate::dm_arguments::DmArguments;
+use crate::geometry;
+use crate::voltage_arguments::VoltageArguments;
 
 /// The recording.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Recording {
-    /// SIGPROC filterbank (.fil), PSRFITS search mode or FBH5 (.h5), told apart by content; several
-    /// files are parts of one observation, in any order; `-` is a SIGPROC filterbank on standard input.
+    /// SIGPROC filterbank (.fil), PSRFITS search mode, FBH5 (.h5), or voltages (GUPPI raw, PSRDADA, VDIF,
+    /// Mark 5B), which need --channels; told apart by content. Several files are parts of one
+    /// observation, in any order; `-` is a SIGPROC filterbank on standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Use one polarization (IF) only, counted from 0; by default the total intensity.
     #[arg(long, value_name = "N", help_heading = "Recording")]
     pub(crate) pol: Option<usize>,
     /// Fill gaps between files, and inside them, with each channel's running median; by default a gap
-    /// is an error.
+    /// is an error (in voltages it is always filled).
     #[arg(long, help_heading = "Recording")]
     pub(crate) allow_gaps: bool,
+    #[command(flatten)]
+    voltages: VoltageArguments,
+}
+
+/// A recording, open at its first spectrum.
+pub(crate) struct Opened {
+    pub(crate) source: Box<dyn FilterbankSource>,
+    /// The filter bank that makes the spectra, of voltages.
+    pub(crate) geometry: Option<geometry::Document>,
+}
+
+impl Opened {
+    /// Seconds from the recording's first sample to the first spectrum's start: a filter's delay.
+    pub(crate) fn delay_s(&self) -> f64 {
+        self.geometry.as_ref().map_or(0.0, geometry::Document::delay_s)
+    }
+
+    /// Seconds of the recording, counted from the first spectrum's start.
+    pub(crate) fn of_spectra(&self, range: Option<(f64, f64)>) -> Option<(f64, f64)> {
+        let delay_s = self.delay_s();
+        range.map(|(from, to)| ((from - delay_s).max(0.0), to - delay_s))
+    }
 }
 
 /// Which channels and times are used.
@@ -58,9 +85,31 @@ pub(crate) struct TimeRange {
 }
 
 impl Recording {
-    /// Opens the recording at its first sample.
-    pub(crate) fn open(&self) -> Result<Box<dyn FilterbankSource>> {
-        open(&self.inputs, self.pol, self.allow_gaps)
+    /// Opens the recording at its first sample; voltages are made into spectra as they are read.
+    ///
+    /// # Errors
+    /// What opening finds; [`Error::Parameter`] for options that don't fit the kind of recording.
+    pub(crate) fn open(&self, dm_constant: f64, backend: &Backend) -> Result<Opened> {
+        let first = &self.inputs[0];
+        if self.is_pipe() || !voltages::is_voltages(first)? {
+            let source = open(&self.inputs, self.pol, self.allow_gaps);
+            if let (Err(_), Some(_)) = (&source, self.voltages.given()) {
+                // Voltages were meant, so it is said why it holds none.
+                self.voltages.lacking.open(&self.inputs)?;
+            }
+            let source = source?;
+            self.voltages.check_none(first)?;
+            return Ok(Opened { source, geometry: None });
+        }
+        if let Some(pol) = self.pol {
+            let rule = "of voltages the total intensity is taken";
+            return Err(Error::parameter("--pol", pol, rule));
+        }
+        let recorded = self.voltages.lacking.open(&self.inputs)?;
+        let options = self.voltages.options(recorded.header(), dm_constant)?;
+        let source = VoltageFilterbank::new(recorded, &options, backend)?;
+        let geometry = Some(geometry::Document::new(source.geometry()));
+        Ok(Opened { source: Box::new(source), geometry })
     }
 
     /// Whether it comes through a pipe and can't be read twice.
@@ -172,7 +221,7 @@ fn bad_channels(word: &str) -> String {
     format!("\"{word}\" is no channel number; write numbers and ranges as 10:20,300")
 }
 
-fn parse_time_range(words: &str) -> std::result::Result<TimeRange, String> {
+pub(crate) fn parse_time_range(words: &str) -> std::result::Result<TimeRange, String> {
     let Some((start, end)) = words.split_once(':') else {
         return Err("write it as START:END in seconds; either may be left out".to_owned());
     };

@@ -3,6 +3,7 @@
 mod burst;
 mod specs;
 mod truth;
+mod voltages;
 
 use clap::{Args, Subcommand};
 use sidereal::Result;
@@ -19,10 +20,12 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 enum What {
     Burst(Box<burst::Arguments>),
+    Voltages(Box<voltages::Arguments>),
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     match &arguments.what {
         What::Burst(arguments) => burst::run(arguments, common),
+        What::Voltages(arguments) => voltages::run(arguments, common),
     }
 }

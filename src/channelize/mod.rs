@@ -41,8 +41,9 @@ enum Engine {
 ///
 /// # Numerics
 /// Single precision. The same bits for any split of the stream and any number of threads at one vector
-/// level; between levels, and against the reference, within `6e-7 log2(2 taps N)` of the window's
-/// largest input times the sum of the coefficients' magnitudes.
+/// level; between levels, and against the reference, within `2^-24 (taps + 8 log2 2N)` of the largest
+/// sample under the window times the sum of the coefficients' magnitudes. Samples that are not finite
+/// spoil the spectra of their own stream that have them under their window, and no others.
 /// # Real time
 /// [`run`](Self::run) allocates nothing.
 /// # Source
@@ -81,7 +82,8 @@ impl Channelizer {
     }
 
     /// Takes samples of every stream, `consumed` of each, and writes the next `produced` output rows to
-    /// the front of `output`. All samples are taken unless `output` has too few rows.
+    /// the front of `output`. All samples are taken unless `output` has too few rows; with room for
+    /// [`Plan::max_rows`] of the samples in a byte, some are taken always.
     ///
     /// # Errors
     /// [`Error::Shape`] when the number of streams differs from the plan's; [`Error::Parameter`] when
@@ -154,8 +156,10 @@ impl Channelizer {
     fn fitting(&self, room: usize, offered: usize, step: usize) -> usize {
         let plan = &self.plan;
         // One sample fewer than the row after the last that fits needs.
-        let spectra = (self.rows + room as u64 + 1) * plan.spectra_per_row() as u64 - 1;
-        let most = spectra * plan.hop() as u64 + plan.span() as u64 - 1 - self.times;
+        let rows = (self.rows + 1).saturating_add(room as u64);
+        let spectra = rows.saturating_mul(plan.spectra_per_row() as u64) - 1;
+        let samples = spectra.saturating_mul(plan.hop() as u64);
+        let most = samples.saturating_add(plan.span() as u64 - 1) - self.times;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         if offered <= most { offered } else { most / step * step }
     }

@@ -5,6 +5,7 @@
 mod options;
 
 use crate::error::{Error, Result};
+use crate::math::response::Response;
 pub use options::{Detection, Feed, Form, Input, Options, Order, Products};
 
 /// The most channels that one recorded channel may be divided into.
@@ -83,6 +84,11 @@ impl Plan {
     /// The prototype filter, [`Plan::span`] coefficients; [`Input::scale`] is not in it.
     pub fn coefficients(&self) -> &[f64] {
         &self.coefficients
+    }
+
+    /// What a channel lets through: scalloping loss, leakage, noise bandwidth.
+    pub fn response(&self) -> Response<'_> {
+        Response::of(&self.coefficients, self.points)
     }
 
     /// Spectra summed into an output row.

@@ -15,6 +15,8 @@ type Complex64 = Complex<f64>;
 #[derive(Debug)]
 pub struct Engine {
     plan: Plan,
+    /// `exp(-2 pi i k / points)` of every `k`.
+    phases: Vec<Complex64>,
     /// Samples of each stream from the start of the next spectrum's window on.
     history: Vec<Vec<Complex64>>,
     /// Spectra so far.
@@ -29,8 +31,11 @@ impl Engine {
     pub fn new(plan: &Plan) -> Self {
         let elements = plan.row_elements();
         let history = vec![Vec::new(); plan.input().streams()];
+        let points = plan.points();
+        let phase = |k: usize| Complex64::cis(-TAU * k as f64 / points as f64);
         Self {
             plan: plan.clone(),
+            phases: (0..points).map(phase).collect(),
             history,
             next: 0,
             sums: vec![0.0; elements],
@@ -59,15 +64,15 @@ impl Engine {
 
     /// One spectrum of every stream.
     fn spectrum(&mut self, rows: &mut Vec<Complex64>) {
-        let plan = self.plan.clone();
+        let Self { plan, phases, history, next, sums, saturated } = self;
         let mut row = vec![Complex64::ZERO; plan.row_elements()];
         for antenna in 0..plan.input().antennas {
             for place in 0..plan.input().coarse_channels {
                 let coarse = plan.coarse_channel(place);
                 let polarizations = 0..plan.input().polarizations;
-                let streams = polarizations.map(|p| &self.history[plan.stream(antenna, coarse, p)]);
-                let spectra: Vec<_> = streams.map(|x| transform(&plan, x, self.next)).collect();
-                for (product, values) in products(&plan, &spectra).into_iter().enumerate() {
+                let streams = polarizations.map(|p| &history[plan.stream(antenna, coarse, p)]);
+                let spectra: Vec<_> = streams.map(|x| transform(plan, phases, x, *next)).collect();
+                for (product, values) in products(plan, &spectra).into_iter().enumerate() {
                     let at = plan.row_offset(antenna, product, place);
                     row[at..at + values.len()].copy_from_slice(&values);
                 }
@@ -79,15 +84,15 @@ impl Engine {
                 rows.extend(row.iter().enumerate().map(|(element, value)| {
                     let gain = gains[element % gains.len()];
                     let (limited, whole) = requantize(value * f64::from(gain), *bits);
-                    self.saturated[element] += u64::from(limited);
+                    saturated[element] += u64::from(limited);
                     whole
                 }));
             }
             Form::Detected(detection) => {
-                self.sums.iter_mut().zip(&row).for_each(|(sum, value)| *sum += value.re);
-                if (self.next + 1).is_multiple_of(detection.spectra) {
-                    rows.extend(self.sums.iter().map(|sum| Complex64::new(*sum, 0.0)));
-                    self.sums.fill(0.0);
+                sums.iter_mut().zip(&row).for_each(|(sum, value)| *sum += value.re);
+                if (*next + 1).is_multiple_of(detection.spectra) {
+                    rows.extend(sums.iter().map(|sum| Complex64::new(*sum, 0.0)));
+                    sums.fill(0.0);
                 }
             }
         }
@@ -96,7 +101,12 @@ impl Engine {
 
 /// The spectrum of the window's samples `x`: bins in output order; the windowed sums for
 /// [`Form::Filtered`]. Phases refer to the stream's first sample.
-fn transform(plan: &Plan, x: &[Complex64], spectrum: usize) -> Vec<Complex64> {
+fn transform(
+    plan: &Plan,
+    phases: &[Complex64],
+    x: &[Complex64],
+    spectrum: usize,
+) -> Vec<Complex64> {
     let points = plan.points();
     let mut y = vec![Complex64::ZERO; points];
     for (n, b) in plan.coefficients().iter().enumerate() {
@@ -105,8 +115,7 @@ fn transform(plan: &Plan, x: &[Complex64], spectrum: usize) -> Vec<Complex64> {
     if plan.options().form == Form::Filtered {
         return y;
     }
-    let phase = |turn: usize| Complex64::cis(-TAU * (turn % points) as f64 / points as f64);
-    let bin = |m: usize| y.iter().enumerate().map(|(n, y)| y * phase(n * m)).sum();
+    let bin = |m: usize| y.iter().enumerate().map(|(n, y)| y * phases[n * m % points]).sum();
     (0..plan.channels()).map(|index| bin(plan.bin(index))).collect()
 }
 

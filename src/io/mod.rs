@@ -17,6 +17,7 @@ mod rows;
 mod sexagesimal;
 pub mod sigproc;
 pub mod voltages;
+pub mod window_file;
 
 use std::path::PathBuf;
 

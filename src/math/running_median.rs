@@ -53,8 +53,13 @@ impl RunningMedian {
 
     /// Over the last 1024 rows, or as many as fit 64 MiB as floats.
     pub fn dense(encoding: Encoding, channels: usize) -> Self {
+        Self::last(encoding, channels, DENSE.samples)
+    }
+
+    /// Over the last `rows` rows, or as many as fit 64 MiB as floats.
+    pub fn last(encoding: Encoding, channels: usize, rows: usize) -> Self {
         let fitting = MAX_BYTES / (size_of::<f32>() * channels.max(1));
-        let samples = fitting.clamp(1, DENSE.samples);
+        let samples = rows.min(fitting).max(1);
         Self::new(encoding, channels, Window { samples, ..DENSE })
     }
 
@@ -67,6 +72,11 @@ impl RunningMedian {
             is_level: true,
             column: Vec::with_capacity(window.samples),
         }
+    }
+
+    /// The latest samples of a channel that count.
+    pub fn samples(&self) -> usize {
+        self.window.samples
     }
 
     /// Looks at a row: at its finite samples, but for channels of which `bad` is true.
@@ -96,7 +106,8 @@ impl RunningMedian {
         let passed = if self.takes_whole_rows() { times.saturating_sub(reach) } else { 0 };
         let rows = rows.chunks_exact(row_bytes).skip(passed);
         for (row, time) in rows.zip(time + passed as u64..) {
-            if self.takes_whole_rows() {
+            let is_whole = self.encoding == Encoding::F32 && self.is_level && is_finite(row);
+            if is_whole || self.takes_whole_rows() {
                 self.take_row(time, row);
             } else {
                 self.observe(time, row, |_| false);
@@ -155,6 +166,11 @@ impl RunningMedian {
         self.channels.fill(Channel::default());
         self.is_level = true;
     }
+}
+
+/// Whether all floats of a row are numbers.
+fn is_finite(row: &[u8]) -> bool {
+    row.chunks_exact(4).all(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]).is_finite())
 }
 
 #[cfg(test)]

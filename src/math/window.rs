@@ -3,6 +3,7 @@
 //! Invariant: coefficients sum to 1, but for those that a user brings.
 
 use std::f64::consts::PI;
+use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
@@ -22,6 +23,25 @@ pub enum Window {
     Rectangular,
     /// Coefficients of a user's own, taps x points of them, applied as they stand.
     Custom(Vec<f64>),
+}
+
+impl FromStr for Window {
+    type Err = Error;
+
+    /// Reads what [`Window::name`] gives, but for `custom`, whose coefficients come from elsewhere.
+    fn from_str(words: &str) -> Result<Self> {
+        let kaiser = words.strip_prefix("kaiser:").and_then(|db| db.parse().ok());
+        Ok(match words {
+            "hann" => Self::Hann,
+            "hamming" => Self::Hamming,
+            "blackman" => Self::Blackman,
+            "rectangular" => Self::Rectangular,
+            _ => Self::Kaiser(kaiser.ok_or_else(|| {
+                let rule = "there are hann, hamming, blackman, kaiser:DB and rectangular";
+                Error::parameter("--window", words, rule)
+            })?),
+        })
+    }
 }
 
 impl Window {
@@ -47,8 +67,8 @@ impl Window {
     /// 300 dB, a window of a user's own with numbers that are not finite; [`Error::Shape`] for one of
     /// another length.
     /// # Source
-    /// Adamek, Novotny & Armour 2016 (sinc x Hann, Figure 2); Kaiser & Schafer 1980 (beta from the
-    /// stop-band).
+    /// Adamek, Novotny & Armour 2016 (sinc x Hann, Figure 2); Kaiser 1974, as in Oppenheim & Schafer,
+    /// Discrete-Time Signal Processing (beta from a filter's stop-band).
     pub fn coefficients(&self, taps: usize, points: usize) -> Result<Vec<f64>> {
         let length = taps * points;
         let middle = (length as f64 - 1.0) / 2.0;
@@ -152,6 +172,18 @@ mod tests {
                 let pairs = b.iter().zip(b.iter().rev());
                 assert!(pairs.into_iter().all(|(a, z)| (a - z).abs() < 1e-12));
             }
+        }
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        let all = [Window::Hann, Window::Hamming, Window::Blackman, Window::Rectangular];
+        for window in all.into_iter().chain([Window::Kaiser(62.5)]) {
+            assert_eq!(window.name().parse::<Window>().unwrap(), window);
+        }
+        for words in ["", "Hann", "kaiser", "kaiser:x", "custom"] {
+            let error = words.parse::<Window>().unwrap_err().to_string();
+            assert!(error.contains("--window") && error.contains(words), "{error}");
         }
     }
 

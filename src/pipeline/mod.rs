@@ -10,3 +10,4 @@ mod options;
 mod range;
 pub mod series;
 mod trials;
+pub mod voltage;

@@ -122,7 +122,7 @@ impl Model<'_> {
 }
 
 /// Height over the square root of the width, first sample and width of the best boxcar.
-fn best_boxcar(series: &[f64]) -> (f64, usize, usize) {
+pub(super) fn best_boxcar(series: &[f64]) -> (f64, usize, usize) {
     let mut sums = vec![0.0];
     for value in series {
         sums.push(sums[sums.len() - 1] + value);

@@ -13,6 +13,7 @@ mod pulse_shape;
 mod rng;
 mod signal;
 pub mod telescopes;
+pub mod voltages;
 
 pub use bandpass::Bandpass;
 pub use interference::{BroadInterference, NarrowInterference};

@@ -14,6 +14,8 @@ pub(super) enum Stream {
     NoiseTail = 2,
     Narrow = 3,
     Broad = 4,
+    Voltage = 5,
+    VoltagePulse = 6,
 }
 
 /// Scrambles a word: each output bit depends on each input bit.

@@ -15,9 +15,11 @@ use sidereal::{Error, Result};
 
 use super::Format;
 use crate::gaps::{self, Gap};
+use crate::geometry;
 use crate::interrupt;
 use crate::output::Folder;
 use crate::progress::Progress;
+use crate::selection::Opened;
 
 /// dedispersed.json.
 #[derive(Serialize)]
@@ -30,19 +32,24 @@ pub(super) struct Document<'a> {
     times: &'a [u64],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
+    /// The filter bank that made the spectra, of voltages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    geometry: Option<&'a geometry::Document>,
 }
 
 impl<'a> Document<'a> {
     /// One document a range.
-    pub(super) fn all(report: &'a SeriesReport, tsamp_s: f64) -> Vec<Self> {
-        let gaps = gaps::listed(&report.gaps, tsamp_s);
+    pub(super) fn all(report: &'a SeriesReport, tsamp_s: f64, opened: &'a Opened) -> Vec<Self> {
+        let delay_s = opened.delay_s();
+        let gaps = gaps::listed(&report.gaps, tsamp_s, delay_s);
         let document = |(range, times): (&'a SeriesRange, &'a Vec<u64>)| Self {
             dms: &range.dms,
             tsamp_s: range.tsamp_s,
-            start_s: range.start_s,
+            start_s: delay_s + range.start_s,
             downsample: range.downsample,
             times,
             gaps: gaps.clone(),
+            geometry: opened.geometry.as_ref(),
         };
         report.ranges.iter().zip(&report.times).map(document).collect()
     }

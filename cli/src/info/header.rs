@@ -73,7 +73,7 @@ impl Header {
         row("Format", format!("{}, {} bit, {ifs}", self.format, self.bits));
         row("Source", or_unknown(&self.source));
         row("Telescope", or_unknown(&self.telescope));
-        row("Position", self.position());
+        row("Position", position(self.ra_deg, self.dec_deg));
         row("Start", self.start());
         row("Length", self.length());
         row("Sampling", duration_exactly(self.tsamp_s));
@@ -81,13 +81,6 @@ impl Header {
         let delay = duration(self.delay_dm100_s);
         row("Dispersion", format!("DM 100 takes {delay} across the band"));
         text
-    }
-
-    fn position(&self) -> String {
-        let (Some(ra), Some(dec)) = (self.ra_deg, self.dec_deg) else {
-            return "not known".to_owned();
-        };
-        format!("RA {}  Dec {} (J2000)", sexagesimal(ra / 15.0, 2), signed_sexagesimal(dec, 1))
     }
 
     fn start(&self) -> String {
@@ -116,20 +109,26 @@ impl Header {
     }
 }
 
-fn or_unknown(name: &str) -> String {
+pub(super) fn or_unknown(name: &str) -> String {
     if name.is_empty() { "not known".to_owned() } else { name.to_owned() }
 }
 
+/// A place on the sky.
+pub(super) fn position(ra_deg: Option<f64>, dec_deg: Option<f64>) -> String {
+    let (Some(ra), Some(dec)) = (ra_deg, dec_deg) else { return "not known".to_owned() };
+    format!("RA {}  Dec {} (J2000)", sexagesimal(ra / 15.0, 2), signed_sexagesimal(dec, 1))
+}
+
 /// A sampling time with all its digits.
-fn duration_exactly(seconds: f64) -> String {
-    if seconds >= 1e-3 {
-        format!("{} ms", short(seconds * 1e3, 9))
-    } else {
-        format!("{} µs", short(seconds * 1e6, 9))
+pub(super) fn duration_exactly(seconds: f64) -> String {
+    match seconds {
+        s if s >= 1e-3 => format!("{} ms", short(s * 1e3, 9)),
+        s if s >= 1e-6 => format!("{} µs", short(s * 1e6, 9)),
+        s => format!("{} ns", short(s * 1e9, 9)),
     }
 }
 
-fn sexagesimal(value: f64, decimals: usize) -> String {
+pub(super) fn sexagesimal(value: f64, decimals: usize) -> String {
     let scale = 10u64.pow(decimals as u32);
     let units = (value * 3600.0 * scale as f64).round() as u64;
     let (whole, part) = (units / scale, units % scale);

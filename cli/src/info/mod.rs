@@ -3,14 +3,17 @@
 mod header;
 mod series;
 mod statistics;
+mod voltages;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 use sidereal::Result;
+use sidereal::io::voltages::is_voltages;
 
 use crate::common::Common;
+use crate::voltage_arguments::Lacking;
 use crate::{json, selection};
 use header::Header;
 use series::Facts;
@@ -18,8 +21,8 @@ use statistics::Statistics;
 
 /// Shows a recording's header, statistics and bandpass.
 ///
-/// Reads SIGPROC filterbanks (.fil) and series (.tim), PSRFITS search mode and FBH5 (.h5), told apart
-/// by their content; and by name PRESTO series (.dat with .inf), NumPy arrays (.npy) and rfifind masks
+/// Reads SIGPROC filterbanks (.fil) and series (.tim), PSRFITS search mode and FBH5 (.h5), and voltages
+/// (GUPPI raw, PSRDADA, VDIF, Mark 5B), told apart by their content; and by name PRESTO series (.dat with .inf), NumPy arrays (.npy) and rfifind masks
 /// (.mask). Several files are shown one by one;
 /// `-` is a SIGPROC filterbank on standard input.
 #[derive(Args, Clone, Debug)]
@@ -37,6 +40,8 @@ pub(crate) struct Arguments {
     /// Show the header only.
     #[arg(long, conflicts_with = "all")]
     header: bool,
+    #[command(flatten)]
+    lacking: Lacking,
 }
 
 /// What is known of one file.
@@ -49,6 +54,7 @@ enum Document {
         #[serde(flatten)]
         statistics: Option<Statistics>,
     },
+    Voltages(Box<voltages::Document>),
     Other(Facts),
 }
 
@@ -56,6 +62,7 @@ impl Document {
     fn table(&self) -> String {
         match self {
             Self::Other(facts) => facts.table(),
+            Self::Voltages(document) => document.table(),
             Self::Filterbank { header, statistics } => {
                 let statistics = statistics.as_ref().map_or_else(String::new, Statistics::table);
                 header.table() + &statistics
@@ -87,6 +94,13 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Docum
     if let Some(facts) = series::examine(input) {
         return Ok(Document::Other(facts?));
     }
+    if input.as_os_str() != "-" && is_voltages(input)? {
+        let mut source = arguments.lacking.open(&[input.to_path_buf()])?;
+        let wanted = (!arguments.header).then_some(arguments.all);
+        let document = voltages::Document::new(source.as_mut(), wanted, common)?;
+        return Ok(Document::Voltages(Box::new(document)));
+    }
+    arguments.lacking.check_none(input)?;
     let mut source = selection::open(&[input.to_path_buf()], arguments.pol, false)?;
     let header = Box::new(Header::new(source.header()));
     let measured = !arguments.header;

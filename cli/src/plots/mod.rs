@@ -35,5 +35,15 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
+/// A frequency with the unit that suits it.
+pub(crate) fn frequency(hertz: f64) -> String {
+    match hertz.abs() {
+        f if f >= 1e9 => format!("{} GHz", short(hertz / 1e9, 6)),
+        f if f >= 1e6 => format!("{} MHz", short(hertz / 1e6, 5)),
+        f if f >= 1e3 => format!("{} kHz", short(hertz / 1e3, 4)),
+        _ => format!("{} Hz", short(hertz, 4)),
+    }
+}
+
 #[cfg(test)]
 mod tests;

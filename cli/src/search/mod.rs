@@ -8,16 +8,18 @@ mod tables;
 use std::path::Path;
 
 use clap::Args;
+use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::{self, Report, SearchOptions, Status};
+use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 use crate::output::{Destination, Folder};
 use crate::progress::Progress;
-use crate::selection::{Recording, Selection};
+use crate::selection::{Opened, Recording, Selection};
 use crate::{gaps, interrupt, json};
 use pictures::Pictures;
 pub(crate) use pictures::{OVERVIEW, stem};
@@ -26,6 +28,9 @@ use spool::Spool;
 
 /// Searches a recording for dispersed bursts, and draws each that it finds.
 ///
+/// Voltages are divided into channels on the way (--channels); times then count from the recording's
+/// first sample, the filter's delay accounted for.
+///
 /// Dedisperses the recording at many trial DMs, finds pulses of any width in each series, and joins
 /// what belongs to one burst. Writes a folder with candidates.cand (Heimdall's columns), candidates.csv (FETCH's columns),
 /// one PNG a candidate, overview.png and summary.json.
@@ -33,6 +38,7 @@ use spool::Spool;
 #[command(after_help = "Examples:\n  \
     sidereal search observation.fil\n  \
     sidereal search part1.fil part2.fil -o found --dm-min 100 --dm-max 800 --snr 7\n  \
+    sidereal search voltages.raw -o found --channels 64 --integrate 4 --coherent-dm 350\n  \
     zcat observation.fil.gz | sidereal search - -o found --zero-dm")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -138,7 +144,9 @@ pub(crate) fn run_into(
 struct Work<'a> {
     arguments: &'a Arguments,
     common: &'a Common,
-    source: Box<dyn sidereal::io::FilterbankSource>,
+    backend: Backend,
+    opened: Opened,
+    /// Its start is the recording's first sample, from which all times count.
     header: FilterbankHeader,
     options: SearchOptions,
     spooled: bool,
@@ -147,18 +155,23 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     /// Opens the recording and checks every option, before anything is written.
     fn begin(arguments: &'a Arguments, common: &'a Common) -> Result<Self> {
-        let source = arguments.recording.open()?;
-        let header = source.header().clone();
-        let options = arguments.options(&header)?;
+        let backend = common.backend()?;
+        let opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
+        let mut header = opened.source.header().clone();
+        let mut options = arguments.options(&header)?;
+        let delay_s = opened.delay_s();
+        if header.tstart_mjd > 0.0 {
+            header.tstart_mjd -= delay_s / SECONDS_PER_DAY;
+        }
+        options.time_range = opened.of_spectra(options.time_range);
         let wanted = !arguments.products.no_plots || arguments.products.fetch;
         let spooled = arguments.recording.is_pipe() && wanted;
-        Ok(Self { arguments, common, source, header, options, spooled })
+        Ok(Self { arguments, common, backend, opened, header, options, spooled })
     }
 
     /// Runs the search, keeping a copy of what comes through a pipe for the plots.
     fn search(&mut self, folder: &Folder) -> Result<Found> {
-        let backend = self.common.backend()?;
-        self.tell(&backend.name());
+        self.tell();
         let total = self.header.times;
         let progress =
             Progress::new(self.common, total, self.header.channels(), self.header.tsamp_s);
@@ -169,13 +182,14 @@ impl<'a> Work<'a> {
             !interrupt::requested()
         };
         let report = if self.spooled {
-            let mut spool = Spool::new(self.source.as_mut(), &folder.file(spool::NAME))?;
-            burst::search(&mut spool, &self.options, &backend, &mut observe)?
+            let mut spool = Spool::new(self.opened.source.as_mut(), &folder.file(spool::NAME))?;
+            burst::search(&mut spool, &self.options, &self.backend, &mut observe)?
         } else {
-            burst::search(self.source.as_mut(), &self.options, &backend, &mut observe)?
+            burst::search(self.opened.source.as_mut(), &self.options, &self.backend, &mut observe)?
         };
         progress.finish();
         interrupt::check()?;
+        let report = from_first_sample(report, self.opened.delay_s());
         self.warn(&report);
         if self.common.verbose && !self.common.quiet {
             eprintln!("sidereal: channels left out: {:?}", report.masked_channels);
@@ -186,6 +200,8 @@ impl<'a> Work<'a> {
         Ok(Found {
             report,
             header: self.header.clone(),
+            delay_s: self.opened.delay_s(),
+            geometry: self.opened.geometry.clone(),
             snr: self.options.snr,
             drawn: if self.arguments.products.no_plots {
                 0
@@ -197,12 +213,15 @@ impl<'a> Work<'a> {
     }
 
     /// With --verbose, says where and for what is searched.
-    fn tell(&self, backend: &str) {
+    fn tell(&self) {
         if !self.common.verbose || self.common.quiet {
             return;
         }
         let plan = &self.options.plan;
-        eprintln!("sidereal: on {backend}, {} trials:", plan.trials());
+        if let Some(geometry) = &self.opened.geometry {
+            eprintln!("sidereal: {}", geometry.text());
+        }
+        eprintln!("sidereal: on {}, {} trials:", self.backend.name(), plan.trials());
         for range in &plan.ranges {
             let DmRange { dm_min, dm_max, dm_step, downsample } = range;
             eprintln!(
@@ -230,7 +249,7 @@ impl<'a> Work<'a> {
                 report.skipped_dms
             );
         }
-        gaps::warn(&report.gaps, self.header.tsamp_s);
+        gaps::warn(&gaps::listed(&report.gaps, self.header.tsamp_s, self.opened.delay_s()));
     }
 
     /// Writes everything but the folder's final name.
@@ -240,6 +259,7 @@ impl<'a> Work<'a> {
         let products = &self.arguments.products;
         let pictures = Pictures {
             recording: &self.arguments.recording,
+            backend: &self.backend,
             options: &self.options,
             found,
             folder,
@@ -257,6 +277,17 @@ impl<'a> Work<'a> {
         }
         Ok(())
     }
+}
+
+/// The same candidates, their times counted from the recording's first sample instead of from the
+/// first spectrum's start.
+fn from_first_sample(mut report: Report, delay_s: f64) -> Report {
+    for candidate in &mut report.candidates {
+        candidate.time_s += delay_s;
+        candidate.begin_s += delay_s;
+        candidate.end_s += delay_s;
+    }
+    report
 }
 
 impl Detection {

@@ -1,6 +1,7 @@
 //! The pictures of a search, and the files for FETCH: both look at the recording again.
 
 use sidereal::Result;
+use sidereal::backend::Backend;
 use sidereal::io::FilterbankSource;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::cutout::{Cutout, Options, cutout};
@@ -22,6 +23,7 @@ pub(crate) const OVERVIEW: &str = "overview.png";
 /// What pictures are made from.
 pub(super) struct Pictures<'a> {
     pub(super) recording: &'a Recording,
+    pub(super) backend: &'a Backend,
     pub(super) options: &'a SearchOptions,
     pub(super) found: &'a Found,
     pub(super) folder: &'a Folder,
@@ -73,10 +75,12 @@ impl Pictures<'_> {
             let path = self.folder.file(spool::NAME);
             return Ok(Box::new(Spooled::open(&self.found.header, &path)?));
         }
-        self.recording.open()
+        Ok(self.recording.open(self.options.dm_constant, self.backend)?.source)
     }
 
-    fn cutout(&self, options: Options) -> Result<Cutout> {
+    fn cutout(&self, mut options: Options) -> Result<Cutout> {
+        // A source counts from its first spectrum.
+        options.time_s -= self.found.delay_s;
         cutout(self.open()?.as_mut(), &options)
     }
 
@@ -98,7 +102,7 @@ impl Pictures<'_> {
 
     fn overview(&self) -> Overview {
         let report = &self.found.report;
-        let start_s = self.options.time_range.map_or(0.0, |range| range.0);
+        let start_s = self.found.delay_s + self.options.time_range.map_or(0.0, |range| range.0);
         let point = |c: &Candidate| Point { time_s: c.time_s, dm: c.dm, snr: c.snr };
         Overview {
             file: self.recording.name(),

@@ -8,6 +8,7 @@ use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::Report;
 
 use crate::gaps::{self, Gap};
+use crate::geometry;
 use crate::plots::duration;
 use crate::progress::multiple;
 
@@ -22,6 +23,10 @@ pub(crate) struct Found {
     pub(crate) drawn: usize,
     /// The files of the observation.
     pub(crate) files: Vec<PathBuf>,
+    /// The filter bank that made the spectra, of voltages.
+    pub(crate) geometry: Option<geometry::Document>,
+    /// Seconds from the recording's first sample to the first spectrum's start.
+    pub(crate) delay_s: f64,
     /// The threshold.
     pub(crate) snr: f64,
 }
@@ -35,6 +40,8 @@ pub(crate) struct Summary {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
     realtime_factor: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    geometry: Option<geometry::Document>,
     candidates: Vec<Candidate>,
 }
 
@@ -72,8 +79,9 @@ impl Summary {
                 count: report.dms.len(),
             },
             masked_channels: report.masked_channels.clone(),
-            gaps: gaps::listed(&report.gaps, found.header.tsamp_s),
+            gaps: gaps::listed(&report.gaps, found.header.tsamp_s, found.delay_s),
             realtime_factor: report.realtime_factor(),
+            geometry: found.geometry.clone(),
             candidates: candidates.collect(),
         }
     }

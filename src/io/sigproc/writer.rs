@@ -12,6 +12,9 @@ use crate::io::atomic::AtomicFile;
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ};
 
+/// The most IFs: Stokes parameters, or products of two feeds.
+const MAX_IFS: usize = 4;
+
 enum Output {
     File(AtomicFile),
     Pipe(Box<dyn Write + Send>),
@@ -38,24 +41,45 @@ impl FilterbankWriter {
     /// [`Error::Parameter`] for signed 16-bit samples, which SIGPROC's readers take for unsigned
     /// ones, and for rows that end within a byte; [`Error::Io`].
     pub fn create(path: &Path, header: &FilterbankHeader) -> Result<Self> {
-        let bytes = encode(header, path)?;
+        Self::create_ifs(path, header, 1)
+    }
+
+    /// Starts a file of several IFs (polarizations, or Stokes parameters); axes of its rows: IF,
+    /// channel.
+    ///
+    /// # Errors
+    /// As [`FilterbankWriter::create`]; [`Error::Parameter`] unless there is at least one IF.
+    pub fn create_ifs(path: &Path, header: &FilterbankHeader, ifs: usize) -> Result<Self> {
+        let bytes = encode(header, ifs, path)?;
         let mut file = AtomicFile::create(path)?;
         file.append(&bytes)?;
-        Ok(Self::new(Output::File(file), path, header))
+        Ok(Self::new(Output::File(file), path, header, ifs))
     }
 
     /// Starts a stream into a pipe, such as standard output.
     ///
     /// # Errors
     /// As [`FilterbankWriter::create`].
-    pub fn to_pipe(mut pipe: Box<dyn Write + Send>, header: &FilterbankHeader) -> Result<Self> {
-        let path = Path::new("-");
-        pipe.write_all(&encode(header, path)?).map_err(|error| Error::io(path, error))?;
-        Ok(Self::new(Output::Pipe(pipe), path, header))
+    pub fn to_pipe(pipe: Box<dyn Write + Send>, header: &FilterbankHeader) -> Result<Self> {
+        Self::to_pipe_ifs(pipe, header, 1)
     }
 
-    fn new(output: Output, path: &Path, header: &FilterbankHeader) -> Self {
-        Self { output, path: path.to_path_buf(), row_bytes: header.row_bytes(), rows: 0 }
+    /// Starts a stream of several IFs into a pipe.
+    ///
+    /// # Errors
+    /// As [`FilterbankWriter::create_ifs`].
+    pub fn to_pipe_ifs(
+        mut pipe: Box<dyn Write + Send>,
+        header: &FilterbankHeader,
+        ifs: usize,
+    ) -> Result<Self> {
+        let path = Path::new("-");
+        pipe.write_all(&encode(header, ifs, path)?).map_err(|error| Error::io(path, error))?;
+        Ok(Self::new(Output::Pipe(pipe), path, header, ifs))
+    }
+
+    fn new(output: Output, path: &Path, header: &FilterbankHeader, ifs: usize) -> Self {
+        Self { output, path: path.to_path_buf(), row_bytes: ifs * header.row_bytes(), rows: 0 }
     }
 
     /// Appends whole rows.
@@ -92,8 +116,11 @@ impl FilterbankWriter {
     }
 }
 
-fn encode(header: &FilterbankHeader, path: &Path) -> Result<Vec<u8>> {
+fn encode(header: &FilterbankHeader, ifs: usize, path: &Path) -> Result<Vec<u8>> {
     let encoding = header.encoding;
+    if !(1..=MAX_IFS).contains(&ifs) {
+        return Err(Error::parameter("IFs", ifs, format!("there must be 1 to {MAX_IFS}")));
+    }
     if encoding == Encoding::I16 {
         let rule = "SIGPROC's 16-bit samples are unsigned; 32-bit floats hold them exactly";
         return Err(Error::parameter("sample encoding", "signed 16 bit", rule));
@@ -113,7 +140,7 @@ fn encode(header: &FilterbankHeader, path: &Path) -> Result<Vec<u8>> {
     encoder.integer("nbits", encoding.bits() as i32);
     encoder.float("tstart", header.tstart_mjd);
     encoder.float("tsamp", header.tsamp_s);
-    encoder.integer("nifs", 1);
+    encoder.integer("nifs", ifs as i32);
     if encoding == Encoding::I8 {
         encoder.byte("signed", 1);
     }
@@ -193,6 +220,29 @@ mod tests {
             assert!((read.ra_deg.unwrap() - 83.63).abs() < 1e-9);
             assert!((read.dec_deg.unwrap() + 22.01).abs() < 1e-9);
             assert_eq!(read.times, Some(10));
+        }
+    }
+
+    #[test]
+    fn several_ifs_stand_side_by_side_in_a_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.fil");
+        let header = header(Encoding::U8, Band::uniform(1500.0, -1.0, 2).unwrap());
+        let mut writer = FilterbankWriter::create_ifs(&path, &header, 4).unwrap();
+        assert!(writer.write(&[0; 12]).is_err());
+        writer.write(&(0..16).collect::<Vec<u8>>()).unwrap();
+        assert_eq!(writer.rows(), 2);
+        writer.finish().unwrap();
+        for number in 0..4u8 {
+            let wanted = Polarizations::One(usize::from(number));
+            let mut rows = [0; 4];
+            let mut reader = open(&path, wanted).unwrap();
+            assert_eq!(reader.read(&mut rows).unwrap(), 2);
+            let first = 2 * number;
+            assert_eq!(rows, [first, first + 1, first + 8, first + 9]);
+        }
+        for ifs in [0, 5] {
+            assert!(FilterbankWriter::create_ifs(&path, &header, ifs).is_err());
         }
     }
 

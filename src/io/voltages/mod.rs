@@ -6,10 +6,13 @@
 pub mod dada;
 mod describe;
 mod fields;
+mod frames;
 pub mod guppi;
 mod layout;
+pub mod mark5b;
 mod open;
 mod recording;
+pub mod vdif;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -116,6 +119,10 @@ pub struct VoltageOptions {
     pub centre_hz: Option<f64>,
     /// Whether sky frequency falls as the voltage's rises; overrides the header's.
     pub lower_sideband: Option<bool>,
+    /// Polarizations, 1 or 2, of a VDIF or Mark 5B recording, which doesn't say: with 2, threads (of an
+    /// odd number of threads: channels) pair up in the order in which they stand. By default the
+    /// threads of a recording with exactly two of them are polarizations, and there is 1 otherwise.
+    pub polarizations: Option<usize>,
     /// Recorded channels of a Mark 5B file, whose headers don't say.
     pub mark5b_channels: Option<usize>,
     /// Bits of a sample of a Mark 5B file, 1 or 2, whose headers don't say.

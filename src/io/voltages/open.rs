@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{VoltageOptions, VoltageSource, dada, guppi};
+use super::{VoltageOptions, VoltageSource, dada, guppi, mark5b, vdif};
 use crate::error::{Error, Result};
 
 /// Bytes by which a format is told: a few frames of those that have no magic number.
@@ -24,6 +24,8 @@ struct Format {
 const FORMATS: &[Format] = &[
     Format { name: "GUPPI raw", detect: guppi::detect, open: guppi::open },
     Format { name: "PSRDADA", detect: dada::detect, open: dada::open },
+    Format { name: "Mark 5B", detect: mark5b::detect, open: mark5b::open },
+    Format { name: "VDIF", detect: vdif::detect, open: vdif::open },
 ];
 
 /// Opens the files of one recording, in any order.

@@ -55,6 +55,8 @@ pub struct Writer {
     /// Of these, how many stood in the block before.
     repeated: u64,
     blocks: u64,
+    /// Blocks that were left out.
+    missing: u64,
     done: Vec<AtomicFile>,
 }
 
@@ -94,6 +96,7 @@ impl Writer {
             filled: 0,
             repeated: 0,
             blocks: 0,
+            missing: 0,
             done: Vec::new(),
         };
         writer.next_file()?;
@@ -122,6 +125,20 @@ impl Writer {
                 self.end_block()?;
             }
         }
+        Ok(())
+    }
+
+    /// Leaves out blocks, as a recorder that loses data does: PKTIDX goes on, and readers find a gap.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for blocks that overlap, before the first block, or within one.
+    pub fn leave_out(&mut self, blocks: u64) -> Result<()> {
+        if self.options.overlap > 0 || self.filled > 0 || self.blocks == 0 {
+            let rule =
+                "only whole blocks can be missing, of those that don't overlap, and not the first";
+            return Err(Error::parameter("blocks to leave out", blocks, rule));
+        }
+        self.missing += blocks;
         Ok(())
     }
 
@@ -175,7 +192,8 @@ impl Writer {
 
     /// The cards of the block that is ready.
     fn header(&self) -> String {
-        let packet = self.blocks * (self.block_times - self.options.overlap as u64);
+        let packet =
+            (self.blocks + self.missing) * (self.block_times - self.options.overlap as u64);
         let mut cards = self.cards.clone();
         cards.push(number("NTVALID", self.filled));
         cards.push(number("PKTIDX", packet));

@@ -1,0 +1,139 @@
+//! The truth file of simulated voltages: what was put in, with the keys of a search's summary.
+
+use std::path::Path;
+
+use serde::Serialize;
+use sidereal::simulate::voltages::{Options, Tone, Truth};
+use sidereal::units::HZ_PER_MHZ;
+
+/// OUT.truth.json.
+#[derive(Debug, Serialize)]
+pub(super) struct Document {
+    file: String,
+    telescope: String,
+    seed: u64,
+    tsamp_s: f64,
+    duration_s: f64,
+    dm_constant: f64,
+    /// Middle of the whole recorded band.
+    centre_mhz: f64,
+    bandwidth_mhz: f64,
+    coarse_channels: usize,
+    lower_sideband: bool,
+    complex: bool,
+    nbits: usize,
+    antennas: usize,
+    polarizations: usize,
+    /// Root mean square of the noise in one real number, in counts.
+    rms: f64,
+    /// The pulses: what a search should find.
+    candidates: Vec<Candidate>,
+    tones: Vec<Line>,
+    gaps: Vec<Gap>,
+}
+
+#[derive(Debug, Serialize)]
+struct Candidate {
+    dm: f64,
+    /// Centre of the pulse at `reference_mhz`, from the first sample's start.
+    time_s: f64,
+    snr: f64,
+    width_s: f64,
+    /// The upper edge of the whole recorded band: at a frequency f the pulse is later by
+    /// `dm_constant dm (f^-2 - reference_mhz^-2)` seconds.
+    reference_mhz: f64,
+    /// Length of the boxcar that has this S/N.
+    boxcar_s: f64,
+    linear: f64,
+    angle_deg: f64,
+    circular: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    frequency_mhz: f64,
+    /// In units of the noise's rms.
+    amplitude: f64,
+    phase_deg: f64,
+    second_ratio: f64,
+    second_phase_deg: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Gap {
+    start_s: f64,
+    duration_s: f64,
+}
+
+impl Document {
+    pub(super) fn new(file: &Path, options: &Options, truth: &Truth) -> Self {
+        let tsamp_s = options.tsamp_s();
+        let width = options.channel_width_hz;
+        let lowest = options.centres_hz.iter().copied().fold(f64::MAX, f64::min) - 0.5 * width;
+        let gap = |(start, times): &(u64, u64)| Gap {
+            start_s: *start as f64 * tsamp_s,
+            duration_s: *times as f64 * tsamp_s,
+        };
+        Self {
+            file: file.display().to_string(),
+            telescope: options.telescope.clone(),
+            seed: options.seed,
+            tsamp_s,
+            duration_s: options.times as f64 * tsamp_s,
+            dm_constant: options.dm_constant,
+            centre_mhz: 0.5 * (lowest + truth.reference_hz) / HZ_PER_MHZ,
+            bandwidth_mhz: width * options.centres_hz.len() as f64 / HZ_PER_MHZ,
+            coarse_channels: options.centres_hz.len(),
+            lower_sideband: options.lower_sideband,
+            complex: options.encoding.is_complex(),
+            nbits: options.encoding.bits(),
+            antennas: options.antennas,
+            polarizations: options.polarizations,
+            rms: options.rms,
+            candidates: candidates(truth),
+            tones: options.tones.iter().map(line).collect(),
+            gaps: options.gaps.iter().map(gap).collect(),
+        }
+    }
+
+    /// A few words on what is in it.
+    pub(super) fn contents(&self) -> String {
+        let count = |number: usize, one: &str| match number {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            _ => Some(format!("{number} {one}s")),
+        };
+        let parts = [
+            count(self.candidates.len(), "pulse"),
+            count(self.tones.len(), "tone"),
+            count(self.gaps.len(), "gap"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { "noise alone".to_owned() } else { parts.join(", ") }
+    }
+}
+
+fn candidates(truth: &Truth) -> Vec<Candidate> {
+    let candidate = |one: &sidereal::simulate::voltages::PulseTruth| Candidate {
+        dm: one.pulse.dm,
+        time_s: one.pulse.time_s,
+        snr: one.pulse.snr,
+        width_s: one.width_s,
+        reference_mhz: truth.reference_hz / HZ_PER_MHZ,
+        boxcar_s: one.boxcar_s,
+        linear: one.pulse.polarization.linear,
+        angle_deg: one.pulse.polarization.angle_rad.to_degrees(),
+        circular: one.pulse.polarization.circular,
+    };
+    truth.pulses.iter().map(candidate).collect()
+}
+
+fn line(tone: &Tone) -> Line {
+    Line {
+        frequency_mhz: tone.frequency_hz / HZ_PER_MHZ,
+        amplitude: tone.amplitude,
+        phase_deg: tone.phase_rad.to_degrees(),
+        second_ratio: tone.second_ratio,
+        second_phase_deg: tone.second_phase_rad.to_degrees(),
+    }
+}

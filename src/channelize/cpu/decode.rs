@@ -1,0 +1,178 @@
+//! Voltages of any encoding as single-precision columns, each converted once.
+//!
+//! Invariant: a column is a complex sample, a pair of real ones (the even one first), or a real one and 0.
+#![allow(unsafe_code)]
+
+use super::vector::{Portable, Vector, levels};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use crate::backend::simd::Level;
+use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding, voltage};
+
+/// What a column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    Complex,
+    Pair,
+    Real,
+}
+
+impl Column {
+    /// Samples in a column.
+    pub(super) fn samples(self) -> usize {
+        if self == Self::Pair { 2 } else { 1 }
+    }
+}
+
+/// One stream's samples: what was kept, and what came in behind it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) encoding: VoltageEncoding,
+    pub(super) column: Column,
+    pub(super) kept: &'a [u8],
+    /// The stream's sample that `kept` begins with: its bytes are whole.
+    pub(super) kept_start: u64,
+    pub(super) fresh: &'a [u8],
+    pub(super) fresh_start: u64,
+}
+
+impl<'a> Source<'a> {
+    /// Writes the columns from sample `start` on: as many as `re` and `im` have room for.
+    pub(super) fn columns(&self, level: Level, start: u64, re: &mut [f32], im: &mut [f32]) {
+        let samples = self.column.samples() as u64;
+        let early = self.fresh_start.saturating_sub(start).div_ceil(samples);
+        let early = (early as usize).min(re.len());
+        let (re, late_re) = re.split_at_mut(early);
+        let (im, late_im) = im.split_at_mut(early);
+        let kinds = (self.encoding, self.column);
+        if early > 0 {
+            decode(level, kinds, self.kept, (start - self.kept_start) as usize, re, im);
+        }
+        if !late_re.is_empty() {
+            let first = start + early as u64 * samples - self.fresh_start;
+            decode(level, kinds, self.fresh, first as usize, late_re, late_im);
+        }
+    }
+
+    /// The bytes of the samples from `start` on, which are whole; `split` is filled where they lie in both
+    /// the kept and the fresh ones.
+    pub(super) fn bytes<'b>(&self, start: u64, split: &'b mut [u8]) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        let bytes = |samples: u64| samples as usize * self.encoding.sample_bits() / 8;
+        if start >= self.fresh_start {
+            return &self.fresh[bytes(start - self.fresh_start)..][..split.len()];
+        }
+        let kept = &self.kept[bytes(start - self.kept_start)..];
+        if kept.len() >= split.len() {
+            return &kept[..split.len()];
+        }
+        split[..kept.len()].copy_from_slice(kept);
+        let rest = split.len() - kept.len();
+        split[kept.len()..].copy_from_slice(&self.fresh[..rest]);
+        split
+    }
+
+    /// Bytes of the samples `start ..` in the fresh input: where the next columns will come from.
+    pub(super) fn ahead(&self, start: u64) -> &'a [u8] {
+        let samples = start.saturating_sub(self.fresh_start);
+        let byte = samples as usize * self.encoding.sample_bits() / 8;
+        &self.fresh[byte.min(self.fresh.len())..]
+    }
+}
+
+/// Decodes the columns from sample `first` of `bytes` on.
+fn decode(
+    level: Level,
+    (encoding, column): (VoltageEncoding, Column),
+    bytes: &[u8],
+    first: usize,
+    re: &mut [f32],
+    im: &mut [f32],
+) {
+    let bits = first * encoding.sample_bits();
+    let column_bits = encoding.sample_bits() * column.samples();
+    assert!((bits + column_bits * re.len()).div_ceil(8) <= bytes.len() && re.len() == im.len());
+    let mut done = 0;
+    if column != Column::Real && bits.is_multiple_of(8) {
+        // SAFETY: the bytes hold all columns, and both outputs have as many floats.
+        unsafe { vectors(level, encoding, &bytes[bits / 8..], re, im, &mut done) };
+    }
+    for i in done..re.len() {
+        let value = |at| voltage(bytes, encoding, first + at);
+        (re[i], im[i]) = match column {
+            Column::Complex => (value(i).re as f32, value(i).im as f32),
+            Column::Pair => (value(2 * i).re as f32, value(2 * i + 1).re as f32),
+            Column::Real => (value(i).re as f32, 0.0),
+        };
+    }
+}
+
+levels!(vectors, vectors_body, (
+    encoding: VoltageEncoding,
+    bytes: &[u8],
+    re: &mut [f32],
+    im: &mut [f32],
+    done: &mut usize,
+));
+
+/// Decodes whole registers of columns, and says how many columns that were.
+///
+/// # Safety
+/// `bytes` hold as many columns as `re` and `im` have floats.
+#[inline(always)]
+unsafe fn vectors_body<V: Vector>(
+    encoding: VoltageEncoding,
+    bytes: &[u8],
+    re: &mut [f32],
+    im: &mut [f32],
+    done: &mut usize,
+) {
+    use VoltageEncoding as E;
+    *done = if encoding == E::Real2 { re.len() / 2 * 2 } else { re.len() / V::LANES * V::LANES };
+    let (re, im) = (re[..*done].as_mut_ptr(), im[..*done].as_mut_ptr());
+    let from = bytes.as_ptr();
+    // SAFETY: the caller's promise; the columns are whole registers' worth.
+    unsafe {
+        for at in (0..*done).step_by(if encoding == E::Real2 { 2 } else { V::LANES }) {
+            let (a, b) = match encoding {
+                E::ComplexF32 | E::RealF32 => {
+                    let from = from.add(8 * at).cast::<f32>();
+                    V::load(from).deinterleave(V::load(from.add(V::LANES)))
+                }
+                E::Complex16 | E::Real16 => {
+                    let words = V::words_4(from.add(4 * at));
+                    (V::field::<16, 16>(words), V::field::<0, 16>(words))
+                }
+                E::Complex8 | E::Real8 => {
+                    let words = V::words_2(from.add(2 * at));
+                    (V::field::<24, 24>(words), V::field::<16, 24>(words))
+                }
+                E::ComplexOffset8 | E::RealOffset8 => {
+                    let words = V::turn(V::words_2(from.add(2 * at)), 0x8080);
+                    (V::field::<24, 24>(words), V::field::<16, 24>(words))
+                }
+                E::Complex4 => {
+                    let words = V::words_1(from.add(at));
+                    (V::field::<24, 28>(words), V::field::<28, 28>(words))
+                }
+                E::Real4 => {
+                    let words = V::words_1(from.add(at));
+                    (V::field::<28, 28>(words), V::field::<24, 28>(words))
+                }
+                E::Real2 => {
+                    const LEVELS: [f32; 4] = [-TWO_BIT_HIGH, -1.0, 1.0, TWO_BIT_HIGH];
+                    let byte = usize::from(*from.add(at / 2));
+                    *re.add(at) = LEVELS[byte & 3];
+                    *im.add(at) = LEVELS[byte >> 2 & 3];
+                    *re.add(at + 1) = LEVELS[byte >> 4 & 3];
+                    *im.add(at + 1) = LEVELS[byte >> 6];
+                    continue;
+                }
+            };
+            a.store(re.add(at));
+            b.store(im.add(at));
+        }
+    }
+}

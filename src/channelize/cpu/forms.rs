@@ -1,0 +1,366 @@
+//! What becomes of a spectrum while it is in cache: complex numbers, powers, integers.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::shape::Segment;
+use super::vector::{Portable, Vector, levels};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use crate::backend::simd::Level;
+use crate::channelize::plan::{Detection, Feed, Products};
+
+/// One spectrum in the transform's order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spectrum<'a> {
+    pub(super) re: &'a [f32],
+    pub(super) im: &'a [f32],
+}
+
+levels!(complex, complex_body, (
+    spectrum: Spectrum<'_>,
+    segments: &[Segment],
+    to: *mut f32,
+    streams: bool,
+));
+
+/// Writes complex numbers in the order of the output, past the caches where `streams` is set.
+///
+/// # Safety
+/// The segments lie in the spectrum, and `to` has room for all their channels.
+#[inline(always)]
+unsafe fn complex_body<V: Vector>(
+    spectrum: Spectrum<'_>,
+    segments: &[Segment],
+    to: *mut f32,
+    streams: bool,
+) {
+    let channels: usize = segments.iter().map(|segment| segment.channels).sum();
+    if streams && channels <= FEW {
+        let mut row = [0f32; 2 * FEW];
+        // SAFETY: the row has room for all channels, and `to` by the caller's promise.
+        unsafe {
+            each_segment::<V>(spectrum, segments, row.as_mut_ptr(), false);
+            stream::<V>(&row[..2 * channels], to);
+        }
+        return;
+    }
+    // SAFETY: the caller's promise is handed on.
+    unsafe { each_segment::<V>(spectrum, segments, to, streams) };
+}
+
+/// The most channels of a spectrum that is put together before it is written past the caches: so it has
+/// one ragged beginning and end.
+const FEW: usize = 512;
+
+/// Writes floats past the caches, but for incomplete cache lines at both ends.
+///
+/// # Safety
+/// `to` has room for them all.
+#[inline(always)]
+unsafe fn stream<V: Vector>(from: &[f32], to: *mut f32) {
+    let head = (to.addr().wrapping_neg() % 64 / 4).min(from.len());
+    let whole = if to.addr().is_multiple_of(4) { (from.len() - head) / V::LANES } else { 0 };
+    let tail = head + whole * V::LANES;
+    // SAFETY: all indices are below the number of floats.
+    unsafe {
+        for i in (0..head).chain(tail..from.len()) {
+            *to.add(i) = from[i];
+        }
+        for i in (head..tail).step_by(V::LANES) {
+            V::load(from.as_ptr().add(i)).stream(to.add(i));
+        }
+    }
+}
+
+/// # Safety
+/// As for [`complex`].
+#[inline(always)]
+unsafe fn each_segment<V: Vector>(
+    spectrum: Spectrum<'_>,
+    segments: &[Segment],
+    to: *mut f32,
+    streams: bool,
+) {
+    for segment in segments {
+        let end = segment.bin + segment.channels;
+        let (re, im) = (&spectrum.re[segment.bin..end], &spectrum.im[segment.bin..end]);
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            let to = to.add(2 * segment.place);
+            match (segment.falls, streams) {
+                (false, false) => interleave::<V, false, false>(re, im, to),
+                (false, true) => interleave::<V, false, true>(re, im, to),
+                (true, false) => interleave::<V, true, false>(re, im, to),
+                (true, true) => interleave::<V, true, true>(re, im, to),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `to` has room for all of `re` and `im`, which are of one length.
+#[inline(always)]
+unsafe fn interleave<V: Vector, const FALLS: bool, const STREAMS: bool>(
+    re: &[f32],
+    im: &[f32],
+    to: *mut f32,
+) {
+    let count = re.len();
+    let place = |i: usize| if FALLS { count - 1 - i } else { i };
+    // A complex number is 8 bytes: so many to a line's start, if it can be reached at all.
+    let line = 64 - (to.addr() % 64);
+    let head = if !STREAMS { 0 } else { (line % 64 / 8).min(count) };
+    let streams = STREAMS && line.is_multiple_of(8);
+    // SAFETY: all indices are below `count`.
+    unsafe {
+        for i in 0..head {
+            *to.add(2 * i) = re[place(i)];
+            *to.add(2 * i + 1) = im[place(i)];
+        }
+        let mut i = head;
+        while i + V::LANES <= count {
+            let (first, second) = if FALLS {
+                let from = count - i - V::LANES;
+                let re = V::load(re.as_ptr().add(from)).reverse();
+                re.interleave(V::load(im.as_ptr().add(from)).reverse())
+            } else {
+                V::load(re.as_ptr().add(i)).interleave(V::load(im.as_ptr().add(i)))
+            };
+            let to = to.add(2 * i);
+            if streams {
+                first.stream(to);
+                second.stream(to.add(V::LANES));
+            } else {
+                first.store(to);
+                second.store(to.add(V::LANES));
+            }
+            i += V::LANES;
+        }
+        for i in i..count {
+            *to.add(2 * i) = re[place(i)];
+            *to.add(2 * i + 1) = im[place(i)];
+        }
+    }
+}
+
+/// Makes all streamed stores visible before anything that follows.
+pub(super) fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 machine has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
+/// What one product is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Term {
+    First,
+    Second,
+    Both,
+    Difference,
+    Real,
+    Imaginary,
+    TwiceReal,
+    TwiceImaginary,
+}
+
+fn terms(detection: &Detection, polarizations: usize) -> &'static [Term] {
+    use Term::{Both, Difference, First, Imaginary, Real, Second, TwiceImaginary, TwiceReal};
+    match (detection.products, detection.feed) {
+        (Products::Power, _) if polarizations == 2 => &[First, Second],
+        (Products::I, _) if polarizations == 2 => &[Both],
+        (Products::Power | Products::I, _) => &[First],
+        (Products::Iquv, Feed::Linear) => &[Both, Difference, TwiceReal, TwiceImaginary],
+        (Products::Iquv, Feed::Circular) => &[Both, TwiceReal, TwiceImaginary, Difference],
+        (Products::Aabbcrci, _) => &[First, Second, Real, Imaginary],
+    }
+}
+
+/// Adds the products of one spectrum of each polarization to the sums: axes product, bin.
+pub(super) fn detect(
+    level: Level,
+    detection: &Detection,
+    spectra: &[Spectrum<'_>],
+    channels: usize,
+    sums: &mut [f32],
+) {
+    let (Some(&x), Some(&y)) = (spectra.first(), spectra.last()) else { return };
+    let terms = terms(detection, spectra.len());
+    for (term, sums) in terms.iter().zip(sums.chunks_exact_mut(channels)) {
+        // SAFETY: the body is safe; its spectra are cut to the sums' length.
+        unsafe { add_term(level, *term, x, y, sums) };
+    }
+}
+
+levels!(add_term, add_term_body, (term: Term, x: Spectrum<'_>, y: Spectrum<'_>, sums: &mut [f32]));
+
+/// Adds one product.
+///
+/// # Safety
+/// None beyond the level.
+#[inline(always)]
+unsafe fn add_term_body<V: Vector>(term: Term, x: Spectrum<'_>, y: Spectrum<'_>, sums: &mut [f32]) {
+    match term {
+        Term::First => add(x, y, sums, |a, b, _, _| a * a + b * b),
+        Term::Second => add(x, y, sums, |_, _, c, d| c * c + d * d),
+        Term::Both => add(x, y, sums, |a, b, c, d| (a * a + b * b) + (c * c + d * d)),
+        Term::Difference => add(x, y, sums, |a, b, c, d| (a * a + b * b) - (c * c + d * d)),
+        Term::Real => add(x, y, sums, |a, b, c, d| a * c + b * d),
+        Term::Imaginary => add(x, y, sums, |a, b, c, d| b * c - a * d),
+        Term::TwiceReal => add(x, y, sums, |a, b, c, d| 2.0 * (a * c + b * d)),
+        Term::TwiceImaginary => add(x, y, sums, |a, b, c, d| 2.0 * (b * c - a * d)),
+    }
+}
+
+#[inline(always)]
+fn add(
+    x: Spectrum<'_>,
+    y: Spectrum<'_>,
+    sums: &mut [f32],
+    product: impl Fn(f32, f32, f32, f32) -> f32,
+) {
+    let count = sums.len();
+    let (a, b, c, d) = (&x.re[..count], &x.im[..count], &y.re[..count], &y.im[..count]);
+    for i in 0..count {
+        sums[i] += product(a[i], b[i], c[i], d[i]);
+    }
+}
+
+/// How finished sums become a part of an output row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish<'a> {
+    pub(super) detection: &'a Detection,
+    pub(super) segments: &'a [Segment],
+    pub(super) channels: usize,
+    /// Whether bin -1 is the highest bin; real input has none.
+    pub(super) is_complex: bool,
+}
+
+impl Finish<'_> {
+    /// Interpolates, orders and sums the channels of one product; `ordered` is scratch.
+    pub(super) fn product(&self, sums: &mut [f32], ordered: &mut [f32], row: &mut [f32]) {
+        if self.detection.interpolate_dc {
+            let below = if self.is_complex { self.channels - 1 } else { 1 };
+            sums[0] = 0.5 * (sums[1] + sums[below]);
+        }
+        for segment in self.segments {
+            let from = &sums[segment.bin..segment.bin + segment.channels];
+            let to = &mut ordered[segment.place..segment.place + segment.channels];
+            if segment.falls {
+                to.iter_mut().zip(from.iter().rev()).for_each(|(to, from)| *to = *from);
+            } else {
+                to.copy_from_slice(from);
+            }
+        }
+        let parts = ordered.chunks_exact(self.detection.channels);
+        row.iter_mut().zip(parts).for_each(|(sum, part)| *sum = part.iter().sum());
+    }
+}
+
+/// How spectra become integers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Integers<'a> {
+    pub(super) bits: usize,
+    /// One gain, or one for each place of the recorded channel.
+    pub(super) gains: &'a [f32],
+    pub(super) segments: &'a [Segment],
+    /// Limited samples of each place.
+    pub(super) saturated: &'a [AtomicU64],
+}
+
+/// Places that are looked through at once for limited values.
+const CHUNK: usize = 64;
+
+impl Integers<'_> {
+    /// Writes one spectrum's integers.
+    pub(super) fn write(&self, level: Level, spectrum: Spectrum<'_>, to: &mut [u8]) {
+        for segment in self.segments {
+            let end = segment.bin + segment.channels;
+            let (re, im) = (&spectrum.re[segment.bin..end], &spectrum.im[segment.bin..end]);
+            for start in (0..segment.channels).step_by(CHUNK) {
+                let count = CHUNK.min(segment.channels - start);
+                let place = segment.place + start;
+                let (mut x, mut y) = ([0.0; CHUNK], [0.0; CHUNK]);
+                for (part, out) in [(re, &mut x), (im, &mut y)] {
+                    if segment.falls {
+                        let from = part[segment.channels - start - count..][..count].iter().rev();
+                        out.iter_mut().zip(from).for_each(|(out, from)| *out = *from);
+                    } else {
+                        out[..count].copy_from_slice(&part[start..start + count]);
+                    }
+                }
+                self.chunk(level, (&mut x[..count], &mut y[..count]), place, to);
+            }
+        }
+    }
+
+    fn chunk(&self, level: Level, (x, y): (&mut [f32], &mut [f32]), place: usize, to: &mut [u8]) {
+        let most = (1i32 << (self.bits - 1)) as f32 - 1.0;
+        let gains =
+            if self.gains.len() == 1 { self.gains } else { &self.gains[place..][..x.len()] };
+        let mut limited = false;
+        // SAFETY: the body is safe.
+        unsafe { whole(level, gains, x, y, most, &mut limited) };
+        if limited {
+            for (i, (x, y)) in x.iter().zip(&*y).enumerate() {
+                if !(is_within(*x, most) && is_within(*y, most)) {
+                    self.saturated[place + i].fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        let byte = |value: f32| value.clamp(-most - 1.0, most) as i8;
+        let pairs = x.iter().zip(&*y).map(|(x, y)| (byte(*x), byte(*y)));
+        if self.bits == 4 {
+            let bytes = pairs.map(|(re, im)| (re << 4) as u8 | (im as u8 & 15));
+            to[place..].iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+        } else {
+            let to = to[2 * place..].chunks_exact_mut(2);
+            to.zip(pairs).for_each(|(to, (re, im))| (to[0], to[1]) = (re as u8, im as u8));
+        }
+    }
+}
+
+/// False for what is not a number, too.
+#[inline(always)]
+fn is_within(whole: f32, most: f32) -> bool {
+    (-most - 1.0..=most).contains(&whole)
+}
+
+levels!(whole, whole_body, (
+    gains: &[f32],
+    x: &mut [f32],
+    y: &mut [f32],
+    most: f32,
+    limited: &mut bool,
+));
+
+/// Rounds each value times its gain; whether any is out of range.
+///
+/// # Safety
+/// None beyond the level.
+#[inline(always)]
+unsafe fn whole_body<V: Vector>(
+    gains: &[f32],
+    x: &mut [f32],
+    y: &mut [f32],
+    most: f32,
+    limited: &mut bool,
+) {
+    let mut outside = 0u32;
+    for part in [x, y] {
+        if let [gain] = gains {
+            for value in part {
+                *value = (*value * gain).round_ties_even();
+                outside |= u32::from(!is_within(*value, most));
+            }
+        } else {
+            for (value, gain) in part.iter_mut().zip(gains) {
+                *value = (*value * gain).round_ties_even();
+                outside |= u32::from(!is_within(*value, most));
+            }
+        }
+    }
+    *limited = outside != 0;
+}

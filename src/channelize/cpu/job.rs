@@ -1,0 +1,348 @@
+//! One call's work: a task makes a run of spectra of an antenna's recorded channel, and writes them.
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64;
+
+use super::decode::{Column, Source};
+use super::forms::{self, Finish, Integers};
+use super::groups::Groups;
+use super::history::History;
+use super::memory::Floats;
+use super::samples::Samples;
+use super::shape::Shape;
+use super::spectra::{Block, Buffers, spectrum};
+use crate::channelize::output::Output;
+use crate::channelize::plan::{Detection, Form};
+use crate::voltage::Voltages;
+
+/// A slice whose parts tasks divide among themselves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared<'a, T> {
+    at: *mut T,
+    length: usize,
+    slice: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: tasks take disjoint parts only, which `Shared::part`'s callers promise.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    pub(super) fn new(slice: &'a mut [T]) -> Self {
+        Self { at: slice.as_mut_ptr(), length: slice.len(), slice: PhantomData }
+    }
+
+    /// A part of the slice.
+    ///
+    /// # Safety
+    /// Nothing else holds any element of it.
+    unsafe fn part(self, start: usize, length: usize) -> &'a mut [T] {
+        assert!(start + length <= self.length);
+        // SAFETY: within the slice; the caller promises that nobody else holds it.
+        unsafe { std::slice::from_raw_parts_mut(self.at.add(start), length) }
+    }
+}
+
+/// Where rows are written.
+#[derive(Debug)]
+pub(super) struct Target<'a> {
+    pub(super) bytes: usize,
+    /// Complex numbers and sums, or integers: the other one is empty.
+    floats: Shared<'a, f32>,
+    integers: Shared<'a, u8>,
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn new(output: Output<'a>) -> Self {
+        let (floats, integers): (&mut [f32], &mut [u8]) = match output {
+            Output::Complex(values) => (bytemuck::cast_slice_mut(values), &mut []),
+            Output::F32(values) => (values, &mut []),
+            Output::Bytes(bytes) => (&mut [], bytes),
+        };
+        Self {
+            bytes: size_of_val(floats) + integers.len(),
+            floats: Shared::new(floats),
+            integers: Shared::new(integers),
+        }
+    }
+}
+
+/// A thread's own.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    /// Of each polarization.
+    samples: Vec<Samples>,
+    spectra: Vec<Floats>,
+    buffers: Buffers,
+    /// Sums of the group: axes product, bin.
+    sums: Vec<f32>,
+    ordered: Vec<f32>,
+}
+
+impl Scratch {
+    pub(super) fn new(shape: &Shape) -> Self {
+        let polarizations = shape.plan.input().polarizations;
+        let is_detected = matches!(shape.plan.options().form, Form::Detected(_));
+        let spectra = Floats::new(shape.block * shape.spectrum_floats());
+        Self {
+            samples: vec![Samples::new(shape); polarizations],
+            spectra: vec![spectra; polarizations],
+            buffers: Buffers::new(shape),
+            sums: vec![0.0; if is_detected { shape.sums() } else { 0 }],
+            ordered: vec![0.0; if is_detected { shape.plan.channels() } else { 0 }],
+        }
+    }
+}
+
+/// What all tasks of a call share.
+pub(super) struct Job<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) groups: &'a Groups,
+    pub(super) history: &'a History,
+    pub(super) fresh: Voltages<'a>,
+    /// The output's first row.
+    pub(super) first_row: u64,
+    pub(super) target: Target<'a>,
+    /// Whether rows are written past the caches.
+    pub(super) streams: bool,
+    pub(super) saturated: &'a [AtomicU64],
+    pub(super) carried: &'a [f32],
+    pub(super) left: Shared<'a, f32>,
+    pub(super) slots: Shared<'a, f32>,
+}
+
+impl Job<'_> {
+    /// Makes the spectra `start .. end` of a unit.
+    pub(super) fn task(
+        &self,
+        own: &mut Scratch,
+        unit: usize,
+        (start, end): (u64, u64),
+        slot: usize,
+    ) {
+        let shape = self.shape;
+        own.samples.iter_mut().for_each(|samples| samples.start(shape, start));
+        let sums = own.sums.len();
+        if self.groups.begins(start) {
+            own.sums.fill(0.0);
+        } else {
+            own.sums.copy_from_slice(&self.carried[unit * sums..][..sums]);
+        }
+        let mut first = start;
+        while first < end {
+            let spectra = (shape.block as u64).min(end - first) as usize;
+            for polarization in 0..own.samples.len() {
+                let source = self.source(unit, polarization);
+                let to = own.spectra[polarization].values_mut();
+                let samples = &mut own.samples[polarization];
+                let mut block = Block { first, spectra, to };
+                own.buffers.prepare(shape, &source, samples, &mut block);
+                for s in 0..spectra {
+                    if self.finish_in_place(own, (unit, polarization), (first, s)) {
+                        continue;
+                    }
+                    own.buffers.finish(shape, s, own.spectra[polarization].values_mut());
+                    if shape.writes_at_once() {
+                        self.write(own, (unit, polarization), (first, s), slot);
+                    }
+                }
+            }
+            if !shape.writes_at_once() {
+                for s in 0..spectra {
+                    self.write(own, (unit, 0), (first, s), slot);
+                }
+            }
+            first += spectra as u64;
+        }
+        if sums > 0 && !self.groups.ends(end - 1) {
+            // SAFETY: one task of a unit ends the call.
+            unsafe { self.left.part(unit * sums, sums) }.copy_from_slice(&own.sums);
+        }
+        if self.streams {
+            forms::fence();
+        }
+    }
+
+    fn source(&self, unit: usize, polarization: usize) -> Source<'_> {
+        let plan = &self.shape.plan;
+        let (antenna, place) = self.place(unit);
+        let stream = plan.stream(antenna, plan.coarse_channel(place), polarization);
+        Source {
+            encoding: plan.input().encoding,
+            column: self.shape.column,
+            kept: self.history.row(stream),
+            kept_start: self.history.start(),
+            fresh: self.fresh.row(stream),
+            fresh_start: self.history.end(),
+        }
+    }
+
+    /// A unit's antenna, and the place of its recorded channel.
+    fn place(&self, unit: usize) -> (usize, usize) {
+        let coarse = self.shape.plan.input().coarse_channels;
+        (unit / coarse, unit % coarse)
+    }
+
+    /// Where a product's channels begin in the output, in elements.
+    fn offset(&self, unit: usize, product: usize, row: u64) -> usize {
+        let plan = &self.shape.plan;
+        let (antenna, place) = self.place(unit);
+        let rows = (row - self.first_row) as usize;
+        rows * plan.row_elements() + plan.row_offset(antenna, product, place)
+    }
+
+    /// Ends the transform of spectrum `s` in its place in the output, if it can be made there.
+    fn finish_in_place(
+        &self,
+        own: &mut Scratch,
+        (unit, polarization): (usize, usize),
+        (first, s): (u64, usize),
+    ) -> bool {
+        let Some(turn) = self.shape.turn else { return false };
+        let offset = self.offset(unit, polarization, first + s as u64);
+        // SAFETY: a spectrum's place in a row is its own.
+        let to = unsafe { self.target.floats.part(2 * offset, 2 * self.shape.columns) };
+        own.buffers.finish_in_place(self.shape, s, to, (turn, self.streams))
+    }
+
+    /// Writes or adds spectrum `s` of the block that begins with spectrum `first`.
+    fn write(
+        &self,
+        own: &mut Scratch,
+        (unit, polarization): (usize, usize),
+        (first, s): (u64, usize),
+        slot: usize,
+    ) {
+        let shape = self.shape;
+        let number = first + s as u64;
+        let spectra = own.spectra[polarization].values();
+        match &shape.plan.options().form {
+            Form::Spectra | Form::Filtered => {
+                self.complex(spectra, s, self.offset(unit, polarization, number));
+            }
+            Form::Requantized { bits, gains } => {
+                self.requantize((*bits, gains), spectra, (unit, polarization), (number, s));
+            }
+            Form::Detected(detection) => {
+                self.detect(own, detection, s);
+                if self.groups.ends(number) {
+                    self.finish_group(own, detection, (unit, number), slot);
+                }
+            }
+        }
+    }
+
+    fn complex(&self, spectra: &[f32], s: usize, offset: usize) {
+        let shape = self.shape;
+        let channels = shape.plan.output_channels();
+        // SAFETY: a spectrum's place in a row is its own.
+        let to = unsafe { self.target.floats.part(2 * offset, 2 * channels) };
+        let from = spectrum(shape, spectra, s);
+        if shape.column == Column::Pair && shape.plan.options().form == Form::Filtered {
+            let parts = from.re.iter().zip(from.im);
+            for (to, (even, odd)) in to.chunks_exact_mut(4).zip(parts) {
+                to.copy_from_slice(&[*even, 0.0, *odd, 0.0]);
+            }
+            return;
+        }
+        // SAFETY: the segments are those of a spectrum, and `to` is as long as they are.
+        unsafe {
+            forms::complex(shape.level, from, &shape.segments, to.as_mut_ptr(), self.streams)
+        };
+    }
+
+    fn requantize(
+        &self,
+        (bits, gains): (usize, &[f32]),
+        spectra: &[f32],
+        (unit, polarization): (usize, usize),
+        (number, s): (u64, usize),
+    ) {
+        let plan = &self.shape.plan;
+        let channels = plan.channels();
+        let (offset, bytes) = (self.offset(unit, polarization, number), plan.element_bytes());
+        // SAFETY: a spectrum's place in a row is its own.
+        let to = unsafe { self.target.integers.part(offset * bytes, channels * bytes) };
+        let (antenna, place) = self.place(unit);
+        let gains = if gains.len() == 1 { gains } else { &gains[place * channels..][..channels] };
+        let saturated =
+            &self.saturated[plan.row_offset(antenna, polarization, place)..][..channels];
+        let integers = Integers { bits, gains, segments: &self.shape.segments, saturated };
+        integers.write(self.shape.level, spectrum(self.shape, spectra, s), to);
+    }
+
+    fn detect(&self, own: &mut Scratch, detection: &Detection, s: usize) {
+        let shape = self.shape;
+        let x = spectrum(shape, own.spectra[0].values(), s);
+        let y = own.spectra.last().map_or(x, |spectra| spectrum(shape, spectra.values(), s));
+        let both = [x, y];
+        let spectra = &both[..own.spectra.len()];
+        forms::detect(shape.level, detection, spectra, shape.plan.channels(), &mut own.sums);
+    }
+
+    /// A group's sums become a row, or wait for the rest of it.
+    fn finish_group(
+        &self,
+        own: &mut Scratch,
+        detection: &Detection,
+        (unit, number): (usize, u64),
+        slot: usize,
+    ) {
+        let sums = own.sums.len();
+        if self.groups.in_row() > 1 {
+            // SAFETY: a task's slot is its own.
+            unsafe { self.slots.part(slot * sums, sums) }.copy_from_slice(&own.sums);
+        } else {
+            self.finish_row(detection, (unit, number), &mut own.sums, &mut own.ordered);
+        }
+        own.sums.fill(0.0);
+    }
+
+    fn finish_row(
+        &self,
+        detection: &Detection,
+        (unit, number): (usize, u64),
+        sums: &mut [f32],
+        ordered: &mut [f32],
+    ) {
+        let plan = &self.shape.plan;
+        let channels = plan.channels();
+        let finish = Finish {
+            detection,
+            segments: &self.shape.segments,
+            channels,
+            is_complex: plan.input().encoding.is_complex(),
+        };
+        let row = number / plan.spectra_per_row() as u64;
+        for (product, sums) in sums.chunks_exact_mut(channels).enumerate() {
+            let offset = self.offset(unit, product, row);
+            // SAFETY: a unit's product has its own place in a row.
+            let to = unsafe { self.target.floats.part(offset, plan.output_channels()) };
+            finish.product(sums, ordered, to);
+        }
+    }
+
+    /// Adds a task's finished group to its row, which it may end; groups come in order.
+    pub(super) fn join(
+        &self,
+        own: &mut Scratch,
+        unit: usize,
+        (_, end): (u64, u64),
+        slot: usize,
+        rows: &mut [f32],
+    ) {
+        let Form::Detected(detection) = &self.shape.plan.options().form else { return };
+        if !self.groups.ends(end - 1) {
+            return;
+        }
+        let sums = own.sums.len();
+        let row = &mut rows[unit * sums..][..sums];
+        // SAFETY: the round's tasks have ended.
+        let group = unsafe { self.slots.part(slot * sums, sums) };
+        row.iter_mut().zip(&*group).for_each(|(row, group)| *row += *group);
+        if end.is_multiple_of(self.shape.plan.spectra_per_row() as u64) {
+            self.finish_row(detection, (unit, end - 1), row, &mut own.ordered);
+            row.fill(0.0);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! One stream's samples as columns, from the start of the next windows on.
+//!
+//! Invariant: within a task each sample is converted once.
+
+use super::decode::Source;
+use super::fir::SPARE;
+use super::memory::Floats;
+use super::rows::Row;
+use super::shape::Shape;
+
+/// Rows or columns that stand ready for the windows of the next spectra.
+#[derive(Clone, Debug)]
+pub(super) struct Samples {
+    data: Floats,
+    /// The next row to be converted, for windows that share whole rows; else the next column.
+    next: u64,
+    /// The column that the linear buffer begins with.
+    origin: u64,
+    /// The row that lies in both the kept and the fresh bytes.
+    split: Vec<u8>,
+}
+
+impl Samples {
+    pub(super) fn new(shape: &Shape) -> Self {
+        Self {
+            data: Floats::new(shape.sample_floats()),
+            next: 0,
+            origin: 0,
+            split: vec![0; shape.row_bytes()],
+        }
+    }
+
+    /// Forgets all samples: the next spectrum is `spectrum`.
+    pub(super) fn start(&mut self, shape: &Shape, spectrum: u64) {
+        self.next = if shape.overlaps() { spectrum * shape.hop as u64 } else { spectrum };
+        self.origin = self.next;
+    }
+
+    /// The sample behind those that were converted.
+    pub(super) fn next_sample(&self, shape: &Shape) -> u64 {
+        let column = if shape.overlaps() { self.next } else { self.next * shape.columns as u64 };
+        column * shape.column.samples() as u64
+    }
+
+    /// Lists the rows of the windows of `spectra` spectra from `first` on, converted if need be.
+    pub(super) fn rows(
+        &mut self,
+        shape: &Shape,
+        source: &Source<'_>,
+        (first, spectra): (u64, usize),
+        rows: &mut Vec<*const u8>,
+    ) {
+        let end = first + (spectra + shape.plan.taps() - 1) as u64;
+        rows.clear();
+        if shape.filter.row == Row::Split {
+            self.convert(shape, source, end);
+            let (ring, stride) = (shape.ring_rows() as u64, shape.ring_stride());
+            let data = self.data.values();
+            let row = |row| data[(row % ring) as usize * stride..].as_ptr().cast();
+            rows.extend((first..end).map(row));
+        } else {
+            let samples = (shape.columns * shape.column.samples()) as u64;
+            let row = |row| source.bytes(row * samples, &mut self.split).as_ptr();
+            rows.extend((first..end).map(row));
+            self.next = end;
+        }
+        // Sums that are of no spectrum are made of anything.
+        let last = rows[rows.len() - 1];
+        rows.extend([last; SPARE]);
+    }
+
+    /// Converts rows until `end`.
+    fn convert(&mut self, shape: &Shape, source: &Source<'_>, end: u64) {
+        let (ring, stride) = (shape.ring_rows() as u64, shape.ring_stride());
+        let samples = (shape.columns * shape.column.samples()) as u64;
+        while self.next < end {
+            let row = &mut self.data.values_mut()[(self.next % ring) as usize * stride..][..stride];
+            let (re, im) = row.split_at_mut(shape.filter.imaginary);
+            let (re, im) = (&mut re[..shape.columns], &mut im[..shape.columns]);
+            source.columns(shape.level, self.next * samples, re, im);
+            self.next += 1;
+        }
+    }
+
+    /// Converts what the windows of `spectra` spectra from `first` on lack; the samples from the first
+    /// window on.
+    pub(super) fn linear(
+        &mut self,
+        shape: &Shape,
+        source: &Source<'_>,
+        (first, spectra): (u64, usize),
+    ) -> &[f32] {
+        let samples = shape.column.samples() as u64;
+        let span = shape.plan.span() as u64 / samples;
+        let begin = first * shape.hop as u64;
+        let end = begin + (spectra as u64 - 1) * shape.hop as u64 + span;
+        let imaginary = shape.filter.imaginary;
+        if end - self.origin > shape.linear_columns() as u64 {
+            let from = (begin - self.origin) as usize;
+            let count = (self.next - begin) as usize;
+            let (re, im) = self.data.values_mut().split_at_mut(imaginary);
+            re.copy_within(from..from + count, 0);
+            im.copy_within(from..from + count, 0);
+            self.origin = begin;
+        }
+        let (from, to) = ((self.next - self.origin) as usize, (end - self.origin) as usize);
+        let (re, im) = self.data.values_mut().split_at_mut(imaginary);
+        if to > from {
+            source.columns(shape.level, self.next * samples, &mut re[from..to], &mut im[from..to]);
+            self.next = end;
+        }
+        &self.data.values()[(begin - self.origin) as usize..]
+    }
+}

@@ -1,0 +1,320 @@
+//! From one stream's samples to a block of its spectra.
+#![allow(unsafe_code)]
+
+use num_complex::Complex;
+
+use super::decode::{Column, Source};
+use super::fir::{self, Ahead, First, Rows, SPARE, Sums};
+use super::forms::Spectrum;
+use super::memory::Floats;
+use super::passes::{self, Place, Spread, Target};
+use super::samples::Samples;
+use super::shape::{Shape, Transform};
+use super::transpose;
+
+/// A thread's buffers for the windowed sums and their transforms.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    /// Windowed sums.
+    sums: Floats,
+    /// Sums of overlapping windows before they are turned.
+    straight: Floats,
+    /// Rows of the transform's second step, or of spectra side by side.
+    rows: Floats,
+    /// Transformed spectra side by side.
+    side: Floats,
+    library: Vec<Complex<f32>>,
+    scratch: Vec<Complex<f32>>,
+    pointers: Vec<*const u8>,
+}
+
+// SAFETY: the pointers are into a thread's own samples, and are made anew before each use.
+unsafe impl Send for Buffers {}
+
+/// A block's spectra of one polarization: real parts, and imaginary ones `padded` floats further.
+pub(super) struct Block<'a> {
+    pub(super) first: u64,
+    pub(super) spectra: usize,
+    pub(super) to: &'a mut [f32],
+}
+
+impl Buffers {
+    pub(super) fn new(shape: &Shape) -> Self {
+        let lanes = shape.lanes();
+        let square = 2 * lanes * lanes + 16;
+        let (mut sums, mut rows, mut side, mut library, mut scratch) = (0, 0, 0, 0, 0);
+        match &shape.transform {
+            Transform::None => {}
+            Transform::Square { .. } => {
+                sums = if shape.overlaps() { 2 * shape.padded } else { shape.block * square };
+                rows = shape.block * shape.step_floats();
+            }
+            Transform::Batch(passes) => {
+                sums = shape.block * shape.spectrum_floats();
+                rows = 2 * lanes * passes.room();
+                side = 2 * lanes * shape.padded;
+            }
+            Transform::Library(fft) => {
+                sums = shape.block * shape.spectrum_floats();
+                library = shape.columns;
+                scratch = fft.get_inplace_scratch_len();
+            }
+        }
+        let straight = if shape.overlaps() { shape.spectrum_floats() } else { 0 };
+        Self {
+            sums: Floats::new(sums),
+            straight: Floats::new(straight),
+            rows: Floats::new(rows),
+            side: Floats::new(side),
+            library: vec![Complex::ZERO; library],
+            scratch: vec![Complex::ZERO; scratch],
+            pointers: Vec::with_capacity(shape.ring_rows() + SPARE),
+        }
+    }
+
+    /// Makes a block's windowed sums, and as much of their transforms as is made for all at once.
+    pub(super) fn prepare(
+        &mut self,
+        shape: &Shape,
+        source: &Source<'_>,
+        samples: &mut Samples,
+        block: &mut Block<'_>,
+    ) {
+        match &shape.transform {
+            Transform::None => {
+                let sums = Sums {
+                    at: block.to.as_mut_ptr(),
+                    spectrum: shape.spectrum_floats(),
+                    imaginary: shape.padded,
+                };
+                self.filter(shape, source, samples, block, sums);
+            }
+            Transform::Square { passes, twiddles } => {
+                let step = (twiddles.values(), passes.spread());
+                self.square(shape, source, samples, block, step);
+            }
+            Transform::Batch(passes) => {
+                self.filter_aside(shape, source, samples, block);
+                self.batch(shape, passes, block);
+            }
+            Transform::Library(_) => self.filter_aside(shape, source, samples, block),
+        }
+    }
+
+    /// Ends the transform of spectrum `s` of the block that was prepared, in its slot.
+    pub(super) fn finish(&mut self, shape: &Shape, s: usize, to: &mut [f32]) {
+        let to = &mut to[shape.slot(s) * shape.spectrum_floats()..][..shape.spectrum_floats()];
+        match &shape.transform {
+            Transform::None => return,
+            Transform::Square { passes, .. } => {
+                let rows = &mut self.rows.values_mut()[s * shape.step_floats()..];
+                let at = to.as_mut_ptr();
+                let target = Target { at, row: shape.lanes(), imaginary: shape.padded };
+                // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
+                unsafe { passes::transform(shape.level, passes, rows.as_mut_ptr(), target) };
+            }
+            Transform::Batch(_) => {}
+            Transform::Library(fft) => {
+                let sums = &self.sums.values()[s * shape.spectrum_floats()..];
+                let (re, im) = (&sums[..shape.columns], &sums[shape.padded..]);
+                let parts = re.iter().zip(im).map(|(re, im)| Complex::new(*re, *im));
+                self.library.iter_mut().zip(parts).for_each(|(z, part)| *z = part);
+                fft.process_with_scratch(&mut self.library, &mut self.scratch);
+                let (re, im) = to.split_at_mut(shape.padded);
+                for ((z, re), im) in self.library.iter().zip(re).zip(im) {
+                    (*re, *im) = (z.re, z.im);
+                }
+            }
+        }
+        if shape.column == Column::Pair {
+            let (re, im) = to.split_at_mut(shape.padded);
+            let (re, im) = (&mut re[..shape.columns], &mut im[..shape.columns]);
+            super::pairs::divide(shape.level, shape.halves.values(), re, im);
+        }
+    }
+
+    /// As [`Self::finish`], but writes complex numbers, turned by so many rows of bins: whether it could.
+    pub(super) fn finish_in_place(
+        &mut self,
+        shape: &Shape,
+        s: usize,
+        to: &mut [f32],
+        (turn, streams): (usize, bool),
+    ) -> bool {
+        let at = to.as_mut_ptr();
+        let Transform::Square { passes, .. } = &shape.transform else { return false };
+        if streams && !at.addr().is_multiple_of(64) {
+            return false;
+        }
+        let rows = &mut self.rows.values_mut()[s * shape.step_floats()..];
+        let place = Place { at, turn, streams };
+        // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
+        unsafe { passes::transform_in_place(shape.level, passes, rows.as_mut_ptr(), place) };
+        true
+    }
+
+    /// Windowed sums into the buffer of sums, side by side.
+    fn filter_aside(
+        &mut self,
+        shape: &Shape,
+        source: &Source<'_>,
+        samples: &mut Samples,
+        block: &Block<'_>,
+    ) {
+        let sums = Sums {
+            at: self.sums.values_mut().as_mut_ptr(),
+            spectrum: shape.spectrum_floats(),
+            imaginary: shape.padded,
+        };
+        self.filter(shape, source, samples, block, sums);
+    }
+
+    /// Windowed sums, columns side by side.
+    fn filter(
+        &mut self,
+        shape: &Shape,
+        source: &Source<'_>,
+        samples: &mut Samples,
+        block: &Block<'_>,
+        sums: Sums,
+    ) {
+        if shape.overlaps() {
+            for s in 0..block.spectra {
+                let turn = self.straight(shape, source, samples, block, s);
+                let straight = self.straight.values();
+                for part in [0, shape.padded] {
+                    let from = &straight[part..part + shape.columns];
+                    // SAFETY: a spectrum's sums have room for both parts, and `block.to` or the buffer
+                    // of sums, which they lie in, is borrowed for this call.
+                    let to = unsafe {
+                        let at = sums.at.add(s * sums.spectrum + part);
+                        std::slice::from_raw_parts_mut(at, shape.columns)
+                    };
+                    to[turn..].copy_from_slice(&from[..shape.columns - turn]);
+                    to[..turn].copy_from_slice(&from[shape.columns - turn..]);
+                }
+            }
+            return;
+        }
+        samples.rows(shape, source, (block.first, block.spectra), &mut self.pointers);
+        let rows = Rows { rows: &self.pointers, spectra: block.spectra };
+        // SAFETY: the rows were just listed, padded to whole blocks as the sums are.
+        unsafe { fir::filter(shape.level, &shape.filter, rows, sums, None, Ahead::default()) };
+    }
+
+    /// The sums of spectrum `s` of the block, of overlapping windows, before they are turned; by how much
+    /// they have to be.
+    fn straight(
+        &mut self,
+        shape: &Shape,
+        source: &Source<'_>,
+        samples: &mut Samples,
+        block: &Block<'_>,
+        s: usize,
+    ) -> usize {
+        let window = samples.linear(shape, source, (block.first, block.spectra));
+        let at = self.straight.values_mut().as_mut_ptr();
+        let sums = Sums { at, spectrum: 0, imaginary: shape.padded };
+        let window = window[s * shape.hop..].as_ptr();
+        // SAFETY: the buffer of samples holds the block's windows, and a padded row beyond them.
+        unsafe { fir::single(shape.level, &shape.filter, window, shape.columns, sums) };
+        let start = u128::from(block.first + s as u64) * shape.hop as u128;
+        (start % shape.columns as u128) as usize
+    }
+
+    /// Windowed sums and the first step of the transform.
+    fn square(
+        &mut self,
+        shape: &Shape,
+        source: &Source<'_>,
+        samples: &mut Samples,
+        block: &Block<'_>,
+        (twiddles, spread): (&[f32], Spread),
+    ) {
+        let lanes = shape.lanes();
+        let spectrum = shape.step_floats();
+        let rows = self.rows.values_mut().as_mut_ptr();
+        let first = First { twiddles, rows, spectrum, spread };
+        if shape.overlaps() {
+            for s in 0..block.spectra {
+                let turn = self.straight(shape, source, samples, block, s);
+                let sums = self.sums.values_mut();
+                scatter(shape, turn, self.straight.values(), sums);
+                let groups = shape.filter.blocks / lanes;
+                let first = First { rows: rows.wrapping_add(s * spectrum), ..first };
+                // SAFETY: the sums and rows of one spectrum are whole.
+                unsafe { fir::steps(shape.level, groups, sums.as_ptr(), first) };
+            }
+            return;
+        }
+        samples.rows(shape, source, (block.first, block.spectra), &mut self.pointers);
+        let at = self.sums.values_mut().as_mut_ptr();
+        let sums = Sums { at, spectrum: 2 * lanes * lanes + 16, imaginary: lanes };
+        let ahead = ahead(shape, source, samples, block);
+        let listed = Rows { rows: &self.pointers, spectra: block.spectra };
+        // SAFETY: the rows were just listed; sums and rows were sized for a block of spectra.
+        unsafe { fir::filter(shape.level, &shape.filter, listed, sums, Some(first), ahead) };
+    }
+
+    /// Transforms a block's sums side by side.
+    fn batch(&mut self, shape: &Shape, passes: &passes::Passes, block: &mut Block<'_>) {
+        let lanes = shape.lanes();
+        let (rows, side) = (self.rows.values_mut(), self.side.values_mut());
+        let spectrum = shape.spectrum_floats();
+        let parts = [(0, 0), (shape.padded, lanes)];
+        for block in 0..shape.padded / lanes {
+            for (from, to) in parts {
+                let from = self.sums.values()[from + block * lanes..].as_ptr();
+                let to = rows[passes.spread().place(block * lanes) * 2 * lanes + to..].as_mut_ptr();
+                // SAFETY: `lanes` spectra of sums, and as many rows as a block has columns.
+                unsafe { transpose::square(shape.level, from, spectrum, to, 2 * lanes) };
+            }
+        }
+        let target = Target { at: side.as_mut_ptr(), row: 2 * lanes, imaginary: lanes };
+        // SAFETY: both buffers have as many rows as the transform has points.
+        unsafe { passes::transform(shape.level, passes, rows.as_mut_ptr(), target) };
+        for block_of_bins in 0..shape.padded / lanes {
+            for (to, from) in parts {
+                let from = side[block_of_bins * lanes * 2 * lanes + from..].as_ptr();
+                let to = block.to[to + block_of_bins * lanes..].as_mut_ptr();
+                // SAFETY: the block has room for `lanes` spectra.
+                unsafe { transpose::square(shape.level, from, 2 * lanes, to, spectrum) };
+            }
+        }
+    }
+}
+
+/// Puts one spectrum's sums, turned, where the first step reads them: by group, then by block.
+fn scatter(shape: &Shape, turn: usize, straight: &[f32], sums: &mut [f32]) {
+    let (lanes, columns) = (shape.lanes(), shape.columns);
+    let groups = columns / lanes / lanes;
+    let mut column = 0;
+    while column < columns {
+        let to = (column + turn) % columns;
+        let lane = to % lanes;
+        let count = (lanes - lane).min(columns - column);
+        let (n1, group) = (to / lanes / groups, to / lanes % groups);
+        let at = (group * lanes + n1) * 2 * lanes + lane;
+        sums[at..at + count].copy_from_slice(&straight[column..column + count]);
+        let imaginary = &straight[shape.padded + column..][..count];
+        sums[at + lanes..at + lanes + count].copy_from_slice(imaginary);
+        column += count;
+    }
+}
+
+/// The bytes that the next block's new rows will come from.
+fn ahead(shape: &Shape, source: &Source<'_>, samples: &Samples, block: &Block<'_>) -> Ahead {
+    let next = source.ahead(samples.next_sample(shape));
+    let bits = source.encoding.sample_bits() * shape.column.samples();
+    let bytes = next.len().min(block.spectra * shape.columns * bits / 8);
+    let groups = shape.filter.blocks / shape.lanes();
+    let lines = bytes.div_ceil(64);
+    Ahead { at: next.as_ptr(), lines, step: lines.div_ceil(groups * block.spectra) }
+}
+
+/// Spectrum `s` of a block, in its slot.
+pub(super) fn spectrum<'a>(shape: &Shape, spectra: &'a [f32], s: usize) -> Spectrum<'a> {
+    let floats = &spectra[shape.slot(s) * shape.spectrum_floats()..][..shape.spectrum_floats()];
+    let (re, im) = floats.split_at(shape.padded);
+    Spectrum { re: &re[..shape.columns], im: &im[..shape.columns] }
+}

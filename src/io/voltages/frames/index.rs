@@ -1,0 +1,193 @@
+//! Where each frame lies: runs of frames that follow each other in time at equal distances in a file.
+//!
+//! Invariant: a thread's runs are in order of time and do not overlap; a recording without losses is
+//! one run a thread and file, however long it is.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+
+/// Bits of a frame's number in its key, below the seconds.
+const NUMBER_BITS: u32 = 24;
+/// The longest time between two frames of a recording, in seconds.
+const LONGEST_GAP_S: u64 = 86_400;
+
+/// A frame as its header has it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::io::voltages) struct Frame {
+    /// Station and thread.
+    pub(in crate::io::voltages) unit: (u16, u16),
+    /// Seconds since the format's own beginning of time.
+    pub(in crate::io::voltages) second: u64,
+    /// The frame's number within its second, below 2^24.
+    pub(in crate::io::voltages) number: u32,
+    /// Number of the file that it is in.
+    pub(in crate::io::voltages) file: usize,
+    /// Its first byte.
+    pub(in crate::io::voltages) offset: u64,
+    /// One bit a group of channels: whether it is valid.
+    pub(in crate::io::voltages) valid: u64,
+}
+
+/// Frames of one thread that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The first frame: at first its key, then counted from the recording's start.
+    pub(super) first: u64,
+    pub(super) frames: u64,
+    pub(super) file: usize,
+    /// The first frame's first byte.
+    pub(super) offset: u64,
+    /// Bytes from frame to frame.
+    pub(super) stride: u64,
+    /// As [`Frame::valid`].
+    pub(super) valid: u64,
+}
+
+impl Run {
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.frames
+    }
+
+    fn last_number(&self) -> u64 {
+        (self.first & ((1 << NUMBER_BITS) - 1)) + self.frames - 1
+    }
+
+    /// Adds a run that follows, if it does.
+    fn join(&mut self, next: &Self) -> bool {
+        let follows = self.end() == next.first
+            && (self.file, self.valid) == (next.file, next.valid)
+            && next.offset > self.offset;
+        let stride =
+            if self.frames == 1 { next.offset.wrapping_sub(self.offset) } else { self.stride };
+        let even = (self.frames - 1)
+            .checked_mul(stride)
+            .is_some_and(|bytes| next.offset.wrapping_sub(self.offset + bytes) == stride);
+        if !follows || !even || (next.frames > 1 && next.stride != stride) {
+            return false;
+        }
+        self.stride = stride;
+        self.frames += next.frames;
+        true
+    }
+}
+
+/// The frames of all threads as they are found.
+#[derive(Debug, Default)]
+pub(in crate::io::voltages) struct Index {
+    units: BTreeMap<(u16, u16), Vec<Run>>,
+}
+
+/// The frames of all threads in order of time.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    /// Each thread's runs, counted from the first frame of all.
+    pub(super) units: Vec<Vec<Run>>,
+    /// The first frame of all: its second and its number.
+    pub(super) start: (u64, u64),
+    /// Frames from the first to the last of all.
+    pub(super) frames: u64,
+}
+
+impl Index {
+    /// Adds a frame.
+    pub(in crate::io::voltages) fn push(&mut self, frame: &Frame) {
+        let first = (frame.second << NUMBER_BITS) | u64::from(frame.number);
+        let Frame { file, offset, valid, .. } = *frame;
+        let run = Run { first, frames: 1, file, offset, stride: 0, valid };
+        let runs = self.units.entry(frame.unit).or_default();
+        // A second's first frame begins a run: how many went before it is not known yet.
+        let joined = frame.number > 0 && runs.last_mut().is_some_and(|last| last.join(&run));
+        if !joined {
+            runs.push(run);
+        }
+    }
+
+    /// Stations and threads, in order.
+    pub(in crate::io::voltages) fn units(&self) -> impl Iterator<Item = (u16, u16)> {
+        self.units.keys().copied()
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.units.values().flatten()
+    }
+
+    /// Frames a second, where a whole second's last frame shows them.
+    pub(super) fn frames_per_second(&self) -> Option<u64> {
+        let last = self.runs().map(|run| run.first >> NUMBER_BITS).max()?;
+        let whole = self.runs().filter(|run| run.first >> NUMBER_BITS < last);
+        let shown = whole.map(|run| run.last_number() + 1).max()?;
+        let least = self.runs().map(|run| run.last_number() + 1).max()?;
+        Some(shown.max(least))
+    }
+
+    /// Brings all into order of time, at so many frames a second.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a frame's number that a second does not have, for two frames of the same
+    /// thread and time, and for frames more than a day apart.
+    pub(super) fn into_timeline(self, per_second: u64, paths: &[PathBuf]) -> Result<Timeline> {
+        let mut units: Vec<Vec<Run>> = self.units.into_values().collect();
+        for run in units.iter_mut().flatten() {
+            if run.last_number() >= per_second {
+                let why = format!(
+                    "found frame {} within a second, expected 0 to {} at this sample rate",
+                    run.last_number(),
+                    per_second - 1
+                );
+                let at = run.offset + (run.frames - 1) * run.stride;
+                return Err(Error::format(&paths[run.file], "frame number", at, why));
+            }
+            let (second, number) = split(run.first);
+            run.first = second * per_second + number;
+        }
+        for runs in &mut units {
+            sort(runs, paths)?;
+        }
+        let (first, end) = extent(&units, per_second, paths)?;
+        units.iter_mut().flatten().for_each(|run| run.first -= first);
+        let start = (first / per_second, first % per_second);
+        Ok(Timeline { units, start, frames: end - first })
+    }
+}
+
+fn split(key: u64) -> (u64, u64) {
+    (key >> NUMBER_BITS, key & ((1 << NUMBER_BITS) - 1))
+}
+
+/// Sorts a thread's runs and joins those that follow each other.
+fn sort(runs: &mut Vec<Run>, paths: &[PathBuf]) -> Result<()> {
+    runs.sort_unstable_by_key(|run| (run.first, run.file, run.offset));
+    if let Some([one, two]) = runs.array_windows().find(|[one, two]| one.end() > two.first) {
+        let other = one.offset + (two.first - one.first) * one.stride;
+        let why = format!(
+            "this frame has the thread and the time of the one at byte {other} of {}",
+            paths[one.file].display()
+        );
+        return Err(Error::format(&paths[two.file], "frame number", two.offset, why));
+    }
+    runs.dedup_by(|next, run| run.join(next));
+    runs.shrink_to_fit();
+    Ok(())
+}
+
+/// The first frame and the one behind the last, of all threads.
+fn extent(units: &[Vec<Run>], per_second: u64, paths: &[PathBuf]) -> Result<(u64, u64)> {
+    let mut all: Vec<&Run> = units.iter().flatten().collect();
+    all.sort_unstable_by_key(|run| (run.first, run.file, run.offset));
+    let first = all.first().map_or(0, |run| run.first);
+    let mut end = first;
+    for run in all {
+        if run.first.saturating_sub(end) > LONGEST_GAP_S * per_second {
+            let gap = (run.first - end) / per_second;
+            let why = format!(
+                "found a frame {gap} s after the one before it, expected no gap above \
+                 {LONGEST_GAP_S} s within a recording"
+            );
+            return Err(Error::format(&paths[run.file], "seconds", run.offset, why));
+        }
+        end = end.max(run.end());
+    }
+    Ok((first, end))
+}

@@ -1,0 +1,297 @@
+//! Payloads to streams: one channel's samples out of words that hold all channels.
+//!
+//! Invariant: every value comes out exactly, in its encoding's own numbers.
+
+use super::layout::{Code, Layout};
+use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding};
+
+/// Turns payloads into one channel's encoded samples.
+#[derive(Debug)]
+pub(super) struct Unpacker {
+    layout: Layout,
+    encoding: VoltageEncoding,
+    /// For samples of up to 8 bits: each code as encoded, in the first of 8 bytes.
+    table: Vec<[u8; 8]>,
+}
+
+/// Words of one payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Words<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Samples of the first word that are not meant.
+    pub(super) skip: usize,
+}
+
+/// Samples that begin with whole bytes, anywhere in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Samples<'a> {
+    pub(super) bytes: &'a [u8],
+    /// The first byte of each time, all channels.
+    pub(super) starts: &'a [u32],
+}
+
+impl Unpacker {
+    pub(super) fn new(layout: Layout) -> Self {
+        let encoding = layout.encoding();
+        let codes = if layout.sample_bits() <= 8 { 1 << layout.sample_bits() } else { 0u32 };
+        let table = (0..codes).map(|code| encoded(code, &layout, encoding)).collect();
+        Self { layout, encoding, table }
+    }
+
+    /// Whether samples of all channels fill whole bytes, so that [`Self::gather`] takes them.
+    pub(super) fn gathers(&self) -> bool {
+        let channels = self.layout.channels > 1 || self.layout.bits >= 8;
+        channels && self.layout.bits.is_power_of_two() && self.layout.time_bits().is_multiple_of(8)
+    }
+
+    /// Brings words that were read into offset binary, the first bit of a value the lowest.
+    pub(super) fn prepare(&self, words: &mut [u8]) {
+        match (self.layout.code, self.layout.bits) {
+            (Code::Mark5b, 1) => words.iter_mut().for_each(|byte| *byte = !*byte),
+            (Code::Mark5b, _) => {
+                words.iter_mut().for_each(|byte| *byte = (*byte & 0x55) << 1 | (*byte >> 1) & 0x55);
+            }
+            (Code::Offset, _) => {}
+        }
+    }
+
+    /// The samples of `channel` at each start, which fill `row`.
+    pub(super) fn gather(&self, samples: Samples<'_>, channel: usize, row: &mut [u8]) {
+        let bits = self.layout.sample_bits();
+        if bits <= 8 {
+            let (byte, shift) = (channel * bits / 8, channel * bits % 8);
+            let mask = u8::MAX >> (8 - bits);
+            let starts = samples.starts.iter();
+            let codes = starts
+                .map(|start| usize::from(samples.bytes[*start as usize + byte] >> shift & mask));
+            return self.encode(codes, row);
+        }
+        let byte = channel * bits / 8;
+        match (self.layout.bits, self.layout.complex) {
+            (8, _) => gather_bytes::<2, 4>(samples, byte, row, |[re, im]| {
+                let [re, im] = [re, im].map(|code| (2 * i16::from(code) - 255).to_le_bytes());
+                [re[0], re[1], im[0], im[1]]
+            }),
+            (_, false) => gather_bytes::<2, 2>(samples, byte, row, |[a, b]| [a, b ^ 0x80]),
+            (_, true) => {
+                gather_bytes::<4, 4>(samples, byte, row, |[a, b, c, d]| [a, b ^ 0x80, c, d ^ 0x80])
+            }
+        }
+    }
+
+    /// The samples of `channel`, as many as fill `row`.
+    pub(super) fn unpack(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
+        match (self.encoding, self.layout.channels) {
+            (VoltageEncoding::Real2, 1) => {
+                row.copy_from_slice(&words.bytes[words.skip / 4..][..row.len()]);
+            }
+            (VoltageEncoding::Real4, 1) => {
+                let bytes = &words.bytes[words.skip / 2..];
+                row.iter_mut().zip(bytes).for_each(|(sample, byte)| *sample = byte ^ 0x88);
+            }
+            _ if self.layout.bits.is_power_of_two() => self.unpack_bits(words, channel, row),
+            _ => self.unpack_words(words, row),
+        }
+    }
+
+    /// Samples of up to 8 bits, several times in a byte.
+    fn unpack_bits(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
+        let bits = self.layout.sample_bits();
+        let (mask, step) = ((1usize << bits) - 1, self.layout.time_bits());
+        let first = words.skip * step + channel * bits;
+        let codes = (first..words.bytes.len() * 8)
+            .step_by(step)
+            .map(|bit| (usize::from(words.bytes[bit / 8]) >> (bit % 8)) & mask);
+        self.encode(codes, row);
+    }
+
+    /// Codes of samples, as encoded by the table.
+    fn encode(&self, codes: impl Iterator<Item = usize>, row: &mut [u8]) {
+        match self.encoding.sample_bits() {
+            2 => self.pack::<2>(codes, row),
+            4 => self.pack::<4>(codes, row),
+            8 => self.look_up::<1>(codes, row),
+            16 => self.look_up::<2>(codes, row),
+            32 => self.look_up::<4>(codes, row),
+            _ => self.look_up::<8>(codes, row),
+        }
+    }
+
+    fn look_up<const BYTES: usize>(&self, codes: impl Iterator<Item = usize>, row: &mut [u8]) {
+        let (samples, _) = row.as_chunks_mut::<BYTES>();
+        for (sample, code) in samples.iter_mut().zip(codes) {
+            sample.copy_from_slice(&self.table[code][..BYTES]);
+        }
+    }
+
+    fn pack<const BITS: usize>(&self, mut codes: impl Iterator<Item = usize>, row: &mut [u8]) {
+        // 2-bit codes stay as they are; of 4 bits, the highest turns the sign.
+        let turn = if BITS == 4 { 0x88 } else { 0 };
+        for byte in row {
+            let places = (0..8 / BITS).map(|place| place * BITS);
+            let packed =
+                places.fold(0, |byte, place| byte | (codes.next().unwrap_or(0) as u8) << place);
+            *byte = packed ^ turn;
+        }
+    }
+
+    /// Samples of one channel whose bits are no power of two.
+    fn unpack_words(&self, words: Words<'_>, row: &mut [u8]) {
+        let bits = self.layout.bits;
+        let parts = self.layout.sample_bits() / bits;
+        let several = self.layout.times_in_word();
+        let value = |index: usize| {
+            let (time, part) = (words.skip + index / parts, index % parts);
+            let word = &words.bytes[time / several * 4..][..4];
+            let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            let shift = time % several * parts * bits + part * bits;
+            self.layout.number((word >> shift) & ((1 << bits) - 1))
+        };
+        if self.encoding.bits() == 8 {
+            row.iter_mut().enumerate().for_each(|(index, y)| *y = value(index) as i8 as u8);
+        } else {
+            let (samples, _) = row.as_chunks_mut::<2>();
+            samples.iter_mut().enumerate().for_each(|(index, y)| *y = value(index).to_le_bytes());
+        }
+    }
+}
+
+/// Samples of whole bytes, `IN` as recorded and `OUT` as encoded.
+fn gather_bytes<const IN: usize, const OUT: usize>(
+    samples: Samples<'_>,
+    byte: usize,
+    row: &mut [u8],
+    encode: impl Fn([u8; IN]) -> [u8; OUT],
+) {
+    let (encoded, _) = row.as_chunks_mut::<OUT>();
+    for (encoded, start) in encoded.iter_mut().zip(samples.starts) {
+        if let Some(sample) = samples.bytes[*start as usize + byte..].first_chunk::<IN>() {
+            *encoded = encode(*sample);
+        }
+    }
+}
+
+impl Layout {
+    /// The number that stands for a code, where codes are numbers.
+    fn number(&self, code: u32) -> i16 {
+        match self.bits {
+            1 | 8 => (2 * code as i32 - ((1 << self.bits) - 1)) as i16,
+            bits => (code as i32 - (1 << (bits - 1))) as i16,
+        }
+    }
+}
+
+/// One sample's code as encoded.
+fn encoded(code: u32, layout: &Layout, encoding: VoltageEncoding) -> [u8; 8] {
+    let mask = (1 << layout.bits) - 1;
+    let parts = [code & mask, (code >> layout.bits) & mask];
+    let level = |code: u32| [-TWO_BIT_HIGH, -1.0, 1.0, TWO_BIT_HIGH][(code & 3) as usize];
+    let mut bytes = [0; 8];
+    match encoding {
+        VoltageEncoding::Complex4 => bytes[0] = (((parts[0] ^ 8) << 4) | (parts[1] ^ 8)) as u8,
+        VoltageEncoding::RealF32 | VoltageEncoding::ComplexF32 => {
+            bytes[..4].copy_from_slice(&level(parts[0]).to_le_bytes());
+            bytes[4..].copy_from_slice(&level(parts[1]).to_le_bytes());
+        }
+        VoltageEncoding::Real8 | VoltageEncoding::Complex8 => {
+            let numbers = parts.map(|part| layout.number(part) as i8 as u8);
+            bytes[..2].copy_from_slice(&numbers);
+        }
+        _ => {
+            let numbers = parts.map(|part| layout.number(part).to_le_bytes());
+            bytes[..4].copy_from_slice(numbers.as_flattened());
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::voltage::voltage;
+
+    fn layout(bits: usize, complex: bool, channels: usize, bytes: usize) -> Layout {
+        Layout { bits, complex, channels, bytes, code: Code::Offset }
+    }
+
+    /// The value of a code by the standard's words.
+    fn truth(code: u32, bits: usize) -> f64 {
+        match bits {
+            1 => 2.0 * f64::from(code) - 1.0,
+            2 => [-f64::from(TWO_BIT_HIGH), -1.0, 1.0, f64::from(TWO_BIT_HIGH)][code as usize],
+            8 => (f64::from(code) - 127.5) * 2.0,
+            _ => f64::from(code) - f64::from(1u32 << (bits - 1)),
+        }
+    }
+
+    /// The bits of a value, one by one.
+    fn code(bytes: &[u8], layout: &Layout, sample: usize, channel: usize, part: usize) -> u32 {
+        let bits = layout.bits;
+        let several = layout.times_in_word();
+        let start = if bits.is_power_of_two() {
+            (sample * layout.channels + channel) * layout.sample_bits() + part * bits
+        } else {
+            sample / several * 32 + sample % several * layout.sample_bits() + part * bits
+        };
+        (0..bits).fold(0, |code, k| {
+            let bit = start + k;
+            code | u32::from(bytes[bit / 8] >> (bit % 8) & 1) << k
+        })
+    }
+
+    #[test]
+    fn every_value_of_every_layout_is_exact() {
+        let cases = (1..=16).flat_map(|bits| [1, 2, 4, 16].map(|channels| (bits, channels)));
+        for (bits, channels) in cases {
+            for complex in [false, true] {
+                let layout = layout(bits, complex, channels, 192);
+                if layout.fault().is_some() {
+                    continue;
+                }
+                let bytes: Vec<u8> = (0..192u32).map(|k| (k * 167 + k * k / 3 + 9) as u8).collect();
+                let unpacker = Unpacker::new(layout);
+                let encoding = layout.encoding();
+                let step = encoding.samples_per_byte();
+                let first = if layout.times() > 4 { step.max(3).next_multiple_of(step) } else { 0 };
+                let times = (layout.times() - first) / step * step;
+                let span = layout.span(first, times);
+                let words = Words { bytes: &bytes[span.start..][..span.bytes], skip: span.skip };
+                let time_bytes = (layout.time_bits() / 8) as u32;
+                let starts: Vec<u32> =
+                    (0..times as u32).map(|time| (first as u32 + time) * time_bytes).collect();
+                let samples = Samples { bytes: &bytes, starts: &starts };
+                for channel in 0..channels {
+                    let mut row = vec![0xa5; encoding.bytes(times)];
+                    if unpacker.gathers() {
+                        unpacker.gather(samples, channel, &mut row);
+                    } else {
+                        unpacker.unpack(words, channel, &mut row);
+                    }
+                    for time in 0..times {
+                        let found = voltage(&row, encoding, time);
+                        let part =
+                            |part| truth(code(&bytes, &layout, first + time, channel, part), bits);
+                        let imaginary = if complex { part(1) } else { 0.0 };
+                        assert_eq!((found.re, found.im), (part(0), imaginary), "{layout:?} {time}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn mark_5b_has_sign_and_magnitude() {
+        let mut layout = layout(2, false, 1, 8);
+        layout.code = Code::Mark5b;
+        let mut words = [0b11_10_01_00, 0, 0, 0];
+        Unpacker::new(layout).prepare(&mut words);
+        let levels: Vec<f64> =
+            (0..4).map(|k| voltage(&words, VoltageEncoding::Real2, k).re).collect();
+        let high = f64::from(TWO_BIT_HIGH);
+        assert_eq!(levels, [-high, 1.0, -1.0, high]);
+        layout.bits = 1;
+        let mut words = [0b01];
+        Unpacker::new(layout).prepare(&mut words);
+        assert_eq!(words, [0b1111_1110]);
+    }
+}

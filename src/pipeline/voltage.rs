@@ -1,0 +1,25 @@
+//! From recorded voltages to filterbank rows, or to voltages of more channels.
+//!
+//! Invariant: rows depend on the recording and the options alone, never on gulp, threads or on how
+//! they are asked for.
+
+mod channelized;
+mod coherent;
+mod filled;
+mod filterbank;
+mod gaps;
+mod geometry;
+mod layout;
+mod options;
+mod part;
+mod rows;
+mod scaling;
+mod spectra;
+mod write;
+
+pub use channelized::{ChannelizedVoltages, Gains, Requantization};
+pub use filterbank::VoltageFilterbank;
+pub use geometry::Geometry;
+pub use options::ChannelizeOptions;
+pub use scaling::Scaling;
+pub use write::{Depth, Destination, WriteReport, write_filterbank};

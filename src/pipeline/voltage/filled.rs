@@ -1,0 +1,235 @@
+//! Rows with their gaps filled: by each channel's median over rows before.
+//!
+//! Invariant: what fills a gap depends on the rows around it alone, never on how rows are read or
+//! passed over (for data without numbers that are not finite).
+
+mod anchors;
+
+use anchors::{Anchor, anchors};
+
+use super::rows::Rows;
+use crate::error::Result;
+use crate::io::Gap;
+use crate::math::running_median::RunningMedian;
+use crate::sample::Encoding;
+
+/// Rows that a median is taken over; gaps that begin within as many rows share it, so that many small
+/// ones cost no more than few.
+pub(super) const MEDIAN_ROWS: usize = 256;
+
+/// Bytes of rows that are looked at at once while others are passed over.
+const SCRATCH_BYTES: usize = 1 << 20;
+
+/// A source of rows and its gaps.
+pub(super) struct Filled {
+    rows: Rows,
+    elements: usize,
+    gaps: Vec<Gap>,
+    anchors: Vec<Anchor>,
+    /// The first gap that does not lie before the next row.
+    next: usize,
+    /// The next row's number.
+    row: u64,
+    median: Option<RunningMedian>,
+    /// What fills gaps, and whose anchor it belongs to.
+    filling: Option<(u64, Vec<f32>)>,
+    /// Rows after a gap at the very start, read ahead.
+    ahead: Vec<f32>,
+}
+
+impl Filled {
+    pub(super) fn new(rows: Rows, gaps: Vec<Gap>) -> Self {
+        let elements = rows.elements();
+        let median = (!gaps.is_empty()).then(|| running_median(elements));
+        let reach = median.as_ref().map_or(0, |median| median.samples() as u64);
+        let anchors = anchors(&gaps, reach);
+        let ahead = Vec::new();
+        Self { rows, elements, gaps, anchors, next: 0, row: 0, median, filling: None, ahead }
+    }
+
+    pub(super) fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Fills `rows` with the next rows; fewer only at the end of the data.
+    pub(super) fn read(&mut self, rows: &mut [f32]) -> Result<usize> {
+        let asked = rows.len() / self.elements;
+        let mut done = 0;
+        while done < asked {
+            self.prepare()?;
+            let rest = &mut rows[done * self.elements..asked * self.elements];
+            let times = match self.segment((asked - done) as u64) {
+                Segment::Gap(times) => self.fill(&mut rest[..times * self.elements])?,
+                Segment::Data(times) => self.take(&mut rest[..times * self.elements])?,
+            };
+            self.advance(times as u64);
+            done += times;
+            if times == 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Passes over rows; fewer only at the end of the data.
+    pub(super) fn skip(&mut self, times: u64) -> Result<u64> {
+        let before = self.row;
+        let target = before.saturating_add(times);
+        let ahead = self.gaps.partition_point(|gap| gap.start_time + gap.times <= target);
+        let needed = self.anchors.get(ahead).map_or(u64::MAX, |anchor| anchor.first);
+        let mut scratch = Vec::new();
+        while self.row < target {
+            if self.next >= ahead {
+                self.prepare()?;
+            }
+            let passed = match self.segment(target - self.row) {
+                Segment::Gap(times) => self.pass_gap(times as u64)?,
+                Segment::Data(times) if self.row < needed => {
+                    self.pass_data((times as u64).min(needed - self.row))?
+                }
+                Segment::Data(times) => {
+                    let room = (SCRATCH_BYTES / (4 * self.elements)).max(1);
+                    scratch.resize(times.min(room) * self.elements, 0.0);
+                    self.take(&mut scratch)? as u64
+                }
+            };
+            self.advance(passed);
+            if passed == 0 {
+                break;
+            }
+        }
+        Ok(self.row - before)
+    }
+
+    /// What comes next, and how many rows of it, `most` of them; data end where a median is due.
+    fn segment(&self, most: u64) -> Segment {
+        let times = |end: u64| usize::try_from(most.min(end - self.row)).unwrap_or(usize::MAX);
+        let Some(gap) = self.gaps.get(self.next) else { return Segment::Data(times(u64::MAX)) };
+        if self.row >= gap.start_time {
+            return Segment::Gap(times(gap.start_time + gap.times));
+        }
+        let anchor = self.anchors[self.next].end;
+        Segment::Data(times(if self.row < anchor { anchor } else { gap.start_time }))
+    }
+
+    fn advance(&mut self, times: u64) {
+        self.row += times;
+        while self.gaps.get(self.next).is_some_and(|gap| self.row >= gap.start_time + gap.times) {
+            self.next += 1;
+        }
+    }
+
+    /// Takes the median that fills the next gap, once all of its rows are seen.
+    fn prepare(&mut self) -> Result<()> {
+        let Some(Anchor { end, .. }) = self.anchors.get(self.next).copied() else { return Ok(()) };
+        if self.row < end || self.filling.as_ref().is_some_and(|(anchor, _)| *anchor == end) {
+            return Ok(());
+        }
+        let row = if end == 0 {
+            self.look_ahead()?;
+            let mut median = running_median(self.elements);
+            median.observe_rows(0, bytemuck::cast_slice(&self.ahead));
+            median.row()
+        } else {
+            self.median.as_mut().map_or_else(Vec::new, RunningMedian::row)
+        };
+        let values = row.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        self.filling = Some((end, values.collect()));
+        Ok(())
+    }
+
+    /// Fills rows of the present gap.
+    fn fill(&mut self, rows: &mut [f32]) -> Result<usize> {
+        let passed = self.pass_gap((rows.len() / self.elements) as u64)? as usize;
+        if let Some((_, filling)) = &self.filling {
+            let rows = rows.chunks_exact_mut(self.elements).take(passed);
+            rows.for_each(|row| row.copy_from_slice(filling));
+        }
+        Ok(passed)
+    }
+
+    /// Reads rows after a gap at the very start, for it has none before.
+    fn look_ahead(&mut self) -> Result<()> {
+        let first = self.gaps[0];
+        let end = self.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
+        let most = self.median.as_ref().map_or(0, RunningMedian::samples) as u64;
+        let wanted = most.min(end - first.times) as usize;
+        self.rows.skip(first.times - self.rows.row())?;
+        self.ahead.resize(wanted * self.elements, 0.0);
+        let read = self.rows.read(&mut self.ahead)?;
+        self.ahead.truncate(read * self.elements);
+        Ok(())
+    }
+
+    /// Gives rows of data, and remembers those that fill a later gap.
+    fn take(&mut self, rows: &mut [f32]) -> Result<usize> {
+        let times = self.take_raw(rows)?;
+        let (Some(anchor), Some(median)) = (self.anchors.get(self.next), &mut self.median) else {
+            return Ok(times);
+        };
+        let unused = anchor.first.saturating_sub(self.row);
+        if unused >= times as u64 {
+            return Ok(times);
+        }
+        if self.row <= anchor.first && anchor.is_apart {
+            median.reset();
+        }
+        let seen = &rows[unused as usize * self.elements..times * self.elements];
+        median.observe_rows(self.row + unused, bytemuck::cast_slice(seen));
+        Ok(times)
+    }
+
+    fn take_raw(&mut self, rows: &mut [f32]) -> Result<usize> {
+        let Some(used) = self.used_ahead() else { return self.rows.read(rows) };
+        let held = &self.ahead[used * self.elements..];
+        let length = held.len().min(rows.len());
+        rows[..length].copy_from_slice(&held[..length]);
+        self.drop_used_ahead(length / self.elements);
+        Ok(length / self.elements)
+    }
+
+    /// Rows read ahead that were given already; `None` when none are left.
+    fn used_ahead(&self) -> Option<usize> {
+        let held = self.ahead.len() / self.elements;
+        let begin = self.rows.row() - held as u64;
+        (held > 0).then(|| self.row.saturating_sub(begin) as usize)
+    }
+
+    /// Frees what was read ahead once the next `times` rows have used it up.
+    fn drop_used_ahead(&mut self, times: usize) {
+        if self.row + times as u64 >= self.rows.row() {
+            self.ahead = Vec::new();
+        }
+    }
+
+    /// Passes over rows of a gap; fewer only at the end of the data.
+    fn pass_gap(&mut self, times: u64) -> Result<u64> {
+        let end = self.row + times;
+        // Rows behind a gap at the very start may have been read already.
+        self.rows.skip(end.saturating_sub(self.rows.row()))?;
+        Ok(times.min(self.rows.row() - self.row))
+    }
+
+    /// Passes over rows of data that no gap needs.
+    fn pass_data(&mut self, times: u64) -> Result<u64> {
+        if self.used_ahead().is_some() {
+            let held = (self.rows.row() - self.row).min(times);
+            self.drop_used_ahead(held as usize);
+            return Ok(held);
+        }
+        self.rows.skip(times)
+    }
+}
+
+fn running_median(elements: usize) -> RunningMedian {
+    RunningMedian::last(Encoding::F32, elements, MEDIAN_ROWS)
+}
+
+enum Segment {
+    Gap(usize),
+    Data(usize),
+}

@@ -1,0 +1,205 @@
+//! A recording of voltages, read as a filterbank.
+
+use super::coherent::dedispersed;
+use super::filled::Filled;
+use super::gaps::gaps;
+use super::geometry::Geometry;
+use super::layout::{self, Layout};
+use super::options::ChannelizeOptions;
+use super::part::part;
+use super::rows::{Assembly, Rows};
+use crate::backend::Backend;
+use crate::channelize::{Form, Plan};
+use crate::error::{Error, Result};
+use crate::io::voltages::{VoltageHeader, VoltageSource};
+use crate::io::{FilterbankHeader, FilterbankSource, Gap};
+use crate::sample::Encoding;
+use crate::units::Band;
+
+/// Filterbank rows made from voltages as they are read.
+///
+/// | buffer | axes                   | type | access      |
+/// |--------|------------------------|------|-------------|
+/// | rows   | time, product, channel | f32  | overwritten |
+///
+/// Channels run over the sky frequencies, from the highest down unless asked otherwise; a row's time
+/// is the middle of what its windows weigh. Powers of several antennas are summed. Rows with flagged
+/// samples under a window are gaps: each channel's median over 256 rows before fills them
+/// (at the very start, the first 256 rows behind).
+///
+/// # Numerics
+/// Single precision; the same bits for any `gulp`, any threads and any mixture of reading and passing
+/// over.
+pub struct VoltageFilterbank {
+    header: FilterbankHeader,
+    recorded: VoltageHeader,
+    geometry: Geometry,
+    rows: Filled,
+    scratch: Vec<f32>,
+}
+
+impl std::fmt::Debug for VoltageFilterbank {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VoltageFilterbank").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+impl VoltageFilterbank {
+    /// Binds a recording to its filter bank.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the option that does not fit the recording, or that must say what
+    /// the recording does not (`--freq`).
+    pub fn new(
+        source: Box<dyn VoltageSource>,
+        options: &ChannelizeOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let source = part(source, options)?;
+        let recorded = source.header().clone();
+        let layout = Layout::new(&recorded, options.ascending)?;
+        let detection = layout::detection(&recorded, options);
+        let plan = Plan::new(layout.options(&recorded, options, Form::Detected(detection)))?;
+        let centres = layout.centres_hz(&recorded, &plan, detection.channels)?;
+        let width = recorded.channel_width_hz() / plan.output_channels() as f64;
+        let band = Band::from_centres(centres, width)?;
+        let header = header(&recorded, &plan, band);
+        if header.times == Some(0) {
+            return Err(too_short(&recorded, &plan));
+        }
+        let mut geometry = Geometry::new(&recorded, &plan, Some(detection));
+        geometry.coherent_dm = options.coherent_dm;
+        let (source, copies) = dedispersed(source, &plan, detection.channels, options, backend)?;
+        let form = Form::Detected(detection);
+        let plan = Plan::new(layout.options(source.header(), options, form))?;
+        let gaps = gaps(source.flags(), &plan, header.times);
+        let assembly = assembly(&recorded, &plan, &layout, copies);
+        let rows = Rows::new(source, plan, assembly, options.gulp, backend)?;
+        let rows = Filled::new(rows, gaps);
+        Ok(Self { header, recorded, geometry, rows, scratch: Vec::new() })
+    }
+
+    /// The recording.
+    pub fn recorded(&self) -> &VoltageHeader {
+        &self.recorded
+    }
+
+    /// The filter bank.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Its plan: coefficients and all sizes.
+    pub fn plan(&self) -> &Plan {
+        self.rows.rows().plan()
+    }
+
+    /// Products of each channel.
+    pub fn products(&self) -> usize {
+        self.geometry.products.len()
+    }
+
+    /// Numbers in a row: products x channels.
+    pub fn row_elements(&self) -> usize {
+        self.products() * self.header.channels()
+    }
+
+    /// Fills `rows` with whole rows, axes time, product, channel, and returns how many; fewer than
+    /// asked for only at the end of the data.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `rows` has room for whole rows; whatever the source reports.
+    pub fn read_rows(&mut self, rows: &mut [f32]) -> Result<usize> {
+        let elements = self.row_elements();
+        let times = rows.len() / elements;
+        crate::array::check_length("rows (numbers)", times * elements, rows.len())?;
+        self.rows.read(rows)
+    }
+
+    /// One product only, as a filterbank is read.
+    fn check_products(&self) -> Result<()> {
+        if self.products() == 1 {
+            return Ok(());
+        }
+        let rule = "a search takes one product of each channel, such as I";
+        Err(Error::parameter("--stokes", self.geometry.products.concat(), rule))
+    }
+}
+
+impl FilterbankSource for VoltageFilterbank {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        self.check_products()?;
+        self.header.times_in(rows)?;
+        if let Ok(rows) = bytemuck::try_cast_slice_mut(rows) {
+            return self.rows.read(rows);
+        }
+        // A buffer that does not begin at a number's place.
+        self.scratch.resize(rows.len() / 4, 0.0);
+        let times = self.rows.read(&mut self.scratch)?;
+        rows.copy_from_slice(bytemuck::cast_slice(&self.scratch));
+        Ok(times)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        self.rows.skip(times)
+    }
+
+    fn gaps(&self) -> &[Gap] {
+        self.rows.gaps()
+    }
+}
+
+fn header(recorded: &VoltageHeader, plan: &Plan, band: Band) -> FilterbankHeader {
+    let delay_s = plan.delay_samples() * recorded.tsamp_s;
+    let start = recorded.start.plus_s(delay_s);
+    FilterbankHeader {
+        path: recorded.path.clone(),
+        format: "channelized voltages",
+        source_name: recorded.source_name.clone(),
+        telescope: recorded.telescope.clone(),
+        ra_deg: recorded.ra_deg,
+        dec_deg: recorded.dec_deg,
+        tstart_mjd: if recorded.start.day == 0 { 0.0 } else { start.mjd() },
+        tsamp_s: plan.samples_per_row() as f64 * recorded.tsamp_s,
+        band,
+        encoding: Encoding::F32,
+        recorded_bits: recorded.recorded_bits,
+        recorded_polarizations: recorded.polarizations,
+        times: recorded.times.map(|times| plan.rows(times)),
+    }
+}
+
+/// How antennas are summed and recorded channels put in order, where the filter bank's rows are not
+/// rows already.
+fn assembly(
+    recorded: &VoltageHeader,
+    plan: &Plan,
+    layout: &Layout,
+    copies: usize,
+) -> Option<Assembly> {
+    let in_order = || (0..recorded.coarse_channels()).collect();
+    let needed = copies * recorded.antennas > 1 || layout.places.is_some();
+    needed.then(|| Assembly {
+        copies,
+        antennas: recorded.antennas,
+        products: plan.output_products(),
+        places: layout.places.clone().unwrap_or_else(in_order),
+        channels: plan.output_channels(),
+    })
+}
+
+pub(super) fn too_short(recorded: &VoltageHeader, plan: &Plan) -> Error {
+    let times = recorded.times.unwrap_or(0);
+    let needed = plan.span() + (plan.spectra_per_row() - 1) * plan.hop();
+    let why = format!(
+        "a row needs {needed} samples ({} channels, {} taps, {} spectra), and each stream has {times}",
+        plan.channels(),
+        plan.taps(),
+        plan.spectra_per_row(),
+    );
+    Error::format(&recorded.path, "data", 0, why)
+}

@@ -1,0 +1,236 @@
+//! Which sky frequency each channel of a row has, and the filter bank's order that gives it.
+
+use super::options::ChannelizeOptions;
+use crate::channelize::{Detection, Feed, Form, Input, Options, Order, Plan};
+use crate::error::{Error, Result};
+use crate::io::voltages::VoltageHeader;
+use crate::units::MAX_CHANNELS;
+
+/// A filter bank whose channels come out in order of sky frequency.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    /// Order of channels within a recorded channel.
+    pub(super) order: Order,
+    /// Whether the filter bank gives the recorded channels last first.
+    pub(super) reverse_coarse: bool,
+    /// The filter bank's place of each recorded channel of a row, where its own order does not do.
+    pub(super) places: Option<Vec<usize>>,
+    /// The recorded channel at each place of a row.
+    coarse: Vec<usize>,
+}
+
+impl Layout {
+    /// The order that gives falling, or rising, sky frequency.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when the recording does not say its frequencies or its sampling time.
+    pub(super) fn new(header: &VoltageHeader, ascending: bool) -> Result<Self> {
+        check(header)?;
+        let order = match ascending == header.lower_sideband {
+            true => Order::Descending,
+            false => Order::Ascending,
+        };
+        let mut coarse: Vec<usize> = (0..header.coarse_channels()).collect();
+        let centre = |channel: &usize| header.centres_hz[*channel];
+        coarse.sort_by(|a, b| {
+            let (a, b) = if ascending { (a, b) } else { (b, a) };
+            centre(a).total_cmp(&centre(b))
+        });
+        let is_recorded = coarse.iter().enumerate().all(|(place, channel)| place == *channel);
+        let last = coarse.len() - 1;
+        let is_reversed =
+            coarse.iter().enumerate().all(|(place, channel)| last - place == *channel);
+        let reverse_coarse = is_reversed && !is_recorded;
+        let places = (!is_recorded && !is_reversed).then(|| coarse.clone());
+        Ok(Self { order, reverse_coarse, places, coarse })
+    }
+
+    /// The recorded channel at each place of a row.
+    pub(super) fn coarse(&self) -> &[usize] {
+        &self.coarse
+    }
+
+    /// The filter bank's options.
+    pub(super) fn options(
+        &self,
+        header: &VoltageHeader,
+        asked: &ChannelizeOptions,
+        form: Form,
+    ) -> Options {
+        Options {
+            channels: asked.channels,
+            taps: asked.taps,
+            window: asked.window.clone(),
+            oversampling: asked.oversampling,
+            input: Input {
+                encoding: header.encoding,
+                scale: header.scale,
+                antennas: header.antennas,
+                coarse_channels: header.coarse_channels(),
+                polarizations: header.polarizations,
+            },
+            order: self.order,
+            reverse_coarse: self.reverse_coarse,
+            form,
+        }
+    }
+
+    /// Sky frequency of each channel of a row in Hz; `summed` neighbours make one.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for more than [`MAX_CHANNELS`] of them.
+    pub(super) fn centres_hz(
+        &self,
+        header: &VoltageHeader,
+        plan: &Plan,
+        summed: usize,
+    ) -> Result<Vec<f64>> {
+        let recorded = self.coarse.len();
+        if plan.channels() / summed > MAX_CHANNELS / recorded {
+            let rule = format!(
+                "of {recorded} recorded channels each, it makes more than {MAX_CHANNELS} in all"
+            );
+            return Err(Error::parameter("--channels", plan.channels(), rule));
+        }
+        let offsets = offsets_hz(header, plan, summed);
+        let sign = sideband(header);
+        let centre = |coarse: &usize| header.centres_hz[*coarse];
+        let of = |coarse| offsets.iter().map(move |offset| centre(coarse) + sign * offset);
+        Ok(self.coarse.iter().flat_map(of).collect())
+    }
+}
+
+/// 1, or -1 where sky frequency falls as the voltage's rises.
+pub(super) fn sideband(header: &VoltageHeader) -> f64 {
+    if header.lower_sideband { -1.0 } else { 1.0 }
+}
+
+/// Frequency of each of a recorded channel's channels in its voltages, from the middle of its band, in
+/// Hz; `summed` neighbours make one.
+pub(super) fn offsets_hz(header: &VoltageHeader, plan: &Plan, summed: usize) -> Vec<f64> {
+    let fine: Vec<f64> = (0..plan.channels()).map(|c| offset_hz(header, plan, c)).collect();
+    fine.chunks(summed).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
+}
+
+/// That of one channel.
+fn offset_hz(header: &VoltageHeader, plan: &Plan, index: usize) -> f64 {
+    let (bin, channels) = (plan.bin(index), plan.channels());
+    let width = header.channel_width_hz();
+    let step = width / channels as f64;
+    if !header.encoding.is_complex() {
+        return bin as f64 * step - 0.5 * width;
+    }
+    let bin = if bin < channels.div_ceil(2) { bin as f64 } else { bin as f64 - channels as f64 };
+    bin * step
+}
+
+/// The detection that is asked for.
+pub(super) fn detection(header: &VoltageHeader, asked: &ChannelizeOptions) -> Detection {
+    let recorded = if header.circular == Some(true) { Feed::Circular } else { Feed::Linear };
+    Detection {
+        products: asked.products,
+        feed: asked.feed.unwrap_or(recorded),
+        spectra: asked.integrate,
+        channels: asked.average_channels,
+        interpolate_dc: asked.interpolate_dc,
+    }
+}
+
+fn check(header: &VoltageHeader) -> Result<()> {
+    if header.centres_hz.is_empty() {
+        return Err(Error::parameter("recorded channels", 0, "there must be at least one"));
+    }
+    if !(header.tsamp_s.is_finite() && header.tsamp_s > 0.0) {
+        let rule = "the recording does not say it; give its samples a second";
+        return Err(Error::parameter("--sample-rate", header.tsamp_s, rule));
+    }
+    if header.centres_hz.iter().any(|centre| centre.is_nan() || *centre <= 0.0) {
+        let rule =
+            "the recording does not say its sky frequency; give the middle of its band in MHz";
+        return Err(Error::parameter("--freq", 0, rule));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::voltage::VoltageEncoding;
+
+    pub(super) fn header(centres_mhz: &[f64], encoding: VoltageEncoding) -> VoltageHeader {
+        VoltageHeader {
+            path: "memory".into(),
+            format: "memory",
+            source_name: String::new(),
+            telescope: String::new(),
+            ra_deg: None,
+            dec_deg: None,
+            start: crate::units::Epoch::default(),
+            tsamp_s: 1e-6,
+            centres_hz: centres_mhz.iter().map(|mhz| mhz * 1e6).collect(),
+            lower_sideband: false,
+            encoding,
+            scale: 1.0,
+            recorded_bits: encoding.bits(),
+            antennas: 1,
+            polarizations: 1,
+            circular: None,
+            times: None,
+            filter: None,
+        }
+    }
+
+    fn centres_mhz(header: &VoltageHeader, channels: usize, ascending: bool) -> Vec<f64> {
+        let layout = Layout::new(header, ascending).unwrap();
+        let asked = ChannelizeOptions::new(channels);
+        let form = Form::Detected(detection(header, &asked));
+        let plan = Plan::new(layout.options(header, &asked, form)).unwrap();
+        layout.centres_hz(header, &plan, 1).unwrap().iter().map(|hz| hz / 1e6).collect()
+    }
+
+    #[test]
+    fn rows_run_in_order_of_sky_frequency() {
+        use VoltageEncoding::{Complex8, Real8};
+        for lower_sideband in [false, true] {
+            for centres in
+                [&[1001.0, 1000.0, 999.0][..], &[999.0, 1000.0, 1001.0], &[1000.0, 1001.0, 999.0]]
+            {
+                let header = VoltageHeader { lower_sideband, ..header(centres, Complex8) };
+                let rising = centres_mhz(&header, 4, true);
+                // Bins -C/2 to C/2 - 1 of the voltages, mirrored in a lower sideband.
+                let first = if lower_sideband { 998.75 } else { 998.5 };
+                let expected: Vec<f64> = (0..12).map(|c| first + 0.25 * f64::from(c)).collect();
+                assert_eq!(rising, expected, "{lower_sideband} {centres:?}");
+                let falling: Vec<f64> = expected.into_iter().rev().collect();
+                assert_eq!(centres_mhz(&header, 4, false), falling);
+            }
+            // 1 MHz of samples is a band of 0.5 MHz, and bin 0 at its edge.
+            let header = VoltageHeader { lower_sideband, ..header(&[1000.0], Real8) };
+            let rising = centres_mhz(&header, 4, true);
+            let first = if lower_sideband { 999.875 } else { 999.75 };
+            let expected: Vec<f64> = (0..4).map(|c| first + 0.125 * f64::from(c)).collect();
+            assert_eq!(rising, expected);
+        }
+    }
+
+    #[test]
+    fn too_many_channels_are_refused_before_they_are_made() {
+        let centres: Vec<f64> = (0..1 << 12).map(|c| 1000.0 + f64::from(c)).collect();
+        let header = header(&centres, VoltageEncoding::Complex8);
+        let layout = Layout::new(&header, false).unwrap();
+        let made = |channels| {
+            let asked = ChannelizeOptions { taps: 1, ..ChannelizeOptions::new(channels) };
+            let plan = Plan::new(layout.options(&header, &asked, Form::Spectra)).unwrap();
+            layout.centres_hz(&header, &plan, 1)
+        };
+        assert_eq!(made(256).unwrap().len(), MAX_CHANNELS);
+        let error = made(257).unwrap_err().to_string();
+        assert!(error.contains("--channels") && error.contains("4096 recorded"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_frequency_names_the_option() {
+        let error = Layout::new(&header(&[0.0], VoltageEncoding::Complex8), false).unwrap_err();
+        assert!(error.to_string().contains("--freq"), "{error}");
+    }
+}

@@ -1,0 +1,139 @@
+//! A part of a recording: some of its time, one of its antennas.
+
+use std::ops::Range;
+
+use super::options::ChannelizeOptions;
+use crate::error::{Error, Result};
+use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
+use crate::voltage::VoltageBlock;
+
+/// The part of a recording that is asked for; the whole is given back as it is.
+///
+/// # Errors
+/// [`Error::Parameter`] for an antenna that the recording lacks, or a time range outside it.
+pub(super) fn part(
+    source: Box<dyn VoltageSource>,
+    options: &ChannelizeOptions,
+) -> Result<Box<dyn VoltageSource>> {
+    if options.antenna.is_none() && options.time_range.is_none() {
+        return Ok(source);
+    }
+    Ok(Box::new(Part::new(source, options)?))
+}
+
+struct Part {
+    source: Box<dyn VoltageSource>,
+    header: VoltageHeader,
+    flags: Vec<Flag>,
+    /// The streams that are given.
+    streams: Range<usize>,
+    /// Samples still to come, where the range has an end.
+    left: u64,
+    /// All streams, where not all of them are given.
+    all: Option<VoltageBlock>,
+}
+
+impl Part {
+    fn new(mut source: Box<dyn VoltageSource>, options: &ChannelizeOptions) -> Result<Self> {
+        let mut header = source.header().clone();
+        let streams = streams(&header, options.antenna)?;
+        let times = times(&header, options.time_range)?;
+        if source.skip(times.start)? < times.start {
+            let start_s = times.start as f64 * header.tsamp_s;
+            let rule = "the recording ends before it";
+            return Err(Error::parameter("start of --time-range", start_s, rule));
+        }
+        let flags = source.flags().iter().filter_map(|flag| cut(flag, &streams, &times)).collect();
+        if header.start.day != 0 {
+            header.start = header.start.plus_s(times.start as f64 * header.tsamp_s);
+        }
+        let left = times.end - times.start;
+        header.times = header.times.map(|all| all.saturating_sub(times.start).min(left));
+        if options.antenna.is_some() {
+            header.antennas = 1;
+        }
+        Ok(Self { source, header, flags, streams, left, all: None })
+    }
+
+    /// Reads all streams, and copies those that are given.
+    fn read_chosen(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        let capacity = block.capacity();
+        if self.all.as_ref().is_none_or(|all| all.capacity() != capacity) {
+            self.all = Some(self.source.header().block(capacity));
+        }
+        let Some(all) = &mut self.all else { return Ok(0) };
+        let times = self.source.read(all)?;
+        let voltages = all.voltages();
+        for (row, stream) in block.rows_mut().zip(self.streams.clone()) {
+            let bytes = voltages.row(stream);
+            row[..bytes.len()].copy_from_slice(bytes);
+        }
+        Ok(times)
+    }
+}
+
+impl VoltageSource for Part {
+    fn header(&self) -> &VoltageHeader {
+        &self.header
+    }
+
+    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        let read = if self.left == 0 {
+            0
+        } else if self.streams.len() < self.source.header().streams() {
+            self.read_chosen(block)?
+        } else {
+            self.source.read(block)?
+        };
+        let times = self.left.min(read as u64) as usize;
+        self.left -= times as u64;
+        block.set_times(times)?;
+        Ok(times)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let skipped = self.source.skip(times.min(self.left))?;
+        self.left -= skipped;
+        Ok(skipped)
+    }
+
+    fn flags(&self) -> &[Flag] {
+        &self.flags
+    }
+}
+
+fn streams(header: &VoltageHeader, antenna: Option<usize>) -> Result<Range<usize>> {
+    let Some(antenna) = antenna else { return Ok(0..header.streams()) };
+    if antenna >= header.antennas {
+        let rule = format!("the recording has {}, counted from 0", header.antennas);
+        return Err(Error::parameter("--antenna", antenna, rule));
+    }
+    let each = header.coarse_channels() * header.polarizations;
+    Ok(antenna * each..(antenna + 1) * each)
+}
+
+/// The samples of a time range, in whole bytes of them.
+fn times(header: &VoltageHeader, range: Option<(f64, f64)>) -> Result<Range<u64>> {
+    let Some((from, to)) = range else { return Ok(0..u64::MAX) };
+    let duration = header.duration_s().unwrap_or(f64::INFINITY);
+    let step = header.encoding.samples_per_byte() as u64;
+    let sample = |seconds: f64| (seconds / header.tsamp_s).round() as u64 / step * step;
+    if !(from >= 0.0 && from < to && from < duration && sample(from) < sample(to)) {
+        let rule = format!("it must be FROM:TO in seconds, rising, within 0 to {duration:.6}");
+        return Err(Error::parameter("--time-range", format!("{from}:{to}"), rule));
+    }
+    Ok(sample(from)..sample(to))
+}
+
+/// What a part of the recording has of a flag.
+fn cut(flag: &Flag, streams: &Range<usize>, times: &Range<u64>) -> Option<Flag> {
+    let first = flag.streams.start.max(streams.start);
+    let last = flag.streams.end.min(streams.end);
+    let start = flag.start.max(times.start);
+    let end = flag.start.saturating_add(flag.times).min(times.end);
+    (first < last && start < end).then(|| Flag {
+        streams: first - streams.start..last - streams.start,
+        start: start - times.start,
+        times: end - start,
+    })
+}

@@ -1,0 +1,148 @@
+//! Rows as the filter bank makes them: antennas summed, recorded channels in order, gaps as they come.
+
+use super::spectra::Spectra;
+use crate::backend::Backend;
+use crate::channelize::{Feed, Form, Plan, Products};
+use crate::error::Result;
+use crate::io::voltages::VoltageSource;
+
+/// Bytes of rows that are put together at once.
+const SCRATCH_BYTES: usize = 1 << 20;
+
+/// Detected spectra, and what makes rows of them.
+pub(super) struct Rows {
+    spectra: Spectra<f32>,
+    assembly: Option<Assembly>,
+    scratch: Vec<f32>,
+    /// The product whose sign a lower sideband turns.
+    turned: Option<usize>,
+}
+
+impl Rows {
+    /// Binds a source to its filter bank.
+    ///
+    /// # Errors
+    /// As [`Spectra::new`].
+    pub(super) fn new(
+        source: Box<dyn VoltageSource>,
+        plan: Plan,
+        assembly: Option<Assembly>,
+        gulp: usize,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let row = plan.row_elements();
+        let rows = assembly.as_ref().map_or(0, |_| (SCRATCH_BYTES / (4 * row)).max(1));
+        let is_lower = source.header().lower_sideband;
+        let turned = if is_lower { imaginary_product(&plan) } else { None };
+        let spectra = Spectra::new(source, None, plan, gulp, backend)?;
+        Ok(Self { spectra, assembly, scratch: vec![0.0; rows * row], turned })
+    }
+
+    /// The filter bank's plan.
+    pub(super) fn plan(&self) -> &Plan {
+        self.spectra.plan()
+    }
+
+    /// The next row's number.
+    pub(super) fn row(&self) -> u64 {
+        self.spectra.row()
+    }
+
+    /// Numbers in a row.
+    pub(super) fn elements(&self) -> usize {
+        self.spectra.elements() / self.assembly.as_ref().map_or(1, Assembly::rows)
+    }
+
+    /// Fills `rows` with the next rows; fewer only at the end of the data.
+    pub(super) fn read(&mut self, rows: &mut [f32]) -> Result<usize> {
+        let times = self.assembled(rows)?;
+        if let Some(product) = self.turned {
+            let (elements, products) = (self.elements(), self.plan().output_products());
+            let line = elements / products;
+            let rows = rows.chunks_exact_mut(elements).take(times);
+            // The voltages of a lower sideband are the conjugates of the sky's, and so is X Y*.
+            rows.for_each(|row| row[product * line..][..line].iter_mut().for_each(|x| *x = -*x));
+        }
+        Ok(times)
+    }
+
+    /// The next rows, as the recorded voltages have them.
+    fn assembled(&mut self, rows: &mut [f32]) -> Result<usize> {
+        let Some(assembly) = &self.assembly else { return self.spectra.read(rows) };
+        let parts = self.spectra.elements();
+        let elements = parts / assembly.rows();
+        let mut done = 0;
+        for rows in rows.chunks_mut(self.scratch.len() / parts * elements) {
+            let asked = rows.len() / elements;
+            let made = &mut self.scratch[..asked * parts];
+            let times = self.spectra.read(made)?;
+            let pairs = made.chunks_exact(parts).zip(rows.chunks_exact_mut(elements));
+            pairs.take(times).for_each(|(from, to)| assembly.put(from, to));
+            done += times;
+            if times < asked {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Passes over rows; fewer only at the end of the data.
+    pub(super) fn skip(&mut self, rows: u64) -> Result<u64> {
+        self.spectra.skip(rows)
+    }
+}
+
+/// Which product holds the imaginary part of the cross product.
+fn imaginary_product(plan: &Plan) -> Option<usize> {
+    let Form::Detected(detection) = &plan.options().form else { return None };
+    match (detection.products, detection.feed) {
+        (Products::Iquv, Feed::Circular) => Some(2),
+        (Products::Iquv, Feed::Linear) | (Products::Aabbcrci, _) => Some(3),
+        (Products::Power | Products::I, _) => None,
+    }
+}
+
+/// How the filter bank's rows become one antenna's rows.
+#[derive(Clone, Debug)]
+pub(super) struct Assembly {
+    /// Copies of all antennas: channel `c` is that of copy `c mod copies`.
+    pub(super) copies: usize,
+    /// Antennas whose numbers are summed.
+    pub(super) antennas: usize,
+    /// Products of each.
+    pub(super) products: usize,
+    /// The filter bank's place of each recorded channel.
+    pub(super) places: Vec<usize>,
+    /// Channels of each recorded channel.
+    pub(super) channels: usize,
+}
+
+impl Assembly {
+    /// Rows that one is made from.
+    fn rows(&self) -> usize {
+        self.copies * self.antennas
+    }
+
+    /// One row; axes of `from`: copy, antenna, product, channel.
+    fn put(&self, from: &[f32], to: &mut [f32]) {
+        let line = self.places.len() * self.channels;
+        for (index, from) in from.chunks_exact(line).enumerate() {
+            let (antenna, product) = (index / self.products, index % self.products);
+            let (copy, antenna) = (antenna / self.antennas, antenna % self.antennas);
+            let to = &mut to[product * line..][..line];
+            for (to, place) in to.chunks_exact_mut(self.channels).zip(&self.places) {
+                let from = &from[place * self.channels..][..self.channels];
+                self.add(copy, antenna == 0, from, to);
+            }
+        }
+    }
+
+    /// Sets, or adds to, a copy's channels of one recorded channel.
+    fn add(&self, copy: usize, is_first: bool, from: &[f32], to: &mut [f32]) {
+        if self.copies == 1 && is_first {
+            return to.copy_from_slice(from);
+        }
+        let pairs = to.iter_mut().zip(from).skip(copy).step_by(self.copies);
+        pairs.for_each(|(sum, value)| *sum = if is_first { *value } else { *sum + value });
+    }
+}

@@ -1,0 +1,215 @@
+//! A source and its filter bank, as one stream of rows that can be read and passed over.
+//!
+//! Invariant: a row's bits do not depend on how rows are read or passed over.
+
+use num_complex::Complex;
+
+use crate::backend::Backend;
+use crate::channelize::{Channelizer, Output, Plan};
+use crate::error::{Error, Result};
+use crate::io::voltages::VoltageSource;
+use crate::voltage::VoltageBlock;
+
+/// Bytes of voltages read at once, unless asked otherwise.
+const BLOCK_BYTES: usize = 4 << 20;
+
+/// The most bytes of voltages read at once, whatever is asked.
+const MAX_BYTES: usize = 1 << 30;
+
+/// Bytes of rows that are made at once only to be passed over.
+const SCRATCH_BYTES: usize = 1 << 20;
+
+/// Spectra after which the filter bank may be started anew without a change in any bit.
+const RESTART_SPECTRA: u64 = 64;
+
+/// What rows are made of.
+pub(super) trait Element: Copy + Default {
+    /// Rows to be written.
+    fn output(rows: &mut [Self]) -> Output<'_>;
+}
+
+impl Element for f32 {
+    fn output(rows: &mut [Self]) -> Output<'_> {
+        Output::F32(rows)
+    }
+}
+
+impl Element for Complex<f32> {
+    fn output(rows: &mut [Self]) -> Output<'_> {
+        Output::Complex(rows)
+    }
+}
+
+impl Element for u8 {
+    fn output(rows: &mut [Self]) -> Output<'_> {
+        Output::Bytes(rows)
+    }
+}
+
+/// A source and its filter bank, whose rows are numbers of type `T`.
+pub(super) struct Spectra<T> {
+    source: Box<dyn VoltageSource>,
+    channelizer: Channelizer,
+    block: VoltageBlock,
+    /// Samples to be read at once.
+    gulp: usize,
+    /// Samples of the block that the filter bank has taken.
+    used: usize,
+    /// Samples read or passed over.
+    position: u64,
+    /// The next row's number.
+    row: u64,
+    /// Numbers in a row.
+    elements: usize,
+    /// Limited samples of each element, before the filter bank was last started anew.
+    saturated: Vec<u64>,
+    scratch: Vec<T>,
+}
+
+impl<T: Element> Spectra<T> {
+    /// Binds a source to its filter bank; `first` is what was read of the source before.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for rows of less than a byte's samples; as [`Channelizer::new`].
+    pub(super) fn new(
+        source: Box<dyn VoltageSource>,
+        first: Option<VoltageBlock>,
+        plan: Plan,
+        gulp: usize,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let encoding = plan.input().encoding;
+        if plan.samples_per_row() < encoding.samples_per_byte() {
+            let rule = "so many rows are more than one for each byte of samples";
+            let (p, q) = plan.options().oversampling;
+            return Err(Error::parameter("--oversample", format!("{p}/{q}"), rule));
+        }
+        let most = MAX_BYTES * 8 / (plan.input().streams() * encoding.sample_bits());
+        let gulp = if gulp == 0 { block_times(&plan) } else { gulp.min(most).max(1) };
+        let block = first.unwrap_or_else(|| source.header().block(gulp));
+        let elements = match T::output(&mut []) {
+            Output::Bytes(_) => plan.row_elements() * plan.element_bytes(),
+            _ => plan.row_elements(),
+        };
+        Ok(Self {
+            position: block.times() as u64,
+            saturated: vec![0; plan.row_elements()],
+            source,
+            channelizer: Channelizer::new(plan, backend)?,
+            block,
+            gulp: gulp.next_multiple_of(encoding.samples_per_byte()),
+            used: 0,
+            row: 0,
+            elements,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// The filter bank's plan.
+    pub(super) fn plan(&self) -> &Plan {
+        self.channelizer.plan()
+    }
+
+    /// The next row's number.
+    pub(super) fn row(&self) -> u64 {
+        self.row
+    }
+
+    /// Numbers in a row.
+    pub(super) fn elements(&self) -> usize {
+        self.elements
+    }
+
+    /// Limited samples of each element of a row, over all rows that were made.
+    pub(super) fn saturated(&self) -> Vec<u64> {
+        let present = self.channelizer.saturated();
+        self.saturated.iter().zip(present).map(|(before, now)| before + now).collect()
+    }
+
+    /// Fills `rows` with the next rows; fewer only at the end of the data.
+    pub(super) fn read(&mut self, rows: &mut [T]) -> Result<usize> {
+        let asked = rows.len() / self.elements;
+        let mut done = 0;
+        while done < asked && self.refill()? {
+            let rest = &mut rows[done * self.elements..asked * self.elements];
+            let left = self.block.times() - self.used;
+            let voltages = self.block.voltages().slice(self.used, left)?;
+            let progress = self.channelizer.run(voltages, T::output(rest))?;
+            self.used += progress.consumed;
+            self.row += progress.produced as u64;
+            done += progress.produced;
+        }
+        Ok(done)
+    }
+
+    /// Whether there are samples that the filter bank has not taken.
+    fn refill(&mut self) -> Result<bool> {
+        if self.used < self.block.times() {
+            return Ok(true);
+        }
+        if self.block.capacity() != self.gulp {
+            self.block = self.source.header().block(self.gulp);
+        }
+        let read = self.source.read(&mut self.block)?;
+        self.position += read as u64;
+        self.used = 0;
+        Ok(read > 0)
+    }
+
+    /// Passes over rows: far ones by starting the filter bank anew; fewer only at the end of the data.
+    pub(super) fn skip(&mut self, rows: u64) -> Result<u64> {
+        let before = self.row;
+        let total = self.source.header().times.map(|times| self.plan().rows(times));
+        let target = before.saturating_add(rows).min(total.unwrap_or(u64::MAX)).max(before);
+        let restart = target / self.restart_rows() * self.restart_rows();
+        let sample = restart.saturating_mul(self.plan().samples_per_row() as u64);
+        if sample > self.position {
+            self.restart(restart, sample)?;
+        }
+        let room = (SCRATCH_BYTES / (size_of::<T>() * self.elements)).max(1) as u64;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        while self.row < target {
+            let rows = room.min(target - self.row) as usize;
+            scratch.resize(rows * self.elements, T::default());
+            if self.read(&mut scratch)? < rows {
+                break;
+            }
+        }
+        self.scratch = scratch;
+        Ok(self.row - before)
+    }
+
+    /// Goes on at a later row, whose first window begins at `sample`.
+    fn restart(&mut self, row: u64, sample: u64) -> Result<()> {
+        let wanted = sample - self.position;
+        let skipped = self.source.skip(wanted)?;
+        self.position += skipped;
+        // Where the data end before that row, they have so many.
+        let last = self.plan().rows(self.position).max(self.row);
+        self.row = if skipped < wanted { last.min(row) } else { row };
+        self.saturated = self.saturated();
+        self.channelizer.reset();
+        self.block.set_times(0)?;
+        self.used = 0;
+        Ok(())
+    }
+
+    /// Rows after which the phases of an oversampled filter bank, and blocks of spectra, begin again.
+    fn restart_rows(&self) -> u64 {
+        let (p, q) = self.plan().options().oversampling;
+        let period = (p / greatest_common_divisor(p as u64, q as u64) as usize) as u64;
+        let spectra = period / greatest_common_divisor(period, RESTART_SPECTRA) * RESTART_SPECTRA;
+        spectra / greatest_common_divisor(spectra, self.plan().spectra_per_row() as u64)
+    }
+}
+
+/// Samples of a block: a few MiB of all streams, and no less than from one spectrum to the next.
+fn block_times(plan: &Plan) -> usize {
+    let input = plan.input();
+    let fitting = BLOCK_BYTES * 8 / (input.streams() * input.encoding.sample_bits());
+    fitting.max(plan.hop()).next_multiple_of(plan.hop())
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

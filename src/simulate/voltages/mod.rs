@@ -1,0 +1,332 @@
+//! Voltages with noise, tones and coherently dispersed pulses, made block by block on demand.
+//!
+//! Invariant: a sample is a function of options and its own number, whatever was read before and by
+//! however many threads.
+
+mod band;
+mod levels;
+mod options;
+mod polarization;
+mod strength;
+mod tone;
+mod truth;
+mod wave;
+mod waves;
+
+pub use options::{Carrier, Options, Pulse, Tone, usual_rms};
+pub use polarization::Polarization;
+pub use truth::{PulseTruth, Truth};
+
+use std::path::PathBuf;
+
+use self::band::Band;
+use self::strength::Profile;
+use self::tone::RecordedTone;
+use self::wave::Source;
+use self::waves::Waves;
+use super::noise;
+use super::rng::{Key, Stream};
+use crate::array::check_length;
+use crate::backend::threads::Threads;
+use crate::error::{Error, Result};
+use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
+use crate::voltage::{VoltageBlock, VoltageEncoding};
+
+/// Samples whose noise comes from one row of random numbers.
+const CHUNK: usize = 1024;
+
+/// Samples of a stream that one thread makes at a time.
+const PIECE: usize = 8 * CHUNK;
+
+/// Samples of each stream that are made before waves are looked at again.
+const GULP: usize = 8 * PIECE;
+
+/// Makes the voltages that a receiver would have recorded; axes stream, time, as in every recording.
+///
+/// `x[s, n] = round(rms noise[s, n] + tones + pulses)` for the stream s of an antenna, a recorded channel
+/// and a polarization. The noise is Gaussian and white, independent in all streams; each recorded channel
+/// is an ideal rectangular band, and tones and pulses are the same in all antennas.
+///
+/// - Sample n is taken at `(n + 1/2) tsamp`, the middle of its time. A tone at `d` above a complex
+///   channel's centre is `exp(2 pi i d n tsamp)`, and above a real channel's lower edge
+///   `cos(2 pi d n tsamp)`. A lower sideband holds the conjugate.
+/// - A pulse is dispersed by cold plasma: its spectrum is turned by a phase whose group delay at every
+///   sky frequency f is [`crate::units::dispersion_delay_s`] behind the upper edge of the whole recorded
+///   band, within channels and between them. [`Truth::reference_hz`] says how to bring its time to
+///   another frequency.
+/// - A pulse's S/N is that of the best boxcar in the total intensity of one antenna: the recorded
+///   channels coherently dedispersed, detected, and summed with both polarizations. It has
+///   `S/N = E F / (2 rms^2 sqrt(P C w))`: E the sum of |z|^2 over P polarizations, C channels and all
+///   samples of 1 / channel width each (for real samples of the analytic signal), F the part of it in the
+///   boxcar of w samples. The mean of the noise's |z|^2 is `2 rms^2`, and so is its standard deviation.
+///   Rounding to few bits loses some of it, and saturation does for a bright pulse. The energy in each
+///   recorded channel is exact, whatever the noise that the pulse is made of.
+///
+/// Any sample can be made alone: the same options and seed give the same bytes whatever is read in which
+/// pieces, by however many threads. A dispersed pulse is held in memory over the time that it lasts in
+/// each recorded channel; the memory does not grow with the recording's length.
+///
+/// # Source
+/// Coherent dispersion: Hankins & Rickett 1975, Methods in Computational Physics 14, 55. The radiometer
+/// equation: Lorimer & Kramer 2005.
+#[derive(Debug)]
+pub struct VoltageSimulator {
+    header: VoltageHeader,
+    scene: Scene,
+    waves: Waves,
+    flags: Vec<Flag>,
+    truth: Truth,
+    threads: Threads,
+    next: u64,
+}
+
+impl VoltageSimulator {
+    /// A simulation of these options, on the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the option that is out of range, a tone outside the recorded channels,
+    /// or a pulse that needs too much memory to be dispersed.
+    pub fn new(options: Options) -> Result<Self> {
+        options.check()?;
+        let scene = Scene::new(&options)?;
+        let (sources, pulses) = sources(&options, &scene.band)?;
+        let truth = Truth { reference_hz: scene.band.reference_hz, pulses };
+        let waves = Waves::new(sources, &scene.band, options.times, GULP)?;
+        let streams = options.streams();
+        let mut gaps = options.gaps.clone();
+        gaps.sort_unstable();
+        let flag = |(start, times)| Flag { streams: 0..streams, start, times };
+        let flags = gaps.into_iter().map(flag).collect();
+        let header = header(options);
+        Ok(Self { header, scene, waves, flags, truth, threads: Threads::new(1), next: 0 })
+    }
+
+    /// The same simulation on several threads.
+    pub fn with_threads(mut self, threads: Threads) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// What was put in.
+    pub fn truth(&self) -> &Truth {
+        &self.truth
+    }
+
+    fn left(&self) -> u64 {
+        self.header.times.map_or(u64::MAX, |times| times - self.next)
+    }
+
+    /// Makes samples `start .. end`, which no gulp's border divides, at `offset` in the block's rows.
+    fn fill(&self, block: &mut VoltageBlock, offset: usize, start: u64, end: u64) {
+        let encoding = self.header.encoding;
+        let mut pieces = Vec::new();
+        let streams = self.header.streams();
+        for (stream, row) in block.rows_mut().take(streams).enumerate() {
+            let bytes = offset_bytes(encoding, offset, (end - start) as usize);
+            let mut row = &mut row[bytes];
+            let mut from = start;
+            while from < end {
+                let to = ((from / PIECE as u64 + 1) * PIECE as u64).min(end);
+                let (bytes, rest) = row.split_at_mut(encoding.bytes((to - from) as usize));
+                pieces.push(Piece { stream, start: from, end: to, bytes });
+                (row, from) = (rest, to);
+            }
+        }
+        let numbers = if encoding.is_complex() { 2 } else { 1 };
+        let mut scratch = vec![vec![0f32; CHUNK * numbers]; self.threads.count()];
+        self.threads.for_each_chunk(&mut scratch, &mut pieces, 1, |x, _, pieces| {
+            pieces.iter_mut().for_each(|piece| self.make(piece, x));
+        });
+    }
+
+    /// Makes a piece, chunk by chunk; `x` is scratch of one chunk's numbers.
+    fn make(&self, piece: &mut Piece<'_>, x: &mut [f32]) {
+        let encoding = self.header.encoding;
+        let numbers = x.len() / CHUNK;
+        let mut from = piece.start;
+        while from < piece.end {
+            let chunk = from / CHUNK as u64;
+            let first = chunk * CHUNK as u64;
+            let to = (first + CHUNK as u64).min(piece.end);
+            self.make_chunk(piece.stream, chunk, x);
+            let wanted = (from - first) as usize * numbers..(to - first) as usize * numbers;
+            let times = (to - from) as usize;
+            let bytes = offset_bytes(encoding, (from - piece.start) as usize, times);
+            levels::store(&x[wanted], encoding, &mut piece.bytes[bytes]);
+            from = to;
+        }
+        self.empty_gaps(piece);
+    }
+
+    fn make_chunk(&self, stream: usize, chunk: u64, x: &mut [f32]) {
+        let numbers = x.len() / CHUNK;
+        let polarizations = self.header.polarizations;
+        let polarization = stream % polarizations;
+        let channel = stream / polarizations % self.header.coarse_channels();
+        let start = chunk * CHUNK as u64;
+        self.scene.add_noise(stream, chunk, x);
+        let tones = self.scene.tones.iter().filter(|tone| tone.channel == channel);
+        tones.for_each(|tone| tone.add(polarization, start, numbers == 2, x));
+        self.waves.add(channel, polarization, start, x);
+    }
+
+    fn empty_gaps(&self, piece: &mut Piece<'_>) {
+        let encoding = self.header.encoding;
+        for flag in &self.flags {
+            let start = flag.start.max(piece.start);
+            let end = (flag.start + flag.times).min(piece.end);
+            if start < end {
+                let times = (end - start) as usize;
+                let bytes = offset_bytes(encoding, (start - piece.start) as usize, times);
+                piece.bytes[bytes].fill(encoding.zero_byte());
+            }
+        }
+    }
+}
+
+impl VoltageSource for VoltageSimulator {
+    fn header(&self) -> &VoltageHeader {
+        &self.header
+    }
+
+    fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        check_length("streams of a block", self.header.streams(), block.streams())?;
+        if block.encoding() != self.header.encoding {
+            let rule = format!("the simulation's is {:?}", self.header.encoding);
+            let found = format!("{:?}", block.encoding());
+            return Err(Error::parameter("encoding of a block", found, rule));
+        }
+        let times = self.left().min(block.capacity() as u64);
+        let (start, end) = (self.next, self.next + times);
+        while self.next < end {
+            let from = self.next;
+            let to = ((from / GULP as u64 + 1) * GULP as u64).min(end);
+            self.waves.bring(from..to, &self.scene.band, &self.threads);
+            self.fill(block, (from - start) as usize, from, to);
+            self.next = to;
+        }
+        block.set_times(times as usize)?;
+        Ok(times as usize)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let whole = self.header.encoding.samples_per_byte() as u64;
+        if !times.is_multiple_of(whole) {
+            let rule = format!("samples are passed over in whole bytes, {whole} at a time");
+            return Err(Error::parameter("samples to skip", times, rule));
+        }
+        let times = times.min(self.left());
+        self.next += times;
+        Ok(times)
+    }
+
+    fn flags(&self) -> &[Flag] {
+        &self.flags
+    }
+}
+
+/// A part of one stream to be made.
+struct Piece<'a> {
+    stream: usize,
+    start: u64,
+    end: u64,
+    bytes: &'a mut [u8],
+}
+
+/// Where `times` samples lie that begin at sample `offset`, both in whole bytes.
+fn offset_bytes(encoding: VoltageEncoding, offset: usize, times: usize) -> std::ops::Range<usize> {
+    encoding.bytes(offset)..encoding.bytes(offset + times)
+}
+
+/// All that does not change with time.
+#[derive(Debug)]
+struct Scene {
+    band: Band,
+    rms: f32,
+    noise: bool,
+    /// One a stream.
+    seeds: Vec<u64>,
+    tones: Vec<RecordedTone>,
+}
+
+impl Scene {
+    fn new(options: &Options) -> Result<Self> {
+        let band = Band::new(options);
+        let tone = |tone: &Tone| RecordedTone::new(tone, &band, options.rms);
+        let tones = options.tones.iter().map(tone).collect::<Result<_>>()?;
+        let seed = |stream: usize| Key::new(options.seed, Stream::Voltage, stream as u64).word(0);
+        let seeds = (0..options.streams()).map(seed).collect();
+        Ok(Self { band, rms: options.rms as f32, noise: options.noise, seeds, tones })
+    }
+
+    fn add_noise(&self, stream: usize, chunk: u64, x: &mut [f32]) {
+        if !self.noise {
+            x.fill(0.0);
+            return;
+        }
+        noise::fill(self.seeds[stream], chunk, x);
+        x.iter_mut().for_each(|x| *x *= self.rms);
+    }
+}
+
+/// What the pulses' waves are made from, and what is true of them.
+fn sources(options: &Options, band: &Band) -> Result<(Vec<Source>, Vec<PulseTruth>)> {
+    let channels = band.centres_hz.len();
+    let streams = channels * options.polarizations;
+    let source = |(number, pulse): (usize, &Pulse)| {
+        let profile = Profile::new(pulse.carrier, band.width_hz);
+        let middle = pulse.time_s * band.width_hz - 0.5;
+        let (boxcar, part) = profile.boxcar(middle - middle.floor());
+        let energy = strength::energy(pulse.snr, options.rms, streams, part);
+        let mixture = pulse.polarization.mixture(options.circular);
+        if options.polarizations == 1 && mixture.first == 0.0 {
+            let rule = "the one polarization that is recorded gets none of it";
+            let linear = pulse.polarization.linear;
+            return Err(Error::parameter("linear of a pulse", linear, rule));
+        }
+        let truth = PulseTruth {
+            pulse: *pulse,
+            width_s: match pulse.carrier {
+                Carrier::Noise { width_s } => width_s,
+                Carrier::Impulse => 1.0 / band.width_hz,
+            },
+            boxcar_s: boxcar / band.width_hz,
+            peak: pulse.snr / (streams as f64 * boxcar).sqrt(),
+        };
+        let source = Source {
+            pulse: *pulse,
+            profile,
+            mixture,
+            polarizations: options.polarizations,
+            energy: energy / channels as f64,
+            seed: Key::new(options.seed, Stream::VoltagePulse, number as u64).word(0),
+        };
+        Ok((source, truth))
+    };
+    let both = options.pulses.iter().enumerate().map(source).collect::<Result<Vec<_>>>()?;
+    Ok(both.into_iter().unzip())
+}
+
+fn header(options: Options) -> VoltageHeader {
+    let tsamp_s = options.tsamp_s();
+    VoltageHeader {
+        path: PathBuf::from("simulation"),
+        format: "simulation",
+        source_name: options.source_name,
+        telescope: options.telescope,
+        ra_deg: None,
+        dec_deg: None,
+        start: options.start,
+        tsamp_s,
+        centres_hz: options.centres_hz,
+        lower_sideband: options.lower_sideband,
+        encoding: options.encoding,
+        scale: 1.0,
+        recorded_bits: options.encoding.bits(),
+        antennas: options.antennas,
+        polarizations: options.polarizations,
+        circular: Some(options.circular),
+        times: Some(options.times),
+        filter: None,
+    }
+}

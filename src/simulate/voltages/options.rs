@@ -1,0 +1,341 @@
+//! What to simulate as voltages, and the checks of it.
+
+use super::polarization::Polarization;
+use crate::error::{Error, Result};
+use crate::units::{DM_CONSTANT, Epoch, HZ_PER_MHZ, MAX_CHANNELS, MAX_FREQUENCY_HZ};
+use crate::voltage::VoltageEncoding;
+
+/// The most streams: antennas x recorded channels x polarizations.
+const MAX_STREAMS: usize = 1 << 22;
+
+/// The most samples of each stream; their numbers stay exact in f64.
+const MAX_TIMES: u64 = 1 << 50;
+
+/// What a pulse is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Carrier {
+    /// Gaussian noise under a Gaussian envelope: its mean power has this full width at half maximum in
+    /// seconds.
+    Noise {
+        /// Full width at half maximum before dispersion, in seconds.
+        width_s: f64,
+    },
+    /// An impulse that is as narrow as the recorded channel allows: all frequencies alike and in phase.
+    Impulse,
+}
+
+/// One dispersed pulse; every antenna receives the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pulse {
+    /// Dispersion measure, pc cm^-3.
+    pub dm: f64,
+    /// Centre of the pulse at the upper edge of the whole recorded band, in seconds from the first
+    /// sample's start. At another frequency f it is later by the dispersion delay of f behind that edge.
+    pub time_s: f64,
+    /// S/N of the best boxcar in the total intensity of one antenna, coherently dedispersed.
+    pub snr: f64,
+    /// What it is made of.
+    pub carrier: Carrier,
+    /// How it is polarized.
+    pub polarization: Polarization,
+}
+
+impl Pulse {
+    /// An unpolarized pulse of noise.
+    pub fn new(dm: f64, time_s: f64, width_s: f64, snr: f64) -> Self {
+        let carrier = Carrier::Noise { width_s };
+        Self { dm, time_s, snr, carrier, polarization: Polarization::UNPOLARIZED }
+    }
+
+    /// An unpolarized impulse.
+    pub fn impulse(dm: f64, time_s: f64, snr: f64) -> Self {
+        Self { carrier: Carrier::Impulse, ..Self::new(dm, time_s, 1.0, snr) }
+    }
+
+    fn check(&self) -> Result<()> {
+        within("dm of a pulse", self.dm, 0.0, 1e6)?;
+        within("time of a pulse", self.time_s, -1e6, 1e6)?;
+        above_zero("snr of a pulse", self.snr, 1e9)?;
+        if let Carrier::Noise { width_s } = self.carrier {
+            above_zero("width of a pulse", width_s, 1e3)?;
+        }
+        self.polarization.check()
+    }
+}
+
+/// A tone of constant frequency, the same in every antenna.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tone {
+    /// Sky frequency in Hz; it must lie in one of the recorded channels.
+    pub frequency_hz: f64,
+    /// Amplitude in the first polarization, in units of the rms of the noise in one real number.
+    pub amplitude: f64,
+    /// Phase of the first polarization in the first sample, in radians, as the sky has it: a lower
+    /// sideband turns its sign.
+    pub phase_rad: f64,
+    /// Amplitude of the second polarization over that of the first.
+    pub second_ratio: f64,
+    /// Phase of the second polarization less that of the first, in radians.
+    pub second_phase_rad: f64,
+}
+
+impl Tone {
+    /// A tone of phase 0, the same in both polarizations.
+    pub fn new(frequency_hz: f64, amplitude: f64) -> Self {
+        Self { frequency_hz, amplitude, phase_rad: 0.0, second_ratio: 1.0, second_phase_rad: 0.0 }
+    }
+
+    fn check(&self) -> Result<()> {
+        above_zero("frequency of a tone (Hz)", self.frequency_hz, MAX_FREQUENCY_HZ)?;
+        within("amplitude of a tone", self.amplitude, 0.0, 1e6)?;
+        within("phase of a tone", self.phase_rad, -1e6, 1e6)?;
+        within("ratio of a tone", self.second_ratio, 0.0, 1e6)?;
+        within("second phase of a tone", self.second_phase_rad, -1e6, 1e6)
+    }
+}
+
+/// What to simulate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Sky frequency of each recorded channel's middle in Hz, in recorded order.
+    pub centres_hz: Vec<f64>,
+    /// Width of a recorded channel in Hz: the sampling rate of complex samples, half that of real ones.
+    pub channel_width_hz: f64,
+    /// Whether sky frequency falls as the voltage's rises.
+    pub lower_sideband: bool,
+    /// How samples are stored.
+    pub encoding: VoltageEncoding,
+    /// Antennas.
+    pub antennas: usize,
+    /// Polarizations of each antenna, 1 or 2.
+    pub polarizations: usize,
+    /// Whether the two polarizations are R and L instead of X and Y.
+    pub circular: bool,
+    /// Samples of each stream in all.
+    pub times: u64,
+    /// Root mean square of the noise in one real number (a complex sample has two), in counts.
+    pub rms: f64,
+    /// Whether there is noise; without it the tones and pulses are as strong as with it.
+    pub noise: bool,
+    /// Chooses the noise, and all else that is random.
+    pub seed: u64,
+    /// Tones.
+    pub tones: Vec<Tone>,
+    /// Pulses.
+    pub pulses: Vec<Pulse>,
+    /// What is missing: first sample and length of each gap, in samples of each stream.
+    pub gaps: Vec<(u64, u64)>,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3.
+    pub dm_constant: f64,
+    /// Name of the telescope, for the header.
+    pub telescope: String,
+    /// Name of the source, for the header.
+    pub source_name: String,
+    /// Start of the first sample.
+    pub start: Epoch,
+}
+
+impl Options {
+    /// Noise alone, complex 8 bit, one antenna, two linear polarizations, seed 0: `channels` recorded
+    /// channels that divide the band `bandwidth_hz` around `centre_hz`, the lowest first.
+    pub fn new(centre_hz: f64, bandwidth_hz: f64, channels: usize, times: u64) -> Self {
+        let width = bandwidth_hz / channels as f64;
+        let offset = |c: usize| (c as f64 + 0.5 - 0.5 * channels as f64) * width;
+        let encoding = VoltageEncoding::Complex8;
+        Self {
+            centres_hz: (0..channels).map(|c| centre_hz + offset(c)).collect(),
+            channel_width_hz: width,
+            lower_sideband: false,
+            encoding,
+            antennas: 1,
+            polarizations: 2,
+            circular: false,
+            times,
+            rms: usual_rms(encoding),
+            noise: true,
+            seed: 0,
+            tones: Vec::new(),
+            pulses: Vec::new(),
+            gaps: Vec::new(),
+            dm_constant: DM_CONSTANT,
+            telescope: String::new(),
+            source_name: "simulation".to_owned(),
+            start: Epoch { day: 60000, seconds: 0.0 },
+        }
+    }
+
+    /// The same band as lower sidebands, the highest channel first.
+    pub fn lower_sideband(mut self) -> Self {
+        self.lower_sideband = true;
+        self.centres_hz.sort_by(|a, b| b.total_cmp(a));
+        self
+    }
+
+    /// The same with another encoding and the rms that suits it.
+    pub fn encoding(mut self, encoding: VoltageEncoding) -> Self {
+        self.encoding = encoding;
+        self.rms = usual_rms(encoding);
+        self
+    }
+
+    /// Seconds from sample to sample of each stream.
+    pub fn tsamp_s(&self) -> f64 {
+        let rate = if self.encoding.is_complex() { 1.0 } else { 2.0 };
+        1.0 / (rate * self.channel_width_hz)
+    }
+
+    /// The upper edge of the whole recorded band in Hz: where a pulse has its time.
+    pub fn reference_hz(&self) -> f64 {
+        self.centres_hz.iter().copied().fold(f64::MIN, f64::max) + 0.5 * self.channel_width_hz
+    }
+
+    /// Streams: antennas x recorded channels x polarizations.
+    pub fn streams(&self) -> usize {
+        self.antennas * self.centres_hz.len() * self.polarizations
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        self.check_streams()?;
+        self.check_band()?;
+        self.check_times()?;
+        above_zero("--rms", self.rms, 1e9)?;
+        within("--dm-constant", self.dm_constant, 1.0, 1e6)?;
+        self.tones.iter().try_for_each(Tone::check)?;
+        self.pulses.iter().try_for_each(Pulse::check)
+    }
+
+    fn check_streams(&self) -> Result<()> {
+        let channels = self.centres_hz.len();
+        if channels == 0 || channels > MAX_CHANNELS {
+            let rule = format!("it must be 1 to {MAX_CHANNELS}");
+            return Err(Error::parameter("--coarse-channels", channels, rule));
+        }
+        if !matches!(self.polarizations, 1 | 2) {
+            return Err(Error::parameter("--pols", self.polarizations, "it must be 1 or 2"));
+        }
+        let most = MAX_STREAMS / (channels * self.polarizations);
+        if self.antennas == 0 || self.antennas > most {
+            let rule = format!("it must be 1 to {most} with so many channels and polarizations");
+            return Err(Error::parameter("--antennas", self.antennas, rule));
+        }
+        Ok(())
+    }
+
+    fn check_band(&self) -> Result<()> {
+        above_zero("--bandwidth over --coarse-channels (Hz)", self.channel_width_hz, 1e12)?;
+        if self.channel_width_hz < 1e-3 {
+            let rule = "a recorded channel must be at least 0.001 Hz wide";
+            return Err(Error::parameter("--bandwidth (Hz)", self.channel_width_hz, rule));
+        }
+        let half = 0.5 * self.channel_width_hz;
+        let good = |f: &f64| *f - half > 0.0 && *f <= MAX_FREQUENCY_HZ;
+        if let Some(bad) = self.centres_hz.iter().find(|f| !good(f)) {
+            let rule = "each recorded channel must lie above 0 MHz as a whole";
+            return Err(Error::parameter("--freq (MHz)", bad / HZ_PER_MHZ, rule));
+        }
+        Ok(())
+    }
+
+    fn check_times(&self) -> Result<()> {
+        let whole = self.encoding.samples_per_byte() as u64;
+        let fills = |number: u64| number.is_multiple_of(whole);
+        if self.times == 0 || self.times > MAX_TIMES || !fills(self.times) {
+            let rule = format!("it must be 1 to {MAX_TIMES} samples that fill whole bytes");
+            return Err(Error::parameter("--duration (samples)", self.times, rule));
+        }
+        let mut gaps = self.gaps.clone();
+        gaps.sort_unstable();
+        let mut end = 0;
+        for (start, times) in gaps {
+            let value = format!("{start} to {}", start.saturating_add(times));
+            if times == 0 || start.saturating_add(times) > self.times {
+                let rule = format!("it must lie in the recording, 0 to {} samples", self.times);
+                return Err(Error::parameter("--gap (samples)", value, rule));
+            }
+            if start < end || !fills(start) || !fills(times) {
+                let rule = "gaps must fill whole bytes and not overlap";
+                return Err(Error::parameter("--gap (samples)", value, rule));
+            }
+            end = start + times;
+        }
+        Ok(())
+    }
+}
+
+/// The rms of the noise, in counts of one real number, that suits an encoding: few losses by rounding,
+/// and room above the noise where there is any.
+///
+/// # Source
+/// 2 bits: thresholds at 0.9816 sigma (Cooper 1970, Aust. J. Phys. 23, 521); 4 bits: steps of 0.3352 sigma
+/// (Max 1960, IRE Trans. Inf. Theory 6, 7, table II).
+pub fn usual_rms(encoding: VoltageEncoding) -> f64 {
+    match (encoding, encoding.bits()) {
+        (VoltageEncoding::ComplexF32 | VoltageEncoding::RealF32, _) => 1.0,
+        (_, 2) => super::levels::TWO_BIT_RMS,
+        (_, 4) => 1.0 / 0.3352,
+        (_, 8) => 16.0,
+        _ => 512.0,
+    }
+}
+
+pub(super) fn within(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::parameter(name, value, format!("it must be {low} to {high}")))
+}
+
+fn above_zero(name: &'static str, value: f64, high: f64) -> Result<()> {
+    if value > 0.0 && value <= high {
+        return Ok(());
+    }
+    Err(Error::parameter(name, value, format!("it must be above 0 and at most {high}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options::new(1400e6, 32e6, 8, 1000)
+    }
+
+    #[test]
+    fn the_band_is_divided_and_turned() {
+        let upper = options();
+        assert_eq!((upper.centres_hz[0], upper.centres_hz[7]), (1386e6, 1414e6));
+        assert_eq!((upper.reference_hz(), upper.tsamp_s()), (1416e6, 0.25e-6));
+        let lower = options().lower_sideband().encoding(VoltageEncoding::Real8);
+        assert_eq!((lower.centres_hz[0], lower.reference_hz()), (1414e6, 1416e6));
+        assert_eq!(lower.tsamp_s(), 0.125e-6);
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        let fault = |change: fn(&mut Options)| {
+            let mut options = options();
+            change(&mut options);
+            match options.check() {
+                Err(Error::Parameter { name, .. }) => name,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(fault(|o| o.centres_hz.clear()), "--coarse-channels");
+        assert_eq!(fault(|o| o.centres_hz[3] = 1.0), "--freq (MHz)");
+        assert_eq!(fault(|o| o.polarizations = 3), "--pols");
+        assert_eq!(fault(|o| o.antennas = usize::MAX), "--antennas");
+        assert_eq!(fault(|o| o.times = 0), "--duration (samples)");
+        assert_eq!(fault(|o| o.rms = f64::NAN), "--rms");
+        assert_eq!(fault(|o| o.gaps = vec![(990, 11)]), "--gap (samples)");
+        assert_eq!(fault(|o| o.gaps = vec![(0, 11), (10, 5)]), "--gap (samples)");
+        assert_eq!(fault(|o| o.pulses = vec![Pulse::new(-1.0, 0.0, 1.0, 1.0)]), "dm of a pulse");
+        assert_eq!(fault(|o| o.pulses = vec![Pulse::new(1.0, 0.0, 0.0, 1.0)]), "width of a pulse");
+        assert_eq!(fault(|o| o.tones = vec![Tone::new(-1.0, 0.0)]), "frequency of a tone (Hz)");
+        let packed = |o: &mut Options| {
+            o.encoding = VoltageEncoding::Real2;
+            o.times = 1001;
+        };
+        assert_eq!(fault(packed), "--duration (samples)");
+        assert!(options().check().is_ok());
+    }
+}

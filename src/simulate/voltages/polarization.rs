@@ -1,0 +1,109 @@
+//! How a pulse is polarized, and how two independent waves are mixed into its two polarizations.
+
+use num_complex::Complex;
+
+use super::options::within;
+use crate::error::{Error, Result};
+
+/// A state of polarization: what part of the power is polarized, and how.
+///
+/// Stokes Q = I linear cos(2 angle), U = I linear sin(2 angle), V = I circular. An impulse, being one
+/// wave, is always polarized as a whole: one that is asked for with less has the right power in each
+/// polarization, in phase with one another as far as they are free.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Polarization {
+    /// Part of the power that is linearly polarized, 0 to 1.
+    pub linear: f64,
+    /// Its position angle in radians.
+    pub angle_rad: f64,
+    /// Part of the power that is circularly polarized, -1 to 1; V is positive where this is.
+    pub circular: f64,
+}
+
+impl Polarization {
+    /// No polarization.
+    pub const UNPOLARIZED: Self = Self { linear: 0.0, angle_rad: 0.0, circular: 0.0 };
+
+    pub(super) fn check(&self) -> Result<()> {
+        within("linear of a pulse", self.linear, 0.0, 1.0)?;
+        within("angle of a pulse (radians)", self.angle_rad, -1e3, 1e3)?;
+        within("circular of a pulse", self.circular, -1.0, 1.0)?;
+        let degree = self.linear.hypot(self.circular);
+        if degree > 1.0 + 1e-9 {
+            let rule = "with the linear part it makes more than all of the power";
+            return Err(Error::parameter("circular of a pulse", self.circular, rule));
+        }
+        Ok(())
+    }
+
+    /// The polarizations as mixtures of two independent waves a and b of unit power: first `m[0] a`,
+    /// second `m[1] a + m[2] b`, of power 1 in sum.
+    ///
+    /// Linear feeds: `<|X|^2> = (1 + Q) / 2`, `<X Y*> = (U + i V) / 2`; circular ones:
+    /// `<|R|^2> = (1 + V) / 2`, `<R L*> = (Q + i U) / 2`.
+    pub(super) fn mixture(&self, circular_feeds: bool) -> Mixture {
+        let q = self.linear * (2.0 * self.angle_rad).cos();
+        let u = self.linear * (2.0 * self.angle_rad).sin();
+        let v = self.circular;
+        let (difference, cross) = if circular_feeds {
+            (v, Complex::new(0.5 * q, 0.5 * u))
+        } else {
+            (q, Complex::new(0.5 * u, 0.5 * v))
+        };
+        let first = (0.5 * (1.0 + difference)).max(0.0);
+        let second = (0.5 * (1.0 - difference)).max(0.0);
+        if first < 1e-12 {
+            return Mixture { first: 0.0, common: Complex::new(0.0, 0.0), own: second.sqrt() };
+        }
+        let common = cross.conj() / first.sqrt();
+        let own = (second - common.norm_sqr()).max(0.0).sqrt();
+        Mixture { first: first.sqrt(), common, own: if own < 1e-6 { 0.0 } else { own } }
+    }
+}
+
+/// Weights of two waves in two polarizations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mixture {
+    /// Of wave a in the first polarization.
+    pub(super) first: f64,
+    /// Of wave a in the second.
+    pub(super) common: Complex<f64>,
+    /// Of wave b in the second.
+    pub(super) own: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mixture_has_the_stokes_parameters_asked_for() {
+        let cases = [(0.0, 0.0, 0.0), (0.5, 0.4, 0.3), (1.0, 1.0, 0.0), (0.0, 0.0, -1.0)];
+        for (linear, angle_rad, circular) in cases {
+            let state = Polarization { linear, angle_rad, circular };
+            let (q, u) = (linear * (2.0 * angle_rad).cos(), linear * (2.0 * angle_rad).sin());
+            for feeds in [false, true] {
+                let mixture = state.mixture(feeds);
+                let first = mixture.first.powi(2);
+                let second = mixture.common.norm_sqr() + mixture.own.powi(2);
+                let cross = 2.0 * mixture.first * mixture.common.conj();
+                let difference = first - second;
+                let found = if feeds {
+                    (cross.re, cross.im, difference)
+                } else {
+                    (difference, cross.re, cross.im)
+                };
+                assert!((first + second - 1.0).abs() < 1e-6);
+                let error = [found.0 - q, found.1 - u, found.2 - circular];
+                assert!(error.iter().all(|e| e.abs() < 1e-6), "{state:?} {feeds} {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_all_is_refused() {
+        let state = Polarization { linear: 0.9, angle_rad: 0.0, circular: 0.9 };
+        assert!(state.check().is_err());
+        assert!(Polarization { circular: 0.4, ..state }.check().is_ok());
+    }
+}
