@@ -158,6 +158,7 @@ impl Job<'_> {
             // SAFETY: one task of a unit ends the call.
             unsafe { self.left.part(unit * sums, sums) }.copy_from_slice(&own.sums);
         }
+        own.buffers.flush(shape);
         if self.streams {
             forms::fence();
         }

@@ -14,6 +14,7 @@ mod job;
 mod memory;
 mod pairs;
 mod passes;
+mod pending;
 mod rows;
 mod samples;
 mod shape;

@@ -6,6 +6,7 @@
 use std::f64::consts::TAU;
 
 use super::butterfly::{Complexes, butterfly};
+use super::pending::Pending;
 use super::vector::{Portable, Vector, levels};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
@@ -138,6 +139,11 @@ impl Passes {
         self.spread
     }
 
+    /// Butterflies of all passes.
+    fn butterflies(&self) -> usize {
+        self.passes.iter().map(|pass| self.points / pass.radix).sum()
+    }
+
     /// Rows that the buffer needs, the unused ones and a last part counted in.
     pub(super) fn room(&self) -> usize {
         self.spread.place(self.points.next_multiple_of(16)) + 1
@@ -169,27 +175,38 @@ levels!(transform, transform_body, (passes: &Passes, rows: *mut f32, target: Tar
 unsafe fn transform_body<V: Vector>(passes: &Passes, rows: *mut f32, target: Target) {
     // SAFETY: the caller's promise is handed on.
     unsafe {
-        before::<V>(passes, rows);
-        last::<V, Target>(passes, rows, target);
+        before::<V>(passes, rows, &mut Pending::default());
+        last::<V, Target>(passes, rows, target, &mut Pending::default());
     }
 }
 
-levels!(transform_in_place, in_place_body, (passes: &Passes, rows: *mut f32, place: Place));
+levels!(transform_in_place, in_place_body, (
+    passes: &Passes,
+    rows: *mut f32,
+    place: Place,
+    pending: &mut Pending,
+));
 
-/// As [`transform`], to complex numbers in the output.
+/// As [`transform`], to complex numbers; what is pending is written meanwhile.
 ///
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn in_place_body<V: Vector>(passes: &Passes, rows: *mut f32, place: Place) {
+unsafe fn in_place_body<V: Vector>(
+    passes: &Passes,
+    rows: *mut f32,
+    place: Place,
+    pending: &mut Pending,
+) {
     let (at, turn, points) = (place.at, place.turn, passes.points);
     // SAFETY: the caller's promise is handed on.
     unsafe {
-        before::<V>(passes, rows);
+        pending.spread(passes.butterflies(), V::LANES);
+        before::<V>(passes, rows, pending);
         if place.streams {
-            last::<V, Turned<true>>(passes, rows, Turned { at, turn, points });
+            last::<V, Turned<true>>(passes, rows, Turned { at, turn, points }, pending);
         } else {
-            last::<V, Turned<false>>(passes, rows, Turned { at, turn, points });
+            last::<V, Turned<false>>(passes, rows, Turned { at, turn, points }, pending);
         }
     }
 }
@@ -199,18 +216,18 @@ unsafe fn in_place_body<V: Vector>(passes: &Passes, rows: *mut f32, place: Place
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn before<V: Vector>(passes: &Passes, rows: *mut f32) {
+unsafe fn before<V: Vector>(passes: &Passes, rows: *mut f32, pending: &mut Pending) {
     let Some((_, before)) = passes.passes.split_last() else { return };
     // SAFETY: the caller's promise is handed on; radices are those of the butterflies.
     unsafe {
         for pass in before {
             match pass.radix {
-                2 => middle::<V, 2>(pass, passes, rows),
-                3 => middle::<V, 3>(pass, passes, rows),
-                4 => middle::<V, 4>(pass, passes, rows),
-                5 => middle::<V, 5>(pass, passes, rows),
-                8 => middle::<V, 8>(pass, passes, rows),
-                _ => middle::<V, 16>(pass, passes, rows),
+                2 => middle::<V, 2>(pass, passes, rows, pending),
+                3 => middle::<V, 3>(pass, passes, rows, pending),
+                4 => middle::<V, 4>(pass, passes, rows, pending),
+                5 => middle::<V, 5>(pass, passes, rows, pending),
+                8 => middle::<V, 8>(pass, passes, rows, pending),
+                _ => middle::<V, 16>(pass, passes, rows, pending),
             }
         }
     }
@@ -219,18 +236,23 @@ unsafe fn before<V: Vector>(passes: &Passes, rows: *mut f32) {
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn last<V: Vector, S: Sink>(passes: &Passes, rows: *const f32, sink: S) {
+unsafe fn last<V: Vector, S: Sink>(
+    passes: &Passes,
+    rows: *const f32,
+    sink: S,
+    pending: &mut Pending,
+) {
     let Some(last) = passes.passes.last() else { return };
     // SAFETY: the caller's promise is handed on; radices are those of the butterflies.
     unsafe {
         match last.radix {
-            1 => end::<V, S, 1>(passes, rows, sink),
-            2 => end::<V, S, 2>(passes, rows, sink),
-            3 => end::<V, S, 3>(passes, rows, sink),
-            4 => end::<V, S, 4>(passes, rows, sink),
-            5 => end::<V, S, 5>(passes, rows, sink),
-            8 => end::<V, S, 8>(passes, rows, sink),
-            _ => end::<V, S, 16>(passes, rows, sink),
+            1 => end::<V, S, 1>(passes, rows, sink, pending),
+            2 => end::<V, S, 2>(passes, rows, sink, pending),
+            3 => end::<V, S, 3>(passes, rows, sink, pending),
+            4 => end::<V, S, 4>(passes, rows, sink, pending),
+            5 => end::<V, S, 5>(passes, rows, sink, pending),
+            8 => end::<V, S, 8>(passes, rows, sink, pending),
+            _ => end::<V, S, 16>(passes, rows, sink, pending),
         }
     }
 }
@@ -284,7 +306,12 @@ unsafe impl<const STREAMS: bool> Sink for Turned<STREAMS> {
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, passes: &Passes, rows: *mut f32) {
+unsafe fn middle<V: Vector, const RADIX: usize>(
+    pass: &Pass,
+    passes: &Passes,
+    rows: *mut f32,
+    pending: &mut Pending,
+) {
     let row = 2 * V::LANES;
     let step = pass.length / RADIX;
     // Places of sums are sums of places: the parts and steps are chosen so.
@@ -311,6 +338,7 @@ unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, passes: &Passes, ro
                 for (a, x) in x.iter().enumerate().take(RADIX) {
                     x.store(at.add(a * between), V::LANES);
                 }
+                pending.step::<V>();
             }
         }
     }
@@ -319,7 +347,12 @@ unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, passes: &Passes, ro
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn end<V: Vector, S: Sink, const RADIX: usize>(passes: &Passes, rows: *const f32, sink: S) {
+unsafe fn end<V: Vector, S: Sink, const RADIX: usize>(
+    passes: &Passes,
+    rows: *const f32,
+    sink: S,
+    pending: &mut Pending,
+) {
     let row = 2 * V::LANES;
     let first = &passes.rows;
     // SAFETY: the butterflies' rows are `RADIX first.len()`, the number of points.
@@ -337,6 +370,7 @@ unsafe fn end<V: Vector, S: Sink, const RADIX: usize>(passes: &Passes, rows: *co
             for (a, x) in x.iter().enumerate().take(RADIX) {
                 sink.put(*start as usize + a * first.len(), *x);
             }
+            pending.step::<V>();
         }
     }
 }

@@ -8,6 +8,7 @@ use super::fir::{self, Ahead, First, Rows, SPARE, Sums};
 use super::forms::Spectrum;
 use super::memory::Floats;
 use super::passes::{self, Place, Spread, Target};
+use super::pending::{self, Pending};
 use super::samples::Samples;
 use super::shape::{Shape, Transform};
 use super::transpose;
@@ -26,9 +27,14 @@ pub(super) struct Buffers {
     library: Vec<Complex<f32>>,
     scratch: Vec<Complex<f32>>,
     pointers: Vec<*const u8>,
+    /// Two finished spectra as complex numbers, and what of them is still to be written.
+    aside: Floats,
+    pending: Pending,
+    /// Whether the second of them is the latest.
+    second: bool,
 }
 
-// SAFETY: the pointers are into a thread's own samples, and are made anew before each use.
+// SAFETY: rows' pointers are made anew before each use, and nothing is pending between calls.
 unsafe impl Send for Buffers {}
 
 /// A block's spectra of one polarization: real parts, and imaginary ones `padded` floats further.
@@ -60,6 +66,7 @@ impl Buffers {
                 scratch = fft.get_inplace_scratch_len();
             }
         }
+        let aside = if shape.turn.is_some() { 2 * (2 * shape.columns + 16) } else { 0 };
         let straight = if shape.overlaps() { shape.spectrum_floats() } else { 0 };
         Self {
             sums: Floats::new(sums),
@@ -69,6 +76,9 @@ impl Buffers {
             library: vec![Complex::ZERO; library],
             scratch: vec![Complex::ZERO; scratch],
             pointers: Vec::with_capacity(shape.ring_rows() + SPARE),
+            aside: Floats::new(aside),
+            pending: Pending::default(),
+            second: false,
         }
     }
 
@@ -134,6 +144,7 @@ impl Buffers {
     }
 
     /// As [`Self::finish`], but writes complex numbers, turned by so many rows of bins: whether it could.
+    /// Past the caches, all is written after [`Self::flush`].
     pub(super) fn finish_in_place(
         &mut self,
         shape: &Shape,
@@ -141,16 +152,36 @@ impl Buffers {
         to: &mut [f32],
         (turn, streams): (usize, bool),
     ) -> bool {
-        let at = to.as_mut_ptr();
         let Transform::Square { passes, .. } = &shape.transform else { return false };
-        if streams && !at.addr().is_multiple_of(64) {
-            return false;
+        let rows = self.rows.values_mut()[s * shape.step_floats()..].as_mut_ptr();
+        let (at, line) = (to.as_mut_ptr(), to.as_ptr().addr() % 64);
+        if !streams || line == 0 {
+            let place = Place { at, turn, streams };
+            let pending = &mut self.pending;
+            // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
+            unsafe { passes::transform_in_place(shape.level, passes, rows, place, pending) };
+            return true;
         }
-        let rows = &mut self.rows.values_mut()[s * shape.step_floats()..];
-        let place = Place { at, turn, streams };
-        // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
-        unsafe { passes::transform_in_place(shape.level, passes, rows.as_mut_ptr(), place) };
+        self.second = !self.second;
+        // Aside, in turns, as far behind a cache line's start as there.
+        let aside = &mut self.aside.values_mut()
+            [usize::from(self.second) * (2 * shape.columns + 16) + line / 4..];
+        let aside = &mut aside[..2 * shape.columns];
+        let place = Place { at: aside.as_mut_ptr(), turn, streams: false };
+        // SAFETY: as above; what is pending lies in the other half, and its place in the output is
+        // borrowed for the whole call that `flush` ends.
+        unsafe {
+            passes::transform_in_place(shape.level, passes, rows, place, &mut self.pending);
+            pending::flush(shape.level, &mut self.pending);
+            self.pending = Pending::new(aside.as_ptr(), at, to.len());
+        }
         true
+    }
+
+    /// Writes what is pending.
+    pub(super) fn flush(&mut self, shape: &Shape) {
+        // SAFETY: `finish_in_place` says why.
+        unsafe { pending::flush(shape.level, &mut self.pending) };
     }
 
     /// Windowed sums into the buffer of sums, side by side.
