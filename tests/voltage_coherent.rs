@@ -17,8 +17,11 @@ use sidereal::voltage::VoltageEncoding;
 
 #[path = "voltage/memory.rs"]
 mod memory;
+#[path = "voltage/rows.rs"]
+mod rows;
 
 use memory::{Memory, header, noise};
+use rows::{open, read_all};
 
 const TIMES: usize = 1 << 15;
 const DM: f64 = 800.0;
@@ -59,22 +62,6 @@ fn impulse(header: &VoltageHeader) -> Memory {
     let channels: Vec<_> = (0..header.coarse_channels()).map(|c| dispersed(header, c)).collect();
     let polarizations = header.polarizations;
     Memory::new(header.clone(), TIMES, |stream, time| channels[stream / polarizations][time])
-}
-
-/// All rows, read `gulp` at a time.
-fn read_all(source: &Memory, options: &ChannelizeOptions, gulp: usize) -> Vec<f32> {
-    let mut filterbank =
-        VoltageFilterbank::new(source.boxed(), options, &Backend::best(2)).unwrap();
-    let elements = filterbank.row_elements();
-    let mut rows = Vec::new();
-    let mut buffer = vec![0.0; gulp * elements];
-    loop {
-        let times = filterbank.read_rows(&mut buffer).unwrap();
-        rows.extend_from_slice(&buffer[..times * elements]);
-        if times < gulp {
-            return rows;
-        }
-    }
 }
 
 fn recordings() -> Vec<VoltageHeader> {
@@ -136,8 +123,10 @@ fn a_dispersed_impulse_is_restored_at_its_channels_delay() {
             let plan = filterbank.plan().clone();
             let times = filterbank.header().times.unwrap() as usize;
             let centres = filterbank.header().band.centres_hz().to_vec();
-            let (smeared, restored) =
-                (read_all(&source, &plain, 100), read_all(&source, &coherent, 100));
+            let (smeared, restored) = (
+                read_all(&mut open(&source, &plain), 100),
+                read_all(&mut open(&source, &coherent), 100),
+            );
             assert_eq!(smeared.len(), restored.len());
             let step = header.channel_width_hz() * average as f64 / channels as f64;
             for (channel, centre) in centres.iter().enumerate() {
@@ -177,10 +166,10 @@ fn recording() -> Memory {
 fn bits_do_not_depend_on_gulp_or_on_what_is_passed_over() {
     let source = recording();
     let options = ChannelizeOptions { coherent_dm: Some(300.0), ..ChannelizeOptions::new(16) };
-    let expected = read_all(&source, &options, 100);
+    let expected = read_all(&mut open(&source, &options), 100);
     for (gulp, rows) in [(1, 64), (333, 7), (100_000, 10_000)] {
         let options = ChannelizeOptions { gulp, ..options.clone() };
-        assert_eq!(read_all(&source, &options, rows), expected, "{gulp}");
+        assert_eq!(read_all(&mut open(&source, &options), rows), expected, "{gulp}");
     }
     let elements = 32;
     let total = expected.len() / elements;
@@ -200,9 +189,9 @@ fn bits_do_not_depend_on_gulp_or_on_what_is_passed_over() {
 #[test]
 fn no_dispersion_changes_nothing() {
     let source = recording();
-    let plain = read_all(&source, &ChannelizeOptions::new(16), 100);
+    let plain = read_all(&mut open(&source, &ChannelizeOptions::new(16)), 100);
     let options = ChannelizeOptions { coherent_dm: Some(0.0), ..ChannelizeOptions::new(16) };
-    let none = read_all(&source, &options, 100);
+    let none = read_all(&mut open(&source, &options), 100);
     let scale = plain.iter().copied().fold(0.0, f32::max);
     assert_eq!(plain.len(), none.len());
     assert!(plain.iter().zip(&none).all(|(a, b)| (a - b).abs() < 2e-6 * scale));

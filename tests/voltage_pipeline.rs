@@ -14,26 +14,11 @@ use sidereal::voltage::VoltageEncoding;
 
 #[path = "voltage/memory.rs"]
 mod memory;
+#[path = "voltage/rows.rs"]
+mod rows;
 
 use memory::{Memory, header, noise};
-
-fn open(source: &Memory, options: &ChannelizeOptions) -> VoltageFilterbank {
-    VoltageFilterbank::new(source.boxed(), options, &Backend::best(2)).unwrap()
-}
-
-/// All rows, read `gulp` at a time.
-fn read_all(filterbank: &mut VoltageFilterbank, gulp: usize) -> Vec<f32> {
-    let elements = filterbank.row_elements();
-    let mut rows = Vec::new();
-    let mut buffer = vec![0.0; gulp * elements];
-    loop {
-        let times = filterbank.read_rows(&mut buffer).unwrap();
-        rows.extend_from_slice(&buffer[..times * elements]);
-        if times < gulp {
-            return rows;
-        }
-    }
-}
+use rows::{open, read_all};
 
 fn loudest(row: &[f32]) -> usize {
     (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap()

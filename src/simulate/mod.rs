@@ -4,6 +4,7 @@
 
 mod amplitude;
 mod bandpass;
+mod bounds;
 pub mod burst;
 mod channels;
 mod interference;

@@ -1,9 +1,43 @@
 //! What the tests of voltage formats share.
+#![allow(dead_code)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sidereal::Error;
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
+
+/// A header of text in the making.
+pub(crate) trait Keys: Sized {
+    /// What stands under each key, in order.
+    fn lines(&mut self) -> &mut Vec<(&'static str, String)>;
+
+    fn set(self, key: &'static str, value: impl ToString) -> Self {
+        let mut header = self.without(key);
+        header.lines().push((key, value.to_string()));
+        header
+    }
+
+    fn without(mut self, key: &str) -> Self {
+        self.lines().retain(|(other, _)| *other != key);
+        self
+    }
+}
+
+pub(crate) fn save(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Another rate, middle and sideband than any file's.
+pub(crate) fn told() -> VoltageOptions {
+    VoltageOptions {
+        sample_rate_hz: Some(2e6),
+        centre_hz: Some(1e9),
+        lower_sideband: Some(true),
+        ..VoltageOptions::default()
+    }
+}
 
 /// Opens files with nothing told.
 pub(crate) fn open(paths: &[PathBuf]) -> Box<dyn VoltageSource> {

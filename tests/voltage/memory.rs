@@ -17,6 +17,7 @@ pub(crate) struct Memory {
 
 /// A header of recorded channels with 1 MHz of samples, one antenna, one polarization.
 pub(crate) fn header(centres_mhz: &[f64], encoding: VoltageEncoding) -> VoltageHeader {
+    let centres_hz = centres_mhz.iter().map(|mhz| mhz * 1e6).collect();
     VoltageHeader {
         path: "memory".into(),
         format: "memory",
@@ -25,17 +26,7 @@ pub(crate) fn header(centres_mhz: &[f64], encoding: VoltageEncoding) -> VoltageH
         ra_deg: Some(128.8),
         dec_deg: Some(-45.2),
         start: Epoch::new(60000, 43200.0),
-        tsamp_s: 1e-6,
-        centres_hz: centres_mhz.iter().map(|mhz| mhz * 1e6).collect(),
-        lower_sideband: false,
-        encoding,
-        scale: 1.0,
-        recorded_bits: encoding.bits(),
-        antennas: 1,
-        polarizations: 1,
-        circular: None,
-        times: None,
-        filter: None,
+        ..VoltageHeader::new(centres_hz, 1e-6, encoding)
     }
 }
 

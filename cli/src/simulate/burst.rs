@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use sidereal::backend::threads::Threads;
 use sidereal::io::sigproc::FilterbankWriter;
-use sidereal::io::{FilterbankHeader, FilterbankSource, atomic};
+use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::simulate::{self};
@@ -18,7 +18,7 @@ use super::truth::Document;
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::progress::Progress;
-use crate::{interrupt, json, output};
+use crate::{interrupt, output};
 
 /// Bytes made at once, about.
 const GULP_BYTES: usize = 4 << 20;
@@ -144,15 +144,9 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if piped {
         return Ok(());
     }
-    atomic::write(&truth_path, json::text(&document)?.as_bytes())?;
-    if common.json {
-        return json::print(&document);
-    }
-    if common.quiet {
-        return Ok(());
-    }
-    json::say(&summary(simulator.header(), out, elapsed_s, &document))?;
-    json::say(&format!("what is in it: {}", truth_path.display()))
+    super::conclude(&truth_path, &document, common, || {
+        summary(simulator.header(), out, elapsed_s, &document)
+    })
 }
 
 fn summary(header: &FilterbankHeader, out: &Path, elapsed_s: f64, truth: &Document) -> String {

@@ -101,19 +101,21 @@ impl Document {
 
     /// A few words on what is in it.
     pub(super) fn contents(&self) -> String {
-        let count = |number: usize, one: &str| match number {
-            0 => None,
-            1 => Some(format!("1 {one}")),
-            _ => Some(format!("{number} {one}s")),
-        };
-        let parts = [
-            count(self.candidates.len(), "burst"),
-            count(self.pulsars.len(), "pulsar"),
-            count(self.narrow_channels.len(), "channel with a tone")
-                .map(|text| text.replace("channel with a tones", "channels with a tone")),
-            count(self.impulses.len(), "impulse"),
-        ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if parts.is_empty() { "noise alone".to_owned() } else { parts.join(", ") }
+        list(&[
+            (self.candidates.len(), "burst", "bursts"),
+            (self.pulsars.len(), "pulsar", "pulsars"),
+            (self.narrow_channels.len(), "channel with a tone", "channels with a tone"),
+            (self.impulses.len(), "impulse", "impulses"),
+        ])
     }
+}
+
+/// What there is how many of, each with its name for one and for several.
+pub(super) fn list(counts: &[(usize, &str, &str)]) -> String {
+    let there = counts.iter().filter(|(number, ..)| *number > 0);
+    let name = |(number, one, several): &(usize, &str, &str)| {
+        format!("{number} {}", if *number == 1 { one } else { several })
+    };
+    let parts: Vec<String> = there.map(name).collect();
+    if parts.is_empty() { "noise alone".to_owned() } else { parts.join(", ") }
 }

@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use sidereal::backend::threads::Threads;
-use sidereal::io::atomic;
 use sidereal::io::voltages::{Flag, VoltageSource};
 use sidereal::simulate::voltages::{Options, VoltageSimulator};
 use sidereal::units::{DM_CONSTANT, Epoch, HZ_PER_MHZ, MAX_CHANNELS};
@@ -20,7 +19,7 @@ use self::truth::Document;
 use self::writer::{Format, Writer};
 use crate::common::Common;
 use crate::progress::{self, Progress};
-use crate::{interrupt, json, output};
+use crate::{interrupt, output};
 
 /// Bytes made at once, about, and the samples of each stream that are.
 const GULP_BYTES: usize = 32 << 20;
@@ -186,15 +185,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let writer = Writer::create(format, out, simulator.header(), block)?;
     write(&mut simulator, writer, block, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
-    atomic::write(&truth_path, json::text(&document)?.as_bytes())?;
-    if common.json {
-        return json::print(&document);
-    }
-    if common.quiet {
-        return Ok(());
-    }
-    json::say(&summary(&options, out, elapsed_s, &document))?;
-    json::say(&format!("what is in it: {}", truth_path.display()))
+    super::conclude(&truth_path, &document, common, || summary(&options, out, elapsed_s, &document))
 }
 
 fn summary(options: &Options, out: &Path, elapsed_s: f64, truth: &Document) -> String {

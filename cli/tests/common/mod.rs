@@ -1,4 +1,7 @@
 //! What the tests of the binary share.
+#![allow(dead_code)]
+
+pub(crate) mod voltages;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,18 +1,22 @@
 //! What several formats share in describing their data: frequencies, what the reader was told, and
 //! the geometry of a filter bank.
 
+use super::fields::Fields;
 use super::layout::Counts;
 use super::{FilterGeometry, VoltageHeader, VoltageOptions};
 use crate::error::{Error, Result};
+use crate::io::sexagesimal;
+use crate::units::HZ_PER_MHZ;
+use crate::voltage::VoltageEncoding;
 
 /// How far a channel's centre may lie from an even grid, in channel widths.
 const GRID_TOLERANCE: f64 = 1e-3;
 
 /// The names under which a filter bank's geometry is written: channels, taps, window, oversampling.
-pub(super) const FILTER_KEYS: [&str; 4] = ["PFB_NCHN", "PFB_NTAP", "PFB_WIN", "PFB_OVER"];
+const FILTER_KEYS: [&str; 4] = ["PFB_NCHN", "PFB_NTAP", "PFB_WIN", "PFB_OVER"];
 
 /// Centres of `channels` channels that fill a band; 0 where the band's middle is not known.
-pub(super) fn centres(middle_hz: Option<f64>, width_hz: f64, channels: usize) -> Vec<f64> {
+fn centres(middle_hz: Option<f64>, width_hz: f64, channels: usize) -> Vec<f64> {
     let Some(middle) = middle_hz else { return vec![0.0; channels] };
     let step = width_hz / channels as f64;
     (0..channels).map(|c| middle - 0.5 * width_hz + (c as f64 + 0.5) * step).collect()
@@ -36,7 +40,7 @@ pub(super) fn sampling_time(options: &VoltageOptions) -> Result<Option<f64>> {
 ///
 /// # Errors
 /// [`Error::Parameter`] for one that is not finite.
-pub(super) fn told_centre(options: &VoltageOptions) -> Result<Option<f64>> {
+fn told_centre(options: &VoltageOptions) -> Result<Option<f64>> {
     match options.centre_hz {
         Some(hz) if !hz.is_finite() => {
             Err(Error::parameter("centre frequency (Hz)", hz, "it must be finite"))
@@ -45,8 +49,65 @@ pub(super) fn told_centre(options: &VoltageOptions) -> Result<Option<f64>> {
     }
 }
 
+/// The keys under which headers of text say the same things.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keys {
+    /// The band's middle in MHz.
+    pub(super) middle: &'static str,
+    /// The band's width in MHz, negative where channels descend and are lower sidebands.
+    pub(super) width: &'static str,
+    /// The source's name.
+    pub(super) source: &'static str,
+    /// The telescope's name.
+    pub(super) telescope: &'static str,
+    /// The basis of the feeds.
+    pub(super) basis: &'static str,
+}
+
+/// What a header of text says of band, names, feeds and filter bank.
+///
+/// # Errors
+/// [`Error::Format`] for a key that is no number; [`Error::Parameter`] as [`told_centre`].
+pub(super) fn header(
+    fields: &Fields,
+    keys: &Keys,
+    (encoding, counts): (VoltageEncoding, Counts),
+    tsamp_s: f64,
+    options: &VoltageOptions,
+) -> Result<VoltageHeader> {
+    let middle = match told_centre(options)? {
+        Some(told) => Some(told),
+        None => fields.number(keys.middle)?.map(|mhz| mhz * HZ_PER_MHZ),
+    };
+    let rate = if encoding.is_complex() { 1.0 / tsamp_s } else { 0.5 / tsamp_s };
+    let width = fields.number(keys.width)?.filter(|mhz| *mhz != 0.0);
+    let width = width.map_or(rate * counts.channels as f64, |mhz| mhz * HZ_PER_MHZ);
+    let text = |key| fields.text(key).unwrap_or_default().to_string();
+    Ok(VoltageHeader {
+        source_name: text(keys.source),
+        telescope: text(keys.telescope),
+        lower_sideband: options.lower_sideband.unwrap_or(width < 0.0),
+        antennas: counts.antennas,
+        polarizations: counts.polarizations,
+        circular: fields.text(keys.basis).and_then(circular),
+        filter: parse_filter(FILTER_KEYS.map(|key| fields.text(key))),
+        ..VoltageHeader::new(centres(middle, width, counts.channels), tsamp_s, encoding)
+    })
+}
+
+/// Right ascension in degrees, from text in hours.
+pub(super) fn ra_deg(text: &str) -> Option<f64> {
+    let degrees = sexagesimal::parse(text)? * 15.0;
+    (0.0..=360.0).contains(&degrees).then_some(degrees)
+}
+
+/// Declination in degrees, from text.
+pub(super) fn dec_deg(text: &str) -> Option<f64> {
+    sexagesimal::parse(text).filter(|degrees| degrees.abs() <= 90.0)
+}
+
 /// Whether a name of a feed's basis means circular (`CIRC`, `Circular`) or linear; `None` for another.
-pub(super) fn circular(name: &str) -> Option<bool> {
+fn circular(name: &str) -> Option<bool> {
     match name.get(..3)?.to_ascii_uppercase().as_str() {
         "CIR" => Some(true),
         "LIN" => Some(false),
@@ -55,7 +116,7 @@ pub(super) fn circular(name: &str) -> Option<bool> {
 }
 
 /// The geometry of a filter bank as text, or `None` for text that is none.
-pub(super) fn parse_filter(text: [Option<&str>; 4]) -> Option<FilterGeometry> {
+fn parse_filter(text: [Option<&str>; 4]) -> Option<FilterGeometry> {
     let [channels, taps, window, oversampling] = text;
     let count = |text: &str| text.parse().ok().filter(|count| *count > 0);
     let ratio = oversampling.unwrap_or("1/1");

@@ -81,6 +81,30 @@ pub struct FilterGeometry {
 }
 
 impl VoltageHeader {
+    /// A header that says no more than this: one antenna, one polarization, upper sidebands.
+    pub fn new(centres_hz: Vec<f64>, tsamp_s: f64, encoding: VoltageEncoding) -> Self {
+        Self {
+            path: PathBuf::new(),
+            format: "",
+            source_name: String::new(),
+            telescope: String::new(),
+            ra_deg: None,
+            dec_deg: None,
+            start: Epoch::default(),
+            tsamp_s,
+            centres_hz,
+            lower_sideband: false,
+            encoding,
+            scale: 1.0,
+            recorded_bits: encoding.bits(),
+            antennas: 1,
+            polarizations: 1,
+            circular: None,
+            times: None,
+            filter: None,
+        }
+    }
+
     /// Recorded (coarse) channels.
     pub fn coarse_channels(&self) -> usize {
         self.centres_hz.len()

@@ -157,27 +157,9 @@ mod tests {
     use super::*;
     use crate::voltage::VoltageEncoding;
 
-    pub(super) fn header(centres_mhz: &[f64], encoding: VoltageEncoding) -> VoltageHeader {
-        VoltageHeader {
-            path: "memory".into(),
-            format: "memory",
-            source_name: String::new(),
-            telescope: String::new(),
-            ra_deg: None,
-            dec_deg: None,
-            start: crate::units::Epoch::default(),
-            tsamp_s: 1e-6,
-            centres_hz: centres_mhz.iter().map(|mhz| mhz * 1e6).collect(),
-            lower_sideband: false,
-            encoding,
-            scale: 1.0,
-            recorded_bits: encoding.bits(),
-            antennas: 1,
-            polarizations: 1,
-            circular: None,
-            times: None,
-            filter: None,
-        }
+    fn header(centres_mhz: &[f64], encoding: VoltageEncoding) -> VoltageHeader {
+        let centres_hz = centres_mhz.iter().map(|mhz| mhz * 1e6).collect();
+        VoltageHeader::new(centres_hz, 1e-6, encoding)
     }
 
     fn centres_mhz(header: &VoltageHeader, channels: usize, ascending: bool) -> Vec<f64> {

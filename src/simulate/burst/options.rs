@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::sample::Encoding;
+use crate::simulate::bounds::{above_zero, within};
 use crate::simulate::signal::Pulse;
 use crate::simulate::{Bandpass, BroadInterference, NarrowInterference};
 use crate::units::{Band, DM_CONSTANT};
@@ -170,20 +171,6 @@ impl Options {
         }
         Ok(())
     }
-}
-
-fn within(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::parameter(name, value, format!("it must be {low} to {high}")))
-}
-
-fn above_zero(name: &'static str, value: f64, high: f64) -> Result<()> {
-    if value > 0.0 && value <= high {
-        return Ok(());
-    }
-    Err(Error::parameter(name, value, format!("it must be above 0 and at most {high}")))
 }
 
 #[cfg(test)]

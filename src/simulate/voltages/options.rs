@@ -2,6 +2,7 @@
 
 use super::polarization::Polarization;
 use crate::error::{Error, Result};
+use crate::simulate::bounds::{above_zero, within};
 use crate::units::{DM_CONSTANT, Epoch, HZ_PER_MHZ, MAX_CHANNELS, MAX_FREQUENCY_HZ};
 use crate::voltage::VoltageEncoding;
 
@@ -276,20 +277,6 @@ pub fn usual_rms(encoding: VoltageEncoding) -> f64 {
         (_, 8) => 16.0,
         _ => 512.0,
     }
-}
-
-pub(super) fn within(name: &'static str, value: f64, low: f64, high: f64) -> Result<()> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::parameter(name, value, format!("it must be {low} to {high}")))
-}
-
-fn above_zero(name: &'static str, value: f64, high: f64) -> Result<()> {
-    if value > 0.0 && value <= high {
-        return Ok(());
-    }
-    Err(Error::parameter(name, value, format!("it must be above 0 and at most {high}")))
 }
 
 #[cfg(test)]

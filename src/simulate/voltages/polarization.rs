@@ -2,8 +2,8 @@
 
 use num_complex::Complex;
 
-use super::options::within;
 use crate::error::{Error, Result};
+use crate::simulate::bounds::within;
 
 /// A state of polarization: what part of the power is polarized, and how.
 ///

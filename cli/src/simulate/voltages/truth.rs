@@ -6,6 +6,8 @@ use serde::Serialize;
 use sidereal::simulate::voltages::{Options, Tone, Truth};
 use sidereal::units::HZ_PER_MHZ;
 
+use crate::simulate::truth::list;
+
 /// OUT.truth.json.
 #[derive(Debug, Serialize)]
 pub(super) struct Document {
@@ -98,18 +100,11 @@ impl Document {
 
     /// A few words on what is in it.
     pub(super) fn contents(&self) -> String {
-        let count = |number: usize, one: &str| match number {
-            0 => None,
-            1 => Some(format!("1 {one}")),
-            _ => Some(format!("{number} {one}s")),
-        };
-        let parts = [
-            count(self.candidates.len(), "pulse"),
-            count(self.tones.len(), "tone"),
-            count(self.gaps.len(), "gap"),
-        ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if parts.is_empty() { "noise alone".to_owned() } else { parts.join(", ") }
+        list(&[
+            (self.candidates.len(), "pulse", "pulses"),
+            (self.tones.len(), "tone", "tones"),
+            (self.gaps.len(), "gap", "gaps"),
+        ])
     }
 }
 

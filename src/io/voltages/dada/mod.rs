@@ -35,10 +35,17 @@ use super::fields::Fields;
 use super::recording::Recording;
 use super::{VoltageHeader, VoltageOptions, VoltageSource, describe};
 use crate::error::{Error, Result};
-use crate::io::sexagesimal;
-use crate::units::{Epoch, HZ_PER_MHZ};
+use crate::units::Epoch;
 use scan::Scan;
 pub use writer::Writer;
+
+const KEYS: describe::Keys = describe::Keys {
+    middle: "FREQ",
+    width: "BW",
+    source: "SOURCE",
+    telescope: "TELESCOPE",
+    basis: "BASIS",
+};
 
 /// Whether a file's first bytes are those of a PSRDADA file.
 pub(super) fn detect(first: &[u8]) -> bool {
@@ -87,49 +94,26 @@ fn sampling_time(header: &Fields) -> Result<f64> {
 
 fn describe(scan: &Scan, tsamp_s: f64, options: &VoltageOptions) -> Result<VoltageHeader> {
     let (header, geometry) = (&scan.header, &scan.geometry);
-    let counts = geometry.counts;
-    let middle = match describe::told_centre(options)? {
-        Some(told) => Some(told),
-        None => header.number("FREQ")?.map(|mhz| mhz * HZ_PER_MHZ),
-    };
-    let rate = if geometry.encoding.is_complex() { 1.0 / tsamp_s } else { 0.5 / tsamp_s };
-    let width = header.number("BW")?.filter(|mhz| *mhz != 0.0);
-    let width = width.map_or(rate * counts.channels as f64, |mhz| mhz * HZ_PER_MHZ);
-    let text = |key| header.text(key).unwrap_or_default().to_string();
-    let ra = header.text("RA").filter(|text| text.contains(':'));
-    let dec = header.text("DEC").filter(|text| text.contains(':'));
-    let start = match time::start(header)? {
-        Some(start) => {
-            let offset = scan.before() as f64 * tsamp_s;
-            if offset > 1e9 {
-                let why = format!("found {offset} s after the observation's start");
-                return Err(header.fault("OBS_OFFSET", why));
-            }
-            start.plus_s(offset)
-        }
-        None => Epoch::default(),
-    };
+    let streams = (geometry.encoding, geometry.counts);
+    let told = describe::header(header, &KEYS, streams, tsamp_s, options)?;
+    let angle = |key| header.text(key).filter(|text| text.contains(':'));
     Ok(VoltageHeader {
         path: scan.files()[0].clone(),
         format: "PSRDADA",
-        source_name: text("SOURCE"),
-        telescope: text("TELESCOPE"),
-        ra_deg: ra
-            .and_then(sexagesimal::parse)
-            .map(|h| h * 15.0)
-            .filter(|d| (0.0..=360.0).contains(d)),
-        dec_deg: dec.and_then(sexagesimal::parse).filter(|deg| deg.abs() <= 90.0),
-        start,
-        tsamp_s,
-        centres_hz: describe::centres(middle, width, counts.channels),
-        lower_sideband: options.lower_sideband.unwrap_or(width < 0.0),
-        encoding: geometry.encoding,
-        scale: 1.0,
-        recorded_bits: geometry.encoding.bits(),
-        antennas: counts.antennas,
-        polarizations: counts.polarizations,
-        circular: header.text("BASIS").and_then(describe::circular),
-        times: None,
-        filter: describe::parse_filter(describe::FILTER_KEYS.map(|key| header.text(key))),
+        ra_deg: angle("RA").and_then(describe::ra_deg),
+        dec_deg: angle("DEC").and_then(describe::dec_deg),
+        start: start(scan, tsamp_s)?,
+        ..told
     })
+}
+
+/// The first sample's start.
+fn start(scan: &Scan, tsamp_s: f64) -> Result<Epoch> {
+    let Some(start) = time::start(&scan.header)? else { return Ok(Epoch::default()) };
+    let offset = scan.before() as f64 * tsamp_s;
+    if offset > 1e9 {
+        let why = format!("found {offset} s after the observation's start");
+        return Err(scan.header.fault("OBS_OFFSET", why));
+    }
+    Ok(start.plus_s(offset))
 }

@@ -38,10 +38,17 @@ use super::fields::Fields;
 use super::recording::Recording;
 use super::{VoltageHeader, VoltageOptions, VoltageSource, describe};
 use crate::error::{Error, Result};
-use crate::io::sexagesimal;
-use crate::units::{Epoch, HZ_PER_MHZ};
+use crate::units::Epoch;
 use scan::Scan;
 pub use writer::{Writer, WriterOptions};
+
+const KEYS: describe::Keys = describe::Keys {
+    middle: "OBSFREQ",
+    width: "OBSBW",
+    source: "SRC_NAME",
+    telescope: "TELESCOP",
+    basis: "FD_POLN",
+};
 
 /// Whether a file's first bytes are those of GUPPI raw.
 pub(super) fn detect(first: &[u8]) -> bool {
@@ -94,35 +101,15 @@ fn describe(
     options: &VoltageOptions,
 ) -> Result<VoltageHeader> {
     let (cards, geometry) = (&scan.cards, &scan.geometry);
-    let counts = geometry.counts;
-    let middle = match describe::told_centre(options)? {
-        Some(told) => Some(told),
-        None => cards.number("OBSFREQ")?.map(|mhz| mhz * HZ_PER_MHZ),
-    };
-    let rate = if geometry.encoding.is_complex() { 1.0 / tsamp_s } else { 0.5 / tsamp_s };
-    let width = cards.number("OBSBW")?.filter(|mhz| *mhz != 0.0);
-    let width = width.map_or(rate * counts.channels as f64, |mhz| mhz * HZ_PER_MHZ);
-    let text = |key| cards.text(key).unwrap_or_default().to_string();
-    let ra = cards.text("RA_STR").and_then(sexagesimal::parse).map(|hours| hours * 15.0);
+    let streams = (geometry.encoding, geometry.counts);
+    let told = describe::header(cards, &KEYS, streams, tsamp_s, options)?;
     Ok(VoltageHeader {
         path: scan.files[0].clone(),
         format: "GUPPI raw",
-        source_name: text("SRC_NAME"),
-        telescope: text("TELESCOP"),
-        ra_deg: ra.filter(|deg| (0.0..=360.0).contains(deg)),
-        dec_deg: cards.text("DEC_STR").and_then(sexagesimal::parse).filter(|deg| deg.abs() <= 90.0),
+        ra_deg: cards.text("RA_STR").and_then(describe::ra_deg),
+        dec_deg: cards.text("DEC_STR").and_then(describe::dec_deg),
         start: start(scan, tsamp_s, step)?,
-        tsamp_s,
-        centres_hz: describe::centres(middle, width, counts.channels),
-        lower_sideband: options.lower_sideband.unwrap_or(width < 0.0),
-        encoding: geometry.encoding,
-        scale: 1.0,
-        recorded_bits: geometry.encoding.bits(),
-        antennas: counts.antennas,
-        polarizations: counts.polarizations,
-        circular: cards.text("FD_POLN").and_then(describe::circular),
-        times: None,
-        filter: describe::parse_filter(describe::FILTER_KEYS.map(|key| cards.text(key))),
+        ..told
     })
 }
 
