@@ -42,7 +42,10 @@ enum Engine {
 /// # Numerics
 /// Single precision. The same bits for any split of the stream and any number of threads at one vector
 /// level; between levels, and against the reference, within `6e-7 log2(2 taps N)` of the window's
-/// largest input times the sum of the coefficients' magnitudes.
+/// largest input times the sum of the coefficients' magnitudes (noise stays within a five-hundredth of
+/// that). Spectra are summed in groups of at most 256 (of 8 taps rounded up to a power of two, if that is
+/// more), counted from a row's first spectrum, and groups in their order. A number that is not finite
+/// spoils the spectra whose windows hold it, and no others.
 /// # Real time
 /// [`run`](Self::run) allocates nothing.
 /// # Source
