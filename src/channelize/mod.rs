@@ -42,8 +42,10 @@ enum Engine {
 /// # Numerics
 /// Single precision. The same bits for any split of the stream and any number of threads at one vector
 /// level; between levels, and against the reference, within `2^-24 (taps + 8 log2 2N)` of the largest
-/// sample under the window times the sum of the coefficients' magnitudes. Samples that are not finite
-/// spoil the spectra of their own stream that have them under their window, and no others.
+/// sample under the window times the sum of the coefficients' magnitudes. Spectra are summed in groups of
+/// at most 256 (of 8 taps rounded up to a power of two, if that is more), counted from a row's first
+/// spectrum, and groups in their order. Samples that are not finite spoil the spectra of their own stream
+/// that have them under their window, and no others.
 /// # Real time
 /// [`run`](Self::run) allocates nothing.
 /// # Source

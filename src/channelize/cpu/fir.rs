@@ -154,12 +154,12 @@ unsafe fn rounds<V: Vector, R: Load, const PAIRS: bool>(
         for n1 in 0..blocks {
             let sums = Sums { at: sums.at.wrapping_add(n1 * between), ..sums };
             let block = n1 * groups + group;
+            ahead.step();
             // SAFETY: the caller's promise is handed on.
             unsafe { columns::<V, R, PAIRS>(filter, rows, block, sums) };
         }
         let Some(first) = first else { continue };
         for s in 0..rows.spectra {
-            ahead.step();
             // SAFETY: the caller's promise is handed on.
             unsafe { first_step::<V>(sums.at.add(s * sums.spectrum), first, group, s) };
         }

@@ -63,6 +63,8 @@ pub(super) struct Shape {
     pub(super) segments: Vec<Segment>,
     /// By how many rows of bins complex spectra are turned in the output, where that is all.
     pub(super) turn: Option<usize>,
+    /// Whether streamed stores are best spread over the work on the next spectrum.
+    pub(super) spreads: bool,
     /// For pairs: exp(-i pi k / C), real parts, then imaginary ones.
     pub(super) halves: Floats,
 }
@@ -89,6 +91,7 @@ impl Shape {
         let imaginary = if overlaps { linear_columns(plan, hop, block, column) } else { padded };
         Ok(Self {
             filter: filter(plan, column, lanes, imaginary + 16),
+            spreads: super::pending::spreads(),
             turn: turn(plan, column, lanes, &transform),
             segments: segments(plan),
             halves: halves(column, columns),

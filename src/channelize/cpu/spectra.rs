@@ -153,6 +153,9 @@ impl Buffers {
         (turn, streams): (usize, bool),
     ) -> bool {
         let Transform::Square { passes, .. } = &shape.transform else { return false };
+        if streams && !shape.spreads {
+            return false;
+        }
         let rows = self.rows.values_mut()[s * shape.step_floats()..].as_mut_ptr();
         let (at, line) = (to.as_mut_ptr(), to.as_ptr().addr() % 64);
         if !streams || line == 0 {
@@ -338,9 +341,8 @@ fn ahead(shape: &Shape, source: &Source<'_>, samples: &Samples, block: &Block<'_
     let next = source.ahead(samples.next_sample(shape));
     let bits = source.encoding.sample_bits() * shape.column.samples();
     let bytes = next.len().min(block.spectra * shape.columns * bits / 8);
-    let groups = shape.filter.blocks / shape.lanes();
     let lines = bytes.div_ceil(64);
-    Ahead { at: next.as_ptr(), lines, step: lines.div_ceil(groups * block.spectra) }
+    Ahead { at: next.as_ptr(), lines, step: lines.div_ceil(shape.filter.blocks) }
 }
 
 /// Spectrum `s` of a block, in its slot.
