@@ -429,3 +429,19 @@ fn ctrl_c_leaves_nothing_behind() {
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert_eq!(entries(home.path()), before);
 }
+
+#[test]
+fn the_default_plan_keeps_what_coherent_dedispersion_sharpens() {
+    let home = tempfile::tempdir().unwrap();
+    done(
+        home.path(),
+        "simulate voltages n.raw -q --freq 400 --bandwidth 8 --coarse-channels 4 --duration 0.6 \
+         --pulse dm=50,time=0.3,width=0.00005,snr=40",
+    );
+    let search = "search n.raw --channels 16 --integrate 2 --coherent-dm 50 --no-plots";
+    for (out, limits) in [("a", "--dm-max 100"), ("b", "--dm-min 49 --dm-max 51")] {
+        let found = json(home.path(), &format!("{search} -o {out} {limits}"));
+        near(&found["candidates"][0], "dm", 50.0, 0.02);
+        near(&found["candidates"][0], "snr", 40.0, 8.0);
+    }
+}
