@@ -61,6 +61,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
     let options = arguments.options(&opened)?;
+    if !common.quiet {
+        arguments.recording.warn(&header);
+    }
     let folder = arguments.destination.begin(&arguments.recording, "dedispersed")?;
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");

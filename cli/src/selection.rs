@@ -111,6 +111,19 @@ impl Recording {
         Ok(Opened { source: Box::new(source), geometry })
     }
 
+    /// Warns of four products that are summed as if they were polarizations.
+    pub(crate) fn warn(&self, header: &FilterbankHeader) {
+        if self.pol.is_none()
+            && header.format.contains("SIGPROC")
+            && header.recorded_polarizations == 4
+        {
+            eprintln!(
+                "sidereal: warning: the recording has 4 IFs and does not say what they are; the first \
+                 two are summed. If they are Stokes I, Q, U and V, take I alone: --pol 0."
+            );
+        }
+    }
+
     /// Whether it comes through a pipe and can't be read twice.
     pub(crate) fn is_pipe(&self) -> bool {
         self.inputs.iter().any(|path| path.as_os_str() == "-")

@@ -159,6 +159,9 @@ impl<'a> Work<'a> {
         let opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
         let mut header = opened.source.header().clone();
         let options = arguments.options(&opened)?;
+        if !common.quiet {
+            arguments.recording.warn(&header);
+        }
         let delay_s = opened.delay_s();
         if header.tstart_mjd > 0.0 {
             header.tstart_mjd -= delay_s / SECONDS_PER_DAY;
