@@ -4,7 +4,6 @@ mod files;
 
 use clap::{Args, ValueEnum};
 use sidereal::Result;
-use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::series::{self, SeriesReport};
 
@@ -13,7 +12,7 @@ use crate::dm_arguments::DmArguments;
 use crate::output::Destination;
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
-use crate::selection::{Recording, Selection};
+use crate::selection::{Opened, Recording, Selection};
 use crate::{gaps, interrupt, json};
 use files::{Document, Files};
 
@@ -61,8 +60,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let backend = common.backend()?;
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
-    let mut options = arguments.options(&header)?;
-    options.time_range = opened.of_spectra(options.time_range);
+    let options = arguments.options(&opened)?;
+    if !common.quiet {
+        arguments.recording.warn(&header);
+    }
     let folder = arguments.destination.begin(&arguments.recording, "dedispersed")?;
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
@@ -92,9 +93,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 }
 
 impl Arguments {
-    fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
+    fn options(&self, opened: &Opened) -> Result<SearchOptions> {
         // Nothing is detected here, so those options have no effect.
-        self.selection.options(header, &self.trials, self.auto_mask)
+        self.selection.options(opened, &self.trials, self.auto_mask)
     }
 }
 

@@ -116,7 +116,8 @@ pub(crate) struct DmArguments {
 }
 
 impl DmArguments {
-    /// The plan for a band; `limits` are the survey's, if one was named.
+    /// The plan for a band; `limits` are the survey's, if one was named, and `coherent_dm` what was
+    /// removed within channels before detection.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the option, or what [`dm_plan_file::read`] finds.
@@ -125,6 +126,7 @@ impl DmArguments {
         band: &Band,
         tsamp_s: f64,
         limits: Option<(f64, f64)>,
+        coherent_dm: Option<f64>,
     ) -> Result<DmPlan> {
         let dm_constant = self.checked_constant()?;
         if let Some(path) = &self.plan {
@@ -140,7 +142,7 @@ impl DmArguments {
         }
         if self.ddplan {
             let time_resolution_s = self.time_res.unwrap_or(0.0);
-            let options = DdplanOptions { time_resolution_s, dm_constant };
+            let options = DdplanOptions { time_resolution_s, dm_constant, coherent_dm };
             return DmPlan::ddplan(band, tsamp_s, low, high, &options);
         }
         let usual = ToleranceOptions::default();
@@ -149,6 +151,7 @@ impl DmArguments {
             pulse_width_s: self.pulse_width.unwrap_or(usual.pulse_width_s),
             downsample_tolerance: self.downsample_tol.unwrap_or(usual.downsample_tolerance),
             dm_constant,
+            coherent_dm,
         };
         DmPlan::tolerance(band, tsamp_s, low, high, &options)
     }
@@ -231,7 +234,7 @@ mod tests {
     }
 
     fn plan(words: &str) -> Result<DmPlan> {
-        arguments(words).unwrap().plan(&band(), 1e-3, None)
+        arguments(words).unwrap().plan(&band(), 1e-3, None, None)
     }
 
     #[test]

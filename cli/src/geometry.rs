@@ -76,6 +76,10 @@ impl Document {
         self.delay_s
     }
 
+    pub(crate) fn coherent_dm(&self) -> Option<f64> {
+        self.coherent_dm
+    }
+
     pub(crate) fn products(&self) -> &[&'static str] {
         &self.products
     }

@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let setup = arguments.setup()?;
     let limits = setup.telescope.map(|telescope| (telescope.dm_min, telescope.dm_max));
     let Setup { band, tsamp_s, .. } = &setup;
-    let plan = arguments.dms.plan(band, *tsamp_s, limits)?;
+    let plan = arguments.dms.plan(band, *tsamp_s, limits, None)?;
     let document = document(&plan, &setup, arguments);
     if let Some(path) = &arguments.toml {
         store(path, &plan, &document, arguments.overwrite)?;

@@ -46,10 +46,9 @@ impl Opened {
         self.geometry.as_ref().map_or(0.0, geometry::Document::delay_s)
     }
 
-    /// Seconds of the recording, counted from the first spectrum's start.
-    pub(crate) fn of_spectra(&self, range: Option<(f64, f64)>) -> Option<(f64, f64)> {
-        let delay_s = self.delay_s();
-        range.map(|(from, to)| ((from - delay_s).max(0.0), to - delay_s))
+    /// The dispersion measure that was removed within channels, of voltages.
+    fn coherent_dm(&self) -> Option<f64> {
+        self.geometry.as_ref().and_then(geometry::Document::coherent_dm)
     }
 }
 
@@ -112,6 +111,19 @@ impl Recording {
         Ok(Opened { source: Box::new(source), geometry })
     }
 
+    /// Warns of four products that are summed as if they were polarizations.
+    pub(crate) fn warn(&self, header: &FilterbankHeader) {
+        if self.pol.is_none()
+            && header.format.contains("SIGPROC")
+            && header.recorded_polarizations == 4
+        {
+            eprintln!(
+                "sidereal: warning: the recording has 4 IFs and does not say what they are; the first \
+                 two are summed. If they are Stokes I, Q, U and V, take I alone: --pol 0."
+            );
+        }
+    }
+
     /// Whether it comes through a pipe and can't be read twice.
     pub(crate) fn is_pipe(&self) -> bool {
         self.inputs.iter().any(|path| path.as_os_str() == "-")
@@ -159,11 +171,12 @@ impl Selection {
     /// [`Error::Parameter`] naming the option, or what reading a plan or a mask finds.
     pub(crate) fn options(
         &self,
-        header: &FilterbankHeader,
+        opened: &Opened,
         trials: &DmArguments,
         auto_mask: bool,
     ) -> Result<SearchOptions> {
-        let plan = trials.plan(&header.band, header.tsamp_s, None)?;
+        let header = opened.source.header();
+        let plan = trials.plan(&header.band, header.tsamp_s, None, opened.coherent_dm())?;
         Ok(SearchOptions {
             dm_constant: trials.dm_constant,
             zero_dm: self.zero_dm,
@@ -171,7 +184,7 @@ impl Selection {
             auto_mask,
             mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
             gulp: self.gulp,
-            time_range: self.time_range(header)?,
+            time_range: self.time_range(opened)?,
             ..SearchOptions::new(plan)
         })
     }
@@ -193,14 +206,20 @@ impl Selection {
         Ok(zapped)
     }
 
-    /// The wanted seconds, with the end known where the recording's is.
-    fn time_range(&self, header: &FilterbankHeader) -> Result<Option<(f64, f64)>> {
+    /// The wanted seconds, counted from the first spectrum's start.
+    fn time_range(&self, opened: &Opened) -> Result<Option<(f64, f64)>> {
         let Some(TimeRange { start_s, end_s }) = self.time_range else { return Ok(None) };
-        if let Some(duration_s) = header.duration_s().filter(|duration| *duration <= start_s) {
-            let rule = format!("the recording ends at {duration_s} s");
+        let (header, delay_s) = (opened.source.header(), opened.delay_s());
+        let length_s = header.duration_s().map(|length_s| length_s + delay_s);
+        if let Some(length_s) = length_s.filter(|length_s| *length_s <= start_s) {
+            let rule = format!("the recording ends at {length_s} s");
             return Err(Error::parameter("start of --time-range", start_s, rule));
         }
-        Ok(Some((start_s, end_s)))
+        if end_s <= delay_s {
+            let rule = format!("the filter bank's first spectrum starts at {delay_s} s");
+            return Err(Error::parameter("end of --time-range", end_s, rule));
+        }
+        Ok(Some(((start_s - delay_s).max(0.0), end_s - delay_s)))
     }
 }
 

@@ -16,8 +16,12 @@ use crate::plots::{duration, frequency};
 
 /// Where these options stand in the help.
 const HEADING: &str = "Voltages";
+/// Beyond any frequency in MHz and any rate in Hz.
+const HIGHEST: f64 = 1e12;
 /// Taps where none are asked for.
 const TAPS: usize = 8;
+/// Coefficients of which a window may be all zeros.
+const MIN_SPAN: usize = 2;
 /// Seconds from spectrum to spectrum that a suggestion aims at.
 const USUAL_SPECTRUM_S: f64 = 64e-6;
 
@@ -47,8 +51,8 @@ pub(crate) struct VoltageArguments {
     /// Sum this many neighbouring channels into one [default: 1].
     #[arg(long, value_name = "N", help_heading = HEADING)]
     average_channels: Option<usize>,
-    /// Replace the channel at each recorded channel's centre, where receivers leave a spike, by the mean
-    /// of its neighbours.
+    /// Replace the channel where the recorded voltage's frequency is 0 (a recorded channel's centre; of
+    /// real samples, the edge of its band), where receivers leave a spike, by the mean of its neighbours.
     #[arg(long, help_heading = HEADING)]
     dc: bool,
     /// Remove the dispersion of this measure within each recorded channel, before detection; delays
@@ -65,17 +69,21 @@ pub(crate) struct VoltageArguments {
 /// What a recording may not say of itself.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Lacking {
-    /// Sky frequency of the middle of the recorded band, in MHz, where the recording does not say it.
+    /// Sky frequency of the middle of the recorded band, in MHz, where the recording is wrong about it or
+    /// does not say.
     #[arg(long, value_name = "MHZ", allow_negative_numbers = true, help_heading = HEADING)]
     freq: Option<f64>,
-    /// Samples a second of each recorded channel, in Hz, where the recording does not say it.
+    /// Samples a second of each recorded channel, in Hz, where the recording is wrong about it or does
+    /// not say.
     #[arg(long, value_name = "HZ", allow_negative_numbers = true, help_heading = HEADING)]
     sample_rate: Option<f64>,
     /// Whether sky frequency rises (upper) or falls (lower) within a recorded channel, where the
-    /// recording is wrong about it or does not say [default there: upper].
+    /// recording is wrong about it or does not say [default there: upper]; channels of VDIF and Mark 5B
+    /// then fall, too.
     #[arg(long, value_enum, value_name = "SIDE", help_heading = HEADING)]
     sideband: Option<Sideband>,
-    /// Polarizations, 1 or 2, of a VDIF or Mark 5B recording, which does not say.
+    /// Polarizations, 1 or 2, of a VDIF or Mark 5B recording, which does not say. Where one thread of
+    /// VDIF is missing, all channels count as missing.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pols: Option<usize>,
     /// Recorded channels of a Mark 5B file, which does not say.
@@ -115,6 +123,7 @@ impl Lacking {
         }
         let options = self.options()?;
         let source = voltages::open(inputs, &options).map_err(with_option_names)?;
+        self.check_format(source.header())?;
         match self.freq {
             Some(freq) if source.header().centres_hz.iter().any(|centre| *centre <= 0.0) => {
                 let rule = "the recorded band would reach below 0";
@@ -122,6 +131,23 @@ impl Lacking {
             }
             _ => Ok(source),
         }
+    }
+
+    /// Options that are only for formats that don't say what they give.
+    fn check_format(&self, header: &VoltageHeader) -> Result<()> {
+        let mark5b = header.format.contains("Mark 5B");
+        let (option, formats) = match () {
+            () if mark5b => return Ok(()),
+            () if self.mark5b_channels.is_some() => ("--mark5b-channels", "Mark 5B"),
+            () if self.mark5b_bits.is_some() => ("--mark5b-bits", "Mark 5B"),
+            () if self.mark5b_near_mjd.is_some() => ("--mark5b-near-mjd", "Mark 5B"),
+            () if self.pols.is_some() && !header.format.contains("VDIF") => {
+                ("--pols", "VDIF and Mark 5B")
+            }
+            () => return Ok(()),
+        };
+        let rule = format!("it is for {formats}, and the recording is {}", header.format);
+        Err(Error::parameter(option, "given", rule))
     }
 
     fn options(&self) -> Result<VoltageOptions> {
@@ -205,6 +231,11 @@ impl VoltageArguments {
         within("--channels", channels, 2, MAX_CHANNELS)?;
         within("--taps", taps, 1, MAX_TAPS)?;
         let points = points(header, channels);
+        let window = window(self.window.as_deref().unwrap_or("hann"), taps, points)?;
+        if taps * points <= MIN_SPAN && window.coefficients(taps, points).is_err() {
+            let rule = "its window is all zeros; take more taps, or --window rectangular";
+            return Err(Error::parameter("--taps", taps, rule));
+        }
         let (p, q) = self.oversample.unwrap_or((1, 1));
         let integrate = self.integrate.unwrap_or(1);
         let hop = points.saturating_mul(q) / p.max(1);
@@ -216,7 +247,7 @@ impl VoltageArguments {
         let usual = ChannelizeOptions::new(channels);
         Ok(ChannelizeOptions {
             taps,
-            window: window(self.window.as_deref().unwrap_or("hann"), taps, points)?,
+            window,
             oversampling: self.oversample.unwrap_or(usual.oversampling),
             feed,
             integrate: self.integrate.unwrap_or(usual.integrate),
@@ -242,8 +273,9 @@ fn not_for_filterbanks(option: Option<&'static str>, path: &Path) -> Result<()> 
 
 fn positive(name: &'static str, value: Option<f64>) -> Result<Option<f64>> {
     match value {
-        Some(number) if !(number > 0.0 && number.is_finite()) => {
-            Err(Error::parameter(name, number, "it must be above 0"))
+        Some(number) if !(number > 0.0 && number <= HIGHEST) => {
+            let rule = format!("it must be above 0 and at most {HIGHEST:e}");
+            Err(Error::parameter(name, format!("{number:e}"), rule))
         }
         value => Ok(value),
     }

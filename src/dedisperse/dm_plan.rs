@@ -135,6 +135,50 @@ fn too_many(trials: f64) -> Error {
     Error::parameter("number of DM trials", trials, rule)
 }
 
+/// Ranges on both sides of the DM at which there is no smearing within channels.
+///
+/// `ranges(low, high)` makes those of distances `low..high` from that DM; below it they are mirrored.
+/// The DM itself is the first trial of the upper side, where it is within the limits.
+fn around(
+    centre: f64,
+    (dm_min, dm_max): (f64, f64),
+    ranges: impl Fn(f64, f64) -> Vec<DmRange>,
+) -> Vec<DmRange> {
+    let mut all = Vec::new();
+    if centre > dm_min {
+        all = ranges((centre - dm_max).max(0.0), centre - dm_min);
+        for range in &mut all {
+            (range.dm_min, range.dm_max) = (centre - range.dm_max, centre - range.dm_min);
+        }
+        all.reverse();
+    }
+    if centre <= dm_max {
+        let above = ranges((dm_min - centre).max(0.0), dm_max - centre);
+        all.extend(above.into_iter().map(|range| DmRange {
+            dm_min: centre + range.dm_min,
+            dm_max: centre + range.dm_max,
+            ..range
+        }));
+    }
+    // The limits stand as they were given, whatever sums and differences made of them.
+    if let Some(first) = all.first_mut() {
+        first.dm_min = dm_min;
+    }
+    if let Some(last) = all.last_mut() {
+        last.dm_max = dm_max;
+    }
+    all
+}
+
+/// The DM at which there is no smearing within channels: 0 without coherent dedispersion.
+fn check_coherent_dm(coherent_dm: Option<f64>) -> Result<f64> {
+    let dm = coherent_dm.unwrap_or(0.0);
+    if (0.0..=MAX_DM).contains(&dm) {
+        return Ok(dm);
+    }
+    Err(Error::parameter("--coherent-dm", dm, format!("it must be 0 to {MAX_DM}")))
+}
+
 /// Fails unless `0 <= dm_min <= dm_max`, both finite.
 fn check_limits(dm_min: f64, dm_max: f64) -> Result<()> {
     if !(dm_min >= 0.0 && dm_min.is_finite()) {

@@ -21,6 +21,8 @@ const BUFFER_BYTES: usize = 1 << 16;
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
+    /// What `path` is, or what it points to as a symbolic link.
+    target: PathBuf,
     part: PathBuf,
     file: Option<File>,
     buffer: Vec<u8>,
@@ -29,15 +31,14 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Starts `path`; a `.NAME.part` left by a killed run is replaced.
+    /// Starts `path`; a `.NAME.part` left by a killed run is replaced. What a symbolic link points to
+    /// is written, and the link stays.
     ///
     /// # Errors
-    /// [`Error::Io`] naming `path` if its folder is missing or can't be written.
+    /// As [`target`]; [`Error::Io`] naming `path` if its folder is missing or can't be written.
     pub fn create(path: &Path) -> Result<Self> {
-        let part = part_name(path)?;
-        if path.is_dir() {
-            return Err(Error::io(path, std::io::ErrorKind::IsADirectory.into()));
-        }
+        let target = target(path)?;
+        let part = part_name(&target)?;
         match fs::remove_file(&part) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::io(path, error));
@@ -51,6 +52,7 @@ impl AtomicFile {
             .map_err(|error| Error::io(path, error))?;
         Ok(Self {
             path: path.to_path_buf(),
+            target,
             part,
             file: Some(file),
             buffer: Vec::new(),
@@ -123,7 +125,7 @@ impl AtomicFile {
     pub fn commit(mut self) -> Result<()> {
         self.flush_buffer()?;
         self.file = None;
-        fs::rename(&self.part, &self.path).map_err(|error| Error::io(&self.path, error))?;
+        fs::rename(&self.part, &self.target).map_err(|error| Error::io(&self.path, error))?;
         self.committed = true;
         Ok(())
     }
@@ -179,6 +181,32 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     file.commit()
 }
 
+/// The file that is written under a name: what a symbolic link points to, else the name itself.
+///
+/// # Errors
+/// [`Error::Parameter`] for a device, a pipe or whatever else is no regular file: it must not be
+/// replaced by one; [`Error::Io`] for a folder, or a link that can't be followed.
+pub fn target(path: &Path) -> Result<PathBuf> {
+    let io = |error| Error::io(path, error);
+    let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    let Ok(found) = path.metadata() else {
+        if !is_link {
+            return Ok(path.to_path_buf());
+        }
+        // A link to a file that is not there yet.
+        let place = fs::read_link(path).map_err(io)?;
+        return Ok(path.parent().unwrap_or(Path::new("")).join(place));
+    };
+    if found.is_dir() {
+        return Err(io(std::io::ErrorKind::IsADirectory.into()));
+    }
+    if !found.is_file() {
+        let rule = "it exists and is no regular file, so it is not replaced";
+        return Err(Error::parameter("output file", path.display(), rule));
+    }
+    if is_link { path.canonicalize().map_err(io) } else { Ok(path.to_path_buf()) }
+}
+
 /// The name that a file has while it is in the making.
 ///
 /// # Errors
@@ -229,6 +257,29 @@ mod tests {
         fs::write(folder.path().join(".out.bin.part"), b"left by a killed run").unwrap();
         write(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_devices_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("out.bin"), folder.path().join("link"));
+        std::os::unix::fs::symlink("out.bin", &link).unwrap();
+        for bytes in [b"one", b"two"] {
+            write(&link, bytes).unwrap();
+            assert!(link.symlink_metadata().unwrap().is_symlink());
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
+        assert_eq!(names(folder.path()).len(), 2);
+        let refused = |path: &Path| match AtomicFile::create(path) {
+            Err(Error::Parameter { value, .. }) => value == path.display().to_string(),
+            _ => false,
+        };
+        let device = folder.path().join("device");
+        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(refused(&device) && refused(&socket));
     }
 
     #[test]

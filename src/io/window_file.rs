@@ -17,7 +17,7 @@ const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 ///
 /// # Errors
 /// [`Error::Format`], naming the line where there are lines, for what is not a finite number, and for
-/// another count of coefficients than `taps x points`; [`Error::Io`].
+/// another count of coefficients than `taps x points` or zeros only; [`Error::Io`].
 pub fn read(path: &Path, taps: usize, points: usize) -> Result<Window> {
     let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
     let coefficients =
@@ -28,6 +28,10 @@ pub fn read(path: &Path, taps: usize, points: usize) -> Result<Window> {
             coefficients.len(),
             taps.saturating_mul(points)
         );
+        return Err(Error::format(path, "window", 0, why));
+    }
+    if coefficients.iter().all(|coefficient| *coefficient == 0.0) {
+        let why = "found zeros only, expected one coefficient at least that is not 0";
         return Err(Error::format(path, "window", 0, why));
     }
     Ok(Window::Custom(coefficients))
@@ -108,6 +112,7 @@ mod tests {
             let error = from(words, 2, 2).unwrap_err();
             assert!(error.contains("line 2") && error.contains("at byte 2"), "{error}");
         }
+        assert!(from(b"0\n-0.0\n", 1, 2).unwrap_err().contains("zeros only"));
         assert!(from(b"", 1, 2).unwrap_err().contains("found 0"));
     }
 }

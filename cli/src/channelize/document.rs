@@ -174,7 +174,8 @@ impl Document {
     }
 
     pub(super) fn gap_list(&self) -> GapList<'_> {
-        let total_s = self.gaps.iter().map(Gap::length_s).sum();
+        // An empty sum is -0.0.
+        let total_s = self.gaps.iter().map(Gap::length_s).sum::<f64>() + 0.0;
         GapList { file: &self.file, total_s, gaps: &self.gaps }
     }
 }

@@ -97,8 +97,11 @@ impl Outputs {
     /// # Errors
     /// [`Error::Parameter`] when a file exists that may not go.
     pub(super) fn check_free(&self, overwrite: bool) -> Result<()> {
-        if overwrite || self.piped() {
+        if self.piped() {
             return Ok(());
+        }
+        if overwrite {
+            return self.all().into_iter().try_for_each(|path| atomic::target(path).map(drop));
         }
         self.all().into_iter().try_for_each(|path| output::check_new("--output", path))
     }
@@ -119,7 +122,8 @@ impl Outputs {
 
     /// Says that OUT is being written.
     pub(super) fn unfinished(&self) -> Unfinished {
-        let part = (!self.piped()).then(|| atomic::part_name(&self.place).ok()).flatten();
+        let part = || atomic::target(&self.place).and_then(|place| atomic::part_name(&place)).ok();
+        let part = if self.piped() { None } else { part() };
         interrupt::unfinished(part);
         Unfinished
     }

@@ -40,7 +40,12 @@ impl Header {
             file: selection::shown(&header.path),
             format: header.format,
             source: header.source_name.clone(),
-            telescope: header.telescope.clone(),
+            // SIGPROC's number 0, which writers put for want of better.
+            telescope: if header.telescope == "Fake" {
+                String::new()
+            } else {
+                header.telescope.clone()
+            },
             ra_deg: header.ra_deg,
             dec_deg: header.dec_deg,
             tstart_mjd: header.tstart_mjd,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use sidereal::Result;
 use sidereal::io::voltages::is_voltages;
+use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::voltage_arguments::Lacking;
@@ -95,6 +95,10 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Docum
         return Ok(Document::Other(facts?));
     }
     if input.as_os_str() != "-" && is_voltages(input)? {
+        if let Some(pol) = arguments.pol {
+            let rule = "it is for filterbanks; of voltages every polarization is shown";
+            return Err(Error::parameter("--pol", pol, rule));
+        }
         let mut source = arguments.lacking.open(&[input.to_path_buf()])?;
         let wanted = (!arguments.header).then_some(arguments.all);
         let document = voltages::Document::new(source.as_mut(), wanted, common)?;

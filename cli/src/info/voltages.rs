@@ -199,7 +199,7 @@ impl Missing {
         };
         Self {
             gaps: flags.len(),
-            fraction: if all > 0.0 { flagged / all } else { 0.0 },
+            fraction: if all > 0.0 { (flagged + 0.0) / all } else { 0.0 },
             total_s: union(flags) as f64 * header.tsamp_s,
             first: flags.iter().take(LISTED).map(gap).collect(),
         }

@@ -158,12 +158,14 @@ impl<'a> Work<'a> {
         let backend = common.backend()?;
         let opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
         let mut header = opened.source.header().clone();
-        let mut options = arguments.options(&header)?;
+        let options = arguments.options(&opened)?;
+        if !common.quiet {
+            arguments.recording.warn(&header);
+        }
         let delay_s = opened.delay_s();
         if header.tstart_mjd > 0.0 {
             header.tstart_mjd -= delay_s / SECONDS_PER_DAY;
         }
-        options.time_range = opened.of_spectra(options.time_range);
         let wanted = !arguments.products.no_plots || arguments.products.fetch;
         let spooled = arguments.recording.is_pipe() && wanted;
         Ok(Self { arguments, common, backend, opened, header, options, spooled })
@@ -303,13 +305,13 @@ impl Detection {
 }
 
 impl Arguments {
-    fn options(&self, header: &FilterbankHeader) -> Result<SearchOptions> {
+    fn options(&self, opened: &Opened) -> Result<SearchOptions> {
         self.detection.check()?;
         Ok(SearchOptions {
             snr: self.detection.snr,
             max_width_s: self.detection.max_width,
             baseline_s: self.detection.baseline,
-            ..self.selection.options(header, &self.trials, !self.no_auto_mask)?
+            ..self.selection.options(opened, &self.trials, !self.no_auto_mask)?
         })
     }
 }

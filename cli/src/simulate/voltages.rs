@@ -25,6 +25,9 @@ use crate::{interrupt, output};
 const GULP_BYTES: usize = 32 << 20;
 const GULP_TIMES: (usize, usize) = (1 << 10, 1 << 16);
 
+/// Samples of a stream that numbers can count exactly.
+const MOST_TIMES: f64 = (1u64 << 53) as f64;
+
 const EXAMPLES: &str = "Examples:\n  \
     sidereal simulate voltages frb.raw --freq 1400 --bandwidth 32 --coarse-channels 8 \\\n      \
     --duration 1 --pulse dm=150,time=0.3,width=0.001,snr=30\n  \
@@ -87,7 +90,7 @@ struct Receiver {
         help_heading = "Receiver"
     )]
     coarse_channels: usize,
-    /// Bits of one real number (a complex sample has two): 2 (real only), 4, 8, 16 or 32 (floats).
+    /// Bits of one real number (a complex sample has two): 4 (complex only), 8, 16 or 32 (floats).
     #[arg(
         long,
         value_name = "BITS",
@@ -96,7 +99,7 @@ struct Receiver {
         help_heading = "Receiver"
     )]
     nbits: usize,
-    /// Real samples, at twice the rate of complex ones.
+    /// Real samples, at twice the rate of complex ones; for .dada only.
     #[arg(long, help_heading = "Receiver")]
     real: bool,
     /// Polarizations, 1 or 2.
@@ -176,6 +179,10 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !arguments.overwrite {
         [out, &truth_path].into_iter().try_for_each(|path| output::check_new("OUT", path))?;
     }
+    if arguments.receiver.real && format == Format::Guppi {
+        let rule = "GUPPI raw is written with complex samples only; name OUT .dada";
+        return Err(Error::parameter("--real", "given", rule));
+    }
     let mut options = arguments.options()?;
     let block = writer::fit_gaps(format, &mut options)?;
     let threads = Threads::new(common.threads()?);
@@ -248,6 +255,10 @@ impl Arguments {
         positive("--duration", self.duration)?;
         positive("--freq", freq)?;
         positive("--bandwidth", bandwidth)?;
+        if 0.5 * bandwidth >= freq {
+            let rule = format!("a band of that width around {freq} MHz would reach below 0");
+            return Err(Error::parameter("--bandwidth", bandwidth, rule));
+        }
         if coarse_channels == 0 || coarse_channels > MAX_CHANNELS {
             let rule = format!("it must be 1 to {MAX_CHANNELS}");
             return Err(Error::parameter("--coarse-channels", coarse_channels, rule));
@@ -257,6 +268,10 @@ impl Arguments {
         options = options.encoding(encoding(self.receiver.nbits, self.receiver.real)?);
         if self.receiver.lower_sideband {
             options = options.lower_sideband();
+        }
+        if self.duration / options.tsamp_s() > MOST_TIMES {
+            let rule = format!("so many samples of {:e} s are too many", options.tsamp_s());
+            return Err(Error::parameter("--duration", format!("{:e}", self.duration), rule));
         }
         options.times = specs::whole_samples(self.duration, &options);
         options.antennas = self.receiver.antennas;
@@ -308,12 +323,12 @@ fn encoding(bits: usize, real: bool) -> Result<VoltageEncoding> {
         (8, false) => Ok(VoltageEncoding::Complex8),
         (16, false) => Ok(VoltageEncoding::Complex16),
         (32, false) => Ok(VoltageEncoding::ComplexF32),
-        (2, true) => Ok(VoltageEncoding::Real2),
-        (4, true) => Ok(VoltageEncoding::Real4),
         (8, true) => Ok(VoltageEncoding::Real8),
         (16, true) => Ok(VoltageEncoding::Real16),
         (32, true) => Ok(VoltageEncoding::RealF32),
         (_, false) => Err(Error::parameter("--nbits", bits, "it must be 4, 8, 16 or 32")),
-        (_, true) => Err(Error::parameter("--nbits", bits, "it must be 2, 4, 8, 16 or 32")),
+        (_, true) => {
+            Err(Error::parameter("--nbits", bits, "of real samples it must be 8, 16 or 32"))
+        }
     }
 }

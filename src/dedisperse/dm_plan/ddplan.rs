@@ -1,6 +1,8 @@
 //! Plans that balance sampling, channel smearing and the DM step, as PRESTO's DDplan.py does.
 
-use super::{DmPlan, DmRange, MAX_DOWNSAMPLE, Smearing, check_limits, check_tsamp};
+use super::{
+    DmPlan, DmRange, MAX_DOWNSAMPLE, Smearing, around, check_coherent_dm, check_limits, check_tsamp,
+};
 use crate::error::{Error, Result};
 use crate::units::{Band, DM_CONSTANT};
 
@@ -23,11 +25,14 @@ pub struct DdplanOptions {
     pub time_resolution_s: f64,
     /// Dispersion constant, s MHz^2 pc^-1 cm^3.
     pub dm_constant: f64,
+    /// DM that was removed within channels before detection, if any: smearing within channels goes with
+    /// the distance from it, and it is one of the trials where it is within the limits.
+    pub coherent_dm: Option<f64>,
 }
 
 impl Default for DdplanOptions {
     fn default() -> Self {
-        Self { time_resolution_s: 0.0, dm_constant: DM_CONSTANT }
+        Self { time_resolution_s: 0.0, dm_constant: DM_CONSTANT, coherent_dm: None }
     }
 }
 
@@ -39,8 +44,8 @@ impl DmPlan {
     /// has bins of twice the length, and so a wider step.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for limits that are upside down, negative or not finite, a sampling time
-    /// or resolution out of range, or too many trials.
+    /// [`Error::Parameter`] for limits that are upside down, negative or not finite, a sampling time,
+    /// resolution or coherent DM out of range, or too many trials.
     /// # Source
     /// S. Ransom, PRESTO, DDplan.py (`dm_steps`, without subbands): the balance, its factors 1.2 and
     /// 2 and its list of steps. Ours bins in powers of two and ends at `dm_max`.
@@ -57,18 +62,11 @@ impl DmPlan {
         if !(resolution >= 0.0 && resolution.is_finite()) {
             return Err(Error::parameter("--time-res", resolution, "it must be 0 s or more"));
         }
+        let centre = check_coherent_dm(options.coherent_dm)?;
         let smearing = Smearing::new(band, options.dm_constant);
         let balance = Balance { smearing, tsamp_s };
-        let mut downsample = balance.first_downsample(dm_min, resolution);
-        let mut step = balance.first_step(downsample);
-        let mut ranges = vec![balance.range(dm_min, dm_max, STEPS[step], downsample)];
-        while let Some(last) = ranges.last().filter(|range| range.dm_max < dm_max) {
-            let start = last.dm_max;
-            downsample = (2 * downsample).min(MAX_DOWNSAMPLE);
-            step = balance.widen(step, downsample);
-            ranges.push(balance.range(start, dm_max, STEPS[step], downsample));
-        }
-        Self::from_ranges(ranges)
+        let side = |low, high| balance.ranges(low, high, resolution);
+        Self::from_ranges(around(centre, (dm_min, dm_max), side))
     }
 }
 
@@ -78,6 +76,20 @@ struct Balance {
 }
 
 impl Balance {
+    /// The ranges of a plan; DMs count from the one without smearing within channels.
+    fn ranges(&self, dm_min: f64, dm_max: f64, resolution_s: f64) -> Vec<DmRange> {
+        let mut downsample = self.first_downsample(dm_min, resolution_s);
+        let mut step = self.first_step(downsample);
+        let mut ranges = vec![self.range(dm_min, dm_max, STEPS[step], downsample)];
+        while let Some(last) = ranges.last().filter(|range| range.dm_max < dm_max) {
+            let start = last.dm_max;
+            downsample = (2 * downsample).min(MAX_DOWNSAMPLE);
+            step = self.widen(step, downsample);
+            ranges.push(self.range(start, dm_max, STEPS[step], downsample));
+        }
+        ranges
+    }
+
     fn bin_s(&self, downsample: usize) -> f64 {
         self.tsamp_s * downsample as f64
     }
@@ -176,6 +188,21 @@ mod tests {
             assert!(row.step_ms < SOFTNESS * row.sampling_ms);
             let others = 0.072f64.hypot(row.sampling_ms).hypot(row.step_ms);
             assert!(row.channel_ms <= SMEARING_FACTOR * others * 1.01);
+        }
+    }
+
+    #[test]
+    fn a_coherent_dm_is_a_trial_between_mirrored_ranges() {
+        let options = DdplanOptions { coherent_dm: Some(700.0), ..Default::default() };
+        let plan = DmPlan::ddplan(&band(), 72e-6, 0.0, 1400.0, &options).unwrap();
+        let plain = DmPlan::ddplan(&band(), 72e-6, 0.0, 700.0, &Default::default()).unwrap();
+        let half = plain.ranges.len();
+        assert_eq!(plan.ranges.len(), 2 * half);
+        assert!(plan.dms().contains(&700.0));
+        for (i, range) in plain.ranges.iter().enumerate() {
+            let (below, above) = (plan.ranges[half - 1 - i], plan.ranges[half + i]);
+            assert_eq!((below.dm_step, below.downsample), (range.dm_step, range.downsample));
+            assert_eq!((above.dm_step, above.downsample), (range.dm_step, range.downsample));
         }
     }
 

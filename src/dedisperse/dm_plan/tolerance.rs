@@ -1,6 +1,8 @@
 //! Plans whose trials lie as far apart as a tolerated growth of the pulse allows, as Heimdall's do.
 
-use super::{DmPlan, DmRange, MAX_DOWNSAMPLE, Smearing, check_limits, check_tsamp};
+use super::{
+    DmPlan, DmRange, MAX_DOWNSAMPLE, Smearing, around, check_coherent_dm, check_limits, check_tsamp,
+};
 use crate::error::{Error, Result};
 use crate::units::{Band, DM_CONSTANT};
 
@@ -28,6 +30,9 @@ pub struct ToleranceOptions {
     pub downsample_tolerance: f64,
     /// Dispersion constant, s MHz^2 pc^-1 cm^3.
     pub dm_constant: f64,
+    /// DM that was removed within channels before detection, if any: smearing within channels goes with
+    /// the distance from it, and it is one of the trials where it is within the limits.
+    pub coherent_dm: Option<f64>,
 }
 
 impl Default for ToleranceOptions {
@@ -37,6 +42,7 @@ impl Default for ToleranceOptions {
             pulse_width_s: 40e-6,
             downsample_tolerance: 1.15,
             dm_constant: DM_CONSTANT,
+            coherent_dm: None,
         }
     }
 }
@@ -67,11 +73,13 @@ impl DmPlan {
     /// is the delay of one step over the band; the time binning is the largest power of two with
     /// `sqrt(W^2 - t_samp^2 + t_bin^2) <= downsample_tolerance * W`. Both grow with DM. A range has
     /// the step and the binning of its lowest DM, so that it is nowhere coarser than this; where
-    /// ranges begin is chosen for the fewest additions in all, with at most 15 ranges.
+    /// ranges begin is chosen for the fewest additions in all, with at most 15 ranges. After coherent
+    /// dedispersion `channel` goes with the distance from its DM, and below it a range has the step and
+    /// the binning of its highest DM.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for limits that are upside down, negative or not finite, a sampling time
-    /// or tolerance out of range, or too many trials.
+    /// [`Error::Parameter`] for limits that are upside down, negative or not finite, a sampling time,
+    /// tolerance or coherent DM out of range, or too many trials.
     /// # Source
     /// Levin 2012, PhD thesis, Swinburne University, as dedisp (Barsdell et al. 2012, MNRAS 422, 379)
     /// and Heimdall use it. They give each trial its own step and also count how much the channel
@@ -86,21 +94,25 @@ impl DmPlan {
         check_limits(dm_min, dm_max)?;
         check_tsamp(tsamp_s)?;
         options.check()?;
+        let centre = check_coherent_dm(options.coherent_dm)?;
         let smearing = Smearing::new(band, options.dm_constant);
         let rule = Rule { smearing, tsamp_s, options: *options };
-        let nodes = rule.nodes(dm_min, dm_max);
         let mut range_cost = RANGE_COST;
         loop {
-            let starts = rule.cheapest_starts(&nodes, range_cost);
-            if starts.len() <= MAX_RANGES {
-                return Self::from_ranges(rule.ranges(&starts, dm_max));
+            let side = |low, high| {
+                let nodes = rule.nodes(low, high);
+                rule.ranges(&rule.cheapest_starts(&nodes, range_cost), high)
+            };
+            let ranges = around(centre, (dm_min, dm_max), side);
+            if ranges.len() <= MAX_RANGES {
+                return Self::from_ranges(ranges);
             }
             range_cost *= 1.5;
         }
     }
 }
 
-/// What the tolerances allow at each DM.
+/// What the tolerances allow at each DM, counted from the one without smearing within channels.
 struct Rule {
     smearing: Smearing,
     tsamp_s: f64,
@@ -298,6 +310,44 @@ mod tests {
         for pair in dedisp.windows(2) {
             let ratio = rule.step(pair[0]) / (pair[1] - pair[0]);
             assert!((1.0..1.02).contains(&ratio), "{ratio}");
+        }
+    }
+
+    #[test]
+    fn a_coherent_dm_is_a_trial_with_the_finest_steps_around_it() {
+        let band = parkes();
+        let smearing = Smearing::new(&band, DM_CONSTANT);
+        for (coherent, low, high) in [
+            (500.0, 0.0, 2000.0),
+            (500.3, 499.7, 501.0),
+            (500.0, 0.0, 500.0),
+            (500.0, 500.0, 500.0),
+        ] {
+            let options = ToleranceOptions { coherent_dm: Some(coherent), ..Default::default() };
+            let plan = DmPlan::tolerance(&band, 8e-6, low, high, &options).unwrap();
+            assert!(plan.ranges.len() <= MAX_RANGES && plan.dms().contains(&coherent));
+            assert!(plan.ranges[0].dm_min == low && plan.ranges.last().unwrap().dm_max == high);
+            for range in &plan.ranges {
+                let nearest = (range.dm_min - coherent).max(coherent - range.dm_max).max(0.0);
+                let width = 40e-6f64.hypot(8e-6).hypot(smearing.channel_s * nearest);
+                let widened = width.hypot(0.25 * range.dm_step * smearing.band_s);
+                assert!(widened <= 1.25 * width * (1.0 + 1e-9), "{range:?}");
+                let bin = 8e-6 * range.downsample as f64;
+                let binned = (width * width - 8e-6f64.powi(2) + bin * bin).sqrt();
+                assert!(range.downsample == 1 || binned <= 1.15 * width * (1.0 + 1e-9));
+            }
+            let dms = plan.dms();
+            assert!(dms.windows(2).all(|pair| pair[0] < pair[1]), "ascending");
+        }
+        // Outside the limits it still counts: the plan is the coarser, the farther it lies.
+        let trials = |coherent| {
+            let options = ToleranceOptions { coherent_dm: Some(coherent), ..Default::default() };
+            DmPlan::tolerance(&band, 8e-6, 100.0, 200.0, &options).unwrap().trials()
+        };
+        assert!(trials(2000.0) < trials(900.0) && trials(900.0) < trials(201.0));
+        for coherent_dm in [f64::NAN, -1.0, 1e7] {
+            let options = ToleranceOptions { coherent_dm: Some(coherent_dm), ..Default::default() };
+            assert!(DmPlan::tolerance(&band, 8e-6, 0.0, 100.0, &options).is_err());
         }
     }
 

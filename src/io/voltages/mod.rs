@@ -141,7 +141,8 @@ pub struct VoltageOptions {
     /// Sky frequency of the middle of the recorded band in Hz: for formats without one; overrides the
     /// header's.
     pub centre_hz: Option<f64>,
-    /// Whether sky frequency falls as the voltage's rises; overrides the header's.
+    /// Whether sky frequency falls as the voltage's rises; overrides the header's. VDIF and Mark 5B have
+    /// no frequencies of their own: in a lower sideband their channels fall, too.
     pub lower_sideband: Option<bool>,
     /// Polarizations, 1 or 2, of a VDIF or Mark 5B recording, which doesn't say: with 2, threads (of an
     /// odd number of threads: channels) pair up in the order in which they stand. By default the

@@ -32,7 +32,9 @@ const FORMATS: &[Format] = &[
 ///
 /// A path that does not exist but begins the names of a numbered sequence (`NAME` for
 /// `NAME.0000.raw`, `NAME.0001.raw` and so on) stands for all of it. What `options` say goes before
-/// what the files say; `lower_sideband` turns each channel round, not their order.
+/// what the files say. Where these give channels frequencies of their own (GUPPI raw, PSRDADA),
+/// `lower_sideband` turns each channel round, not their order; where only `centre_hz` places the band
+/// (VDIF, Mark 5B), channels of a lower sideband also come from the highest down.
 ///
 /// # Errors
 /// [`Error::Io`] for a file that is missing or can't be read; [`Error::Format`] for one that is empty,

@@ -61,12 +61,15 @@ pub(super) fn fit_gaps(format: Format, options: &mut Options) -> Result<Option<u
     for (start, times) in &mut options.gaps {
         let (first, last) = (nearest(*start), nearest(*start + *times));
         if first == 0 || first == last || last * block >= options.times {
+            let tsamp_s = options.channel_width_hz.recip();
+            let [start_s, length_s] = [*start, *times].map(|time| time as f64 * tsamp_s);
+            let gap = format!("start={start_s},duration={length_s}");
             let rule = format!(
                 "in GUPPI raw it is made of missing blocks, here of {:e} s, and neither the first nor \
                  the last block can be missing",
-                block as f64 * options.channel_width_hz.recip()
+                block as f64 * tsamp_s
             );
-            return Err(Error::parameter("--gap (samples)", format!("{start} + {times}"), rule));
+            return Err(Error::parameter("--gap", gap, rule));
         }
         (*start, *times) = (first * block, (last - first) * block);
     }

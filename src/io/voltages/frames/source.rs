@@ -146,7 +146,7 @@ fn frames_per_second(recording: &Recording<'_>, options: &VoltageOptions) -> Res
         return recording.index.frames_per_second().ok_or_else(|| Error::Unavailable {
             what: format!("the sample rate of {}", recording.paths[0].display()),
             why: "its headers have none, and it ends within a second, so that its frames don't \
-                  show it; give sample_rate_hz (--sample-rate)"
+                  show it; give the samples a second (--sample-rate)"
                 .into(),
         });
     };
