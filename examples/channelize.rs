@@ -89,7 +89,7 @@ fn options(words: &Words) -> Result<Options, Box<dyn Error>> {
     options.oversampling = (p.parse()?, q.parse()?);
     let orders = [Order::Natural, Order::Ascending, Order::Descending];
     options.order = words.one_of("order", "ascending", &orders)?;
-    if words.text("products", "") != "" {
+    if !words.text("products", "").is_empty() {
         let all = [Products::Power, Products::I, Products::Iquv, Products::Aabbcrci];
         options.form = Form::Detected(Detection {
             products: words.one_of("products", "", &all)?,

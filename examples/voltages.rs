@@ -80,8 +80,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         (Some((format, output)), _) => copy(source.as_mut(), arguments, format, output),
         (None, Some(samples)) => write_samples(source.as_mut(), arguments.gulp, samples),
         (None, None) => {
-            println!("{}", describe(source.as_ref()));
-            Ok(())
+            let text = describe(source.as_ref());
+            writeln!(std::io::stdout(), "{text}").map_err(|error| Error::io("-", error))
         }
     }
 }

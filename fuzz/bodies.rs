@@ -70,11 +70,37 @@ fn drain(source: &mut dyn FilterbankSource) {
     }
 }
 
+/// GUPPI raw: headers, blocks and their places in time.
+pub fn guppi(bytes: &[u8]) {
+    voltages(bytes, io::voltages::guppi::open);
+}
+
+/// PSRDADA: header, samples in any order.
+pub fn dada(bytes: &[u8]) {
+    voltages(bytes, io::voltages::dada::open);
+}
+
+/// Opens the files of a recording of voltages.
+type OpenVoltages = fn(&[PathBuf], &VoltageOptions) -> sidereal::Result<Box<dyn VoltageSource>>;
+
+fn voltages(bytes: &[u8], open: OpenVoltages) {
+    let told = VoltageOptions { sample_rate_hz: Some(1e6), ..VoltageOptions::default() };
+    with_file(bytes, |path| {
+        for options in [&VoltageOptions::default(), &told] {
+            if let Ok(mut source) = open(&[path.to_path_buf()], options) {
+                drain_voltages(source.as_mut());
+            }
+        }
+        let _ = io::voltages::is_voltages(path);
+    });
+}
+
 /// VDIF: headers and data, at the rate that the file shows and at one that is given.
 pub fn vdif(bytes: &[u8]) {
     let known = VoltageOptions::default();
     let given = VoltageOptions { sample_rate_hz: Some(6400.0), ..known.clone() };
-    let paired = VoltageOptions { sample_rate_hz: Some(1e6), polarizations: Some(2), ..known.clone() };
+    let paired =
+        VoltageOptions { sample_rate_hz: Some(1e6), polarizations: Some(2), ..known.clone() };
     with_file(bytes, |path| {
         for options in [&known, &given, &paired] {
             if let Ok(mut source) = voltages::vdif::open(&[path.to_path_buf()], options) {

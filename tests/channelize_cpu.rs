@@ -246,3 +246,146 @@ fn random_plans_equal_the_reference() {
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| x.to_bits()).collect()
 }
+
+#[test]
+fn long_sums_do_not_depend_on_splits_or_threads() {
+    let encoding = VoltageEncoding::Complex8;
+    let detection = Detection {
+        products: Products::Iquv,
+        feed: Feed::Circular,
+        spectra: 700,
+        channels: 2,
+        interpolate_dc: true,
+    };
+    let plan = Plan::new(Options {
+        input: Input { polarizations: 2, coarse_channels: 2, ..Input::one(encoding) },
+        form: Form::Detected(detection),
+        ..Options::new(4, 3, encoding)
+    });
+    let plan = plan.unwrap();
+    let times = plan.span() + 3 * 700 * plan.hop();
+    let mut random = Random::new(7);
+    let bytes = noise(encoding, 4, times, &mut random);
+    let voltages = Voltages::new(&bytes, encoding, 4, encoding.bytes(times), times).unwrap();
+    let (truth, counts) = channelize(&plan, &Backend::Reference, voltages, &mut |left| left);
+    assert!(truth.len() == 3 * plan.row_elements());
+    for level in 1..Backend::available(1).len() {
+        let mut first: Option<Vec<u32>> = None;
+        for (threads, most) in [(1, times), (1, 37), (2, times), (5, 4000), (5, times)] {
+            let backend = &Backend::available(threads)[level];
+            let mut next = |left: usize| 1 + random.below(left.min(most));
+            let (found, saturated) = channelize(&plan, backend, voltages, &mut next);
+            assert!(compare(&plan, &found, &truth, (&saturated, &counts)) <= 1.0);
+            let found = bits(&found);
+            assert_eq!(first.get_or_insert_with(|| found.clone()), &found, "{}", backend.name());
+        }
+    }
+}
+
+/// One number of the first spectrum, straight from the definition.
+fn spectrum_value(plan: &Plan, input: Voltages<'_>, place: usize) -> Complex<f64> {
+    let (bin, points) = (plan.bin(place), plan.points());
+    let turn =
+        |n: usize| -std::f64::consts::TAU * (n % points * bin % points) as f64 / points as f64;
+    let terms = plan.coefficients().iter().enumerate();
+    terms.map(|(n, b)| input.value(0, n) * Complex::cis(turn(n)) * b).sum()
+}
+
+#[test]
+fn many_channels_equal_the_definition() {
+    let mut random = Random::new(3);
+    let lengths =
+        (6..=17).map(|bits| 1usize << bits).chain([3072, 6144, 5000, 10_007, 12_288, 46_080]);
+    for channels in lengths {
+        for encoding in [VoltageEncoding::ComplexF32, VoltageEncoding::Real16] {
+            let plan = Plan::new(Options::new(channels, 3, encoding)).unwrap();
+            let times = plan.span() + 2 * plan.hop();
+            let bytes = noise(encoding, 1, times, &mut random);
+            let input = Voltages::one(&bytes, encoding).unwrap();
+            let places: Vec<usize> = (0..6)
+                .map(|k| if k < 2 { k * channels / 2 } else { random.below(channels) })
+                .collect();
+            let truth: Vec<_> =
+                places.iter().map(|place| spectrum_value(&plan, input, *place)).collect();
+            for backend in Backend::available(1).into_iter().skip(1) {
+                let (found, _) = channelize(&plan, &backend, input, &mut |left| left);
+                for (place, truth) in places.iter().zip(&truth) {
+                    let found = Complex::new(found[2 * place], found[2 * place + 1]);
+                    let error =
+                        (f64::from(found.re) - truth.re).hypot(f64::from(found.im) - truth.im);
+                    assert!(error <= bound(&plan), "{channels} {encoding:?} {}", backend.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_a_number_stays_in_its_windows() {
+    let encoding = VoltageEncoding::ComplexF32;
+    for channels in [8, 24, 256, 1024] {
+        let plan = Plan::new(Options::new(channels, 4, encoding)).unwrap();
+        let times = 40 * channels;
+        let mut bytes = noise(encoding, 1, times, &mut Random::new(1));
+        let bad = 20 * channels + channels / 3;
+        bytes[8 * bad..8 * bad + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+        let input = Voltages::one(&bytes, encoding).unwrap();
+        for backend in Backend::available(2).into_iter().skip(1) {
+            let (found, _) = channelize(&plan, &backend, input, &mut |left| left.min(channels * 7));
+            for (s, row) in found.chunks(2 * channels).enumerate() {
+                let inside = (17..=20).contains(&s);
+                assert_eq!(row.iter().any(|x| x.is_nan()), inside, "{channels}, spectrum {s}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_sample_at_a_time_gives_the_same() {
+    for encoding in VoltageEncoding::ALL {
+        let plan = Plan::new(Options::new(16, 4, encoding)).unwrap();
+        let times = plan.span() + 5 * plan.hop();
+        let bytes = noise(encoding, 1, times, &mut Random::new(9));
+        let input = Voltages::one(&bytes, encoding).unwrap();
+        for backend in Backend::available(1).into_iter().skip(1) {
+            let (whole, _) = channelize(&plan, &backend, input, &mut |left| left);
+            let (parts, _) = channelize(&plan, &backend, input, &mut |_| 1);
+            assert_eq!(bits(&whole), bits(&parts), "{encoding:?}, {}", backend.name());
+        }
+    }
+}
+
+/// Long outputs are written past the caches, wherever they begin.
+#[test]
+fn long_outputs_equal_short_ones() {
+    let times = 600_000;
+    let encodings = [VoltageEncoding::Complex8, VoltageEncoding::Real8];
+    for (encoding, channels, order) in [
+        (encodings[0], 64, Order::Ascending),
+        (encodings[0], 24, Order::Descending),
+        (encodings[0], 1024, Order::Ascending),
+        (encodings[0], 1536, Order::Descending),
+        (encodings[0], 1001, Order::Ascending),
+        (encodings[1], 64, Order::Ascending),
+        (encodings[1], 512, Order::Descending),
+    ] {
+        let plan = Plan::new(Options { order, ..Options::new(channels, 4, encoding) }).unwrap();
+        let times = if encoding.is_complex() { times } else { 2 * times };
+        let bytes = noise(encoding, 1, times, &mut Random::new(5));
+        let input = Voltages::one(&bytes, encoding).unwrap();
+        for backend in Backend::available(2).into_iter().skip(1) {
+            let (short, _) = channelize(&plan, &backend, input, &mut |left| left.min(200_000));
+            let mut room = vec![Complex::new(f32::NAN, 0.0); short.len() / 2 + 16];
+            for offset in 0..9 {
+                let mut channelizer = Channelizer::new(plan.clone(), &backend).unwrap();
+                let output = Output::Complex(&mut room[offset..]);
+                let rows = channelizer.run(input, output).unwrap().produced;
+                let found = &room[offset..][..rows * plan.row_elements()];
+                let same = found.iter().zip(short.chunks(2)).all(|(z, parts)| {
+                    z.re.to_bits() == parts[0].to_bits() && z.im.to_bits() == parts[1].to_bits()
+                });
+                assert!(same, "{channels} {encoding:?} {order:?} at {offset}, {}", backend.name());
+            }
+        }
+    }
+}

@@ -175,3 +175,28 @@ fn faults_are_named() {
     let wrong = VoltageOptions { mark5b_bits: Some(4), ..options(4, 2, 4) };
     assert!(message(&whole, &wrong).contains("mark5b_bits is 4"));
 }
+
+#[test]
+fn any_bytes_give_samples_or_an_error() {
+    let folder = Folder::new();
+    let mut random = Random::new(8);
+    let whole: Vec<u8> = (0..3).flat_map(|number| frame(1, number)).collect();
+    let mut opened = 0;
+    for _ in 0..300 {
+        let mut bytes = whole.clone();
+        bytes.truncate(random.below(bytes.len()) + 1);
+        bytes.drain(..random.below(2) * random.below(bytes.len()));
+        for _ in 0..random.below(4) {
+            let at = random.below(3) * FRAME + random.below(16);
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << random.below(8);
+            }
+        }
+        let path = folder.file("x.m5b", &bytes);
+        let Ok(mut source) = mark5b::open(&[path], &options(4, 2, 4)) else { continue };
+        let mut block = source.header().block(1000);
+        let _ = source.read(&mut block);
+        opened += 1;
+    }
+    assert!(opened > 50, "{opened}");
+}

@@ -121,7 +121,13 @@ fn frames_in_any_order_and_in_any_file_are_one_recording() {
     let mut frames = Vec::new();
     for time in 0..2 * PER_SECOND as u32 + 3 {
         let (seconds, number) = (1000 + time / PER_SECOND as u32, time % PER_SECOND as u32);
-        frames.extend((0..3).map(|t| Vdif { seconds, number, thread: 2 * t + 1, channels_log2: 1, ..PLAIN }));
+        frames.extend((0..3).map(|t| Vdif {
+            seconds,
+            number,
+            thread: 2 * t + 1,
+            channels_log2: 1,
+            ..PLAIN
+        }));
     }
     let expected: Vec<Vec<(f64, f64)>> = (0..6)
         .map(|stream| {
@@ -165,7 +171,8 @@ fn what_is_missing_or_invalid_is_flagged_and_shifts_nothing() {
     // Threads 0, 4, 9 over 12 frames: a gap of all, of one, one that begins late and ends early.
     let mut frames: Vec<Vec<Option<Vdif>>> = Vec::new();
     for thread in [0, 4, 9] {
-        let frame = |time: u32| Vdif { seconds: 1000 + time / 10, number: time % 10, thread, ..frame };
+        let frame =
+            |time: u32| Vdif { seconds: 1000 + time / 10, number: time % 10, thread, ..frame };
         frames.push((0..12).map(|time| Some(frame(time))).collect());
     }
     (5..8).for_each(|time| frames.iter_mut().for_each(|thread| thread[time] = None));
@@ -240,6 +247,45 @@ fn two_threads_are_polarizations() {
     assert_eq!(source.flags(), [flag(4..8, start, times as u64)]);
     for (stream, samples) in read_all(source.as_mut(), 64).iter().enumerate() {
         assert!(agree(samples, &truth(&frames(stream as u32 / 4), stream % 4, times)));
+    }
+}
+
+#[test]
+fn long_recordings_are_read_piece_by_piece() {
+    let folder = Folder::new();
+    // More than is read at once, in one frame and in several.
+    for (payload, frames) in [(20_000, 40), (1 << 21, 1)] {
+        for (bits, channels_log2, complex) in [(8, 2, true), (4, 0, true)] {
+            let frame = Vdif { bits, channels_log2, complex, payload, ..PLAIN };
+            let of_thread = |thread: u32| -> Vec<Option<Vdif>> {
+                let times = (0..frames).filter(|time| (time + thread) % 7 != 5);
+                let at =
+                    |time| Vdif { seconds: 1000 + time / 10, number: time % 10, thread, ..frame };
+                let mut all = vec![None; frames as usize];
+                times.for_each(|time| all[time as usize] = Some(at(time)));
+                all
+            };
+            let threads = [0, 1, 2].map(of_thread);
+            let mut bytes = Vec::new();
+            for time in 0..frames as usize {
+                let there = threads.iter().filter_map(|thread| thread[time]);
+                bytes.extend(there.flat_map(|frame| frame.noise_frame()));
+            }
+            let path = folder.file("x.vdif", &bytes);
+            let mut source = open(&path, &at_rate(&frame));
+            let flags = source.flags().to_vec();
+            let found = read_all(source.as_mut(), 1 << 16);
+            let channels = 1 << channels_log2;
+            for (stream, samples) in found.iter().enumerate() {
+                let mut expected =
+                    truth(&threads[stream / channels], stream % channels, frame.times());
+                for flag in flags.iter().filter(|flag| flag.streams.contains(&stream)) {
+                    let flagged = flag.start as usize..(flag.start + flag.times) as usize;
+                    expected[flagged.clone()].copy_from_slice(&samples[flagged]);
+                }
+                assert!(agree(samples, &expected), "{frame:?}, stream {stream}");
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use random::Random;
 use sidereal::backend::Backend;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
-use sidereal::channelize::{Channelizer, Options, Output, Plan};
+use sidereal::channelize::{Channelizer, Detection, Feed, Form, Options, Output, Plan, Products};
 use sidereal::voltage::VoltageEncoding;
 
 fn plan(options: Options) -> Plan {
@@ -42,6 +42,54 @@ fn any_split_and_any_threads_give_the_same_bits() {
             let first = whole(&plan, &Backend::Reference, &recording);
             let again = split(&plan, &Backend::Reference, &recording, &mut random);
             assert!(first == again, "reference {:?}", Brief(&plan));
+        }
+    }
+}
+
+/// Blocks of many megabytes, which may be written past the caches, and the same in small pieces.
+#[test]
+fn large_blocks_have_the_bits_of_small_ones() {
+    let mut random = Random::new(13);
+    let detection = |spectra| {
+        Form::Detected(Detection {
+            products: Products::Iquv,
+            feed: Feed::Linear,
+            spectra,
+            channels: 1,
+            interpolate_dc: true,
+        })
+    };
+    let forms = [
+        (64, Form::Spectra),
+        (256, Form::Spectra),
+        (27, Form::Spectra),
+        (32, Form::Filtered),
+        (64, detection(1)),
+        (16, detection(300)),
+        (64, Form::Requantized { bits: 8, gains: vec![40.0] }),
+        (125, Form::Requantized { bits: 4, gains: vec![3.0] }),
+    ];
+    for (index, (channels, form)) in forms.into_iter().enumerate() {
+        let encoding = [VoltageEncoding::Complex8, VoltageEncoding::Real8][index % 2];
+        let mut options = Options::new(channels, 4, encoding);
+        options.input.polarizations = 2;
+        options.form = form;
+        let plan = plan(options);
+        let row_bytes = plan.row_elements() * plan.element_bytes();
+        let rows = (5_000_000 / row_bytes).min(2_000_000 / plan.samples_per_row());
+        let times = (rows + 3) * plan.samples_per_row() + plan.span();
+        let recording = Recording::random(&mut random, encoding, 2, times);
+        for backend in Backend::available(2).into_iter().skip(1) {
+            let first = whole(&plan, &backend, &recording);
+            let mut channelizer = Channelizer::new(plan.clone(), &backend).unwrap();
+            let (gulp, mut bytes) = (50_000, Vec::new());
+            for start in (0..times).step_by(gulp) {
+                let part = recording.voltages().slice(start, gulp.min(times - start)).unwrap();
+                let room = plan.max_rows(part.times());
+                channelize::step(&mut channelizer, part, room, 0, &mut bytes);
+            }
+            let again = Run { bytes, saturated: channelizer.saturated() };
+            assert!(first == again, "{} {:?}", backend.name(), Brief(&plan));
         }
     }
 }

@@ -14,8 +14,10 @@ type Body = fn(&[u8]);
 const TARGETS: &[(&str, Body)] = &[
     ("bitshuffle", bodies::bitshuffle),
     ("cand", bodies::cand),
+    ("dada", bodies::dada),
     ("dm_plan", bodies::dm_plan),
     ("fbh5", bodies::fbh5),
+    ("guppi", bodies::guppi),
     ("inf", bodies::inf),
     ("mark5b", bodies::mark5b),
     ("mask", bodies::mask),

@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use num_complex::Complex;
 use sidereal::backend::Backend;
-use sidereal::channelize::Products;
+use sidereal::channelize::{Feed, Products};
 use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::io::{FilterbankSource, Gap, Polarizations, sigproc};
 use sidereal::pipeline::voltage::{
@@ -315,4 +315,41 @@ fn rows_are_written_as_floats_and_as_counts() {
     let report =
         write_filterbank(&mut filterbank, destination, Depth::F32, &mut |_| false).unwrap();
     assert!(!report.complete && !path.exists());
+}
+
+#[test]
+fn polarization_is_that_of_the_sky_in_either_sideband() {
+    // On the sky X = 1 and Y = exp(i phase): X Y* = exp(-i phase).
+    let (phase, points) = (0.7f64, 8);
+    for (lower_sideband, feed, antennas) in [
+        (false, Feed::Linear, 1),
+        (true, Feed::Linear, 1),
+        (false, Feed::Circular, 1),
+        (true, Feed::Circular, 2),
+    ] {
+        let one = header(&[1400.0, 1401.0], VoltageEncoding::ComplexF32);
+        let header = VoltageHeader { lower_sideband, polarizations: 2, antennas, ..one };
+        let source = Memory::new(header, 512, |stream, time| {
+            let turn = TAU * time as f64 / points as f64 + phase * (stream % 2) as f64;
+            Complex::cis(if lower_sideband { -turn } else { turn })
+        });
+        for products in [Products::Iquv, Products::Aabbcrci] {
+            let options =
+                ChannelizeOptions { products, feed: Some(feed), ..ChannelizeOptions::new(points) };
+            let rows = read_all(&mut open(&source, &options), 5);
+            let channel = loudest(&rows[..2 * points]);
+            let found: Vec<f64> =
+                (0..4).map(|p| f64::from(rows[2 * points * p + channel])).collect();
+            let (re, im) = (phase.cos(), -phase.sin());
+            let expected = match (products, feed) {
+                (Products::Aabbcrci, _) => [1.0, 1.0, re, im],
+                (_, Feed::Linear) => [2.0, 0.0, 2.0 * re, 2.0 * im],
+                (_, Feed::Circular) => [2.0, 2.0 * re, 2.0 * im, 0.0],
+            };
+            for (found, expected) in found.iter().zip(expected) {
+                let expected = expected * antennas as f64;
+                assert!((found - expected).abs() < 1e-5, "{lower_sideband} {feed:?}: {found}");
+            }
+        }
+    }
 }

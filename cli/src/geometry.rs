@@ -1,9 +1,9 @@
 //! The filter bank that made spectra from voltages, as documents tell it.
 
 use serde::Serialize;
-use sidereal::channelize::Plan;
-use sidereal::math::response::Summary;
-use sidereal::pipeline::voltage::Geometry;
+use sidereal::Result;
+use sidereal::math::response::{Response, Summary};
+use sidereal::pipeline::voltage::{ChannelizeOptions, Geometry};
 
 /// Coefficients of which a response is made without being asked for.
 const MAX_SPAN: usize = 1 << 20;
@@ -25,6 +25,7 @@ pub(crate) struct Document {
     hop: usize,
     integrate: usize,
     average_channels: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     products: Vec<&'static str>,
     feed: &'static str,
     interpolate_dc: bool,
@@ -93,10 +94,20 @@ impl Document {
 }
 
 impl ResponseDocument {
-    /// Of a filter bank; `None` where it would take long.
-    pub(crate) fn new(plan: &Plan) -> Option<Self> {
-        (plan.span() <= MAX_SPAN).then(|| Self::from(plan.response().summary()))
+    /// Of a filter bank of so many points; `None` where it would take long.
+    pub(crate) fn new(options: &ChannelizeOptions, points: usize) -> Result<Option<Self>> {
+        let short = options.taps * points <= MAX_SPAN;
+        short.then(|| response(options, points).map(Self::from)).transpose()
     }
+}
+
+/// What a filter bank of so many points lets through.
+///
+/// # Errors
+/// As [`sidereal::math::window::Window::coefficients`].
+pub(crate) fn response(options: &ChannelizeOptions, points: usize) -> Result<Summary> {
+    let coefficients = options.window.coefficients(options.taps, points)?;
+    Ok(Response::new(&coefficients, points)?.summary())
 }
 
 impl From<Summary> for ResponseDocument {

@@ -32,8 +32,8 @@ use clap::{Parser, Subcommand};
 use common::Common;
 use sidereal::Result;
 
-/// From what a telescope records to what an astronomer looks for: finds short radio bursts in
-/// filterbank recordings, and makes recordings to try it on.
+/// From what a telescope records to what an astronomer looks for: divides voltages into channels, finds
+/// short radio bursts in voltages and filterbanks, and makes recordings to try it on.
 #[derive(Parser, Debug)]
 #[command(
     name = "sidereal",

@@ -56,6 +56,8 @@ pub(crate) struct Folder {
     /// Folders above, made on the way; the innermost first.
     made: Vec<PathBuf>,
     finished: bool,
+    /// Whether it is part of another, which vanishes or stays as a whole.
+    inner: bool,
 }
 
 impl Folder {
@@ -70,10 +72,21 @@ impl Folder {
         let made = make_parents(&parent)?;
         let name = place.file_name().map_or_else(Default::default, |n| n.to_string_lossy());
         let temporary = parent.join(format!(".{name}{}", mark()));
-        let folder = Self { place: place.to_path_buf(), temporary, made, finished: false };
+        let folder =
+            Self { place: place.to_path_buf(), temporary, made, finished: false, inner: false };
         fs::create_dir(&folder.temporary).map_err(|error| Error::io(place, error))?;
         interrupt::unfinished(Some(folder.temporary.clone()));
         Ok(folder)
+    }
+
+    /// A folder within this one.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn inner(&self, name: &str) -> Result<Self> {
+        let (place, temporary) = (self.place.join(name), self.temporary.join(name));
+        fs::create_dir(&temporary).map_err(|error| Error::io(&place, error))?;
+        Ok(Self { place, temporary, made: Vec::new(), finished: false, inner: true })
     }
 
     /// Where a file of this folder is written now.
@@ -110,6 +123,9 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        if self.inner {
+            return;
+        }
         interrupt::unfinished(None);
         if self.finished {
             return;

@@ -92,8 +92,13 @@ impl Recording {
     pub(crate) fn open(&self, dm_constant: f64, backend: &Backend) -> Result<Opened> {
         let first = &self.inputs[0];
         if self.is_pipe() || !voltages::is_voltages(first)? {
+            let source = open(&self.inputs, self.pol, self.allow_gaps);
+            if let (Err(_), Some(_)) = (&source, self.voltages.given()) {
+                // Voltages were meant, so it is said why it holds none.
+                self.voltages.lacking.open(&self.inputs)?;
+            }
+            let source = source?;
             self.voltages.check_none(first)?;
-            let source = open(&self.inputs, self.pol, self.allow_gaps)?;
             return Ok(Opened { source, geometry: None });
         }
         if let Some(pol) = self.pol {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use sidereal::channelize::Feed;
+use sidereal::channelize::plan::{MAX_CHANNELS, MAX_TAPS};
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
 use sidereal::io::window_file;
 use sidereal::math::window::Window;
@@ -108,8 +109,19 @@ impl Lacking {
     /// # Errors
     /// As [`voltages::open`], options named as on the command line.
     pub(crate) fn open(&self, inputs: &[PathBuf]) -> Result<Box<dyn VoltageSource>> {
+        if inputs.iter().any(|path| path.as_os_str() == "-") {
+            let rule = "voltages are read from files: headers are looked through beforehand";
+            return Err(Error::parameter("INPUT", "-", rule));
+        }
         let options = self.options()?;
-        voltages::open(inputs, &options).map_err(with_option_names)
+        let source = voltages::open(inputs, &options).map_err(with_option_names)?;
+        match self.freq {
+            Some(freq) if source.header().centres_hz.iter().any(|centre| *centre <= 0.0) => {
+                let rule = "the recorded band would reach below 0";
+                Err(Error::parameter("--freq", freq, rule))
+            }
+            _ => Ok(source),
+        }
     }
 
     fn options(&self) -> Result<VoltageOptions> {
@@ -151,6 +163,11 @@ impl VoltageArguments {
     /// # Errors
     /// [`Error::Parameter`] naming it.
     pub(crate) fn check_none(&self, path: &Path) -> Result<()> {
+        not_for_filterbanks(self.given(), path)
+    }
+
+    /// The first option given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
         let own = first_of(&[
             (self.channels.is_some(), "--channels"),
             (self.taps.is_some(), "--taps"),
@@ -159,8 +176,7 @@ impl VoltageArguments {
             (self.coherent_dm.is_some(), "--coherent-dm"),
             (self.antenna.is_some(), "--antenna"),
         ]);
-        let given = own.or(self.detection_given()).or(self.lacking.given());
-        not_for_filterbanks(given, path)
+        own.or(self.detection_given()).or(self.lacking.given())
     }
 
     /// The first option given that is about detection.
@@ -186,8 +202,13 @@ impl VoltageArguments {
         let channels = self.channels.ok_or_else(|| missing_channels(header))?;
         let rectangular = self.window.as_deref() == Some("rectangular");
         let taps = self.taps.unwrap_or(if rectangular { 1 } else { TAPS });
-        let points = if header.encoding.is_complex() { channels } else { channels * 2 };
-        check_length(header, channels, taps, points)?;
+        within("--channels", channels, 2, MAX_CHANNELS)?;
+        within("--taps", taps, 1, MAX_TAPS)?;
+        let points = points(header, channels);
+        let (p, q) = self.oversample.unwrap_or((1, 1));
+        let integrate = self.integrate.unwrap_or(1);
+        let hop = points.saturating_mul(q) / p.max(1);
+        check_length(header, (taps, points), (integrate, hop))?;
         let feed = self.feed.map(|feed| match feed {
             FeedName::Linear => Feed::Linear,
             FeedName::Circular => Feed::Circular,
@@ -256,22 +277,8 @@ fn parse_ratio(words: &str) -> std::result::Result<(usize, usize), String> {
 
 /// A window by its name, or from a file.
 fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
-    match name {
-        "hann" => return Ok(Window::Hann),
-        "hamming" => return Ok(Window::Hamming),
-        "blackman" => return Ok(Window::Blackman),
-        "rectangular" => return Ok(Window::Rectangular),
-        _ => {}
-    }
-    if let Some(db) = name.strip_prefix("kaiser:") {
-        let wrong = || {
-            Error::parameter(
-                "--window",
-                name,
-                "kaiser:DB takes its stop-band in dB, such as kaiser:70",
-            )
-        };
-        return db.parse().map(Window::Kaiser).map_err(|_| wrong());
+    if let Ok(window) = name.parse() {
+        return Ok(window);
     }
     let path = Path::new(name);
     if !path.exists() {
@@ -282,17 +289,40 @@ fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
     window_file::read(path, taps, points)
 }
 
-/// A recording must hold one window at least.
-fn check_length(header: &VoltageHeader, channels: usize, taps: usize, points: usize) -> Result<()> {
-    let Some(times) = header.times else { return Ok(()) };
-    let needed = taps.saturating_mul(points) as u64;
-    if needed <= times || !(2..=1 << 20).contains(&channels) {
+/// Points of the Fourier transform: twice the channels for real samples.
+pub(crate) fn points(header: &VoltageHeader, channels: usize) -> usize {
+    if header.encoding.is_complex() { channels } else { 2 * channels }
+}
+
+fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<()> {
+    if (least..=most).contains(&value) {
         return Ok(());
     }
-    let rule = format!(
-        "{taps} taps of {points} samples are {needed}, and the recording has {times} of each stream"
-    );
-    Err(Error::parameter("--taps", taps, rule))
+    Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
+}
+
+/// A recording must hold one window at least, and all the spectra that are summed into one.
+fn check_length(
+    header: &VoltageHeader,
+    (taps, points): (usize, usize),
+    (integrate, hop): (usize, usize),
+) -> Result<()> {
+    let Some(times) = header.times else { return Ok(()) };
+    let window = (taps * points) as u64;
+    if window > times {
+        let rule = format!(
+            "{taps} taps of {points} samples are {window}, and the recording has {times} of each stream"
+        );
+        return Err(Error::parameter("--taps", taps, rule));
+    }
+    let spectra = integrate.saturating_mul(hop) as u64;
+    if spectra > times {
+        let rule = format!(
+            "so many spectra take {spectra} samples, and the recording has {times} of each stream"
+        );
+        return Err(Error::parameter("--integrate", integrate, rule));
+    }
+    Ok(())
 }
 
 fn missing_channels(header: &VoltageHeader) -> Error {

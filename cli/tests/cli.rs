@@ -9,8 +9,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const VERBS: [&str; 8] =
-    ["demo", "search", "info", "dedisperse", "plan", "simulate", "bench", "devices"];
+const VERBS: [&str; 9] =
+    ["demo", "search", "info", "dedisperse", "channelize", "plan", "simulate", "bench", "devices"];
 
 fn sidereal(folder: &Path, words: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sidereal"))
@@ -412,6 +412,9 @@ fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
     let home = tempfile::tempdir().unwrap();
     let document = json(&sidereal(home.path(), "demo --json -o shown"));
     assert_eq!(document["found_all"], true);
+    let found = |of: &str, key: &str| document["voltages"][of][key].as_f64().unwrap();
+    assert!((found("found", "dm") - 200.0).abs() <= 0.5, "{document}");
+    assert!(found("found", "snr") > 1.3 * found("found_in_powers", "snr"), "{document}");
     assert!(document["bursts"].as_array().unwrap().len() >= 5);
     assert_eq!(entries(home.path()), ["shown".to_owned()].into());
     let folder = home.path().join("shown");

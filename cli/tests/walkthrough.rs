@@ -27,14 +27,15 @@ fn the_walk_through_walks() {
         let errors = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "sidereal {}\n{errors}", arguments.join(" "));
     }
-    let summary =
-        std::fs::read_to_string(folder.path().join("found/summary.json")).expect("it is there");
-    let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
-    let best = &summary["candidates"][0];
-    let near = |key: &str, truth: f64, by: f64| {
-        let found = best[key].as_f64().unwrap_or(f64::NAN);
-        assert!((found - truth).abs() < by, "{key} is {found}, expected {truth}");
-    };
-    near("dm", 350.0, 3.0);
-    near("time_s", 4.2, 0.002);
+    // A search's folder, and its burst: DM, time, and how near.
+    let bursts = [("found", [350.0, 3.0], [4.2, 0.002]), ("sharp", [60.0, 0.5], [0.4, 0.0005])];
+    for (search, dm, time_s) in bursts {
+        let path = folder.path().join(search).join("summary.json");
+        let summary = std::fs::read_to_string(path).expect("it is there");
+        let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+        for (key, [truth, by]) in [("dm", dm), ("time_s", time_s)] {
+            let found = summary["candidates"][0][key].as_f64().unwrap_or(f64::NAN);
+            assert!((found - truth).abs() < by, "{search}: {key} is {found}, expected {truth}");
+        }
+    }
 }

@@ -53,6 +53,67 @@ pub fn copy_bytes(bytes: usize, seconds: f64) -> f64 {
     best
 }
 
+/// Bytes a second, read and written, of one copy with ordinary stores, on all threads of the pool.
+///
+/// # Panics
+/// When the two differ in length.
+pub fn copy(from: &[u8], to: &mut [u8], threads: &Threads) -> f64 {
+    /// So much at once that threads are not in each other's way.
+    const CHUNK: usize = 1 << 17;
+    /// So little that no copy is made past the caches.
+    const ORDINARY: usize = 1 << 12;
+    assert_eq!(from.len(), to.len(), "a copy is as long as what is copied");
+    let mut scratch = vec![(); threads.count()];
+    let bytes = 2.0 * from.len() as f64;
+    let began = Instant::now();
+    threads.for_each_chunk(&mut scratch, to, CHUNK, |(), index, to| {
+        let from = &from[index * CHUNK..][..to.len()];
+        for (to, from) in to.chunks_mut(ORDINARY).zip(from.chunks(ORDINARY)) {
+            to.copy_from_slice(black_box(from));
+        }
+    });
+    bytes / began.elapsed().as_secs_f64()
+}
+
+/// Single-precision multiply-adds a second on all threads, all operands in registers. Measured for about
+/// `seconds`.
+pub fn multiply_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
+    let mut counts = vec![0; threads.count()];
+    let mut scratch = vec![(); threads.count()];
+    let (mut best, start) = (0f64, Instant::now());
+    while best == 0.0 || start.elapsed().as_secs_f64() < seconds {
+        let began = Instant::now();
+        threads.for_each_chunk(&mut scratch, &mut counts, 1, |(), _, count| {
+            let (sum, multiply_adds) = multiply_add(level, black_box(1 << 14));
+            black_box(sum);
+            count[0] = multiply_adds;
+        });
+        let all: usize = counts.iter().sum();
+        best = best.max(all as f64 / began.elapsed().as_secs_f64());
+    }
+    best
+}
+
+/// The sum of sums that were multiplied and added to `repeats` times; how many multiply-adds that were.
+fn multiply_add(level: Level, repeats: usize) -> (f32, usize) {
+    match level {
+        // SAFETY: a level is proof of its instructions.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(_) => (unsafe { x86::multiply_add_512(repeats) }, 16 * 16 * repeats),
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(_) => (unsafe { x86::multiply_add_256(repeats) }, 12 * 8 * repeats),
+        _ => {
+            let mut sums = [1f32; 32];
+            let (a, b) = (black_box(0.999f32), black_box(1e-3f32));
+            for _ in 0..repeats {
+                sums = sums.map(|sum| sum * a + b);
+            }
+            (sums.iter().sum(), 32 * repeats)
+        }
+    }
+}
+
 /// Adds all bytes `repeats` times; `narrow` takes half-width vectors where there are two widths.
 fn add(level: Level, narrow: bool, data: &Data, repeats: usize) -> u64 {
     match level {
@@ -115,6 +176,46 @@ mod x86 {
         };
     }
 
+    macro_rules! multiply_add {
+        ($name:ident, $features:literal, $vectors:literal, $set:ident, $add:ident, $mul_add:ident,
+         $store:ident) => {
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $name(repeats: usize) -> f32 {
+                let mut sums = [$set(1.0); $vectors];
+                let (a, b) = ($set(black_box(0.999)), $set(black_box(1e-3)));
+                for _ in 0..repeats {
+                    for sum in &mut sums {
+                        *sum = $mul_add(*sum, a, b);
+                    }
+                }
+                let sum = sums.iter().fold($set(0.0), |a, b| $add(a, *b));
+                let mut lanes = [0f32; 16];
+                // SAFETY: the lanes hold a vector.
+                unsafe { $store(lanes.as_mut_ptr(), sum) };
+                lanes.iter().sum()
+            }
+        };
+    }
+
+    multiply_add!(
+        multiply_add_256,
+        "avx2,fma",
+        12,
+        _mm256_set1_ps,
+        _mm256_add_ps,
+        _mm256_fmadd_ps,
+        _mm256_storeu_ps
+    );
+    multiply_add!(
+        multiply_add_512,
+        "avx512f,avx512bw,avx512vl,avx512dq",
+        16,
+        _mm512_set1_ps,
+        _mm512_add_ps,
+        _mm512_fmadd_ps,
+        _mm512_storeu_ps
+    );
+
     add!(
         add_256,
         "avx2",
@@ -152,7 +253,10 @@ mod tests {
         assert_eq!(words.len(), BYTES / 2);
         for level in Level::available() {
             assert!(byte_adds(level, &Threads::new(1), 0.0) > 0.0);
+            assert!(multiply_adds(level, &Threads::new(1), 0.0) > 0.0);
         }
         assert!(copy_bytes(1 << 16, 0.0) > 0.0);
+        let (from, mut to) = (vec![7u8; 300_000], vec![0u8; 300_000]);
+        assert!(copy(&from, &mut to, &Threads::new(2)) > 0.0 && from == to);
     }
 }

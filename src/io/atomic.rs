@@ -179,7 +179,11 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     file.commit()
 }
 
-fn part_name(path: &Path) -> Result<PathBuf> {
+/// The name that a file has while it is in the making.
+///
+/// # Errors
+/// [`Error::Parameter`] for a path that names no file.
+pub fn part_name(path: &Path) -> Result<PathBuf> {
     let Some(name) = path.file_name() else {
         let rule = "it must name a file";
         return Err(Error::parameter("output file", path.display(), rule));

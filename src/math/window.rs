@@ -67,8 +67,8 @@ impl Window {
     /// 300 dB, a window of a user's own with numbers that are not finite; [`Error::Shape`] for one of
     /// another length.
     /// # Source
-    /// Adamek, Novotny & Armour 2016 (sinc x Hann, Figure 2); Kaiser & Schafer 1980 (beta from the
-    /// stop-band).
+    /// Adamek, Novotny & Armour 2016 (sinc x Hann, Figure 2); Kaiser 1974, as in Oppenheim & Schafer,
+    /// Discrete-Time Signal Processing (beta from a filter's stop-band).
     pub fn coefficients(&self, taps: usize, points: usize) -> Result<Vec<f64>> {
         let length = taps * points;
         let middle = (length as f64 - 1.0) / 2.0;

@@ -248,7 +248,7 @@ impl<'a> Truth<'a> {
         let mut largest = 0.0f64;
         for (n, (x, b)) in x.iter().zip(self.plan.coefficients()).enumerate() {
             y[(start + n) % points] += x * b;
-            let magnitude = x.norm();
+            let magnitude = x.norm_sqr().sqrt();
             magnitudes[(start + n) % points] += magnitude * b.abs();
             largest = largest.max(magnitude);
         }

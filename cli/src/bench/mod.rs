@@ -1,8 +1,10 @@
 //! `bench`: this machine's rates, beside roofs and baselines measured in the same run.
 
+mod channelize;
 mod dedisperse;
 mod plane;
 mod pulse;
+mod quality;
 mod recovery;
 mod telescopes;
 
@@ -25,6 +27,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum What {
+    Channelize(channelize::Arguments),
     /// Dedispersion: adds a second, for many channels, bit depths and bands.
     Dedisperse(dedisperse::Arguments),
     Pulse(pulse::Arguments),
@@ -36,6 +39,7 @@ enum What {
 /// Runs the benchmark that is asked for.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     match &arguments.what {
+        What::Channelize(arguments) => channelize::run(arguments, common),
         What::Dedisperse(arguments) => dedisperse::run(arguments, common),
         What::Pulse(arguments) => pulse::run(arguments, common),
         What::Telescopes(arguments) => telescopes::run(arguments, common),

@@ -1,14 +1,66 @@
 //! OUT.json: what was written, and how it was made.
 
 use serde::Serialize;
-use sidereal::io::FilterbankSource;
-use sidereal::pipeline::voltage::{Scaling, VoltageFilterbank, WriteReport};
+use sidereal::io::voltages::VoltageHeader;
+use sidereal::pipeline::voltage;
 
 use super::outputs::Outputs;
 use crate::gaps::Gap;
 use crate::geometry::{self, ResponseDocument};
 use crate::plots::{duration, short};
 use crate::selection::shown;
+
+/// What was written.
+pub(super) struct Written {
+    pub(super) recorded: VoltageHeader,
+    pub(super) geometry: geometry::Document,
+    pub(super) tstart_mjd: f64,
+    pub(super) tsamp_s: f64,
+    pub(super) times: u64,
+    pub(super) channels: usize,
+    pub(super) fch1_mhz: f64,
+    pub(super) foff_mhz: f64,
+    pub(super) bits: usize,
+    pub(super) made: Made,
+    pub(super) gaps: Vec<Gap>,
+    /// Samples of all streams that a spectrum is made from.
+    pub(super) row_samples: usize,
+    pub(super) elapsed_s: f64,
+}
+
+/// How numbers became integers.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Made {
+    Spectra {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scaling: Option<Scaling>,
+    },
+    Voltages {
+        /// What each channel was multiplied by.
+        gains: Vec<f32>,
+        /// Complex samples that had to be limited.
+        limited: u64,
+    },
+}
+
+/// `count = mean_count + gain (power - mean)`; a mean and a gain for each product and channel, in the
+/// file's order.
+#[derive(Serialize)]
+pub(super) struct Scaling {
+    mean_count: u8,
+    rows: usize,
+    limited: u64,
+    means: Vec<f32>,
+    gains: Vec<f32>,
+}
+
+impl Scaling {
+    pub(super) fn new(scaling: &voltage::Scaling) -> Self {
+        let voltage::Scaling { rows, means, gains, limited } = scaling.clone();
+        Self { mean_count: 64, rows, limited, means, gains }
+    }
+}
 
 /// OUT.json, and the JSON document on standard output.
 #[derive(Serialize)]
@@ -18,85 +70,63 @@ pub(super) struct Document {
     recording: String,
     source: String,
     telescope: String,
-    tstart_mjd: f64,
+    tstart_mjd: Option<f64>,
     tsamp_s: f64,
     times: u64,
     duration_s: f64,
-    output_channels: usize,
+    channels: usize,
     fch1_mhz: f64,
     foff_mhz: f64,
     bits: usize,
-    /// The filter bank.
     geometry: geometry::Document,
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<ResponseDocument>,
-    /// How 8-bit counts were made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scaling: Option<ScalingDocument>,
+    #[serde(flatten)]
+    made: Made,
     gaps: Vec<Gap>,
     elapsed_s: f64,
     realtime_factor: f64,
-    /// Samples of all streams that a row is made from.
     #[serde(skip)]
-    row_samples: usize,
-}
-
-/// `count = 64 + gain (power - mean)`; one mean and gain a product and channel, in the file's order.
-#[derive(Serialize)]
-struct ScalingDocument {
-    mean_count: u8,
-    rows: usize,
-    limited: u64,
-    means: Vec<f32>,
-    gains: Vec<f32>,
-}
-
-impl ScalingDocument {
-    fn new(scaling: &Scaling) -> Self {
-        let Scaling { rows, means, gains, limited } = scaling.clone();
-        Self { mean_count: 64, rows, limited, means, gains }
-    }
+    samples: f64,
 }
 
 /// OUT.gaps.json.
 #[derive(Serialize)]
-pub(super) struct Gaps<'a> {
+pub(super) struct GapList<'a> {
     file: &'a str,
-    tsamp_s: f64,
     total_s: f64,
     gaps: &'a [Gap],
 }
 
 impl Document {
     pub(super) fn new(
+        written: Written,
         outputs: &Outputs,
-        filterbank: &VoltageFilterbank,
-        geometry: geometry::Document,
-        report: &WriteReport,
-        gaps: Vec<Gap>,
+        response: Option<ResponseDocument>,
     ) -> Self {
-        let (header, recorded) = (filterbank.header(), filterbank.recorded());
+        let recorded = written.recorded;
+        let duration_s = written.times as f64 * written.tsamp_s;
         Self {
             file: shown(outputs.place()),
-            format: "SIGPROC filterbank",
+            format: outputs.format().name(),
             recording: recorded.path.display().to_string(),
-            source: recorded.source_name.clone(),
-            telescope: recorded.telescope.clone(),
-            tstart_mjd: header.tstart_mjd,
-            tsamp_s: header.tsamp_s,
-            times: report.rows,
-            duration_s: report.data_s,
-            output_channels: header.channels(),
-            fch1_mhz: header.band.fch1_mhz(),
-            foff_mhz: header.band.foff_mhz(),
-            bits: if report.scaling.is_some() { 8 } else { 32 },
-            geometry,
-            response: ResponseDocument::new(filterbank.plan()),
-            scaling: report.scaling.as_ref().map(ScalingDocument::new),
-            gaps,
-            elapsed_s: report.elapsed_s,
-            realtime_factor: report.data_s / report.elapsed_s.max(1e-9),
-            row_samples: filterbank.plan().samples_per_row() * recorded.streams(),
+            source: recorded.source_name,
+            telescope: recorded.telescope,
+            tstart_mjd: (recorded.start.day != 0).then_some(written.tstart_mjd),
+            tsamp_s: written.tsamp_s,
+            times: written.times,
+            duration_s,
+            channels: written.channels,
+            fch1_mhz: written.fch1_mhz,
+            foff_mhz: written.foff_mhz,
+            bits: written.bits,
+            geometry: written.geometry,
+            response,
+            made: written.made,
+            gaps: written.gaps,
+            elapsed_s: written.elapsed_s,
+            realtime_factor: duration_s / written.elapsed_s.max(1e-9),
+            samples: written.times as f64 * written.row_samples as f64,
         }
     }
 
@@ -104,27 +134,58 @@ impl Document {
         &self.file
     }
 
+    pub(super) fn duration_s(&self) -> f64 {
+        self.duration_s
+    }
+
+    pub(super) fn elapsed_s(&self) -> f64 {
+        self.elapsed_s
+    }
+
+    pub(super) fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
     /// Samples of all streams that were channelized.
     pub(super) fn samples(&self) -> f64 {
-        self.times as f64 * self.row_samples as f64
+        self.samples
+    }
+
+    pub(super) fn products(&self) -> &[&'static str] {
+        self.geometry.products()
     }
 
     /// What the file holds, in a few words.
     pub(super) fn contents(&self) -> String {
-        let products = self.geometry.products().join(" ");
+        let products = match self.products() {
+            [] => String::new(),
+            products => format!(" ({})", products.join(" ")),
+        };
+        let last_mhz = self.fch1_mhz + self.foff_mhz * (self.channels as f64 - 1.0);
         format!(
-            "{} spectra of {} channels ({products}) every {}, {} to {} MHz, {} bit",
+            "{} spectra of {} channels{products} every {}, {} to {} MHz, {} bit",
             self.times,
-            self.output_channels,
+            self.channels,
             duration(self.tsamp_s),
             short(self.fch1_mhz, 8),
-            short(self.fch1_mhz + self.foff_mhz * (self.output_channels as f64 - 1.0), 8),
+            short(last_mhz, 8),
             self.bits,
         )
     }
 
-    pub(super) fn gaps(&self) -> Gaps<'_> {
+    pub(super) fn gap_list(&self) -> GapList<'_> {
         let total_s = self.gaps.iter().map(Gap::length_s).sum();
-        Gaps { file: &self.file, tsamp_s: self.tsamp_s, total_s, gaps: &self.gaps }
+        GapList { file: &self.file, total_s, gaps: &self.gaps }
     }
+}
+
+/// A recording in a line, for --verbose.
+pub(super) fn recording(header: &VoltageHeader) -> String {
+    format!(
+        "{}, {}, {} streams, {} bit",
+        header.format,
+        header.duration_s().map_or_else(|| "of unknown length".to_owned(), duration),
+        header.streams(),
+        header.recorded_bits,
+    )
 }

@@ -5,42 +5,106 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use super::document::Document;
-use crate::{json, output};
+use crate::{interrupt, json, output};
+
+/// A format of OUT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// SIGPROC filterbank.
+    Fil,
+    /// Voltages as GUPPI raw.
+    Guppi,
+    /// Voltages as PSRDADA.
+    Dada,
+}
+
+impl Format {
+    /// What a file's name asks for.
+    fn of(place: &Path) -> Self {
+        let extension = place.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase);
+        match extension.as_deref() {
+            Some("raw") => Self::Guppi,
+            Some("dada") => Self::Dada,
+            _ => Self::Fil,
+        }
+    }
+
+    /// As documents name it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fil => "SIGPROC filterbank",
+            Self::Guppi => "GUPPI raw",
+            Self::Dada => "PSRDADA",
+        }
+    }
+}
 
 /// OUT, and the names of the files beside it.
 pub(super) struct Outputs {
+    format: Format,
     place: PathBuf,
     gaps: PathBuf,
     document: PathBuf,
 }
 
+/// While it lives, a second Ctrl-C removes the unfinished file.
+pub(super) struct Unfinished;
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        interrupt::unfinished(None);
+    }
+}
+
 impl Outputs {
-    /// Checks that nothing is lost by writing there.
+    /// Checks that no file that is read would be written.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when a file exists that may not go, or is one that is read.
-    pub(super) fn new(place: &Path, overwrite: bool, inputs: &[PathBuf]) -> Result<Self> {
+    /// [`Error::Parameter`] for a file that is read, or a name that is none.
+    pub(super) fn new(place: &Path, format: Option<Format>, inputs: &[PathBuf]) -> Result<Self> {
         let beside = |extension| place.with_extension(extension);
         let (gaps, document) = (beside("gaps.json"), beside("json"));
-        let outputs = Self { place: place.to_path_buf(), gaps, document };
+        let format = format.unwrap_or_else(|| Format::of(place));
+        let outputs = Self { format, place: place.to_path_buf(), gaps, document };
+        let refuse =
+            |path: &Path, rule: &str| Err(Error::parameter("--output", path.display(), rule));
         if outputs.piped() {
-            return Ok(outputs);
+            return match format {
+                Format::Fil => Ok(outputs),
+                _ => refuse(place, "voltages are written to files only"),
+            };
         }
-        if place.extension().is_some_and(|extension| extension == "json") {
-            let rule = "OUT.json is what is written beside it; give a name such as OUT.fil";
-            return Err(Error::parameter("--output", place.display(), rule));
+        if place.file_name().is_none() || outputs.document == place {
+            return refuse(place, "it must name a file, such as spectra.fil");
         }
-        for path in outputs.all() {
-            check_not_read(path, inputs)?;
-            if !overwrite {
-                output::check_new("--output", path)?;
-            }
+        let read = |path: &Path| {
+            let same = |input: &PathBuf| input.canonicalize().ok() == path.canonicalize().ok();
+            path.exists() && inputs.iter().any(same)
+        };
+        if let Some(path) = outputs.all().into_iter().find(|path| read(path)) {
+            return refuse(path, "it is the recording that is read, so it is not replaced");
         }
         Ok(outputs)
+    }
+
+    /// Checks that nothing is there, or that it may go.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when a file exists that may not go.
+    pub(super) fn check_free(&self, overwrite: bool) -> Result<()> {
+        if overwrite || self.piped() {
+            return Ok(());
+        }
+        self.all().into_iter().try_for_each(|path| output::check_new("--output", path))
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
     }
 
     /// Whether OUT is standard output.
@@ -53,6 +117,13 @@ impl Outputs {
         &self.place
     }
 
+    /// Says that OUT is being written.
+    pub(super) fn unfinished(&self) -> Unfinished {
+        let part = (!self.piped()).then(|| atomic::part_name(&self.place).ok()).flatten();
+        interrupt::unfinished(part);
+        Unfinished
+    }
+
     /// Writes the gaps and the document; if that fails, OUT goes too.
     ///
     /// # Errors
@@ -62,7 +133,7 @@ impl Outputs {
             return Ok(());
         }
         let write = |path: &Path, text: Result<String>| atomic::write(path, text?.as_bytes());
-        let written = write(&self.gaps, json::text(&document.gaps()))
+        let written = write(&self.gaps, json::text(&document.gap_list()))
             .and_then(|()| write(&self.document, json::text(document)));
         if written.is_err() {
             self.all().into_iter().for_each(|path| drop(std::fs::remove_file(path)));
@@ -75,11 +146,18 @@ impl Outputs {
     }
 }
 
-fn check_not_read(path: &Path, inputs: &[PathBuf]) -> Result<()> {
-    let Ok(place) = path.canonicalize() else { return Ok(()) };
-    if inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == place)) {
-        let rule = "it is the recording that is read, so it is not replaced";
-        return Err(Error::parameter("--output", path.display(), rule));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_tells_the_format() {
+        let of = |name: &str| Outputs::new(Path::new(name), None, &[]).map(|o| o.format());
+        assert_eq!(of("a.fil").unwrap(), Format::Fil);
+        assert_eq!(of("a.RAW").unwrap(), Format::Guppi);
+        assert_eq!(of("a.b.dada").unwrap(), Format::Dada);
+        assert_eq!(of("-").unwrap(), Format::Fil);
+        assert!(of("a.json").is_err() && of("..").is_err());
+        assert!(Outputs::new(Path::new("-"), Some(Format::Dada), &[]).is_err());
     }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 mod page;
 mod sweep;
 mod truth;
+mod voltages;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,6 +18,7 @@ use crate::search::Found;
 use crate::{interrupt, json, search, simulate};
 use page::Page;
 use truth::{Truth, Verdict};
+use voltages::Chapter;
 
 /// Name of the recording in the folder.
 const OBSERVATION: &str = "observation.fil";
@@ -40,9 +42,10 @@ const SIMULATION: &[&str] = &[
 /// How it is searched.
 const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12";
 
-/// Makes one observation, finds the bursts in it, and leaves a page that explains it all.
+/// Makes one observation and one recording of voltages, finds the bursts in them, and leaves a page that
+/// explains it all.
 ///
-/// Takes about a minute. Writes the folder sidereal-demo with the recording, its truth, candidates,
+/// Takes about a minute. Writes the folder sidereal-demo with the recordings, their truths, candidates,
 /// plots and index.html, and replaces the folder of an earlier demo.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
@@ -64,6 +67,7 @@ struct Document<'a> {
     realtime_factor: f64,
     #[serde(flatten)]
     verdict: &'a Verdict,
+    voltages: &'a Chapter,
 }
 
 /// Runs the verb.
@@ -75,41 +79,46 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let existing = if replace { Existing::Replace } else { Existing::Refuse };
     let folder = Folder::begin(place, existing, &[])?;
     let steps = Steps { folder: &folder, place, common: &quietly(common) };
-    tell(common, "1/3  Making 60 s of a radio telescope's data, with bursts in it")?;
+    tell(common, "1/4  Making 60 s of a radio telescope's data, with bursts in it")?;
     let truth = steps.simulate()?;
-    tell(common, "2/3  Searching it, without a look at what was put in")?;
+    tell(common, "2/4  Searching it, without a look at what was put in")?;
     let found = steps.search()?;
-    tell(common, "3/3  Comparing, and writing the page")?;
+    tell(common, "3/4  Making 3 s of voltages with a pulse in them, and searching them")?;
+    let chapter = Chapter::make(&folder, place, steps.common)?;
+    tell(common, "4/4  Comparing, and writing the page")?;
     let verdict = Verdict::new(&truth, &found);
     sweep::draw(&folder.file(sweep::NAME), &folder.file(OBSERVATION), &found, &verdict)?;
-    let page = Page { place, truth: &truth, found: &found, verdict: &verdict };
+    let page = Page { place, truth: &truth, found: &found, verdict: &verdict, chapter: &chapter };
     let path = folder.file(PAGE);
     std::fs::write(&path, page.html()).map_err(|error| Error::io(path, error))?;
     interrupt::check()?;
     folder.finish()?;
+    let found_all = verdict.found_all() && chapter.found.is_some();
     let document = Document {
         folder: place.display().to_string(),
         page: place.join(PAGE).display().to_string(),
-        found_all: verdict.found_all(),
+        found_all,
         elapsed_s: begun.elapsed().as_secs_f64(),
         realtime_factor: found.report.realtime_factor(),
         verdict: &verdict,
+        voltages: &chapter,
     };
     if common.json {
         json::print(&document)?;
     } else if !common.quiet {
-        json::say(&verdict.text(&document.page))?;
+        json::say(&verdict.text(&chapter, &document.page))?;
     }
-    if verdict.found_all() { Ok(()) } else { Err(incomplete(&verdict)) }
+    if found_all {
+        Ok(())
+    } else {
+        Err(incomplete(verdict.missed() + usize::from(chapter.found.is_none())))
+    }
 }
 
-fn incomplete(verdict: &Verdict) -> Error {
+fn incomplete(missed: usize) -> Error {
     Error::Unavailable {
         what: "a complete demo".to_owned(),
-        why: format!(
-            "{} of the injected bursts were not found; please report it",
-            verdict.missed()
-        ),
+        why: format!("{missed} of the injected bursts were not found; please report it"),
     }
 }
 
@@ -169,5 +178,9 @@ mod tests {
         let path = Path::new("a.fil");
         parse::<simulate::Arguments>(&["burst"], path, SIMULATION).unwrap();
         parse::<search::Arguments>(&[], path, &[SEARCH]).unwrap();
+        parse::<simulate::Arguments>(&["voltages"], path, voltages::SIMULATION).unwrap();
+        for (_, words) in voltages::SEARCHES {
+            parse::<search::Arguments>(&[], path, &[words]).unwrap();
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 
 use super::truth::{Match, Truth, Verdict};
-use super::{OBSERVATION, SEARCH, SIMULATION, sweep};
+use super::voltages::Chapter;
+use super::{OBSERVATION, SEARCH, SIMULATION, sweep, voltages};
 use crate::plots::{duration, short};
 use crate::progress::multiple;
 use crate::search::{Found, OVERVIEW, stem};
@@ -19,6 +20,7 @@ pub(super) struct Page<'a> {
     pub(super) truth: &'a Truth,
     pub(super) found: &'a Found,
     pub(super) verdict: &'a Verdict,
+    pub(super) chapter: &'a Chapter,
 }
 
 impl Page<'_> {
@@ -37,6 +39,7 @@ impl Page<'_> {
         self.table(&mut html);
         self.overview(&mut html);
         self.bursts(&mut html);
+        self.chapter.html(&mut html);
         self.commands(&mut html);
         html.push_str("</main>\n</body>\n</html>\n");
         html
@@ -238,14 +241,21 @@ impl Page<'_> {
     fn commands(&self, html: &mut String) {
         let recording = escape(&self.place.join(OBSERVATION).display().to_string());
         let simulation = SIMULATION.join(" \\\n    ");
+        let voltages = voltages::SIMULATION.join(" \\\n    ");
+        let coherent = voltages::SEARCHES[1].1;
         let _ = write!(
             html,
-            "<h2>6. Do it yourself</h2>\n\
-             <p>The demo is two commands and this page (where sidereal is not installed, \
+            "<h2>7. Do it yourself</h2>\n\
+             <p>The demo is a few commands and this page (where sidereal is not installed, \
              write <code>cargo run --release --</code> for <code>sidereal</code>). Another <code>--seed</code> gives other noise; \
-             <code>sidereal search</code> takes your own recordings (.fil, PSRFITS, FBH5) likewise.</p>\n\
+             <code>sidereal search</code> takes your own recordings (.fil, PSRFITS, FBH5, and voltages: GUPPI raw, PSRDADA, VDIF, Mark 5B) likewise.</p>\n\
              <pre>sidereal simulate burst mine.fil \\\n    {simulation}\n\
-             sidereal search mine.fil -o found {SEARCH}</pre>\n\
+             sidereal search mine.fil -o found {SEARCH}\n\n\
+             sidereal simulate voltages mine.raw \\\n    {voltages}\n\
+             sidereal search mine.raw -o sharp \\\n    {coherent}</pre>\n\
+             <p>Look at what was recorded, or write the channels that voltages were divided into:</p>\n\
+             <pre>sidereal info mine.raw\n\
+             sidereal channelize mine.raw -o mine.fil --channels 16 --integrate 8 --stokes IQUV</pre>\n\
              <p>Look at what was recorded, or take the time series at one DM:</p>\n\
              <pre>sidereal info {recording}\n\
              sidereal dedisperse {recording} -o series \\\n    \
@@ -253,7 +263,8 @@ impl Page<'_> {
              <p>In this folder: <a href=\"candidates.cand\">candidates.cand</a> (Heimdall's columns), \
              <a href=\"candidates.csv\">candidates.csv</a> (FETCH's columns), \
              <a href=\"summary.json\">summary.json</a>, \
-             <a href=\"observation.truth.json\">observation.truth.json</a> and the pictures.</p>\n"
+             <a href=\"observation.truth.json\">observation.truth.json</a>, \
+             <a href=\"voltages.truth.json\">voltages.truth.json</a> and the pictures.</p>\n"
         );
     }
 }
@@ -267,7 +278,7 @@ fn none_or(count: usize) -> String {
     }
 }
 
-fn figure(html: &mut String, file: &str, caption: &str) {
+pub(super) fn figure(html: &mut String, file: &str, caption: &str) {
     let _ = writeln!(
         html,
         "<figure><a href=\"{file}\"><img src=\"{file}\" alt=\"{caption}\" loading=\"lazy\"></a>\

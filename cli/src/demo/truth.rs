@@ -5,9 +5,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sidereal::pulse::cluster::Candidate;
-use sidereal::units::dispersion_delay_s;
+use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 use sidereal::{Error, Result};
 
+use super::voltages::Chapter;
 use crate::search::Found;
 
 /// A truth file, as far as the demo needs it.
@@ -15,13 +16,16 @@ use crate::search::Found;
 pub(super) struct Truth {
     pub(super) duration_s: f64,
     pub(super) candidates: Vec<Signal>,
+    #[serde(default)]
     pub(super) pulsars: Vec<Signal>,
+    #[serde(default)]
     pub(super) narrow_channels: Vec<usize>,
+    #[serde(default)]
     pub(super) impulses: Vec<Signal>,
 }
 
 /// A burst, a pulsar, or an impulse of interference.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct Signal {
     pub(super) dm: f64,
     pub(super) time_s: f64,
@@ -29,8 +33,11 @@ pub(super) struct Signal {
     pub(super) width_s: f64,
     #[serde(default)]
     pub(super) scatter_s: f64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) period_s: Option<f64>,
+    /// Where in the band its time is that of its centre; by default at the highest channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reference_mhz: Option<f64>,
 }
 
 impl Truth {
@@ -69,6 +76,32 @@ pub(super) struct Discovery {
     pub(super) width_s: f64,
 }
 
+impl Discovery {
+    fn new(index: usize, candidate: &Candidate) -> Self {
+        let Candidate { dm, time_s, snr, width_s, .. } = *candidate;
+        Self { index, dm, time_s, snr, width_s }
+    }
+}
+
+impl Signal {
+    /// The same with its time at the highest channel, as a search has it.
+    pub(super) fn at_highest_channel(self, found: &Found) -> Self {
+        let highest_hz = found.header.band.highest_hz();
+        let late_s = self.reference_mhz.map_or(0.0, |mhz| {
+            dispersion_delay_s(self.dm, highest_hz, mhz * HZ_PER_MHZ, DM_CONSTANT)
+        });
+        Self { time_s: self.time_s + late_s, reference_mhz: None, ..self }
+    }
+}
+
+/// The best candidate that is a signal.
+pub(super) fn best(signal: &Signal, found: &Found) -> Option<Discovery> {
+    let rule = Rule::new(found);
+    let mut candidates = found.report.candidates.iter().enumerate();
+    let first = candidates.find(|(_, candidate)| rule.matches(signal, candidate));
+    first.map(|(index, candidate)| Discovery::new(index, candidate))
+}
+
 /// The comparison.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Verdict {
@@ -100,10 +133,7 @@ impl Verdict {
             }
             index
         };
-        let discovery = |index: usize| {
-            let Candidate { dm, time_s, snr, width_s, .. } = candidates[index];
-            Discovery { index, dm, time_s, snr, width_s }
-        };
+        let discovery = |index: usize| Discovery::new(index, &candidates[index]);
         let bursts = truth.candidates.iter().map(|burst| Match {
             dm: burst.dm,
             time_s: burst.time_s,
@@ -139,7 +169,7 @@ impl Verdict {
     }
 
     /// The lines that end the demo.
-    pub(super) fn text(&self, page: &str) -> String {
+    pub(super) fn text(&self, chapter: &Chapter, page: &str) -> String {
         let mut text = String::from("\n        put in                              found\n");
         text.push_str("     DM    time (s)    S/N           DM    time (s)    S/N\n");
         for burst in &self.bursts {
@@ -149,6 +179,13 @@ impl Verdict {
                 None => writeln!(text, "     not found"),
             };
         }
+        text.push_str("\nIn voltages, with the dispersion within channels removed:\n");
+        let burst = &chapter.put_in;
+        let _ = write!(text, "{:>8.1} {:>10.3} {:>6.1}", burst.dm, burst.time_s, burst.snr);
+        let _ = match chapter.found {
+            Some(f) => writeln!(text, "     {:>8.1} {:>10.3} {:>6.1}", f.dm, f.time_s, f.snr),
+            None => writeln!(text, "     not found"),
+        };
         let _ = write!(
             text,
             "\nAll in all: {} of {} bursts found, {} of {} pulses of the pulsar, {} other candidates.\n\
@@ -182,7 +219,7 @@ impl Rule {
     fn new(found: &Found) -> Self {
         let band = &found.header.band;
         let (low, high) = (band.lowest_hz(), band.highest_hz());
-        Self { sweep_s: dispersion_delay_s(1.0, low, high, sidereal::units::DM_CONSTANT) }
+        Self { sweep_s: dispersion_delay_s(1.0, low, high, DM_CONSTANT) }
     }
 
     fn matches(&self, signal: &Signal, candidate: &Candidate) -> bool {
@@ -206,6 +243,7 @@ mod tests {
             width_s: 0.01,
             scatter_s: 0.0,
             period_s: Some(1.0),
+            reference_mhz: None,
         };
         let times: Vec<f64> = pulses(&pulsar, 4.2).iter().map(|pulse| pulse.time_s).collect();
         assert_eq!(times, [0.5, 1.5, 2.5, 3.5]);

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
+use sidereal::io::voltages::is_voltages;
 use sidereal::io::{npy, presto, rfifind, sigproc};
 use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
@@ -25,6 +26,10 @@ pub(super) struct Facts {
 /// What a file holds, when its name says that it is no filterbank.
 pub(super) fn examine(path: &Path) -> Option<Result<Facts>> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    if extension == "dat" && !path.with_extension("inf").exists() && is_voltages(path).ok()? {
+        // Recorders of voltages call their files so too.
+        return None;
+    }
     Some(match extension.as_str() {
         "tim" => tim(path),
         "dat" | "inf" => dat(path),

@@ -54,6 +54,26 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The bytes of the samples from `start` on, which are whole; `split` is filled where they lie in both
+    /// the kept and the fresh ones.
+    pub(super) fn bytes<'b>(&self, start: u64, split: &'b mut [u8]) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        let bytes = |samples: u64| samples as usize * self.encoding.sample_bits() / 8;
+        if start >= self.fresh_start {
+            return &self.fresh[bytes(start - self.fresh_start)..][..split.len()];
+        }
+        let kept = &self.kept[bytes(start - self.kept_start)..];
+        if kept.len() >= split.len() {
+            return &kept[..split.len()];
+        }
+        split[..kept.len()].copy_from_slice(kept);
+        let rest = split.len() - kept.len();
+        split[kept.len()..].copy_from_slice(&self.fresh[..rest]);
+        split
+    }
+
     /// Bytes of the samples `start ..` in the fresh input: where the next columns will come from.
     pub(super) fn ahead(&self, start: u64) -> &'a [u8] {
         let samples = start.saturating_sub(self.fresh_start);

@@ -5,6 +5,8 @@
 #![allow(unsafe_code)]
 
 use super::butterfly::{Complexes, butterfly};
+use super::passes::Spread;
+use super::rows::{Byte, Float, Load, Row, Short, Split};
 use super::vector::{Portable, Vector, levels};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
@@ -20,7 +22,9 @@ pub(super) struct Filter {
     pub(super) coefficients: super::memory::Floats,
     /// Floats from the coefficients of even samples to those of odd ones; 0 for complex samples.
     pub(super) odd: usize,
-    /// Floats from a row's real parts to its imaginary ones.
+    /// How rows are stored.
+    pub(super) row: Row,
+    /// Floats from a converted row's real parts to its imaginary ones.
     pub(super) imaginary: usize,
 }
 
@@ -36,9 +40,13 @@ pub(super) struct Sums {
 /// Rows of samples under the windows of some spectra: spectrum `s` has rows `s .. s + taps`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a> {
-    pub(super) rows: &'a [*const f32],
+    /// At least [`SPARE`] more than the spectra have.
+    pub(super) rows: &'a [*const u8],
     pub(super) spectra: usize,
 }
+
+/// Rows beyond the last, which sums of no spectrum are made of: any that can be read.
+pub(super) const SPARE: usize = 8;
 
 /// Bytes that will be needed next, asked for a few lines at a time.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +55,12 @@ pub(super) struct Ahead {
     pub(super) lines: usize,
     /// Lines in each step.
     pub(super) step: usize,
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self { at: std::ptr::null(), lines: 0, step: 0 }
+    }
 }
 
 impl Ahead {
@@ -72,29 +86,6 @@ macro_rules! unrolled {
     ($i:ident in [$($n:literal)*] $body:block) => { $( { let $i: usize = $n; $body } )* };
 }
 
-levels!(plain, plain_body, (filter: &Filter, rows: Rows<'_>, sums: Sums));
-
-/// All sums, columns side by side.
-///
-/// # Safety
-/// `rows` has `spectra + taps - 1` rows of whole blocks, the sums room for as many blocks.
-#[inline(always)]
-unsafe fn plain_body<V: Vector>(filter: &Filter, rows: Rows<'_>, sums: Sums) {
-    for block in 0..filter.blocks {
-        let sums = Sums { at: sums.at.wrapping_add(block * V::LANES), ..sums };
-        // SAFETY: the caller's promise is handed on.
-        unsafe { columns::<V>(filter, rows, block, sums) };
-    }
-}
-
-levels!(fused, fused_body, (
-    filter: &Filter,
-    rows: Rows<'_>,
-    sums: Sums,
-    first: First<'_>,
-    ahead: Ahead,
-));
-
 /// The Fourier transform's first step: which factors, and where to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct First<'a> {
@@ -103,34 +94,74 @@ pub(super) struct First<'a> {
     /// Rows of the second step: those of spectrum `s` at `rows + s * spectrum`.
     pub(super) rows: *mut f32,
     pub(super) spectrum: usize,
+    pub(super) spread: Spread,
 }
 
-/// All sums, transformed over the columns that are `N / LANES` apart: `LANES` blocks at a time.
-///
-/// # Safety
-/// As for [`plain`], but that the sums have room for `LANES` blocks and `first` for all; the number of
-/// blocks is a multiple of `LANES`.
-#[inline(always)]
-unsafe fn fused_body<V: Vector>(
+levels!(filter, filter_body, (
     filter: &Filter,
     rows: Rows<'_>,
     sums: Sums,
-    first: First<'_>,
+    first: Option<First<'_>>,
+    ahead: Ahead,
+));
+
+/// All sums, columns side by side; or, with a first step, transformed over the columns that are
+/// `N / LANES` apart, `LANES` blocks at a time.
+///
+/// # Safety
+/// `rows` has `spectra + taps - 1` rows of whole blocks, and [`SPARE`] more. The sums have room for all
+/// blocks, or with a first step, which has room for all, for `LANES` of them; the number of blocks is a
+/// multiple of `LANES` then. Both have room for the spectra, rounded up to 2, 8 or a multiple of 8.
+#[inline(always)]
+unsafe fn filter_body<V: Vector>(
+    filter: &Filter,
+    rows: Rows<'_>,
+    sums: Sums,
+    first: Option<First<'_>>,
+    ahead: Ahead,
+) {
+    // SAFETY: the caller's promise is handed on; the rows are of the filter's kind.
+    unsafe {
+        match (filter.row, filter.odd > 0) {
+            (Row::Split, false) => rounds::<V, Split, false>(filter, rows, sums, first, ahead),
+            (Row::Split, true) => rounds::<V, Split, true>(filter, rows, sums, first, ahead),
+            (Row::Float, false) => rounds::<V, Float, false>(filter, rows, sums, first, ahead),
+            (Row::Float, true) => rounds::<V, Float, true>(filter, rows, sums, first, ahead),
+            (Row::Short, false) => rounds::<V, Short, false>(filter, rows, sums, first, ahead),
+            (Row::Short, true) => rounds::<V, Short, true>(filter, rows, sums, first, ahead),
+            (Row::Byte, false) => rounds::<V, Byte, false>(filter, rows, sums, first, ahead),
+            (Row::Byte, true) => rounds::<V, Byte, true>(filter, rows, sums, first, ahead),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`filter`].
+#[inline(always)]
+unsafe fn rounds<V: Vector, R: Load, const PAIRS: bool>(
+    filter: &Filter,
+    rows: Rows<'_>,
+    sums: Sums,
+    first: Option<First<'_>>,
     mut ahead: Ahead,
 ) {
-    let groups = filter.blocks / V::LANES;
+    let (groups, blocks) = match first {
+        Some(_) => (filter.blocks / V::LANES, V::LANES),
+        None => (1, filter.blocks),
+    };
+    let between = if first.is_some() { 2 * V::LANES } else { V::LANES };
     for group in 0..groups {
-        for n1 in 0..V::LANES {
-            let sums = Sums { at: sums.at.wrapping_add(2 * n1 * V::LANES), ..sums };
+        for n1 in 0..blocks {
+            let sums = Sums { at: sums.at.wrapping_add(n1 * between), ..sums };
+            let block = n1 * groups + group;
             // SAFETY: the caller's promise is handed on.
-            unsafe { columns::<V>(filter, rows, n1 * groups + group, sums) };
+            unsafe { columns::<V, R, PAIRS>(filter, rows, block, sums) };
         }
+        let Some(first) = first else { continue };
         for s in 0..rows.spectra {
             ahead.step();
             // SAFETY: the caller's promise is handed on.
-            unsafe {
-                first_step::<V>(sums.at.add(s * sums.spectrum), first, group, s);
-            }
+            unsafe { first_step::<V>(sums.at.add(s * sums.spectrum), first, group, s) };
         }
     }
 }
@@ -154,7 +185,7 @@ unsafe fn steps_body<V: Vector>(groups: usize, sums: *const f32, first: First<'_
 /// `LANES` blocks of one group, `n1` outermost, to rows of the second step: lanes `n2` become lanes `k1`.
 ///
 /// # Safety
-/// As for [`fused`].
+/// As for [`filter`].
 #[inline(always)]
 unsafe fn first_step<V: Vector>(sums: *const f32, first: First<'_>, group: usize, s: usize) {
     let block = 2 * V::LANES;
@@ -178,7 +209,8 @@ unsafe fn first_step<V: Vector>(sums: *const f32, first: First<'_>, group: usize
             let turned = x[k1].times(factor);
             (re[k1], im[k1]) = (turned.re, turned.im);
         }
-        let to = first.rows.add(s * first.spectrum + group * square);
+        let place = first.spread.place(group * V::LANES);
+        let to = first.rows.add(s * first.spectrum + place * block);
         V::transpose(&mut re);
         for (i, re) in re.iter().enumerate().take(V::LANES) {
             re.store(to.add(i * block));
@@ -193,45 +225,31 @@ unsafe fn first_step<V: Vector>(sums: *const f32, first: First<'_>, group: usize
 /// One block of columns for all spectra.
 ///
 /// # Safety
-/// As for [`plain`].
+/// As for [`filter`].
 #[inline(always)]
-unsafe fn columns<V: Vector>(filter: &Filter, rows: Rows<'_>, block: usize, sums: Sums) {
-    // SAFETY: the caller's promise is handed on.
-    unsafe {
-        if filter.odd == 0 {
-            parts::<V, false>(filter, rows, block, sums);
-        } else {
-            parts::<V, true>(filter, rows, block, sums);
-        }
-    }
-}
-
-/// # Safety
-/// As for [`plain`].
-#[inline(always)]
-unsafe fn parts<V: Vector, const PAIRS: bool>(
+unsafe fn columns<V: Vector, R: Load, const PAIRS: bool>(
     filter: &Filter,
     rows: Rows<'_>,
     block: usize,
     sums: Sums,
 ) {
     let mut s = 0;
-    // SAFETY: the parts' spectra are within the rows'.
-    unsafe {
-        while s + 8 <= rows.spectra {
-            spectra::<V, 8, PAIRS>(filter, rows.rows.as_ptr().add(s), block, sums.moved(s));
-            s += 8;
-        }
-        if s + 4 <= rows.spectra {
-            spectra::<V, 4, PAIRS>(filter, rows.rows.as_ptr().add(s), block, sums.moved(s));
-            s += 4;
-        }
-        if s + 2 <= rows.spectra {
-            spectra::<V, 2, PAIRS>(filter, rows.rows.as_ptr().add(s), block, sums.moved(s));
-            s += 2;
-        }
-        if s < rows.spectra {
-            spectra::<V, 1, PAIRS>(filter, rows.rows.as_ptr().add(s), block, sums.moved(s));
+    // As many sums as registers allow; the last ones may be of no spectrum.
+    while s < rows.spectra {
+        let left = rows.spectra - s;
+        // SAFETY: the spectra are rounded up as the caller provided for.
+        unsafe {
+            let (rows, sums) = (rows.rows.as_ptr().add(s), sums.moved(s));
+            if left <= 2 {
+                spectra::<V, R, 2, PAIRS>(filter, rows, block, sums);
+                s += 2;
+            } else if V::LANES == 16 {
+                spectra::<V, R, 8, PAIRS>(filter, rows, block, sums);
+                s += 8;
+            } else {
+                spectra::<V, R, 4, PAIRS>(filter, rows, block, sums);
+                s += 4;
+            }
         }
     }
 }
@@ -244,11 +262,11 @@ impl Sums {
 }
 
 /// # Safety
-/// As for [`plain`], with `SPECTRA` spectra.
+/// As for [`filter`], with `SPECTRA` spectra.
 #[inline(always)]
-unsafe fn spectra<V: Vector, const SPECTRA: usize, const PAIRS: bool>(
+unsafe fn spectra<V: Vector, R: Load, const SPECTRA: usize, const PAIRS: bool>(
     filter: &Filter,
-    rows: *const *const f32,
+    rows: *const *const u8,
     block: usize,
     sums: Sums,
 ) {
@@ -256,20 +274,21 @@ unsafe fn spectra<V: Vector, const SPECTRA: usize, const PAIRS: bool>(
     unsafe {
         let mut sum = [Complexes { re: V::splat(0.0), im: V::splat(0.0) }; 8];
         let from = filter.coefficients.values().as_ptr().add(block * filter.taps * V::LANES);
-        let taps = Taps {
-            from,
-            odd: filter.odd,
-            rows,
-            column: block * V::LANES,
-            imaginary: filter.imaginary,
-        };
+        let (odd, column, imaginary) = (filter.odd, block * V::LANES, filter.imaginary);
+        let taps = Taps { from, odd, rows, column, imaginary };
         let mut t = 0;
+        if V::LANES == 16 && !PAIRS {
+            while t + 8 <= filter.taps {
+                group::<V, R, SPECTRA, 8, PAIRS>(&mut sum, taps, t);
+                t += 8;
+            }
+        }
         while t + 4 <= filter.taps {
-            group::<V, SPECTRA, 4, PAIRS>(&mut sum, taps, t);
+            group::<V, R, SPECTRA, 4, PAIRS>(&mut sum, taps, t);
             t += 4;
         }
         while t < filter.taps {
-            group::<V, SPECTRA, 1, PAIRS>(&mut sum, taps, t);
+            group::<V, R, SPECTRA, 1, PAIRS>(&mut sum, taps, t);
             t += 1;
         }
         unrolled!(s in [0 1 2 3 4 5 6 7] {
@@ -284,7 +303,7 @@ unsafe fn spectra<V: Vector, const SPECTRA: usize, const PAIRS: bool>(
 struct Taps {
     from: *const f32,
     odd: usize,
-    rows: *const *const f32,
+    rows: *const *const u8,
     column: usize,
     imaginary: usize,
 }
@@ -292,28 +311,28 @@ struct Taps {
 /// Adds `GROUP` taps from tap `t` on.
 ///
 /// # Safety
-/// As for [`plain`].
+/// As for [`filter`].
 #[inline(always)]
-unsafe fn group<V: Vector, const SPECTRA: usize, const GROUP: usize, const PAIRS: bool>(
+unsafe fn group<V: Vector, R: Load, const SPECTRA: usize, const GROUP: usize, const PAIRS: bool>(
     sum: &mut [Complexes<V>; 8],
     taps: Taps,
     t: usize,
 ) {
     // SAFETY: rows `t .. t + SPECTRA + GROUP - 1` are there by the caller's promise.
     unsafe {
-        let mut even = [V::splat(0.0); 4];
+        let mut even = [V::splat(0.0); 8];
         let mut odd = even;
-        unrolled!(g in [0 1 2 3] {
+        unrolled!(g in [0 1 2 3 4 5 6 7] {
             if g < GROUP {
                 let from = taps.from.add((t + g) * V::LANES);
                 even[g] = V::load(from);
                 odd[g] = if PAIRS { V::load(from.add(taps.odd)) } else { even[g] };
             }
         });
-        unrolled!(r in [0 1 2 3 4 5 6 7 8 9 10] {
+        unrolled!(r in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14] {
             if r < SPECTRA + GROUP - 1 {
-                let x = Complexes::<V>::load((*taps.rows.add(t + r)).add(taps.column), taps.imaginary);
-                unrolled!(g in [0 1 2 3] {
+                let x = R::load::<V>(*taps.rows.add(t + r), taps.column, taps.imaginary);
+                unrolled!(g in [0 1 2 3 4 5 6 7] {
                     let s = r.wrapping_sub(g);
                     if g < GROUP && s < SPECTRA {
                         let y = &mut sum[s & 7];

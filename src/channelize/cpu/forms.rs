@@ -35,6 +35,53 @@ unsafe fn complex_body<V: Vector>(
     to: *mut f32,
     streams: bool,
 ) {
+    let channels: usize = segments.iter().map(|segment| segment.channels).sum();
+    if streams && channels <= FEW {
+        let mut row = [0f32; 2 * FEW];
+        // SAFETY: the row has room for all channels, and `to` by the caller's promise.
+        unsafe {
+            each_segment::<V>(spectrum, segments, row.as_mut_ptr(), false);
+            stream::<V>(&row[..2 * channels], to);
+        }
+        return;
+    }
+    // SAFETY: the caller's promise is handed on.
+    unsafe { each_segment::<V>(spectrum, segments, to, streams) };
+}
+
+/// The most channels of a spectrum that is put together before it is written past the caches: so it has
+/// one ragged beginning and end.
+const FEW: usize = 512;
+
+/// Writes floats past the caches, but for incomplete cache lines at both ends.
+///
+/// # Safety
+/// `to` has room for them all.
+#[inline(always)]
+unsafe fn stream<V: Vector>(from: &[f32], to: *mut f32) {
+    let head = (to.addr().wrapping_neg() % 64 / 4).min(from.len());
+    let whole = if to.addr().is_multiple_of(4) { (from.len() - head) / V::LANES } else { 0 };
+    let tail = head + whole * V::LANES;
+    // SAFETY: all indices are below the number of floats.
+    unsafe {
+        for i in (0..head).chain(tail..from.len()) {
+            *to.add(i) = from[i];
+        }
+        for i in (head..tail).step_by(V::LANES) {
+            V::load(from.as_ptr().add(i)).stream(to.add(i));
+        }
+    }
+}
+
+/// # Safety
+/// As for [`complex`].
+#[inline(always)]
+unsafe fn each_segment<V: Vector>(
+    spectrum: Spectrum<'_>,
+    segments: &[Segment],
+    to: *mut f32,
+    streams: bool,
+) {
     for segment in segments {
         let end = segment.bin + segment.channels;
         let (re, im) = (&spectrum.re[segment.bin..end], &spectrum.im[segment.bin..end]);

@@ -36,7 +36,7 @@ impl<'a, T> Shared<'a, T> {
     ///
     /// # Safety
     /// Nothing else holds any element of it.
-    unsafe fn part(&self, start: usize, length: usize) -> &mut [T] {
+    unsafe fn part(self, start: usize, length: usize) -> &'a mut [T] {
         assert!(start + length <= self.length);
         // SAFETY: within the slice; the caller promises that nobody else holds it.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(start), length) }
@@ -135,10 +135,22 @@ impl Job<'_> {
                 let source = self.source(unit, polarization);
                 let to = own.spectra[polarization].values_mut();
                 let samples = &mut own.samples[polarization];
-                own.buffers.block(shape, &source, samples, &mut Block { first, spectra, to });
+                let mut block = Block { first, spectra, to };
+                own.buffers.prepare(shape, &source, samples, &mut block);
+                for s in 0..spectra {
+                    if self.finish_in_place(own, (unit, polarization), (first, s)) {
+                        continue;
+                    }
+                    own.buffers.finish(shape, s, own.spectra[polarization].values_mut());
+                    if shape.writes_at_once() {
+                        self.write(own, (unit, polarization), (first, s), slot);
+                    }
+                }
             }
-            for s in 0..spectra {
-                self.write(own, unit, (first, s), slot);
+            if !shape.writes_at_once() {
+                for s in 0..spectra {
+                    self.write(own, (unit, 0), (first, s), slot);
+                }
             }
             first += spectra as u64;
         }
@@ -146,6 +158,7 @@ impl Job<'_> {
             // SAFETY: one task of a unit ends the call.
             unsafe { self.left.part(unit * sums, sums) }.copy_from_slice(&own.sums);
         }
+        own.buffers.flush(shape);
         if self.streams {
             forms::fence();
         }
@@ -179,26 +192,37 @@ impl Job<'_> {
         rows * plan.row_elements() + plan.row_offset(antenna, product, place)
     }
 
+    /// Ends the transform of spectrum `s` in its place in the output, if it can be made there.
+    fn finish_in_place(
+        &self,
+        own: &mut Scratch,
+        (unit, polarization): (usize, usize),
+        (first, s): (u64, usize),
+    ) -> bool {
+        let Some(turn) = self.shape.turn else { return false };
+        let offset = self.offset(unit, polarization, first + s as u64);
+        // SAFETY: a spectrum's place in a row is its own.
+        let to = unsafe { self.target.floats.part(2 * offset, 2 * self.shape.columns) };
+        own.buffers.finish_in_place(self.shape, s, to, (turn, self.streams))
+    }
+
     /// Writes or adds spectrum `s` of the block that begins with spectrum `first`.
-    fn write(&self, own: &mut Scratch, unit: usize, (first, s): (u64, usize), slot: usize) {
+    fn write(
+        &self,
+        own: &mut Scratch,
+        (unit, polarization): (usize, usize),
+        (first, s): (u64, usize),
+        slot: usize,
+    ) {
         let shape = self.shape;
         let number = first + s as u64;
+        let spectra = own.spectra[polarization].values();
         match &shape.plan.options().form {
             Form::Spectra | Form::Filtered => {
-                for (polarization, spectra) in own.spectra.iter().enumerate() {
-                    let offset = self.offset(unit, polarization, number);
-                    self.complex(spectra.values(), s, offset);
-                }
+                self.complex(spectra, s, self.offset(unit, polarization, number));
             }
             Form::Requantized { bits, gains } => {
-                for (polarization, spectra) in own.spectra.iter().enumerate() {
-                    self.requantize(
-                        (*bits, gains),
-                        spectra.values(),
-                        (unit, polarization),
-                        (number, s),
-                    );
-                }
+                self.requantize((*bits, gains), spectra, (unit, polarization), (number, s));
             }
             Form::Detected(detection) => {
                 self.detect(own, detection, s);

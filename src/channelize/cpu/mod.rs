@@ -14,6 +14,8 @@ mod job;
 mod memory;
 mod pairs;
 mod passes;
+mod pending;
+mod rows;
 mod samples;
 mod shape;
 mod spectra;

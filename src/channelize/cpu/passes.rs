@@ -6,10 +6,27 @@
 use std::f64::consts::TAU;
 
 use super::butterfly::{Complexes, butterfly};
+use super::pending::Pending;
 use super::vector::{Portable, Vector, levels};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use crate::backend::simd::Level;
+
+/// Where rows lie: unused ones between them keep powers of two apart in the caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spread {
+    /// Unused rows behind 16, and behind 256 of them: 0 or 1.
+    sixteen: usize,
+    many: usize,
+}
+
+impl Spread {
+    /// The place of a row; 8 or 16 rows from a multiple on lie side by side.
+    #[inline(always)]
+    pub(super) fn place(self, row: usize) -> usize {
+        row + (row >> 4) * self.sixteen + (row >> 8) * self.many
+    }
+}
 
 /// One pass over all rows.
 #[derive(Clone, Debug)]
@@ -25,6 +42,7 @@ struct Pass {
 #[derive(Clone, Debug)]
 pub(super) struct Passes {
     points: usize,
+    spread: Spread,
     passes: Vec<Pass>,
     /// For each butterfly of the last pass, the row of its first output.
     rows: Vec<u32>,
@@ -38,11 +56,23 @@ pub(super) struct Target {
     pub(super) imaginary: usize,
 }
 
+/// Where the last pass writes complex numbers: row `k` is the `(k + turn) mod points`-th.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) at: *mut f32,
+    pub(super) turn: usize,
+    /// Past the caches; `at` is the start of a cache line.
+    pub(super) streams: bool,
+}
+
 /// `exp(-2 pi i index / points)`.
 pub(super) fn root(index: usize, points: usize) -> (f64, f64) {
     let (sin, cos) = (-TAU * (index % points) as f64 / points as f64).sin_cos();
     (cos, sin)
 }
+
+/// The fewest rows that are spread.
+const SPREAD: usize = 256;
 
 /// The radices for a length, or none where it has a factor over 5.
 fn radices(points: usize, most: usize) -> Option<Vec<usize>> {
@@ -59,11 +89,16 @@ fn radices(points: usize, most: usize) -> Option<Vec<usize>> {
     }
     let mut bits = rest.trailing_zeros();
     let largest = most.trailing_zeros();
-    let passes = bits.div_ceil(largest);
-    for left in (1..=passes).rev() {
+    // Of many rows, the last butterflies have 16: the distances before are multiples of that.
+    let last = if points >= SPREAD && bits >= 4 { 4 } else { 0 };
+    bits -= last;
+    for left in (1..=bits.div_ceil(largest)).rev() {
         let own = bits.div_ceil(left);
         radices.push(1 << own);
         bits -= own;
+    }
+    if last > 0 {
+        radices.push(1 << last);
     }
     if radices.is_empty() {
         radices.push(1);
@@ -88,7 +123,30 @@ impl Passes {
             length = step;
         }
         let rows = first_rows(&radices);
-        Some(Self { points, passes, rows })
+        let is_spread = points >= SPREAD && radices.last() == Some(&16);
+        let steps = || passes.iter().map(|pass: &Pass| pass.length / pass.radix);
+        // The place of a multiple of a step must be that multiple of its place.
+        let is_wide = steps().all(|step| step <= 16 || step.is_multiple_of(256));
+        let spread = Spread {
+            sixteen: usize::from(is_spread),
+            many: usize::from(is_spread && is_wide && points.is_power_of_two()),
+        };
+        Some(Self { points, spread, passes, rows })
+    }
+
+    /// Where rows lie.
+    pub(super) fn spread(&self) -> Spread {
+        self.spread
+    }
+
+    /// Butterflies of all passes.
+    fn butterflies(&self) -> usize {
+        self.passes.iter().map(|pass| self.points / pass.radix).sum()
+    }
+
+    /// Rows that the buffer needs, the unused ones and a last part counted in.
+    pub(super) fn room(&self) -> usize {
+        self.spread.place(self.points.next_multiple_of(16)) + 1
     }
 }
 
@@ -112,30 +170,65 @@ levels!(transform, transform_body, (passes: &Passes, rows: *mut f32, target: Tar
 /// Transforms the rows in place, and writes the outcome to the target.
 ///
 /// # Safety
-/// `rows` has [`Passes::points`] rows, the target room for as many, apart from them.
+/// `rows` has as many rows as the transform has points, the target room for as many, apart from them.
 #[inline(always)]
 unsafe fn transform_body<V: Vector>(passes: &Passes, rows: *mut f32, target: Target) {
-    let Some((last, before)) = passes.passes.split_last() else { return };
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        before::<V>(passes, rows, &mut Pending::default());
+        last::<V, Target>(passes, rows, target, &mut Pending::default());
+    }
+}
+
+levels!(transform_in_place, in_place_body, (
+    passes: &Passes,
+    rows: *mut f32,
+    place: Place,
+    pending: &mut Pending,
+));
+
+/// As [`transform`], to complex numbers; what is pending is written meanwhile.
+///
+/// # Safety
+/// As for [`transform`].
+#[inline(always)]
+unsafe fn in_place_body<V: Vector>(
+    passes: &Passes,
+    rows: *mut f32,
+    place: Place,
+    pending: &mut Pending,
+) {
+    let (at, turn, points) = (place.at, place.turn, passes.points);
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        pending.spread(passes.butterflies(), V::LANES);
+        before::<V>(passes, rows, pending);
+        if place.streams {
+            last::<V, Turned<true>>(passes, rows, Turned { at, turn, points }, pending);
+        } else {
+            last::<V, Turned<false>>(passes, rows, Turned { at, turn, points }, pending);
+        }
+    }
+}
+
+/// All passes but the last.
+///
+/// # Safety
+/// As for [`transform`].
+#[inline(always)]
+unsafe fn before<V: Vector>(passes: &Passes, rows: *mut f32, pending: &mut Pending) {
+    let Some((_, before)) = passes.passes.split_last() else { return };
     // SAFETY: the caller's promise is handed on; radices are those of the butterflies.
     unsafe {
         for pass in before {
             match pass.radix {
-                2 => middle::<V, 2>(pass, passes.points, rows),
-                3 => middle::<V, 3>(pass, passes.points, rows),
-                4 => middle::<V, 4>(pass, passes.points, rows),
-                5 => middle::<V, 5>(pass, passes.points, rows),
-                8 => middle::<V, 8>(pass, passes.points, rows),
-                _ => middle::<V, 16>(pass, passes.points, rows),
+                2 => middle::<V, 2>(pass, passes, rows, pending),
+                3 => middle::<V, 3>(pass, passes, rows, pending),
+                4 => middle::<V, 4>(pass, passes, rows, pending),
+                5 => middle::<V, 5>(pass, passes, rows, pending),
+                8 => middle::<V, 8>(pass, passes, rows, pending),
+                _ => middle::<V, 16>(pass, passes, rows, pending),
             }
-        }
-        match last.radix {
-            1 => end::<V, 1>(&passes.rows, rows, target),
-            2 => end::<V, 2>(&passes.rows, rows, target),
-            3 => end::<V, 3>(&passes.rows, rows, target),
-            4 => end::<V, 4>(&passes.rows, rows, target),
-            5 => end::<V, 5>(&passes.rows, rows, target),
-            8 => end::<V, 8>(&passes.rows, rows, target),
-            _ => end::<V, 16>(&passes.rows, rows, target),
         }
     }
 }
@@ -143,18 +236,95 @@ unsafe fn transform_body<V: Vector>(passes: &Passes, rows: *mut f32, target: Tar
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, points: usize, rows: *mut f32) {
+unsafe fn last<V: Vector, S: Sink>(
+    passes: &Passes,
+    rows: *const f32,
+    sink: S,
+    pending: &mut Pending,
+) {
+    let Some(last) = passes.passes.last() else { return };
+    // SAFETY: the caller's promise is handed on; radices are those of the butterflies.
+    unsafe {
+        match last.radix {
+            1 => end::<V, S, 1>(passes, rows, sink, pending),
+            2 => end::<V, S, 2>(passes, rows, sink, pending),
+            3 => end::<V, S, 3>(passes, rows, sink, pending),
+            4 => end::<V, S, 4>(passes, rows, sink, pending),
+            5 => end::<V, S, 5>(passes, rows, sink, pending),
+            8 => end::<V, S, 8>(passes, rows, sink, pending),
+            _ => end::<V, S, 16>(passes, rows, sink, pending),
+        }
+    }
+}
+
+/// What takes the last pass's rows.
+///
+/// # Safety
+/// As for [`Vector`]'s methods; the row is one of the transform's.
+unsafe trait Sink: Copy {
+    unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>);
+}
+
+// SAFETY: writes the row's place only.
+unsafe impl Sink for Target {
+    #[inline(always)]
+    unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>) {
+        // SAFETY: the caller's promise is handed on.
+        unsafe { x.store(self.at.add(row * self.row), self.imaginary) }
+    }
+}
+
+/// As [`Place`].
+#[derive(Clone, Copy)]
+struct Turned<const STREAMS: bool> {
+    at: *mut f32,
+    turn: usize,
+    points: usize,
+}
+
+// SAFETY: writes the row's place only.
+unsafe impl<const STREAMS: bool> Sink for Turned<STREAMS> {
+    #[inline(always)]
+    unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>) {
+        let turned = row + self.turn;
+        let place = if turned >= self.points { turned - self.points } else { turned };
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            let (first, second) = x.re.interleave(x.im);
+            let to = self.at.add(place * 2 * V::LANES);
+            if STREAMS {
+                first.stream(to);
+                second.stream(to.add(V::LANES));
+            } else {
+                first.store(to);
+                second.store(to.add(V::LANES));
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`transform`].
+#[inline(always)]
+unsafe fn middle<V: Vector, const RADIX: usize>(
+    pass: &Pass,
+    passes: &Passes,
+    rows: *mut f32,
+    pending: &mut Pending,
+) {
     let row = 2 * V::LANES;
     let step = pass.length / RADIX;
+    // Places of sums are sums of places: the parts and steps are chosen so.
+    let between = passes.spread.place(step) * row;
     // SAFETY: part + j + a step < points, and there are RADIX - 1 factors for each j but 0.
     unsafe {
-        for part in (0..points).step_by(pass.length) {
+        for part in (0..passes.points).step_by(pass.length) {
             for j in 0..step {
-                let at = rows.add((part + j) * row);
+                let at = rows.add(passes.spread.place(part + j) * row);
                 let zero = Complexes { re: V::splat(0.0), im: V::splat(0.0) };
                 let mut x = [zero; 16];
                 for (a, x) in x.iter_mut().enumerate().take(RADIX) {
-                    *x = Complexes::load(at.add(a * step * row), V::LANES);
+                    *x = Complexes::load(at.add(a * between), V::LANES);
                 }
                 butterfly::<V, RADIX>(&mut x);
                 if j > 0 {
@@ -166,8 +336,9 @@ unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, points: usize, rows
                     }
                 }
                 for (a, x) in x.iter().enumerate().take(RADIX) {
-                    x.store(at.add(a * step * row), V::LANES);
+                    x.store(at.add(a * between), V::LANES);
                 }
+                pending.step::<V>();
             }
         }
     }
@@ -176,13 +347,18 @@ unsafe fn middle<V: Vector, const RADIX: usize>(pass: &Pass, points: usize, rows
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn end<V: Vector, const RADIX: usize>(first: &[u32], rows: *const f32, target: Target) {
+unsafe fn end<V: Vector, S: Sink, const RADIX: usize>(
+    passes: &Passes,
+    rows: *const f32,
+    sink: S,
+    pending: &mut Pending,
+) {
     let row = 2 * V::LANES;
-    let step = first.len() * target.row;
+    let first = &passes.rows;
     // SAFETY: the butterflies' rows are `RADIX first.len()`, the number of points.
     unsafe {
-        for (part, first) in first.iter().enumerate() {
-            let at = rows.add(part * RADIX * row);
+        for (part, start) in first.iter().enumerate() {
+            let at = rows.add(passes.spread.place(part * RADIX) * row);
             let zero = Complexes { re: V::splat(0.0), im: V::splat(0.0) };
             let mut x = [zero; 16];
             for (a, x) in x.iter_mut().enumerate().take(RADIX) {
@@ -191,10 +367,10 @@ unsafe fn end<V: Vector, const RADIX: usize>(first: &[u32], rows: *const f32, ta
             if RADIX > 1 {
                 butterfly::<V, RADIX>(&mut x);
             }
-            let to = target.at.add(*first as usize * target.row);
             for (a, x) in x.iter().enumerate().take(RADIX) {
-                x.store(to.add(a * step), target.imaginary);
+                sink.put(*start as usize + a * first.len(), *x);
             }
+            pending.step::<V>();
         }
     }
 }

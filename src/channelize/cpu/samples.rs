@@ -3,7 +3,9 @@
 //! Invariant: within a task each sample is converted once.
 
 use super::decode::Source;
+use super::fir::SPARE;
 use super::memory::Floats;
+use super::rows::Row;
 use super::shape::Shape;
 
 /// Rows or columns that stand ready for the windows of the next spectra.
@@ -14,11 +16,18 @@ pub(super) struct Samples {
     next: u64,
     /// The column that the linear buffer begins with.
     origin: u64,
+    /// The row that lies in both the kept and the fresh bytes.
+    split: Vec<u8>,
 }
 
 impl Samples {
     pub(super) fn new(shape: &Shape) -> Self {
-        Self { data: Floats::new(shape.sample_floats()), next: 0, origin: 0 }
+        Self {
+            data: Floats::new(shape.sample_floats()),
+            next: 0,
+            origin: 0,
+            split: vec![0; shape.row_bytes()],
+        }
     }
 
     /// Forgets all samples: the next spectrum is `spectrum`.
@@ -33,16 +42,36 @@ impl Samples {
         column * shape.column.samples() as u64
     }
 
-    /// Converts what the windows of `spectra` spectra from `first` on lack, and lists their rows.
+    /// Lists the rows of the windows of `spectra` spectra from `first` on, converted if need be.
     pub(super) fn rows(
         &mut self,
         shape: &Shape,
         source: &Source<'_>,
         (first, spectra): (u64, usize),
-        rows: &mut Vec<*const f32>,
+        rows: &mut Vec<*const u8>,
     ) {
-        let (ring, stride) = (shape.ring_rows() as u64, shape.ring_stride());
         let end = first + (spectra + shape.plan.taps() - 1) as u64;
+        rows.clear();
+        if shape.filter.row == Row::Split {
+            self.convert(shape, source, end);
+            let (ring, stride) = (shape.ring_rows() as u64, shape.ring_stride());
+            let data = self.data.values();
+            let row = |row| data[(row % ring) as usize * stride..].as_ptr().cast();
+            rows.extend((first..end).map(row));
+        } else {
+            let samples = (shape.columns * shape.column.samples()) as u64;
+            let row = |row| source.bytes(row * samples, &mut self.split).as_ptr();
+            rows.extend((first..end).map(row));
+            self.next = end;
+        }
+        // Sums that are of no spectrum are made of anything.
+        let last = rows[rows.len() - 1];
+        rows.extend([last; SPARE]);
+    }
+
+    /// Converts rows until `end`.
+    fn convert(&mut self, shape: &Shape, source: &Source<'_>, end: u64) {
+        let (ring, stride) = (shape.ring_rows() as u64, shape.ring_stride());
         let samples = (shape.columns * shape.column.samples()) as u64;
         while self.next < end {
             let row = &mut self.data.values_mut()[(self.next % ring) as usize * stride..][..stride];
@@ -51,9 +80,6 @@ impl Samples {
             source.columns(shape.level, self.next * samples, re, im);
             self.next += 1;
         }
-        rows.clear();
-        let data = self.data.values();
-        rows.extend((first..end).map(|row| data[(row % ring) as usize * stride..].as_ptr()));
     }
 
     /// Converts what the windows of `spectra` spectra from `first` on lack; the samples from the first

@@ -8,13 +8,14 @@ use super::decode::Column;
 use super::fir::Filter;
 use super::memory::Floats;
 use super::passes::{Passes, root};
+use super::rows::Row;
 use super::vector::lanes;
 use crate::backend::simd::Level;
 use crate::channelize::plan::{Form, Plan};
 use crate::error::{Error, Result};
 
-/// Columns of one block of spectra, about: what second-level caches hold beside the samples.
-const BLOCK_COLUMNS: usize = 1 << 16;
+/// The most columns of a block of 8 spectra: what second-level caches hold beside the samples.
+const MOST_COLUMNS: usize = 1 << 17;
 
 /// The longest transform of spectra side by side, one a lane: its rows fill half a second-level cache.
 const MOST_BATCHED: usize = 4096;
@@ -60,6 +61,8 @@ pub(super) struct Shape {
     pub(super) filter: Filter,
     pub(super) transform: Transform,
     pub(super) segments: Vec<Segment>,
+    /// By how many rows of bins complex spectra are turned in the output, where that is all.
+    pub(super) turn: Option<usize>,
     /// For pairs: exp(-i pi k / C), real parts, then imaginary ones.
     pub(super) halves: Floats,
 }
@@ -75,16 +78,18 @@ impl Shape {
         };
         let columns = plan.points() / column.samples();
         let padded = columns.next_multiple_of(16);
-        let hop = plan.hop() / column.samples();
+        let hop = hop_columns(plan, column);
         let transform = transform(plan, columns, lanes);
         let block = match &transform {
             Transform::Batch(_) => lanes,
-            _ => (BLOCK_COLUMNS / columns).clamp(2, 8),
+            _ if columns <= MOST_COLUMNS => 8,
+            _ => 2,
         };
         let overlaps = hop != columns;
         let imaginary = if overlaps { linear_columns(plan, hop, block, column) } else { padded };
         Ok(Self {
             filter: filter(plan, column, lanes, imaginary + 16),
+            turn: turn(plan, column, lanes, &transform),
             segments: segments(plan),
             halves: halves(column, columns),
             plan: plan.clone(),
@@ -122,14 +127,42 @@ impl Shape {
     pub(super) fn sample_floats(&self) -> usize {
         if self.overlaps() {
             2 * self.filter.imaginary + self.padded
+        } else if self.filter.row != Row::Split {
+            0
         } else {
             self.ring_rows() * self.ring_stride()
         }
     }
 
+    /// Bytes of a row as it came.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.plan.input().encoding.bytes(self.columns * self.column.samples())
+    }
+
     /// Columns that the linear buffer of overlapping windows holds.
     pub(super) fn linear_columns(&self) -> usize {
         self.filter.imaginary - 16 - self.padded
+    }
+
+    /// Floats of one spectrum between the transform's two steps.
+    pub(super) fn step_floats(&self) -> usize {
+        match &self.transform {
+            Transform::Square { passes, .. } => 2 * self.lanes() * passes.room() + 16,
+            _ => 0,
+        }
+    }
+
+    /// Where spectrum `s` of a block is kept: where each is written as soon as it is there, all are kept
+    /// in the first place.
+    pub(super) fn slot(&self, s: usize) -> usize {
+        let single = matches!(self.transform, Transform::Square { .. } | Transform::Library(_));
+        if single && self.writes_at_once() { 0 } else { s }
+    }
+
+    /// Whether a spectrum is written without waiting for the other polarization's.
+    pub(super) fn writes_at_once(&self) -> bool {
+        !matches!(self.plan.options().form, Form::Detected(_))
+            || self.plan.input().polarizations == 1
     }
 
     /// Sums of one unit: products x channels.
@@ -215,7 +248,18 @@ fn filter(plan: &Plan, column: Column, lanes: usize, imaginary: usize) -> Filter
         }
     }
     let odd = if column == Column::Pair { floats } else { 0 };
-    Filter { taps, blocks, coefficients, odd, imaginary }
+    let whole = columns.is_multiple_of(lanes) && hop_columns(plan, column) == columns;
+    let row = if whole && column != Column::Real {
+        Row::best(plan.input().encoding, taps)
+    } else {
+        Row::Split
+    };
+    Filter { taps, blocks, coefficients, odd, row, imaginary }
+}
+
+/// Columns from one spectrum to the next.
+fn hop_columns(plan: &Plan, column: Column) -> usize {
+    plan.hop() / column.samples()
 }
 
 fn segments(plan: &Plan) -> Vec<Segment> {
@@ -239,6 +283,18 @@ fn segments(plan: &Plan) -> Vec<Segment> {
         }
     }
     segments
+}
+
+/// How far spectra of whole rows are turned, if they rise and are complex.
+fn turn(plan: &Plan, column: Column, lanes: usize, transform: &Transform) -> Option<usize> {
+    let plain = plan.options().form == Form::Spectra
+        && column == Column::Complex
+        && matches!(transform, Transform::Square { .. });
+    let first = plan.bin(0);
+    let rises =
+        (0..plan.channels()).all(|place| plan.bin(place) == (first + place) % plan.channels());
+    let turn = (plan.channels() - first) % plan.channels();
+    (plain && rises && turn.is_multiple_of(lanes)).then(|| turn / lanes)
 }
 
 fn halves(column: Column, columns: usize) -> Floats {

@@ -4,10 +4,11 @@
 use num_complex::Complex;
 
 use super::decode::{Column, Source};
-use super::fir::{self, Ahead, First, Rows, Sums};
+use super::fir::{self, Ahead, First, Rows, SPARE, Sums};
 use super::forms::Spectrum;
 use super::memory::Floats;
-use super::passes::{self, Target};
+use super::passes::{self, Place, Spread, Target};
+use super::pending::{self, Pending};
 use super::samples::Samples;
 use super::shape::{Shape, Transform};
 use super::transpose;
@@ -25,10 +26,15 @@ pub(super) struct Buffers {
     side: Floats,
     library: Vec<Complex<f32>>,
     scratch: Vec<Complex<f32>>,
-    pointers: Vec<*const f32>,
+    pointers: Vec<*const u8>,
+    /// Two finished spectra as complex numbers, and what of them is still to be written.
+    aside: Floats,
+    pending: Pending,
+    /// Whether the second of them is the latest.
+    second: bool,
 }
 
-// SAFETY: the pointers are into a thread's own samples, and are made anew before each use.
+// SAFETY: rows' pointers are made anew before each use, and nothing is pending between calls.
 unsafe impl Send for Buffers {}
 
 /// A block's spectra of one polarization: real parts, and imaginary ones `padded` floats further.
@@ -47,12 +53,12 @@ impl Buffers {
             Transform::None => {}
             Transform::Square { .. } => {
                 sums = if shape.overlaps() { 2 * shape.padded } else { shape.block * square };
-                rows = shape.block * (2 * shape.padded + 16);
+                rows = shape.block * shape.step_floats();
             }
-            Transform::Batch(_) => {
+            Transform::Batch(passes) => {
                 sums = shape.block * shape.spectrum_floats();
-                rows = 2 * lanes * shape.padded;
-                side = rows;
+                rows = 2 * lanes * passes.room();
+                side = 2 * lanes * shape.padded;
             }
             Transform::Library(fft) => {
                 sums = shape.block * shape.spectrum_floats();
@@ -60,6 +66,7 @@ impl Buffers {
                 scratch = fft.get_inplace_scratch_len();
             }
         }
+        let aside = if shape.turn.is_some() { 2 * (2 * shape.columns + 16) } else { 0 };
         let straight = if shape.overlaps() { shape.spectrum_floats() } else { 0 };
         Self {
             sums: Floats::new(sums),
@@ -68,12 +75,15 @@ impl Buffers {
             side: Floats::new(side),
             library: vec![Complex::ZERO; library],
             scratch: vec![Complex::ZERO; scratch],
-            pointers: Vec::with_capacity(shape.ring_rows()),
+            pointers: Vec::with_capacity(shape.ring_rows() + SPARE),
+            aside: Floats::new(aside),
+            pending: Pending::default(),
+            second: false,
         }
     }
 
-    /// Makes a block of spectra.
-    pub(super) fn block(
+    /// Makes a block's windowed sums, and as much of their transforms as is made for all at once.
+    pub(super) fn prepare(
         &mut self,
         shape: &Shape,
         source: &Source<'_>,
@@ -90,37 +100,88 @@ impl Buffers {
                 self.filter(shape, source, samples, block, sums);
             }
             Transform::Square { passes, twiddles } => {
-                self.square(shape, source, samples, block, twiddles.values());
-                self.finish_square(shape, passes, block);
+                let step = (twiddles.values(), passes.spread());
+                self.square(shape, source, samples, block, step);
             }
             Transform::Batch(passes) => {
                 self.filter_aside(shape, source, samples, block);
                 self.batch(shape, passes, block);
             }
+            Transform::Library(_) => self.filter_aside(shape, source, samples, block),
+        }
+    }
+
+    /// Ends the transform of spectrum `s` of the block that was prepared, in its slot.
+    pub(super) fn finish(&mut self, shape: &Shape, s: usize, to: &mut [f32]) {
+        let to = &mut to[shape.slot(s) * shape.spectrum_floats()..][..shape.spectrum_floats()];
+        match &shape.transform {
+            Transform::None => return,
+            Transform::Square { passes, .. } => {
+                let rows = &mut self.rows.values_mut()[s * shape.step_floats()..];
+                let at = to.as_mut_ptr();
+                let target = Target { at, row: shape.lanes(), imaginary: shape.padded };
+                // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
+                unsafe { passes::transform(shape.level, passes, rows.as_mut_ptr(), target) };
+            }
+            Transform::Batch(_) => {}
             Transform::Library(fft) => {
-                self.filter_aside(shape, source, samples, block);
-                for s in 0..block.spectra {
-                    let sums = &self.sums.values()[s * shape.spectrum_floats()..];
-                    let (re, im) = (&sums[..shape.columns], &sums[shape.padded..]);
-                    let parts = re.iter().zip(im).map(|(re, im)| Complex::new(*re, *im));
-                    self.library.iter_mut().zip(parts).for_each(|(z, part)| *z = part);
-                    fft.process_with_scratch(&mut self.library, &mut self.scratch);
-                    let to = &mut block.to[s * shape.spectrum_floats()..];
-                    let (re, im) = to.split_at_mut(shape.padded);
-                    for ((z, re), im) in self.library.iter().zip(re).zip(im) {
-                        (*re, *im) = (z.re, z.im);
-                    }
+                let sums = &self.sums.values()[s * shape.spectrum_floats()..];
+                let (re, im) = (&sums[..shape.columns], &sums[shape.padded..]);
+                let parts = re.iter().zip(im).map(|(re, im)| Complex::new(*re, *im));
+                self.library.iter_mut().zip(parts).for_each(|(z, part)| *z = part);
+                fft.process_with_scratch(&mut self.library, &mut self.scratch);
+                let (re, im) = to.split_at_mut(shape.padded);
+                for ((z, re), im) in self.library.iter().zip(re).zip(im) {
+                    (*re, *im) = (z.re, z.im);
                 }
             }
         }
-        if shape.column == Column::Pair && !matches!(shape.transform, Transform::None) {
-            for s in 0..block.spectra {
-                let to = &mut block.to[s * shape.spectrum_floats()..];
-                let (re, im) = to.split_at_mut(shape.padded);
-                let (re, im) = (&mut re[..shape.columns], &mut im[..shape.columns]);
-                super::pairs::divide(shape.level, shape.halves.values(), re, im);
-            }
+        if shape.column == Column::Pair {
+            let (re, im) = to.split_at_mut(shape.padded);
+            let (re, im) = (&mut re[..shape.columns], &mut im[..shape.columns]);
+            super::pairs::divide(shape.level, shape.halves.values(), re, im);
         }
+    }
+
+    /// As [`Self::finish`], but writes complex numbers, turned by so many rows of bins: whether it could.
+    /// Past the caches, all is written after [`Self::flush`].
+    pub(super) fn finish_in_place(
+        &mut self,
+        shape: &Shape,
+        s: usize,
+        to: &mut [f32],
+        (turn, streams): (usize, bool),
+    ) -> bool {
+        let Transform::Square { passes, .. } = &shape.transform else { return false };
+        let rows = self.rows.values_mut()[s * shape.step_floats()..].as_mut_ptr();
+        let (at, line) = (to.as_mut_ptr(), to.as_ptr().addr() % 64);
+        if !streams || line == 0 {
+            let place = Place { at, turn, streams };
+            let pending = &mut self.pending;
+            // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
+            unsafe { passes::transform_in_place(shape.level, passes, rows, place, pending) };
+            return true;
+        }
+        self.second = !self.second;
+        // Aside, in turns, as far behind a cache line's start as there.
+        let aside = &mut self.aside.values_mut()
+            [usize::from(self.second) * (2 * shape.columns + 16) + line / 4..];
+        let aside = &mut aside[..2 * shape.columns];
+        let place = Place { at: aside.as_mut_ptr(), turn, streams: false };
+        // SAFETY: as above; what is pending lies in the other half, and its place in the output is
+        // borrowed for the whole call that `flush` ends.
+        unsafe {
+            passes::transform_in_place(shape.level, passes, rows, place, &mut self.pending);
+            pending::flush(shape.level, &mut self.pending);
+            self.pending = Pending::new(aside.as_ptr(), at, to.len());
+        }
+        true
+    }
+
+    /// Writes what is pending.
+    pub(super) fn flush(&mut self, shape: &Shape) {
+        // SAFETY: `finish_in_place` says why.
+        unsafe { pending::flush(shape.level, &mut self.pending) };
     }
 
     /// Windowed sums into the buffer of sums, side by side.
@@ -169,7 +230,7 @@ impl Buffers {
         samples.rows(shape, source, (block.first, block.spectra), &mut self.pointers);
         let rows = Rows { rows: &self.pointers, spectra: block.spectra };
         // SAFETY: the rows were just listed, padded to whole blocks as the sums are.
-        unsafe { fir::plain(shape.level, &shape.filter, rows, sums) };
+        unsafe { fir::filter(shape.level, &shape.filter, rows, sums, None, Ahead::default()) };
     }
 
     /// The sums of spectrum `s` of the block, of overlapping windows, before they are turned; by how much
@@ -188,7 +249,7 @@ impl Buffers {
         let window = window[s * shape.hop..].as_ptr();
         // SAFETY: the buffer of samples holds the block's windows, and a padded row beyond them.
         unsafe { fir::single(shape.level, &shape.filter, window, shape.columns, sums) };
-        let start = (block.first + s as u64) as u128 * shape.hop as u128;
+        let start = u128::from(block.first + s as u64) * shape.hop as u128;
         (start % shape.columns as u128) as usize
     }
 
@@ -199,12 +260,12 @@ impl Buffers {
         source: &Source<'_>,
         samples: &mut Samples,
         block: &Block<'_>,
-        twiddles: &[f32],
+        (twiddles, spread): (&[f32], Spread),
     ) {
         let lanes = shape.lanes();
-        let spectrum = 2 * shape.padded + 16;
+        let spectrum = shape.step_floats();
         let rows = self.rows.values_mut().as_mut_ptr();
-        let first = First { twiddles, rows, spectrum };
+        let first = First { twiddles, rows, spectrum, spread };
         if shape.overlaps() {
             for s in 0..block.spectra {
                 let turn = self.straight(shape, source, samples, block, s);
@@ -223,17 +284,7 @@ impl Buffers {
         let ahead = ahead(shape, source, samples, block);
         let listed = Rows { rows: &self.pointers, spectra: block.spectra };
         // SAFETY: the rows were just listed; sums and rows were sized for a block of spectra.
-        unsafe { fir::fused(shape.level, &shape.filter, listed, sums, first, ahead) };
-    }
-
-    fn finish_square(&mut self, shape: &Shape, passes: &passes::Passes, block: &mut Block<'_>) {
-        for s in 0..block.spectra {
-            let rows = &mut self.rows.values_mut()[s * (2 * shape.padded + 16)..];
-            let at = block.to[s * shape.spectrum_floats()..].as_mut_ptr();
-            let target = Target { at, row: shape.lanes(), imaginary: shape.padded };
-            // SAFETY: a spectrum has `columns / lanes` rows of `lanes` bins.
-            unsafe { passes::transform(shape.level, passes, rows.as_mut_ptr(), target) };
-        }
+        unsafe { fir::filter(shape.level, &shape.filter, listed, sums, Some(first), ahead) };
     }
 
     /// Transforms a block's sums side by side.
@@ -245,7 +296,7 @@ impl Buffers {
         for block in 0..shape.padded / lanes {
             for (from, to) in parts {
                 let from = self.sums.values()[from + block * lanes..].as_ptr();
-                let to = rows[block * lanes * 2 * lanes + to..].as_mut_ptr();
+                let to = rows[passes.spread().place(block * lanes) * 2 * lanes + to..].as_mut_ptr();
                 // SAFETY: `lanes` spectra of sums, and as many rows as a block has columns.
                 unsafe { transpose::square(shape.level, from, spectrum, to, 2 * lanes) };
             }
@@ -292,9 +343,9 @@ fn ahead(shape: &Shape, source: &Source<'_>, samples: &Samples, block: &Block<'_
     Ahead { at: next.as_ptr(), lines, step: lines.div_ceil(groups * block.spectra) }
 }
 
-/// A spectrum of a block.
+/// Spectrum `s` of a block, in its slot.
 pub(super) fn spectrum<'a>(shape: &Shape, spectra: &'a [f32], s: usize) -> Spectrum<'a> {
-    let floats = &spectra[s * shape.spectrum_floats()..][..shape.spectrum_floats()];
+    let floats = &spectra[shape.slot(s) * shape.spectrum_floats()..][..shape.spectrum_floats()];
     let (re, im) = floats.split_at(shape.padded);
     Spectrum { re: &re[..shape.columns], im: &im[..shape.columns] }
 }

@@ -5,6 +5,18 @@ use crate::voltage::{VoltageBlock, Voltages};
 /// Bytes of samples that are moved at once: they stay in a core's cache.
 const TILE_BYTES: usize = 1 << 18;
 
+/// Takes the first or the second of each pair of samples, which is one number of twice the width: in
+/// this form compilers make vectors of it.
+macro_rules! pick_half {
+    ($pair:ty, $half:ty, $source:expr, $row:expr, $place:expr) => {{
+        let (pairs, _) = $source.as_chunks::<{ size_of::<$pair>() }>();
+        let (samples, _) = $row.as_chunks_mut::<{ size_of::<$half>() }>();
+        let shift = $place * <$half>::BITS;
+        for (sample, pair) in samples.iter_mut().zip(pairs) {
+            *sample = ((<$pair>::from_le_bytes(*pair) >> shift) as $half).to_le_bytes();
+        }
+    }};
+}
 /// What a block's bytes run over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
@@ -145,69 +157,104 @@ impl Layout {
 
     /// Deals one run's bytes out to its streams' rows, from sample `at` on.
     pub(super) fn deal(&self, run: usize, source: &[u8], block: &mut VoltageBlock, at: usize) {
-        let times = source.len() / (self.inner * self.sample_bytes);
-        let span = at * self.sample_bytes..(at + times) * self.sample_bytes;
         let streams = &self.streams[run * self.inner..][..self.inner];
-        for (place, stream) in streams.iter().enumerate() {
-            let row = &mut block.row_mut(*stream)[span.clone()];
-            match self.sample_bytes {
-                1 => pick::<1>(source, self.inner, place, row),
-                2 => pick::<2>(source, self.inner, place, row),
-                4 => pick::<4>(source, self.inner, place, row),
-                _ => pick::<8>(source, self.inner, place, row),
+        let bytes = self.sample_bytes;
+        let mut row = |place: usize, time: usize, from: &[u8], pick: fn(&[u8], &mut [u8])| {
+            let length = if self.inner == 2 { from.len() / 2 } else { from.len() };
+            let row = block.row_mut(streams[place]);
+            pick(from, &mut row[(at + time) * bytes..][..length]);
+        };
+        let copy = |from: &[u8], row: &mut [u8]| row.copy_from_slice(from);
+        match (self.inner, bytes) {
+            (1, _) => row(0, 0, source, copy),
+            (2, 1) => {
+                row(0, 0, source, |from, row| pick_half!(u16, u8, from, row, 0));
+                row(1, 0, source, |from, row| pick_half!(u16, u8, from, row, 1));
             }
+            (2, 2) => {
+                row(0, 0, source, |from, row| pick_half!(u32, u16, from, row, 0));
+                row(1, 0, source, |from, row| pick_half!(u32, u16, from, row, 1));
+            }
+            (2, 4) => {
+                row(0, 0, source, |from, row| pick_half!(u64, u32, from, row, 0));
+                row(1, 0, source, |from, row| pick_half!(u64, u32, from, row, 1));
+            }
+            (2, _) => {
+                row(0, 0, source, |from, row| pick_half!(u128, u64, from, row, 0));
+                row(1, 0, source, |from, row| pick_half!(u128, u64, from, row, 1));
+            }
+            (inner, 1) => to_rows::<1>(source, inner, |p, t, line| row(p, t, line, copy)),
+            (inner, 2) => to_rows::<2>(source, inner, |p, t, line| row(p, t, line, copy)),
+            (inner, 4) => to_rows::<4>(source, inner, |p, t, line| row(p, t, line, copy)),
+            (inner, _) => to_rows::<8>(source, inner, |p, t, line| row(p, t, line, copy)),
         }
     }
 
-    /// Gathers one run's bytes from its streams: as many samples from `start` on as `run_bytes` hold.
+    /// Gathers one run's bytes from its streams: as many samples from `start` on as `bytes` hold.
     pub(super) fn gather(&self, run: usize, from: Voltages<'_>, start: usize, bytes: &mut [u8]) {
-        let times = bytes.len() / (self.inner * self.sample_bytes);
-        let span = start * self.sample_bytes..(start + times) * self.sample_bytes;
         let streams = &self.streams[run * self.inner..][..self.inner];
-        for (place, stream) in streams.iter().enumerate() {
-            let row = &from.row(*stream)[span.clone()];
-            match self.sample_bytes {
-                1 => put::<1>(row, self.inner, place, bytes),
-                2 => put::<2>(row, self.inner, place, bytes),
-                4 => put::<4>(row, self.inner, place, bytes),
-                _ => put::<8>(row, self.inner, place, bytes),
+        let row = |place: usize, time: usize, bytes: usize| {
+            &from.row(streams[place])[(start + time) * self.sample_bytes..][..bytes]
+        };
+        match (self.inner, self.sample_bytes) {
+            (1, _) => bytes.copy_from_slice(row(0, 0, bytes.len())),
+            (inner, 1) => from_rows::<1>(bytes, inner, row),
+            (inner, 2) => from_rows::<2>(bytes, inner, row),
+            (inner, 4) => from_rows::<4>(bytes, inner, row),
+            (inner, _) => from_rows::<8>(bytes, inner, row),
+        }
+    }
+}
+
+/// Streams, and samples of each, that are turned from frames into rows or back at once.
+const SQUARE: usize = 32;
+
+/// Turns frames of `streams` samples into pieces of rows, which `put(place, time, piece)` takes.
+fn to_rows<const BYTES: usize>(
+    source: &[u8],
+    streams: usize,
+    mut put: impl FnMut(usize, usize, &[u8]),
+) {
+    let (samples, _) = source.as_chunks::<BYTES>();
+    let mut square = [[[0; BYTES]; SQUARE]; SQUARE];
+    for (times, frames) in samples.chunks(SQUARE * streams).enumerate() {
+        let count = frames.len() / streams;
+        for place in (0..streams).step_by(SQUARE) {
+            let places = SQUARE.min(streams - place);
+            for (time, frame) in frames.chunks_exact(streams).enumerate() {
+                for (line, sample) in square.iter_mut().zip(&frame[place..place + places]) {
+                    line[time] = *sample;
+                }
+            }
+            for (number, line) in square[..places].iter().enumerate() {
+                put(place + number, times * SQUARE, line[..count].as_flattened());
             }
         }
     }
 }
 
-/// Takes one of `streams` interleaved streams.
-fn pick<const BYTES: usize>(source: &[u8], streams: usize, place: usize, row: &mut [u8]) {
-    match (streams, place) {
-        (1, _) => row.copy_from_slice(source),
-        (2, 0) => {
-            for (to, from) in row.chunks_exact_mut(BYTES).zip(source.chunks_exact(2 * BYTES)) {
-                to.copy_from_slice(&from[..BYTES]);
+/// Turns rows, which `row(place, time, bytes)` gives, into frames of `streams` samples.
+fn from_rows<'a, const BYTES: usize>(
+    bytes: &mut [u8],
+    streams: usize,
+    row: impl Fn(usize, usize, usize) -> &'a [u8],
+) {
+    let (samples, _) = bytes.as_chunks_mut::<BYTES>();
+    let mut square = [[[0; BYTES]; SQUARE]; SQUARE];
+    for (times, frames) in samples.chunks_mut(SQUARE * streams).enumerate() {
+        let count = frames.len() / streams;
+        for place in (0..streams).step_by(SQUARE) {
+            let places = SQUARE.min(streams - place);
+            for (number, line) in square[..places].iter_mut().enumerate() {
+                let row = row(place + number, times * SQUARE, count * BYTES);
+                line.as_flattened_mut()[..row.len()].copy_from_slice(row);
+            }
+            for (time, frame) in frames.chunks_exact_mut(streams).enumerate() {
+                for (sample, line) in frame[place..place + places].iter_mut().zip(&square) {
+                    *sample = line[time];
+                }
             }
         }
-        (2, _) => {
-            for (to, from) in row.chunks_exact_mut(BYTES).zip(source.chunks_exact(2 * BYTES)) {
-                to.copy_from_slice(&from[BYTES..]);
-            }
-        }
-        _ => {
-            let source = source[place * BYTES..].chunks(streams * BYTES);
-            for (to, from) in row.chunks_exact_mut(BYTES).zip(source) {
-                to.copy_from_slice(&from[..BYTES]);
-            }
-        }
-    }
-}
-
-/// Puts one of `streams` interleaved streams into its places.
-fn put<const BYTES: usize>(row: &[u8], streams: usize, place: usize, bytes: &mut [u8]) {
-    if streams == 1 {
-        bytes.copy_from_slice(row);
-        return;
-    }
-    let places = bytes[place * BYTES..].chunks_mut(streams * BYTES);
-    for (to, from) in places.zip(row.chunks_exact(BYTES)) {
-        to[..BYTES].copy_from_slice(from);
     }
 }
 
@@ -270,32 +317,38 @@ mod tests {
     }
 
     #[test]
-    fn a_tile_is_dealt_at_once() {
-        for bytes in [1, 2, 4, 8] {
-            for streams in [1, 2, 3] {
-                let source: Vec<u8> = (0..streams * bytes * 7).map(|i| i as u8).collect();
-                let mut again = vec![0; source.len()];
-                for place in 0..streams {
-                    let mut row = vec![0; bytes * 7];
-                    match bytes {
-                        1 => pick::<1>(&source, streams, place, &mut row),
-                        2 => pick::<2>(&source, streams, place, &mut row),
-                        4 => pick::<4>(&source, streams, place, &mut row),
-                        _ => pick::<8>(&source, streams, place, &mut row),
-                    }
-                    for (time, sample) in row.chunks(bytes).enumerate() {
-                        let from = (time * streams + place) * bytes;
-                        assert_eq!(sample, &source[from..from + bytes]);
-                    }
-                    match bytes {
-                        1 => put::<1>(&row, streams, place, &mut again),
-                        2 => put::<2>(&row, streams, place, &mut again),
-                        4 => put::<4>(&row, streams, place, &mut again),
-                        _ => put::<8>(&row, streams, place, &mut again),
-                    }
-                }
-                assert_eq!(again, source);
+    fn many_samples_are_moved_at_once() {
+        let encodings = [
+            VoltageEncoding::Complex4,
+            VoltageEncoding::Complex8,
+            VoltageEncoding::Complex16,
+            VoltageEncoding::ComplexF32,
+        ];
+        for (encoding, streams) in encodings.iter().flat_map(|e| [1, 2, 3, 33, 64].map(|n| (*e, n)))
+        {
+            let bytes = encoding.sample_bits() / 8;
+            let counts = Counts { antennas: 1, channels: streams, polarizations: 1 };
+            let order = [Axis::Time, Axis::Antenna, Axis::Channel, Axis::Polarization];
+            let layout = Layout::new(order, counts, 1, bytes);
+            let source: Vec<u8> = (0..streams * bytes * 75).map(|i| (i * 7 % 253) as u8).collect();
+            let mut block = VoltageBlock::new(encoding, streams, 80);
+            layout.deal(0, &source, &mut block, 5);
+            block.set_times(80).unwrap();
+            for (stream, time) in (0..streams * 75).map(|i| (i / 75, i % 75)) {
+                let found = &block.voltages().row(stream)[(time + 5) * bytes..][..bytes];
+                assert_eq!(found, &source[(time * streams + stream) * bytes..][..bytes]);
             }
+            let mut again = vec![0; source.len()];
+            layout.gather(0, block.voltages(), 5, &mut again);
+            assert_eq!(again, source);
         }
+    }
+
+    #[test]
+    fn channels_can_be_turned_round() {
+        let order = [Axis::Antenna, Axis::Channel, Axis::Time, Axis::Polarization];
+        let mut layout = Layout::new(order, COUNTS, 5, 2);
+        layout.reverse_channels(COUNTS);
+        assert_eq!(layout.streams, [4, 5, 2, 3, 0, 1, 10, 11, 8, 9, 6, 7]);
     }
 }

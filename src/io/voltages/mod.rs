@@ -5,8 +5,8 @@
 
 pub mod dada;
 mod describe;
-mod frames;
 mod fields;
+mod frames;
 pub mod guppi;
 mod layout;
 pub mod mark5b;

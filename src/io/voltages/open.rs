@@ -10,11 +10,14 @@ use crate::error::{Error, Result};
 /// Bytes by which a format is told: a few frames of those that have no magic number.
 const FIRST_BYTES: u64 = 1 << 16;
 
+/// Opens the files of one recording.
+type Open = fn(&[PathBuf], &VoltageOptions) -> Result<Box<dyn VoltageSource>>;
+
 /// A format of voltages.
 struct Format {
     name: &'static str,
     detect: fn(&[u8]) -> bool,
-    open: fn(&[PathBuf], &VoltageOptions) -> Result<Box<dyn VoltageSource>>,
+    open: Open,
 }
 
 /// Every format of voltages, the surest signs first.

@@ -2,7 +2,7 @@
 
 use super::spectra::Spectra;
 use crate::backend::Backend;
-use crate::channelize::Plan;
+use crate::channelize::{Feed, Form, Plan, Products};
 use crate::error::Result;
 use crate::io::voltages::VoltageSource;
 
@@ -14,6 +14,8 @@ pub(super) struct Rows {
     spectra: Spectra<f32>,
     assembly: Option<Assembly>,
     scratch: Vec<f32>,
+    /// The product whose sign a lower sideband turns.
+    turned: Option<usize>,
 }
 
 impl Rows {
@@ -30,8 +32,10 @@ impl Rows {
     ) -> Result<Self> {
         let row = plan.row_elements();
         let rows = assembly.as_ref().map_or(0, |_| (SCRATCH_BYTES / (4 * row)).max(1));
+        let is_lower = source.header().lower_sideband;
+        let turned = if is_lower { imaginary_product(&plan) } else { None };
         let spectra = Spectra::new(source, None, plan, gulp, backend)?;
-        Ok(Self { spectra, assembly, scratch: vec![0.0; rows * row] })
+        Ok(Self { spectra, assembly, scratch: vec![0.0; rows * row], turned })
     }
 
     /// The filter bank's plan.
@@ -51,6 +55,19 @@ impl Rows {
 
     /// Fills `rows` with the next rows; fewer only at the end of the data.
     pub(super) fn read(&mut self, rows: &mut [f32]) -> Result<usize> {
+        let times = self.assembled(rows)?;
+        if let Some(product) = self.turned {
+            let (elements, products) = (self.elements(), self.plan().output_products());
+            let line = elements / products;
+            let rows = rows.chunks_exact_mut(elements).take(times);
+            // The voltages of a lower sideband are the conjugates of the sky's, and so is X Y*.
+            rows.for_each(|row| row[product * line..][..line].iter_mut().for_each(|x| *x = -*x));
+        }
+        Ok(times)
+    }
+
+    /// The next rows, as the recorded voltages have them.
+    fn assembled(&mut self, rows: &mut [f32]) -> Result<usize> {
         let Some(assembly) = &self.assembly else { return self.spectra.read(rows) };
         let parts = self.spectra.elements();
         let elements = parts / assembly.rows();
@@ -72,6 +89,16 @@ impl Rows {
     /// Passes over rows; fewer only at the end of the data.
     pub(super) fn skip(&mut self, rows: u64) -> Result<u64> {
         self.spectra.skip(rows)
+    }
+}
+
+/// Which product holds the imaginary part of the cross product.
+fn imaginary_product(plan: &Plan) -> Option<usize> {
+    let Form::Detected(detection) = &plan.options().form else { return None };
+    match (detection.products, detection.feed) {
+        (Products::Iquv, Feed::Circular) => Some(2),
+        (Products::Iquv, Feed::Linear) | (Products::Aabbcrci, _) => Some(3),
+        (Products::Power | Products::I, _) => None,
     }
 }
 

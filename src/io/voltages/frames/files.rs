@@ -3,13 +3,15 @@
 //! Invariant: one file is open at a time, and nothing behind its length at opening is asked for.
 
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Bytes read at once where headers are passed in file order: a page.
-const HEADER_BYTES: usize = 4096;
+/// Bytes between two headers that are rather read than jumped over.
+const NEAR_BYTES: u64 = 4096;
+/// Bytes read at once where headers are near each other.
+const AHEAD_BYTES: u64 = 1 << 16;
 
 /// Fails unless there is a file.
 pub(in crate::io::voltages) fn check_paths(paths: &[PathBuf]) -> Result<()> {
@@ -23,8 +25,11 @@ pub(in crate::io::voltages) fn check_paths(paths: &[PathBuf]) -> Result<()> {
 #[derive(Debug)]
 pub(in crate::io::voltages) struct Scan<'a> {
     path: &'a Path,
-    input: BufReader<File>,
-    /// Where the next header stands.
+    file: File,
+    /// What was read last, and from where.
+    buffer: Vec<u8>,
+    buffer_at: u64,
+    /// Where the next header stands, at the file's end or before it.
     pub(in crate::io::voltages) at: u64,
     /// The file's length.
     pub(in crate::io::voltages) bytes: u64,
@@ -51,8 +56,8 @@ impl<'a> Scan<'a> {
         if metadata.len() == 0 {
             return Err(Error::format(path, "file", 0, "the file is empty"));
         }
-        let input = BufReader::with_capacity(HEADER_BYTES, file);
-        Ok(Self { path, input, at: 0, bytes: metadata.len() })
+        let bytes = metadata.len();
+        Ok(Self { path, file, buffer: Vec::new(), buffer_at: 0, at: 0, bytes })
     }
 
     /// The file's name.
@@ -65,25 +70,23 @@ impl<'a> Scan<'a> {
         self.bytes - self.at
     }
 
-    /// Fills `bytes` from byte `from` of the file, and stays before the next header.
+    /// Fills `bytes` from byte `from` of the file, all within its length.
     pub(in crate::io::voltages) fn read_at(&mut self, from: u64, bytes: &mut [u8]) -> Result<()> {
-        let read = step(&mut self.input, self.at, from)
-            .and_then(|()| self.input.read_exact(bytes))
-            .and_then(|()| step(&mut self.input, from + bytes.len() as u64, self.at));
-        read.map_err(|error| Error::io(self.path, error))
-    }
-
-    /// Steps to byte `to`, which the file has or ends before.
-    pub(in crate::io::voltages) fn go(&mut self, to: u64) -> Result<()> {
-        step(&mut self.input, self.at, to).map_err(|error| Error::io(self.path, error))?;
-        self.at = to;
+        let end = from + bytes.len() as u64;
+        let buffer_end = self.buffer_at + self.buffer.len() as u64;
+        if from < self.buffer_at || end > buffer_end {
+            let near = from.abs_diff(buffer_end) <= NEAR_BYTES;
+            let ahead = if near { AHEAD_BYTES.min(self.bytes.saturating_sub(from)) } else { 0 };
+            self.buffer.resize(ahead.max(end - from) as usize, 0);
+            self.buffer_at = from;
+            let read = self.file.seek(SeekFrom::Start(from));
+            let read = read.and_then(|_| self.file.read_exact(&mut self.buffer));
+            read.map_err(|error| Error::io(self.path, error))?;
+        }
+        let place = (from - self.buffer_at) as usize;
+        bytes.copy_from_slice(&self.buffer[place..][..bytes.len()]);
         Ok(())
     }
-}
-
-/// Moves by the difference of two places, which keeps what is buffered.
-fn step(input: &mut BufReader<File>, from: u64, to: u64) -> std::io::Result<()> {
-    input.seek_relative(to.wrapping_sub(from) as i64)
 }
 
 /// Reads anywhere in any of several files.

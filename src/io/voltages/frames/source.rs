@@ -2,6 +2,7 @@
 //!
 //! Invariant: a read touches each of its payload bytes once; samples without a valid frame are zero.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::files::Files;
@@ -9,7 +10,7 @@ use super::gaps::{Groups, flags};
 use super::index::{Index, Run, Timeline};
 use super::layout::Layout;
 use super::streams::Streams;
-use super::unpack::{Unpacker, Words};
+use super::unpack::{Samples, Unpacker, Words};
 use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageOptions, VoltageSource};
@@ -18,8 +19,8 @@ use crate::voltage::VoltageBlock;
 
 /// Bytes of the files read at once, if a frame is not longer.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Channels that are unpacked together over all frames of a window.
-const TILE_CHANNELS: usize = 64;
+/// Times that are unpacked together, channel by channel: whole bytes of every encoding.
+const TILE_TIMES: usize = 256;
 
 /// What a format's headers say of a recording.
 #[derive(Debug)]
@@ -60,6 +61,7 @@ struct Source {
     position: u64,
     pieces: Vec<Piece>,
     window: Vec<u8>,
+    starts: Vec<u32>,
 }
 
 /// Samples of one frame that are wanted.
@@ -134,6 +136,7 @@ pub(in crate::io::voltages) fn open(
         position: 0,
         pieces: Vec::new(),
         window: Vec::new(),
+        starts: Vec::new(),
     }))
 }
 
@@ -212,26 +215,10 @@ impl Source {
     }
 
     /// Writes zeros to samples of all of a thread's channels.
-    fn zero(&self, unit: usize, times: std::ops::Range<usize>, block: &mut VoltageBlock) {
-        if times.is_empty() {
-            return;
+    fn zero(&self, unit: usize, times: Range<usize>, block: &mut VoltageBlock) {
+        if !times.is_empty() {
+            self.each_row(unit, 0, times, block, |_, _| ());
         }
-        for channel in 0..self.streams.channels {
-            self.zero_channel(unit, channel, times.clone(), block);
-        }
-    }
-
-    fn zero_channel(
-        &self,
-        unit: usize,
-        channel: usize,
-        times: std::ops::Range<usize>,
-        block: &mut VoltageBlock,
-    ) {
-        let encoding = self.header.encoding;
-        let bytes = encoding.bytes(times.start)..encoding.bytes(times.end);
-        let row = block.row_mut(self.streams.stream(unit, channel));
-        row[bytes].fill(encoding.zero_byte());
     }
 
     /// The pieces from `first` on that lie within one window: the last one's successor.
@@ -252,34 +239,72 @@ impl Source {
         let bytes = last.max().unwrap_or(start.offset) - start.offset;
         self.window.resize(bytes as usize, 0);
         self.files.read_at(start.file, start.offset, &mut self.window)?;
-        let base = |piece: &Piece| (piece.offset - start.offset) as usize;
-        for piece in &self.pieces[first..end] {
-            self.unpacker.prepare(&mut self.window[base(piece)..][..piece.bytes]);
+        for piece in &mut self.pieces[first..end] {
+            piece.offset -= start.offset;
+            self.unpacker.prepare(&mut self.window[piece.offset as usize..][..piece.bytes]);
         }
         self.pieces[first..end].sort_unstable_by_key(|piece| (piece.unit, piece.at));
-        for of_unit in self.pieces[first..end].chunk_by(|a, b| a.unit == b.unit) {
-            for tile in (0..self.streams.channels).step_by(TILE_CHANNELS) {
-                let channels = tile..(tile + TILE_CHANNELS).min(self.streams.channels);
-                for piece in of_unit {
-                    let bytes = &self.window[base(piece)..][..piece.bytes];
-                    let words = Words { bytes, skip: piece.skip };
-                    channels.clone().for_each(|channel| self.unpack(piece, words, channel, block));
-                }
+        let mut starts = std::mem::take(&mut self.starts);
+        let follows =
+            |a: &Piece, b: &Piece| (a.unit, a.valid, a.at + a.times) == (b.unit, b.valid, b.at);
+        for stretch in self.pieces[first..end].chunk_by(follows) {
+            if self.unpacker.gathers() {
+                self.gather(stretch, &mut starts, block);
+            } else {
+                stretch.iter().for_each(|piece| self.unpack(piece, block));
             }
         }
+        self.starts = starts;
         Ok(())
     }
 
-    fn unpack(&self, piece: &Piece, words: Words<'_>, channel: usize, block: &mut VoltageBlock) {
-        let times = piece.at..piece.at + piece.times;
-        if !self.groups.is_valid(piece.valid, channel) {
-            self.zero_channel(piece.unit, channel, times, block);
-            return;
+    /// Unpacks pieces that follow each other in time, tile by tile.
+    fn gather(&self, stretch: &[Piece], starts: &mut Vec<u32>, block: &mut VoltageBlock) {
+        let step = self.layout.time_bits() / 8;
+        starts.clear();
+        for piece in stretch {
+            let first = piece.offset as usize + piece.skip * step;
+            starts.extend((0..piece.times).map(|time| (first + time * step) as u32));
         }
+        let Piece { unit, valid, at, .. } = stretch[0];
+        for (tile, starts) in starts.chunks(TILE_TIMES).enumerate() {
+            let samples = Samples { bytes: &self.window, starts };
+            let at = at + tile * TILE_TIMES;
+            self.each_row(unit, valid, at..at + starts.len(), block, |channel, row| {
+                self.unpacker.gather(samples, channel, row);
+            });
+        }
+    }
+
+    /// Unpacks one piece.
+    fn unpack(&self, piece: &Piece, block: &mut VoltageBlock) {
+        let bytes = &self.window[piece.offset as usize..][..piece.bytes];
+        let words = Words { bytes, skip: piece.skip };
+        let times = piece.at..piece.at + piece.times;
+        self.each_row(piece.unit, piece.valid, times, block, |channel, row| {
+            self.unpacker.unpack(words, channel, row);
+        });
+    }
+
+    /// Has the bytes of `times` of a thread's valid channels filled, and zeroes the others'.
+    fn each_row(
+        &self,
+        unit: usize,
+        valid: u64,
+        times: Range<usize>,
+        block: &mut VoltageBlock,
+        fill: impl Fn(usize, &mut [u8]),
+    ) {
         let encoding = self.header.encoding;
         let bytes = encoding.bytes(times.start)..encoding.bytes(times.end);
-        let row = block.row_mut(self.streams.stream(piece.unit, channel));
-        self.unpacker.unpack(words, channel, &mut row[bytes]);
+        for channel in 0..self.streams.channels {
+            let row = &mut block.row_mut(self.streams.stream(unit, channel))[bytes.clone()];
+            if self.groups.is_valid(valid, channel) {
+                fill(channel, row);
+            } else {
+                row.fill(encoding.zero_byte());
+            }
+        }
     }
 }
 

@@ -39,7 +39,11 @@ impl Streams {
         let streams = stations.checked_mul(threads).and_then(|all| all.checked_mul(channels));
         if streams.is_none_or(|streams| streams > MAX_STREAMS) {
             let found = format!("{stations} stations x {threads} threads x {channels} channels");
-            return Err(Error::parameter("streams", found, format!("at most {MAX_STREAMS} can be read")));
+            return Err(Error::parameter(
+                "streams",
+                found,
+                format!("at most {MAX_STREAMS} can be read"),
+            ));
         }
         let even = |count: usize| count.is_multiple_of(2);
         let pairs = match polarizations {
@@ -87,9 +91,14 @@ mod tests {
 
     #[test]
     fn every_stream_is_one_channel() {
-        for (threads, channels, polarizations) in
-            [(1, 4, None), (2, 4, None), (8, 1, None), (8, 1, Some(2)), (4, 2, Some(2)), (1, 4, Some(2))]
-        {
+        for (threads, channels, polarizations) in [
+            (1, 4, None),
+            (2, 4, None),
+            (8, 1, None),
+            (8, 1, Some(2)),
+            (4, 2, Some(2)),
+            (1, 4, Some(2)),
+        ] {
             let streams = Streams::new(3, threads, channels, polarizations).unwrap();
             let mut all: Vec<usize> = (0..3 * threads)
                 .flat_map(|unit| (0..channels).map(move |channel| (unit, channel)))

@@ -5,7 +5,7 @@
 use super::layout::{Code, Layout};
 use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding};
 
-/// Turns words of a payload into one channel's encoded samples.
+/// Turns payloads into one channel's encoded samples.
 #[derive(Debug)]
 pub(super) struct Unpacker {
     layout: Layout,
@@ -14,12 +14,20 @@ pub(super) struct Unpacker {
     table: Vec<[u8; 8]>,
 }
 
-/// What is taken from which words.
+/// Words of one payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
     pub(super) bytes: &'a [u8],
     /// Samples of the first word that are not meant.
     pub(super) skip: usize,
+}
+
+/// Samples that begin with whole bytes, anywhere in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Samples<'a> {
+    pub(super) bytes: &'a [u8],
+    /// The first byte of each time, all channels.
+    pub(super) starts: &'a [u32],
 }
 
 impl Unpacker {
@@ -28,6 +36,12 @@ impl Unpacker {
         let codes = if layout.sample_bits() <= 8 { 1 << layout.sample_bits() } else { 0u32 };
         let table = (0..codes).map(|code| encoded(code, &layout, encoding)).collect();
         Self { layout, encoding, table }
+    }
+
+    /// Whether samples of all channels fill whole bytes, so that [`Self::gather`] takes them.
+    pub(super) fn gathers(&self) -> bool {
+        let channels = self.layout.channels > 1 || self.layout.bits >= 8;
+        channels && self.layout.bits.is_power_of_two() && self.layout.time_bits().is_multiple_of(8)
     }
 
     /// Brings words that were read into offset binary, the first bit of a value the lowest.
@@ -41,89 +55,118 @@ impl Unpacker {
         }
     }
 
-    /// The samples of `channel`, as many as fill `row`.
-    pub(super) fn unpack(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
-        let channels = self.layout.channels;
-        match self.encoding {
-            VoltageEncoding::Real2 if channels == 1 => {
-                row.copy_from_slice(&words.bytes[words.skip / 4..][..row.len()]);
+    /// The samples of `channel` at each start, which fill `row`.
+    pub(super) fn gather(&self, samples: Samples<'_>, channel: usize, row: &mut [u8]) {
+        let bits = self.layout.sample_bits();
+        if bits <= 8 {
+            let (byte, shift) = (channel * bits / 8, channel * bits % 8);
+            let mask = u8::MAX >> (8 - bits);
+            let starts = samples.starts.iter();
+            let codes = starts
+                .map(|start| usize::from(samples.bytes[*start as usize + byte] >> shift & mask));
+            return self.encode(codes, row);
+        }
+        let byte = channel * bits / 8;
+        match (self.layout.bits, self.layout.complex) {
+            (8, _) => gather_bytes::<2, 4>(samples, byte, row, |[re, im]| {
+                let [re, im] = [re, im].map(|code| (2 * i16::from(code) - 255).to_le_bytes());
+                [re[0], re[1], im[0], im[1]]
+            }),
+            (_, false) => gather_bytes::<2, 2>(samples, byte, row, |[a, b]| [a, b ^ 0x80]),
+            (_, true) => {
+                gather_bytes::<4, 4>(samples, byte, row, |[a, b, c, d]| [a, b ^ 0x80, c, d ^ 0x80])
             }
-            VoltageEncoding::Real4 if channels == 1 => {
-                let bytes = &words.bytes[words.skip / 2..];
-                row.iter_mut().zip(bytes).for_each(|(sample, byte)| *sample = byte ^ 0x88);
-            }
-            VoltageEncoding::Real2 => self.pack::<2>(words, channel, row),
-            VoltageEncoding::Real4 => self.pack::<4>(words, channel, row),
-            _ if self.table.is_empty() || !self.layout.bits.is_power_of_two() => {
-                self.values(words, channel, row);
-            }
-            encoding => match encoding.sample_bits() {
-                8 => self.look_up::<1>(words, channel, row),
-                16 => self.look_up::<2>(words, channel, row),
-                32 => self.look_up::<4>(words, channel, row),
-                _ => self.look_up::<8>(words, channel, row),
-            },
         }
     }
 
-    /// The codes of a channel's samples of up to 8 bits, one behind another.
-    fn codes(&self, words: Words<'_>, channel: usize) -> impl Iterator<Item = usize> {
+    /// The samples of `channel`, as many as fill `row`.
+    pub(super) fn unpack(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
+        match (self.encoding, self.layout.channels) {
+            (VoltageEncoding::Real2, 1) => {
+                row.copy_from_slice(&words.bytes[words.skip / 4..][..row.len()]);
+            }
+            (VoltageEncoding::Real4, 1) => {
+                let bytes = &words.bytes[words.skip / 2..];
+                row.iter_mut().zip(bytes).for_each(|(sample, byte)| *sample = byte ^ 0x88);
+            }
+            _ if self.layout.bits.is_power_of_two() => self.unpack_bits(words, channel, row),
+            _ => self.unpack_words(words, row),
+        }
+    }
+
+    /// Samples of up to 8 bits, several times in a byte.
+    fn unpack_bits(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
         let bits = self.layout.sample_bits();
         let (mask, step) = ((1usize << bits) - 1, self.layout.time_bits());
         let first = words.skip * step + channel * bits;
-        (first..words.bytes.len() * 8)
+        let codes = (first..words.bytes.len() * 8)
             .step_by(step)
-            .map(move |bit| (usize::from(words.bytes[bit / 8]) >> (bit % 8)) & mask)
+            .map(|bit| (usize::from(words.bytes[bit / 8]) >> (bit % 8)) & mask);
+        self.encode(codes, row);
     }
 
-    /// Samples of one byte or more, from the table.
-    fn look_up<const BYTES: usize>(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
+    /// Codes of samples, as encoded by the table.
+    fn encode(&self, codes: impl Iterator<Item = usize>, row: &mut [u8]) {
+        match self.encoding.sample_bits() {
+            2 => self.pack::<2>(codes, row),
+            4 => self.pack::<4>(codes, row),
+            8 => self.look_up::<1>(codes, row),
+            16 => self.look_up::<2>(codes, row),
+            32 => self.look_up::<4>(codes, row),
+            _ => self.look_up::<8>(codes, row),
+        }
+    }
+
+    fn look_up<const BYTES: usize>(&self, codes: impl Iterator<Item = usize>, row: &mut [u8]) {
         let (samples, _) = row.as_chunks_mut::<BYTES>();
-        for (sample, code) in samples.iter_mut().zip(self.codes(words, channel)) {
+        for (sample, code) in samples.iter_mut().zip(codes) {
             sample.copy_from_slice(&self.table[code][..BYTES]);
         }
     }
 
-    /// Samples of less than a byte, from the table.
-    fn pack<const BITS: usize>(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
-        let mut codes = self.codes(words, channel);
+    fn pack<const BITS: usize>(&self, mut codes: impl Iterator<Item = usize>, row: &mut [u8]) {
+        // 2-bit codes stay as they are; of 4 bits, the highest turns the sign.
+        let turn = if BITS == 4 { 0x88 } else { 0 };
         for byte in row {
-            *byte = (0..8 / BITS).zip(&mut codes).fold(0, |byte, (place, code)| {
-                byte | self.table[code][0] << (place * BITS)
-            });
+            let places = (0..8 / BITS).map(|place| place * BITS);
+            let packed =
+                places.fold(0, |byte, place| byte | (codes.next().unwrap_or(0) as u8) << place);
+            *byte = packed ^ turn;
         }
     }
 
-    /// Samples whose parts are numbers of their own: 8 bits, 16 bits, and bits of no power of two.
-    fn values(&self, words: Words<'_>, channel: usize, row: &mut [u8]) {
-        let Layout { bits, channels, .. } = self.layout;
+    /// Samples of one channel whose bits are no power of two.
+    fn unpack_words(&self, words: Words<'_>, row: &mut [u8]) {
+        let bits = self.layout.bits;
         let parts = self.layout.sample_bits() / bits;
-        let place = |time: usize, part: usize| ((words.skip + time) * channels + channel) * parts + part;
         let several = self.layout.times_in_word();
-        let value = |time: usize, part: usize| match bits {
-            8 => self.layout.number(u32::from(words.bytes[place(time, part)])),
-            16 => {
-                let at = 2 * place(time, part);
-                let code = u16::from_le_bytes([words.bytes[at], words.bytes[at + 1]]);
-                self.layout.number(u32::from(code))
-            }
-            _ => {
-                let time = words.skip + time;
-                let word = &words.bytes[time / several * 4..][..4];
-                let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-                let shift = time % several * parts * bits + part * bits;
-                self.layout.number((word >> shift) & ((1 << bits) - 1))
-            }
+        let value = |index: usize| {
+            let (time, part) = (words.skip + index / parts, index % parts);
+            let word = &words.bytes[time / several * 4..][..4];
+            let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            let shift = time % several * parts * bits + part * bits;
+            self.layout.number((word >> shift) & ((1 << bits) - 1))
         };
         if self.encoding.bits() == 8 {
-            for (index, sample) in row.iter_mut().enumerate() {
-                *sample = value(index / parts, index % parts) as i8 as u8;
-            }
+            row.iter_mut().enumerate().for_each(|(index, y)| *y = value(index) as i8 as u8);
         } else {
             let (samples, _) = row.as_chunks_mut::<2>();
-            for (index, sample) in samples.iter_mut().enumerate() {
-                *sample = value(index / parts, index % parts).to_le_bytes();
-            }
+            samples.iter_mut().enumerate().for_each(|(index, y)| *y = value(index).to_le_bytes());
+        }
+    }
+}
+
+/// Samples of whole bytes, `IN` as recorded and `OUT` as encoded.
+fn gather_bytes<const IN: usize, const OUT: usize>(
+    samples: Samples<'_>,
+    byte: usize,
+    row: &mut [u8],
+    encode: impl Fn([u8; IN]) -> [u8; OUT],
+) {
+    let (encoded, _) = row.as_chunks_mut::<OUT>();
+    for (encoded, start) in encoded.iter_mut().zip(samples.starts) {
+        if let Some(sample) = samples.bytes[*start as usize + byte..].first_chunk::<IN>() {
+            *encoded = encode(*sample);
         }
     }
 }
@@ -145,8 +188,6 @@ fn encoded(code: u32, layout: &Layout, encoding: VoltageEncoding) -> [u8; 8] {
     let level = |code: u32| [-TWO_BIT_HIGH, -1.0, 1.0, TWO_BIT_HIGH][(code & 3) as usize];
     let mut bytes = [0; 8];
     match encoding {
-        VoltageEncoding::Real2 => bytes[0] = code as u8,
-        VoltageEncoding::Real4 => bytes[0] = (code ^ 8) as u8,
         VoltageEncoding::Complex4 => bytes[0] = (((parts[0] ^ 8) << 4) | (parts[1] ^ 8)) as u8,
         VoltageEncoding::RealF32 | VoltageEncoding::ComplexF32 => {
             bytes[..4].copy_from_slice(&level(parts[0]).to_le_bytes());
@@ -214,14 +255,22 @@ mod tests {
                 let first = if layout.times() > 4 { step.max(3).next_multiple_of(step) } else { 0 };
                 let times = (layout.times() - first) / step * step;
                 let span = layout.span(first, times);
-                let words =
-                    Words { bytes: &bytes[span.start..][..span.bytes], skip: span.skip };
+                let words = Words { bytes: &bytes[span.start..][..span.bytes], skip: span.skip };
+                let time_bytes = (layout.time_bits() / 8) as u32;
+                let starts: Vec<u32> =
+                    (0..times as u32).map(|time| (first as u32 + time) * time_bytes).collect();
+                let samples = Samples { bytes: &bytes, starts: &starts };
                 for channel in 0..channels {
                     let mut row = vec![0xa5; encoding.bytes(times)];
-                    unpacker.unpack(words, channel, &mut row);
+                    if unpacker.gathers() {
+                        unpacker.gather(samples, channel, &mut row);
+                    } else {
+                        unpacker.unpack(words, channel, &mut row);
+                    }
                     for time in 0..times {
                         let found = voltage(&row, encoding, time);
-                        let part = |part| truth(code(&bytes, &layout, first + time, channel, part), bits);
+                        let part =
+                            |part| truth(code(&bytes, &layout, first + time, channel, part), bits);
                         let imaginary = if complex { part(1) } else { 0.0 };
                         assert_eq!((found.re, found.im), (part(0), imaginary), "{layout:?} {time}");
                     }

@@ -5,7 +5,9 @@
 //! complement. What readers and writers of this format agree on, and what is decided here:
 //!
 //! - OBSNCHAN counts the channels of all antennas (NANTS); NPOL is 1 for one polarization, 2 or 4 for
-//!   two. One channel whose TBIN OBSBW is 1/2 has real samples.
+//!   two, as in rawspec and dspsr; one channel whose TBIN OBSBW is 1/2 has real samples. (baseband takes
+//!   NPOL 2 for one polarization, and one channel for real samples always: of what is written here it
+//!   reads two polarizations of two channels or more.)
 //! - OBSBW below 0 says both: the channels descend, and each is a lower sideband.
 //! - The last OVERLAP samples of a block stand at the next one's start again, and are passed over
 //!   there; the last block is used whole. (Where a file breaks that promise, baseband takes the same
@@ -131,9 +133,13 @@ fn start(scan: &Scan, tsamp_s: f64, step: Option<u64>) -> Result<Epoch> {
     let seconds =
         cards.number("STT_SMJD")?.unwrap_or(0.0) + cards.number("STT_OFFS")?.unwrap_or(0.0);
     // Beyond these no date is meant, and arithmetic on days is safe.
-    if !(0.0..1e7).contains(&day) || day.fract() != 0.0 || seconds.abs() > 1e9 {
-        let why = format!("found day {day} and second {seconds}, expected a modified Julian day");
+    if !(0.0..1e7).contains(&day) || day.fract() != 0.0 {
+        let why = format!("found {day}, expected a modified Julian day");
         return Err(cards.fault("STT_IMJD", why));
+    }
+    if seconds.abs() > 1e6 {
+        let why = format!("found {seconds} with STT_OFFS, expected seconds of a day");
+        return Err(cards.fault("STT_SMJD", why));
     }
     let first = scan.blocks[0].packet.unwrap_or(0);
     let zero = match cards.text("SYNCTIME") {

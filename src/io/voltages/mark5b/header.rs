@@ -81,9 +81,10 @@ impl Header {
 
 /// The number whose decimal digits are the hexadecimal ones of `code`.
 fn decimal(code: u32) -> Option<u32> {
-    (0..8).rev().map(|digit| code >> (4 * digit) & 0xf).try_fold(0, |number, digit| {
-        (digit < 10).then_some(number * 10 + digit)
-    })
+    (0..8)
+        .rev()
+        .map(|digit| code >> (4 * digit) & 0xf)
+        .try_fold(0, |number, digit| (digit < 10).then_some(number * 10 + digit))
 }
 
 #[cfg(test)]
@@ -111,7 +112,8 @@ mod tests {
 
     #[test]
     fn what_is_no_header_is_named() {
-        let message = |words| Header::parse(&bytes(words), Path::new("x"), 7).unwrap_err().to_string();
+        let message =
+            |words| Header::parse(&bytes(words), Path::new("x"), 7).unwrap_err().to_string();
         let found = message([0xabad_dead, 0, 0, 0]);
         assert!(found.contains("0xabaddead") && found.contains("byte 7"), "{found}");
         assert!(message([0xabad_deed, 0, 0xa21f_9801, 0]).contains("0xa21"));

@@ -81,14 +81,14 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
 }
 
 /// Whether a file that begins so is Mark 5B.
-#[allow(dead_code)]
 pub(super) fn detect(first: &[u8]) -> bool {
     first.starts_with(&SYNC)
 }
 
 /// How samples lie in a frame, as the options say.
 fn layout(options: &VoltageOptions) -> Result<Layout> {
-    let rule = "a Mark 5B file's headers don't say: give 1, 2, 4, 8, 16 or 32, at most 32 bits for all";
+    let rule =
+        "a Mark 5B file's headers don't say: give 1, 2, 4, 8, 16 or 32, at most 32 bits for all";
     let bits = options.mark5b_bits.unwrap_or(2);
     if !matches!(bits, 1 | 2) {
         return Err(Error::parameter("mark5b_bits", bits, "it must be 1 or 2"));
@@ -118,8 +118,7 @@ impl Found {
             let mut bytes = [0; HEADER_BYTES];
             scan.read_at(scan.at, &mut bytes)?;
             if !bytes.starts_with(&SYNC) {
-                let next = next_frame(scan)?;
-                scan.go(next)?;
+                scan.at = next_frame(scan)?;
                 continue;
             }
             let header = Header::parse(&bytes, scan.path(), scan.at)?;
@@ -137,7 +136,7 @@ impl Found {
                 offset: scan.at,
                 valid: u64::from(!is_fill(scan)?),
             });
-            scan.go(scan.at + FRAME_BYTES)?;
+            scan.at += FRAME_BYTES;
         }
         Ok(())
     }

@@ -129,9 +129,8 @@ impl Header {
     /// # Errors
     /// [`Error::Format`], with the field's byte.
     pub(super) fn check(&self, path: &Path, at: u64) -> Result<()> {
-        let fault = |field: &str, byte: u64, why: String| {
-            Err(Error::format(path, field, at + byte, why))
-        };
+        let fault =
+            |field: &str, byte: u64, why: String| Err(Error::format(path, field, at + byte, why));
         let Form { edv, frame_bytes, .. } = self.form;
         if !matches!(edv, 0..=4 | MARK5B) {
             let why = format!("found {edv} (0x{edv:02x}), expected 0 to 4 or 0xab");

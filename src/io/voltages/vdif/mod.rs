@@ -67,7 +67,6 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
 }
 
 /// Whether a file that begins so is VDIF: the format has no magic number, so each field must be possible.
-#[allow(dead_code)]
 pub(super) fn detect(first: &[u8]) -> bool {
     Header::is_plausible(first)
 }
@@ -106,7 +105,7 @@ impl Found {
                 offset: scan.at,
                 valid: header.valid(),
             });
-            scan.go(scan.at + frame_bytes)?;
+            scan.at += frame_bytes;
         }
         Ok(())
     }
@@ -180,10 +179,13 @@ mod tests {
         let mut hdf5 = b"\x89HDF\r\n\x1a\n\x02\x08\x08\0\0\0\0\0".to_vec();
         hdf5.resize(64, 0);
         let text = b"HDR_SIZE 4096\nHDR_VERSION 1.0\n# and so on, as text files have it, for long.";
-        let fits = b"SIMPLE  =                    T / file does conform to FITS standard             ";
-        let raw = b"BACKEND = 'GUPPI   '                                                            ";
+        let fits =
+            b"SIMPLE  =                    T / file does conform to FITS standard             ";
+        let raw =
+            b"BACKEND = 'GUPPI   '                                                            ";
         let fil = b"\x0c\0\0\0HEADER_START\x0c\0\0\0telescope_id\x06\0\0\0\x0c\0\0\0data_type";
-        let numpy = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }";
+        let numpy =
+            b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }";
         let mark5b = words([0xabad_deed, 0, 0x8211_9801, 0], [0; 4]);
         let cases: [&[u8]; 9] =
             [&hdf5, text, fits, raw, fil, numpy, &mark5b, &[0; 64], &[0xff; 64]];

@@ -28,7 +28,7 @@ pub(super) fn seconds_since_2000(half_years: u32, seconds: u32) -> u64 {
 /// The moment in UTC; a leap second is taken for the one after it.
 pub(super) fn epoch(second: u64) -> Epoch {
     let second = second as i64;
-    let is_past = |(before, day): &(i64, &i64)| second >= (**day - FIRST_MJD) * DAY_S + before + 1;
+    let is_past = |(before, day): &(i64, &i64)| second > (**day - FIRST_MJD) * DAY_S + before;
     let leaps = (0..).zip(&LEAP_MJD).take_while(is_past).count() as i64;
     let second = second - leaps;
     Epoch { day: FIRST_MJD + second.div_euclid(DAY_S), seconds: second.rem_euclid(DAY_S) as f64 }

@@ -1,0 +1,155 @@
+//! `sidereal bench channelize --quality`: scalloping loss and leakage of the filter bank, with and
+//! without its filter, measured with tones and held against the windows' responses.
+
+mod figure;
+mod report;
+
+use std::path::Path;
+
+use num_complex::Complex;
+use sidereal::backend::Backend;
+use sidereal::channelize::{Channelizer, Options, Order, Output, Plan};
+use sidereal::math::response::Summary;
+use sidereal::math::window::Window;
+use sidereal::voltage::{VoltageEncoding, Voltages};
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+
+/// Channels of every filter bank that is measured.
+const CHANNELS: usize = 512;
+
+/// The channel that tones are placed round.
+const CENTRE: usize = 200;
+
+/// Steps of a tone over one channel.
+const STEPS: usize = 40;
+
+/// Levels below this are rounding errors of single precision.
+const FLOOR_DB: f64 = -120.0;
+
+/// A filter bank and what was measured of it.
+struct Bank {
+    window: Window,
+    taps: usize,
+    plan: Plan,
+    summary: Summary,
+    /// Part of the band in which a tone loses less than 1 dB.
+    within_1_db: f64,
+    /// What a tone half way between two channels loses, in dB.
+    scalloping_db: f64,
+    /// The highest power in any channel whose centre is one channel or more from the tone, over a sweep.
+    leakage_db: f64,
+}
+
+/// Measures every window, prints its numbers and draws the two figures into a folder.
+///
+/// # Errors
+/// [`Error::Unavailable`] when what is measured differs from the response; [`Error::Io`].
+pub(super) fn run(output_folder: &Path, common: &Common) -> Result<()> {
+    let backend = common.backend()?;
+    let mut banks = Vec::new();
+    for (window, taps) in cases() {
+        banks.push(measure(window, taps, &backend)?);
+    }
+    report::print(&banks, common)?;
+    let create = std::fs::create_dir_all(output_folder);
+    create.map_err(|error| Error::io(output_folder, error))?;
+    figure::scalloping(&output_folder.join("scalloping.png"), &banks, &backend)?;
+    figure::leakage(&output_folder.join("leakage.png"), &banks, &backend)?;
+    match banks.iter().find(|bank| !bank.agrees()) {
+        None => Ok(()),
+        Some(bank) => Err(Error::Unavailable {
+            what: format!("the response of {}", bank.name()),
+            why: format!(
+                "measured {:.3} dB of scalloping and {:.2} dB of leakage: {}",
+                bank.scalloping_db, bank.leakage_db, bank.summary
+            ),
+        }),
+    }
+}
+
+/// The plain transform, and every window with 4, 8 and 16 taps.
+fn cases() -> Vec<(Window, usize)> {
+    let windows = [Window::Hann, Window::Hamming, Window::Blackman, Window::Kaiser(80.0)];
+    let all = windows.iter().flat_map(|window| [4, 8, 16].map(|taps| (window.clone(), taps)));
+    std::iter::once((Window::Rectangular, 1)).chain(all).collect()
+}
+
+fn measure(window: Window, taps: usize, backend: &Backend) -> Result<Bank> {
+    let mut options = Options::new(CHANNELS, taps, VoltageEncoding::ComplexF32);
+    (options.window, options.order) = (window.clone(), Order::Natural);
+    let plan = Plan::new(options)?;
+    let mut leakage_db = f64::NEG_INFINITY;
+    for step in 0..STEPS {
+        let tone = CENTRE as f64 + step as f64 / STEPS as f64;
+        let found = powers_db(&plan, backend, tone)?;
+        let far = found.iter().enumerate().filter(|(channel, _)| distance(tone, *channel) >= 1.0);
+        leakage_db = far.map(|(_, db)| *db).fold(leakage_db, f64::max);
+    }
+    // The sweep passes between the peaks of sidelobes; here is the highest.
+    let summary = plan.response().summary();
+    let there = powers_db(&plan, backend, CENTRE as f64 + summary.leakage_offset)?[CENTRE];
+    let half = powers_db(&plan, backend, CENTRE as f64 + 0.5)?;
+    Ok(Bank {
+        window,
+        taps,
+        summary,
+        within_1_db: within_1_db(&plan),
+        scalloping_db: -half[CENTRE].max(half[CENTRE + 1]),
+        leakage_db: leakage_db.max(there),
+        plan,
+    })
+}
+
+/// Part of the band within 1 dB of its nearest channel's centre.
+fn within_1_db(plan: &Plan) -> f64 {
+    let offsets = (0..500).map(|step| f64::from(step) / 1000.0);
+    let near = offsets.filter(|offset| plan.response().db(*offset) > -1.0);
+    near.count() as f64 / 500.0
+}
+
+/// Channels from a tone to a channel's centre, either way round the band.
+fn distance(tone: f64, channel: usize) -> f64 {
+    let away = (tone - channel as f64).rem_euclid(CHANNELS as f64);
+    away.min(CHANNELS as f64 - away)
+}
+
+/// Power of a tone, `tone` channels up, in every channel, in dB of its power at a channel's centre.
+fn powers_db(plan: &Plan, backend: &Backend, tone: f64) -> Result<Vec<f64>> {
+    let turns = |n: usize| (tone * n as f64 / CHANNELS as f64).fract();
+    let sample = |n: usize| Complex::cis(std::f64::consts::TAU * turns(n));
+    let samples = (0..plan.span()).map(sample).flat_map(|z| [z.re as f32, z.im as f32]);
+    let bytes: Vec<u8> = samples.flat_map(f32::to_le_bytes).collect();
+    let mut spectrum = vec![Complex::<f32>::ZERO; CHANNELS];
+    let mut channelizer = Channelizer::new(plan.clone(), backend)?;
+    let voltages = Voltages::one(&bytes, VoltageEncoding::ComplexF32)?;
+    channelizer.run(voltages, Output::Complex(&mut spectrum))?;
+    let power = |z: &Complex<f32>| Complex::new(f64::from(z.re), f64::from(z.im)).norm_sqr();
+    Ok(spectrum.iter().map(|z| 10.0 * power(z).log10()).collect())
+}
+
+impl Bank {
+    fn name(&self) -> String {
+        let window = match &self.window {
+            Window::Rectangular => return "Plain transform".to_owned(),
+            Window::Kaiser(db) => format!("Kaiser {db} dB"),
+            Window::Hann => "Hann".to_owned(),
+            Window::Hamming => "Hamming".to_owned(),
+            Window::Blackman => "Blackman".to_owned(),
+            Window::Custom(_) => "custom".to_owned(),
+        };
+        format!("{window}, {} taps", self.taps)
+    }
+
+    fn is(&self, window: &Window, taps: usize) -> bool {
+        (&self.window, self.taps) == (window, taps)
+    }
+
+    /// Whether tones show what the response says.
+    fn agrees(&self) -> bool {
+        let leakage = (self.leakage_db - self.summary.leakage_db).abs() < 0.05;
+        let deep = self.leakage_db.max(self.summary.leakage_db) < FLOOR_DB;
+        (self.scalloping_db - self.summary.scalloping_loss_db).abs() < 0.001 && (leakage || deep)
+    }
+}

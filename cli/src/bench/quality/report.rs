@@ -1,0 +1,69 @@
+//! The numbers, as a table or as JSON.
+
+use std::io::Write as _;
+
+use sidereal::{Error, Result};
+
+use super::{Bank, CHANNELS};
+use crate::common::Common;
+
+/// Prints what was measured.
+pub(super) fn print(banks: &[Bank], common: &Common) -> Result<()> {
+    let text = if common.json {
+        json(banks)
+    } else if common.quiet {
+        return Ok(());
+    } else {
+        table(banks)
+    };
+    writeln!(std::io::stdout(), "{text}").map_err(|source| Error::io("standard output", source))
+}
+
+fn json(banks: &[Bank]) -> String {
+    let object = |bank: &Bank| {
+        serde_json::json!({
+            "bench": "channelize quality", "window": bank.window.name(), "taps": bank.taps,
+            "channels": CHANNELS, "scalloping_loss_db": bank.summary.scalloping_loss_db,
+            "measured_scalloping_loss_db": bank.scalloping_db, "within_1_db": bank.within_1_db,
+            "adjacent_db": bank.summary.adjacent_db, "leakage_db": bank.summary.leakage_db,
+            "measured_leakage_db": bank.leakage_db, "leakage_offset": bank.summary.leakage_offset,
+            "noise_bandwidth": bank.summary.noise_bandwidth, "checked": bank.agrees(),
+        })
+    };
+    let objects: Vec<_> = banks.iter().map(object).collect();
+    serde_json::to_string_pretty(&objects).unwrap_or_default()
+}
+
+fn table(banks: &[Bank]) -> String {
+    let head = ["scalloping", "measured", "< 1 dB", "next", "leakage", "measured", "at", "noise"];
+    let units = ["dB", "dB", "of band", "dB", "dB", "dB", "channels", "channels"];
+    let mut lines = vec![
+        format!("{CHANNELS} channels; levels in dB of a tone at a channel's centre"),
+        line("filter", &head.map(str::to_owned)),
+        line("", &units.map(str::to_owned)),
+    ];
+    lines.extend(banks.iter().map(|bank| {
+        let all = &bank.summary;
+        let cells = [
+            format!("{:.3}", all.scalloping_loss_db),
+            format!("{:.3}", bank.scalloping_db),
+            format!("{:.0} %", 100.0 * bank.within_1_db),
+            if all.adjacent_db < -300.0 {
+                "none".into()
+            } else {
+                format!("{:.1}", all.adjacent_db)
+            },
+            format!("{:.2}", all.leakage_db),
+            format!("{:.2}", bank.leakage_db),
+            format!("{:.2}", all.leakage_offset),
+            format!("{:.3}", all.noise_bandwidth),
+        ];
+        line(&bank.name(), &cells)
+    }));
+    lines.join("\n")
+}
+
+fn line(name: &str, cells: &[String; 8]) -> String {
+    let cells: String = cells.iter().map(|cell| format!("{cell:>11}")).collect();
+    format!("{name:<28}{cells}")
+}

@@ -1,0 +1,146 @@
+//! Voltages to voltages of more channels.
+
+use std::path::Path;
+use std::time::Instant;
+
+use sidereal::backend::Backend;
+use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource, dada, guppi};
+use sidereal::pipeline::voltage::{ChannelizeOptions, ChannelizedVoltages, Gains, Requantization};
+use sidereal::units::HZ_PER_MHZ;
+use sidereal::voltage::Voltages;
+use sidereal::{Error, Result};
+
+use super::document::{Made, Written};
+use super::outputs::{Format, Outputs};
+use crate::common::Common;
+use crate::gaps::{self, Gap};
+use crate::progress::Progress;
+use crate::{geometry, interrupt};
+
+/// Bytes of a block, about, and its fewest samples of each stream.
+const BLOCK_BYTES: usize = 4 << 20;
+const FEWEST_TIMES: usize = 16;
+
+/// How `--nbits` and `--gain` make integers of spectra.
+pub(super) fn requantization(bits: Option<usize>, gain: Option<f32>) -> Result<Requantization> {
+    let bits = bits.unwrap_or(8);
+    if !matches!(bits, 4 | 8) {
+        return Err(Error::parameter("--nbits", bits, "channelized voltages have 8 or 4"));
+    }
+    if let Some(bad) = gain.filter(|gain| !(*gain > 0.0 && gain.is_finite())) {
+        return Err(Error::parameter("--gain", bad, "it must be above 0"));
+    }
+    let gains = gain.map_or(Gains::Automatic, |gain| Gains::Given(vec![gain]));
+    Ok(Requantization { bits, gains })
+}
+
+/// Writes OUT.
+pub(super) fn write(
+    recorded: Box<dyn VoltageSource>,
+    options: &ChannelizeOptions,
+    requantization: &Requantization,
+    outputs: &Outputs,
+    common: &Common,
+    backend: &Backend,
+) -> Result<Written> {
+    let begun = Instant::now();
+    let recorded_header = recorded.header().clone();
+    let mut source = ChannelizedVoltages::new(recorded, options, requantization, backend)?;
+    let geometry = geometry::Document::new(source.geometry());
+    if common.verbose && !common.quiet {
+        eprintln!("  {}", geometry.text());
+    }
+    let header = source.header().clone();
+    let row_samples = source.geometry().hop * recorded_header.streams();
+    let _unfinished = outputs.unfinished();
+    let mut writer = Writer::create(outputs.format(), outputs.place(), &header)?;
+    let progress = Progress::new(common, header.times, row_samples, header.tsamp_s);
+    progress.doing("Channelizing");
+    let each = header.streams() * header.encoding.bytes(1);
+    let mut block = header.block((BLOCK_BYTES / each).max(FEWEST_TIMES));
+    let mut times = 0;
+    loop {
+        interrupt::check()?;
+        let read = source.read(&mut block)?;
+        if read == 0 {
+            break;
+        }
+        writer.write(block.voltages())?;
+        times += read as u64;
+        progress.at(times);
+    }
+    writer.finish()?;
+    progress.finish();
+    let width_mhz = header.channel_width_hz() / HZ_PER_MHZ;
+    Ok(Written {
+        gaps: gaps(source.flags(), &header, geometry.delay_s()),
+        recorded: recorded_header,
+        geometry,
+        tstart_mjd: header.start.mjd(),
+        tsamp_s: header.tsamp_s,
+        times,
+        channels: header.coarse_channels(),
+        fch1_mhz: header.centres_hz.first().map_or(0.0, |hz| hz / HZ_PER_MHZ),
+        foff_mhz: step_mhz(&header).unwrap_or(width_mhz),
+        bits: header.recorded_bits,
+        made: Made::Voltages {
+            gains: source.gains().to_vec(),
+            limited: source.saturated().iter().sum(),
+        },
+        row_samples,
+        elapsed_s: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// From one channel's centre to the next one's.
+fn step_mhz(header: &VoltageHeader) -> Option<f64> {
+    let (first, second) = (header.centres_hz.first()?, header.centres_hz.get(1)?);
+    Some((second - first) / HZ_PER_MHZ)
+}
+
+/// Times at which one stream at least has no samples; flags come by rising start.
+fn gaps(flags: &[Flag], header: &VoltageHeader, delay_s: f64) -> Vec<Gap> {
+    let mut joined: Vec<sidereal::io::Gap> = Vec::new();
+    for flag in flags {
+        let end = flag.start.saturating_add(flag.times);
+        match joined.last_mut() {
+            Some(last) if flag.start <= last.start_time + last.times => {
+                last.times = last.times.max(end - last.start_time);
+            }
+            _ => joined.push(sidereal::io::Gap { start_time: flag.start, times: flag.times }),
+        }
+    }
+    gaps::listed(&joined, header.tsamp_s, delay_s)
+}
+
+/// A file being written.
+enum Writer {
+    Guppi(guppi::Writer),
+    Dada(dada::Writer),
+}
+
+impl Writer {
+    fn create(format: Format, place: &Path, header: &VoltageHeader) -> Result<Self> {
+        match format {
+            Format::Dada => dada::Writer::create(place, header).map(Self::Dada),
+            _ => {
+                let options = guppi::WriterOptions::default();
+                guppi::Writer::create(place, header, &options).map(Self::Guppi)
+            }
+        }
+    }
+
+    fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
+        match self {
+            Self::Guppi(writer) => writer.write(voltages),
+            Self::Dada(writer) => writer.write(voltages),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Self::Guppi(writer) => writer.finish(),
+            Self::Dada(writer) => writer.finish(),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What the tests of the binary share.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+pub(crate) fn sidereal(folder: &Path, words: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sidereal"))
+        .args(words.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Runs a verb that must succeed, and returns what it prints.
+pub(crate) fn done(folder: &Path, words: &str) -> String {
+    let output = sidereal(folder, words);
+    assert!(output.status.success(), "{words}\n{}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The document that a verb prints with --json.
+pub(crate) fn json(folder: &Path, words: &str) -> Value {
+    serde_json::from_str(&done(folder, &format!("{words} --json"))).unwrap()
+}
+
+/// A document that stands in a file.
+pub(crate) fn document(folder: &Path, name: &str) -> Value {
+    serde_json::from_slice(&fs::read(folder.join(name)).unwrap()).unwrap()
+}
+
+pub(crate) fn entries(folder: &Path) -> BTreeSet<String> {
+    let name = |e: std::io::Result<fs::DirEntry>| e.unwrap().file_name().into_string().unwrap();
+    fs::read_dir(folder).unwrap().map(name).collect()
+}
+
+/// Checks that a call failed with a code and one error without a panic, which says `words`.
+pub(crate) fn fails(output: &Output, expected: i32, words: &[&str]) {
+    let told = stderr(output);
+    assert_eq!(output.status.code(), Some(expected), "{told}");
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(!told.contains("panicked") && !told.contains("internal fault"), "{told}");
+    assert!(told.starts_with("sidereal: ") || told.starts_with("error: "), "{told}");
+    for word in words {
+        assert!(told.contains(word), "{word} is not in: {told}");
+    }
+}
+
+/// The folder of real recordings of voltages; a missing one is reported, and is a failure where
+/// `SIDEREAL_REQUIRE` names `data`.
+pub(crate) fn recordings() -> Option<PathBuf> {
+    let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let folder = std::env::var_os("SIDEREAL_DATA").map_or_else(default, PathBuf::from);
+    if folder.join("baseband").is_dir() {
+        return Some(folder.join("baseband"));
+    }
+    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|word| word == "data"), "no recordings in {folder:?}");
+    eprintln!("skipped: no recordings in {}", folder.display());
+    None
+}

@@ -1,0 +1,55 @@
+//! What the tests of voltage formats share.
+
+use std::path::PathBuf;
+
+use sidereal::Error;
+use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
+
+/// Opens files with nothing told.
+pub(crate) fn open(paths: &[PathBuf]) -> Box<dyn VoltageSource> {
+    voltages::open(paths, &VoltageOptions::default()).unwrap()
+}
+
+/// Why files can't be opened: field, byte and message.
+pub(crate) fn fault(paths: &[PathBuf]) -> (String, u64, String) {
+    match voltages::open(paths, &VoltageOptions::default()) {
+        Ok(_) => panic!("{paths:?} opened"),
+        Err(error) => {
+            let message = error.to_string();
+            match error {
+                Error::Format { field, offset, .. } => (field, offset, message),
+                other => (String::new(), 0, other.to_string()),
+            }
+        }
+    }
+}
+
+/// Reads a source to its end, and holds it to its promised length.
+pub(crate) fn drain(source: &mut dyn VoltageSource, gulp: usize) -> Vec<Vec<u8>> {
+    let mut block = source.header().block(gulp);
+    let mut rows = vec![Vec::new(); source.header().streams()];
+    let mut read = 0;
+    loop {
+        let times = source.read(&mut block).unwrap();
+        assert_eq!(block.times(), times);
+        for (stream, row) in rows.iter_mut().enumerate() {
+            row.extend_from_slice(block.voltages().row(stream));
+        }
+        read += times as u64;
+        if times < block.capacity() {
+            break;
+        }
+    }
+    assert_eq!(source.header().times, Some(read));
+    rows
+}
+
+/// Everything of a recording, whatever the gulp.
+pub(crate) fn read_all(paths: &[PathBuf]) -> (VoltageHeader, Vec<Vec<u8>>) {
+    let mut source = open(paths);
+    let rows = drain(source.as_mut(), 1 << 16);
+    for gulp in [1, 7, 10] {
+        assert_eq!(drain(open(paths).as_mut(), gulp), rows, "gulps of {gulp}");
+    }
+    (source.header().clone(), rows)
+}
