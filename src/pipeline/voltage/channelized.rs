@@ -10,6 +10,7 @@ use gains::Measured;
 
 use super::coherent::dedispersed;
 use super::filterbank::too_short;
+use super::finite::finite;
 use super::geometry::Geometry;
 use super::layout::Layout;
 use super::options::ChannelizeOptions;
@@ -90,7 +91,8 @@ impl ChannelizedVoltages {
         backend: &Backend,
     ) -> Result<Self> {
         check(options)?;
-        let source = part(source, options)?;
+        let all = source.header().times;
+        let (source, _) = finite(part(source, options)?);
         let recorded = source.header().clone();
         let layout = Layout::new(&recorded, !recorded.lower_sideband)?;
         let bits = requantization.bits;
@@ -98,7 +100,7 @@ impl ChannelizedVoltages {
         let plan = Plan::new(layout.options(&recorded, options, one))?;
         let header = header(&recorded, &plan, layout.centres_hz(&recorded, &plan, 1)?, bits);
         if header.times == Some(0) {
-            return Err(too_short(&recorded, &plan));
+            return Err(too_short(&recorded, all, &plan));
         }
         let geometry =
             Geometry { coherent_dm: options.coherent_dm, ..Geometry::new(&recorded, &plan, None) };
