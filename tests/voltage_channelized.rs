@@ -138,6 +138,41 @@ fn automatic_gains_give_their_deviation_and_limit_little() {
 }
 
 #[test]
+fn automatic_gains_are_those_of_spectra_that_are_not_flagged() {
+    let header = header(&[1401.0, 1400.0], VoltageEncoding::ComplexF32);
+    let mut source = Memory::new(header, TIMES, |stream, time| {
+        noise(stream, time) * if time < 9000 { 0.0 } else { 10.0 }
+    });
+    // The filter bank measures the first 8248 samples, or those behind what all streams lack.
+    source.flags = vec![Flag { streams: 0..2, start: 0, times: 9000 }];
+    let options = ChannelizeOptions::new(8);
+    let mut voltages = open(&source, &options, &automatic(8));
+    let gains = voltages.gains().to_vec();
+    let streams = read_all(&mut voltages, 100);
+    for stream in &streams {
+        assert!(stream[..1100].iter().all(|z| *z == Complex::ZERO));
+        let power = stream[1125..].iter().map(|z| z.norm_sqr()).sum::<f64>();
+        let deviation = (0.5 * power / (stream.len() - 1125) as f64).sqrt();
+        assert!((deviation - 20.0).abs() < 2.0, "{deviation}");
+    }
+    let given = Requantization { bits: 8, gains: Gains::Given(gains.clone()) };
+    assert!(read_all(&mut open(&source, &options, &given), 333) == streams);
+    for first in [5, 1030, 1110, 1200] {
+        let mut voltages = open(&source, &options, &automatic(8));
+        assert_eq!(voltages.skip(first).unwrap(), first);
+        let rest = read_all(&mut voltages, 77);
+        assert!(rest.iter().zip(&streams).all(|(rest, all)| *rest == all[first as usize..]));
+    }
+    // One recorded channel alone has the other's median.
+    source.flags = vec![Flag { streams: 0..1, start: 0, times: 9000 }];
+    source.streams[1] = source.streams[1][8 * 9000..].repeat(4);
+    let gains = open(&source, &options, &automatic(8)).gains().to_vec();
+    let mut known = gains[..8].to_vec();
+    known.sort_by(f32::total_cmp);
+    assert!(gains[8..].iter().all(|gain| *gain == known[4]), "{gains:?}");
+}
+
+#[test]
 fn limiting_is_counted_for_each_stream() {
     let source = recording(header(&[1400.0], VoltageEncoding::Complex8));
     let mut gains = vec![1.0; 8];

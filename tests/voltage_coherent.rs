@@ -229,6 +229,42 @@ fn what_cannot_be_dedispersed_is_refused() {
 }
 
 #[test]
+fn a_filter_longer_than_the_recording_is_refused() {
+    let source = Memory::new(header(&[1400.0], VoltageEncoding::ComplexF32), 2000, noise);
+    let options = |dm| ChannelizeOptions { coherent_dm: Some(dm), ..ChannelizeOptions::new(2) };
+    let made = |dm| VoltageFilterbank::new(source.boxed(), &options(dm), &Backend::best(1));
+    assert!(made(10.0).is_ok());
+    let error = made(10_000.0).unwrap_err().to_string();
+    assert!(error.contains("--coherent-dm") && error.contains("2000"), "{error}");
+}
+
+#[test]
+fn zero_frequency_is_interpolated_between_its_true_neighbours() {
+    for encoding in [VoltageEncoding::ComplexF32, VoltageEncoding::RealF32] {
+        let source = Memory::new(
+            VoltageHeader { antennas: 2, ..header(&[1401.0, 1400.0], encoding) },
+            8000,
+            noise,
+        );
+        let with = |interpolate_dc| ChannelizeOptions {
+            interpolate_dc,
+            ascending: true,
+            coherent_dm: Some(DM),
+            ..ChannelizeOptions::new(16)
+        };
+        let mut expected = read_all(&source, &with(false), 100);
+        let (zero, below) = if encoding.is_complex() { (8, 7) } else { (0, 1) };
+        for own in expected.chunks_mut(16) {
+            own[zero] = 0.5 * (own[zero + 1] + own[below]);
+        }
+        assert_eq!(read_all(&source, &with(true), 100), expected);
+        let both = ChannelizeOptions { average_channels: 2, ..with(true) };
+        let error = VoltageFilterbank::new(source.boxed(), &both, &Backend::best(1)).unwrap_err();
+        assert!(error.to_string().contains("--dc"), "{error}");
+    }
+}
+
+#[test]
 fn a_search_finds_the_pulse_at_its_measure_and_time() {
     let header = header(&[1401.0, 1400.0, 1399.0], VoltageEncoding::ComplexF32);
     let channels: Vec<_> = (0..3).map(|coarse| dispersed(&header, coarse)).collect();

@@ -7,6 +7,7 @@ mod channelized;
 mod coherent;
 mod filled;
 mod filterbank;
+mod finite;
 mod gaps;
 mod geometry;
 mod layout;

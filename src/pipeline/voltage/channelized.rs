@@ -9,7 +9,8 @@ use flags::Flags;
 use gains::Measured;
 
 use super::coherent::dedispersed;
-use super::filterbank::too_short;
+use super::filterbank::{all_flagged, too_short};
+use super::finite::finite;
 use super::geometry::Geometry;
 use super::layout::Layout;
 use super::options::ChannelizeOptions;
@@ -40,7 +41,8 @@ pub struct Requantization {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gains {
     /// Such that real and imaginary part have a standard deviation of 20 counts for 8 bits, 2.8 for 4,
-    /// by the power of up to 1024 first spectra. 20 leaves 6 deviations of room, and rounding adds
+    /// by the power of up to 1024 spectra, behind those at the start that are flagged in all streams.
+    /// Channels that are flagged in all of them have the others' median gain. 20 leaves 6 deviations of room, and rounding adds
     /// 1/4800 of the variance; near 2.8 rounding and limiting together add least to Gaussian noise,
     /// 1.2 % of the variance.
     ///
@@ -67,6 +69,8 @@ pub struct ChannelizedVoltages {
     streams: Streams,
     flags: Flags,
     rows: Vec<u8>,
+    /// The next spectrum's number; those before the filter bank's next one are flagged in all streams.
+    row: u64,
 }
 
 impl std::fmt::Debug for ChannelizedVoltages {
@@ -90,7 +94,8 @@ impl ChannelizedVoltages {
         backend: &Backend,
     ) -> Result<Self> {
         check(options)?;
-        let source = part(source, options)?;
+        let all = source.header().times;
+        let (source, _) = finite(part(source, options)?);
         let recorded = source.header().clone();
         let layout = Layout::new(&recorded, !recorded.lower_sideband)?;
         let bits = requantization.bits;
@@ -98,18 +103,22 @@ impl ChannelizedVoltages {
         let plan = Plan::new(layout.options(&recorded, options, one))?;
         let header = header(&recorded, &plan, layout.centres_hz(&recorded, &plan, 1)?, bits);
         if header.times == Some(0) {
-            return Err(too_short(&recorded, &plan));
+            return Err(too_short(&recorded, all, &plan));
         }
         let geometry =
             Geometry { coherent_dm: options.coherent_dm, ..Geometry::new(&recorded, &plan, None) };
         let (mut source, copies) = dedispersed(source, &plan, 1, options, backend)?;
         let flags = Flags::new(source.flags(), &plan, &layout, header.times);
+        let lead = flags.lead(header.streams());
+        if header.times.is_some_and(|times| lead >= times) {
+            return Err(all_flagged(&recorded, options));
+        }
         let streams = Streams::new(&recorded, &plan, &layout, copies);
         let (gains, first) = match &requantization.gains {
             Gains::Given(gains) => (given(gains, &header)?, None),
             Gains::Automatic => {
                 let asked = layout.options(source.header(), options, Form::Spectra);
-                let measured = Measured::new(source.as_mut(), asked, backend)?;
+                let measured = Measured::new(source.as_mut(), lead, asked, backend)?;
                 let (gains, first) = measured.gains(&streams, &flags, bits)?;
                 (gains, Some(first))
             }
@@ -117,7 +126,7 @@ impl ChannelizedVoltages {
         let form = Form::Requantized { bits, gains: streams.in_bank_order(&gains) };
         let plan = Plan::new(layout.options(source.header(), options, form))?;
         let spectra = Spectra::new(source, first, plan, options.gulp, backend)?;
-        Ok(Self { header, geometry, gains, spectra, streams, flags, rows: Vec::new() })
+        Ok(Self { header, geometry, gains, spectra, streams, flags, rows: Vec::new(), row: 0 })
     }
 
     /// The filter bank.
@@ -161,8 +170,9 @@ impl VoltageSource for ChannelizedVoltages {
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         let row = self.spectra.elements();
         let room = (ROWS_BYTES / row).max(TILE);
-        let first = self.spectra.row();
-        let mut done = 0;
+        let first = self.row;
+        let lead = self.spectra.row() - first;
+        let mut done = lead.min(block.capacity() as u64) as usize;
         while done < block.capacity() {
             let wanted = room.min(block.capacity() - done);
             self.rows.resize(room * row, 0);
@@ -175,11 +185,15 @@ impl VoltageSource for ChannelizedVoltages {
         }
         block.set_times(done)?;
         self.flags.blank(first, done, block);
+        self.row += done as u64;
         Ok(done)
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
-        self.spectra.skip(times)
+        let lead = times.min(self.spectra.row() - self.row);
+        let skipped = lead + self.spectra.skip(times - lead)?;
+        self.row += skipped;
+        Ok(skipped)
     }
 
     fn flags(&self) -> &[Flag] {

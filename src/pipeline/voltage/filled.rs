@@ -1,21 +1,20 @@
-//! Rows with their gaps filled: by each channel's median over rows before.
+//! Rows with their gaps filled: by each channel's level over rows before.
 //!
 //! Invariant: what fills a gap depends on the rows around it alone, never on how rows are read or
-//! passed over (for data without numbers that are not finite).
+//! passed over.
 
 mod anchors;
+mod level;
 
 use anchors::{Anchor, anchors};
+use level::Level;
 
 use super::rows::Rows;
 use crate::error::Result;
 use crate::io::Gap;
-use crate::math::running_median::RunningMedian;
-use crate::sample::Encoding;
 
-/// Rows that a median is taken over; gaps that begin within as many rows share it, so that many small
-/// ones cost no more than few.
-pub(super) const MEDIAN_ROWS: usize = 256;
+/// Gaps that begin within so many rows share a level, so that many small ones cost no more than few.
+const SHARED_ROWS: usize = 256;
 
 /// Bytes of rows that are looked at at once while others are passed over.
 const SCRATCH_BYTES: usize = 1 << 20;
@@ -30,7 +29,7 @@ pub(super) struct Filled {
     next: usize,
     /// The next row's number.
     row: u64,
-    median: Option<RunningMedian>,
+    level: Option<Level>,
     /// What fills gaps, and whose anchor it belongs to.
     filling: Option<(u64, Vec<f32>)>,
     /// Rows after a gap at the very start, read ahead.
@@ -40,11 +39,11 @@ pub(super) struct Filled {
 impl Filled {
     pub(super) fn new(rows: Rows, gaps: Vec<Gap>) -> Self {
         let elements = rows.elements();
-        let median = (!gaps.is_empty()).then(|| running_median(elements));
-        let reach = median.as_ref().map_or(0, |median| median.samples() as u64);
+        let level = (!gaps.is_empty()).then(|| Level::new(elements));
+        let reach = level.as_ref().map_or(0, |level| level.samples() as u64);
         let anchors = anchors(&gaps, reach);
         let ahead = Vec::new();
-        Self { rows, elements, gaps, anchors, next: 0, row: 0, median, filling: None, ahead }
+        Self { rows, elements, gaps, anchors, next: 0, row: 0, level, filling: None, ahead }
     }
 
     pub(super) fn gaps(&self) -> &[Gap] {
@@ -105,7 +104,7 @@ impl Filled {
         Ok(self.row - before)
     }
 
-    /// What comes next, and how many rows of it, `most` of them; data end where a median is due.
+    /// What comes next, and how many rows of it, `most` of them; data end where a level is due.
     fn segment(&self, most: u64) -> Segment {
         let times = |end: u64| usize::try_from(most.min(end - self.row)).unwrap_or(usize::MAX);
         let Some(gap) = self.gaps.get(self.next) else { return Segment::Data(times(u64::MAX)) };
@@ -123,7 +122,7 @@ impl Filled {
         }
     }
 
-    /// Takes the median that fills the next gap, once all of its rows are seen.
+    /// Takes the level that fills the next gap, once all of its rows are seen.
     fn prepare(&mut self) -> Result<()> {
         let Some(Anchor { end, .. }) = self.anchors.get(self.next).copied() else { return Ok(()) };
         if self.row < end || self.filling.as_ref().is_some_and(|(anchor, _)| *anchor == end) {
@@ -131,14 +130,13 @@ impl Filled {
         }
         let row = if end == 0 {
             self.look_ahead()?;
-            let mut median = running_median(self.elements);
-            median.observe_rows(0, bytemuck::cast_slice(&self.ahead));
-            median.row()
+            let mut level = Level::new(self.elements);
+            level.observe(&self.ahead);
+            level.row()
         } else {
-            self.median.as_mut().map_or_else(Vec::new, RunningMedian::row)
+            self.level.as_ref().map_or_else(Vec::new, Level::row)
         };
-        let values = row.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        self.filling = Some((end, values.collect()));
+        self.filling = Some((end, row));
         Ok(())
     }
 
@@ -156,7 +154,7 @@ impl Filled {
     fn look_ahead(&mut self) -> Result<()> {
         let first = self.gaps[0];
         let end = self.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
-        let most = self.median.as_ref().map_or(0, RunningMedian::samples) as u64;
+        let most = self.level.as_ref().map_or(0, Level::samples) as u64;
         let wanted = most.min(end - first.times) as usize;
         self.rows.skip(first.times - self.rows.row())?;
         self.ahead.resize(wanted * self.elements, 0.0);
@@ -168,7 +166,7 @@ impl Filled {
     /// Gives rows of data, and remembers those that fill a later gap.
     fn take(&mut self, rows: &mut [f32]) -> Result<usize> {
         let times = self.take_raw(rows)?;
-        let (Some(anchor), Some(median)) = (self.anchors.get(self.next), &mut self.median) else {
+        let (Some(anchor), Some(level)) = (self.anchors.get(self.next), &mut self.level) else {
             return Ok(times);
         };
         let unused = anchor.first.saturating_sub(self.row);
@@ -176,10 +174,10 @@ impl Filled {
             return Ok(times);
         }
         if self.row <= anchor.first && anchor.is_apart {
-            median.reset();
+            level.reset();
         }
         let seen = &rows[unused as usize * self.elements..times * self.elements];
-        median.observe_rows(self.row + unused, bytemuck::cast_slice(seen));
+        level.observe(seen);
         Ok(times)
     }
 
@@ -223,10 +221,6 @@ impl Filled {
         }
         self.rows.skip(times)
     }
-}
-
-fn running_median(elements: usize) -> RunningMedian {
-    RunningMedian::last(Encoding::F32, elements, MEDIAN_ROWS)
 }
 
 enum Segment {

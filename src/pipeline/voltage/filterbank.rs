@@ -1,15 +1,19 @@
 //! A recording of voltages, read as a filterbank.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::coherent::dedispersed;
 use super::filled::Filled;
+use super::finite::finite;
 use super::gaps::gaps;
 use super::geometry::Geometry;
 use super::layout::{self, Layout};
 use super::options::ChannelizeOptions;
 use super::part::part;
-use super::rows::{Assembly, Rows};
+use super::rows::{Assembly, Middle, Rows};
 use crate::backend::Backend;
-use crate::channelize::{Form, Plan};
+use crate::channelize::{Detection, Form, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
@@ -24,8 +28,9 @@ use crate::units::Band;
 ///
 /// Channels run over the sky frequencies, from the highest down unless asked otherwise; a row's time
 /// is the middle of what its windows weigh. Powers of several antennas are summed. Rows with flagged
-/// samples under a window are gaps: each channel's median over 256 rows before fills them
-/// (at the very start, the first 256 rows behind).
+/// samples under a window are gaps: each channel's level over 1024 rows before fills them (at the very
+/// start, the first 1024 rows behind): their mean, without those sixteenths of them whose own mean is
+/// far off.
 ///
 /// # Numerics
 /// Single precision; the same bits for any `gulp`, any threads and any mixture of reading and passing
@@ -35,6 +40,7 @@ pub struct VoltageFilterbank {
     recorded: VoltageHeader,
     geometry: Geometry,
     rows: Filled,
+    not_finite: Arc<AtomicU64>,
     scratch: Vec<f32>,
 }
 
@@ -55,7 +61,8 @@ impl VoltageFilterbank {
         options: &ChannelizeOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        let source = part(source, options)?;
+        let all = source.header().times;
+        let (source, not_finite) = finite(part(source, options)?);
         let recorded = source.header().clone();
         let layout = Layout::new(&recorded, options.ascending)?;
         let detection = layout::detection(&recorded, options);
@@ -65,18 +72,34 @@ impl VoltageFilterbank {
         let band = Band::from_centres(centres, width)?;
         let header = header(&recorded, &plan, band);
         if header.times == Some(0) {
-            return Err(too_short(&recorded, &plan));
+            return Err(too_short(&recorded, all, &plan));
         }
         let mut geometry = Geometry::new(&recorded, &plan, Some(detection));
         geometry.coherent_dm = options.coherent_dm;
         let (source, copies) = dedispersed(source, &plan, detection.channels, options, backend)?;
-        let form = Form::Detected(detection);
+        // A channel's neighbours are in another copy than the channel itself.
+        let interpolate_later = detection.interpolate_dc && copies > 1;
+        if interpolate_later && detection.channels > 1 {
+            let rule = "with --coherent-dm and --average-channels it can't be done: leave one out";
+            return Err(Error::parameter("--dc", "set", rule));
+        }
+        let interpolate_dc = detection.interpolate_dc && !interpolate_later;
+        let form = Form::Detected(Detection { interpolate_dc, ..detection });
         let plan = Plan::new(layout.options(source.header(), options, form))?;
         let gaps = gaps(source.flags(), &plan, header.times);
-        let assembly = assembly(&recorded, &plan, &layout, copies);
+        if let [only] = gaps[..]
+            && only.start_time == 0
+            && header.times.is_some_and(|times| only.times >= times)
+        {
+            return Err(all_flagged(&recorded, options));
+        }
+        let mut assembly = assembly(&recorded, &plan, &layout, copies);
+        if let (Some(assembly), true) = (&mut assembly, interpolate_later) {
+            assembly.middle = Middle::new(&plan);
+        }
         let rows = Rows::new(source, plan, assembly, options.gulp, backend)?;
         let rows = Filled::new(rows, gaps);
-        Ok(Self { header, recorded, geometry, rows, scratch: Vec::new() })
+        Ok(Self { header, recorded, geometry, rows, not_finite, scratch: Vec::new() })
     }
 
     /// The recording.
@@ -102,6 +125,11 @@ impl VoltageFilterbank {
     /// Numbers in a row: products x channels.
     pub fn row_elements(&self) -> usize {
         self.products() * self.header.channels()
+    }
+
+    /// Samples read so far that were not finite numbers, of a recording of floats: zeros replaced them.
+    pub fn not_finite(&self) -> u64 {
+        self.not_finite.load(Ordering::Relaxed)
     }
 
     /// Fills `rows` with whole rows, axes time, product, channel, and returns how many; fewer than
@@ -189,17 +217,42 @@ fn assembly(
         products: plan.output_products(),
         places: layout.places.clone().unwrap_or_else(in_order),
         channels: plan.output_channels(),
+        middle: None,
     })
 }
 
-pub(super) fn too_short(recorded: &VoltageHeader, plan: &Plan) -> Error {
+/// Why there is no row, of a recording of which a part has `all` samples: the option that asks for
+/// more than there is.
+pub(super) fn too_short(recorded: &VoltageHeader, all: Option<u64>, plan: &Plan) -> Error {
     let times = recorded.times.unwrap_or(0);
-    let needed = plan.span() + (plan.spectra_per_row() - 1) * plan.hop();
-    let why = format!(
-        "a row needs {needed} samples ({} channels, {} taps, {} spectra), and each stream has {times}",
+    let (span, points) = (plan.span() as u64, plan.points() as u64);
+    let spectra = plan.spectra_per_row();
+    let needed = span + (spectra as u64 - 1) * plan.hop() as u64;
+    let rule = format!(
+        "a row needs {needed} samples ({} channels, {} taps, {spectra} spectra), and there are {times} \
+         of each stream",
         plan.channels(),
         plan.taps(),
-        plan.spectra_per_row(),
     );
-    Error::format(&recorded.path, "data", 0, why)
+    if times == 0 {
+        return Error::format(&recorded.path, "data", 0, rule);
+    }
+    if all.is_some_and(|all| all >= needed) {
+        let duration_s = times as f64 * recorded.tsamp_s;
+        return Error::parameter("length of --time-range (s)", duration_s, rule);
+    }
+    match () {
+        () if times >= span => Error::parameter("--integrate", spectra, rule),
+        () if times >= points => Error::parameter("--taps", plan.taps(), rule),
+        () => Error::parameter("--channels", plan.channels(), rule),
+    }
+}
+
+/// There is nothing that gaps could be filled with.
+pub(super) fn all_flagged(recorded: &VoltageHeader, options: &ChannelizeOptions) -> Error {
+    let rule = "all its samples are missing or not valid";
+    match options.time_range {
+        Some((from, to)) => Error::parameter("--time-range", format!("{from}:{to}"), rule),
+        None => Error::format(&recorded.path, "validity", 0, rule),
+    }
 }

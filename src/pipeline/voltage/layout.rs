@@ -4,7 +4,7 @@ use super::options::ChannelizeOptions;
 use crate::channelize::{Detection, Feed, Form, Input, Options, Order, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageHeader;
-use crate::units::MAX_CHANNELS;
+use crate::units::{HZ_PER_MHZ, MAX_CHANNELS};
 
 /// A filter bank whose channels come out in order of sky frequency.
 #[derive(Clone, Debug)]
@@ -23,7 +23,8 @@ impl Layout {
     /// The order that gives falling, or rising, sky frequency.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the recording does not say its frequencies or its sampling time.
+    /// [`Error::Parameter`] when the recording does not say its frequencies or its sampling time, or
+    /// when its channels overlap.
     pub(super) fn new(header: &VoltageHeader, ascending: bool) -> Result<Self> {
         check(header)?;
         let order = match ascending == header.lower_sideband {
@@ -36,6 +37,7 @@ impl Layout {
             let (a, b) = if ascending { (a, b) } else { (b, a) };
             centre(a).total_cmp(&centre(b))
         });
+        check_spacing(header, &coarse)?;
         let is_recorded = coarse.iter().enumerate().all(|(place, channel)| place == *channel);
         let last = coarse.len() - 1;
         let is_reversed =
@@ -150,6 +152,29 @@ fn check(header: &VoltageHeader) -> Result<()> {
         return Err(Error::parameter("--freq", 0, rule));
     }
     Ok(())
+}
+
+/// The part of a channel's width that may overlap with the next one's: less is rounding of frequencies.
+const MOST_OVERLAP: f64 = 1e-3;
+
+/// Recorded channels, in order of sky frequency, may lie apart but not overlap: their channels would
+/// run back and forth.
+fn check_spacing(header: &VoltageHeader, coarse: &[usize]) -> Result<()> {
+    let width = header.channel_width_hz();
+    let spacings = coarse.windows(2).map(|pair| {
+        let [a, b] = [pair[0], pair[1]].map(|channel| header.centres_hz[channel]);
+        (a - b).abs()
+    });
+    let least = spacings.fold(f64::INFINITY, f64::min);
+    if least >= (1.0 - MOST_OVERLAP) * width {
+        return Ok(());
+    }
+    let rule = format!(
+        "the recorded channels are {:.6} MHz wide and overlap, as those of an oversampled filter bank do; \
+         channelize voltages that were recorded or written critically sampled (--oversample 1/1)",
+        width / HZ_PER_MHZ,
+    );
+    Err(Error::parameter("spacing of recorded channels (MHz)", least / HZ_PER_MHZ, rule))
 }
 
 #[cfg(test)]

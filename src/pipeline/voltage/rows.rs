@@ -115,6 +115,24 @@ pub(super) struct Assembly {
     pub(super) places: Vec<usize>,
     /// Channels of each recorded channel.
     pub(super) channels: usize,
+    /// Where each recorded channel's zero frequency is interpolated over, once copies are joined.
+    pub(super) middle: Option<Middle>,
+}
+
+/// A recorded channel's channel at zero frequency, and those on its sides (of real samples, the one).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Middle {
+    zero: usize,
+    sides: [usize; 2],
+}
+
+impl Middle {
+    /// Where a plan that sums no channels has them.
+    pub(super) fn new(plan: &Plan) -> Option<Self> {
+        let place = |bin: usize| (0..plan.channels()).find(|index| plan.bin(*index) == bin);
+        let below = if plan.input().encoding.is_complex() { plan.channels() - 1 } else { 1 };
+        Some(Self { zero: place(0)?, sides: [place(1)?, place(below)?] })
+    }
 }
 
 impl Assembly {
@@ -133,6 +151,11 @@ impl Assembly {
             for (to, place) in to.chunks_exact_mut(self.channels).zip(&self.places) {
                 let from = &from[place * self.channels..][..self.channels];
                 self.add(copy, antenna == 0, from, to);
+            }
+        }
+        if let Some(Middle { zero, sides: [above, below] }) = self.middle {
+            for own in to.chunks_exact_mut(self.channels) {
+                own[zero] = 0.5 * (own[above] + own[below]);
             }
         }
     }

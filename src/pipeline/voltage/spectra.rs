@@ -67,13 +67,14 @@ pub(super) struct Spectra<T> {
 }
 
 impl<T: Element> Spectra<T> {
-    /// Binds a source to its filter bank; `first` is what was read of the source before.
+    /// Binds a source to its filter bank; `first` is what was read of the source before, and the row
+    /// that it begins at, a multiple of [`restart_rows`].
     ///
     /// # Errors
     /// [`Error::Parameter`] for rows of less than a byte's samples; as [`Channelizer::new`].
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
-        first: Option<VoltageBlock>,
+        first: Option<(u64, VoltageBlock)>,
         plan: Plan,
         gulp: usize,
         backend: &Backend,
@@ -86,20 +87,20 @@ impl<T: Element> Spectra<T> {
         }
         let most = MAX_BYTES * 8 / (plan.input().streams() * encoding.sample_bits());
         let gulp = if gulp == 0 { block_times(&plan) } else { gulp.min(most).max(1) };
-        let block = first.unwrap_or_else(|| source.header().block(gulp));
+        let (row, block) = first.unwrap_or_else(|| (0, source.header().block(gulp)));
         let elements = match T::output(&mut []) {
             Output::Bytes(_) => plan.row_elements() * plan.element_bytes(),
             _ => plan.row_elements(),
         };
         Ok(Self {
-            position: block.times() as u64,
+            position: row * plan.samples_per_row() as u64 + block.times() as u64,
             saturated: vec![0; plan.row_elements()],
             source,
             channelizer: Channelizer::new(plan, backend)?,
             block,
             gulp: gulp.next_multiple_of(encoding.samples_per_byte()),
             used: 0,
-            row: 0,
+            row,
             elements,
             scratch: Vec::new(),
         })
@@ -161,7 +162,7 @@ impl<T: Element> Spectra<T> {
         let before = self.row;
         let total = self.source.header().times.map(|times| self.plan().rows(times));
         let target = before.saturating_add(rows).min(total.unwrap_or(u64::MAX)).max(before);
-        let restart = target / self.restart_rows() * self.restart_rows();
+        let restart = target / restart_rows(self.plan()) * restart_rows(self.plan());
         let sample = restart.saturating_mul(self.plan().samples_per_row() as u64);
         if sample > self.position {
             self.restart(restart, sample)?;
@@ -193,14 +194,14 @@ impl<T: Element> Spectra<T> {
         self.used = 0;
         Ok(())
     }
+}
 
-    /// Rows after which the phases of an oversampled filter bank, and blocks of spectra, begin again.
-    fn restart_rows(&self) -> u64 {
-        let (p, q) = self.plan().options().oversampling;
-        let period = (p / greatest_common_divisor(p as u64, q as u64) as usize) as u64;
-        let spectra = period / greatest_common_divisor(period, RESTART_SPECTRA) * RESTART_SPECTRA;
-        spectra / greatest_common_divisor(spectra, self.plan().spectra_per_row() as u64)
-    }
+/// Rows after which the phases of an oversampled filter bank, and blocks of spectra, begin again.
+pub(super) fn restart_rows(plan: &Plan) -> u64 {
+    let (p, q) = plan.options().oversampling;
+    let period = (p / greatest_common_divisor(p as u64, q as u64) as usize) as u64;
+    let spectra = period / greatest_common_divisor(period, RESTART_SPECTRA) * RESTART_SPECTRA;
+    spectra / greatest_common_divisor(spectra, plan.spectra_per_row() as u64)
 }
 
 /// Samples of a block: a few MiB of all streams, and no less than from one spectrum to the next.

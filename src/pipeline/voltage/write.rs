@@ -44,7 +44,7 @@ pub enum Destination<'a> {
 pub struct WriteReport {
     /// Rows.
     pub rows: u64,
-    /// Rows that were filled.
+    /// Rows that were filled, counted from the first row written.
     pub gaps: Vec<Gap>,
     /// How 8-bit counts were made.
     pub scaling: Option<Scaling>,

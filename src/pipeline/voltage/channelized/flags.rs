@@ -50,6 +50,17 @@ impl Flags {
         &self.all
     }
 
+    /// Times at the start at which each of so many streams is flagged.
+    pub(super) fn lead(&self, streams: usize) -> u64 {
+        let mut leads = vec![0; streams];
+        for flag in &self.all {
+            for lead in leads[flag.streams.clone()].iter_mut().filter(|lead| flag.start <= **lead) {
+                *lead = flag.start.saturating_add(flag.times).max(*lead);
+            }
+        }
+        leads.into_iter().min().unwrap_or(0)
+    }
+
     /// The flags that touch some of these times.
     pub(super) fn touching(&self, times: &Range<u64>) -> impl Iterator<Item = &Flag> {
         let first = self.ends.partition_point(|end| *end <= times.start);

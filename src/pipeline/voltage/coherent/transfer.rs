@@ -54,7 +54,7 @@ impl Transfer {
     ///
     /// # Errors
     /// [`Error::Parameter`] for a dispersion measure that is negative or not finite, or whose filters
-    /// are too long.
+    /// are too long, or longer than the recording.
     pub(super) fn new(header: &VoltageHeader, request: &Request) -> Result<Self> {
         if !(request.dm.is_finite() && request.dm >= 0.0) {
             let rule = "it must be 0 or more";
@@ -72,6 +72,14 @@ impl Transfer {
                  possible; more channels make them shorter",
                 width / HZ_PER_MHZ,
                 most / 8,
+            );
+            return Err(Error::parameter("--coherent-dm", request.dm, rule));
+        }
+        if let Some(times) = header.times.filter(|times| delay >= *times as f64) {
+            let rule = format!(
+                "in channels of {:.6} MHz it delays by {delay:.0} samples, and there are {times} of each \
+                 stream",
+                width / HZ_PER_MHZ,
             );
             return Err(Error::parameter("--coherent-dm", request.dm, rule));
         }

@@ -1,9 +1,9 @@
 //! Which rows fill each gap.
 
-use super::MEDIAN_ROWS;
+use super::SHARED_ROWS;
 use crate::io::Gap;
 
-/// The rows whose median fills a gap: those of data from `first` to before `end`.
+/// The rows whose level fills a gap: those of data from `first` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     pub(super) first: u64,
@@ -12,10 +12,10 @@ pub(super) struct Anchor {
     pub(super) is_apart: bool,
 }
 
-/// For each gap the last `reach` rows of data before the multiple of [`MEDIAN_ROWS`] before it; right
+/// For each gap the last `reach` rows of data before the multiple of [`SHARED_ROWS`] before it; right
 /// before it near the start.
 pub(super) fn anchors(gaps: &[Gap], reach: u64) -> Vec<Anchor> {
-    let block = MEDIAN_ROWS as u64;
+    let block = SHARED_ROWS as u64;
     let anchor = |(index, gap): (usize, &Gap)| {
         let start = gap.start_time;
         let end = if start < 2 * block { start } else { start / block * block };

@@ -1,0 +1,171 @@
+//! The level of each channel over the rows that came last.
+//!
+//! Invariant: depends on the rows alone, not on how they were handed over.
+
+/// Rows that a level is taken over.
+pub(super) const LEVEL_ROWS: usize = 1024;
+
+/// Memory that they may take.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Groups of rows whose means are looked at.
+const GROUPS: usize = 16;
+
+/// Deviations from their median beyond which groups are left out: noise stays within.
+const LIMIT: f64 = 6.0;
+
+/// The standard deviation of normal noise over the median of its distances from the median.
+const PER_MEDIAN_DISTANCE: f64 = 1.4826;
+
+/// Keeps the latest rows.
+///
+/// Their level is the mean of what is not far off: the rows make 16 groups, and of the groups' means
+/// those within 6 deviations of their median are averaged. So a gap filled with it stands out neither
+/// from powers, whose median lies below their mean, nor from products about zero, and a burst or
+/// interference in a few groups does not lift it.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    elements: usize,
+    samples: usize,
+    /// Axes: row (a ring), element.
+    values: Vec<f32>,
+    /// Rows since the start.
+    seen: usize,
+}
+
+impl Level {
+    /// Of rows of so many numbers: the last 1024, or as many as fit 64 MiB.
+    pub(super) fn new(elements: usize) -> Self {
+        let samples = LEVEL_ROWS.min(MAX_BYTES / (4 * elements.max(1))).max(1);
+        Self { elements, samples, values: Vec::new(), seen: 0 }
+    }
+
+    /// The latest rows that count.
+    pub(super) fn samples(&self) -> usize {
+        self.samples
+    }
+
+    /// Forgets all rows.
+    pub(super) fn reset(&mut self) {
+        self.seen = 0;
+    }
+
+    /// Looks at whole rows.
+    pub(super) fn observe(&mut self, rows: &[f32]) {
+        let times = rows.len() / self.elements;
+        self.values.resize(self.samples * self.elements, 0.0);
+        let passed = times.saturating_sub(self.samples);
+        self.seen += passed;
+        for row in rows.chunks_exact(self.elements).skip(passed) {
+            let place = self.seen % self.samples * self.elements;
+            self.values[place..place + self.elements].copy_from_slice(row);
+            self.seen += 1;
+        }
+    }
+
+    /// Each element's level over its finite numbers; 0 where there are none.
+    pub(super) fn row(&self) -> Vec<f32> {
+        let count = self.seen.min(self.samples);
+        let groups = GROUPS.min(count);
+        let mut sums = vec![(0.0f64, 0u32); groups * self.elements];
+        for index in 0..count {
+            let place = (self.seen - count + index) % self.samples * self.elements;
+            let row = &self.values[place..place + self.elements];
+            let group = &mut sums[index * groups / count * self.elements..][..self.elements];
+            for ((sum, finite), value) in group.iter_mut().zip(row) {
+                if value.is_finite() {
+                    *sum += f64::from(*value);
+                    *finite += 1;
+                }
+            }
+        }
+        let mut means = Vec::with_capacity(groups);
+        let level = |element: usize| {
+            means.clear();
+            let own = sums.iter().skip(element).step_by(self.elements);
+            let own = own.filter(|(_, finite)| *finite > 0);
+            means.extend(own.map(|(sum, finite)| sum / f64::from(*finite)));
+            level(&means) as f32
+        };
+        (0..self.elements).map(level).collect()
+    }
+}
+
+/// The mean of those within [`LIMIT`] deviations of the median.
+fn level(means: &[f64]) -> f64 {
+    if means.is_empty() {
+        return 0.0;
+    }
+    let middle = median(means.to_vec());
+    let distance = median(means.iter().map(|mean| (mean - middle).abs()).collect());
+    let limit = LIMIT * PER_MEDIAN_DISTANCE * distance;
+    let near = means.iter().filter(|mean| (*mean - middle).abs() <= limit);
+    let (sum, count) = near.fold((0.0, 0u32), |(sum, count), mean| (sum + mean, count + 1));
+    // Of an even number, more than half of them equal, the median is one of those.
+    if count == 0 { middle } else { sum / f64::from(count) }
+}
+
+/// The median of some values, the mean of the middle two of an even number.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    if values.len().is_multiple_of(2) {
+        0.5 * (values[half - 1] + values[half])
+    } else {
+        values[half]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Powers of normal noise, mean 1: an exponential distribution.
+    fn powers(count: usize) -> Vec<f32> {
+        let mut state = 1u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        };
+        (0..count).map(|_| -uniform().ln() as f32).collect()
+    }
+
+    #[test]
+    fn of_powers_it_is_the_mean() {
+        let channels = 256;
+        let rows = powers(LEVEL_ROWS * channels);
+        let mut level = Level::new(channels);
+        level.observe(&rows);
+        let sum: f64 = level.row().iter().map(|x| f64::from(*x)).sum();
+        let bias = sum / channels as f64 - 1.0;
+        // A deviation of all numbers' mean is 0.002; the median lies 0.31 below it.
+        assert!(bias.abs() < 0.006, "{bias}");
+    }
+
+    #[test]
+    fn a_burst_does_not_lift_it() {
+        let mut rows = powers(LEVEL_ROWS);
+        rows[100..150].iter_mut().for_each(|x| *x += 1000.0);
+        rows[300] = f32::NAN;
+        let mut level = Level::new(1);
+        level.observe(&rows);
+        assert!((level.row()[0] - 1.0).abs() < 0.15, "{:?}", level.row());
+    }
+
+    #[test]
+    fn the_last_rows_count_however_they_come() {
+        let rows = powers(3000 * 4);
+        let mut whole = Level::new(4);
+        whole.observe(&rows);
+        let mut parts = Level::new(4);
+        rows.chunks(4 * 7).for_each(|part| parts.observe(part));
+        assert_eq!(parts.row(), whole.row());
+        let mut last = Level::new(4);
+        last.observe(&rows[4 * (3000 - LEVEL_ROWS)..]);
+        assert_eq!(last.row(), whole.row());
+        last.reset();
+        assert_eq!(last.row(), [0.0; 4]);
+        last.observe(&[5.0, 5.0, -1.0, f32::NAN]);
+        assert_eq!(last.row(), [5.0, 5.0, -1.0, 0.0]);
+    }
+}
