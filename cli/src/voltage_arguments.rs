@@ -1,5 +1,7 @@
 //! The options that voltages need: how they are divided into channels, and what a recording lacks.
 
+mod suggestion;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -12,7 +14,7 @@ use sidereal::pipeline::voltage::ChannelizeOptions;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
-use crate::plots::{duration, frequency};
+use suggestion::missing_channels;
 
 /// Where these options stand in the help.
 const HEADING: &str = "Voltages";
@@ -22,8 +24,6 @@ const HIGHEST: f64 = 1e12;
 const TAPS: usize = 8;
 /// Coefficients of which a window may be all zeros.
 const MIN_SPAN: usize = 2;
-/// Seconds from spectrum to spectrum that a suggestion aims at.
-const USUAL_SPECTRUM_S: f64 = 64e-6;
 
 /// How voltages become spectra.
 #[derive(Args, Clone, Debug, Default)]
@@ -355,30 +355,6 @@ fn check_length(
         return Err(Error::parameter("--integrate", integrate, rule));
     }
     Ok(())
-}
-
-fn missing_channels(header: &VoltageHeader) -> Error {
-    let channels = suggestion(header);
-    let width_hz = header.channel_width_hz();
-    let each = match header.coarse_channels() {
-        1 => format!("the recorded {}", frequency(width_hz)),
-        many => format!("each of the {many} recorded channels of {}", frequency(width_hz)),
-    };
-    let rule = format!(
-        "voltages must be divided into channels: --channels {channels} would divide {each} into \
-         channels of {}, with a spectrum every {}",
-        frequency(width_hz / channels as f64),
-        duration(channels as f64 / width_hz),
-    );
-    Error::parameter("--channels", "not given", rule)
-}
-
-/// Channels that give a usual sampling time, as far as the recording is long enough.
-fn suggestion(header: &VoltageHeader) -> usize {
-    let wanted = (USUAL_SPECTRUM_S * header.channel_width_hz()).log2().round().clamp(1.0, 20.0);
-    let real = if header.encoding.is_complex() { 1 } else { 2 };
-    let longest = header.times.unwrap_or(u64::MAX) / (4 * TAPS as u64 * real);
-    (1usize << wanted as u32).min(1 << longest.max(2).ilog2())
 }
 
 #[cfg(test)]

@@ -64,6 +64,23 @@ fn eight_bits_and_several_products_are_written() {
 }
 
 #[test]
+fn samples_that_are_no_numbers_are_counted_and_left_out() {
+    let home = recording("v.dada", "--nbits 32 --pols 1");
+    let path = home.path().join("v.dada");
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    for (at, value) in [(end - 8, f32::NAN), (end - 60, f32::INFINITY)] {
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    fs::write(&path, bytes).unwrap();
+    let told = json(home.path(), "info v.dada");
+    let found = &told["statistics"]["polarizations"][0];
+    assert_eq!(found["not_finite"], 2);
+    assert!(number(found, "rms") > 0.0 && number(found, "mean").abs() < number(found, "rms"));
+    assert!(done(home.path(), "info v.dada").contains("not finite"));
+}
+
+#[test]
 fn products_are_not_summed_without_a_word() {
     let home = recording("v.raw", "");
     done(home.path(), "channelize v.raw -q -o s.fil --channels 16 --stokes iquv");

@@ -43,6 +43,8 @@ struct Polarization {
     antenna: usize,
     polarization: usize,
     samples: u64,
+    /// Samples that are infinite or not a number; they are left out of all else.
+    not_finite: u64,
     rms: Option<f64>,
     mean: Option<f64>,
     /// Of the imaginary part.
@@ -57,6 +59,7 @@ struct Polarization {
 #[derive(Clone, Copy)]
 struct Sums {
     count: u64,
+    not_finite: u64,
     sum: [f64; 2],
     squares: f64,
     min: Extreme,
@@ -83,6 +86,7 @@ impl Extreme {
 impl Sums {
     const NONE: Self = Self {
         count: 0,
+        not_finite: 0,
         sum: [0.0; 2],
         squares: 0.0,
         min: Extreme { value: f64::INFINITY, count: 0 },
@@ -99,6 +103,7 @@ impl Sums {
     fn join(self, other: Self) -> Self {
         Self {
             count: self.count + other.count,
+            not_finite: self.not_finite + other.not_finite,
             sum: [self.sum[0] + other.sum[0], self.sum[1] + other.sum[1]],
             squares: self.squares + other.squares,
             min: self.min.join(other.min, f64::lt),
@@ -203,12 +208,16 @@ impl Polarization {
         else {
             return format!("{name}: no sample is valid");
         };
+        let faults = match self.not_finite {
+            0 => String::new(),
+            count => format!("   {count} not finite, left out"),
+        };
         let mean = match self.mean_imaginary {
             None => short(mean, 3),
             Some(imaginary) => format!("{} and {}i", short(mean, 3), short(imaginary, 3)),
         };
         format!(
-            "{name}: rms {}   mean {mean}   {} % at {} or {}",
+            "{name}: rms {}   mean {mean}   {} % at {} or {}{faults}",
             short(rms, 4),
             short(100.0 * extremes, 3),
             short(min, 4),
@@ -263,6 +272,11 @@ impl<'a> Reader<'a> {
         let sums = &mut self.streams[stream];
         for index in (times.start - begin) as usize..(times.end - begin) as usize {
             let value = voltage(row, encoding, index);
+            if !(value.re.is_finite() && value.im.is_finite()) {
+                sums.not_finite += 1;
+                continue;
+            }
+            sums.count += 1;
             sums.sum[0] += value.re;
             sums.sum[1] += value.im;
             sums.number(value.re);
@@ -270,7 +284,6 @@ impl<'a> Reader<'a> {
                 sums.number(value.im);
             }
         }
-        sums.count += times.end - times.start;
     }
 
     fn summarize(&self, header: &VoltageHeader) -> Statistics {
@@ -315,6 +328,7 @@ impl<'a> Reader<'a> {
             antenna,
             polarization,
             samples: sums.count,
+            not_finite: sums.not_finite,
             rms: sums.rms(self.complex).map(|rms| rms * scale),
             mean: mean(0),
             mean_imaginary: if self.complex { mean(1) } else { None },
