@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs;
+
 use common::voltages::{DM, TIME_S, recording};
 use common::{document, done, entries, fails, json, recordings, sidereal, stderr};
 use serde_json::Value;
@@ -61,64 +63,6 @@ fn eight_bits_and_several_products_are_written() {
     assert_eq!((&told["bits"], &told["polarizations"]), (&8.into(), &4.into()));
     near(&told["statistics"], "mean", 64.0, 1.0);
     near(&told["statistics"], "sigma", 16.0, 1.0);
-}
-
-#[test]
-fn samples_that_are_no_numbers_are_counted_and_left_out() {
-    let home = recording("v.dada", "--nbits 32 --pols 1");
-    let path = home.path().join("v.dada");
-    let mut bytes = fs::read(&path).unwrap();
-    let end = bytes.len();
-    for (at, value) in [(end - 8, f32::NAN), (end - 60, f32::INFINITY)] {
-        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    }
-    fs::write(&path, bytes).unwrap();
-    let told = json(home.path(), "info v.dada");
-    let found = &told["statistics"]["polarizations"][0];
-    assert_eq!(found["not_finite"], 2);
-    assert!(number(found, "rms") > 0.0 && number(found, "mean").abs() < number(found, "rms"));
-    assert!(done(home.path(), "info v.dada").contains("not finite"));
-}
-
-#[test]
-fn products_are_not_summed_without_a_word() {
-    let home = recording("v.raw", "");
-    done(home.path(), "channelize v.raw -q -o s.fil --channels 16 --stokes iquv");
-    let words = "search s.fil --dm-max 1 --no-plots";
-    let told = |more: &str| stderr(&sidereal(home.path(), &format!("{words} {more}")));
-    assert!(told("-o a").contains("--pol 0"));
-    assert!(!told("-o b --pol 0").contains("4 IFs"));
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn devices_are_not_replaced_and_links_stay() {
-    let home = recording("v.raw", "");
-    std::os::unix::fs::symlink("/dev/full", home.path().join("full.fil")).unwrap();
-    std::os::unix::fs::symlink("there.fil", home.path().join("link.fil")).unwrap();
-    let words = |out: &str| format!("channelize v.raw --overwrite --channels 16 -o {out}");
-    fails(&sidereal(home.path(), &words("full.fil")), 2, &["full.fil", "no regular file"]);
-    done(home.path(), &words("link.fil"));
-    assert!(home.path().join("link.fil").symlink_metadata().unwrap().is_symlink());
-    assert!(home.path().join("there.fil").metadata().unwrap().is_file());
-}
-
-#[test]
-fn messages_name_the_option_at_fault() {
-    let home = recording("v.raw", "");
-    for (words, expected) in [
-        ("info v.raw --pols 1", "--pols"),
-        ("info v.raw --mark5b-bits 2", "--mark5b-bits"),
-        ("info v.raw --pol 1", "--pol"),
-        ("info v.raw --freq 1e300", "at most 1e12"),
-        ("channelize v.raw -o x.fil --channels 2 --taps 1", "--window rectangular"),
-        ("search v.raw --channels 16 --time-range 0:0.00001", "first spectrum starts"),
-        ("simulate voltages x.raw --freq 400 --bandwidth 900", "--bandwidth"),
-        ("simulate voltages x.raw --freq 400 --bandwidth 9 --duration 1e15", "--duration"),
-        ("simulate voltages x.raw --freq 400 --bandwidth 9 --real", ".dada"),
-    ] {
-        fails(&sidereal(home.path(), words), 2, &[expected]);
-    }
 }
 
 #[test]
@@ -282,193 +226,22 @@ fn real_recordings_are_described_and_channelized() {
     fault("channelize DATA/sample.vdif DATA/sample.dada -o a.fil", 1, &["sample.dada", "VDIF"]);
     assert!(entries(home.path()).is_empty());
 }
-<<<<<<< HEAD
-=======
 
 #[test]
-fn wrong_use_ends_with_2() {
-    let home = recording("v.raw", "");
-    let fil =
-        "simulate burst a.fil -q --fch1 1500 --foff -4 --channels 64 --tsamp 1e-3 --duration 1";
-    done(home.path(), fil);
-    fs::write(home.path().join("short.txt"), "1\n2\n3\n").unwrap();
-    let before = entries(home.path());
-    for (words, told) in [
-        ("channelize", &["INPUT"][..]),
-        ("channelize v.raw", &["--output"]),
-        ("channelize v.raw -o a2.fil", &["--channels is not given", "--channels 16 would"]),
-        ("search v.raw", &["--channels is not given", "4 recorded channels of 250 kHz"]),
-        ("dedisperse v.raw", &["--channels is not given"]),
-        ("channelize v.raw -o b.fil --channels 0", &["--channels is 0", "2 to 1048576"]),
-        ("channelize v.raw -o b.fil --channels 1", &["--channels is 1"]),
-        ("channelize v.raw -o b.fil --channels 99999999999", &["--channels"]),
-        ("channelize v.raw -o b.fil --channels 1e3", &["--channels"]),
-        ("channelize v.raw -o b.fil --channels 1048576 --taps 256", &["--taps is 256", "300000"]),
-        ("channelize v.raw -o b.fil --channels 16 --taps 0", &["--taps is 0", "1 to 256"]),
-        (
-            "channelize v.raw -o b.fil --channels 16 --window han",
-            &["--window is han", "no such file"],
-        ),
-        ("channelize v.raw -o b.fil --channels 16 --window kaiser:-3", &["Kaiser"]),
-        ("channelize v.raw -o b.fil --channels 16 --window rectangular --taps 4", &["--taps is 4"]),
-        (
-            "channelize v.raw -o b.fil --channels 16 --oversample 3/4",
-            &["--oversample", "at least 1"],
-        ),
-        ("channelize v.raw -o b.fil --channels 16 --oversample 1/0", &["--oversample"]),
-        ("channelize v.raw -o b.fil --channels 16 --oversample 3/2", &["--oversample", "whole"]),
-        ("channelize v.raw -o b.fil --channels 16 --oversample x", &["4/3"]),
-        ("channelize v.raw -o b.fil --channels 16 --integrate 0", &["--integrate is 0"]),
-        ("search v.raw --channels 16 --integrate 100000", &["--integrate is 100000", "1600000"]),
-        ("channelize v.raw -o b.fil --channels 16 --freq 1e-3", &["--freq is 0.001", "below 0"]),
-        (
-            "channelize v.raw -o b.fil --channels 16 --average-channels 3",
-            &["--average-channels is 3"],
-        ),
-        ("channelize v.raw -o b.fil --channels 16 --stokes XYZ", &["XYZ"]),
-        ("channelize v.raw -o b.fil --channels 16 --antenna 1", &["--antenna is 1"]),
-        ("channelize v.raw -o b.fil --channels 16 --time-range 5:6", &["--time-range"]),
-        ("channelize v.raw -o b.fil --channels 16 --nbits 16", &["--nbits is 16"]),
-        ("channelize v.raw -o b.fil --channels 16 --coherent-dm -3", &["--coherent-dm"]),
-        ("channelize v.raw -o b.fil --channels 16 --coherent-dm nan", &["--coherent-dm"]),
-        ("channelize v.raw -o b.fil --channels 16 --dm-constant 0", &["--dm-constant"]),
-        ("channelize v.raw -o b.fil --channels 16 --freq -3", &["--freq"]),
-        ("channelize v.raw -o b.fil --channels 16 --gain 2", &["--gain", "it is for voltages"]),
-        ("channelize v.raw -o b.raw --channels 16 --gain 0", &["--gain is 0"]),
-        ("channelize v.raw -o b.raw --channels 16 --nbits 32", &["--nbits is 32"]),
-        ("channelize v.raw -o b.dada --channels 16 --stokes I", &["--stokes", "not detected"]),
-        (
-            "channelize v.raw -o b.dada --channels 16 --integrate 2",
-            &["--integrate", "not detected"],
-        ),
-        ("channelize v.raw -o - --channels 16 --json", &["--json"]),
-        ("channelize v.raw -o - --channels 16 --format dada", &["--output"]),
-        ("channelize - -o b.fil --channels 16", &["INPUT is -", "from files"]),
-        ("channelize v.raw -o v.raw --channels 16", &["v.raw"]),
-        ("channelize v.raw -o v.raw --channels 16 --overwrite", &["v.raw", "is read"]),
-        ("channelize v.raw -o b.json --channels 16", &["--output"]),
-        ("channelize v.raw -o a.fil --channels 16", &["a.fil", "--overwrite"]),
-        ("search a.fil --channels 16", &["--channels is given", "voltages", "a.fil"]),
-        ("search a.fil --dc", &["--dc is given"]),
-        ("dedisperse a.fil --freq 100", &["--freq is given"]),
-        ("info a.fil --mark5b-channels 8", &["--mark5b-channels is given"]),
-        ("search v.raw --channels 16 --pol 0", &["--pol"]),
-        ("search v.raw --channels 16 --time-range 5:6", &["--time-range"]),
-    ] {
-        fails(&sidereal(home.path(), words), 2, told);
+fn samples_that_are_no_numbers_are_counted_and_left_out() {
+    let home = recording("v.dada", "--nbits 32 --pols 1");
+    let path = home.path().join("v.dada");
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    for (at, value) in [(end - 8, f32::NAN), (end - 60, f32::INFINITY)] {
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
-    assert_eq!(entries(home.path()), before);
-}
-
-#[test]
-fn bad_files_end_with_1_and_leave_nothing() {
-    let home = recording("v.raw", "");
-    let whole = fs::read(home.path().join("v.raw")).unwrap();
-    let file = |name: &str, bytes: &[u8]| fs::write(home.path().join(name), bytes).unwrap();
-    file("empty.raw", b"");
-    file("text.raw", b"This is no recording, only a few words in a file.");
-    file("header.raw", &whole[..1000]);
-    file("short.raw", &whole[..6000]);
-    let text = |from: &str, to: &str| {
-        let at = whole.windows(from.len()).position(|word| word == from.as_bytes()).unwrap();
-        let mut changed = whole.clone();
-        changed[at..at + to.len()].copy_from_slice(to.as_bytes());
-        changed
-    };
-    file("bits.raw", &text("NBITS   =                    8", "NBITS   =                    7"));
-    file("window.txt", b"1\n2\n3\n");
-    file("words.txt", b"one\ntwo\n");
-    let before = entries(home.path());
-    for verb in ["channelize -o out.fil", "search -o out", "dedisperse -o out", "info"] {
-        for name in ["missing.raw", "empty.raw", "text.raw", "header.raw", "short.raw", "bits.raw"]
-        {
-            let division = if verb == "info" { "" } else { "--channels 16" };
-            fails(&sidereal(home.path(), &format!("{verb} {name} {division}")), 1, &[name]);
-        }
-    }
-    for (words, told) in [
-        (
-            "-o b.fil --channels 16 --window window.txt",
-            &["window.txt", "found 3", "expected 128"][..],
-        ),
-        ("-o b.fil --channels 16 --window words.txt", &["words.txt", "line 1"]),
-        ("-o missing/b.fil --channels 16", &["missing"]),
-        ("-o v.truth.json/b.fil --channels 16", &["v.truth.json"]),
-    ] {
-        fails(&sidereal(home.path(), &format!("channelize v.raw {words}")), 1, told);
-    }
-    fails(
-        &sidereal(home.path(), "channelize v.raw text.raw -o b.fil --channels 16"),
-        1,
-        &["text.raw"],
-    );
-    assert_eq!(entries(home.path()), before);
-}
-
-#[test]
-fn an_existing_file_is_kept_unless_it_may_go() {
-    let home = recording("v.raw", "");
-    fs::write(home.path().join("b.json"), "precious").unwrap();
-    let words = "channelize v.raw -o b.fil --channels 16 -q";
-    fails(&sidereal(home.path(), words), 2, &["b.json", "--overwrite"]);
-    assert_eq!(fs::read_to_string(home.path().join("b.json")).unwrap(), "precious");
-    assert_eq!(done(home.path(), &format!("{words} --overwrite")), "");
-    assert_eq!(document(home.path(), "b.json")["file"], "b.fil");
-    let first = fs::read(home.path().join("b.fil")).unwrap();
-    done(home.path(), &format!("{words} --overwrite --gulp 777 -t 1"));
-    assert!(
-        first == fs::read(home.path().join("b.fil")).unwrap(),
-        "gulp and threads change nothing"
-    );
-    let piped = sidereal(home.path(), "channelize v.raw -o - --channels 16");
-    assert!(piped.status.success(), "{}", stderr(&piped));
-    // The header holds the file's name.
-    let rows = 4 * 64 * document(home.path(), "b.json")["times"].as_u64().unwrap() as usize;
-    let last = |bytes: &[u8]| bytes[bytes.len() - rows..].to_vec();
-    assert!(last(&first) == last(&piped.stdout), "standard output has the same rows");
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_full_disk_is_told_clearly() {
-    if !Path::new("/dev/full").exists() {
-        return;
-    }
-    let home = recording("v.raw", "");
-    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let told = std::process::Command::new(env!("CARGO_BIN_EXE_sidereal"))
-        .args(["channelize", "v.raw", "-o", "-", "--channels", "16"])
-        .current_dir(home.path())
-        .stdout(full)
-        .output()
-        .unwrap();
-    assert_eq!(told.status.code(), Some(1));
-    assert!(stderr(&told).contains("space"), "{}", stderr(&told));
-}
-
-#[cfg(unix)]
-#[test]
-fn ctrl_c_leaves_nothing_behind() {
-    let home = recording("v.raw", "");
-    let before = entries(home.path());
-    // The slow equations, so that there is time to stop them.
-    let words = "channelize v.raw -o x.fil --channels 512 --device reference";
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sidereal"))
-        .args(words.split(' '))
-        .current_dir(home.path())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    while !entries(home.path()).contains(".x.fil.part") {
-        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let id = child.id().to_string();
-    let killed = std::process::Command::new("kill").args(["-INT", &id]).status();
-    assert!(killed.unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert_eq!(entries(home.path()), before);
+    fs::write(&path, bytes).unwrap();
+    let told = json(home.path(), "info v.dada");
+    let found = &told["statistics"]["polarizations"][0];
+    assert_eq!(found["not_finite"], 2);
+    assert!(number(found, "rms") > 0.0 && number(found, "mean").abs() < number(found, "rms"));
+    assert!(done(home.path(), "info v.dada").contains("not finite"));
 }
 
 #[test]
@@ -486,4 +259,3 @@ fn the_default_plan_keeps_what_coherent_dedispersion_sharpens() {
         near(&found["candidates"][0], "snr", 40.0, 8.0);
     }
 }
->>>>>>> ch-cli

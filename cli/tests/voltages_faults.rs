@@ -193,3 +193,44 @@ fn ctrl_c_leaves_nothing_behind() {
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert_eq!(entries(home.path()), before);
 }
+
+#[test]
+fn products_are_not_summed_without_a_word() {
+    let home = recording("v.raw", "");
+    done(home.path(), "channelize v.raw -q -o s.fil --channels 16 --stokes iquv");
+    let words = "search s.fil --dm-max 1 --no-plots";
+    let told = |more: &str| stderr(&sidereal(home.path(), &format!("{words} {more}")));
+    assert!(told("-o a").contains("--pol 0"));
+    assert!(!told("-o b --pol 0").contains("4 IFs"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn devices_are_not_replaced_and_links_stay() {
+    let home = recording("v.raw", "");
+    std::os::unix::fs::symlink("/dev/full", home.path().join("full.fil")).unwrap();
+    std::os::unix::fs::symlink("there.fil", home.path().join("link.fil")).unwrap();
+    let words = |out: &str| format!("channelize v.raw --overwrite --channels 16 -o {out}");
+    fails(&sidereal(home.path(), &words("full.fil")), 2, &["full.fil", "no regular file"]);
+    done(home.path(), &words("link.fil"));
+    assert!(home.path().join("link.fil").symlink_metadata().unwrap().is_symlink());
+    assert!(home.path().join("there.fil").metadata().unwrap().is_file());
+}
+
+#[test]
+fn messages_name_the_option_at_fault() {
+    let home = recording("v.raw", "");
+    for (words, expected) in [
+        ("info v.raw --pols 1", "--pols"),
+        ("info v.raw --mark5b-bits 2", "--mark5b-bits"),
+        ("info v.raw --pol 1", "--pol"),
+        ("info v.raw --freq 1e300", "at most 1e12"),
+        ("channelize v.raw -o x.fil --channels 2 --taps 1", "--window rectangular"),
+        ("search v.raw --channels 16 --time-range 0:0.00001", "first spectrum starts"),
+        ("simulate voltages x.raw --freq 400 --bandwidth 900", "--bandwidth"),
+        ("simulate voltages x.raw --freq 400 --bandwidth 9 --duration 1e15", "--duration"),
+        ("simulate voltages x.raw --freq 400 --bandwidth 9 --real", ".dada"),
+    ] {
+        fails(&sidereal(home.path(), words), 2, &[expected]);
+    }
+}
