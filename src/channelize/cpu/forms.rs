@@ -300,9 +300,13 @@ impl Integers<'_> {
         let most = (1i32 << (self.bits - 1)) as f32 - 1.0;
         let gains =
             if self.gains.len() == 1 { self.gains } else { &self.gains[place..][..x.len()] };
-        let mut limited = false;
-        // SAFETY: the body is safe.
-        unsafe { whole(level, gains, x, y, most, &mut limited) };
+        let (mut limited, mut words) = (false, [0u16; CHUNK]);
+        let words = &mut words[..x.len()];
+        // SAFETY: the bodies are safe.
+        unsafe {
+            whole(level, gains, x, y, most, &mut limited);
+            pack(level, x, y, self.bits, words);
+        }
         if limited {
             for (i, (x, y)) in x.iter().zip(&*y).enumerate() {
                 if !(is_within(*x, most) && is_within(*y, most)) {
@@ -310,15 +314,30 @@ impl Integers<'_> {
                 }
             }
         }
-        let byte = |value: f32| value.clamp(-most - 1.0, most) as i8;
-        let pairs = x.iter().zip(&*y).map(|(x, y)| (byte(*x), byte(*y)));
         if self.bits == 4 {
-            let bytes = pairs.map(|(re, im)| (re << 4) as u8 | (im as u8 & 15));
-            to[place..].iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+            to[place..].iter_mut().zip(words).for_each(|(to, word)| *to = *word as u8);
         } else {
             let to = to[2 * place..].chunks_exact_mut(2);
-            to.zip(pairs).for_each(|(to, (re, im))| (to[0], to[1]) = (re as u8, im as u8));
+            to.zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
         }
+    }
+}
+
+levels!(pack, pack_body, (x: &[f32], y: &[f32], bits: usize, words: &mut [u16]));
+
+/// Limits whole numbers, and puts both parts into a byte or, little endian, into two.
+///
+/// # Safety
+/// None beyond the level.
+#[inline(always)]
+unsafe fn pack_body<V: Vector>(x: &[f32], y: &[f32], bits: usize, words: &mut [u16]) {
+    let parts = words.iter_mut().zip(x.iter().zip(y));
+    if bits == 4 {
+        let part = |value: f32| value.clamp(-8.0, 7.0) as i32 & 15;
+        parts.for_each(|(word, (x, y))| *word = (part(*x) << 4 | part(*y)) as u16);
+    } else {
+        let part = |value: f32| value.clamp(-128.0, 127.0) as i32 & 255;
+        parts.for_each(|(word, (x, y))| *word = (part(*y) << 8 | part(*x)) as u16);
     }
 }
 
