@@ -300,18 +300,19 @@ impl Integers<'_> {
         let most = (1i32 << (self.bits - 1)) as f32 - 1.0;
         let gains =
             if self.gains.len() == 1 { self.gains } else { &self.gains[place..][..x.len()] };
-        let (mut limited, mut words) = (false, [0u16; CHUNK]);
+        let (mut limited, mut words) = ([0u8; CHUNK], [0u16; CHUNK]);
         let words = &mut words[..x.len()];
         // SAFETY: the bodies are safe.
         unsafe {
-            whole(level, gains, x, y, most, &mut limited);
+            whole(level, gains, x, y, most, &mut limited[..x.len()]);
             pack(level, x, y, self.bits, words);
         }
-        if limited {
-            for (i, (x, y)) in x.iter().zip(&*y).enumerate() {
-                if !(is_within(*x, most) && is_within(*y, most)) {
-                    self.saturated[place + i].fetch_add(1, Ordering::Relaxed);
-                }
+        for (eight, flags) in limited.as_chunks::<8>().0.iter().enumerate() {
+            let mut left = u64::from_le_bytes(*flags);
+            while left != 0 {
+                let at = place + 8 * eight + left.trailing_zeros() as usize / 8;
+                self.saturated[at].fetch_add(1, Ordering::Relaxed);
+                left &= left - 1;
             }
         }
         if self.bits == 4 {
@@ -333,12 +334,23 @@ levels!(pack, pack_body, (x: &[f32], y: &[f32], bits: usize, words: &mut [u16]))
 unsafe fn pack_body<V: Vector>(x: &[f32], y: &[f32], bits: usize, words: &mut [u16]) {
     let parts = words.iter_mut().zip(x.iter().zip(y));
     if bits == 4 {
-        let part = |value: f32| value.clamp(-8.0, 7.0) as i32 & 15;
-        parts.for_each(|(word, (x, y))| *word = (part(*x) << 4 | part(*y)) as u16);
+        let part = |value: f32| limited_bits(value, 7.0) & 15;
+        parts.for_each(|(word, (x, y))| *word = part(*x) << 4 | part(*y));
     } else {
-        let part = |value: f32| value.clamp(-128.0, 127.0) as i32 & 255;
-        parts.for_each(|(word, (x, y))| *word = (part(*y) << 8 | part(*x)) as u16);
+        let part = |value: f32| limited_bits(value, 127.0) & 255;
+        parts.for_each(|(word, (x, y))| *word = part(*y) << 8 | part(*x));
     }
+}
+
+/// The low bits of a whole number in two's complement; 0 for what is not a number.
+#[inline(always)]
+fn limited_bits(value: f32, most: f32) -> u16 {
+    /// A float of this size has whole numbers for its last bits.
+    const WHOLE: f32 = 12_582_912.0;
+    let value = if value > most { most } else { value };
+    let value = if value < -most - 1.0 { -most - 1.0 } else { value };
+    let bits = (value + WHOLE).to_bits() as u16;
+    if value.is_nan() { 0 } else { bits }
 }
 
 /// False for what is not a number, too.
@@ -352,10 +364,10 @@ levels!(whole, whole_body, (
     x: &mut [f32],
     y: &mut [f32],
     most: f32,
-    limited: &mut bool,
+    limited: &mut [u8],
 ));
 
-/// Rounds each value times its gain; whether any is out of range.
+/// Rounds each value times its gain; marks those that are out of range.
 ///
 /// # Safety
 /// None beyond the level.
@@ -365,21 +377,16 @@ unsafe fn whole_body<V: Vector>(
     x: &mut [f32],
     y: &mut [f32],
     most: f32,
-    limited: &mut bool,
+    limited: &mut [u8],
 ) {
-    let mut outside = 0u32;
     for part in [x, y] {
         if let [gain] = gains {
-            for value in part {
-                *value = (*value * gain).round_ties_even();
-                outside |= u32::from(!is_within(*value, most));
-            }
+            part.iter_mut().for_each(|value| *value = (*value * gain).round_ties_even());
         } else {
-            for (value, gain) in part.iter_mut().zip(gains) {
-                *value = (*value * gain).round_ties_even();
-                outside |= u32::from(!is_within(*value, most));
-            }
+            let pairs = part.iter_mut().zip(gains);
+            pairs.for_each(|(value, gain)| *value = (*value * gain).round_ties_even());
         }
+        let pairs = limited.iter_mut().zip(part);
+        pairs.for_each(|(limited, value)| *limited |= u8::from(!is_within(*value, most)));
     }
-    *limited = outside != 0;
 }
