@@ -300,26 +300,57 @@ impl Integers<'_> {
         let most = (1i32 << (self.bits - 1)) as f32 - 1.0;
         let gains =
             if self.gains.len() == 1 { self.gains } else { &self.gains[place..][..x.len()] };
-        let mut limited = false;
-        // SAFETY: the body is safe.
-        unsafe { whole(level, gains, x, y, most, &mut limited) };
-        if limited {
-            for (i, (x, y)) in x.iter().zip(&*y).enumerate() {
-                if !(is_within(*x, most) && is_within(*y, most)) {
-                    self.saturated[place + i].fetch_add(1, Ordering::Relaxed);
-                }
+        let (mut limited, mut words) = ([0u8; CHUNK], [0u16; CHUNK]);
+        let words = &mut words[..x.len()];
+        // SAFETY: the bodies are safe.
+        unsafe {
+            whole(level, gains, x, y, most, &mut limited[..x.len()]);
+            pack(level, x, y, self.bits, words);
+        }
+        for (eight, flags) in limited.as_chunks::<8>().0.iter().enumerate() {
+            let mut left = u64::from_le_bytes(*flags);
+            while left != 0 {
+                let at = place + 8 * eight + left.trailing_zeros() as usize / 8;
+                self.saturated[at].fetch_add(1, Ordering::Relaxed);
+                left &= left - 1;
             }
         }
-        let byte = |value: f32| value.clamp(-most - 1.0, most) as i8;
-        let pairs = x.iter().zip(&*y).map(|(x, y)| (byte(*x), byte(*y)));
         if self.bits == 4 {
-            let bytes = pairs.map(|(re, im)| (re << 4) as u8 | (im as u8 & 15));
-            to[place..].iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+            to[place..].iter_mut().zip(words).for_each(|(to, word)| *to = *word as u8);
         } else {
             let to = to[2 * place..].chunks_exact_mut(2);
-            to.zip(pairs).for_each(|(to, (re, im))| (to[0], to[1]) = (re as u8, im as u8));
+            to.zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
         }
     }
+}
+
+levels!(pack, pack_body, (x: &[f32], y: &[f32], bits: usize, words: &mut [u16]));
+
+/// Limits whole numbers, and puts both parts into a byte or, little endian, into two.
+///
+/// # Safety
+/// None beyond the level.
+#[inline(always)]
+unsafe fn pack_body<V: Vector>(x: &[f32], y: &[f32], bits: usize, words: &mut [u16]) {
+    let parts = words.iter_mut().zip(x.iter().zip(y));
+    if bits == 4 {
+        let part = |value: f32| limited_bits(value, 7.0) & 15;
+        parts.for_each(|(word, (x, y))| *word = part(*x) << 4 | part(*y));
+    } else {
+        let part = |value: f32| limited_bits(value, 127.0) & 255;
+        parts.for_each(|(word, (x, y))| *word = part(*y) << 8 | part(*x));
+    }
+}
+
+/// The low bits of a whole number in two's complement; 0 for what is not a number.
+#[inline(always)]
+fn limited_bits(value: f32, most: f32) -> u16 {
+    /// A float of this size has whole numbers for its last bits.
+    const WHOLE: f32 = 12_582_912.0;
+    let value = if value > most { most } else { value };
+    let value = if value < -most - 1.0 { -most - 1.0 } else { value };
+    let bits = (value + WHOLE).to_bits() as u16;
+    if value.is_nan() { 0 } else { bits }
 }
 
 /// False for what is not a number, too.
@@ -333,10 +364,10 @@ levels!(whole, whole_body, (
     x: &mut [f32],
     y: &mut [f32],
     most: f32,
-    limited: &mut bool,
+    limited: &mut [u8],
 ));
 
-/// Rounds each value times its gain; whether any is out of range.
+/// Rounds each value times its gain; marks those that are out of range.
 ///
 /// # Safety
 /// None beyond the level.
@@ -346,21 +377,16 @@ unsafe fn whole_body<V: Vector>(
     x: &mut [f32],
     y: &mut [f32],
     most: f32,
-    limited: &mut bool,
+    limited: &mut [u8],
 ) {
-    let mut outside = 0u32;
     for part in [x, y] {
         if let [gain] = gains {
-            for value in part {
-                *value = (*value * gain).round_ties_even();
-                outside |= u32::from(!is_within(*value, most));
-            }
+            part.iter_mut().for_each(|value| *value = (*value * gain).round_ties_even());
         } else {
-            for (value, gain) in part.iter_mut().zip(gains) {
-                *value = (*value * gain).round_ties_even();
-                outside |= u32::from(!is_within(*value, most));
-            }
+            let pairs = part.iter_mut().zip(gains);
+            pairs.for_each(|(value, gain)| *value = (*value * gain).round_ties_even());
         }
+        let pairs = limited.iter_mut().zip(part);
+        pairs.for_each(|(limited, value)| *limited |= u8::from(!is_within(*value, most)));
     }
-    *limited = outside != 0;
 }

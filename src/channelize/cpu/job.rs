@@ -74,6 +74,8 @@ pub(super) struct Scratch {
     samples: Vec<Samples>,
     spectra: Vec<Floats>,
     buffers: Buffers,
+    /// Where each polarization's channels begin in a row of the task's unit.
+    offsets: Vec<usize>,
     /// Sums of the group: axes product, bin.
     sums: Vec<f32>,
     ordered: Vec<f32>,
@@ -88,6 +90,7 @@ impl Scratch {
             samples: vec![Samples::new(shape); polarizations],
             spectra: vec![spectra; polarizations],
             buffers: Buffers::new(shape),
+            offsets: vec![0; polarizations],
             sums: vec![0.0; if is_detected { shape.sums() } else { 0 }],
             ordered: vec![0.0; if is_detected { shape.plan.channels() } else { 0 }],
         }
@@ -122,6 +125,11 @@ impl Job<'_> {
     ) {
         let shape = self.shape;
         own.samples.iter_mut().for_each(|samples| samples.start(shape, start));
+        if !self.shape.is_detected() {
+            let first = self.first_row;
+            let offset = |(p, offset): (usize, &mut usize)| *offset = self.offset(unit, p, first);
+            own.offsets.iter_mut().enumerate().for_each(offset);
+        }
         let sums = own.sums.len();
         if self.groups.begins(start) {
             own.sums.fill(0.0);
@@ -138,7 +146,7 @@ impl Job<'_> {
                 let mut block = Block { first, spectra, to };
                 own.buffers.prepare(shape, &source, samples, &mut block);
                 for s in 0..spectra {
-                    if self.finish_in_place(own, (unit, polarization), (first, s)) {
+                    if self.finish_in_place(own, polarization, (first, s)) {
                         continue;
                     }
                     own.buffers.finish(shape, s, own.spectra[polarization].values_mut());
@@ -192,15 +200,21 @@ impl Job<'_> {
         rows * plan.row_elements() + plan.row_offset(antenna, product, place)
     }
 
+    /// Where a polarization's channels of the task's unit begin in the row of a spectrum.
+    fn element(&self, own: &Scratch, polarization: usize, number: u64) -> usize {
+        let row = (number - self.first_row) as usize;
+        row * self.shape.plan.row_elements() + own.offsets[polarization]
+    }
+
     /// Ends the transform of spectrum `s` in its place in the output, if it can be made there.
     fn finish_in_place(
         &self,
         own: &mut Scratch,
-        (unit, polarization): (usize, usize),
+        polarization: usize,
         (first, s): (u64, usize),
     ) -> bool {
         let Some(turn) = self.shape.turn else { return false };
-        let offset = self.offset(unit, polarization, first + s as u64);
+        let offset = self.element(own, polarization, first + s as u64);
         // SAFETY: a spectrum's place in a row is its own.
         let to = unsafe { self.target.floats.part(2 * offset, 2 * self.shape.columns) };
         own.buffers.finish_in_place(self.shape, s, to, (turn, self.streams))
@@ -219,10 +233,11 @@ impl Job<'_> {
         let spectra = own.spectra[polarization].values();
         match &shape.plan.options().form {
             Form::Spectra | Form::Filtered => {
-                self.complex(spectra, s, self.offset(unit, polarization, number));
+                self.complex(spectra, s, self.element(own, polarization, number));
             }
             Form::Requantized { bits, gains } => {
-                self.requantize((*bits, gains), spectra, (unit, polarization), (number, s));
+                let offset = self.element(own, polarization, number);
+                self.requantize((*bits, gains), spectra, (unit, polarization), (offset, s));
             }
             Form::Detected(detection) => {
                 self.detect(own, detection, s);
@@ -257,11 +272,10 @@ impl Job<'_> {
         (bits, gains): (usize, &[f32]),
         spectra: &[f32],
         (unit, polarization): (usize, usize),
-        (number, s): (u64, usize),
+        (offset, s): (usize, usize),
     ) {
         let plan = &self.shape.plan;
-        let channels = plan.channels();
-        let (offset, bytes) = (self.offset(unit, polarization, number), plan.element_bytes());
+        let (channels, bytes) = (plan.channels(), plan.element_bytes());
         // SAFETY: a spectrum's place in a row is its own.
         let to = unsafe { self.target.integers.part(offset * bytes, channels * bytes) };
         let (antenna, place) = self.place(unit);

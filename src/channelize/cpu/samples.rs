@@ -54,10 +54,11 @@ impl Samples {
         rows.clear();
         if shape.filter.row == Row::Split {
             self.convert(shape, source, end);
-            let (ring, stride) = (shape.ring_rows() as u64, shape.ring_stride());
+            let (ring, stride) = (shape.ring_rows(), shape.ring_stride());
             let data = self.data.values();
-            let row = |row| data[(row % ring) as usize * stride..].as_ptr().cast();
-            rows.extend((first..end).map(row));
+            let start = (first % ring as u64) as usize;
+            let slots = (start..ring).chain(0..ring).take((end - first) as usize);
+            rows.extend(slots.map(|slot| data[slot * stride..].as_ptr().cast::<u8>()));
         } else {
             let samples = (shape.columns * shape.column.samples()) as u64;
             let row = |row| source.bytes(row * samples, &mut self.split).as_ptr();

@@ -162,10 +162,14 @@ impl Shape {
         if single && self.writes_at_once() { 0 } else { s }
     }
 
+    /// Whether sums of powers come out.
+    pub(super) fn is_detected(&self) -> bool {
+        matches!(self.plan.options().form, Form::Detected(_))
+    }
+
     /// Whether a spectrum is written without waiting for the other polarization's.
     pub(super) fn writes_at_once(&self) -> bool {
-        !matches!(self.plan.options().form, Form::Detected(_))
-            || self.plan.input().polarizations == 1
+        !self.is_detected() || self.plan.input().polarizations == 1
     }
 
     /// Sums of one unit: products x channels.
