@@ -252,12 +252,12 @@ fn zero_frequency_is_interpolated_between_its_true_neighbours() {
             coherent_dm: Some(DM),
             ..ChannelizeOptions::new(16)
         };
-        let mut expected = read_all(&source, &with(false), 100);
+        let mut expected = read_all(&mut open(&source, &with(false)), 100);
         let (zero, below) = if encoding.is_complex() { (8, 7) } else { (0, 1) };
         for own in expected.chunks_mut(16) {
             own[zero] = 0.5 * (own[zero + 1] + own[below]);
         }
-        assert_eq!(read_all(&source, &with(true), 100), expected);
+        assert_eq!(read_all(&mut open(&source, &with(true)), 100), expected);
         let both = ChannelizeOptions { average_channels: 2, ..with(true) };
         let error = VoltageFilterbank::new(source.boxed(), &both, &Backend::best(1)).unwrap_err();
         assert!(error.to_string().contains("--dc"), "{error}");

@@ -168,7 +168,7 @@ fn faults_name_the_option_and_leave_nothing() {
         (format!("x.raw {band} --pulse dm=1,time=0,linear=2"), "linear of a pulse"),
         (format!("x.raw {band} --gap start=0.009,duration=0.002"), "--gap"),
         (format!("x.raw {band} --gap start=0,duration=0.002"), "--gap"),
-        ("x.raw --freq 1 --bandwidth 4".to_owned(), "--freq"),
+        ("x.raw --freq 1 --bandwidth 4".to_owned(), "--bandwidth is 4"),
         ("x.raw --freq 400 --bandwidth -4".to_owned(), "--bandwidth"),
         ("x.raw --freq 400 --bandwidth 4 --duration 0".to_owned(), "--duration"),
         ("x.raw --freq 400 --bandwidth 4 --duration 1e-9".to_owned(), "--duration"),
