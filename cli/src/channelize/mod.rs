@@ -28,7 +28,7 @@ use outputs::{Format, Outputs};
 /// A polyphase filter bank divides each recorded channel. For a filterbank, powers are detected and
 /// summed, and channels run from the highest sky frequency down; a file's start is the middle of its
 /// first window, so that pulses keep their times. What is missing from a recording is filled with each
-/// channel's running median (in voltages: with zeros) and listed in OUT.gaps.json; OUT.json says how
+/// channel's running level (in voltages: with zeros) and listed in OUT.gaps.json; OUT.json says how
 /// the file was made.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
