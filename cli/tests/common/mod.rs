@@ -1,4 +1,5 @@
 //! What the tests of the binary share.
+// Each test binary that takes this file in uses a part of it.
 #![allow(dead_code)]
 
 pub(crate) mod voltages;
