@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+pub mod align;
 pub mod array;
 pub mod backend;
 pub mod channelize;
 pub mod clean;
+pub mod correlate;
 pub mod dedisperse;
 pub mod error;
 pub mod io;

@@ -14,7 +14,8 @@ const LONGEST: usize = 400;
 const LONG_FILES: &[(&str, &str)] = &[];
 
 const GROUND: &[&str] = &["error", "array", "sample", "voltage", "units", "math"];
-const STAGES: &[&str] = &["channelize", "correlate", "clean", "dedisperse", "pulse", "spiir"];
+const STAGES: &[&str] =
+    &["channelize", "align", "correlate", "clean", "dedisperse", "pulse", "spiir"];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];
 /// What the crate's root re-exports from the ground floor.
 const ROOT: &[&str] = &["Error", "Result"];
@@ -27,8 +28,8 @@ fn forbidden(from: &[&str], to: &[&str]) -> Option<String> {
         "error" => other == "error",
         _ if room == other => return within_stage(from, to),
         _ if GROUND.contains(&room) => in_room,
-        "backend" | "io" | "stream" => in_room,
-        "simulate" => in_room || matches!(other, "backend" | "io" | "stream"),
+        "backend" | "io" | "stream" | "geometry" => in_room,
+        "simulate" => in_room || matches!(other, "backend" | "io" | "stream" | "geometry"),
         "pipeline" => true,
         _ if STAGES.contains(&room) => {
             return within_stage(from, to).or_else(|| {

@@ -1,0 +1,114 @@
+//! Brings one antenna's spectra into step with the other antennas': delay phases, gains, requantization.
+//!
+//! Invariant: each spectrum is treated by itself; any split of a stream gives the same bits.
+
+mod cpu;
+pub mod plan;
+pub mod reference;
+mod rows;
+
+use num_complex::Complex;
+
+use crate::array::check_length;
+use crate::backend::Backend;
+use crate::error::Result;
+pub use plan::{Options, Plan, Slope};
+pub use rows::Rows;
+
+#[derive(Debug)]
+enum Engine {
+    Reference(Box<reference::Engine>),
+    Cpu(Box<cpu::Engine>),
+}
+
+/// Turns the channels of one antenna's spectra by a phase that is linear within each recorded channel,
+/// multiplies by gains, and rounds to integers.
+///
+/// `y[p, t, c, k] = round(g[p, c, k] x[t, p, c, k] exp(2 pi i (start[t, c] + k step[t, c])))`
+///
+/// | buffer   | axes                                          | type                    | unit  | access      |
+/// |----------|-----------------------------------------------|-------------------------|-------|-------------|
+/// | `x`      | time, polarization, recorded channel, channel | complex f32             |       | read        |
+/// | `slopes` | time, recorded channel                        | [`Slope`]               | turns | read        |
+/// | `y`      | polarization, time, recorded channel, channel | complex 4 or 8 bit, f32 |       | overwritten |
+///
+/// # Numerics
+/// Phases are reduced to a turn in double precision, all else is single precision: before rounding, within
+/// `2^-20` of the value's magnitude. Rounded to nearest, ties to even, and limited to the integers there are.
+/// # Real time
+/// [`run`](Self::run) allocates nothing.
+/// # Source
+/// Thompson, Moran & Swenson 2017, chapter 9: delay in whole samples before, as a phase after a filter bank.
+#[derive(Debug)]
+pub struct Aligner {
+    plan: Plan,
+    engine: Engine,
+}
+
+impl Aligner {
+    /// Binds a plan to a backend; the work is done on the calling thread.
+    pub fn new(plan: Plan, backend: &Backend) -> Self {
+        let engine = match backend {
+            Backend::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
+            Backend::Cpu(level, _) => Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level))),
+        };
+        Self { plan, engine }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Takes spectra, and writes as many.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] unless spectra are whole, slopes are as many, and rows have room.
+    pub fn run(
+        &mut self,
+        spectra: &[Complex<f32>],
+        slopes: &[Slope],
+        rows: Rows<'_>,
+    ) -> Result<()> {
+        let plan = &self.plan;
+        let times = spectra.len() / plan.row_elements();
+        check_length(
+            "spectra (time, polarization, channel)",
+            times * plan.row_elements(),
+            spectra.len(),
+        )?;
+        check_length(
+            "slopes (time, recorded channel)",
+            times * plan.options().coarse_channels,
+            slopes.len(),
+        )?;
+        let room = rows.times * plan.row_elements() * plan.element_bytes();
+        check_length("rows (bytes)", room, rows.bytes.len())?;
+        check_length(
+            "spectra that have room",
+            times.min(rows.times.saturating_sub(rows.first)),
+            times,
+        )?;
+        match &mut self.engine {
+            Engine::Reference(engine) => engine.run(spectra, slopes, rows),
+            Engine::Cpu(engine) => engine.run(spectra, slopes, rows),
+        }
+        Ok(())
+    }
+
+    /// Complex samples that rounding had to limit since the stream's start; axes polarization, channel.
+    pub fn saturated(&self) -> &[u64] {
+        match &self.engine {
+            Engine::Reference(engine) => engine.saturated(),
+            Engine::Cpu(engine) => engine.saturated(),
+        }
+    }
+
+    /// Starts another stream.
+    pub fn reset(&mut self) {
+        match &mut self.engine {
+            Engine::Reference(engine) => **engine = reference::Engine::new(&self.plan),
+            Engine::Cpu(engine) => engine.reset(),
+        }
+    }
+}

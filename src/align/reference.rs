@@ -1,0 +1,71 @@
+//! The alignment's equation as loops: slow, and the truth that the other variants are tested against.
+
+use std::f64::consts::TAU;
+
+use num_complex::{Complex, Complex64};
+
+use super::plan::{Plan, Slope};
+use super::rows::Rows;
+use crate::voltage::VoltageEncoding;
+
+/// Turns, weighs and rounds in double precision.
+#[derive(Debug)]
+pub struct Engine {
+    plan: Plan,
+    saturated: Vec<u64>,
+}
+
+impl Engine {
+    /// A new stream.
+    pub fn new(plan: &Plan) -> Self {
+        Self { plan: plan.clone(), saturated: vec![0; plan.row_elements()] }
+    }
+
+    /// Writes `slopes.len() / coarse channels` spectra.
+    pub fn run(&mut self, spectra: &[Complex<f32>], slopes: &[Slope], rows: Rows<'_>) {
+        let Self { plan, saturated } = self;
+        let (channels, size) = (plan.channels(), plan.element_bytes());
+        for (time, row) in spectra.chunks_exact(plan.row_elements()).enumerate() {
+            for (element, value) in row.iter().enumerate() {
+                let (polarization, channel) = (element / channels, element % channels);
+                let (coarse, k) =
+                    (channel / plan.options().channels, channel % plan.options().channels);
+                let slope = slopes[time * plan.options().coarse_channels + coarse];
+                let turns = slope.start + k as f64 * slope.step;
+                let gain = wide(plan.gain(element));
+                let aligned = wide(*value) * gain * Complex64::from_polar(1.0, TAU * turns.fract());
+                let at = (polarization * rows.times + rows.first + time) * channels + channel;
+                let bytes = &mut rows.bytes[at * size..][..size];
+                saturated[element] += u64::from(write(aligned, plan.options().encoding, bytes));
+            }
+        }
+    }
+
+    /// Complex samples that rounding had to limit; axes polarization, channel.
+    pub fn saturated(&self) -> &[u64] {
+        &self.saturated
+    }
+}
+
+fn wide(value: Complex<f32>) -> Complex64 {
+    Complex64::new(f64::from(value.re), f64::from(value.im))
+}
+
+/// Rounds to nearest, ties to even, limits and stores; whether it was limited.
+fn write(value: Complex64, encoding: VoltageEncoding, bytes: &mut [u8]) -> bool {
+    if encoding == VoltageEncoding::ComplexF32 {
+        bytes[..4].copy_from_slice(&(value.re as f32).to_le_bytes());
+        bytes[4..].copy_from_slice(&(value.im as f32).to_le_bytes());
+        return false;
+    }
+    let most = f64::from(1 << (encoding.bits() - 1)) - 1.0;
+    let whole = Complex64::new(value.re.round_ties_even(), value.im.round_ties_even());
+    let part = |x: f64| x.clamp(-most - 1.0, most) as i8 as u8;
+    let (re, im) = (part(whole.re), part(whole.im));
+    match bytes {
+        [byte] => *byte = re << 4 | im & 15,
+        bytes => bytes.copy_from_slice(&[re, im]),
+    }
+    let outside = |x: f64| x < -most - 1.0 || x > most;
+    outside(whole.re) || outside(whole.im)
+}

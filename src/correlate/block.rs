@@ -1,0 +1,171 @@
+//! Spectra of all inputs, packed for the X-engine: the borrowed view, and the buffer that a corner turn fills.
+
+use num_complex::Complex;
+
+use super::plan::{LANES, Plan};
+use crate::array::check_length;
+use crate::error::{Error, Result};
+use crate::voltage::{VoltageEncoding, voltage};
+
+/// Bytes of a cache line: where a buffer begins.
+const LINE: usize = 64;
+
+/// Packed spectra of every input, and which of them are valid.
+///
+/// The axes of the bytes are those of [`Plan::packed_bytes`]; inputs that fill up the last panel, and the
+/// second time of an odd last pair, may hold anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    bytes: &'a [u8],
+    times: usize,
+    valid: Option<&'a [u64]>,
+}
+
+impl<'a> Block<'a> {
+    /// A view of `times` spectra. `valid` has the axes channel, antenna, word of 64 times, bit `t % 64` of
+    /// word `t / 64` set where antenna and channel are valid at time `t`; `None`: all are.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless both are as long as the plan says.
+    pub fn new(
+        plan: &Plan,
+        bytes: &'a [u8],
+        times: usize,
+        valid: Option<&'a [u64]>,
+    ) -> Result<Self> {
+        check_length("packed spectra (bytes)", plan.packed_bytes(times), bytes.len())?;
+        if let Some(valid) = valid {
+            let expected = plan.channels() * plan.antennas() * Plan::mask_words(times);
+            check_length("mask (channel, antenna, word)", expected, valid.len())?;
+        }
+        if plan.encoding() == VoltageEncoding::ComplexF32
+            && bytemuck::try_cast_slice::<u8, f32>(bytes).is_err()
+        {
+            let rule = "single-precision spectra must begin at a multiple of 4 bytes";
+            return Err(Error::parameter("packed spectra", "not aligned", rule));
+        }
+        Ok(Self { bytes, times, valid })
+    }
+
+    /// Spectra.
+    pub fn times(&self) -> usize {
+        self.times
+    }
+
+    /// The packed bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Which samples are valid; `None`: all.
+    pub fn valid(&self) -> Option<&'a [u64]> {
+        self.valid
+    }
+
+    /// Which samples of an antenna in a channel are valid.
+    pub fn mask(&self, plan: &Plan, channel: usize, antenna: usize) -> Option<&'a [u64]> {
+        let words = Plan::mask_words(self.times);
+        self.valid.map(|valid| &valid[(channel * plan.antennas() + antenna) * words..][..words])
+    }
+
+    /// Whether a sample is valid: slow and plain, for references and tests.
+    pub fn is_valid(&self, plan: &Plan, channel: usize, antenna: usize, time: usize) -> bool {
+        let mask = self.mask(plan, channel, antenna);
+        mask.is_none_or(|words| words[time / 64] >> (time % 64) & 1 == 1)
+    }
+
+    /// One sample's value, whether valid or not: slow and plain, for references and tests.
+    pub fn value(&self, plan: &Plan, channel: usize, input: usize, time: usize) -> Complex<f64> {
+        let size = plan.panel_bytes(self.times);
+        let panel = &self.bytes[(channel * plan.panels() + input / LANES) * size..][..size];
+        let lane = input % LANES;
+        match plan.encoding() {
+            VoltageEncoding::ComplexF32 => {
+                let part = |part: usize| {
+                    voltage(panel, VoltageEncoding::RealF32, (2 * time + part) * LANES + lane).re
+                };
+                Complex::new(part(0), part(1))
+            }
+            encoding => voltage(panel, encoding, (time / 2 * LANES + lane) * 2 + time % 2),
+        }
+    }
+}
+
+/// A buffer of packed spectra with their mask, which begins at a cache line.
+#[derive(Debug)]
+pub struct BlockBuffer {
+    plan: Plan,
+    bytes: Vec<u8>,
+    valid: Vec<u64>,
+    capacity: usize,
+    times: usize,
+    all_valid: bool,
+}
+
+impl BlockBuffer {
+    /// Room for `capacity` spectra.
+    pub fn new(plan: &Plan, capacity: usize) -> Self {
+        let words = plan.channels() * plan.antennas() * Plan::mask_words(capacity);
+        Self {
+            bytes: vec![0; plan.packed_bytes(capacity) + LINE],
+            valid: vec![0; words],
+            capacity,
+            times: 0,
+            all_valid: true,
+            plan: plan.clone(),
+        }
+    }
+
+    /// The X-engine's plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The most spectra that it can hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Spectra that it holds.
+    pub fn times(&self) -> usize {
+        self.times
+    }
+
+    /// Says how many spectra it holds, all valid; what it held is void.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for more than its capacity.
+    pub fn set_times(&mut self, times: usize) -> Result<()> {
+        if times > self.capacity {
+            let (expected, actual) = (self.capacity, times);
+            return Err(Error::Shape { what: "times in a block", expected, actual });
+        }
+        self.times = times;
+        self.all_valid = true;
+        Ok(())
+    }
+
+    /// The packed bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let offset = self.bytes.as_ptr().align_offset(LINE).min(LINE);
+        &mut self.bytes[offset..][..self.plan.packed_bytes(self.times)]
+    }
+
+    /// The mask, to be written; from now on it counts. It holds what it held: write all of it.
+    pub fn mask_mut(&mut self) -> &mut [u64] {
+        self.all_valid = false;
+        let words = Plan::mask_words(self.times);
+        &mut self.valid[..self.plan.channels() * self.plan.antennas() * words]
+    }
+
+    /// What it holds.
+    pub fn block(&self) -> Block<'_> {
+        let offset = self.bytes.as_ptr().align_offset(LINE).min(LINE);
+        let words = self.plan.channels() * self.plan.antennas() * Plan::mask_words(self.times);
+        Block {
+            bytes: &self.bytes[offset..][..self.plan.packed_bytes(self.times)],
+            times: self.times,
+            valid: (!self.all_valid).then(|| &self.valid[..words]),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Multiplies every antenna with every other, and sums over time: the X-engine.
+//!
+//! Invariant: integer sums are exact for all values and any number of samples; any split of a stream gives
+//! the same bits.
+
+mod block;
+mod cpu;
+mod output;
+pub mod plan;
+pub mod reference;
+
+use std::ops::Range;
+
+use crate::array::check_length;
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::voltage::VoltageEncoding;
+pub use block::{Block, BlockBuffer};
+pub use output::Output;
+pub use plan::{Options, Plan};
+
+#[derive(Debug)]
+enum Engine {
+    Reference(Box<reference::Engine>),
+    Cpu(Box<cpu::Engine>),
+}
+
+/// Correlates the spectra of all antennas, channel by channel, and accumulates until it is reset.
+///
+/// `V_ij[p, q] = sum_t x_ip[t] conj(x_jq[t])`, `i >= j`, over the times at which antennas i and j are both
+/// valid.
+///
+/// | buffer   | axes                                 | type                                   | access      |
+/// |----------|--------------------------------------|----------------------------------------|-------------|
+/// | `x`      | those of [`Plan::packed_bytes`]      | complex 4 or 8 bit, f32                | read        |
+/// | `valid`  | channel, antenna, word of 64 times   | u64                                    | read        |
+/// | `V`      | channel, baseline, polarization pair | complex i64; f64 for f32 spectra       | overwritten |
+/// | `counts` | channel, baseline                    | u64, samples                           | overwritten |
+///
+/// # Numerics
+/// Integers: exact, for every backend, all values (-128 and -8 included) and fewer than 2^48 samples.
+/// Floats: single-precision sums of runs of at most 256 samples, counted from the last reset, added in
+/// double precision; the same bits for any split and any number of threads at one vector level. A sample
+/// that is not finite spoils the visibilities of its own input and channel, and no others.
+/// # Real time
+/// [`run`](Self::run), [`read`](Self::read) and [`reset`](Self::reset) allocate nothing.
+/// # Source
+/// Clark, La Plante & Greenhill 2011 (Accelerating radio astronomy cross-correlation with graphics
+/// processing units), eq. 1.
+#[derive(Debug)]
+pub struct Correlator {
+    plan: Plan,
+    engine: Engine,
+    times: u64,
+}
+
+impl Correlator {
+    /// Binds a plan to a backend: allocates the sums of all channels and baselines.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when they can't be addressed.
+    pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
+        let engine = match backend {
+            Backend::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
+            Backend::Cpu(level, threads) => {
+                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
+            }
+        };
+        Ok(Self { plan, engine, times: 0 })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Spectra since the last reset, valid or not.
+    pub fn times(&self) -> u64 {
+        self.times
+    }
+
+    /// Adds all samples of a block.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the block was made for another plan.
+    pub fn run(&mut self, block: Block<'_>) -> Result<()> {
+        let expected = self.plan.packed_bytes(block.times());
+        check_length("packed spectra (bytes)", expected, block.bytes().len())?;
+        match &mut self.engine {
+            Engine::Reference(engine) => engine.run(block),
+            Engine::Cpu(engine) => engine.run(block),
+        }
+        self.times += block.times() as u64;
+        Ok(())
+    }
+
+    /// Writes the sums of some channels, and how many valid samples each baseline has in them; they stay.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when a length differs from the plan's; [`Error::Parameter`] for the wrong kind of
+    /// output, or channels that are not there.
+    pub fn read(
+        &mut self,
+        channels: Range<usize>,
+        output: Output<'_>,
+        counts: &mut [u64],
+    ) -> Result<()> {
+        let plan = &self.plan;
+        if channels.start > channels.end || channels.end > plan.channels() {
+            let rule = format!("there are {}", plan.channels());
+            return Err(Error::parameter("channels", format!("{channels:?}"), rule));
+        }
+        let (elements, baselines) =
+            (channels.len() * plan.row_elements(), channels.len() * plan.baselines());
+        check_length("visibilities (channel, baseline, pair)", elements, output.len())?;
+        check_length("counts (channel, baseline)", baselines, counts.len())?;
+        let float = matches!(output, Output::Float(_));
+        if float != (plan.encoding() == VoltageEncoding::ComplexF32) {
+            let rule = "integer spectra have integer sums, and floats have floats";
+            return Err(Error::parameter("output", "of the wrong kind", rule));
+        }
+        match &mut self.engine {
+            Engine::Reference(engine) => engine.read(channels, output, counts),
+            Engine::Cpu(engine) => engine.read(channels, output, counts),
+        }
+        Ok(())
+    }
+
+    /// Begins another integration.
+    pub fn reset(&mut self) {
+        match &mut self.engine {
+            Engine::Reference(engine) => engine.reset(),
+            Engine::Cpu(engine) => engine.reset(),
+        }
+        self.times = 0;
+    }
+}
