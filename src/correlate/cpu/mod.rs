@@ -3,6 +3,7 @@
 //! Invariant: the same bits for any split of a stream and any number of threads.
 #![allow(unsafe_code)]
 
+mod ahead;
 mod clock;
 mod counts;
 mod memory;
@@ -89,12 +90,17 @@ impl Engine {
     pub(super) fn run(&mut self, block: Block<'_>) {
         let Self { plan, threads, kernel, clock, bands, units, workers } = self;
         let (plan, bands, kernel) = (&*plan, &*bands, *kernel);
-        let begin = *clock;
+        let (begin, ahead, all) = (*clock, threads.count(), units.len());
         threads.for_each_chunk(workers, units, 1, |worker, index, unit| {
             let channel = Channel { plan, block, channel: index / bands.len() };
             let band = &bands[index % bands.len()];
             unit[0].counts.add(band, channel, &mut worker.valid);
-            let work = Work { channel, band, clock: begin };
+            let after = index + if bands.len() == 1 { ahead } else { 1 };
+            let next = (after < all).then(|| {
+                let channel = Channel { channel: after / bands.len(), ..channel };
+                (channel, &bands[after % bands.len()])
+            });
+            let work = Work { channel, band, clock: begin, next };
             // SAFETY: a level is proof of its instructions, and the unit is this band's.
             unsafe { kernel.run(work, &mut unit[0].sums, &mut worker.scratch) };
         });

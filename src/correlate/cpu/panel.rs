@@ -14,12 +14,12 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    /// A panel's packed bytes of a piece.
+    /// A panel's packed bytes of some times, which begin at an even one.
     #[inline(always)]
-    fn packed(&self, panel: usize, piece: Piece) -> &'a [u8] {
+    pub(super) fn packed(&self, panel: usize, first: usize, times: usize) -> &'a [u8] {
         let size = self.plan.panel_bytes(self.block.times());
         let bytes = &self.block.bytes()[(self.channel * self.plan.panels() + panel) * size..];
-        &bytes[self.plan.panel_bytes(piece.first)..][..self.plan.panel_bytes(piece.times)]
+        &bytes[self.plan.panel_bytes(first)..][..self.plan.panel_bytes(times)]
     }
 
     /// A panel's antennas.
@@ -35,7 +35,7 @@ impl<'a> Channel<'a> {
     where
         'a: 'b,
     {
-        let packed = self.packed(panel, piece);
+        let packed = self.packed(panel, piece.first, piece.times);
         let encoding = self.plan.encoding();
         let float = encoding == VoltageEncoding::ComplexF32;
         let odd = !float && piece.times % 2 == 1;

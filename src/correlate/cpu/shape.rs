@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::super::plan::{LANES, Plan};
-use super::tile::{ROWS, SUMS};
+use super::tile::{ROWS, SUMS, WIDTH};
 
 /// Panels of rows in a band, at most: 64 rows, whose prepared samples stay in the second-level cache.
 pub(super) const BAND: usize = 4;
@@ -52,6 +52,18 @@ impl Band {
     #[inline(always)]
     pub(super) fn rows(&self, panel: usize) -> usize {
         self.rows[panel - self.panels.start]
+    }
+
+    /// Rows that meet a panel of columns.
+    #[inline(always)]
+    pub(super) fn rows_from(&self, column: usize) -> usize {
+        (self.panels.start.max(column)..self.panels.end).map(|panel| self.rows(panel)).sum()
+    }
+
+    /// Tiles in a piece.
+    pub(super) fn tiles(&self) -> usize {
+        let groups = (0..self.panels.end).step_by(WIDTH);
+        groups.map(|column| self.rows_from(column) / ROWS).sum()
     }
 
     /// Where the sums of a panel's first row with a panel of columns begin.

@@ -4,7 +4,10 @@
 //! and the band's rows in the second.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use super::super::plan::LANES;
+use super::ahead::Ahead;
 use super::clock::{Clock, MOST, Piece};
 use super::memory::Aligned;
 use super::panel::Channel;
@@ -56,6 +59,8 @@ pub(super) struct Work<'a> {
     pub(super) channel: Channel<'a>,
     pub(super) band: &'a Band,
     pub(super) clock: Clock,
+    /// The channel and the band that will come next, probably.
+    pub(super) next: Option<(Channel<'a>, &'a Band)>,
 }
 
 /// The instructions that a plan's samples are multiplied with.
@@ -166,34 +171,66 @@ fn times<A: Arithmetic>() -> usize {
 unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
     let mut clock = work.clock;
     let all = work.channel.block.times();
-    for first in (0..all).step_by(STEPS * A::TIMES) {
-        let last = all.min(first + STEPS * A::TIMES);
+    let length = STEPS * A::TIMES;
+    for first in (0..all).step_by(length) {
+        let times = length.min(all - first);
+        let next = match all - first - times {
+            0 => work.next.map(|(channel, band)| (channel, band, 0, length.min(all))),
+            left => Some((work.channel, work.band, first + times, length.min(left))),
+        };
+        let ahead = next.map(|(channel, band, first, times)| {
+            let panels = band.panels.clone().map(|panel| channel.packed(panel, first, times));
+            let tiles = work.band.tiles() * times.div_ceil(self::times::<A>());
+            Ahead::new(panels, tiles)
+        });
+        let span = Span { first, times, clock };
         // SAFETY: the caller's promise is handed on.
-        unsafe { span::<A>(work, clock, first..last, sums, scratch) };
-        clock.pass(last - first, times::<A>());
+        unsafe {
+            prepare::<A>(work, span, scratch);
+            multiply::<A>(work, span, ahead, sums, scratch);
+        }
+        clock.pass(times, self::times::<A>());
     }
 }
 
-/// Adds times whose prepared rows fit.
+/// Times whose prepared rows fit.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: usize,
+    times: usize,
+    clock: Clock,
+}
+
+impl Span {
+    /// Its pieces.
+    #[inline(always)]
+    fn pieces<A: Arithmetic>(self) -> impl Iterator<Item = Piece> {
+        let Self { first, times, mut clock } = self;
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let piece = (done < times).then(|| clock.take(first + done, times - done, self::times::<A>()))?;
+            done += piece.times;
+            Some(piece)
+        })
+    }
+
+    /// Where a piece's steps begin, and how many they are.
+    #[inline(always)]
+    fn steps<A: Arithmetic>(self, piece: Piece) -> (usize, usize) {
+        ((piece.first - self.first) / A::TIMES, piece.times.div_ceil(A::TIMES))
+    }
+}
+
+/// Prepares the band's rows.
 ///
 /// # Safety
 /// As for [`Kernel::run`].
 #[inline(always)]
-unsafe fn span<A: Arithmetic>(
-    work: Work<'_>,
-    begin: Clock,
-    span: std::ops::Range<usize>,
-    sums: &mut Sums,
-    scratch: &mut Scratch,
-) {
-    let (band, channel) = (work.band, work.channel);
-    let mut first = span.start;
-    let mut clock = begin;
-    while first < span.end {
-        let piece = clock.take(first, span.end - first, times::<A>());
-        let (at, steps) = place::<A>(span.start, piece);
-        for (index, panel) in band.panels.clone().enumerate() {
-            let spectra = channel.spectra(panel, piece, scratch.spectra.values_mut());
+unsafe fn prepare<A: Arithmetic>(work: Work<'_>, span: Span, scratch: &mut Scratch) {
+    for piece in span.pieces::<A>() {
+        let (at, steps) = span.steps::<A>(piece);
+        for (index, panel) in work.band.panels.clone().enumerate() {
+            let spectra = work.channel.spectra(panel, piece, scratch.spectra.values_mut());
             let groups = index * LANES / ROWS;
             let rows = &mut scratch.rows.values_mut::<u8>()[groups * GROUP + at * ROWS * ROW..];
             // SAFETY: there is room for the steps of each group of a band's rows, and for columns.
@@ -203,45 +240,62 @@ unsafe fn span<A: Arithmetic>(
                 A::rows(columns, steps, rows.as_mut_ptr(), GROUP);
             }
         }
-        first += piece.times;
     }
-    for start in (0..band.panels.end).step_by(WIDTH) {
-        let (mut first, mut clock) = (span.start, begin);
-        while first < span.end {
-            let piece = clock.take(first, span.end - first, times::<A>());
-            // SAFETY: the caller's promise is handed on, and the rows are ready.
-            unsafe { meet::<A>(work, start, place::<A>(span.start, piece), piece, sums, scratch) };
-            if piece.settle {
-                let columns = start..band.panels.end.min(start + WIDTH);
-                settle(A::KIND, band, columns, piece.replace, sums);
-            }
-            first += piece.times;
+}
+
+/// Adds all products of prepared rows.
+///
+/// # Safety
+/// As for [`Kernel::run`].
+#[inline(always)]
+unsafe fn multiply<A: Arithmetic>(
+    work: Work<'_>,
+    span: Span,
+    mut ahead: Option<Ahead>,
+    sums: &mut Sums,
+    scratch: &mut Scratch,
+) {
+    let band = work.band;
+    let groups = (0..band.panels.end).step_by(WIDTH);
+    let groups = groups.map(|start| start..band.panels.end.min(start + WIDTH));
+    let mut turns = groups.flat_map(|group| span.pieces::<A>().map(move |p| (group.clone(), p)));
+    let mut turn = turns.next();
+    while let Some((panels, piece)) = turn {
+        turn = turns.next();
+        let soon = turn.as_ref().map(|(panels, piece)| {
+            let packed = |panel| work.channel.packed(panel, piece.first, piece.times);
+            Ahead::new(panels.clone().map(packed), band.rows_from(panels.start) / ROWS)
+        });
+        let mut aheads = [soon, ahead];
+        // SAFETY: the caller's promise is handed on, and the rows are ready.
+        unsafe {
+            let steps = span.steps::<A>(piece);
+            meet::<A>(work, panels.clone(), steps, piece, &mut aheads, sums, scratch);
+        }
+        ahead = aheads[1];
+        if piece.settle {
+            settle(A::KIND, band, panels, piece.replace, sums);
         }
     }
 }
 
-/// Where a piece's steps begin in its span, and how many they are.
-#[inline(always)]
-fn place<A: Arithmetic>(start: usize, piece: Piece) -> (usize, usize) {
-    ((piece.first - start) / A::TIMES, piece.times.div_ceil(A::TIMES))
-}
-
-/// All rows of the band meet the panels of columns from `start` on.
+/// All rows of the band meet some panels of columns.
 ///
 /// # Safety
 /// As for [`Kernel::run`]; the piece's rows are prepared.
 #[inline(always)]
 unsafe fn meet<A: Arithmetic>(
     work: Work<'_>,
-    start: usize,
+    panels: Range<usize>,
     (at, steps): (usize, usize),
     piece: Piece,
+    aheads: &mut [Option<Ahead>; 2],
     sums: &mut Sums,
     scratch: &mut Scratch,
 ) {
     let band = work.band;
     let narrow = sums.narrow.values_mut::<u8>().as_mut_ptr();
-    let width = WIDTH.min(band.panels.end - start);
+    let (start, width) = (panels.start, panels.len());
     let mut columns = [std::ptr::null(); WIDTH];
     let spectra = scratch.spectra.values_mut::<u8>().chunks_exact_mut(PANEL);
     let buffers = scratch.columns.values_mut::<u8>().chunks_exact_mut(PANEL);
@@ -276,6 +330,7 @@ unsafe fn meet<A: Arithmetic>(
                     tile.sums[c] = narrow.add(sums * 4);
                 }
                 tiles::<A, ROWS>(tile, width);
+                aheads.iter_mut().flatten().for_each(Ahead::step);
             }
         }
     }

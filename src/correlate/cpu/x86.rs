@@ -83,30 +83,100 @@ unsafe impl Arithmetic for Bytes512 {
             let swap = _mm512_broadcast_i32x4(_mm_setr_epi8(
                 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14,
             ));
-            for step in 0..steps {
+            let parts = |step: usize| {
                 let x = _mm512_loadu_si512(columns.add(step * 64).cast());
-                let a = _mm512_xor_si512(x, up);
-                let b = _mm512_xor_si512(_mm512_shuffle_epi8(x, swap), turned);
-                let (low, high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-                let to = rows.add(step * ROWS * ROW);
-                let store = |g: usize, low: __m128i, high: __m128i| {
-                    let to = to.add(g * group).cast::<__m128i>();
-                    _mm_storeu_si128(to, low);
-                    _mm_storeu_si128(to.add(1), high);
-                };
-                store(0, _mm512_castsi512_si128(low), _mm512_castsi512_si128(high));
-                store(1, _mm512_extracti32x4_epi32::<1>(low), _mm512_extracti32x4_epi32::<1>(high));
-                store(2, _mm512_extracti32x4_epi32::<2>(low), _mm512_extracti32x4_epi32::<2>(high));
-                store(3, _mm512_extracti32x4_epi32::<3>(low), _mm512_extracti32x4_epi32::<3>(high));
+                [
+                    _mm512_xor_si512(x, up),
+                    _mm512_xor_si512(_mm512_shuffle_epi8(x, swap), turned),
+                ]
+            };
+            weave(parts, steps, rows, group);
+        }
+    }
+}
+
+/// Rows of two parts of 4 bytes each, from vectors of both parts of all rows in a step.
+///
+/// # Safety
+/// The machine has AVX-512 F, and there is room for the steps of all groups.
+#[inline(always)]
+unsafe fn weave(
+    parts: impl Fn(usize) -> [__m512i; 2],
+    steps: usize,
+    rows: *mut u8,
+    group: usize,
+) {
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        let both = |step: usize| {
+            let [a, b] = parts(step);
+            [_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b)]
+        };
+        let mut step = 0;
+        while step + 2 <= steps {
+            let ([a, b], [c, d]) = (both(step), both(step + 1));
+            // Quarters of a register are groups of rows: they change places with the registers.
+            let (ab, cd) = (_mm512_shuffle_i32x4::<0x44>(a, b), _mm512_shuffle_i32x4::<0x44>(c, d));
+            let (ef, gh) = (_mm512_shuffle_i32x4::<0xee>(a, b), _mm512_shuffle_i32x4::<0xee>(c, d));
+            let to = rows.add(step * ROWS * ROW);
+            let store = |g: usize, x| _mm512_storeu_si512(to.add(g * group).cast(), x);
+            store(0, _mm512_shuffle_i32x4::<0x88>(ab, cd));
+            store(1, _mm512_shuffle_i32x4::<0xdd>(ab, cd));
+            store(2, _mm512_shuffle_i32x4::<0x88>(ef, gh));
+            store(3, _mm512_shuffle_i32x4::<0xdd>(ef, gh));
+            step += 2;
+        }
+        if step < steps {
+            let mut quarters = [[[0u8; 16]; 4]; 2];
+            for (to, x) in quarters.iter_mut().zip(both(step)) {
+                _mm512_storeu_si512(to.as_mut_ptr().cast(), x);
+            }
+            for g in 0..4 {
+                let to = rows.add(g * group + step * ROWS * ROW).cast::<[[u8; 16]; 2]>();
+                to.write_unaligned([quarters[0][g], quarters[1][g]]);
             }
         }
+    }
+}
+
+/// As [`wide_rows`].
+///
+/// # Safety
+/// The machine has AVX-512 BW, too.
+#[inline(always)]
+unsafe fn wide_rows_512(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        let parts = |step: usize| {
+            let x = _mm512_loadu_si512(columns.add(step * 64).cast());
+            let turned = _mm512_rol_epi32::<16>(x);
+            let minus = _mm512_sub_epi16(_mm512_setzero_si512(), turned);
+            [x, _mm512_mask_blend_epi16(0xaaaa_aaaa, turned, minus)]
+        };
+        weave(parts, steps, rows, group);
+    }
+}
+
+/// As [`float_rows`].
+///
+/// # Safety
+/// The machine has AVX-512 F, too.
+#[inline(always)]
+unsafe fn float_rows_512(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        let parts = |step: usize| {
+            let re = columns.add(step * 128);
+            [_mm512_loadu_si512(re.cast()), _mm512_loadu_si512(re.add(64).cast())]
+        };
+        weave(parts, steps, rows, group);
     }
 }
 
 /// 16-bit integers in registers of one width.
 macro_rules! shorts {
     ($name:ident, $lanes:literal, $register:ident, $zero:ident, $load:ident, $store:ident, $set:ident,
-     $multiply:ident, $add:ident) => {
+     $multiply:ident, $add:ident, $rows:ident) => {
         // SAFETY: the methods use the width's instructions only, which callers promise.
         unsafe impl Arithmetic for $name {
             const TIMES: usize = 1;
@@ -158,7 +228,7 @@ macro_rules! shorts {
             #[inline(always)]
             unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
                 // SAFETY: the caller's promise is handed on.
-                unsafe { wide_rows(columns, steps, rows, group) }
+                unsafe { $rows(columns, steps, rows, group) }
             }
         }
     };
@@ -173,7 +243,8 @@ shorts!(
     _mm512_storeu_si512,
     _mm512_set1_epi32,
     _mm512_madd_epi16,
-    _mm512_add_epi32
+    _mm512_add_epi32,
+    wide_rows_512
 );
 shorts!(
     Shorts256,
@@ -184,13 +255,14 @@ shorts!(
     _mm256_storeu_si256,
     _mm256_set1_epi32,
     _mm256_madd_epi16,
-    _mm256_add_epi32
+    _mm256_add_epi32,
+    wide_rows
 );
 
 /// Floats in registers of one width.
 macro_rules! floats {
     ($name:ident, $lanes:literal, $register:ident, $zero:ident, $load:ident, $store:ident, $set:ident,
-     $mul_add:ident, $neg_mul_add:ident) => {
+     $mul_add:ident, $neg_mul_add:ident, $rows:ident) => {
         // SAFETY: the methods use the width's instructions only, which callers promise.
         unsafe impl Arithmetic for $name {
             const TIMES: usize = 1;
@@ -243,7 +315,7 @@ macro_rules! floats {
             #[inline(always)]
             unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
                 // SAFETY: the caller's promise is handed on.
-                unsafe { float_rows(columns, steps, rows, group) }
+                unsafe { $rows(columns, steps, rows, group) }
             }
         }
     };
@@ -258,7 +330,8 @@ floats!(
     _mm512_storeu_ps,
     _mm512_set1_ps,
     _mm512_fmadd_ps,
-    _mm512_fnmadd_ps
+    _mm512_fnmadd_ps,
+    float_rows_512
 );
 floats!(
     Floats256,
@@ -269,5 +342,6 @@ floats!(
     _mm256_storeu_ps,
     _mm256_set1_ps,
     _mm256_fmadd_ps,
-    _mm256_fnmadd_ps
+    _mm256_fnmadd_ps,
+    float_rows
 );
