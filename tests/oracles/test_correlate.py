@@ -159,7 +159,7 @@ def test_every_mask_and_number_of_threads(tmp_path, encoding, kind, threads):
     check(tmp_path, encoding, shape, kind, threads, [f"threads={threads}", "block=130"])
 
 
-@pytest.mark.parametrize("encoding, repeat", [("complex8", 3), ("complex4", 420)])
+@pytest.mark.parametrize("encoding, repeat", [("complex8", 3), ("complex4", 480)])
 @pytest.mark.parametrize("kind", ["none", "sparse"])
 def test_more_samples_than_32_bits_hold(tmp_path, encoding, repeat, kind):
     shape = (3, 1, 1, 40_001)
