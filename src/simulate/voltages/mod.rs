@@ -15,6 +15,7 @@ mod waves;
 
 pub use options::{Carrier, Options, Pulse, Tone, usual_rms};
 pub use polarization::Polarization;
+pub(super) use levels::store;
 pub use truth::{PulseTruth, Truth};
 
 use std::path::PathBuf;
