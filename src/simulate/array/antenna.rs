@@ -85,12 +85,17 @@ impl ArrayAntenna {
             let tracks = &self.tracks;
             let mut rows: Vec<&mut [u8]> = self.made.rows_mut().collect();
             let each = scene.polarizations;
-            self.threads.for_each_chunk(&mut self.scratch, &mut rows, each, |scratch, channel, rows| {
-                scene.make((index, channel, number), tracks, scratch);
-                for (row, counts) in rows.iter_mut().zip(&scratch.counts) {
-                    store(counts, scene.encoding, row);
-                }
-            });
+            self.threads.for_each_chunk(
+                &mut self.scratch,
+                &mut rows,
+                each,
+                |scratch, channel, rows| {
+                    scene.make((index, channel, number), tracks, scratch);
+                    for (row, counts) in rows.iter_mut().zip(&scratch.counts) {
+                        store(counts, scene.encoding, row);
+                    }
+                },
+            );
             self.empty_gaps(number);
         }
         self.number = Some(number);

@@ -109,7 +109,8 @@ impl Filter {
 
     /// Room that [`Filter::transform`] and [`Filter::apply`] need.
     pub(super) fn scratch(&self) -> Vec<Complex32> {
-        let needed = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
+        let needed =
+            self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
         vec![Complex32::default(); needed]
     }
 

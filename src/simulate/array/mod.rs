@@ -53,7 +53,7 @@ use crate::io::voltages::VoltageHeader;
 /// # Numerics
 /// The fractional delay is a windowed sinc of 2048 taps (Kaiser, 100 dB). Over the central 99 % of the
 /// band amplitude and phase are right to 1e-4 (0.006 degrees); real samples: from 0.5 % to 99.5 %. Delays
-/// that change by up to 3e-6 s/s are followed to 3e-4 of the amplitude; slower than 2e-7, to 1e-5.
+/// that change by up to 3e-6 s/s are followed to 5e-4 of the amplitude; slower than 2e-7, to 1e-5.
 /// # Source
 /// Thompson, Moran & Swenson 2017, Interferometry and Synthesis in Radio Astronomy, chapters 2 and 9.
 #[derive(Debug)]

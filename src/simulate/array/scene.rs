@@ -41,7 +41,8 @@ impl Received {
         let mixture = source.polarization.mixture(options.circular);
         // A mixture's power is 1 in both polarizations together; an unpolarized source's is 1 in each.
         let both = 2f64.sqrt();
-        let (first, common, own) = (both * mixture.first, mixture.common * both, both * mixture.own);
+        let (first, common, own) =
+            (both * mixture.first, mixture.common * both, both * mixture.own);
         Self {
             flux_jy: source.flux_jy,
             parts: [first * first, common.norm_sqr() + own * own],

@@ -26,7 +26,8 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn new(filter: &Filter, polarizations: usize, numbers: usize) -> Self {
         let zero = Complex32::default();
-        let counts = |p: usize| if p < polarizations { vec![0.0; HOP * numbers] } else { Vec::new() };
+        let counts =
+            |p: usize| if p < polarizations { vec![0.0; HOP * numbers] } else { Vec::new() };
         let wave = || vec![zero; POINTS + CHUNK];
         Self {
             counts: [counts(0), counts(1)],
@@ -48,7 +49,13 @@ impl Scene {
         scratch: &mut Scratch,
     ) {
         for polarization in 0..self.polarizations {
-            self.fill_noise(antenna, channel, polarization, block, &mut scratch.counts[polarization]);
+            self.fill_noise(
+                antenna,
+                channel,
+                polarization,
+                block,
+                &mut scratch.counts[polarization],
+            );
         }
         let zero_hz = self.zero_hz[channel];
         // A lower sideband holds the conjugate.

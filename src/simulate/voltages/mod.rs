@@ -13,9 +13,9 @@ mod truth;
 mod wave;
 mod waves;
 
+pub(super) use levels::store;
 pub use options::{Carrier, Options, Pulse, Tone, usual_rms};
 pub use polarization::Polarization;
-pub(super) use levels::store;
 pub use truth::{PulseTruth, Truth};
 
 use std::path::PathBuf;
