@@ -7,6 +7,7 @@ mod common;
 mod dedisperse;
 mod demo;
 mod devices;
+mod direction;
 mod dm_arguments;
 mod dm_plan_file;
 mod errors;
