@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sidereal::channelize::plan::{MAX_CHANNELS, MAX_TAPS};
+use sidereal::geometry::Location;
 use sidereal::{Error, Result};
 
 use super::gains::{self, GainWords};
 use crate::direction::{Position, parse_position};
+use crate::positions::parse_location;
 use crate::selection::{TimeRange, parse_time_range};
 use crate::voltage_arguments::Lacking;
 
@@ -58,6 +60,16 @@ pub(super) struct Array {
     /// delay_ns (of the cable) if you like.
     #[arg(long, value_name = "CSV", help_heading = "Array")]
     pub(super) antennas: PathBuf,
+    /// The place that east, north and up refer to, where the CSV does not say: degrees east, degrees north,
+    /// metres above the ellipsoid WGS84.
+    #[arg(
+        long,
+        value_name = "LON,LAT,HEIGHT",
+        value_parser = parse_location,
+        allow_hyphen_values = true,
+        help_heading = "Array"
+    )]
+    pub(super) location: Option<Location>,
     /// Antennas of the positions without a recording: flag, or fail.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "fail", help_heading = "Array")]
     pub(super) missing: MissingWord,

@@ -27,10 +27,9 @@ fn parse_pair(words: &str, known: &[String]) -> Result<(String, String)> {
     match (pairs.next(), pairs.next()) {
         (Some((first, second)), None) => Ok((first.to_owned(), second.to_owned())),
         (Some(_), Some(_)) => refuse("it can be read as several pairs of antennas".to_owned()),
-        (None, _) => refuse(format!(
-            "it must be all, auto or pairs such as A-B,C-D, of {}",
-            listed(known)
-        )),
+        (None, _) => {
+            refuse(format!("it must be all, auto or pairs such as A-B,C-D, of {}", listed(known)))
+        }
     }
 }
 
@@ -49,9 +48,12 @@ mod tests {
         assert_eq!(parse("auto", &known).unwrap(), Baselines::Autos);
         assert_eq!(parse("a-b, b-b", &known).unwrap(), list(&[("a", "b"), ("b", "b")]));
         assert_eq!(parse("s-1-b", &known).unwrap(), list(&[("s-1", "b")]));
-        for (words, told) in
-            [("a-s-1", "several"), ("a-c", "6 antennas (a, b,"), ("a", "such as A-B"), ("", "must be")]
-        {
+        for (words, told) in [
+            ("a-s-1", "several"),
+            ("a-c", "6 antennas (a, b,"),
+            ("a", "such as A-B"),
+            ("", "must be"),
+        ] {
             let error = parse(words, &known).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
         }

@@ -218,7 +218,12 @@ mod tests {
         words.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn claim<'a>(file: &'a str, names: &'a [String], telescope: &'a str, antennas: usize) -> Claim<'a> {
+    fn claim<'a>(
+        file: &'a str,
+        names: &'a [String],
+        telescope: &'a str,
+        antennas: usize,
+    ) -> Claim<'a> {
         Claim { file: Path::new(file), names, telescope, antennas }
     }
 
@@ -250,7 +255,8 @@ mod tests {
         let b = names("b");
         let given = [claim("1", &b, "a", 1), claim("2", &[], "c", 1), claim("3", &[], "a", 1)];
         assert_eq!(found(&given, "a b c d").unwrap(), ("b c a".to_owned(), Matched::Names));
-        let ordered = [claim("1", &[], "site", 1), claim("2", &b, "b", 1), claim("3", &[], "site", 1)];
+        let ordered =
+            [claim("1", &[], "site", 1), claim("2", &b, "b", 1), claim("3", &[], "site", 1)];
         assert_eq!(found(&ordered, "a b c").unwrap(), ("a b c".to_owned(), Matched::Order));
         let several = [claim("1", &[], "", 3), claim("2", &[], "", 1)];
         assert_eq!(found(&several, "a b c d").unwrap(), ("a+b+c d".to_owned(), Matched::Order));

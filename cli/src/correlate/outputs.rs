@@ -37,7 +37,8 @@ impl Outputs {
         if place.as_os_str() == "-" || place.file_name().is_none() || document == place {
             return refuse(place, "it must name a file, such as array.uvh5");
         }
-        let same = |path: &Path, input: &PathBuf| input.canonicalize().ok() == path.canonicalize().ok();
+        let same =
+            |path: &Path, input: &PathBuf| input.canonicalize().ok() == path.canonicalize().ok();
         for path in [place, document.as_path()] {
             if path.exists() && inputs.iter().any(|input| same(path, input)) {
                 return refuse(path, "it is a file that is read, so it is not replaced");
@@ -85,6 +86,13 @@ impl Outputs {
         part.map(Unfinished::new)
     }
 
+    /// Removes OUT and the document, when what belongs to them could not be made.
+    pub(super) fn remove(&self) {
+        for path in [&self.place, &self.document] {
+            drop(std::fs::remove_file(path));
+        }
+    }
+
     /// Begins the folder of pictures, where they are wanted.
     ///
     /// # Errors
@@ -104,7 +112,9 @@ mod tests {
             Outputs::new(Path::new(place), plots.map(Path::new), false, &[])
         };
         assert_eq!(new("a.uvh5", None).unwrap().document(), Path::new("a.json"));
-        assert!(new("a.json", None).is_err() && new("..", None).is_err() && new("-", None).is_err());
+        assert!(
+            new("a.json", None).is_err() && new("..", None).is_err() && new("-", None).is_err()
+        );
         assert!(new("a.uvh5", Some("a.uvh5")).is_err() && new("a.uvh5", Some("a.json")).is_err());
     }
 }

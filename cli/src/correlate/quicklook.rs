@@ -212,13 +212,19 @@ impl Quicklook {
             Fringes {
                 antennas: (j, i),
                 length_m: sums.length_m,
-                spectrum: spectrum.map(|(k, sum)| mean_of(*sum, sums.counts[k % channels])).collect(),
+                spectrum: spectrum
+                    .map(|(k, sum)| mean_of(*sum, sums.counts[k % channels]))
+                    .collect(),
                 lags: sums.lags.iter().map(|sum| sum / integrations).collect(),
                 delays_ns,
-                waterfall: sums.waterfall.iter().map(|(sum, count)| {
-                    let sum = Complex::new(f64::from(sum.re), f64::from(sum.im));
-                    mean_of(sum, f64::from(*count))
-                }).collect(),
+                waterfall: sums
+                    .waterfall
+                    .iter()
+                    .map(|(sum, count)| {
+                        let sum = Complex::new(f64::from(sum.re), f64::from(sum.im));
+                        mean_of(sum, f64::from(*count))
+                    })
+                    .collect(),
             }
         };
         Correlation {
