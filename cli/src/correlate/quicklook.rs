@@ -278,7 +278,7 @@ mod tests {
         let pairs = |shape: &Shape| -> Vec<(usize, usize)> {
             shape.shown().into_iter().map(|index| shape.baselines[index]).collect()
         };
-        assert_eq!(pairs(&shape), [(1, 0), (2, 0), (3, 0)]);
+        assert_eq!(pairs(&shape), [(1, 0), (3, 2), (3, 0)]);
         shape.baselines = vec![(2, 1), (3, 3), (4, 0), (1, 0)];
         assert_eq!(pairs(&shape), [(1, 0), (2, 1)]);
         shape.listed = true;
