@@ -82,9 +82,12 @@ fn corrected(kind: Kind, narrow: &[i32], at: usize, column: usize) -> [i64; ROW_
 pub(super) fn settle(kind: Kind, sums: &mut Sums, at: usize, column: usize, replace: bool) {
     for at in (at..at + ROWS * ROW_SUMS).step_by(ROW_SUMS) {
         if kind == Kind::Float {
-            let narrow = row(sums.narrow.values::<f32>(), at).map(f64::from);
-            let wide = row_mut(sums.wide.values_mut::<f64>(), at);
-            *wide = if replace { narrow } else { added(narrow, wide, |a, b| a + b) };
+            let narrow = row(sums.narrow.values::<f32>(), at).as_chunks::<8>().0;
+            let wide = row_mut(sums.wide.values_mut::<f64>(), at).as_chunks_mut::<8>().0;
+            for (wide, narrow) in wide.iter_mut().zip(narrow) {
+                let before = if replace { [0.0; 8] } else { *wide };
+                *wide = std::array::from_fn(|k| before[k] + f64::from(narrow[k]));
+            }
         } else {
             let narrow = corrected(kind, sums.narrow.values(), at, column);
             let wide = row_mut(sums.wide.values_mut::<i64>(), at);
