@@ -8,6 +8,7 @@ mod cpu;
 mod output;
 pub mod plan;
 pub mod reference;
+mod turn;
 
 use std::ops::Range;
 
@@ -18,6 +19,7 @@ use crate::voltage::VoltageEncoding;
 pub use block::{Block, BlockBuffer};
 pub use output::Output;
 pub use plan::{Options, Plan};
+pub use turn::{CornerTurn, Rows};
 
 #[derive(Debug)]
 enum Engine {

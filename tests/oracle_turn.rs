@@ -1,0 +1,204 @@
+//! Every backend's corner turn puts each sample where the packed order has it, and zeros where nobody's are.
+
+#[path = "common/random.rs"]
+mod random;
+
+use proptest::prelude::*;
+use random::Random;
+use sidereal::backend::Backend;
+use sidereal::correlate::plan::LANES;
+use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows};
+use sidereal::voltage::{VoltageEncoding, Voltages, voltage};
+
+/// What outputs hold beforehand.
+const DIRT: u8 = 0xa5;
+
+/// Where a sample is, in bytes, and how many those are.
+trait Source {
+    fn sample(&self, input: usize, channel: usize, time: usize) -> &[u8];
+}
+
+/// Spectra of all inputs, at an odd address, with more times than are taken.
+struct Spectra {
+    bytes: Vec<u8>,
+    plan: Plan,
+    times: usize,
+    first: usize,
+}
+
+/// A stream for each input and channel, further apart than they are long.
+struct Streams {
+    bytes: Vec<u8>,
+    plan: Plan,
+    stride: usize,
+    times: usize,
+}
+
+fn size(plan: &Plan) -> usize {
+    plan.encoding().sample_bits() / 8
+}
+
+fn bytes(random: &mut Random, count: usize) -> Vec<u8> {
+    (0..count).map(|_| random.bits() as u8).collect()
+}
+
+impl Spectra {
+    fn new(random: &mut Random, plan: &Plan, times: usize, first: usize) -> Self {
+        let count = 1 + plan.inputs() * times * plan.channels() * size(plan);
+        Self { bytes: bytes(random, count), plan: plan.clone(), times, first }
+    }
+
+    fn rows(&self) -> Rows<'_> {
+        Rows { bytes: &self.bytes[1..], times: self.times }
+    }
+}
+
+impl Source for Spectra {
+    fn sample(&self, input: usize, channel: usize, time: usize) -> &[u8] {
+        let row = input * self.times + self.first + time;
+        let size = size(&self.plan);
+        &self.bytes[1 + (row * self.plan.channels() + channel) * size..][..size]
+    }
+}
+
+impl Streams {
+    fn new(random: &mut Random, plan: &Plan, times: usize) -> Self {
+        let stride = times * size(plan) + random.below(9);
+        let count = 1 + plan.inputs() * plan.channels() * stride;
+        Self { bytes: bytes(random, count), plan: plan.clone(), stride, times }
+    }
+
+    fn voltages(&self) -> Voltages<'_> {
+        let streams = self.plan.inputs() * self.plan.channels();
+        let encoding = self.plan.encoding();
+        Voltages::new(&self.bytes[1..], encoding, streams, self.stride, self.times).unwrap()
+    }
+}
+
+impl Source for Streams {
+    fn sample(&self, input: usize, channel: usize, time: usize) -> &[u8] {
+        let polarizations = self.plan.polarizations();
+        let stream = (input / polarizations * self.plan.channels() + channel) * polarizations;
+        let start = 1 + (stream + input % polarizations) * self.stride;
+        &self.bytes[start + time * size(&self.plan)..][..size(&self.plan)]
+    }
+}
+
+/// A block of `times` spectra with dirt in all its bytes, and behind them.
+fn dirty(plan: &Plan, times: usize) -> BlockBuffer {
+    let mut buffer = BlockBuffer::new(plan, times + 3);
+    buffer.set_times(times + 3).unwrap();
+    buffer.bytes_mut().fill(DIRT);
+    buffer.set_times(times).unwrap();
+    buffer
+}
+
+/// Compares every sample, nobody's inputs and times, and the bytes behind the block.
+fn check(name: &str, source: &dyn Source, mut buffer: BlockBuffer) {
+    let (plan, times) = (buffer.plan().clone(), buffer.times());
+    let block = buffer.block();
+    for channel in 0..plan.channels() {
+        for input in 0..plan.panels() * LANES {
+            for time in 0..times.next_multiple_of(plan.group()) {
+                let found = block.value(&plan, channel, input, time);
+                let expected = if input < plan.inputs() && time < times {
+                    voltage(source.sample(input, channel, time), plan.encoding(), 0)
+                } else {
+                    0.0.into()
+                };
+                let same = found.re.to_bits() == expected.re.to_bits()
+                    && found.im.to_bits() == expected.im.to_bits();
+                assert!(same, "{name}: {channel} {input} {time}: {found} is not {expected}");
+            }
+        }
+    }
+    let end = plan.packed_bytes(times);
+    buffer.set_times(times + 3).unwrap();
+    assert!(buffer.bytes_mut()[end..].iter().all(|byte| *byte == DIRT), "{name}: past the end");
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    options: (usize, usize, usize),
+    encoding: VoltageEncoding,
+    times: usize,
+    spare: usize,
+    seed: u64,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    use VoltageEncoding::{Complex4, Complex8, ComplexF32};
+    let encoding = prop_oneof![Just(Complex4), Just(Complex8), Just(ComplexF32)];
+    let options = (1usize..40, 1usize..3, 1usize..150);
+    (options, encoding, 0usize..41, 0usize..5, any::<u64>()).prop_map(
+        |(options, encoding, times, spare, seed)| Case { options, encoding, times, spare, seed },
+    )
+}
+
+fn plan(case: &Case) -> Plan {
+    let (antennas, polarizations, channels) = case.options;
+    let encoding = case.encoding;
+    Plan::new(Options { antennas, polarizations, channels, encoding }).unwrap()
+}
+
+fn run(case: Case) {
+    let mut random = Random::new(case.seed);
+    let plan = plan(&case);
+    let first = random.below(case.spare + 1);
+    let spectra = Spectra::new(&mut random, &plan, case.times + case.spare, first);
+    let streams = Streams::new(&mut random, &plan, case.times);
+    for backend in Backend::available(1 + random.below(3)) {
+        let name = format!("{case:?} on {}", backend.name());
+        let mut turn = CornerTurn::new(&plan, &backend);
+        let mut buffer = dirty(&plan, case.times);
+        turn.rows(spectra.rows(), first, &mut buffer).unwrap();
+        check(&format!("rows of {name}"), &spectra, buffer);
+        let mut buffer = dirty(&plan, case.times);
+        turn.streams(streams.voltages(), &mut buffer).unwrap();
+        check(&format!("streams of {name}"), &streams, buffer);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_sample_is_where_the_packed_order_has_it(case in cases()) {
+        run(case);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let plan = plan(&Case {
+        options: (3, 2, 4),
+        encoding: VoltageEncoding::Complex8,
+        times: 6,
+        spare: 0,
+        seed: 0,
+    });
+    let mut random = Random::new(1);
+    let mut turn = CornerTurn::new(&plan, &Backend::best(1));
+    let mut buffer = dirty(&plan, 6);
+    let spectra = Spectra::new(&mut random, &plan, 6, 0);
+    let said = |outcome: sidereal::Result<()>| outcome.unwrap_err().to_string();
+    assert!(said(turn.rows(spectra.rows(), 1, &mut buffer)).contains("times"));
+    assert!(said(turn.rows(spectra.rows(), usize::MAX, &mut buffer)).contains("times"));
+    let long = Rows { times: usize::MAX, ..spectra.rows() };
+    assert!(said(turn.rows(long, 0, &mut buffer)).contains("rows"));
+    let short = Rows { times: 5, ..spectra.rows() };
+    assert!(said(turn.rows(short, 0, &mut buffer)).contains("rows"));
+    let streams = Streams::new(&mut random, &plan, 5);
+    assert!(said(turn.streams(streams.voltages(), &mut buffer)).contains("times"));
+    for encoding in [VoltageEncoding::Complex16, VoltageEncoding::ComplexOffset8] {
+        let bytes = vec![0; 24 * 6 * 4];
+        let voltages = Voltages::new(&bytes, encoding, 24, 24, 6).unwrap();
+        assert!(said(turn.streams(voltages, &mut buffer)).contains("encoding"));
+    }
+    let bytes = vec![0; 12 * 12];
+    let few = Voltages::new(&bytes, VoltageEncoding::Complex8, 12, 12, 6).unwrap();
+    assert!(said(turn.streams(few, &mut buffer)).contains("streams"));
+    let other = Plan::new(Options { channels: 5, ..plan.options().clone() }).unwrap();
+    let mut buffer = dirty(&other, 6);
+    assert!(said(turn.rows(spectra.rows(), 0, &mut buffer)).contains("block"));
+}
