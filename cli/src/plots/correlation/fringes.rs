@@ -15,7 +15,7 @@ use super::{Correlation, Fringes, product_colour, scale};
 const WIDTH: u32 = 1600;
 /// Above the first row, of one row, and below the last.
 const TOP: f64 = 160.0;
-const ROW: f64 = 310.0;
+const ROW: f64 = 318.0;
 const FOOT: f64 = 50.0;
 /// Height of a panel.
 const PANEL: f64 = 235.0;
@@ -39,7 +39,7 @@ pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
             let top = TOP + ROW * index as f64;
             let last = index + 1 == about.baselines.len();
             let title = format!("{}{}", about.title(baseline), remarks(about, baseline));
-            pen.text((110.0, top - 22.0), &title, Style::new(23.0));
+            pen.text((125.0, top - 22.0), &title, Style::new(23.0));
             amplitudes(pen, about, baseline, (top, last));
             phases(pen, about, baseline, (top, last));
             lags(pen, about, baseline, (top, last));
@@ -63,9 +63,12 @@ fn whole(value: f64) -> String {
 
 /// The deviation of phases from that of their sum, in degrees; `None` of fewer than two.
 pub(super) fn phase_rms_deg(visibilities: &[Complex<f32>]) -> Option<f64> {
-    let known = || visibilities.iter().filter(|v| v.is_finite()).map(|v| {
-        Complex::new(f64::from(v.re), f64::from(v.im))
-    });
+    let known = || {
+        visibilities
+            .iter()
+            .filter(|v| v.is_finite())
+            .map(|v| Complex::new(f64::from(v.re), f64::from(v.im)))
+    };
     let sum: Complex<f64> = known().sum();
     let turned = known().map(|v| (v * sum.conj()).arg().to_degrees());
     let (squares, count) = turned.fold((0.0, 0), |(s, n), angle| (s + angle * angle, n + 1));
@@ -73,8 +76,8 @@ pub(super) fn phase_rms_deg(visibilities: &[Complex<f32>]) -> Option<f64> {
 }
 
 fn column(index: usize, top: f64) -> Rect {
-    let left = 110.0 + 510.0 * index as f64;
-    Rect { left, right: left + 430.0, top, bottom: top + PANEL }
+    let left = 125.0 + 520.0 * index as f64;
+    Rect { left, right: left + 395.0, top, bottom: top + PANEL }
 }
 
 fn label(words: &str, last: bool) -> Labels<'_> {
@@ -111,7 +114,8 @@ fn phases(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last): (
         for (mhz, value) in dots.filter(|(_, value)| value.is_finite()) {
             let degrees = f64::from(value.arg().to_degrees());
             let (x, y) = frame.place(*mhz, degrees);
-            let dot = Rect { left: x - radius, right: x + radius, top: y - radius, bottom: y + radius };
+            let dot =
+                Rect { left: x - radius, right: x + radius, top: y - radius, bottom: y + radius };
             pen.block(dot, product_colour(product), opacity);
         }
     }

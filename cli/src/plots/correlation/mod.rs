@@ -23,6 +23,9 @@ pub(crate) const FRINGES: &str = "baselines.png";
 pub(crate) const WATERFALLS: &str = "waterfalls.png";
 pub(crate) const LAYOUT: &str = "array.png";
 
+/// Places along a frequency axis at which planes look for channels: more than a picture is wide.
+const PLACES: usize = 4096;
+
 /// A correlation, averaged for the eye. Products are XX, or XX and YY.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Correlation {
@@ -39,6 +42,8 @@ pub(crate) struct Correlation {
     pub(crate) antennas: Vec<Station>,
     /// Axes product, antenna, channel; not a number where nothing is valid.
     pub(crate) powers: Vec<f32>,
+    /// Columns of waterfalls, into which channels are gathered in order.
+    pub(crate) columns: usize,
     /// The baselines shown.
     pub(crate) baselines: Vec<Fringes>,
 }
@@ -64,7 +69,7 @@ pub(crate) struct Fringes {
     pub(crate) lags: Vec<f32>,
     /// The first delay and the step; positive where the second antenna is later.
     pub(crate) delays_ns: (f64, f64),
-    /// Visibilities of the first product; axes time, channel; not a number where nothing is valid.
+    /// Visibilities of the first product; axes time, column; not a number where nothing is valid.
     pub(crate) waterfall: Vec<Complex<f32>>,
 }
 
@@ -155,6 +160,15 @@ impl Correlation {
         let off = |channel: usize| (self.frequencies_mhz[channel] - mhz).abs();
         let best = near.into_iter().flatten().min_by(|a, b| off(*a).total_cmp(&off(*b)))?;
         (off(best) <= 0.55 * self.spacing_mhz()).then_some(best)
+    }
+
+    /// The channels along the frequency axis, at evenly spaced places.
+    fn channels_along(&self) -> Vec<Option<usize>> {
+        let axis = self.frequency_axis();
+        let at = |place: usize| (place as f64 + 0.5) / PLACES as f64;
+        (0..PLACES)
+            .map(|place| self.channel_at(axis.from + at(place) * (axis.to - axis.from)))
+            .collect()
     }
 
     /// Name of a baseline, as pages show it.

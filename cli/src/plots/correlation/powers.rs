@@ -41,8 +41,7 @@ pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
         for (index, product) in decibels.chunks_exact(length.max(1)).enumerate() {
             let frame = Frame { rect: panel(about, index), ..frame(about, scale) };
             let last = index + 1 == about.products.len();
-            let x_label =
-                if last { Labels::Full("Frequency (MHz)") } else { Labels::None };
+            let x_label = if last { Labels::Full("Frequency (MHz)") } else { Labels::None };
             if as_lines {
                 lines(pen, &frame, about, product);
                 let words = format!("{} (dB)", about.products[index]);
@@ -94,10 +93,11 @@ fn lines(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32]) {
 
 fn plane(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32], scale: (f32, f32)) {
     let (antennas, channels) = (about.antennas.len(), about.channels());
+    let along = about.channels_along();
     pen.pixels(frame.rect, |across, down| {
-        let mhz = frame.x.from + across * (frame.x.to - frame.x.from);
         let antenna = ((down * antennas as f64) as usize).min(antennas - 1);
-        let value = about.channel_at(mhz).map_or(f32::NAN, |c| product[antenna * channels + c]);
+        let channel = along[(across * along.len() as f64) as usize];
+        let value = channel.map_or(f32::NAN, |channel| product[antenna * channels + channel]);
         colour::map((value - scale.0) / (scale.1 - scale.0))
     });
 }

@@ -4,7 +4,8 @@ use super::*;
 
 /// So many antennas on a spiral, `channels` of 10 kHz with a hole in them, fringes of 60 ns.
 fn array(antennas: usize, channels: usize, products: usize) -> Correlation {
-    let hole = |channel: usize| if channel < channels / 2 { 0.0 } else { 0.1 * channels as f64 * 0.01 };
+    let hole =
+        |channel: usize| if channel < channels / 2 { 0.0 } else { 0.1 * channels as f64 * 0.01 };
     let frequencies_mhz: Vec<f64> =
         (0..channels).map(|channel| 1400.0 + 0.01 * channel as f64 + hole(channel)).collect();
     let station = |index: usize| {
@@ -17,7 +18,11 @@ fn array(antennas: usize, channels: usize, products: usize) -> Correlation {
     };
     let power = |index: usize| {
         let (channel, antenna) = (index % channels, index / channels);
-        if channel == 3 { f32::NAN } else { 1e6 + 1e4 * (antenna % antennas) as f32 + 200.0 * channel as f32 }
+        if channel == 3 {
+            f32::NAN
+        } else {
+            1e6 + 1e4 * (antenna % antennas) as f32 + 200.0 * channel as f32
+        }
     };
     let fringe = |index: usize| {
         let late = 60e-3 * frequencies_mhz[index % channels] as f32;
@@ -37,6 +42,7 @@ fn array(antennas: usize, channels: usize, products: usize) -> Correlation {
         duration_s: 12.0,
         powers: (0..products * antennas * channels).map(power).collect(),
         frequencies_mhz: frequencies_mhz.clone(),
+        columns: channels,
         products: ["XX", "YY"].iter().take(products).map(|name| (*name).to_owned()).collect(),
         antennas: (0..antennas).map(station).collect(),
         baselines: (1..antennas.min(4)).map(baseline).collect(),
@@ -48,11 +54,8 @@ fn arrays_of_any_size_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
     for (antennas, channels, products) in [(8, 256, 2), (1, 5, 1), (150, 64, 2), (2, 1, 1)] {
         let names = draw(folder.path(), &array(antennas, channels, products)).unwrap();
-        let expected: &[&str] = if antennas == 1 {
-            &[LAYOUT, POWERS]
-        } else {
-            &[LAYOUT, POWERS, FRINGES, WATERFALLS]
-        };
+        let expected: &[&str] =
+            if antennas == 1 { &[LAYOUT, POWERS] } else { &[LAYOUT, POWERS, FRINGES, WATERFALLS] };
         assert_eq!(names, expected);
         for name in names {
             let bytes = std::fs::read(folder.path().join(name)).unwrap();

@@ -21,7 +21,8 @@ const GAP: f64 = 30.0;
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
 pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
-    let norms = |fringes: &Fringes| fringes.waterfall.iter().map(|v| v.norm()).collect::<Vec<f32>>();
+    let norms =
+        |fringes: &Fringes| fringes.waterfall.iter().map(|v| v.norm()).collect::<Vec<f32>>();
     let all: Vec<f32> = about.baselines.iter().flat_map(norms).collect();
     let (_, most) = quantiles(&all, 0.0, 0.995);
     let (unit, words) = scale(most.into());
@@ -30,7 +31,11 @@ pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
         about.header(pen, 1560.0, &format!("{product} against time and frequency"));
         for (index, fringes) in about.baselines.iter().enumerate() {
             let place = |row| Place { rect: panel(about, index, row), first: index == 0, row };
-            pen.text((place(0).rect.left, PANELS.top - 22.0), &about.title(fringes), Style::new(22.0));
+            pen.text(
+                (place(0).rect.left, PANELS.top - 22.0),
+                &about.title(fringes),
+                Style::new(22.0),
+            );
             let amplitude = |v: Complex<f32>| colour::map(v.norm() / most);
             let phase = |v: Complex<f32>| colour::wheel(turn(v));
             let upper = plane(pen, about, fringes, &place(0), amplitude);
@@ -62,10 +67,8 @@ fn panel(about: &Correlation, column: usize, row: usize) -> Rect {
     let columns = about.baselines.len() as f64;
     let width = (PANELS.right - PANELS.left - GAP * (columns - 1.0)) / columns;
     let height = 0.5 * (PANELS.bottom - PANELS.top - GAP);
-    let (left, top) = (
-        PANELS.left + column as f64 * (width + GAP),
-        PANELS.top + row as f64 * (height + GAP),
-    );
+    let (left, top) =
+        (PANELS.left + column as f64 * (width + GAP), PANELS.top + row as f64 * (height + GAP));
     Rect { left, right: left + width, top, bottom: top + height }
 }
 
@@ -76,16 +79,17 @@ fn plane(
     place: &Place,
     colour_of: impl Fn(Complex<f32>) -> plotters::style::RGBColor,
 ) -> Frame {
-    let channels = about.channels();
-    let times = fringes.waterfall.len() / channels.max(1);
+    let (channels, columns) = (about.channels(), about.columns);
+    let times = fringes.waterfall.len() / columns.max(1);
     let x = Axis::new(0.0, about.duration_s);
     let frame = Frame { rect: place.rect, x, y: about.frequency_axis() };
+    let along = about.channels_along();
     pen.pixels(frame.rect, |across, down| {
-        let mhz = frame.y.to + down * (frame.y.from - frame.y.to);
         let time = ((across * times as f64) as usize).min(times.saturating_sub(1));
-        let channel = about.channel_at(mhz).filter(|_| times > 0);
+        let place = ((1.0 - down) * along.len() as f64) as usize;
+        let channel = along[place.min(along.len() - 1)].filter(|_| times > 0);
         channel.map_or(colour::BLANK, |channel| {
-            let value = fringes.waterfall[time * channels + channel];
+            let value = fringes.waterfall[time * columns + channel * columns / channels];
             if value.is_finite() { colour_of(value) } else { colour::BLANK }
         })
     });
