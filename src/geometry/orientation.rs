@@ -8,11 +8,11 @@ use crate::units::{Epoch, SECONDS_PER_DAY};
 /// and the pole's x and y in 20 microarcseconds (i16), little endian.
 ///
 /// # Source
-/// IERS, finals2000A.all; the line of text says its day.
+/// IERS, EOP 20 C04 and finals2000A; the line of text says its day.
 const TABLE: &[u8] = include_bytes!("earth_orientation.bin");
 
 /// The first day of the table (MJD, UTC).
-const FIRST_DAY: i64 = 41_684;
+const FIRST_DAY: i64 = 41_317;
 
 const DAY_BYTES: usize = 8;
 const UT1_UNIT_S: f64 = 1e-7;
@@ -120,27 +120,31 @@ mod tests {
     fn the_table_is_what_its_line_says() {
         let last = FIRST_DAY + rows().len() as i64 - 1;
         let days = format!("MJD {FIRST_DAY} to {last}");
-        assert!(orientation_table().starts_with("IERS finals2000A of "));
+        assert!(orientation_table().starts_with("IERS C04 (to MJD "));
         assert!(orientation_table().contains(&days), "{}", orientation_table());
         assert_eq!((TABLE.len() - orientation_table().len() - 1) % DAY_BYTES, 0);
     }
 
     #[test]
     fn published_days_are_met() {
-        // finals2000A, Bulletin B: 1973 January 2 and the days of two leap seconds.
+        // IERS EOP 20 C04 at 0 h, among them the days round a leap second.
         let at = |day, seconds| Dut1::Table.at(Epoch { day, seconds }).unwrap();
-        assert!((at(41684, 0.0) - 0.8075).abs() < 1e-6);
-        assert!((at(57753, 0.0) + 0.4077).abs() < 1e-3);
-        assert!((at(57754, 0.0) - 0.5914).abs() < 1e-3);
+        let published =
+            [(41317, -0.0454859), (46000, -0.0538054), (57753, -0.4077697), (57754, 0.5912870)];
+        for (day, ut1_utc_s) in published {
+            assert!((at(day, 0.0) - ut1_utc_s).abs() < 1e-7, "{day}");
+        }
         let step = at(57754, 0.0) - at(57753, 86400.999);
         assert!((step - 1.0).abs() < 1e-4, "{step}");
     }
 
     #[test]
     fn outside_the_table_the_option_is_named() {
-        for day in [41_683, FIRST_DAY + rows().len() as i64] {
+        let last = FIRST_DAY + rows().len() as i64 - 1;
+        assert!(Dut1::Table.at(Epoch::new(last, 0.0)).is_ok());
+        for day in [last, last + 1, 80_000] {
             let error = Dut1::Table.at(Epoch::new(day, 1.0)).unwrap_err().to_string();
-            assert!(error.contains("--dut1") && error.contains("MJD 41684 to 6"), "{error}");
+            assert!(error.contains("--dut1") && error.contains("MJD 41317 to 6"), "{error}");
             assert_eq!(Dut1::Given(0.25).at(Epoch::new(day, 1.0)).unwrap(), 0.25);
         }
         assert!(Dut1::Given(1.5).at(Epoch::new(60000, 0.0)).is_err());

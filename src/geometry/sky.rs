@@ -4,7 +4,7 @@ use super::array::{Array, Location};
 use super::delay::PhaseCentre;
 use super::frame::{Direction, Frame};
 use super::orientation::Dut1;
-use super::time::Tai;
+use super::time::{Tai, plus_elapsed_s};
 use super::vector::{Matrix, Vector, dot, rotate};
 use crate::error::{Error, Result};
 use crate::units::{Epoch, SPEED_OF_LIGHT_M_S};
@@ -92,6 +92,21 @@ impl Sky {
         let [east, north, up] = rotate(&self.horizon, &self.itrf(direction, epoch)?);
         let altitude = up.atan2(east.hypot(north)).to_degrees();
         Ok((altitude, east.atan2(north).to_degrees().rem_euclid(360.0)))
+    }
+
+    /// Altitudes in degrees at the start and the end of an observation of `length_s` elapsed seconds: a
+    /// negative one means that the source is below the horizon.
+    ///
+    /// # Errors
+    /// As [`Sky::frame`].
+    pub fn altitudes_deg(
+        &self,
+        direction: Direction,
+        (start, length_s): (Epoch, f64),
+    ) -> Result<[f64; 2]> {
+        let (first, _) = self.altitude_azimuth_deg(direction, start)?;
+        let (last, _) = self.altitude_azimuth_deg(direction, plus_elapsed_s(&start, length_s)?)?;
+        Ok([first, last])
     }
 
     /// Seconds by which the wave reaches each antenna later than the reference point.

@@ -40,8 +40,12 @@ impl Tai {
 
     /// The UTC reading of the moment.
     pub(super) fn utc(&self) -> Result<Epoch> {
+        if !self.seconds.is_finite() {
+            return Err(Error::parameter("time (s of the day)", self.seconds, "it must be finite"));
+        }
         let days = (self.seconds / SECONDS_PER_DAY).floor();
-        let (day, seconds) = (self.day + days as i64, self.seconds - days * SECONDS_PER_DAY);
+        let day = self.day.saturating_add(days as i64);
+        let seconds = self.seconds - days * SECONDS_PER_DAY;
         let offset = tai_utc_s(day)?;
         if seconds >= offset {
             return Ok(Epoch { day, seconds: seconds - offset });

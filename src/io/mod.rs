@@ -3,6 +3,7 @@
 //! Invariant: a reader holds one gulp of data at most, whatever the file's length, and gives rows in
 //! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
 
+pub mod antennas;
 pub mod atomic;
 pub mod candidates;
 pub mod fbh5;

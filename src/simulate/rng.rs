@@ -16,6 +16,8 @@ pub(super) enum Stream {
     Broad = 4,
     Voltage = 5,
     VoltagePulse = 6,
+    ArrayReceiver = 7,
+    ArraySource = 8,
 }
 
 /// Scrambles a word: each output bit depends on each input bit.

@@ -10,9 +10,9 @@
 /// A data set to be given its rows.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The axes that it has in the small file; no other data set has them.
-    pub(super) stand_in: Vec<u64>,
-    /// Its own axes, as many.
+    /// Where it begins in the small file; no other data set has that address.
+    pub(super) stand_in: u64,
+    /// Its own axes, as many as it has in the small file.
     pub(super) axes: Vec<u64>,
     /// Address of its first row.
     pub(super) start: u64,
@@ -99,31 +99,27 @@ impl ObjectHeader {
 
     /// Patches the header, if it is that of the place.
     fn give(&self, bytes: &mut [u8], place: &Place) -> bool {
-        let (start, length) = self.dataspace;
-        let space = &mut bytes[start..start + length];
-        let rank = place.axes.len();
-        // Version 2, the rank, no largest lengths, and a simple shape.
-        let shape = axes_bytes(&place.stand_in);
-        let is_place = space.first_chunk() == Some(&[2, rank as u8, 0, 1]) && space[4..] == shape;
-        if !is_place {
-            return false;
-        }
-        space[4..].copy_from_slice(&axes_bytes(&place.axes));
         let (start, length) = self.layout;
         let layout = &mut bytes[start..start + length];
         // Version 3 or 4, contiguous, an address, a size.
-        if length != 18 || !matches!(layout[0], 3 | 4) || layout[1] != 1 {
+        let is_contiguous = length == 18 && matches!(layout[0], 3 | 4) && layout[1] == 1;
+        if !is_contiguous || layout[2..10] != place.stand_in.to_le_bytes() {
             return false;
         }
         layout[2..10].copy_from_slice(&place.start.to_le_bytes());
         layout[10..18].copy_from_slice(&place.bytes.to_le_bytes());
+        let (start, length) = self.dataspace;
+        let space = &mut bytes[start..start + length];
+        let axes: Vec<u8> = place.axes.iter().flat_map(|length| length.to_le_bytes()).collect();
+        // Version 2, the rank, no largest lengths, and a simple shape.
+        let is_simple = space.first_chunk() == Some(&[2, place.axes.len() as u8, 0, 1]);
+        if !is_simple || length != 4 + axes.len() {
+            return false;
+        }
+        space[4..].copy_from_slice(&axes);
         seal(&mut bytes[..self.bytes]);
         true
     }
-}
-
-fn axes_bytes(axes: &[u64]) -> Vec<u8> {
-    axes.iter().flat_map(|length| length.to_le_bytes()).collect()
 }
 
 fn find(bytes: &[u8], word: &[u8]) -> Option<usize> {

@@ -86,6 +86,20 @@ impl Rows {
         matches!(self, Self::Visibilities | Self::Samples | Self::Flags)
     }
 
+    /// Its path in the file.
+    pub(super) fn path(self) -> String {
+        format!("{}/{}", if self.is_data() { "Data" } else { "Header" }, self.name())
+    }
+
+    /// Its axes, rows included.
+    pub(super) fn rank(self) -> usize {
+        match self {
+            Self::Uvw => 2,
+            _ if self.is_data() => 3,
+            _ => 1,
+        }
+    }
+
     pub(super) fn element(self) -> Element {
         match self {
             Self::Antenna1 | Self::Antenna2 | Self::PhaseCentre => Element::I32,

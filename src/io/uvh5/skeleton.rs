@@ -1,10 +1,10 @@
-//! The file but for its rows: hdf5-pure writes it with empty places for them, which are then given their
-//! lengths and addresses.
+//! The file but for its rows: hdf5-pure writes it with one element in place of them, and each data set
+//! is then given its length and address.
 
 use std::path::Path;
 
 use hdf5_pure::{
-    CompoundTypeBuilder, Datatype, EnumTypeBuilder, FileBuilder, FormatError, GroupBuilder,
+    CompoundTypeBuilder, Datatype, EnumTypeBuilder, FileBuilder, FormatError, GroupBuilder, Layout,
     make_f32_type, make_f64_type, make_i8_type, make_i32_type,
 };
 
@@ -80,12 +80,13 @@ impl Skeleton {
     /// The file's start, naming the rows that were written.
     pub(super) fn finish(&self, path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
         let mut bytes = build(path, header, counts)?;
+        let stand_ins = stand_ins(&bytes).map_err(|error| fault(path, &error))?;
         let places: Vec<Place> = Rows::ALL
             .iter()
-            .zip(&self.places)
-            .map(|(rows, &(start, row_bytes))| {
+            .zip(self.places.iter().zip(stand_ins))
+            .map(|(rows, (&(start, row_bytes), stand_in))| {
                 let axes = [counts.rows].into_iter().chain(rows.row_axes(header)).collect();
-                Place { stand_in: stand_in(*rows), axes, start, bytes: counts.rows * row_bytes }
+                Place { stand_in, axes, start, bytes: counts.rows * row_bytes }
             })
             .collect();
         let last = places.iter().map(|place| place.start + place.bytes).max().unwrap_or(0);
@@ -98,38 +99,47 @@ impl Skeleton {
     }
 }
 
-/// The axes that a data set of rows has before it is given its own: no two are the same.
-fn stand_in(rows: Rows) -> Vec<u64> {
-    let first = 2 + rows as u64;
-    match rows {
-        Rows::Uvw => vec![first, 1],
-        _ if rows.is_data() => vec![first, 1, 1],
-        _ => vec![first],
-    }
+/// Where hdf5-pure put the one element that each of [`Rows::ALL`] has as yet.
+fn stand_ins(bytes: &[u8]) -> std::result::Result<Vec<u64>, hdf5_pure::Error> {
+    let file = hdf5_pure::File::from_bytes(bytes.to_vec())?;
+    let find = |rows: Rows| {
+        let layout = file.dataset(&rows.path())?.layout()?;
+        // None has the address 0, where the superblock lies.
+        let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
+        Ok(address.unwrap_or(0))
+    };
+    Rows::ALL.into_iter().map(find).collect()
+}
+
+fn fault(path: &Path, error: &hdf5_pure::Error) -> Error {
+    Error::format(path, "HDF5", 0, error.to_string())
 }
 
 fn build(path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
-    let fault = |error: String| Error::format(path, "HDF5", 0, error);
+    let built = fill(header, counts).map_err(hdf5_pure::Error::Format);
+    built.and_then(FileBuilder::finish).map_err(|error| fault(path, &error))
+}
+
+fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
     let mut builder = FileBuilder::new();
     let mut group = builder.create_group("Header");
-    contents::fill(&mut group, header, counts).map_err(|error| fault(error.to_string()))?;
+    contents::fill(&mut group, header, counts)?;
     builder.add_group(group.finish());
     let mut group = builder.create_group("Data");
     for rows in Rows::ALL.into_iter().filter(|rows| rows.is_data()) {
-        add_rows(&mut group, rows).map_err(|error| fault(error.to_string()))?;
+        add_rows(&mut group, rows)?;
     }
     builder.add_group(group.finish());
-    builder.finish().map_err(|error| fault(error.to_string()))
+    Ok(builder)
 }
 
+/// Adds a data set that has one element as yet.
 pub(super) fn add_rows(group: &mut GroupBuilder, rows: Rows) -> Built {
-    let shape = stand_in(rows);
-    let elements = shape[0] as usize;
-    let zeros = vec![0; elements * rows.element().bytes()];
+    let zeros = vec![0; rows.element().bytes()];
     group
         .create_dataset(rows.name())
-        .with_raw_data(datatype(rows.element())?, zeros, elements as u64)
-        .with_shape(&shape);
+        .with_raw_data(datatype(rows.element())?, zeros, 1)
+        .with_shape(&vec![1; rows.rank()]);
     Ok(())
 }
 

@@ -48,7 +48,8 @@ pub struct Integration<'a> {
     pub lst_deg: f64,
     /// The phase centre at its middle.
     pub pointing: Pointing,
-    /// u, v, w of each antenna at its middle, from any common origin; of a drift scan east, north, up.
+    /// u, v, w of each antenna at its middle, from any common origin, v towards the catalogue frame's north
+    /// (not that of date); of a drift scan east, north, up.
     pub uvw_m: &'a [[f64; 3]],
     /// Sums over valid samples.
     pub sums: &'a [Complex<f64>],
