@@ -226,9 +226,8 @@ impl Truth {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
         let text = with_final_names(&text);
         std::fs::write(path, &text).map_err(|error| Error::io(path, error))?;
-        serde_json::from_str(&text).map_err(|error| {
-            Error::format(path, "JSON", error.column() as u64, error.to_string())
-        })
+        serde_json::from_str(&text)
+            .map_err(|error| Error::format(path, "JSON", error.column() as u64, error.to_string()))
     }
 }
 

@@ -207,7 +207,8 @@ mod tests {
         parse::<simulate::Arguments>(&["array", "-o"], path, array::SIMULATION).unwrap();
         for (name, words) in array::CORRELATIONS {
             let words = format!("verb a.dada -o {name} --antennas a.csv {words}");
-            parse_words::<correlate::Arguments>(words.split(' ').map(Into::into).collect()).unwrap();
+            parse_words::<correlate::Arguments>(words.split(' ').map(Into::into).collect())
+                .unwrap();
         }
     }
 }

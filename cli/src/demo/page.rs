@@ -5,8 +5,8 @@ use std::path::Path;
 
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 
-use super::truth::{Match, Truth, Verdict};
 use super::array::Fringes;
+use super::truth::{Match, Truth, Verdict};
 use super::voltages::Chapter;
 use super::{OBSERVATION, SEARCH, SIMULATION, array, sweep, voltages};
 use crate::plots::{duration, short};
