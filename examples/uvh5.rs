@@ -132,9 +132,10 @@ fn parse(text: &str) -> Outcome<(Header, u64, Vec<[f64; 6]>)> {
         let mut values = Values(line.split_whitespace());
         let Ok(key) = values.word() else { continue };
         let read = match key {
-            "integration" => (0..6).map(|_| values.number()).collect::<Outcome<Vec<f64>>>().map(
-                |numbers| times.extend(numbers.first_chunk::<6>()),
-            ),
+            "integration" => (0..6)
+                .map(|_| values.number())
+                .collect::<Outcome<Vec<f64>>>()
+                .map(|numbers| times.extend(numbers.first_chunk::<6>())),
             "timing" => read_timing(&mut header, &mut full_count, values),
             _ => read_line(&mut header, key, values),
         };
