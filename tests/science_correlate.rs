@@ -285,6 +285,26 @@ fn averages(header: &ArrayHeader, all: &[Integration], case: &Case) -> Vec<Compl
     sums.iter().map(|sum| sum / count).collect()
 }
 
+/// What rounding to so many bits, at the deviation that is aimed at, makes of a Gaussian number's mean
+/// square, and of its correlation with what it was: by summing over its density.
+fn rounded(nbits: usize) -> (f64, f64) {
+    let (deviation, most) = match nbits {
+        4 => (2.8, 7.0),
+        8 => (20.0, 127.0),
+        _ => return (1.0, 1.0),
+    };
+    let step = 1e-4;
+    let (mut power, mut kept) = (0.0, 0.0);
+    for index in -80_000..80_000 {
+        let x = (f64::from(index) + 0.5) * step;
+        let density = (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt() * step;
+        let value = (deviation * x).round().clamp(-most - 1.0, most) / deviation;
+        power += density * value * value;
+        kept += density * value * x;
+    }
+    (power, kept)
+}
+
 /// Verification method: powers and the source's part of them are known of the simulation; white noise of
 /// power P has `P sum b^2` in every channel of a filter bank of coefficients b. Autocorrelations and, in
 /// the parallel hands, cross-correlations are held to that within 5 times their noise, and the crossed
@@ -304,20 +324,19 @@ fn amplitudes_are_the_simulated_ones() {
         let gain: f64 = case.bank().coefficients().iter().map(|b| b * b).sum();
         let inner = (CHANNELS / case.average - 2) * case.average * case.coarse;
         let noise = 1.0 / ((SPECTRA * INTEGRATIONS * inner) as f64).sqrt();
-        // Rounding to 4 bits adds its own power, of 1/12 for each part where the deviation is 2.8.
-        let rounding = if case.nbits == 4 { 2.0 / 12.0 / (2.0 * 2.8f64.powi(2)) } else { 0.0 };
+        let (powers, kept) = rounded(case.nbits);
         for (baseline, (i, j)) in header.baselines.iter().enumerate() {
             for pair in 0..header.pairs() {
                 let (p, q) = (pair / case.polarizations, pair % case.polarizations);
                 let power = (truth.autocorrelations[*i][p] * truth.autocorrelations[*j][q]).sqrt();
                 let amplitudes = &truth.sources[0].amplitudes;
                 let expected = match (i == j, p == q) {
-                    (true, true) => power * (1.0 + rounding),
-                    (false, true) => amplitudes[*i][p] * amplitudes[*j][q],
+                    (true, true) => power * powers,
+                    (false, true) => amplitudes[*i][p] * amplitudes[*j][q] * kept * kept,
                     _ => 0.0,
                 };
                 let off = (found[baseline * header.pairs() + pair] / gain - expected) / power;
-                // Noise, half a percent of rounding to 2 and 4 bits, and the band's folded edges.
+                // Noise; half a percent for gains by few spectra and for the band's folded edges.
                 let bound = 5.0 * noise + 5e-3;
                 let name = format!("{case:?}: {i}-{j} pair {pair}");
                 assert!(off.norm() < bound, "{name}: off by {off} of the power, at most {bound}");
