@@ -71,6 +71,8 @@ unsafe impl Arithmetic for Bytes512 {
         }
     }
     #[inline(always)]
+    unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {}
+    #[inline(always)]
     unsafe fn columns(packed: *const u8, _steps: usize, _buffer: *mut u8) -> *const u8 {
         packed
     }
@@ -85,10 +87,7 @@ unsafe impl Arithmetic for Bytes512 {
             ));
             let parts = |step: usize| {
                 let x = _mm512_loadu_si512(columns.add(step * 64).cast());
-                [
-                    _mm512_xor_si512(x, up),
-                    _mm512_xor_si512(_mm512_shuffle_epi8(x, swap), turned),
-                ]
+                [_mm512_xor_si512(x, up), _mm512_xor_si512(_mm512_shuffle_epi8(x, swap), turned)]
             };
             weave(parts, steps, rows, group);
         }
@@ -100,12 +99,7 @@ unsafe impl Arithmetic for Bytes512 {
 /// # Safety
 /// The machine has AVX-512 F, and there is room for the steps of all groups.
 #[inline(always)]
-unsafe fn weave(
-    parts: impl Fn(usize) -> [__m512i; 2],
-    steps: usize,
-    rows: *mut u8,
-    group: usize,
-) {
+unsafe fn weave(parts: impl Fn(usize) -> [__m512i; 2], steps: usize, rows: *mut u8, group: usize) {
     // SAFETY: the caller's promise is handed on.
     unsafe {
         let both = |step: usize| {
@@ -221,6 +215,9 @@ macro_rules! shorts {
                 }
             }
             #[inline(always)]
+            unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {
+            }
+            #[inline(always)]
             unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
                 // SAFETY: the caller's promise is handed on.
                 unsafe { widened(packed, steps, buffer) }
@@ -304,6 +301,12 @@ macro_rules! floats {
                 unsafe {
                     sums[0] = $mul_add(row[0], column[0], sums[0]);
                     sums[1] = $mul_add(row[1], column[0], sums[1]);
+                }
+            }
+            #[inline(always)]
+            unsafe fn add_more(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column) {
+                // SAFETY: the caller promises the instructions.
+                unsafe {
                     sums[0] = $mul_add(row[1], column[1], sums[0]);
                     sums[1] = $neg_mul_add(row[0], column[1], sums[1]);
                 }

@@ -45,9 +45,10 @@ impl Delays {
         shift as f64 * self.tsamp_s
     }
 
-    /// The delay in the middle of the window over the samples that are taken.
+    /// The delay in the middle of the window over the samples that are taken, whose instants are whole
+    /// sampling times after the start.
     pub(super) fn at(&self, antenna: usize, spectrum: u64) -> Delay {
-        let middle = (spectrum * self.hop) as f64 + 0.5 * self.span as f64;
+        let middle = (spectrum * self.hop) as f64 + 0.5 * (self.span - 1) as f64;
         let early = self.samples(self.delay_s(antenna, middle * self.tsamp_s));
         let delay_s = self.delay_s(antenna, (middle + early) * self.tsamp_s);
         Delay { delay_s, shift: self.samples(delay_s) as i64 }
