@@ -69,7 +69,9 @@ impl Engine {
 
     fn spectrum(&mut self, spectrum: &[f32], slopes: &[Slope], rows: Rows<'_>) {
         let (channels, fine) = (self.plan.channels(), self.plan.options().channels);
-        let is_still = slopes.iter().all(|slope| *slope == Slope::default());
+        // All are looked at, so that it is done in vectors.
+        let is_still =
+            slopes.iter().fold(true, |still, slope| still & (*slope == Slope::default()));
         let by_products = fine >= 4 * BLOCK;
         let (level, gain, mut start) = (self.level, self.gain, 0);
         while start < channels {

@@ -36,22 +36,33 @@ impl Phasors {
     pub(super) fn each(
         &mut self,
         level: Level,
-        (slopes, fine): (&[Slope], usize),
-        (first, channels): (usize, usize),
+        slopes: (&[Slope], usize),
+        run: (usize, usize),
         gain: Complex<f32>,
     ) {
-        let mut filled = 0;
+        // SAFETY: the buffers hold a run.
+        unsafe { each(level, self, slopes, run, gain) }
+    }
+
+    /// Turns of a run's channels, of `fine` to a recorded channel.
+    #[inline(always)]
+    fn fill(&mut self, (slopes, fine): (&[Slope], usize), (first, channels): (usize, usize)) {
+        let turns = &mut self.turns[..channels];
+        if fine == 1 {
+            let slopes = &slopes[first..];
+            turns.iter_mut().zip(slopes).for_each(|(turns, slope)| *turns = slope.start.fract());
+            return;
+        }
+        let (mut coarse, mut k, mut filled) = (first / fine, first % fine, 0);
         while filled < channels {
-            let (coarse, k) = ((first + filled) / fine, (first + filled) % fine);
             let count = (fine - k).min(channels - filled);
             let slope = reduced(slopes[coarse]);
-            for (i, turns) in self.turns[filled..filled + count].iter_mut().enumerate() {
+            for (i, turns) in turns[filled..filled + count].iter_mut().enumerate() {
                 *turns = slope.start + (k + i) as f64 * slope.step;
             }
             filled += count;
+            (coarse, k) = (coarse + 1, 0);
         }
-        // SAFETY: the buffers hold a run.
-        unsafe { each(level, self, channels, gain) }
     }
 
     /// Those of the channels `first ..` of one recorded channel, times `gain`; `first` is a multiple of a
@@ -70,16 +81,29 @@ impl Phasors {
 }
 
 /// Whole turns taken away: exact, as channels have whole numbers.
+#[inline(always)]
 fn reduced(slope: Slope) -> Slope {
     Slope { start: slope.start.fract(), step: slope.step.fract() }
 }
 
-levels!(each, each_body, (to: &mut Phasors, channels: usize, gain: Complex<f32>));
+levels!(each, each_body, (
+    to: &mut Phasors,
+    slopes: (&[Slope], usize),
+    run: (usize, usize),
+    gain: Complex<f32>,
+));
 
 /// # Safety
 /// The level's instructions are there.
 #[inline(always)]
-unsafe fn each_body<V: Vector>(to: &mut Phasors, channels: usize, gain: Complex<f32>) {
+unsafe fn each_body<V: Vector>(
+    to: &mut Phasors,
+    slopes: (&[Slope], usize),
+    run: (usize, usize),
+    gain: Complex<f32>,
+) {
+    to.fill(slopes, run);
+    let channels = run.1;
     for at in (0..channels).step_by(V::LANES) {
         // SAFETY: the caller's promise; a run is whole registers.
         unsafe {
