@@ -9,6 +9,7 @@ use sidereal::dedisperse;
 use sidereal::dedisperse::dm_plan::{DdplanOptions, DmPlan, DmRange, ToleranceOptions};
 use sidereal::io::voltages::{self, VoltageOptions, VoltageSource};
 use sidereal::io::{self, FilterbankSource, OpenOptions, Polarizations};
+use sidereal::pipeline;
 use sidereal::sample::Encoding;
 use sidereal::units::{Band, DM_CONSTANT};
 
@@ -194,6 +195,25 @@ pub fn mask(bytes: &[u8]) {
 /// Heimdall's candidates.
 pub fn cand(bytes: &[u8]) {
     let _ = io::candidates::parse_heimdall(&String::from_utf8_lossy(bytes), Path::new("fuzz.cand"));
+}
+
+/// Antennas' positions: what can be read can be written and read again.
+pub fn antennas(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let Ok(table) = io::antennas::parse(&text, Path::new("fuzz.csv")) else { return };
+    assert!(!table.rows.is_empty());
+    assert!(table.rows.iter().flat_map(|row| row.position_m).all(f64::is_finite));
+    let _ = pipeline::antennas::array(&table, None);
+    with_file(b"", |path| {
+        io::antennas::write(path, &table).expect("the temporary folder can be written");
+        let again = io::antennas::read(path).expect("what was written can be read");
+        assert_eq!((again.frame, again.place), (table.frame, table.place));
+        assert_eq!(again.rows.len(), table.rows.len());
+        for (row, before) in again.rows.iter().zip(&table.rows) {
+            assert_eq!((&row.name, row.number), (&before.name, before.number));
+            assert_eq!((row.position_m, row.diameter_m), (before.position_m, before.diameter_m));
+        }
+    });
 }
 
 /// A chunk of bitshuffle and LZ4, behind a byte that says how wide its elements are.

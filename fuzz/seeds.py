@@ -245,6 +245,23 @@ def texts():
     save("dm_plan", "odd.bin", struct.pack("<9d", 1400, 300, -1, 5, -5, 0, float("nan"), 1e300, -1))
 
 
+def antennas():
+    place = "# telescope=Small\n# longitude_deg=21.4439\n# latitude_deg=-30.7130\n# height_m=1053\n"
+    enu = "name,east,north,up,number,diameter,delay_ns\n"
+    rows = 'a,-8.264,-207.29,8.6,0,13.5,-1.5\n"b, ""c""",1.25,171.7,8.4,7,,\nd,0,0,0\n'
+    save("antennas", "enu.csv", f"{place}{enu}{rows}".encode())
+    save("antennas", "no_place.csv", f"{enu}{rows}".encode())
+    vla = "name,x,y,z\nea01,-1601188.99,-5042000.49,3554843.43\nea02,-1601225.23,-5041980.39,3554855.71\n"
+    save("antennas", "itrf.csv", vla.encode())
+    save("antennas", "itrf_place.csv", f"\ufeff{place}# a remark\r\n\r\n{vla}".encode())
+    save("antennas", "local_as_itrf.csv", b"name,x,y,z\na,1,2,3\n")
+    save("antennas", "quotes.csv", b'name,x,y,z\n"a,1,2,3\n"b"c,1,2,3\n')
+    save("antennas", "huge.csv", b"name,east,north,up,number,delay_ns\na,1e999,-nan,inf,99999999999999999999,1e308\n")
+    save("antennas", "twice.csv", f"{enu}a,1,2,3,0,,\na,1,2,3,0,,\n".encode())
+    save("antennas", "cut.csv", f"{place}name,east,nor".encode())
+    save("antennas", "empty.csv", b"")
+
+
 def vlbi():
     noise = bytes(random.Random(3).randbytes(20000))
 
@@ -371,3 +388,4 @@ if __name__ == "__main__":
     hdf5()
     texts()
     vlbi()
+    antennas()

@@ -8,6 +8,7 @@ pub mod clean;
 pub mod correlate;
 pub mod dedisperse;
 pub mod error;
+pub mod geometry;
 pub mod io;
 pub mod math;
 pub mod pipeline;

@@ -10,6 +10,12 @@ use crate::error::{Error, Result};
 /// Lorimer & Kramer 2005, Handbook of Pulsar Astronomy: 4.148808 x 10^3 (+- 3e-3).
 pub const DM_CONSTANT: f64 = 4148.808;
 
+/// Speed of light in vacuum, m/s.
+///
+/// # Source
+/// The definition of the metre, SI.
+pub const SPEED_OF_LIGHT_M_S: f64 = 299_792_458.0;
+
 /// Seconds in a day.
 pub const SECONDS_PER_DAY: f64 = 86400.0;
 

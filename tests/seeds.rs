@@ -12,6 +12,7 @@ type Body = fn(&[u8]);
 
 /// Each target with its body, as in `fuzz/targets`.
 const TARGETS: &[(&str, Body)] = &[
+    ("antennas", bodies::antennas),
     ("bitshuffle", bodies::bitshuffle),
     ("cand", bodies::cand),
     ("dada", bodies::dada),

@@ -9,12 +9,29 @@ use sidereal::{Error, Result};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// The folder being filled or the file being written, if any.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// The folders being filled and the files being written.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Names the folder or file that a second Ctrl-C has to remove, or says that there is none any more.
-pub(crate) fn unfinished(path: Option<PathBuf>) {
-    *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = path;
+/// A folder or file that a second Ctrl-C has to remove, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    path: PathBuf,
+}
+
+impl Unfinished {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
+        Self { path }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let mut paths = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = paths.iter().position(|path| *path == self.path) {
+            paths.swap_remove(place);
+        }
+    }
 }
 
 /// Catches Ctrl-C (and a request to terminate) from now on. A second one ends the program at once,
@@ -23,7 +40,7 @@ pub(crate) fn install() {
     // Without a handler Ctrl-C still ends the program, so a failure here is no reason to stop.
     let _ = ctrlc::set_handler(|| {
         if REQUESTED.swap(true, Ordering::SeqCst) {
-            if let Some(path) = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            for path in UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
                 let is_folder = path.is_dir();
                 let _ = if is_folder { remove_dir_all(path) } else { remove_file(path) };
             }

@@ -4,9 +4,11 @@ mod band;
 mod bench;
 mod channelize;
 mod common;
+mod correlate;
 mod dedisperse;
 mod demo;
 mod devices;
+mod direction;
 mod dm_arguments;
 mod dm_plan_file;
 mod errors;
@@ -19,6 +21,7 @@ mod json;
 mod output;
 mod plan;
 mod plots;
+mod positions;
 mod progress;
 mod search;
 mod selection;
@@ -57,6 +60,7 @@ enum Verb {
     Info(info::Arguments),
     Dedisperse(dedisperse::Arguments),
     Channelize(channelize::Arguments),
+    Correlate(Box<correlate::Arguments>),
     Plan(plan::Arguments),
     Simulate(simulate::Arguments),
     Bench(bench::Arguments),
@@ -83,6 +87,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Search(arguments) => search::run(arguments, common),
         Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),
         Verb::Channelize(arguments) => channelize::run(arguments, common),
+        Verb::Correlate(arguments) => correlate::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common),
         Verb::Simulate(arguments) => simulate::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common),

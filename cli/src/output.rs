@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use sidereal::{Error, Result};
 
-use crate::interrupt;
+use crate::interrupt::Unfinished;
 use crate::selection::Recording;
 
 /// The folder to write.
@@ -56,8 +56,8 @@ pub(crate) struct Folder {
     /// Folders above, made on the way; the innermost first.
     made: Vec<PathBuf>,
     finished: bool,
-    /// Whether it is part of another, which vanishes or stays as a whole.
-    inner: bool,
+    /// What Ctrl-C has to remove; `None` in a part of another, which vanishes or stays as a whole.
+    unfinished: Option<Unfinished>,
 }
 
 impl Folder {
@@ -72,11 +72,9 @@ impl Folder {
         let made = make_parents(&parent)?;
         let name = place.file_name().map_or_else(Default::default, |n| n.to_string_lossy());
         let temporary = parent.join(format!(".{name}{}", mark()));
-        let folder =
-            Self { place: place.to_path_buf(), temporary, made, finished: false, inner: false };
-        fs::create_dir(&folder.temporary).map_err(|error| Error::io(place, error))?;
-        interrupt::unfinished(Some(folder.temporary.clone()));
-        Ok(folder)
+        fs::create_dir(&temporary).map_err(|error| Error::io(place, error))?;
+        let unfinished = Some(Unfinished::new(temporary.clone()));
+        Ok(Self { place: place.to_path_buf(), temporary, made, finished: false, unfinished })
     }
 
     /// A folder within this one.
@@ -86,7 +84,7 @@ impl Folder {
     pub(crate) fn inner(&self, name: &str) -> Result<Self> {
         let (place, temporary) = (self.place.join(name), self.temporary.join(name));
         fs::create_dir(&temporary).map_err(|error| Error::io(&place, error))?;
-        Ok(Self { place, temporary, made: Vec::new(), finished: false, inner: true })
+        Ok(Self { place, temporary, made: Vec::new(), finished: false, unfinished: None })
     }
 
     /// Where a file of this folder is written now.
@@ -123,11 +121,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if self.inner {
-            return;
-        }
-        interrupt::unfinished(None);
-        if self.finished {
+        if self.finished || self.unfinished.is_none() {
             return;
         }
         let _ = fs::remove_dir_all(&self.temporary);

@@ -308,7 +308,7 @@ fn parse_ratio(words: &str) -> std::result::Result<(usize, usize), String> {
 }
 
 /// A window by its name, or from a file.
-fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
+pub(crate) fn window(name: &str, taps: usize, points: usize) -> Result<Window> {
     if let Ok(window) = name.parse() {
         return Ok(window);
     }

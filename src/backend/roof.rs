@@ -114,6 +114,54 @@ fn multiply_add(level: Level, repeats: usize) -> (f32, usize) {
     }
 }
 
+/// Multiply-adds of 8-bit integers into exact 32-bit sums a second on all threads, all operands in
+/// registers: four products at once where there is AVX-512 VNNI, elsewhere two of widened integers.
+/// Measured for about `seconds`.
+pub fn integer_multiply_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
+    let mut counts = vec![0; threads.count()];
+    let mut scratch = vec![(); threads.count()];
+    let (mut best, start) = (0f64, Instant::now());
+    while best == 0.0 || start.elapsed().as_secs_f64() < seconds {
+        let began = Instant::now();
+        threads.for_each_chunk(&mut scratch, &mut counts, 1, |(), _, count| {
+            let (sum, multiply_adds) = integer_multiply_add(level, black_box(1 << 14));
+            black_box(sum);
+            count[0] = multiply_adds;
+        });
+        let all: usize = counts.iter().sum();
+        best = best.max(all as f64 / began.elapsed().as_secs_f64());
+    }
+    best
+}
+
+/// As [`multiply_add`], of integers.
+fn integer_multiply_add(level: Level, repeats: usize) -> (i32, usize) {
+    match level {
+        // SAFETY: a level is proof of its instructions.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(found) if found.vnni() => {
+            (unsafe { x86::bytes_512(repeats) }, 16 * 64 * repeats)
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(_) => (unsafe { x86::shorts_512(repeats) }, 12 * 32 * repeats),
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(_) => (unsafe { x86::shorts_256(repeats) }, 12 * 16 * repeats),
+        _ => {
+            let mut sums = [1i32; 32];
+            let (a, b) = (black_box(3i16), black_box([5i16; 64]));
+            for _ in 0..repeats {
+                for (sum, b) in sums.iter_mut().zip(black_box(&b).chunks_exact(2)) {
+                    let products = b.iter().map(|b| i32::from(*b) * i32::from(a));
+                    *sum = sum.wrapping_add(products.sum());
+                }
+            }
+            (sums.iter().fold(0, |a, b| a ^ b), 64 * repeats)
+        }
+    }
+}
+
 /// Adds all bytes `repeats` times; `narrow` takes half-width vectors where there are two widths.
 fn add(level: Level, narrow: bool, data: &Data, repeats: usize) -> u64 {
     match level {
@@ -197,6 +245,58 @@ mod x86 {
         };
     }
 
+    // Widened integers are multiplied by the sums themselves: products that stay the same would be made
+    // once for all.
+    macro_rules! integer_multiply_add {
+        ($name:ident, $features:literal, $vectors:literal, $set:ident, $xor:ident, $store:ident,
+         |$sum:ident, $a:ident, $b:ident| $step:expr) => {
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $name(repeats: usize) -> i32 {
+                let mut sums = [$set(1); $vectors];
+                let ($a, $b) = ($set(black_box(0x0102_0304)), $set(black_box(0x0506_0708)));
+                for _ in 0..repeats {
+                    for sum in &mut sums {
+                        let $sum = *sum;
+                        *sum = $step;
+                    }
+                }
+                let sum = sums.iter().fold($set(0), |a, b| $xor(a, *b));
+                let mut lanes = [0i32; 16];
+                // SAFETY: the lanes hold a vector.
+                unsafe { $store(lanes.as_mut_ptr().cast(), sum) };
+                lanes.iter().fold(0, |a, b| a ^ b)
+            }
+        };
+    }
+
+    integer_multiply_add!(
+        bytes_512,
+        "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni",
+        16,
+        _mm512_set1_epi32,
+        _mm512_xor_si512,
+        _mm512_storeu_si512,
+        |sum, a, b| _mm512_dpbusd_epi32(sum, a, b)
+    );
+    integer_multiply_add!(
+        shorts_512,
+        "avx512f,avx512bw,avx512vl,avx512dq",
+        12,
+        _mm512_set1_epi32,
+        _mm512_xor_si512,
+        _mm512_storeu_si512,
+        |sum, a, _b| _mm512_add_epi32(sum, _mm512_madd_epi16(a, sum))
+    );
+    integer_multiply_add!(
+        shorts_256,
+        "avx2,fma",
+        12,
+        _mm256_set1_epi32,
+        _mm256_xor_si256,
+        _mm256_storeu_si256,
+        |sum, a, _b| _mm256_add_epi32(sum, _mm256_madd_epi16(a, sum))
+    );
+
     multiply_add!(
         multiply_add_256,
         "avx2,fma",
@@ -254,6 +354,7 @@ mod tests {
         for level in Level::available() {
             assert!(byte_adds(level, &Threads::new(1), 0.0) > 0.0);
             assert!(multiply_adds(level, &Threads::new(1), 0.0) > 0.0);
+            assert!(integer_multiply_adds(level, &Threads::new(1), 0.0) > 0.0);
         }
         assert!(copy_bytes(1 << 16, 0.0) > 0.0);
         let (from, mut to) = (vec![7u8; 300_000], vec![0u8; 300_000]);

@@ -7,9 +7,18 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx2(());
 
-/// Proof that AVX-512 F, BW, VL and DQ were detected.
+/// Proof that AVX-512 F, BW, VL and DQ were detected; it knows whether VNNI was, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Avx512(());
+pub struct Avx512 {
+    vnni: bool,
+}
+
+impl Avx512 {
+    /// Whether sums of products of four bytes (AVX-512 VNNI) were detected.
+    pub fn vnni(self) -> bool {
+        self.vnni
+    }
+}
 
 /// A level of vector instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +38,15 @@ impl Level {
         let mut levels = vec![Self::Portable];
         levels.extend(detect_avx2());
         levels.extend(detect_avx512());
+        levels
+    }
+
+    /// As [`Self::available`], and AVX-512 as a machine without VNNI has it.
+    pub fn variants() -> Vec<Self> {
+        let mut levels = Self::available();
+        if let Some(Self::Avx512(Avx512 { vnni: true })) = levels.last() {
+            levels.insert(levels.len() - 1, Self::Avx512(Avx512 { vnni: false }));
+        }
         levels
     }
 
@@ -59,7 +77,7 @@ fn detect_avx512() -> Option<Level> {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512dq");
-    found.then_some(Level::Avx512(Avx512(())))
+    found.then(|| Level::Avx512(Avx512 { vnni: is_x86_feature_detected!("avx512vnni") }))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -80,5 +98,9 @@ mod tests {
     fn the_best_level_is_the_last_available() {
         assert_eq!(Level::available().last(), Some(&Level::best()));
         assert_eq!(Level::available()[0], Level::Portable);
+        assert_eq!(Level::variants().last(), Some(&Level::best()));
+        let plain = |level: &Level| matches!(level, Level::Avx512(found) if !found.vnni());
+        let wide = |level: &Level| matches!(level, Level::Avx512(_));
+        assert_eq!(Level::variants().iter().any(plain), Level::available().iter().any(wide));
     }
 }

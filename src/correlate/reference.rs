@@ -7,6 +7,7 @@ use num_complex::Complex;
 use super::block::Block;
 use super::output::Output;
 use super::plan::Plan;
+use crate::voltage::VoltageEncoding;
 
 /// Sums over time as the equation has them; integers in 64 bits, floats in double precision.
 #[derive(Debug)]
@@ -21,9 +22,11 @@ impl Engine {
     /// Sums of nothing yet.
     pub fn new(plan: &Plan) -> Self {
         let elements = plan.channels() * plan.row_elements();
+        let float = plan.encoding() == VoltageEncoding::ComplexF32;
+        let (integers, floats) = if float { (0, elements) } else { (elements, 0) };
         Self {
-            integers: vec![Complex::new(0, 0); elements],
-            floats: vec![Complex::new(0.0, 0.0); elements],
+            integers: vec![Complex::new(0, 0); integers],
+            floats: vec![Complex::new(0.0, 0.0); floats],
             counts: vec![0; plan.channels() * plan.baselines()],
             plan: plan.clone(),
         }
@@ -56,9 +59,11 @@ impl Engine {
             let x = block.value(plan, channel, i * plan.polarizations() + p, time);
             let y = block.value(plan, channel, j * plan.polarizations() + q, time);
             let product = x * y.conj();
-            self.integers[baseline * plan.pairs() + pair] +=
-                Complex::new(product.re as i64, product.im as i64);
-            self.floats[baseline * plan.pairs() + pair] += product;
+            let at = baseline * plan.pairs() + pair;
+            match self.integers.get_mut(at) {
+                Some(sum) => *sum += Complex::new(product.re as i64, product.im as i64),
+                None => self.floats[at] += product,
+            }
         }
     }
 

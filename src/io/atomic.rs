@@ -118,6 +118,21 @@ impl AtomicFile {
         replaced.map(|_| ()).map_err(|error| Error::io(&self.path, error))
     }
 
+    /// Writes bytes at a place of their own; what was never written before it reads as zeros.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::append`].
+    pub fn put_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.flush_buffer()?;
+        let file = Self::open(&mut self.file, &self.part, &self.path)?;
+        let put = file
+            .seek(SeekFrom::Start(offset))
+            .and_then(|_| file.write_all(bytes))
+            .and_then(|()| file.seek(SeekFrom::End(0)));
+        self.written = put.map_err(|error| Error::io(&self.path, error))?;
+        Ok(())
+    }
+
     /// Puts the whole file under its name.
     ///
     /// # Errors

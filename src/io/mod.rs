@@ -3,6 +3,7 @@
 //! Invariant: a reader holds one gulp of data at most, whatever the file's length, and gives rows in
 //! the order of [`crate::sample`]: packed sub-byte samples least significant first, little endian.
 
+pub mod antennas;
 pub mod atomic;
 pub mod candidates;
 pub mod fbh5;
@@ -16,6 +17,7 @@ pub mod rfifind;
 mod rows;
 mod sexagesimal;
 pub mod sigproc;
+pub mod uvh5;
 pub mod voltages;
 pub mod window_file;
 

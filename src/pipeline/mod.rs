@@ -2,6 +2,8 @@
 //!
 //! Invariant: the only rooms that know both files and stages.
 
+pub mod antennas;
+pub mod array;
 pub mod burst;
 mod cleaning;
 pub mod cutout;

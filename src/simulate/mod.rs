@@ -3,6 +3,7 @@
 //! Invariant: a row depends on the options and its own number only, never on how rows are asked for.
 
 mod amplitude;
+pub mod array;
 mod bandpass;
 mod bounds;
 pub mod burst;

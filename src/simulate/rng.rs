@@ -16,6 +16,9 @@ pub(super) enum Stream {
     Broad = 4,
     Voltage = 5,
     VoltagePulse = 6,
+    ArrayReceiver = 7,
+    ArraySource = 8,
+    ArrayLayout = 9,
 }
 
 /// Scrambles a word: each output bit depends on each input bit.

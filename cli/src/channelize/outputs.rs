@@ -10,7 +10,8 @@ use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use super::document::Document;
-use crate::{interrupt, json, output};
+use crate::interrupt::Unfinished;
+use crate::{json, output};
 
 /// A format of OUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,15 +51,6 @@ pub(super) struct Outputs {
     place: PathBuf,
     gaps: PathBuf,
     document: PathBuf,
-}
-
-/// While it lives, a second Ctrl-C removes the unfinished file.
-pub(super) struct Unfinished;
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        interrupt::unfinished(None);
-    }
 }
 
 impl Outputs {
@@ -121,11 +113,10 @@ impl Outputs {
     }
 
     /// Says that OUT is being written.
-    pub(super) fn unfinished(&self) -> Unfinished {
+    pub(super) fn unfinished(&self) -> Option<Unfinished> {
         let part = || atomic::target(&self.place).and_then(|place| atomic::part_name(&place)).ok();
         let part = if self.piped() { None } else { part() };
-        interrupt::unfinished(part);
-        Unfinished
+        part.map(Unfinished::new)
     }
 
     /// Writes the gaps and the document; if that fails, OUT goes too.

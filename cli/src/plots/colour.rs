@@ -27,16 +27,38 @@ const ANCHORS: [[f32; 3]; 8] = [
     [253.0, 243.0, 178.0],
 ];
 
+/// Anchors of the wheel of phases, all about as light; the last is the first.
+const WHEEL: [[f32; 3]; 9] = [
+    [170.0, 122.0, 20.0],
+    [214.0, 90.0, 66.0],
+    [221.0, 68.0, 150.0],
+    [168.0, 98.0, 226.0],
+    [74.0, 137.0, 214.0],
+    [30.0, 155.0, 160.0],
+    [60.0, 155.0, 90.0],
+    [128.0, 142.0, 20.0],
+    [170.0, 122.0, 20.0],
+];
+
 /// The colour of a value from 0 (dark) to 1 (light); blank for NaN.
 pub(crate) fn map(value: f32) -> RGBColor {
+    between(&ANCHORS, value)
+}
+
+/// The colour of a phase from 0 to 1, which are the same; blank for NaN.
+pub(crate) fn wheel(value: f32) -> RGBColor {
+    between(&WHEEL, value)
+}
+
+fn between(anchors: &[[f32; 3]], value: f32) -> RGBColor {
     if value.is_nan() {
         return BLANK;
     }
-    let place = value.clamp(0.0, 1.0) * (ANCHORS.len() - 1) as f32;
-    let below = (place as usize).min(ANCHORS.len() - 2);
+    let place = value.clamp(0.0, 1.0) * (anchors.len() - 1) as f32;
+    let below = (place as usize).min(anchors.len() - 2);
     let part = place - below as f32;
     let mix = |k: usize| {
-        let [low, high] = [ANCHORS[below][k], ANCHORS[below + 1][k]];
+        let [low, high] = [anchors[below][k], anchors[below + 1][k]];
         (low + (high - low) * part).round() as u8
     };
     RGBColor(mix(0), mix(1), mix(2))
@@ -67,6 +89,13 @@ mod tests {
         assert!(steps.windows(2).all(|pair| pair[0] <= pair[1] + 0.5));
         assert_eq!(map(f32::NAN), BLANK);
         assert_eq!(map(7.0), map(1.0));
+    }
+
+    #[test]
+    fn the_wheel_closes() {
+        assert_eq!(wheel(0.0), wheel(1.0));
+        assert_ne!(wheel(0.0), wheel(0.5));
+        assert_eq!(wheel(f32::NAN), BLANK);
     }
 
     #[test]

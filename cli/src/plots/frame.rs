@@ -16,6 +16,8 @@ pub(crate) const LABEL_TEXT: f32 = 21.0;
 pub(crate) struct Axis {
     pub(crate) from: f64,
     pub(crate) to: f64,
+    /// From tick to tick, where round numbers would not do.
+    step: Option<f64>,
 }
 
 /// What is written at an axis.
@@ -23,6 +25,8 @@ pub(crate) struct Axis {
 pub(crate) enum Labels<'a> {
     /// Ticks only.
     None,
+    /// Ticks and numbers.
+    Numbers,
     /// Numbers and a label.
     Full(&'a str),
 }
@@ -39,7 +43,12 @@ impl Axis {
     /// An axis that is not empty, whatever the values.
     pub(crate) fn new(from: f64, to: f64) -> Self {
         let fine = from.is_finite() && to.is_finite() && from != to;
-        if fine { Self { from, to } } else { Self { from: 0.0, to: 1.0 } }
+        if fine { Self { from, to, step: None } } else { Self { from: 0.0, to: 1.0, step: None } }
+    }
+
+    /// The same with ticks so far apart.
+    pub(crate) fn every(self, step: f64) -> Self {
+        Self { step: Some(step), ..self }
     }
 
     fn part(self, value: f64) -> f64 {
@@ -52,7 +61,7 @@ impl Axis {
         let raw = (high - low) / (length / apart).max(1.0);
         let power = 10f64.powf(raw.log10().floor());
         let round = [1.0, 2.0, 5.0, 10.0].into_iter().find(|r| r * power >= raw * 0.999);
-        let step = round.unwrap_or(10.0) * power;
+        let step = self.step.unwrap_or(round.unwrap_or(10.0) * power);
         let decimals = (-(step * 1.001).log10().floor()).max(0.0) as usize;
         let first = (low / step - 1e-9).ceil() as i64;
         let last = (high / step + 1e-9).floor() as i64;
@@ -144,13 +153,29 @@ impl Frame {
         pen.line(&points, colour, width);
     }
 
+    /// A thin line through noisy points, stroke by stroke: joined strokes would have spikes at sharp turns.
+    pub(crate) fn trace(&self, pen: &Pen<'_>, points: &[(f64, f64)], colour: RGBColor) {
+        points.windows(2).for_each(|stroke| self.line(pen, stroke, colour, 1.5));
+    }
+
     /// A colour bar at the frame's right side.
     pub(crate) fn colour_bar(&self, pen: &Pen<'_>, scale: (f32, f32), words: &str) {
+        let y = Axis::new(scale.0.into(), scale.1.into());
+        self.colour_bar_of(pen, y, words, colour::map);
+    }
+
+    /// A colour bar of other colours than the usual.
+    pub(crate) fn colour_bar_of(
+        &self,
+        pen: &Pen<'_>,
+        y: Axis,
+        words: &str,
+        colours: fn(f32) -> RGBColor,
+    ) {
         let left = self.rect.right + 12.0;
         let rect = Rect { left, right: left + 14.0, ..self.rect };
-        pen.pixels(rect, |_, down| colour::map(1.0 - down as f32));
-        let bar =
-            Frame { rect, x: Axis::new(0.0, 1.0), y: Axis::new(scale.0.into(), scale.1.into()) };
+        pen.pixels(rect, |_, down| colours(1.0 - down as f32));
+        let bar = Frame { rect, x: Axis::new(0.0, 1.0), y };
         for (value, number) in bar.y.ticks(rect.bottom - rect.top, 70.0) {
             let (_, y) = bar.place(1.0, value);
             pen.line(&[(rect.right, y), (rect.right + 4.0, y)], INK, 1.0);

@@ -2,6 +2,7 @@
 
 mod candidate;
 pub(crate) mod colour;
+pub(crate) mod correlation;
 pub(crate) mod frame;
 mod overview;
 pub(crate) mod pen;

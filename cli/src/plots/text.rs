@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn every_sign_that_plots_use_is_in_the_font() {
-        for letter in "0123456789.,:;−-+×±·()[]/%µσ⁻³⁶₀ΔabcXYZ".chars() {
+        for letter in "0123456789.,:;−–-+×±·()[]/%°µσ⁻⁰¹²³⁴⁵⁶⁷⁸⁹₀ΔabcXYZ".chars()
+        {
             assert!(INTER.glyph_id(letter).0 != 0, "{letter}");
         }
     }

@@ -7,6 +7,7 @@ mod gains;
 
 use flags::Flags;
 use gains::Measured;
+pub(in crate::pipeline) use gains::deviation;
 
 use super::coherent::dedispersed;
 use super::filterbank::{all_flagged, too_short};

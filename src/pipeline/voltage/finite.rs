@@ -10,7 +10,9 @@ use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// The source, with zeros for samples of floats that are not finite, and their count so far.
-pub(super) fn finite(source: Box<dyn VoltageSource>) -> (Box<dyn VoltageSource>, Arc<AtomicU64>) {
+pub(in crate::pipeline) fn finite(
+    source: Box<dyn VoltageSource>,
+) -> (Box<dyn VoltageSource>, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     match source.header().encoding {
         VoltageEncoding::ComplexF32 | VoltageEncoding::RealF32 => {

@@ -8,13 +8,13 @@ use crate::units::{HZ_PER_MHZ, MAX_CHANNELS};
 
 /// A filter bank whose channels come out in order of sky frequency.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(in crate::pipeline) struct Layout {
     /// Order of channels within a recorded channel.
-    pub(super) order: Order,
+    pub(in crate::pipeline) order: Order,
     /// Whether the filter bank gives the recorded channels last first.
-    pub(super) reverse_coarse: bool,
+    pub(in crate::pipeline) reverse_coarse: bool,
     /// The filter bank's place of each recorded channel of a row, where its own order does not do.
-    pub(super) places: Option<Vec<usize>>,
+    pub(in crate::pipeline) places: Option<Vec<usize>>,
     /// The recorded channel at each place of a row.
     coarse: Vec<usize>,
 }
@@ -25,7 +25,7 @@ impl Layout {
     /// # Errors
     /// [`Error::Parameter`] when the recording does not say its frequencies or its sampling time, or
     /// when its channels overlap.
-    pub(super) fn new(header: &VoltageHeader, ascending: bool) -> Result<Self> {
+    pub(in crate::pipeline) fn new(header: &VoltageHeader, ascending: bool) -> Result<Self> {
         check(header)?;
         let order = match ascending == header.lower_sideband {
             true => Order::Descending,
@@ -48,12 +48,12 @@ impl Layout {
     }
 
     /// The recorded channel at each place of a row.
-    pub(super) fn coarse(&self) -> &[usize] {
+    pub(in crate::pipeline) fn coarse(&self) -> &[usize] {
         &self.coarse
     }
 
     /// The filter bank's options.
-    pub(super) fn options(
+    pub(in crate::pipeline) fn options(
         &self,
         header: &VoltageHeader,
         asked: &ChannelizeOptions,
@@ -81,7 +81,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::Parameter`] for more than [`MAX_CHANNELS`] of them.
-    pub(super) fn centres_hz(
+    pub(in crate::pipeline) fn centres_hz(
         &self,
         header: &VoltageHeader,
         plan: &Plan,
@@ -103,13 +103,17 @@ impl Layout {
 }
 
 /// 1, or -1 where sky frequency falls as the voltage's rises.
-pub(super) fn sideband(header: &VoltageHeader) -> f64 {
+pub(in crate::pipeline) fn sideband(header: &VoltageHeader) -> f64 {
     if header.lower_sideband { -1.0 } else { 1.0 }
 }
 
 /// Frequency of each of a recorded channel's channels in its voltages, from the middle of its band, in
 /// Hz; `summed` neighbours make one.
-pub(super) fn offsets_hz(header: &VoltageHeader, plan: &Plan, summed: usize) -> Vec<f64> {
+pub(in crate::pipeline) fn offsets_hz(
+    header: &VoltageHeader,
+    plan: &Plan,
+    summed: usize,
+) -> Vec<f64> {
     let fine: Vec<f64> = (0..plan.channels()).map(|c| offset_hz(header, plan, c)).collect();
     fine.chunks(summed).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
 }
@@ -127,7 +131,10 @@ fn offset_hz(header: &VoltageHeader, plan: &Plan, index: usize) -> f64 {
 }
 
 /// The detection that is asked for.
-pub(super) fn detection(header: &VoltageHeader, asked: &ChannelizeOptions) -> Detection {
+pub(in crate::pipeline) fn detection(
+    header: &VoltageHeader,
+    asked: &ChannelizeOptions,
+) -> Detection {
     let recorded = if header.circular == Some(true) { Feed::Circular } else { Feed::Linear };
     Detection {
         products: asked.products,

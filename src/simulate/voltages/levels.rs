@@ -10,7 +10,7 @@ const TWO_BIT_THRESHOLD: f32 = 0.5 * (1.0 + TWO_BIT_HIGH);
 
 /// Stores numbers, each sample's real and imaginary part one after the other: integers are rounded to
 /// nearest, ties to even, and held at the ends of their range.
-pub(super) fn store(x: &[f32], encoding: VoltageEncoding, output: &mut [u8]) {
+pub(in crate::simulate) fn store(x: &[f32], encoding: VoltageEncoding, output: &mut [u8]) {
     match encoding {
         VoltageEncoding::Complex8 | VoltageEncoding::Real8 => {
             each(x, output, |x| [rounded(x, -128.0, 127.0) as u8]);

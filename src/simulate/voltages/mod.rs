@@ -13,6 +13,7 @@ mod truth;
 mod wave;
 mod waves;
 
+pub(super) use levels::store;
 pub use options::{Carrier, Options, Pulse, Tone, usual_rms};
 pub use polarization::Polarization;
 pub use truth::{PulseTruth, Truth};

@@ -24,7 +24,7 @@ impl Polarization {
     /// No polarization.
     pub const UNPOLARIZED: Self = Self { linear: 0.0, angle_rad: 0.0, circular: 0.0 };
 
-    pub(super) fn check(&self) -> Result<()> {
+    pub(in crate::simulate) fn check(&self) -> Result<()> {
         within("linear of a pulse", self.linear, 0.0, 1.0)?;
         within("angle of a pulse (radians)", self.angle_rad, -1e3, 1e3)?;
         within("circular of a pulse", self.circular, -1.0, 1.0)?;
@@ -41,7 +41,7 @@ impl Polarization {
     ///
     /// Linear feeds: `<|X|^2> = (1 + Q) / 2`, `<X Y*> = (U + i V) / 2`; circular ones:
     /// `<|R|^2> = (1 + V) / 2`, `<R L*> = (Q + i U) / 2`.
-    pub(super) fn mixture(&self, circular_feeds: bool) -> Mixture {
+    pub(in crate::simulate) fn mixture(&self, circular_feeds: bool) -> Mixture {
         let q = self.linear * (2.0 * self.angle_rad).cos();
         let u = self.linear * (2.0 * self.angle_rad).sin();
         let v = self.circular;
@@ -63,13 +63,13 @@ impl Polarization {
 
 /// Weights of two waves in two polarizations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Mixture {
+pub(in crate::simulate) struct Mixture {
     /// Of wave a in the first polarization.
-    pub(super) first: f64,
+    pub(in crate::simulate) first: f64,
     /// Of wave a in the second.
-    pub(super) common: Complex<f64>,
+    pub(in crate::simulate) common: Complex<f64>,
     /// Of wave b in the second.
-    pub(super) own: f64,
+    pub(in crate::simulate) own: f64,
 }
 
 #[cfg(test)]

@@ -26,6 +26,11 @@ const DEVIATION_8: f64 = 20.0;
 /// Counts of a standard deviation, of 4 bits.
 const DEVIATION_4: f64 = 2.8;
 
+/// Counts of a standard deviation, of so many bits.
+pub(in crate::pipeline) fn deviation(bits: usize) -> f64 {
+    if bits == 4 { DEVIATION_4 } else { DEVIATION_8 }
+}
+
 /// Bytes of spectra that are made at once.
 const SPECTRA_BYTES: usize = 4 << 20;
 
@@ -65,7 +70,7 @@ impl Measured {
         flags: &Flags,
         bits: usize,
     ) -> Result<(Vec<f32>, (u64, VoltageBlock))> {
-        let target = if bits == 4 { DEVIATION_4 } else { DEVIATION_8 };
+        let target = deviation(bits);
         let gain = |power: f64| {
             // Power is that of both parts.
             let deviation = (0.5 * power).sqrt();

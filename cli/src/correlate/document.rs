@@ -1,0 +1,355 @@
+//! OUT.json: what was written, and how it was made.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use sidereal::geometry::{Dut1, orientation_table};
+use sidereal::pipeline::array::{ArrayHeader, CorrelateOptions, Gains, PhaseCentre, WriteReport};
+use sidereal::units::HZ_PER_MHZ;
+
+use crate::plots::{duration, frequency, short};
+use crate::progress::{multiple, rate};
+
+/// Antennas that warnings name, at most.
+const TOLD: usize = 8;
+/// Limited samples of an antenna that are told, as a part of all.
+const MANY_LIMITED: f64 = 0.01;
+
+/// Whence UT1 - UTC comes, when it is given.
+const GIVEN: &str = "--dut1";
+
+/// OUT.json, and the JSON document on standard output.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Document {
+    pub(crate) file: String,
+    format: &'static str,
+    bytes: u64,
+    source: Option<String>,
+    phase_centre: Option<Centre>,
+    telescope: String,
+    tstart_mjd: f64,
+    duration_s: f64,
+    pub(crate) integrations: u64,
+    integration_s: f64,
+    spectra: u64,
+    spectrum_s: f64,
+    channels: usize,
+    /// Of the first and the last channel.
+    pub(crate) frequency_mhz: [f64; 2],
+    channel_width_mhz: f64,
+    average_channels: usize,
+    polarizations: Vec<&'static str>,
+    pub(crate) baselines: usize,
+    spectra_made: Made,
+    antennas: Vec<Antenna>,
+    missing: Vec<String>,
+    dut1_s: f64,
+    dut1_from: String,
+    plots: Vec<String>,
+    steps: Steps,
+    elapsed_s: f64,
+    realtime_factor: f64,
+    /// Recorded samples of all streams of an antenna, a second.
+    samples_per_s_per_antenna: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Centre {
+    ra_deg: f64,
+    dec_deg: f64,
+    /// At the start and at the end.
+    altitude_deg: Option<[f64; 2]>,
+}
+
+/// How spectra were made.
+#[derive(Clone, Debug, Serialize)]
+struct Made {
+    channelized: bool,
+    channels_of_each: usize,
+    taps: Option<usize>,
+    window: Option<String>,
+    bits: usize,
+    gains: String,
+    /// Whether recorded integers were multiplied as they are.
+    as_recorded: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Antenna {
+    name: String,
+    file: String,
+    /// The part of its samples that rounding had to limit.
+    limited: f64,
+    /// The part of its spectra that are not valid.
+    masked: f64,
+}
+
+/// Seconds of each step.
+#[derive(Clone, Debug, Serialize)]
+struct Steps {
+    read_s: f64,
+    channelize_s: f64,
+    align_s: f64,
+    corner_turn_s: f64,
+    correlate_s: f64,
+    read_out_s: f64,
+    write_s: f64,
+}
+
+/// What a document is made of.
+pub(super) struct Written<'a> {
+    pub(super) file: String,
+    pub(super) header: &'a ArrayHeader,
+    pub(super) options: &'a CorrelateOptions,
+    pub(super) report: &'a WriteReport,
+    /// Each antenna's file, by its name.
+    pub(super) files: &'a [(String, String)],
+    pub(super) plots: Vec<String>,
+}
+
+/// Products of two polarizations, in the file's order.
+pub(super) fn products(circular: bool, polarizations: usize) -> Vec<&'static str> {
+    match (circular, polarizations) {
+        (false, 2) => vec!["XX", "YY", "XY", "YX"],
+        (true, 2) => vec!["RR", "LL", "RL", "LR"],
+        (false, _) => vec!["XX"],
+        (true, _) => vec!["RR"],
+    }
+}
+
+impl Document {
+    pub(super) fn new(written: Written<'_>) -> Self {
+        let Written { file, header, options, report, files, plots } = written;
+        let (summary, bank) = (&report.summary, &header.bank);
+        let (source, phase_centre) = match &header.phase_centre {
+            PhaseCentre::Sidereal { ra_deg, dec_deg, name } => {
+                let altitude_deg = summary.altitudes_deg.map(|(start, end)| [start, end]);
+                let centre = Centre { ra_deg: *ra_deg, dec_deg: *dec_deg, altitude_deg };
+                (Some(name.clone()), Some(centre))
+            }
+            PhaseCentre::Drift => (None, None),
+        };
+        let mhz = |hertz: Option<&f64>| hertz.copied().unwrap_or(0.0) / HZ_PER_MHZ;
+        let frequencies = &header.frequencies_hz;
+        let own_file = |name: &str| {
+            let found = files.iter().find(|(antenna, _)| antenna == name);
+            found.map_or_else(String::new, |(_, file)| file.clone())
+        };
+        let streams = header.polarizations * recorded_channels(header);
+        Self {
+            file,
+            format: "UVH5",
+            bytes: report.bytes,
+            source,
+            phase_centre,
+            telescope: header.array.name.clone(),
+            tstart_mjd: header.start.mjd(),
+            duration_s: summary.data_s,
+            integrations: summary.integrations,
+            integration_s: header.integration_s(),
+            spectra: summary.spectra,
+            spectrum_s: header.spectrum_s,
+            channels: frequencies.len(),
+            frequency_mhz: [mhz(frequencies.first()), mhz(frequencies.last())],
+            channel_width_mhz: header.channel_width_hz / HZ_PER_MHZ,
+            average_channels: header.average_channels,
+            polarizations: products(header.circular, header.polarizations),
+            baselines: header.baselines.len(),
+            spectra_made: Made {
+                channelized: bank.channelized_here,
+                channels_of_each: bank.channels,
+                taps: bank.channelized_here.then_some(bank.taps),
+                window: bank.channelized_here.then(|| bank.window.clone()),
+                bits: bank.nbits,
+                gains: gains(&options.gains),
+                as_recorded: bank.as_recorded,
+            },
+            antennas: summary
+                .antennas
+                .iter()
+                .map(|own| Antenna {
+                    name: own.name.clone(),
+                    file: own_file(&own.name),
+                    limited: own.saturated,
+                    masked: own.masked,
+                })
+                .collect(),
+            missing: summary.missing.clone(),
+            dut1_s: summary.dut1_s,
+            dut1_from: match options.dut1 {
+                Dut1::Table => orientation_table().trim().to_owned(),
+                Dut1::Given(_) => GIVEN.to_owned(),
+            },
+            plots,
+            steps: Steps {
+                read_s: summary.steps.read_s,
+                channelize_s: summary.steps.channelize_s,
+                align_s: summary.steps.align_s,
+                corner_turn_s: summary.steps.turn_s,
+                correlate_s: summary.steps.correlate_s,
+                read_out_s: summary.steps.output_s,
+                write_s: report.write_s,
+            },
+            elapsed_s: report.elapsed_s,
+            realtime_factor: summary.data_s / report.elapsed_s.max(1e-9),
+            samples_per_s_per_antenna: summary.samples as f64 * streams as f64
+                / report.elapsed_s.max(1e-9),
+        }
+    }
+
+    /// Seconds of data correlated in a second.
+    pub(crate) fn realtime_factor(&self) -> f64 {
+        self.realtime_factor
+    }
+
+    /// Warnings, a line each.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if let Some(Centre { altitude_deg: Some([start, end]), .. }) = self.phase_centre
+            && (start < 0.0 || end < 0.0)
+        {
+            all.push(format!(
+                "the phase centre is below the horizon: its altitude is {start:.1}° at the start and \
+                 {end:.1}° at the end"
+            ));
+        }
+        if !self.missing.is_empty() {
+            let names = names(self.missing.iter().map(String::as_str));
+            all.push(format!("no recording of {names}; its visibilities are flagged"));
+        }
+        let limited = self.antennas.iter().filter(|own| own.limited > MANY_LIMITED);
+        let limited: Vec<&str> = limited.map(|own| own.name.as_str()).collect();
+        if !limited.is_empty() {
+            let names = names(limited.into_iter());
+            all.push(format!(
+                "more than 1 % of the samples of {names} had to be limited (--gains)"
+            ));
+        }
+        let silent = self.antennas.iter().filter(|own| own.masked >= 1.0);
+        let silent: Vec<&str> = silent.map(|own| own.name.as_str()).collect();
+        if !silent.is_empty() {
+            let names = names(silent.into_iter());
+            all.push(format!("{names} has no valid spectrum"));
+        }
+        all
+    }
+
+    /// The lines that end the verb.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!(
+            "Correlated {} of {} antennas in {}: {} per antenna, {} x real time.\n",
+            duration(self.duration_s),
+            self.antennas.len(),
+            duration(self.elapsed_s),
+            rate(self.samples_per_s_per_antenna),
+            multiple(self.realtime_factor),
+        );
+        let _ = writeln!(text, "  time: {}", self.shares());
+        let _ = writeln!(
+            text,
+            "  spectra: {}; {} % limited, {} % masked",
+            self.made(),
+            percent(mean(self.antennas.iter().map(|own| own.limited))),
+            percent(mean(self.antennas.iter().map(|own| own.masked))),
+        );
+        let _ = writeln!(text, "  sky: {}", self.sky());
+        let _ = write!(
+            text,
+            "Wrote {}: {} integration{} of {}, {} baselines, {} channels of {}, {} to {} MHz, {}",
+            self.file,
+            self.integrations,
+            if self.integrations == 1 { "" } else { "s" },
+            duration(self.integration_s),
+            self.baselines,
+            self.channels,
+            frequency(self.channel_width_mhz * HZ_PER_MHZ),
+            short(self.frequency_mhz[0], 8),
+            short(self.frequency_mhz[1], 8),
+            self.polarizations.join(" "),
+        );
+        if let Some(folder) = self.plots.first().and_then(|name| name.rsplit_once('/')) {
+            let _ = write!(text, "\nPictures: {}/", folder.0);
+        }
+        text
+    }
+
+    /// Each step's share of the time.
+    fn shares(&self) -> String {
+        let Steps {
+            read_s,
+            channelize_s,
+            align_s,
+            corner_turn_s,
+            correlate_s,
+            read_out_s,
+            write_s,
+        } = self.steps;
+        let steps = [
+            ("reading", read_s),
+            ("filter banks", channelize_s),
+            ("alignment", align_s),
+            ("corner turn", corner_turn_s),
+            ("multiplication", correlate_s),
+            ("reading out", read_out_s),
+            ("writing", write_s),
+        ];
+        let all: f64 = steps.iter().map(|step| step.1).sum();
+        let share = |(name, seconds): &(&str, f64)| {
+            format!("{name} {} %", (100.0 * seconds / all.max(1e-12)).round())
+        };
+        steps.iter().map(share).collect::<Vec<_>>().join(", ")
+    }
+
+    fn made(&self) -> String {
+        let Made { channelized, channels_of_each, taps, window, bits, .. } = &self.spectra_made;
+        let bits = if *bits == 32 { "floats".to_owned() } else { format!("{bits} bit") };
+        match (channelized, taps, window) {
+            (true, Some(taps), Some(window)) => format!(
+                "{channels_of_each} channels of each recorded one, {taps} taps, {window}, {bits}"
+            ),
+            _ => format!("recorded channels as they are, {bits}"),
+        }
+    }
+
+    fn sky(&self) -> String {
+        let from = if self.dut1_from == GIVEN { GIVEN } else { "table of the IERS" };
+        let dut1 = format!("UT1-UTC {} s ({from})", short(self.dut1_s, 5));
+        let (Some(source), Some(centre)) = (&self.source, &self.phase_centre) else {
+            return format!("drift, no source is followed; {dut1}");
+        };
+        let altitude = centre.altitude_deg.map_or_else(String::new, |[start, end]| {
+            format!(", altitude {start:.1}° to {end:.1}°")
+        });
+        let (ra, dec) = (short(centre.ra_deg, 8), short(centre.dec_deg, 8));
+        format!("{source} at RA {ra}°, Dec {dec}°{altitude}; {dut1}")
+    }
+}
+
+fn gains(gains: &Gains) -> String {
+    match gains {
+        Gains::Auto => "auto".to_owned(),
+        Gains::Fixed(gain) => gain.to_string(),
+        Gains::Table(_) => "from a file".to_owned(),
+    }
+}
+
+fn recorded_channels(header: &ArrayHeader) -> usize {
+    header.frequencies_hz.len() * header.average_channels / header.bank.channels.max(1)
+}
+
+/// `a, b and c`; some of many.
+fn names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let count = all.len();
+    let shown: Vec<&str> = all.take(TOLD).collect();
+    let more = if count > TOLD { format!(" and {} more", count - TOLD) } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+    if count == 0 { 0.0 } else { sum / f64::from(count) }
+}
+
+fn percent(part: f64) -> String {
+    short(100.0 * part, 2)
+}

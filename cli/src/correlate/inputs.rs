@@ -1,0 +1,280 @@
+//! Recordings, and whose they are.
+//!
+//! Invariant: every antenna of a recording has a name of the positions, and no two have the same.
+
+use std::path::{Path, PathBuf};
+
+use sidereal::io::voltages::{VoltageHeader, VoltageSource};
+use sidereal::pipeline::array::ArrayInput;
+use sidereal::{Error, Result};
+
+use crate::voltage_arguments::Lacking;
+
+/// Names that an error lists, at most.
+const LISTED: usize = 12;
+
+/// A recording as it is given: the antennas' names, if any, and its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    names: Vec<String>,
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// How recordings found their antennas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Matched {
+    /// By names that were given, or that their headers have.
+    Names,
+    /// By the order of the positions.
+    Order,
+}
+
+/// Reads `FILE` and `NAME=FILE`; several names are separated by commas, and files with the same names are
+/// parts of one recording.
+pub(super) fn given(words: &[PathBuf]) -> Vec<Given> {
+    let mut all: Vec<Given> = Vec::new();
+    for word in words {
+        let (names, file) = split(word);
+        match all.iter_mut().find(|one| !names.is_empty() && one.names == names) {
+            Some(one) => one.files.push(file),
+            None => all.push(Given { names, files: vec![file] }),
+        }
+    }
+    all
+}
+
+/// Names and file of one word; a file of that name as a whole goes before.
+fn split(word: &Path) -> (Vec<String>, PathBuf) {
+    let pair = word.to_str().and_then(|text| text.split_once('='));
+    match pair.filter(|(names, file)| !names.is_empty() && !file.is_empty() && !word.exists()) {
+        Some((names, file)) => (names.split(',').map(str::to_owned).collect(), file.into()),
+        None => (Vec::new(), word.to_path_buf()),
+    }
+}
+
+/// Opens recordings, and finds for each the antennas that it is of; `known` are those of `positions`.
+///
+/// # Errors
+/// As [`Lacking::open`]; [`Error::Parameter`] for a recording that can't be an antenna's, or that may be
+/// one of several.
+pub(super) fn open(
+    given: &[Given],
+    lacking: &Lacking,
+    known: &[String],
+    positions: &Path,
+) -> Result<(Vec<ArrayInput>, Matched)> {
+    let opened = given.iter().map(|one| lacking.open(&one.files));
+    let opened: Vec<Box<dyn VoltageSource>> = opened.collect::<Result<_>>()?;
+    let claims: Vec<Claim<'_>> =
+        given.iter().zip(&opened).map(|(one, source)| Claim::new(one, source.header())).collect();
+    let (names, matched) = owners(&claims, known, positions)?;
+    let inputs = names.into_iter().zip(opened);
+    let inputs = inputs.map(|(antennas, source)| ArrayInput { antennas, source });
+    Ok((inputs.collect(), matched))
+}
+
+/// What a recording says of whose it is.
+#[derive(Clone, Debug)]
+struct Claim<'a> {
+    file: &'a Path,
+    names: &'a [String],
+    /// The telescope's or antenna's name in its header.
+    telescope: &'a str,
+    antennas: usize,
+}
+
+impl<'a> Claim<'a> {
+    fn new(given: &'a Given, header: &'a VoltageHeader) -> Self {
+        let (file, names) = (given.files[0].as_path(), given.names.as_slice());
+        Self { file, names, telescope: header.telescope.trim(), antennas: header.antennas }
+    }
+}
+
+/// The names of each recording's antennas.
+fn owners(
+    claims: &[Claim<'_>],
+    known: &[String],
+    positions: &Path,
+) -> Result<(Vec<Vec<String>>, Matched)> {
+    for claim in claims.iter().filter(|claim| !claim.names.is_empty()) {
+        check_named(claim, known, positions)?;
+    }
+    let in_order = in_order(claims, known);
+    let by_header = by_header(claims, known);
+    let unnamed = claims.iter().filter(|claim| claim.names.is_empty());
+    let matched = match (&by_header, unnamed.clone().count()) {
+        (Some(_), _) | (None, 0) => Matched::Names,
+        _ => Matched::Order,
+    };
+    let mut found = match by_header.or(in_order) {
+        Some(found) => found.into_iter(),
+        None => return Err(unclear(claims, known, positions)),
+    };
+    let owner = |claim: &Claim<'_>| match claim.names {
+        [] => found.next().unwrap_or_default(),
+        names => names.to_vec(),
+    };
+    let owners: Vec<Vec<String>> = claims.iter().map(owner).collect();
+    check_twice(claims, &owners)?;
+    Ok((owners, matched))
+}
+
+fn check_named(claim: &Claim<'_>, known: &[String], positions: &Path) -> Result<()> {
+    let file = claim.file.display();
+    if claim.names.len() != claim.antennas {
+        let rule = format!("{file} has {} antennas", claim.antennas);
+        let found = format!("{} for {file}", claim.names.join(","));
+        return Err(Error::parameter("INPUT's names", found, rule));
+    }
+    match claim.names.iter().find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(stranger) => {
+            let rule = format!("{} has {}", positions.display(), listed(known));
+            let found = format!("{stranger} for {file}");
+            Err(Error::parameter("INPUT's antenna", found, rule))
+        }
+    }
+}
+
+/// Of recordings without given names: those of their headers, if each is another antenna of the positions.
+fn by_header(claims: &[Claim<'_>], known: &[String]) -> Option<Vec<Vec<String>>> {
+    let given: Vec<&String> = claims.iter().flat_map(|claim| claim.names).collect();
+    let mut found: Vec<Vec<String>> = Vec::new();
+    for claim in claims.iter().filter(|claim| claim.names.is_empty()) {
+        let name = known.iter().find(|name| *name == claim.telescope)?;
+        let taken = found.iter().any(|other| other[0] == *name) || given.contains(&name);
+        if taken || claim.antennas != 1 {
+            return None;
+        }
+        found.push(vec![name.clone()]);
+    }
+    Some(found)
+}
+
+/// Of recordings without given names: the antennas that nobody named, in order, if there are as many.
+fn in_order(claims: &[Claim<'_>], known: &[String]) -> Option<Vec<Vec<String>>> {
+    let given: Vec<&String> = claims.iter().flat_map(|claim| claim.names).collect();
+    let mut free = known.iter().filter(|name| !given.contains(name)).cloned();
+    let unnamed: Vec<usize> =
+        claims.iter().filter(|claim| claim.names.is_empty()).map(|claim| claim.antennas).collect();
+    if unnamed.iter().sum::<usize>() != free.clone().count() {
+        return None;
+    }
+    Some(unnamed.into_iter().map(|antennas| free.by_ref().take(antennas).collect()).collect())
+}
+
+fn check_twice(claims: &[Claim<'_>], owners: &[Vec<String>]) -> Result<()> {
+    let mut seen: Vec<(&String, &Path)> = Vec::new();
+    for (claim, names) in claims.iter().zip(owners) {
+        for name in names {
+            if let Some((_, other)) = seen.iter().find(|(known, _)| *known == name) {
+                let rule = format!("{} is of the same antenna", other.display());
+                let found = format!("{name} for {}", claim.file.display());
+                return Err(Error::parameter("INPUT's antenna", found, rule));
+            }
+            seen.push((name, claim.file));
+        }
+    }
+    Ok(())
+}
+
+/// Neither names nor order say whose the recordings are.
+fn unclear(claims: &[Claim<'_>], known: &[String], positions: &Path) -> Error {
+    let unnamed = || claims.iter().filter(|claim| claim.names.is_empty());
+    let stranger = unnamed().find(|claim| !known.iter().any(|name| name == claim.telescope));
+    let antennas: usize = claims.iter().map(|claim| claim.antennas).sum();
+    let place = positions.display();
+    let Some(claim) = stranger.or_else(|| unnamed().next()) else {
+        return Error::parameter("INPUT", "none", "there must be at least one recording");
+    };
+    let header = match claim.telescope {
+        "" => "its header has no antenna's name".to_owned(),
+        name if known.iter().any(|other| other == name) => {
+            format!("other recordings are of antenna \"{name}\" too")
+        }
+        name => format!("its header says \"{name}\""),
+    };
+    let rule = format!(
+        "{header}, {place} has {}, and the recordings have {antennas} antennas: write NAME={}",
+        listed(known),
+        claim.file.display(),
+    );
+    Error::parameter("INPUT", claim.file.display(), rule)
+}
+
+/// `3 antennas (a, b, c)`.
+pub(super) fn listed(names: &[String]) -> String {
+    let shown = names[..names.len().min(LISTED)].join(", ");
+    let more = if names.len() > LISTED { ", ..." } else { "" };
+    let plural = if names.len() == 1 { "" } else { "s" };
+    format!("{} antenna{plural} ({shown}{more})", names.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(words: &str) -> Vec<String> {
+        words.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn claim<'a>(
+        file: &'a str,
+        names: &'a [String],
+        telescope: &'a str,
+        antennas: usize,
+    ) -> Claim<'a> {
+        Claim { file: Path::new(file), names, telescope, antennas }
+    }
+
+    fn found(claims: &[Claim<'_>], known: &str) -> std::result::Result<(String, Matched), String> {
+        let owners = owners(claims, &names(known), Path::new("p.csv"));
+        let (owners, matched) = owners.map_err(|error| error.to_string())?;
+        Ok((owners.iter().map(|names| names.join("+")).collect::<Vec<_>>().join(" "), matched))
+    }
+
+    #[test]
+    fn words_are_files_with_or_without_names() {
+        let words = ["a=x.dada", "b.dada", "a=y.dada", "c,d=z.raw", "=w"].map(PathBuf::from);
+        let given = given(&words);
+        let expected = [
+            (names("a"), vec!["x.dada", "y.dada"]),
+            (names(""), vec!["b.dada"]),
+            (names("c d"), vec!["z.raw"]),
+            (names(""), vec!["=w"]),
+        ];
+        for (one, (names, files)) in given.iter().zip(expected) {
+            let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+            assert_eq!(*one, Given { names, files });
+        }
+        assert_eq!(given.len(), 4);
+    }
+
+    #[test]
+    fn names_go_before_headers_and_headers_before_order() {
+        let b = names("b");
+        let given = [claim("1", &b, "a", 1), claim("2", &[], "c", 1), claim("3", &[], "a", 1)];
+        assert_eq!(found(&given, "a b c d").unwrap(), ("b c a".to_owned(), Matched::Names));
+        let ordered =
+            [claim("1", &[], "site", 1), claim("2", &b, "b", 1), claim("3", &[], "site", 1)];
+        assert_eq!(found(&ordered, "a b c").unwrap(), ("a b c".to_owned(), Matched::Order));
+        let several = [claim("1", &[], "", 3), claim("2", &[], "", 1)];
+        assert_eq!(found(&several, "a b c d").unwrap(), ("a+b+c d".to_owned(), Matched::Order));
+    }
+
+    #[test]
+    fn what_is_unclear_is_an_error() {
+        let (z, a, ab) = (names("z"), names("a"), names("a b"));
+        for (claims, told) in [
+            (vec![claim("1", &z, "", 1)], "z for 1"),
+            (vec![claim("1", &a, "", 1), claim("2", &a, "", 1)], "same antenna"),
+            (vec![claim("1", &ab, "", 1)], "1 has 1 antennas"),
+            (vec![claim("1", &[], "q", 1)], "its header says \"q\""),
+            (vec![claim("1", &[], "", 1)], "write NAME=1"),
+            (vec![claim("1", &[], "a", 1), claim("2", &[], "a", 1)], "antenna \"a\" too"),
+        ] {
+            let error = found(&claims, "a b c").unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}

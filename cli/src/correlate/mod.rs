@@ -1,0 +1,338 @@
+//! `sidereal correlate`: from antennas' voltages to visibilities.
+
+mod arguments;
+mod baselines;
+mod document;
+mod gains;
+mod inputs;
+mod lags;
+mod outputs;
+mod quicklook;
+
+use std::path::{Path, PathBuf};
+
+use sidereal::geometry::Dut1;
+use sidereal::io::atomic;
+use sidereal::io::voltages::VoltageHeader;
+use sidereal::math::window::Window;
+use sidereal::pipeline::array::{
+    self, ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, Labels, Missing,
+    PhaseCentre, WriteReport, write_uvh5,
+};
+use sidereal::pipeline::burst::Status;
+use sidereal::units::HZ_PER_MHZ;
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+use crate::output::{Folder, with_final_names};
+use crate::plots::correlation::Station;
+use crate::plots::short;
+use crate::positions::Positions;
+use crate::progress::Progress;
+use crate::selection::{file_name, shown};
+use crate::voltage_arguments::{points, window};
+use crate::{interrupt, json, plots};
+pub(crate) use arguments::Arguments;
+use arguments::MissingWord;
+pub(crate) use document::Document;
+use document::{Written, products};
+use inputs::{Given, Matched};
+use outputs::Outputs;
+use quicklook::{Quicklook, Shape};
+
+/// Two places are one within this, in degrees: what headers' digits leave.
+const SAME_PLACE_DEG: f64 = 1e-6;
+/// A source without a name.
+const TARGET: &str = "target";
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let document = make(arguments, common, &mut |_, _| {})?;
+    if !common.quiet {
+        for warning in document.warnings() {
+            eprintln!("sidereal: warning: {warning}.");
+        }
+    }
+    if common.json {
+        return json::print(&document);
+    }
+    if common.quiet { Ok(()) } else { json::say(&document.text()) }
+}
+
+/// Correlates, and writes all files; `watch` is shown each integration.
+///
+/// # Errors
+/// What is wrong with options and recordings; whatever reading and writing report.
+pub(crate) fn make(
+    arguments: &Arguments,
+    common: &Common,
+    watch: &mut dyn FnMut(&ArrayHeader, &Integration),
+) -> Result<Document> {
+    let given = inputs::given(&arguments.inputs);
+    let mut read: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
+    read.push(arguments.array.antennas.clone());
+    let writing = &arguments.writing;
+    let plots = writing.plots();
+    let outputs = Outputs::new(&writing.output, plots.as_deref(), writing.overwrite, &read)?;
+    outputs.check_free()?;
+    let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
+    let names = positions.names();
+    let csv = &arguments.array.antennas;
+    let (inputs, matched) = inputs::open(&given, &arguments.lacking, &names, csv)?;
+    let files = files(&given, &inputs);
+    tell(matched, &files, csv, common);
+    let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
+    let options = arguments.options(&positions, &headers)?;
+    let backend = common.backend()?;
+    let mut correlator =
+        ArrayCorrelator::new(&positions.array, inputs, &options, &backend).map_err(with_options)?;
+    let header = correlator.header().clone();
+    let _unfinished = outputs.unfinished();
+    let mut looked = plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
+    let mut see = |integration: &Integration| {
+        if let Some(looked) = &mut looked {
+            looked.add(&integration.sums, &integration.counts);
+        }
+        watch(&header, integration);
+    };
+    let report = write(&mut correlator, &outputs, &options, &mut see, common)?;
+    let finish = || {
+        let pictures = draw(looked, &outputs, (&header, &report), &read)?;
+        let document = Document::new(Written {
+            file: named(outputs.place()),
+            header: &header,
+            options: &options,
+            report: &report,
+            files: &files,
+            plots: pictures.as_ref().map_or_else(Vec::new, |pictures| pictures.1.clone()),
+        });
+        interrupt::check()?;
+        atomic::write(outputs.document(), json::text(&document)?.as_bytes())?;
+        pictures.map_or(Ok(()), |(folder, _)| folder.finish())?;
+        Ok(document)
+    };
+    finish().inspect_err(|_| outputs.remove())
+}
+
+/// Writes OUT, and shows each integration on the way.
+fn write(
+    correlator: &mut ArrayCorrelator,
+    outputs: &Outputs,
+    options: &CorrelateOptions,
+    see: &mut dyn FnMut(&Integration),
+    common: &Common,
+) -> Result<WriteReport> {
+    let header = correlator.header();
+    let streams = header.bank.sample_rate_hz * header.spectrum_s * recorded_streams(header) as f64;
+    let progress = Progress::new(common, Some(header.spectra), streams as usize, header.spectrum_s);
+    progress.doing("Correlating");
+    let labels = Labels { history: array::history(header, options), ..Labels::default() };
+    let mut observe = |integration: &Integration, status: &Status| {
+        see(integration);
+        progress.at(status.times);
+        !interrupt::requested()
+    };
+    let report =
+        write_uvh5(correlator, outputs.place(), &labels, &mut observe).map_err(with_options)?;
+    progress.finish();
+    interrupt::check()?;
+    Ok(report)
+}
+
+/// Draws the pictures: their folder, unfinished, and their final paths.
+fn draw(
+    looked: Option<Quicklook>,
+    outputs: &Outputs,
+    (header, report): (&ArrayHeader, &WriteReport),
+    read: &[PathBuf],
+) -> Result<Option<(Folder, Vec<String>)>> {
+    let (Some(looked), Some(folder)) = (looked, outputs.begin_plots(read)?) else {
+        return Ok(None);
+    };
+    let about = looked.finish(file_name(outputs.place()), target(header), report.summary.data_s);
+    let names = plots::correlation::draw(&folder.file(""), &about)?;
+    let place = folder.place().to_path_buf();
+    let paths = names.iter().map(|name| named(&place.join(name))).collect();
+    Ok(Some((folder, paths)))
+}
+
+/// A path as it is in the end.
+fn named(path: &Path) -> String {
+    with_final_names(&shown(path))
+}
+
+/// Recorded streams of an antenna.
+fn recorded_streams(header: &ArrayHeader) -> usize {
+    let channels = header.frequencies_hz.len() * header.average_channels;
+    header.polarizations * channels / header.bank.channels.max(1)
+}
+
+/// Letters of the feeds.
+fn feeds(circular: bool) -> [&'static str; 2] {
+    if circular { ["R", "L"] } else { ["X", "Y"] }
+}
+
+/// What pictures are made of.
+fn shape(header: &ArrayHeader, arguments: &Arguments) -> Shape {
+    let array = &header.array;
+    let places = (0..array.antennas.len()).map(|index| array.enu_m(index).unwrap_or_default());
+    let places: Vec<[f64; 3]> = places.collect();
+    let station = |(antenna, [east_m, north_m, _]): (&sidereal::geometry::Antenna, &[f64; 3])| {
+        Station { name: antenna.name.clone(), east_m: *east_m, north_m: *north_m }
+    };
+    let parallel = products(header.circular, header.polarizations);
+    Shape {
+        antennas: array.antennas.iter().zip(&places).map(station).collect(),
+        up_m: places.iter().map(|place| place[2]).collect(),
+        alive: header.present.clone(),
+        baselines: header.baselines.clone(),
+        listed: !matches!(arguments.writing.baselines.as_str(), "all" | "auto"),
+        frequencies_hz: header.frequencies_hz.clone(),
+        products: parallel.into_iter().take(header.polarizations).map(str::to_owned).collect(),
+        integrations: usize::try_from(header.integrations).unwrap_or(usize::MAX),
+    }
+}
+
+/// Source, array and band, for pictures.
+fn target(header: &ArrayHeader) -> String {
+    let source = match &header.phase_centre {
+        PhaseCentre::Sidereal { name, .. } => name.clone(),
+        PhaseCentre::Drift => "drift".to_owned(),
+    };
+    let mhz = |hertz: Option<&f64>| short(hertz.copied().unwrap_or(0.0) / HZ_PER_MHZ, 6);
+    let frequencies = &header.frequencies_hz;
+    let band = format!(
+        "{} to {} MHz, {} channels, {} bit",
+        mhz(frequencies.first()),
+        mhz(frequencies.last()),
+        frequencies.len(),
+        header.bank.nbits,
+    );
+    [source, header.array.name.clone(), band].join(" · ")
+}
+
+/// Each antenna with its file.
+fn files(given: &[Given], inputs: &[ArrayInput]) -> Vec<(String, String)> {
+    let pairs = given.iter().zip(inputs);
+    let own = |(one, input): (&Given, &ArrayInput)| {
+        let file = named(&one.files[0]);
+        let names = input.antennas.clone();
+        names.into_iter().map(move |name| (name, file.clone()))
+    };
+    pairs.flat_map(own).collect()
+}
+
+/// Says whose the recordings were taken for.
+fn tell(matched: Matched, files: &[(String, String)], csv: &Path, common: &Common) {
+    if common.quiet {
+        return;
+    }
+    if matched == Matched::Order {
+        eprintln!(
+            "sidereal: headers don't name antennas of {0}, so the recordings were taken in the order of \
+             {0} (NAME=FILE says whose one is).",
+            csv.display()
+        );
+    }
+    if common.verbose {
+        files.iter().for_each(|(name, file)| eprintln!("  {name}: {file}"));
+    }
+}
+
+impl Arguments {
+    /// What is asked of the correlator.
+    fn options(
+        &self,
+        positions: &Positions,
+        headers: &[&VoltageHeader],
+    ) -> Result<CorrelateOptions> {
+        let (channels, taps, channelize) = self.spectra.division()?;
+        let names = positions.names();
+        let Some(first) = headers.first() else {
+            return Err(Error::parameter("FILE", "none", "there must be at least one recording"));
+        };
+        let divided = channelize.unwrap_or(first.filter.is_none());
+        let window = match (&self.spectra.window, divided) {
+            (Some(name), true) => window(name, taps, points(first, channels))?,
+            _ => Window::default(),
+        };
+        let axes = gains::Axes {
+            antennas: &names,
+            circular: first.circular == Some(true),
+            polarizations: first.polarizations,
+            channels: first.coarse_channels() * if divided { channels } else { 1 },
+        };
+        Ok(CorrelateOptions {
+            taps,
+            window,
+            channelize,
+            nbits: self.spectra.nbits,
+            gains: self.spectra.gains.gains(axes)?,
+            integration_s: self.writing.integration,
+            average_channels: self.writing.average_channels,
+            baselines: baselines::parse(&self.writing.baselines, &names)?,
+            phase_centre: self.phase_centre(headers)?,
+            dut1: self.sky.dut1.map_or(Dut1::Table, Dut1::Given),
+            cable_delays_s: positions.cable_delays_s.clone(),
+            time_range: self.time_range.map(|range| (range.start_s, range.end_s)),
+            missing: match self.array.missing {
+                MissingWord::Flag => Missing::Flag,
+                MissingWord::Fail => Missing::Fail,
+            },
+            shortest: self.array.shortest,
+            gulp: self.gulp,
+            ..CorrelateOptions::new(channels)
+        })
+    }
+
+    /// Where the array looks: as asked, or as all recordings say.
+    fn phase_centre(&self, headers: &[&VoltageHeader]) -> Result<PhaseCentre> {
+        let recorded = headers.iter().map(|header| header.source_name.trim());
+        let recorded = recorded.clone().find(|name| !name.is_empty()).unwrap_or(TARGET).to_owned();
+        let name = self.sky.source_name.clone().unwrap_or(recorded);
+        if self.sky.drift {
+            return Ok(PhaseCentre::Drift);
+        }
+        if let Some(place) = self.sky.phase_centre {
+            return Ok(PhaseCentre::Sidereal {
+                ra_deg: place.ra_deg,
+                dec_deg: place.dec_deg,
+                name,
+            });
+        }
+        let places = headers.iter().map(|header| header.ra_deg.zip(header.dec_deg));
+        let mut places = places.collect::<Option<Vec<_>>>().unwrap_or_default().into_iter();
+        let missing = |why: &str| {
+            let rule = format!("{why}: give RA,DEC, or say --drift to follow no source");
+            Error::parameter("--phase-centre", "not given", rule)
+        };
+        let (ra_deg, dec_deg) = places
+            .next()
+            .ok_or_else(|| missing("not all recordings say where the array looked"))?;
+        let near = |(ra, dec): (f64, f64)| {
+            (ra - ra_deg).abs() <= SAME_PLACE_DEG && (dec - dec_deg).abs() <= SAME_PLACE_DEG
+        };
+        if !places.all(near) {
+            return Err(missing("the recordings say that antennas looked at different places"));
+        }
+        Ok(PhaseCentre::Sidereal { ra_deg, dec_deg, name })
+    }
+}
+
+/// A library's fault, its parameters named as options are here.
+fn with_options(error: Error) -> Error {
+    match error {
+        Error::Parameter { name, value, rule } => {
+            let name = match name {
+                "channels" => "--channels",
+                "taps" => "--taps",
+                "nbits" => "--nbits",
+                "integration_s" => "--integration",
+                "average_channels" => "--average-channels",
+                other => other,
+            };
+            Error::Parameter { name, value, rule }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,118 @@
+//! Autocorrelation spectra of all antennas, in dB.
+
+use std::path::Path;
+
+use plotters::style::RGBColor;
+use sidereal::Result;
+
+use super::super::colour::{self, INK, quantiles};
+use super::super::frame::{Axis, Frame, Labels, TICK_TEXT};
+use super::super::pen::{Pen, Rect, picture};
+use super::super::text::{Anchor, Style};
+use super::Correlation;
+
+const SIZE: (u32, u32) = (1600, 1000);
+/// Where panels lie, one below the other.
+const PANELS: Rect = Rect { left: 130.0, top: 130.0, right: 1400.0, bottom: 920.0 };
+/// Antennas that are drawn as lines; more are the rows of a plane.
+const LINES: usize = 16;
+/// Points of a line, about.
+const POINTS: usize = 1270;
+/// Between panels.
+const GAP: f64 = 24.0;
+
+/// Draws the page.
+///
+/// # Errors
+/// [`sidereal::Error::Io`] when the file can't be written.
+pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
+    let decibels: Vec<f32> = about.powers.iter().copied().map(decibels).collect();
+    let as_lines = about.antennas.len() <= LINES;
+    picture(path, SIZE, |pen| {
+        about.header(pen, 1560.0, "autocorrelations");
+        let scale = if as_lines {
+            let (low, high) = quantiles(&decibels, 0.001, 1.0);
+            let room = (0.08 * (high - low)).max(0.05);
+            (low - room, high + room)
+        } else {
+            quantiles(&decibels, 0.005, 0.999)
+        };
+        let length = about.antennas.len() * about.channels();
+        for (index, product) in decibels.chunks_exact(length.max(1)).enumerate() {
+            let frame = Frame { rect: panel(about, index), ..frame(about, scale) };
+            let last = index + 1 == about.products.len();
+            let x_label = if last { Labels::Full("Frequency (MHz)") } else { Labels::None };
+            if as_lines {
+                lines(pen, &frame, about, product);
+                let words = format!("{} (dB)", about.products[index]);
+                frame.axes(pen, x_label, Labels::Full(&words));
+            } else {
+                let frame = Frame { y: rows_axis(about), ..frame };
+                plane(pen, &frame, about, product, scale);
+                let words = format!("{}: antenna, in order", about.products[index]);
+                frame.axes(pen, x_label, Labels::Full(&words));
+                frame.colour_bar(pen, scale, "dB");
+            }
+        }
+        if as_lines {
+            key(pen, about);
+        }
+    })
+}
+
+fn decibels(power: f32) -> f32 {
+    if power > 0.0 { 10.0 * power.log10() } else { f32::NAN }
+}
+
+fn panel(about: &Correlation, index: usize) -> Rect {
+    let products = about.products.len().max(1) as f64;
+    let height = (PANELS.bottom - PANELS.top - GAP * (products - 1.0)) / products;
+    let top = PANELS.top + index as f64 * (height + GAP);
+    Rect { top, bottom: top + height, ..PANELS }
+}
+
+fn frame(about: &Correlation, scale: (f32, f32)) -> Frame {
+    let y = Axis::new(scale.0.into(), scale.1.into());
+    Frame { rect: PANELS, x: about.frequency_axis(), y }
+}
+
+/// Antennas from the top down, the first at the top.
+fn rows_axis(about: &Correlation) -> Axis {
+    Axis::new(about.antennas.len() as f64 - 0.5, -0.5)
+}
+
+fn lines(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32]) {
+    frame.guides(pen);
+    for (antenna, spectrum) in product.chunks_exact(about.channels().max(1)).enumerate() {
+        let colour = shade(antenna, about.antennas.len());
+        for line in about.lines(spectrum, POINTS) {
+            frame.trace(pen, &line, colour);
+        }
+    }
+}
+
+fn plane(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32], scale: (f32, f32)) {
+    let (antennas, channels) = (about.antennas.len(), about.channels());
+    let along = about.channels_along();
+    pen.pixels(frame.rect, |across, down| {
+        let antenna = ((down * antennas as f64) as usize).min(antennas - 1);
+        let channel = along[(across * along.len() as f64) as usize];
+        let value = channel.map_or(f32::NAN, |channel| product[antenna * channels + channel]);
+        colour::map((value - scale.0) / (scale.1 - scale.0))
+    });
+}
+
+/// A colour for each antenna: from dark to light, but not too light for white paper.
+fn shade(antenna: usize, antennas: usize) -> RGBColor {
+    colour::map(0.1 + 0.75 * antenna as f32 / antennas.max(2).saturating_sub(1) as f32)
+}
+
+fn key(pen: &Pen<'_>, about: &Correlation) {
+    for (antenna, station) in about.antennas.iter().enumerate() {
+        let y = PANELS.top + 14.0 + 30.0 * antenna as f64;
+        let x = PANELS.right + 24.0;
+        pen.line(&[(x, y), (x + 30.0, y)], shade(antenna, about.antennas.len()), 3.5);
+        let style = Style::new(TICK_TEXT).colour(INK).anchor(Anchor::Start);
+        pen.text((x + 42.0, y), &station.name, style);
+    }
+}

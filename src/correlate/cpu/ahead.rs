@@ -1,0 +1,70 @@
+//! What will be needed next, asked for while samples are multiplied.
+#![allow(unsafe_code)]
+
+use super::memory::LINE;
+use super::shape::BAND;
+
+/// Samples of some panels, of equal length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    panels: [*const u8; BAND],
+    /// Lines that are left of each.
+    lines: usize,
+    /// Lines of each in a step.
+    step: usize,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { panels: [std::ptr::null(); BAND], lines: 0, step: 0 }
+    }
+}
+
+impl Stream {
+    /// All of them will have been asked for after so many steps.
+    pub(super) fn new<'a>(panels: impl Iterator<Item = &'a [u8]>, steps: usize) -> Self {
+        let mut stream = Self::default();
+        for (index, panel) in panels.enumerate() {
+            // Where there are fewer, the first is asked for again, which costs nothing.
+            stream.panels[index..].fill(panel.as_ptr());
+            stream.lines = panel.len().div_ceil(LINE);
+        }
+        stream.step = stream.lines.div_ceil(steps.max(1));
+        stream
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        let lines = self.step.min(self.lines);
+        self.lines -= lines;
+        for _ in 0..lines {
+            for panel in &mut self.panels {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: a prefetch reads nothing.
+                unsafe {
+                    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+                    _mm_prefetch::<_MM_HINT_T1>(panel.cast());
+                }
+                *panel = panel.wrapping_add(LINE);
+            }
+        }
+    }
+}
+
+/// What will be needed next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ahead {
+    /// The next columns.
+    pub(super) columns: Stream,
+    /// The next band's rows.
+    pub(super) rows: Stream,
+}
+
+impl Ahead {
+    /// Asks for a few lines.
+    #[inline(always)]
+    pub(super) fn step(&mut self) {
+        self.columns.step();
+        self.rows.step();
+    }
+}

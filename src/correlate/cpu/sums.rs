@@ -1,0 +1,130 @@
+//! A band's sums: narrow ones in the order of tiles, and the wide ones that they go into.
+
+use std::ops::Range;
+
+use super::clock::Clock;
+use super::memory::Aligned;
+use super::shape::{Band, ROW_SUMS};
+use super::tile::Kind;
+use crate::error::Result;
+
+/// A vector's worth of one part.
+const PART: usize = ROW_SUMS / 2;
+
+/// A band's sums.
+#[derive(Debug)]
+pub(super) struct Sums {
+    /// 32-bit integers or floats: row by row, real and imaginary; then those of the columns.
+    pub(super) narrow: Aligned,
+    /// 64-bit integers or floats, the products' only.
+    wide: Aligned,
+}
+
+impl Sums {
+    pub(super) fn new(band: &Band) -> Result<Self> {
+        let new = |length| Aligned::new("the sums of all channels", length);
+        Ok(Self { narrow: new(4 * band.sums())?, wide: new(8 * band.products)? })
+    }
+
+    /// A row's integers with a panel of columns, real and imaginary: `at` says where, `column` where those
+    /// of the columns are.
+    #[inline(always)]
+    pub(super) fn integers(
+        &self,
+        kind: Kind,
+        clock: Clock,
+        at: usize,
+        column: usize,
+    ) -> [i64; ROW_SUMS] {
+        let mut sums = [0; ROW_SUMS];
+        if clock.pending > 0 {
+            sums = corrected(kind, self.narrow.values(), at, column);
+        }
+        if clock.settled {
+            sums = added(sums, row(self.wide.values(), at), |a, b| a + b);
+        }
+        sums
+    }
+
+    /// The same of floats.
+    #[inline(always)]
+    pub(super) fn floats(&self, clock: Clock, at: usize) -> [f64; ROW_SUMS] {
+        let mut sums = [0.0; ROW_SUMS];
+        if clock.settled {
+            sums = *row(self.wide.values(), at);
+        }
+        if clock.pending > 0 {
+            let narrow = row(self.narrow.values::<f32>(), at).map(f64::from);
+            sums = added(narrow, &sums, |a, b| a + b);
+        }
+        sums
+    }
+}
+
+/// What the integers are once the rows' offset is taken away.
+#[inline(always)]
+fn corrected(kind: Kind, narrow: &[i32], at: usize, column: usize) -> [i64; ROW_SUMS] {
+    let (sums, columns) = (row(narrow, at), row(narrow, column));
+    let mut result = [0; ROW_SUMS];
+    for lane in 0..PART {
+        let (mut re, mut im) = (sums[lane], sums[PART + lane]);
+        if kind == Kind::Offset {
+            let offset = columns[lane].wrapping_mul(128);
+            re = re.wrapping_sub(offset);
+            im = im.wrapping_sub(offset).wrapping_add(columns[PART + lane]);
+        }
+        (result[lane], result[PART + lane]) = (i64::from(re), i64::from(im));
+    }
+    result
+}
+
+/// Narrow sums of some panels of columns go into the wide ones.
+#[inline(always)]
+pub(super) fn settle(
+    kind: Kind,
+    band: &Band,
+    columns: Range<usize>,
+    replace: bool,
+    sums: &mut Sums,
+) {
+    for panel in band.panels.clone() {
+        for column in columns.start..columns.end.min(panel + 1) {
+            let first = band.at(panel, column);
+            for at in (first..first + band.rows(panel) * ROW_SUMS).step_by(ROW_SUMS) {
+                if kind == Kind::Float {
+                    let narrow = row(sums.narrow.values::<f32>(), at).map(f64::from);
+                    let wide = row_mut(sums.wide.values_mut::<f64>(), at);
+                    *wide = if replace { narrow } else { added(narrow, wide, |a, b| a + b) };
+                } else {
+                    let narrow = corrected(kind, sums.narrow.values(), at, band.column(column));
+                    let wide = row_mut(sums.wide.values_mut::<i64>(), at);
+                    *wide = if replace { narrow } else { added(narrow, wide, |a, b| a + b) };
+                }
+            }
+        }
+    }
+}
+
+/// A row's sums with a panel of columns: an array, so that all of them are worked side by side.
+#[inline(always)]
+fn row<T>(sums: &[T], at: usize) -> &[T; ROW_SUMS] {
+    &sums[at..].as_chunks().0[0]
+}
+
+/// As [`row`].
+#[inline(always)]
+fn row_mut<T>(sums: &mut [T], at: usize) -> &mut [T; ROW_SUMS] {
+    &mut sums[at..].as_chunks_mut().0[0]
+}
+
+#[inline(always)]
+fn added<T: Copy>(
+    mut sums: [T; ROW_SUMS],
+    others: &[T; ROW_SUMS],
+    add: impl Fn(T, T) -> T,
+) -> [T; ROW_SUMS] {
+    for k in 0..ROW_SUMS {
+        sums[k] = add(sums[k], others[k]);
+    }
+    sums
+}

@@ -1,0 +1,155 @@
+//! The inner loop: a few rows by a few panels of columns, their sums in registers.
+//!
+//! Invariant: each sum is made in the order of time, whatever the tile's shape.
+#![allow(unsafe_code)]
+
+use super::ahead::Ahead;
+use super::memory::LINE;
+
+/// Rows that are prepared side by side, and whose sums are in registers at once.
+pub(super) const ROWS: usize = 4;
+
+/// Bytes of one prepared row in a step.
+pub(super) const ROW: usize = 8;
+
+/// Bytes from one row's sums to the next: real and imaginary ones of a panel.
+pub(super) const SUMS: usize = 128;
+
+/// Panels side by side in registers, at most.
+pub(super) const WIDTH: usize = 3;
+
+/// What narrow sums are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// 32-bit integers.
+    Integer,
+    /// 32-bit integers of rows that stand 128 too high; imaginary ones lack the columns' imaginary parts.
+    /// The sums of the columns say how much that is.
+    Offset,
+    /// Single-precision floats.
+    Float,
+}
+
+/// Arithmetic of one kind of spectra on one level: how a row meets a vector of columns.
+///
+/// A step is one time, or two; a prepared row has [`ROW`] bytes in it, a panel of columns
+/// [`Arithmetic::COLUMN`].
+///
+/// # Safety
+/// Every method may be called only where the level's instructions exist; pointers must be valid for what a
+/// method reads or writes.
+pub(super) unsafe trait Arithmetic {
+    /// Times in a step.
+    const TIMES: usize;
+    /// Bytes of a panel of columns in a step.
+    const COLUMN: usize;
+    /// Inputs in a vector: 16, or less for fewer registers.
+    const LANES: usize;
+    /// What its sums are.
+    const KIND: Kind;
+    /// Sums of `LANES` inputs.
+    type Sum: Copy;
+    /// A row for all lanes.
+    type Row: Copy;
+    /// `LANES` columns.
+    type Column: Copy;
+    unsafe fn zero() -> Self::Sum;
+    unsafe fn load(from: *const u8) -> Self::Sum;
+    unsafe fn store(sum: Self::Sum, to: *mut u8);
+    unsafe fn row(from: *const u8) -> Self::Row;
+    unsafe fn column(from: *const u8) -> Self::Column;
+    /// Adds a row times the conjugate of columns to real and imaginary sums, or the first half of it.
+    unsafe fn add(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column);
+    /// The second half, if there is one: some instructions later, so that none waits for a sum.
+    unsafe fn add_more(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column);
+    /// Brings spectra as they are packed (8 bit, f32) into the columns' form: where that is. Whole pairs of
+    /// times of integers.
+    unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8;
+    /// Makes all rows of a panel from its columns; each `ROWS` of them `group` bytes behind those before.
+    unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize);
+}
+
+/// Rows by columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tile {
+    pub(super) rows: *const u8,
+    pub(super) columns: [*const u8; WIDTH],
+    /// Sums of the first row with each panel of columns.
+    pub(super) sums: [*mut u8; WIDTH],
+    pub(super) steps: usize,
+    /// Whether sums begin here.
+    pub(super) fresh: bool,
+}
+
+/// Steps from one request for samples to the next.
+pub(super) const STEPS: usize = 8;
+
+/// Adds all steps of `R` rows by `C` panels' vectors.
+///
+/// # Safety
+/// The level's instructions exist, and all pointers are valid for the steps.
+#[inline(always)]
+pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
+    tile: &Tile,
+    ahead: &mut Ahead,
+) {
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        let mut sums = [[[A::zero(); 2]; C]; R];
+        if !tile.fresh {
+            for r in 0..R {
+                for c in 0..C {
+                    let from = tile.sums[c].add(r * SUMS);
+                    sums[r][c] = [A::load(from), A::load(from.add(SUMS / 2))];
+                }
+            }
+        }
+        let mut row = tile.rows;
+        let mut at = 0;
+        let mut left = tile.steps;
+        while left > 0 {
+            let steps = STEPS.min(left);
+            left -= steps;
+            ahead.step();
+            ask(&tile.sums[..C], at / A::COLUMN / STEPS, R);
+            for _ in 0..steps {
+                let mut columns = [A::column(tile.columns[0].add(at)); C];
+                for c in 1..C {
+                    columns[c] = A::column(tile.columns[c].add(at));
+                }
+                for r in 0..R {
+                    let x = A::row(row.add(r * ROW));
+                    for c in 0..C {
+                        A::add(&mut sums[r][c], x, columns[c]);
+                    }
+                    for c in 0..C {
+                        A::add_more(&mut sums[r][c], x, columns[c]);
+                    }
+                }
+                row = row.add(R * ROW);
+                at += A::COLUMN;
+            }
+        }
+        for r in 0..R {
+            for c in 0..C {
+                let to = tile.sums[c].add(r * SUMS);
+                A::store(sums[r][c][0], to);
+                A::store(sums[r][c][1], to.add(SUMS / 2));
+            }
+        }
+    }
+}
+
+/// Asks for a line of the sums that stand behind those of the tile: the next rows', most of the time.
+#[inline(always)]
+fn ask(sums: &[*mut u8], line: usize, rows: usize) {
+    let bytes = rows * SUMS;
+    for sums in sums.iter().take(if line * LINE < bytes { WIDTH } else { 0 }) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(sums.wrapping_add(bytes + line * LINE).cast());
+        }
+    }
+}

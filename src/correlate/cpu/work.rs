@@ -1,0 +1,372 @@
+//! One band of one channel: columns by groups of panels, times by pieces, rows by groups.
+//!
+//! Invariant: a group of column panels stays in the first-level cache while all rows of the band meet it,
+//! and the band's rows in the second.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use super::super::plan::LANES;
+use super::ahead::{Ahead, Stream};
+use super::clock::{Clock, MOST, Piece};
+use super::memory::Aligned;
+use super::panel::Channel;
+use super::portable;
+use super::shape::{BAND, Band, ROW_SUMS};
+use super::sums::{Sums, settle};
+use super::tile::{self, Arithmetic, Kind, ROW, ROWS, SUMS, Tile, WIDTH, add};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use crate::error::Result;
+
+/// Bytes of a panel of columns in a piece: three of them, and four rows, stay in the first-level cache.
+const PANEL: usize = 8 * 1024;
+
+/// Steps of prepared rows.
+const STEPS: usize = 512;
+
+/// Bytes of a group of prepared rows.
+const GROUP: usize = STEPS * ROWS * ROW;
+
+/// What a thread needs for itself.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    /// Prepared rows, axes group of rows, step, row.
+    rows: Aligned,
+    /// Spectra that had to be changed, of the panels of a group.
+    spectra: Aligned,
+    /// Columns.
+    columns: Aligned,
+    /// A row that sums columns up: (re + im), im.
+    ones: Aligned,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Result<Self> {
+        let new = |length| Aligned::new("a thread's samples", length);
+        let mut ones = new(MOST * ROW)?;
+        ones.values_mut().as_chunks_mut().0.fill([1u8, 1, 1, 1, 0, 1, 0, 1]);
+        Ok(Self {
+            rows: new(BAND * LANES / ROWS * GROUP)?,
+            spectra: new(WIDTH * PANEL)?,
+            columns: new(WIDTH * PANEL)?,
+            ones,
+        })
+    }
+}
+
+/// A band of a channel of a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work<'a> {
+    pub(super) channel: Channel<'a>,
+    pub(super) band: &'a Band,
+    pub(super) clock: Clock,
+    /// The channel and the band that will come next, probably.
+    pub(super) next: Option<(Channel<'a>, &'a Band)>,
+}
+
+/// The instructions that a plan's samples are multiplied with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kernel {
+    Integers,
+    Floats,
+    #[cfg(target_arch = "x86_64")]
+    Shorts256,
+    #[cfg(target_arch = "x86_64")]
+    Floats256,
+    #[cfg(target_arch = "x86_64")]
+    Shorts512,
+    #[cfg(target_arch = "x86_64")]
+    Bytes512,
+    #[cfg(target_arch = "x86_64")]
+    Floats512,
+}
+
+impl Kernel {
+    /// The most times in a piece.
+    pub(super) fn times(self) -> usize {
+        match self {
+            Self::Integers => times::<portable::Integers>(),
+            Self::Floats => times::<portable::Floats>(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Shorts256 => times::<x86::Shorts256>(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Floats256 => times::<x86::Floats256>(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Shorts512 => times::<x86::Shorts512>(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Bytes512 => times::<x86::Bytes512>(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Floats512 => times::<x86::Floats512>(),
+        }
+    }
+
+    /// What its narrow sums are.
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            Self::Floats => Kind::Float,
+            #[cfg(target_arch = "x86_64")]
+            Self::Floats256 | Self::Floats512 => Kind::Float,
+            #[cfg(target_arch = "x86_64")]
+            Self::Bytes512 => Kind::Offset,
+            _ => Kind::Integer,
+        }
+    }
+
+    /// Adds a block.
+    ///
+    /// # Safety
+    /// The level's instructions exist, and the sums are the band's.
+    pub(super) unsafe fn run(self, work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            match self {
+                Self::Integers => run::<portable::Integers>(work, sums, scratch),
+                Self::Floats => run::<portable::Floats>(work, sums, scratch),
+                #[cfg(target_arch = "x86_64")]
+                Self::Shorts256 => shorts_256(work, sums, scratch),
+                #[cfg(target_arch = "x86_64")]
+                Self::Floats256 => floats_256(work, sums, scratch),
+                #[cfg(target_arch = "x86_64")]
+                Self::Shorts512 => shorts_512(work, sums, scratch),
+                #[cfg(target_arch = "x86_64")]
+                Self::Bytes512 => bytes_512(work, sums, scratch),
+                #[cfg(target_arch = "x86_64")]
+                Self::Floats512 => floats_512(work, sums, scratch),
+            }
+        }
+    }
+}
+
+macro_rules! wrapped {
+    ($($name:ident, $arithmetic:ident, $features:literal;)*) => { $(
+        /// # Safety
+        /// As for [`Kernel::run`].
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $name(work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
+            // SAFETY: the caller's promise is handed on.
+            unsafe { run::<x86::$arithmetic>(work, sums, scratch) }
+        }
+    )* };
+}
+
+wrapped! {
+    shorts_256, Shorts256, "avx2,fma";
+    floats_256, Floats256, "avx2,fma";
+    shorts_512, Shorts512, "avx512f,avx512bw,avx512vl,avx512dq";
+    bytes_512, Bytes512, "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni";
+    floats_512, Floats512, "avx512f,avx512bw,avx512vl,avx512dq";
+}
+
+/// Times whose columns fill a panel's room.
+#[inline(always)]
+fn times<A: Arithmetic>() -> usize {
+    PANEL / A::COLUMN * A::TIMES
+}
+
+/// How often a tile of so many steps asks for what comes next.
+#[inline(always)]
+fn asks(steps: usize) -> usize {
+    steps.div_ceil(tile::STEPS)
+}
+
+/// Adds a block, in spans whose prepared rows fit.
+///
+/// # Safety
+/// As for [`Kernel::run`].
+#[inline(always)]
+unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
+    let mut clock = work.clock;
+    let all = work.channel.block.times();
+    let length = STEPS * A::TIMES;
+    for first in (0..all).step_by(length) {
+        let times = length.min(all - first);
+        let next = match all - first - times {
+            0 => work.next.map(|(channel, band)| (channel, band, 0, length.min(all))),
+            left => Some((work.channel, work.band, first + times, length.min(left))),
+        };
+        let rows = next.map(|(channel, band, first, times)| {
+            let panels = band.panels.clone().map(|panel| channel.packed(panel, first, times));
+            Stream::new(panels, work.band.tiles() * asks(times.div_ceil(A::TIMES)))
+        });
+        let span = Span { first, times, clock };
+        let mut ahead = Ahead { rows: rows.unwrap_or_default(), ..Ahead::default() };
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            prepare::<A>(work, span, scratch);
+            multiply::<A>(work, span, &mut ahead, sums, scratch);
+        }
+        clock.pass(times, self::times::<A>());
+    }
+}
+
+/// Times whose prepared rows fit.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: usize,
+    times: usize,
+    clock: Clock,
+}
+
+impl Span {
+    /// Its pieces.
+    #[inline(always)]
+    fn pieces<A: Arithmetic>(self) -> impl Iterator<Item = Piece> {
+        let Self { first, times, mut clock } = self;
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let piece = (done < times)
+                .then(|| clock.take(first + done, times - done, self::times::<A>()))?;
+            done += piece.times;
+            Some(piece)
+        })
+    }
+
+    /// Where a piece's steps begin, and how many they are.
+    #[inline(always)]
+    fn steps<A: Arithmetic>(self, piece: Piece) -> (usize, usize) {
+        ((piece.first - self.first) / A::TIMES, piece.times.div_ceil(A::TIMES))
+    }
+}
+
+/// Prepares the band's rows.
+///
+/// # Safety
+/// As for [`Kernel::run`].
+#[inline(always)]
+unsafe fn prepare<A: Arithmetic>(work: Work<'_>, span: Span, scratch: &mut Scratch) {
+    for piece in span.pieces::<A>() {
+        let (at, steps) = span.steps::<A>(piece);
+        for (index, panel) in work.band.panels.clone().enumerate() {
+            let spectra = work.channel.spectra(panel, piece, scratch.spectra.values_mut());
+            let groups = index * LANES / ROWS;
+            let rows = &mut scratch.rows.values_mut::<u8>()[groups * GROUP + at * ROWS * ROW..];
+            // SAFETY: there is room for the steps of each group of a band's rows, and for columns.
+            unsafe {
+                let buffer = scratch.columns.values_mut::<u8>().as_mut_ptr();
+                let columns = A::columns(spectra.as_ptr(), steps, buffer);
+                A::rows(columns, steps, rows.as_mut_ptr(), GROUP);
+            }
+        }
+    }
+}
+
+/// Adds all products of prepared rows.
+///
+/// # Safety
+/// As for [`Kernel::run`].
+#[inline(always)]
+unsafe fn multiply<A: Arithmetic>(
+    work: Work<'_>,
+    span: Span,
+    ahead: &mut Ahead,
+    sums: &mut Sums,
+    scratch: &mut Scratch,
+) {
+    let band = work.band;
+    let groups = (0..band.panels.end).step_by(WIDTH);
+    let groups = groups.map(|start| start..band.panels.end.min(start + WIDTH));
+    let mut turns = groups.flat_map(|group| span.pieces::<A>().map(move |p| (group.clone(), p)));
+    let mut turn = turns.next();
+    while let Some((panels, piece)) = turn {
+        turn = turns.next();
+        let (at, steps) = span.steps::<A>(piece);
+        let columns = turn.as_ref().map(|(panels, piece)| {
+            let packed = |panel| work.channel.packed(panel, piece.first, piece.times);
+            let tiles = band.rows_from(panels.start) / ROWS;
+            Stream::new(panels.clone().map(packed), tiles * asks(steps))
+        });
+        ahead.columns = columns.unwrap_or_default();
+        // SAFETY: the caller's promise is handed on, and the rows are ready.
+        unsafe { meet::<A>(work, panels.clone(), (at, steps), piece, ahead, sums, scratch) };
+        if piece.settle {
+            settle(A::KIND, band, panels, piece.replace, sums);
+        }
+    }
+}
+
+/// All rows of the band meet some panels of columns.
+///
+/// # Safety
+/// As for [`Kernel::run`]; the piece's rows are prepared.
+#[inline(always)]
+unsafe fn meet<A: Arithmetic>(
+    work: Work<'_>,
+    panels: Range<usize>,
+    (at, steps): (usize, usize),
+    piece: Piece,
+    ahead: &mut Ahead,
+    sums: &mut Sums,
+    scratch: &mut Scratch,
+) {
+    let band = work.band;
+    let narrow = sums.narrow.values_mut::<u8>().as_mut_ptr();
+    let (start, width) = (panels.start, panels.len());
+    let mut columns = [std::ptr::null(); WIDTH];
+    let spectra = scratch.spectra.values_mut::<u8>().chunks_exact_mut(PANEL);
+    let buffers = scratch.columns.values_mut::<u8>().chunks_exact_mut(PANEL);
+    for (c, (spectra, buffer)) in spectra.zip(buffers).enumerate().take(width) {
+        let spectra = work.channel.spectra(start + c, piece, spectra);
+        // SAFETY: a buffer has room for a piece.
+        columns[c] = unsafe { A::columns(spectra.as_ptr(), steps, buffer.as_mut_ptr()) };
+    }
+    let mut tile = Tile {
+        rows: scratch.ones.values::<u8>().as_ptr(),
+        columns,
+        sums: [std::ptr::null_mut(); WIDTH],
+        steps,
+        fresh: piece.fresh,
+    };
+    // SAFETY: rows, columns and sums of the band are there for all steps.
+    unsafe {
+        if A::KIND == Kind::Offset {
+            for c in 0..width {
+                tile.sums[c] = narrow.add(band.column(start + c) * 4);
+            }
+            tiles::<A, 1>(tile, width, ahead);
+        }
+        for panel in band.panels.start.max(start)..band.panels.end {
+            let width = width.min(panel + 1 - start);
+            let groups = (panel - band.panels.start) * LANES / ROWS;
+            for group in 0..band.rows(panel) / ROWS {
+                let place = (groups + group) * GROUP + at * ROWS * ROW;
+                tile.rows = scratch.rows.values::<u8>().as_ptr().add(place);
+                for c in 0..width {
+                    let sums = band.at(panel, start + c) + group * ROWS * ROW_SUMS;
+                    tile.sums[c] = narrow.add(sums * 4);
+                }
+                tiles::<A, ROWS>(tile, width, ahead);
+            }
+        }
+    }
+}
+
+/// Rows by some panels of columns.
+///
+/// # Safety
+/// As for [`add`].
+#[inline(always)]
+unsafe fn tiles<A: Arithmetic, const R: usize>(tile: Tile, width: usize, ahead: &mut Ahead) {
+    // SAFETY: the caller's promise is handed on; parts of a panel lie one behind the other.
+    unsafe {
+        if A::LANES == LANES {
+            match width {
+                1 => add::<A, R, 1>(&tile, ahead),
+                2 => add::<A, R, 2>(&tile, ahead),
+                _ => add::<A, R, 3>(&tile, ahead),
+            }
+            return;
+        }
+        for c in 0..width {
+            for part in 0..LANES / A::LANES {
+                let mut tile = tile;
+                let columns = part * A::LANES * 4;
+                tile.columns[0] = tile.columns[c].add(columns);
+                tile.sums[0] = tile.sums[c].add(columns);
+                add::<A, R, 1>(&tile, ahead);
+            }
+        }
+    }
+}
+const _: () = assert!(SUMS == 2 * LANES * 4);

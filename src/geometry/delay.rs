@@ -1,0 +1,251 @@
+//! Delays over an observation, as polynomials of the time.
+
+use super::frame::Direction;
+use super::orientation::Dut1;
+use super::sky::Sky;
+use super::time::{Tai, tai_utc_s};
+use crate::error::{Error, Result};
+use crate::units::Epoch;
+
+/// Coefficients of each polynomial: degree 5.
+const TERMS: usize = 6;
+
+/// Longest piece, in seconds.
+const LONGEST_PIECE_S: f64 = 480.0;
+
+/// Shortest time over which a polynomial is fitted, in seconds, however short its piece is: so that it can
+/// be trusted a little outside.
+const SHORTEST_FIT_S: f64 = 60.0;
+
+/// Pieces end at midnight, where the Earth's tabulated turning has a corner, unless one would be shorter
+/// than this, in seconds.
+const SLIVER_S: f64 = 1.0;
+
+/// Longest observation, in seconds: a hundred days.
+const LONGEST_S: f64 = 8.64e6;
+
+/// To what the delays refer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PhaseCentre {
+    /// A direction on the sky, tracked.
+    Source(Direction),
+    /// The zenith of the reference point: the delays don't change.
+    Zenith,
+    /// Nothing: no delays but the cables'.
+    Unphased,
+}
+
+/// One antenna's delay over a stretch of time.
+///
+/// `delay(t) = c_0 + c_1 t + c_2 t^2 ...`, t in seconds of elapsed time since `start`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DelayPolynomial {
+    /// Where t is 0.
+    pub start: Epoch,
+    /// The stretch's length.
+    pub length_s: f64,
+    /// Coefficients in s, s/s, s/s^2 ...
+    pub coefficients: [f64; TERMS],
+}
+
+impl DelayPolynomial {
+    /// The delay in seconds at `seconds` after the start.
+    pub fn at(&self, seconds: f64) -> f64 {
+        self.coefficients.iter().rev().fold(0.0, |sum, coefficient| sum * seconds + coefficient)
+    }
+
+    /// The delay's change in seconds a second.
+    pub fn rate(&self, seconds: f64) -> f64 {
+        let terms = self.coefficients.iter().enumerate().skip(1).rev();
+        terms.fold(0.0, |sum, (power, coefficient)| sum * seconds + power as f64 * coefficient)
+    }
+}
+
+/// Each antenna's delay over an observation: pieces of up to 480 s, one polynomial each.
+///
+/// # Numerics
+/// Within 1e-13 s of the delays that [`Sky`] gives, for antennas up to the Earth's diameter from the
+/// reference; and as far as a second before the start and after the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DelayModel {
+    start: Epoch,
+    length_s: f64,
+    /// Each piece's start, in seconds of elapsed time since `start`.
+    starts_s: Vec<f64>,
+    /// Axes antenna, piece.
+    pieces: Vec<Vec<DelayPolynomial>>,
+}
+
+impl DelayModel {
+    /// Fits an observation from `start` over `length_s` seconds of elapsed time.
+    ///
+    /// `cables_s` are fixed delays that each antenna's own adds to: one an antenna, or none.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a length that is not above 0 and at most a hundred days, for a given
+    /// UT1 - UTC if a leap second lies within; [`Error::Shape`] for another number of cable delays; and
+    /// as [`Sky::frame`].
+    pub fn fit(
+        sky: &Sky,
+        centre: PhaseCentre,
+        (start, length_s): (Epoch, f64),
+        cables_s: &[f64],
+    ) -> Result<Self> {
+        check(sky, (&start, length_s), cables_s)?;
+        let origin = Tai::from_utc(&start)?;
+        let stretches = stretches(&origin, length_s)?;
+        let mut pieces = vec![Vec::with_capacity(stretches.len()); sky.antennas()];
+        for stretch in &stretches {
+            let from = origin.plus_s(stretch.start_s);
+            let (start, length_s) = (from.utc()?, stretch.length_s);
+            let fitted = fit_piece(sky, &centre, &from, stretch.fit_s)?;
+            for (row, coefficients) in pieces.iter_mut().zip(fitted) {
+                row.push(DelayPolynomial { start, length_s, coefficients });
+            }
+        }
+        for (row, cable) in pieces.iter_mut().zip(cables_s) {
+            row.iter_mut().for_each(|piece| piece.coefficients[0] += cable);
+        }
+        let starts_s = stretches.iter().map(|stretch| stretch.start_s).collect();
+        Ok(Self { start, length_s, starts_s, pieces })
+    }
+
+    /// When the observation starts.
+    pub fn start(&self) -> Epoch {
+        self.start
+    }
+
+    /// The observation's length in seconds.
+    pub fn length_s(&self) -> f64 {
+        self.length_s
+    }
+
+    /// Number of antennas.
+    pub fn antennas(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// An antenna's pieces, in order of time.
+    pub fn polynomials(&self, antenna: usize) -> &[DelayPolynomial] {
+        &self.pieces[antenna]
+    }
+
+    /// An antenna's delay in seconds, `seconds` of elapsed time after the start; a little before the
+    /// start and after the end, the outer pieces go on.
+    pub fn at(&self, antenna: usize, seconds: f64) -> f64 {
+        let (piece, since) = self.piece(antenna, seconds);
+        piece.at(since)
+    }
+
+    /// The change of an antenna's delay in seconds a second.
+    pub fn rate(&self, antenna: usize, seconds: f64) -> f64 {
+        let (piece, since) = self.piece(antenna, seconds);
+        piece.rate(since)
+    }
+
+    /// The piece for a moment, and the seconds since its start.
+    fn piece(&self, antenna: usize, seconds: f64) -> (&DelayPolynomial, f64) {
+        let index = self.starts_s.partition_point(|start| *start <= seconds).saturating_sub(1);
+        (&self.pieces[antenna][index], seconds - self.starts_s[index])
+    }
+}
+
+/// One piece in time, in seconds of elapsed time.
+struct Stretch {
+    /// Since the observation's start.
+    start_s: f64,
+    length_s: f64,
+    /// Where the polynomial is fitted, since the piece's start.
+    fit_s: (f64, f64),
+}
+
+/// The pieces of an observation.
+fn stretches(origin: &Tai, length_s: f64) -> Result<Vec<Stretch>> {
+    let mut stretches = Vec::new();
+    let (mut at_s, mut day) = (0.0, origin.utc()?.day);
+    while at_s < length_s {
+        let (dawn_s, midnight_s) = (origin.seconds_to_day(day)?, origin.seconds_to_day(day + 1)?);
+        day += 1;
+        let end_s = if length_s - midnight_s < SLIVER_S { length_s } else { midnight_s };
+        if end_s - at_s < SLIVER_S && end_s < length_s {
+            continue;
+        }
+        let count = ((end_s - at_s) / LONGEST_PIECE_S).ceil().max(1.0);
+        let piece_s = (end_s - at_s) / count;
+        // The fit is about the piece's middle, but within its day.
+        let fit_s = piece_s.max(SHORTEST_FIT_S);
+        for piece in 0..count as usize {
+            let start_s = at_s + piece as f64 * piece_s;
+            let middle_s = start_s + 0.5 * (piece_s - fit_s);
+            let first_s = middle_s.min(midnight_s - fit_s).max(dawn_s) - start_s;
+            let fit_s = (first_s, first_s + fit_s);
+            stretches.push(Stretch { start_s, length_s: piece_s, fit_s });
+        }
+        at_s = end_s;
+    }
+    Ok(stretches)
+}
+
+fn check(sky: &Sky, (start, length_s): (&Epoch, f64), cables_s: &[f64]) -> Result<()> {
+    if !(length_s > 0.0 && length_s <= LONGEST_S) {
+        let rule = format!("it must be above 0 and at most {LONGEST_S} s");
+        return Err(Error::parameter("observation's length (s)", length_s, rule));
+    }
+    if !cables_s.is_empty() && cables_s.len() != sky.antennas() {
+        let (expected, actual) = (sky.antennas(), cables_s.len());
+        return Err(Error::Shape { what: "cable delays", expected, actual });
+    }
+    if let Some(bad) = cables_s.iter().find(|delay| !delay.is_finite()) {
+        return Err(Error::parameter("cable delay (s)", bad, "it must be finite"));
+    }
+    let end = Tai::from_utc(start)?.plus_s(length_s).utc()?;
+    let leaps = tai_utc_s(end.day)? - tai_utc_s(start.day)?;
+    match sky.dut1() {
+        Dut1::Given(seconds) if leaps != 0.0 => {
+            let rule = "a leap second lies within the observation: leave UT1 - UTC to the table";
+            Err(Error::parameter("--dut1 (s)", seconds, rule))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Each antenna's coefficients for one piece, from the delays between two times since its start.
+fn fit_piece(
+    sky: &Sky,
+    centre: &PhaseCentre,
+    from: &Tai,
+    (first_s, last_s): (f64, f64),
+) -> Result<Vec<[f64; TERMS]>> {
+    // Chebyshev's nodes: the error is spread evenly over the piece.
+    let nodes: [f64; TERMS] = std::array::from_fn(|k| {
+        let angle = std::f64::consts::PI * (k as f64 + 0.5) / TERMS as f64;
+        first_s + 0.5 * (last_s - first_s) * (1.0 - angle.cos())
+    });
+    let mut delays = Vec::with_capacity(TERMS);
+    for node in nodes {
+        delays.push(sky.delays_at(centre, &from.plus_s(node))?);
+    }
+    let antenna = |antenna| through(&nodes, std::array::from_fn(|node| delays[node][antenna]));
+    Ok((0..sky.antennas()).map(antenna).collect())
+}
+
+/// The polynomial through values at nodes: Newton's divided differences, then powers.
+fn through(nodes: &[f64; TERMS], values: [f64; TERMS]) -> [f64; TERMS] {
+    let mut differences = values;
+    for order in 1..TERMS {
+        for node in (order..TERMS).rev() {
+            let step = nodes[node] - nodes[node - order];
+            differences[node] = (differences[node] - differences[node - 1]) / step;
+        }
+    }
+    let mut coefficients = [0.0; TERMS];
+    for node in (0..TERMS).rev() {
+        // What is there times (t - node), plus the next difference.
+        for power in (0..TERMS).rev() {
+            let lower = if power > 0 { coefficients[power - 1] } else { 0.0 };
+            coefficients[power] = lower - nodes[node] * coefficients[power];
+        }
+        coefficients[0] += differences[node];
+    }
+    coefficients
+}

@@ -1,0 +1,19 @@
+//! Where antennas and sources are: positions, apparent directions, delays and u, v, w.
+//!
+//! Invariant: the Earth's orientation and the sky's directions come from SOFA's routines, and a delay is
+//! positive where the wave reaches an antenna later than the array's reference point.
+
+mod array;
+mod delay;
+mod frame;
+mod orientation;
+mod sky;
+mod time;
+mod vector;
+
+pub use array::{Antenna, Array, Location};
+pub use delay::{DelayModel, DelayPolynomial, PhaseCentre};
+pub use frame::{Direction, Frame};
+pub use orientation::{Dut1, orientation_table};
+pub use sky::{Apparent, Sky};
+pub use time::{plus_elapsed_s, tai_utc_s};

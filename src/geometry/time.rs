@@ -1,0 +1,142 @@
+//! Moments in UTC as elapsed seconds, leap seconds counted.
+
+use sofars::cal::jd2cal;
+use sofars::ts::dat;
+
+use crate::error::{Error, Result};
+use crate::units::{Epoch, SECONDS_PER_DAY};
+
+/// Julian date of the modified Julian day 0.
+const MJD_ZERO: f64 = 2_400_000.5;
+
+/// 1972 January 1: from this day on UTC differs from TAI by whole seconds.
+const FIRST_DAY: i64 = 41_317;
+
+/// 2100 January 1: SOFA's theories of the Earth's motion are fitted up to here.
+const LAST_DAY: i64 = 88_069;
+
+/// TT - TAI in seconds.
+const TT_TAI_S: f64 = 32.184;
+
+/// A moment in TAI, which has no leap seconds; its day may have any number of seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tai {
+    day: i64,
+    seconds: f64,
+}
+
+impl Tai {
+    /// The moment of a UTC reading; a leap second is 86400 to 86401 s of its day.
+    pub(super) fn from_utc(epoch: &Epoch) -> Result<Self> {
+        if !epoch.seconds.is_finite() {
+            return Err(Error::parameter(
+                "time (s of the day)",
+                epoch.seconds,
+                "it must be finite",
+            ));
+        }
+        Ok(Self { day: epoch.day, seconds: epoch.seconds + tai_utc_s(epoch.day)? })
+    }
+
+    /// The UTC reading of the moment.
+    pub(super) fn utc(&self) -> Result<Epoch> {
+        if !self.seconds.is_finite() {
+            return Err(Error::parameter("time (s of the day)", self.seconds, "it must be finite"));
+        }
+        let days = (self.seconds / SECONDS_PER_DAY).floor();
+        let day = self.day.saturating_add(days as i64);
+        let seconds = self.seconds - days * SECONDS_PER_DAY;
+        let offset = tai_utc_s(day)?;
+        if seconds >= offset {
+            return Ok(Epoch { day, seconds: seconds - offset });
+        }
+        let before = tai_utc_s(day - 1)?;
+        Ok(Epoch { day: day - 1, seconds: seconds + SECONDS_PER_DAY - before })
+    }
+
+    pub(super) fn plus_s(&self, seconds: f64) -> Self {
+        Self { day: self.day, seconds: self.seconds + seconds }
+    }
+
+    /// Elapsed seconds from this moment to the beginning of a day of UTC.
+    pub(super) fn seconds_to_day(&self, day: i64) -> Result<f64> {
+        let days = day.saturating_sub(self.day) as f64;
+        Ok(days * SECONDS_PER_DAY + tai_utc_s(day)? - self.seconds)
+    }
+
+    /// Days since the modified Julian day 0 of a clock that is `ahead_s` ahead of TAI, and the day's
+    /// part: two numbers whose sum SOFA takes as a Julian date.
+    pub(super) fn julian(&self, ahead_s: f64) -> (f64, f64) {
+        (MJD_ZERO + self.day as f64, (self.seconds + ahead_s) / SECONDS_PER_DAY)
+    }
+
+    /// The Julian date in TT.
+    pub(super) fn terrestrial(&self) -> (f64, f64) {
+        self.julian(TT_TAI_S)
+    }
+
+    /// Days (MJD) in TAI, to better than a microsecond.
+    pub(super) fn mjd(&self) -> f64 {
+        self.day as f64 + self.seconds / SECONDS_PER_DAY
+    }
+}
+
+/// TAI - UTC in seconds on a day (MJD) of UTC.
+///
+/// # Errors
+/// [`Error::Parameter`] for a day before 1972 or after 2099.
+/// # Source
+/// SOFA's `dat`: the IERS's leap seconds, the last at the end of 2016.
+pub fn tai_utc_s(day: i64) -> Result<f64> {
+    let refused = || {
+        let rule = format!("it must lie in the years 1972 to 2099 (MJD {FIRST_DAY} to {LAST_DAY})");
+        Error::parameter("time (MJD)", day, rule)
+    };
+    if !(FIRST_DAY..LAST_DAY).contains(&day) {
+        return Err(refused());
+    }
+    let (year, month, day_of_month, _) = jd2cal(MJD_ZERO, day as f64).map_err(|_| refused())?;
+    dat(year, month, day_of_month, 0.0).map_err(|_| refused())
+}
+
+/// The UTC reading `seconds` of elapsed time later, leap seconds counted: 2 s after 23:59:59 is
+/// 00:00:00 on a day that ends with a leap second. Within it the reading is 86400 to 86401 s.
+///
+/// # Errors
+/// As [`tai_utc_s`].
+pub fn plus_elapsed_s(epoch: &Epoch, seconds: f64) -> Result<Epoch> {
+    Tai::from_utc(epoch)?.plus_s(seconds).utc()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leap_seconds_are_counted() {
+        assert_eq!(tai_utc_s(57753).unwrap(), 36.0);
+        assert_eq!(tai_utc_s(57754).unwrap(), 37.0);
+        assert_eq!(tai_utc_s(51178).unwrap(), 31.0);
+        assert_eq!(tai_utc_s(51179).unwrap(), 32.0);
+        assert_eq!(tai_utc_s(41317).unwrap(), 10.0);
+        let before = Epoch::new(57753, 86399.0);
+        let after = |seconds| plus_elapsed_s(&before, seconds).unwrap();
+        assert_eq!(after(1.5), Epoch { day: 57753, seconds: 86400.5 });
+        assert_eq!(after(2.0), Epoch::new(57754, 0.0));
+        assert_eq!(after(2.0 + 86400.0), Epoch::new(57755, 0.0));
+        assert_eq!(plus_elapsed_s(&Epoch::new(57755, 0.0), -86402.0).unwrap(), before);
+        assert_eq!(
+            plus_elapsed_s(&Epoch::new(57755, 0.0), -1.0).unwrap(),
+            Epoch::new(57754, 86399.0)
+        );
+    }
+
+    #[test]
+    fn days_outside_are_refused() {
+        for day in [0, 41_316, 88_069, i64::MAX, i64::MIN] {
+            assert!(tai_utc_s(day).unwrap_err().to_string().contains("1972 to 2099"), "{day}");
+        }
+        assert!(plus_elapsed_s(&Epoch::new(60000, 0.0), f64::NAN).is_err());
+        assert!(plus_elapsed_s(&Epoch::new(60000, 0.0), 1e300).is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! The file but for its rows: hdf5-pure writes it with one element in place of them, and each data set
+//! is then given its length and address.
+
+use std::path::Path;
+
+use hdf5_pure::{
+    CompoundTypeBuilder, Datatype, EnumTypeBuilder, FileBuilder, FormatError, GroupBuilder, Layout,
+    make_f32_type, make_f64_type, make_i8_type, make_i32_type,
+};
+
+use super::contents;
+use super::header::Header;
+use super::patch::{Place, patch};
+use super::rows::{Element, Rows};
+use crate::error::{Error, Result};
+
+/// What hdf5-pure's builders give.
+pub(super) type Built<T = ()> = std::result::Result<T, FormatError>;
+
+/// Rows begin at multiples of this many bytes.
+const ALIGNMENT: u64 = 4096;
+
+/// Counts that are known at the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    pub(super) integrations: usize,
+    pub(super) rows: u64,
+}
+
+impl Counts {
+    pub(super) fn new(header: &Header, integrations: usize) -> Self {
+        let rows = integrations as u64 * header.baselines.len() as u64;
+        Self { integrations, rows }
+    }
+}
+
+/// Where everything lies in the file.
+#[derive(Clone, Debug)]
+pub(super) struct Skeleton {
+    reserved: u64,
+    /// Address of the first row, and bytes of a row, for each of [`Rows::ALL`].
+    places: Vec<(u64, u64)>,
+    end: u64,
+}
+
+impl Skeleton {
+    pub(super) fn new(path: &Path, header: &Header) -> Result<Self> {
+        let counts = Counts::new(header, header.integrations);
+        let reserved = build(path, header, counts)?.len() as u64;
+        let mut end = reserved;
+        let mut places = Vec::new();
+        for rows in Rows::ALL {
+            let row_bytes = rows.row_bytes(header);
+            let start = end.next_multiple_of(ALIGNMENT);
+            places.push((start, row_bytes));
+            let bytes = (header.integrations as u64)
+                .checked_mul(header.baselines.len() as u64)
+                .and_then(|rows| rows.checked_mul(row_bytes))
+                .and_then(|bytes| bytes.checked_add(start))
+                .filter(|end| *end < i64::MAX as u64 - ALIGNMENT);
+            end = bytes.ok_or_else(|| {
+                let rule = "the visibilities of all of them are more than a file can hold";
+                Error::parameter("integrations", header.integrations, rule)
+            })?;
+        }
+        Ok(Self { reserved, places, end })
+    }
+
+    /// Where a row lies.
+    pub(super) fn offset(&self, which: Rows, row: u64) -> u64 {
+        let (start, row_bytes) = self.places[which as usize];
+        start + row * row_bytes
+    }
+
+    /// Bytes of the file when all rows are written.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The file's start, naming the rows that were written.
+    pub(super) fn finish(&self, path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
+        let mut bytes = build(path, header, counts)?;
+        let stand_ins = stand_ins(&bytes).map_err(|error| fault(path, &error))?;
+        let places: Vec<Place> = Rows::ALL
+            .iter()
+            .zip(self.places.iter().zip(stand_ins))
+            .map(|(rows, (&(start, row_bytes), stand_in))| {
+                let axes = [counts.rows].into_iter().chain(rows.row_axes(header)).collect();
+                Place { stand_in, axes, start, bytes: counts.rows * row_bytes }
+            })
+            .collect();
+        let last = places.iter().map(|place| place.start + place.bytes).max().unwrap_or(0);
+        let is_whole = bytes.len() as u64 == self.reserved && patch(&mut bytes, &places, last);
+        if !is_whole {
+            let why = "the HDF5 library laid the file out in an unknown way".to_string();
+            return Err(Error::Unavailable { what: path.display().to_string(), why });
+        }
+        Ok(bytes)
+    }
+}
+
+/// Where hdf5-pure put the one element that each of [`Rows::ALL`] has as yet.
+fn stand_ins(bytes: &[u8]) -> std::result::Result<Vec<u64>, hdf5_pure::Error> {
+    let file = hdf5_pure::File::from_bytes(bytes.to_vec())?;
+    let find = |rows: Rows| {
+        let layout = file.dataset(&rows.path())?.layout()?;
+        // None has the address 0, where the superblock lies.
+        let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
+        Ok(address.unwrap_or(0))
+    };
+    Rows::ALL.into_iter().map(find).collect()
+}
+
+fn fault(path: &Path, error: &hdf5_pure::Error) -> Error {
+    Error::format(path, "HDF5", 0, error.to_string())
+}
+
+fn build(path: &Path, header: &Header, counts: Counts) -> Result<Vec<u8>> {
+    let built = fill(header, counts).map_err(hdf5_pure::Error::Format);
+    built.and_then(FileBuilder::finish).map_err(|error| fault(path, &error))
+}
+
+fn fill(header: &Header, counts: Counts) -> Built<FileBuilder> {
+    let mut builder = FileBuilder::new();
+    let mut group = builder.create_group("Header");
+    contents::fill(&mut group, header, counts)?;
+    builder.add_group(group.finish());
+    let mut group = builder.create_group("Data");
+    for rows in Rows::ALL.into_iter().filter(|rows| rows.is_data()) {
+        add_rows(&mut group, rows)?;
+    }
+    builder.add_group(group.finish());
+    Ok(builder)
+}
+
+/// Adds a data set that has one element as yet.
+pub(super) fn add_rows(group: &mut GroupBuilder, rows: Rows) -> Built {
+    let zeros = vec![0; rows.element().bytes()];
+    group
+        .create_dataset(rows.name())
+        .with_raw_data(datatype(rows.element())?, zeros, 1)
+        .with_shape(&vec![1; rows.rank()]);
+    Ok(())
+}
+
+pub(super) fn datatype(element: Element) -> Built<Datatype> {
+    Ok(match element {
+        Element::I32 => make_i32_type(),
+        Element::F32 => make_f32_type(),
+        Element::F64 => make_f64_type(),
+        Element::Complex => CompoundTypeBuilder::new().f32_field("r").f32_field("i").build()?,
+        Element::Bool => {
+            let byte = EnumTypeBuilder::with_base(make_i8_type());
+            byte.value("FALSE", 0).value("TRUE", 1).build()?
+        }
+    })
+}

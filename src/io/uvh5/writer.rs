@@ -1,0 +1,236 @@
+//! Writes visibilities, one integration at a time.
+
+use std::path::Path;
+
+use num_complex::Complex;
+
+use super::MJD_ZERO;
+use super::header::Header;
+use super::rows::{Row, Rows};
+use super::skeleton::{Counts, Skeleton};
+use crate::array::check_length;
+use crate::error::{Error, Result};
+use crate::io::atomic::AtomicFile;
+use crate::units::{Epoch, SECONDS_PER_DAY};
+
+/// Bytes of visibilities that are brought into the file's order together.
+const BATCH_BYTES: usize = 1 << 22;
+
+/// Where the array looked in the middle of an integration, in the apparent coordinates of that moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pointing {
+    /// Apparent right ascension of the phase centre in degrees; of a drift scan, the sidereal time.
+    pub ra_deg: f64,
+    /// Apparent declination in degrees; of a drift scan, the latitude.
+    pub dec_deg: f64,
+    /// Position angle of the catalogue frame's north from the apparent north, in degrees; of a drift scan,
+    /// 0.
+    pub frame_angle_deg: f64,
+}
+
+/// One integration of all baselines.
+///
+/// | buffer   | axes                    | type        | unit    |
+/// |----------|-------------------------|-------------|---------|
+/// | `uvw_m`  | antenna, (u, v, w)      | f64         | m       |
+/// | `sums`   | baseline, channel, pair | complex f64 | counts  |
+/// | `counts` | baseline, channel       | u64         | samples |
+///
+/// The sums are `V_ij = sum x_i conj(x_j)` over valid samples, pairs in the order XX, XY, YX, YY (RR, RL,
+/// LR, LL), or the one pair of a single feed.
+#[derive(Clone, Copy, Debug)]
+pub struct Integration<'a> {
+    /// Its middle.
+    pub centre: Epoch,
+    /// Local apparent sidereal time at its middle, in degrees.
+    pub lst_deg: f64,
+    /// The phase centre at its middle.
+    pub pointing: Pointing,
+    /// u, v, w of each antenna at its middle, from any common origin, v towards the catalogue frame's north
+    /// (not that of date); of a drift scan east, north, up.
+    pub uvw_m: &'a [[f64; 3]],
+    /// Sums over valid samples.
+    pub sums: &'a [Complex<f64>],
+    /// How many samples were valid.
+    pub counts: &'a [u64],
+    /// How many there are when all are valid.
+    pub full_count: u64,
+}
+
+/// A UVH5 file in the making.
+///
+/// `visdata` is the sum over the valid count, `nsamples` the valid count over the full one, and `flags` is
+/// set where it is 0. Of a baseline, `ant_1` is the antenna with the lower number; `visdata` is
+/// `<conj(x_1) x_2>`, `uvw_array` the second antenna's less the first's, and polarization XY is X of
+/// `ant_1` with Y of `ant_2`.
+///
+/// Rows go to their final place as they come, so memory does not depend on how many there are. Dropped
+/// before [`finish`](Self::finish), nothing is left behind.
+#[derive(Debug)]
+pub struct Writer {
+    header: Header,
+    file: AtomicFile,
+    skeleton: Skeleton,
+    rows: Vec<Row>,
+    written: usize,
+    last: Option<Epoch>,
+}
+
+impl Writer {
+    /// Starts a file; an existing one is replaced at the end.
+    ///
+    /// # Errors
+    /// As [`Header::check`] and [`AtomicFile::create`]; [`Error::Parameter`] when the visibilities are
+    /// more than a file can hold.
+    pub fn create(path: &Path, header: Header) -> Result<Self> {
+        header.check()?;
+        let skeleton = Skeleton::new(path, &header)?;
+        let rows = header.baselines.iter().map(|pair| Row::new(&header.antennas, *pair)).collect();
+        let file = AtomicFile::create(path)?;
+        Ok(Self { header, file, skeleton, rows, written: 0, last: None })
+    }
+
+    /// What was asked for.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Integrations written so far.
+    pub fn integrations(&self) -> usize {
+        self.written
+    }
+
+    /// Bytes of the file when all integrations are written.
+    pub fn bytes(&self) -> u64 {
+        self.skeleton.end()
+    }
+
+    /// Appends an integration.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when a buffer's length differs from the header's; [`Error::Parameter`] for more
+    /// integrations than the header announced, one that is not later than the last, or numbers that are
+    /// not finite; [`Error::Io`].
+    pub fn write(&mut self, integration: Integration<'_>) -> Result<()> {
+        self.check(&integration)?;
+        self.write_times(&integration)?;
+        self.write_data(&integration)?;
+        self.last = Some(integration.centre);
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Puts the whole file under its name.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when nothing was written; [`Error::Io`].
+    pub fn finish(mut self) -> Result<()> {
+        if self.written == 0 {
+            let rule = "a file of visibilities has at least one";
+            return Err(Error::parameter("integrations", 0, rule));
+        }
+        let counts = Counts::new(&self.header, self.written);
+        let start = self.skeleton.finish(self.file.path(), &self.header, counts)?;
+        self.file.put_at(0, &start)?;
+        self.file.commit()
+    }
+
+    fn check(&self, integration: &Integration<'_>) -> Result<()> {
+        let header = &self.header;
+        let spectra = header.baselines.len() * header.channels();
+        check_length("uvw_m (antenna)", header.antennas.len(), integration.uvw_m.len())?;
+        check_length(
+            "sums (baseline, channel, pair)",
+            spectra * header.pairs(),
+            integration.sums.len(),
+        )?;
+        check_length("counts (baseline, channel)", spectra, integration.counts.len())?;
+        if self.written == header.integrations {
+            let rule = format!("the header announced {}", header.integrations);
+            return Err(Error::parameter("integrations", self.written + 1, rule));
+        }
+        if integration.full_count == 0 {
+            return Err(Error::parameter("full count", 0, "it must be positive"));
+        }
+        if self.last.is_some_and(|last| integration.centre.seconds_since(&last) <= 0.0) {
+            let rule = "each integration must be later than the one before";
+            return Err(Error::parameter("middle (MJD)", integration.centre.mjd(), rule));
+        }
+        let pointing = integration.pointing;
+        let angles =
+            [integration.lst_deg, pointing.ra_deg, pointing.dec_deg, pointing.frame_angle_deg];
+        let lengths = integration.uvw_m.as_flattened();
+        match angles.iter().chain(lengths).find(|number| !number.is_finite()) {
+            Some(bad) => {
+                let rule = "sidereal time, pointing and u, v, w must be finite";
+                Err(Error::parameter("integration", bad, rule))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// All that is the same for every channel.
+    fn write_times(&mut self, integration: &Integration<'_>) -> Result<()> {
+        let pointing = integration.pointing;
+        let centre = integration.centre;
+        let julian = MJD_ZERO + centre.day as f64 + centre.seconds / SECONDS_PER_DAY;
+        let same = [
+            (Rows::Time, julian),
+            (Rows::SiderealTime, integration.lst_deg.to_radians()),
+            (Rows::IntegrationTime, self.header.integration_s),
+            (Rows::PointingRa, pointing.ra_deg.to_radians()),
+            (Rows::PointingDec, pointing.dec_deg.to_radians()),
+            (Rows::PointingAngle, pointing.frame_angle_deg.to_radians()),
+        ];
+        for (which, number) in same {
+            self.put(which, 0, &number.to_le_bytes().repeat(self.rows.len()))?;
+        }
+        self.put(Rows::PhaseCentre, 0, &0_i32.to_le_bytes().repeat(self.rows.len()))?;
+        let numbers = |side: fn(&Row) -> i32| -> Vec<u8> {
+            self.rows.iter().flat_map(|row| side(row).to_le_bytes()).collect()
+        };
+        let (first, second) = (numbers(|row| row.number_1), numbers(|row| row.number_2));
+        let uvw = self.rows.iter().flat_map(|row| {
+            let (from, to) = (integration.uvw_m[row.antenna_1], integration.uvw_m[row.antenna_2]);
+            (0..3).flat_map(move |axis| (to[axis] - from[axis]).to_le_bytes())
+        });
+        let uvw: Vec<u8> = uvw.collect();
+        self.put(Rows::Antenna1, 0, &first)?;
+        self.put(Rows::Antenna2, 0, &second)?;
+        self.put(Rows::Uvw, 0, &uvw)
+    }
+
+    fn write_data(&mut self, integration: &Integration<'_>) -> Result<()> {
+        let (channels, pairs) = (self.header.channels(), self.header.pairs());
+        let elements = channels * pairs;
+        let batch = (BATCH_BYTES / (elements * 8)).max(1);
+        let (mut visibilities, mut samples, mut flags) = (Vec::new(), Vec::new(), Vec::new());
+        for start in (0..self.rows.len()).step_by(batch) {
+            let end = (start + batch).min(self.rows.len());
+            visibilities.clear();
+            samples.clear();
+            flags.clear();
+            for baseline in start..end {
+                let row = &self.rows[baseline];
+                let counts = &integration.counts[baseline * channels..][..channels];
+                let sums = integration.sums[baseline * elements..][..elements].chunks_exact(pairs);
+                for (&count, sums) in counts.iter().zip(sums) {
+                    row.visibilities(sums, count, &mut visibilities);
+                    let fraction = (count as f64 / integration.full_count as f64) as f32;
+                    samples.extend_from_slice(&fraction.to_le_bytes().repeat(pairs));
+                    flags.resize(flags.len() + pairs, u8::from(count == 0));
+                }
+            }
+            self.put(Rows::Visibilities, start, &visibilities)?;
+            self.put(Rows::Samples, start, &samples)?;
+            self.put(Rows::Flags, start, &flags)?;
+        }
+        Ok(())
+    }
+
+    /// Writes rows of one data set of this integration, from baseline `start` on.
+    fn put(&mut self, which: Rows, start: usize, bytes: &[u8]) -> Result<()> {
+        let row = (self.written * self.rows.len() + start) as u64;
+        self.file.put_at(self.skeleton.offset(which, row), bytes)
+    }
+}

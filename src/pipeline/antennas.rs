@@ -1,0 +1,66 @@
+//! A table of antennas becomes an array.
+
+use crate::error::{Error, Result};
+use crate::geometry::{Antenna, Array, Location};
+use crate::io::antennas::{AntennaRow, AntennaTable, Place, PositionFrame};
+
+/// The array of a table, in the table's order; `reference` stands for the table's own place.
+///
+/// Without any place, an ITRF table's reference point is its antennas' mean. The array's name is the
+/// table's telescope, else the file's name.
+///
+/// # Errors
+/// [`Error::Format`] for positions east, north and up of no place, and as [`Array::from_itrf`] and
+/// [`Location::itrf_m`].
+pub fn array(table: &AntennaTable, reference: Option<Location>) -> Result<Array> {
+    let place = reference.or(table.place.map(location));
+    let antenna = |row: &AntennaRow| {
+        let itrf_m = match (table.frame, place) {
+            (PositionFrame::Itrf, _) => row.position_m,
+            (PositionFrame::EastNorthUp, Some(place)) => place.itrf_of_enu_m(row.position_m)?,
+            (PositionFrame::EastNorthUp, None) => return Err(nowhere(table)),
+        };
+        let AntennaRow { name, number, diameter_m, .. } = row.clone();
+        Ok(Antenna { name, number, itrf_m, diameter_m })
+    };
+    let antennas = table.rows.iter().map(antenna).collect::<Result<Vec<_>>>()?;
+    let stem = || table.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = if table.telescope.is_empty() { stem() } else { table.telescope.clone() };
+    Array::from_itrf(&name, antennas, place.map(|place| place.itrf_m()).transpose()?)
+}
+
+fn nowhere(table: &AntennaTable) -> Error {
+    let why = "positions east, north and up need the place that they are measured from: lines \
+               \"# longitude_deg=\", \"# latitude_deg=\" and \"# height_m=\"";
+    Error::format(&table.path, "place", 0, why)
+}
+
+fn location(place: Place) -> Location {
+    let Place { longitude_deg, latitude_deg, height_m } = place;
+    Location { longitude_deg, latitude_deg, height_m }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::antennas::parse;
+
+    #[test]
+    fn a_table_becomes_an_array() {
+        let enu = "name,east,north,up,diameter\na,0,0,0,\nb,100,0,0,25\n";
+        let bare = parse(enu, "x/site.csv".as_ref()).unwrap();
+        assert!(array(&bare, None).unwrap_err().to_string().contains("# longitude_deg="));
+        let place = "# longitude_deg=90\n# latitude_deg=0\n# height_m=100\n";
+        let table = parse(&format!("{place}{enu}"), "x/site.csv".as_ref()).unwrap();
+        let found = array(&table, None).unwrap();
+        assert_eq!((found.name.as_str(), found.antennas[1].diameter_m), ("site", Some(25.0)));
+        let expected = [-100.0, 6_378_237.0, 0.0];
+        let near = |a: &[f64; 3], b: &[f64; 3]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6);
+        assert!(near(&found.antennas[1].itrf_m, &expected), "{found:?}");
+        assert!(near(&found.reference_itrf_m, &found.antennas[0].itrf_m));
+
+        let given = Location { longitude_deg: 0.0, latitude_deg: 0.0, height_m: 0.0 };
+        let moved = array(&table, Some(given)).unwrap();
+        assert!(near(&moved.antennas[1].itrf_m, &[6_378_137.0, 100.0, 0.0]), "{moved:?}");
+    }
+}

@@ -1,0 +1,33 @@
+//! From the voltages of an array's antennas to visibilities: the FX correlator.
+//!
+//! Invariant: visibilities depend on the recordings and the options alone, never on gulp or threads.
+
+mod bank;
+mod baselines;
+mod channels;
+mod correlator;
+mod cross;
+mod delays;
+mod flags;
+mod front;
+mod gains;
+mod header;
+mod inputs;
+mod integration;
+mod level;
+mod options;
+mod setup;
+mod station;
+mod summary;
+mod tracking;
+mod widened;
+mod window;
+mod write;
+
+pub use correlator::ArrayCorrelator;
+pub use header::{ArrayHeader, BankHeader};
+pub use inputs::ArrayInput;
+pub use integration::Integration;
+pub use options::{Baselines, CorrelateOptions, Gains, Missing, PhaseCentre};
+pub use summary::{AntennaSummary, Steps, Summary};
+pub use write::{Labels, WriteReport, history, write_uvh5};

@@ -1,0 +1,148 @@
+//! The correlator of an array: from recordings to integrations.
+
+use super::baselines::Baseline;
+use super::cross::Cross;
+use super::front::Front;
+use super::header::ArrayHeader;
+use super::inputs::ArrayInput;
+use super::integration::Integration;
+use super::options::CorrelateOptions;
+use super::setup::{Asked, Built, build};
+use super::summary::Summary;
+use super::tracking::{Tracking, later};
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
+
+/// Correlates the recordings of an array's antennas, integration by integration.
+///
+/// | step         | does                                                                                |
+/// |--------------|-------------------------------------------------------------------------------------|
+/// | whole delay  | takes each antenna's samples `round(delay / tsamp)` later                           |
+/// | filter bank  | divides recorded channels into channels, unless that was done before                |
+/// | alignment    | turns each channel by what is left of the delay, rounds to integers                 |
+/// | corner turn  | brings spectra into the order of the X-engine                                       |
+/// | X-engine     | multiplies every antenna with every other, and sums                                 |
+/// | reading out  | takes gains out again, averages channels, sorts them by sky frequency               |
+///
+/// Spectra are counted from the first sample that all recordings have (of `time_range`); spectrum `s` has the
+/// reference point's samples `s hop` to `s hop + span`, and every antenna's that the wave reached at the same
+/// phase. Spectra with flagged samples under their window, and those that a delay moves over an end of the
+/// recording, are not valid: they are missing from sums and counts.
+///
+/// # Numerics
+/// Voltages that are channelized already, without delays or gains, give exact sums of products of integers.
+/// All others are single precision up to rounding, and exact from there on. The same bits for any `gulp` and
+/// any number of threads at one vector level.
+/// # Source
+/// Thompson, Moran & Swenson 2017, chapters 4 and 9 (FX correlators, delay tracking).
+pub struct ArrayCorrelator {
+    header: ArrayHeader,
+    tracking: Tracking,
+    front: Front,
+    cross: Cross,
+    baselines: Vec<Baseline>,
+    /// The next spectrum.
+    next: u64,
+    /// Integrations so far.
+    number: u64,
+}
+
+impl std::fmt::Debug for ArrayCorrelator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArrayCorrelator").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+impl ArrayCorrelator {
+    /// Binds recordings to an array.
+    ///
+    /// # Errors
+    /// [`crate::Error::Parameter`] naming the option that is out of range, or both files and what differs
+    /// between them; whatever geometry and the sources report.
+    pub fn new(
+        array: &Array,
+        inputs: Vec<ArrayInput>,
+        options: &CorrelateOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        Self::built(Asked { array, options, delays: None, backend }, inputs)
+    }
+
+    /// As [`Self::new`], with delays of one's own in the place of those of the phase centre: one polynomial
+    /// an antenna of the array, of the seconds since its start.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`crate::Error::Shape`] for another number of polynomials.
+    pub fn with_delays(
+        array: &Array,
+        inputs: Vec<ArrayInput>,
+        delays: &[DelayPolynomial],
+        options: &CorrelateOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        Self::built(Asked { array, options, delays: Some(delays), backend }, inputs)
+    }
+
+    fn built(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Self> {
+        let Built { header, tracking, front, cross, baselines } = build(asked, inputs)?;
+        Ok(Self { header, tracking, front, cross, baselines, next: 0, number: 0 })
+    }
+
+    /// What is known before the first integration.
+    pub fn header(&self) -> &ArrayHeader {
+        &self.header
+    }
+
+    /// The sky over the array; none where the recordings don't say their start.
+    pub fn sky(&self) -> Option<&Sky> {
+        self.tracking.sky()
+    }
+
+    /// What is tracked.
+    pub fn direction(&self) -> Option<Direction> {
+        self.tracking.direction()
+    }
+
+    /// Fills an integration with the next one; false at the end of the data.
+    ///
+    /// # Errors
+    /// Whatever a source reports.
+    pub fn next_integration(&mut self, integration: &mut Integration) -> Result<bool> {
+        let header = &self.header;
+        if self.next >= header.spectra {
+            return Ok(false);
+        }
+        let first = self.next;
+        let end = header.spectra.min(first + header.integration_spectra);
+        while self.next < end {
+            let made = self.front.made();
+            if !made.contains(&self.next) {
+                let last = header.spectra.min(self.next + self.front.capacity() as u64);
+                self.front.make(self.next..last)?;
+            }
+            let last = end.min(self.front.made().end);
+            self.cross.run(&self.front, self.next, (last - self.next) as usize)?;
+            self.next = last;
+        }
+        self.cross.read(&self.front, &self.baselines, integration)?;
+        integration.number = self.number;
+        integration.first = first;
+        integration.spectra = end - first;
+        let length_s = (end - first - 1) as f64 * header.spectrum_s + header.window_s;
+        let middle_s = first as f64 * header.spectrum_s + 0.5 * length_s;
+        integration.centre = later(header.start, middle_s)?;
+        self.number += 1;
+        Ok(true)
+    }
+
+    /// What was done so far.
+    pub fn summary(&self) -> Summary {
+        Summary::new(
+            (&self.header, &self.tracking),
+            &self.front,
+            &self.cross,
+            (self.next, self.number),
+        )
+    }
+}

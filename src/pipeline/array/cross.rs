@@ -1,0 +1,205 @@
+//! Corner turn and X-engine, and what is read out of them.
+//!
+//! Invariant: sums that come out are those of the sky's voltages before gains that were measured or fixed.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use num_complex::Complex;
+
+use super::baselines::Baseline;
+use super::front::Front;
+use super::integration::Integration;
+use crate::backend::Backend;
+use crate::backend::threads::Threads;
+use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Output, Plan};
+use crate::error::Result;
+use crate::voltage::VoltageEncoding;
+
+/// Bytes of sums that are read out at once.
+const READ_BYTES: usize = 8 << 20;
+
+/// Corner turn and X-engine.
+pub(super) struct Cross {
+    turn: CornerTurn,
+    buffer: BlockBuffer,
+    correlator: Correlator,
+    threads: Threads,
+    sums: Sums,
+    counts: Vec<u64>,
+    /// Seconds of the corner turn, of the X-engine, and of reading out.
+    elapsed_s: [f64; 3],
+}
+
+/// Room for sums; axes channel, baseline, pair.
+enum Sums {
+    Integer(Vec<Complex<i64>>),
+    Float(Vec<Complex<f64>>),
+}
+
+/// One baseline's share of an integration.
+struct Row<'a> {
+    baseline: &'a Baseline,
+    /// Axes channel, pair.
+    sums: &'a mut [Complex<f64>],
+    counts: &'a mut [u64],
+}
+
+impl Cross {
+    /// Blocks hold `capacity` spectra at most.
+    ///
+    /// # Errors
+    /// As [`Correlator::new`].
+    pub(super) fn new(
+        plan: Plan,
+        capacity: usize,
+        backend: &Backend,
+        threads: &Threads,
+    ) -> Result<Self> {
+        let together = (READ_BYTES / (16 * plan.row_elements())).clamp(1, plan.channels());
+        let elements = together * plan.row_elements();
+        let sums = match plan.encoding() {
+            VoltageEncoding::ComplexF32 => Sums::Float(vec![Complex::ZERO; elements]),
+            _ => Sums::Integer(vec![Complex::ZERO; elements]),
+        };
+        Ok(Self {
+            turn: CornerTurn::new(&plan, backend),
+            buffer: BlockBuffer::new(&plan, capacity),
+            counts: vec![0; together * plan.baselines()],
+            correlator: Correlator::new(plan, backend)?,
+            threads: threads.clone(),
+            sums,
+            elapsed_s: [0.0; 3],
+        })
+    }
+
+    /// Seconds of the corner turn, of the X-engine, and of reading out.
+    pub(super) fn elapsed_s(&self) -> [f64; 3] {
+        self.elapsed_s
+    }
+
+    /// Adds some of the spectra that are there, from number `first` on.
+    ///
+    /// # Errors
+    /// As [`CornerTurn::rows`].
+    pub(super) fn run(&mut self, front: &Front, first: u64, times: usize) -> Result<()> {
+        let begin = Instant::now();
+        self.buffer.set_times(times)?;
+        front.turn(first, &mut self.turn, &mut self.buffer)?;
+        let turned = Instant::now();
+        self.correlator.run(self.buffer.block())?;
+        self.elapsed_s[0] += (turned - begin).as_secs_f64();
+        self.elapsed_s[1] += turned.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Writes the sums of all spectra since the last time, and begins anew.
+    ///
+    /// # Errors
+    /// As [`Correlator::read`].
+    pub(super) fn read(
+        &mut self,
+        front: &Front,
+        baselines: &[Baseline],
+        integration: &mut Integration,
+    ) -> Result<()> {
+        let begin = Instant::now();
+        let plan = self.correlator.plan().clone();
+        let scales = Scales::new(front, &plan);
+        let channels = plan.channels() / front.channels().average();
+        let (sums, counts) = integration.clear(baselines.len(), channels, plan.pairs());
+        let rows = sums.chunks_exact_mut(channels * plan.pairs());
+        let rows = rows.zip(counts.chunks_exact_mut(channels)).zip(baselines);
+        let mut rows: Vec<Row<'_>> =
+            rows.map(|((sums, counts), baseline)| Row { baseline, sums, counts }).collect();
+        let together = self.counts.len() / plan.baselines();
+        for start in (0..plan.channels()).step_by(together) {
+            let part = start..(start + together).min(plan.channels());
+            self.read_part(&part)?;
+            let (own, counts) = (&self.sums, &self.counts);
+            let mut scratch = vec![(); self.threads.count()];
+            self.threads.for_each_chunk(&mut scratch, &mut rows, 1, |(), _, row| {
+                row[0].add(own, counts, &part, &scales);
+            });
+        }
+        self.correlator.reset();
+        self.elapsed_s[2] += begin.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn read_part(&mut self, part: &Range<usize>) -> Result<()> {
+        let plan = self.correlator.plan();
+        let elements = part.len() * plan.row_elements();
+        let counts = part.len() * plan.baselines();
+        let output = match &mut self.sums {
+            Sums::Integer(sums) => Output::Integer(&mut sums[..elements]),
+            Sums::Float(sums) => Output::Float(&mut sums[..elements]),
+        };
+        self.correlator.read(part.clone(), output, &mut self.counts[..counts])
+    }
+}
+
+/// What turns correlated sums into those that come out.
+struct Scales<'a> {
+    plan: &'a Plan,
+    /// The place that each correlated channel goes to.
+    places: Vec<usize>,
+    /// Inverse gains; axes station, polarization, channel. None: all are 1.
+    inverse: Option<Vec<f64>>,
+    /// Whether voltages are the conjugates of the sky's.
+    is_conjugate: bool,
+}
+
+impl<'a> Scales<'a> {
+    fn new(front: &Front, plan: &'a Plan) -> Self {
+        let channels = front.channels();
+        let mut places = vec![0; plan.channels()];
+        for (rank, channel) in channels.order().iter().enumerate() {
+            places[*channel] = rank / channels.average();
+        }
+        let is_unit = front.stations().iter().all(|station| station.level().is_unit());
+        let elements = plan.polarizations() * plan.channels();
+        let inverse = front.stations().iter().flat_map(|station| {
+            let level = station.level();
+            (0..elements).map(|element| 1.0 / level.divisor(element))
+        });
+        let inverse = (!is_unit).then(|| inverse.collect());
+        Self { plan, places, inverse, is_conjugate: channels.is_conjugate() }
+    }
+
+    /// What a pair of stations' product in a channel is multiplied by.
+    fn scale(&self, (i, j): (usize, usize), pair: usize, channel: usize) -> f64 {
+        let Some(inverse) = &self.inverse else { return 1.0 };
+        let (polarizations, channels) = (self.plan.polarizations(), self.plan.channels());
+        let own = |station: usize, polarization: usize| {
+            inverse[(station * polarizations + polarization) * channels + channel]
+        };
+        own(i, pair / polarizations) * own(j, pair % polarizations)
+    }
+}
+
+impl Row<'_> {
+    /// Adds some correlated channels.
+    fn add(&mut self, sums: &Sums, counts: &[u64], part: &Range<usize>, scales: &Scales<'_>) {
+        let Some((i, j)) = self.baseline.stations else { return };
+        let (plan, at) = (scales.plan, Plan::baseline(i, j));
+        let pairs = plan.pairs();
+        for channel in part.clone() {
+            let row = channel - part.start;
+            let place = scales.places[channel];
+            self.counts[place] += counts[row * plan.baselines() + at];
+            let first = (row * plan.baselines() + at) * pairs;
+            for (pair, out) in self.sums[place * pairs..][..pairs].iter_mut().enumerate() {
+                let value = match sums {
+                    Sums::Integer(sums) => {
+                        let z = sums[first + pair];
+                        Complex::new(z.re as f64, z.im as f64)
+                    }
+                    Sums::Float(sums) => sums[first + pair],
+                };
+                let value = if scales.is_conjugate { value.conj() } else { value };
+                *out += value * scales.scale((i, j), pair, channel);
+            }
+        }
+    }
+}

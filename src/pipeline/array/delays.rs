@@ -1,0 +1,72 @@
+//! How late the wave reaches an antenna at each spectrum, in whole samples and to the last phase.
+//!
+//! Invariant: a spectrum's delay depends on its number alone.
+
+use crate::geometry::{DelayModel, DelayPolynomial};
+
+/// More samples than any recording has.
+const FARTHEST: f64 = 1e15;
+
+/// What is known of delays.
+#[derive(Clone, Debug)]
+pub(super) enum Model {
+    /// There are none.
+    None,
+    /// Those of a phase centre and of cables, from the common start on.
+    Fitted(DelayModel),
+    /// One polynomial an antenna, and the seconds from its start to the common start.
+    Given(Vec<(DelayPolynomial, f64)>),
+}
+
+/// Delays of all antennas at all spectra.
+#[derive(Clone, Debug)]
+pub(super) struct Delays {
+    model: Model,
+    tsamp_s: f64,
+    hop: u64,
+    span: u64,
+}
+
+/// A delay, and the whole samples by which a spectrum's samples are taken later.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Delay {
+    pub(super) delay_s: f64,
+    pub(super) shift: i64,
+}
+
+impl Delays {
+    /// Of spectra with samples `s hop` to `s hop + span`.
+    pub(super) fn new(model: Model, tsamp_s: f64, (hop, span): (u64, u64)) -> Self {
+        Self { model, tsamp_s, hop, span }
+    }
+
+    /// Seconds of so many samples.
+    pub(super) fn shift_s(&self, shift: i64) -> f64 {
+        shift as f64 * self.tsamp_s
+    }
+
+    /// The delay in the middle of the window over the samples that are taken, whose instants are whole
+    /// sampling times after the start.
+    pub(super) fn at(&self, antenna: usize, spectrum: u64) -> Delay {
+        let middle = (spectrum * self.hop) as f64 + 0.5 * (self.span - 1) as f64;
+        let early = self.samples(self.delay_s(antenna, middle * self.tsamp_s));
+        let delay_s = self.delay_s(antenna, (middle + early) * self.tsamp_s);
+        Delay { delay_s, shift: self.samples(delay_s) as i64 }
+    }
+
+    /// The nearest whole number of samples.
+    fn samples(&self, delay_s: f64) -> f64 {
+        (delay_s / self.tsamp_s).round().clamp(-FARTHEST, FARTHEST)
+    }
+
+    fn delay_s(&self, antenna: usize, seconds: f64) -> f64 {
+        match &self.model {
+            Model::None => 0.0,
+            Model::Fitted(model) => model.at(antenna, seconds),
+            Model::Given(all) => {
+                let (polynomial, since_s) = &all[antenna];
+                polynomial.at(seconds + since_s)
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! All antennas' way from recordings to spectra that can be multiplied, some spectra at a time.
+//!
+//! Invariant: a spectrum's bits and its mask depend on its number, never on how spectra are asked for.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::channels::Channels;
+use super::delays::Delays;
+use super::flags::Bad;
+use super::station::{Scratch, Station};
+use super::window::{Feed, Window};
+use crate::backend::threads::Threads;
+use crate::correlate::{BlockBuffer, CornerTurn, Plan, Rows};
+use crate::error::Result;
+use crate::voltage::VoltageBlock;
+
+/// What antennas' spectra are made of.
+pub(super) struct Parts {
+    pub(super) feeds: Vec<Feed>,
+    /// By rising number in the array.
+    pub(super) stations: Vec<Station>,
+    pub(super) channels: Channels,
+    pub(super) delays: Delays,
+}
+
+/// The F-engine of all antennas.
+pub(super) struct Front {
+    parts: Parts,
+    threads: Threads,
+    scratches: Vec<Scratch>,
+    spectra: Spectra,
+    /// Spectra that are made at once.
+    capacity: usize,
+    /// Spectra that are there.
+    made: Range<u64>,
+    /// Seconds that it took.
+    elapsed_s: f64,
+    /// Of each antenna, elements that were not valid.
+    masked: Vec<u64>,
+}
+
+/// Spectra on their way to the corner turn.
+pub(super) enum Spectra {
+    /// Axes antenna, polarization, time, channel.
+    Rows(Vec<u8>),
+    /// As they were recorded; axes antenna, channel, polarization, time.
+    Streams(VoltageBlock),
+}
+
+/// One antenna's share of a gulp.
+struct Job<'a> {
+    station: &'a mut Station,
+    rows: &'a mut [u8],
+}
+
+impl Front {
+    /// Spectra are made `capacity` at once.
+    pub(super) fn new(parts: Parts, spectra: Spectra, capacity: usize, threads: &Threads) -> Self {
+        Self {
+            scratches: (0..threads.count()).map(|_| Scratch::new()).collect(),
+            threads: threads.clone(),
+            masked: vec![0; parts.stations.len()],
+            parts,
+            spectra,
+            capacity,
+            made: 0..0,
+            elapsed_s: 0.0,
+        }
+    }
+
+    pub(super) fn feeds(&self) -> &[Feed] {
+        &self.parts.feeds
+    }
+
+    pub(super) fn stations(&self) -> &[Station] {
+        &self.parts.stations
+    }
+
+    pub(super) fn channels(&self) -> &Channels {
+        &self.parts.channels
+    }
+
+    /// Spectra that are made at once.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Spectra that are there.
+    pub(super) fn made(&self) -> Range<u64> {
+        self.made.clone()
+    }
+
+    /// Seconds that it took to make them.
+    pub(super) fn elapsed_s(&self) -> f64 {
+        self.elapsed_s
+    }
+
+    /// Elements of each antenna (spectrum, recorded channel) that were not valid.
+    pub(super) fn masked(&self) -> &[u64] {
+        &self.masked
+    }
+
+    /// Makes the next spectra of all antennas.
+    ///
+    /// # Errors
+    /// Whatever a source reports; [`crate::Error::Parameter`] for a delay that falls too fast.
+    pub(super) fn make(&mut self, spectra: Range<u64>) -> Result<()> {
+        let begin = Instant::now();
+        self.made = spectra.start..spectra.start;
+        let needed = self.prepare(&spectra);
+        self.hold(needed)?;
+        self.run()?;
+        self.count();
+        self.made = spectra;
+        self.elapsed_s += begin.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Decides on shifts; the samples that each recording is needed of.
+    fn prepare(&mut self, spectra: &Range<u64>) -> Vec<Option<Range<u64>>> {
+        let Parts { feeds, stations, channels, delays } = &mut self.parts;
+        let mut needed: Vec<Option<Range<u64>>> = vec![None; feeds.len()];
+        self.threads.for_each_chunk(&mut self.scratches, stations, 1, |_, _, own| {
+            own[0].prepare(spectra.clone(), delays, channels);
+        });
+        for station in stations {
+            let whole = &mut needed[station.place().feed];
+            if let Some(own) = station.needed() {
+                let before = whole.clone().unwrap_or(own.clone());
+                *whole = Some(before.start.min(own.start)..before.end.max(own.end));
+            }
+        }
+        needed
+    }
+
+    /// Reads what is needed.
+    fn hold(&mut self, needed: Vec<Option<Range<u64>>>) -> Result<()> {
+        let feeds = &mut self.parts.feeds;
+        self.threads.for_each_chunk(&mut self.scratches, feeds, 1, |_, index, feed| {
+            if let Some(times) = &needed[index] {
+                feed[0].hold(times.clone());
+            }
+        });
+        feeds.iter_mut().try_for_each(Feed::take_outcome)
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let Parts { feeds, stations, .. } = &mut self.parts;
+        let windows: Vec<&Window> = feeds.iter().map(Feed::window).collect();
+        match &mut self.spectra {
+            Spectra::Rows(rows) => {
+                let each = rows.len() / stations.len();
+                let pairs = stations.iter_mut().zip(rows.chunks_exact_mut(each));
+                let mut jobs: Vec<Job<'_>> =
+                    pairs.map(|(station, rows)| Job { station, rows }).collect();
+                self.threads.for_each_chunk(&mut self.scratches, &mut jobs, 1, |own, _, job| {
+                    let Job { station, rows } = &mut job[0];
+                    let window = windows[station.place().feed];
+                    station.run(window, rows, own);
+                });
+            }
+            Spectra::Streams(block) => gather(stations, &windows, block)?,
+        }
+        stations.iter_mut().try_for_each(Station::take_outcome)
+    }
+
+    fn count(&mut self) {
+        for (masked, station) in self.masked.iter_mut().zip(&self.parts.stations) {
+            let cells = |bad: &Bad| bad.coarse.len() as u64 * (bad.spectra.end - bad.spectra.start);
+            *masked += station.bad().iter().map(cells).sum::<u64>();
+        }
+    }
+
+    /// Brings some of the spectra that were made, from number `first` on, into packed order: as many as
+    /// the buffer says that it holds.
+    pub(super) fn turn(
+        &self,
+        first: u64,
+        turn: &mut CornerTurn,
+        buffer: &mut BlockBuffer,
+    ) -> Result<()> {
+        let skipped = (first - self.made.start) as usize;
+        match &self.spectra {
+            Spectra::Rows(rows) => {
+                turn.rows(Rows { bytes: rows, times: self.capacity }, skipped, buffer)?;
+            }
+            Spectra::Streams(block) => {
+                turn.streams(block.voltages().slice(skipped, buffer.times())?, buffer)?;
+            }
+        }
+        let times = first..first + buffer.times() as u64;
+        let is_bad = |bad: &Bad| bad.spectra.start < times.end && bad.spectra.end > times.start;
+        if self.parts.stations.iter().any(|station| station.bad().iter().any(is_bad)) {
+            self.mask(&times, buffer);
+        }
+        Ok(())
+    }
+
+    fn mask(&self, times: &Range<u64>, buffer: &mut BlockBuffer) {
+        let (antennas, fine) = (self.parts.stations.len(), self.parts.channels.fine);
+        let count = buffer.times();
+        let words = Plan::mask_words(count);
+        let mask = buffer.mask_mut();
+        mask.fill(u64::MAX);
+        if !count.is_multiple_of(64) {
+            let last = (1 << (count % 64)) - 1;
+            mask.chunks_exact_mut(words).for_each(|row| row[words - 1] = last);
+        }
+        for (antenna, station) in self.parts.stations.iter().enumerate() {
+            for bad in station.bad() {
+                let from = bad.spectra.start.max(times.start);
+                let to = bad.spectra.end.min(times.end).max(from);
+                let bits = (from - times.start) as usize..(to - times.start) as usize;
+                for channel in bad.coarse.start * fine..bad.coarse.end * fine {
+                    let row = &mut mask[(channel * antennas + antenna) * words..][..words];
+                    clear(row, &bits);
+                }
+            }
+        }
+    }
+}
+
+/// Clears some bits of a row of words.
+fn clear(row: &mut [u64], bits: &Range<usize>) {
+    for (index, word) in row.iter_mut().enumerate() {
+        let (from, to) = (bits.start.max(64 * index), bits.end.min(64 * index + 64));
+        if from < to {
+            let ones = u64::MAX >> (64 - (to - from));
+            *word &= !(ones << (from - 64 * index));
+        }
+    }
+}
+
+/// Puts the streams of all antennas one behind another; what is not there becomes 0.
+fn gather(stations: &[Station], windows: &[&Window], block: &mut VoltageBlock) -> Result<()> {
+    let encoding = block.encoding();
+    let mut rows = block.rows_mut();
+    let mut made = 0;
+    for station in stations {
+        let streams = station.place().streams.clone();
+        let window = windows[station.place().feed];
+        let rows: Vec<&mut [u8]> = rows.by_ref().take(streams.len()).collect();
+        let (parts, times) = station.parts();
+        made = times;
+        for (stream, row) in rows.into_iter().enumerate() {
+            row[..encoding.bytes(times)].fill(encoding.zero_byte());
+            for (at, samples) in &parts {
+                let stream = streams.start + stream;
+                let voltages = window.voltages(stream..stream + 1, samples.clone())?;
+                let bytes = voltages.row(0);
+                row[encoding.bytes(*at)..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+    }
+    block.set_times(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clear;
+
+    #[test]
+    fn bits_are_cleared_one_by_one() {
+        for start in 0..130 {
+            for end in start..130 {
+                let mut row = [u64::MAX; 3];
+                clear(&mut row, &(start..end));
+                let expected = |bit: usize| !(start..end).contains(&bit);
+                assert!(
+                    (0..192).all(|bit| (row[bit / 64] >> (bit % 64) & 1 == 1) == expected(bit))
+                );
+            }
+        }
+    }
+}

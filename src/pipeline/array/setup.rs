@@ -1,0 +1,337 @@
+//! From recordings and options to what correlates them.
+//!
+//! Invariant: what is built can be run; every fault of options and headers is found here.
+
+use super::bank::Bank;
+use super::baselines::{Baseline, chosen, numbers};
+use super::channels::Channels;
+use super::cross::Cross;
+use super::delays::{Delays, Model};
+use super::flags::Flags;
+use super::front::{Front, Parts, Spectra};
+use super::gains::{self, Table};
+use super::header::{ArrayHeader, BankHeader};
+use super::inputs::{ArrayInput, Recordings};
+use super::level::{self, Level};
+use super::options::{CorrelateOptions, Gains};
+use super::station::{Place, Station, encoding};
+use super::tracking::{self, Tracking};
+use super::widened::widened;
+use super::window::Feed;
+use crate::backend::Backend;
+use crate::backend::threads::Threads;
+use crate::channelize::{self, Channelizer, Form, Input, Order};
+use crate::correlate;
+use crate::error::{Error, Result};
+use crate::geometry::{Array, DelayPolynomial};
+use crate::io::voltages::{VoltageHeader, VoltageSource};
+use crate::pipeline::voltage::finite;
+use crate::voltage::{VoltageBlock, VoltageEncoding};
+
+/// Bytes of spectra that are made at once, unless that is too few spectra.
+const GULP_BYTES: usize = 64 << 20;
+
+/// The fewest spectra that are made at once: the X-engine's sums are read and written once a gulp.
+const FEWEST: usize = 256;
+
+/// The most.
+const MOST: usize = 1024;
+
+/// The most bytes of spectra that are made at once, whatever is asked.
+const MOST_BYTES: usize = 4 << 30;
+
+/// Bytes that are read of a recording at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Bytes of an antenna's spectra between filter bank and alignment.
+const TILE_BYTES: usize = 1 << 20;
+
+/// What is asked, of which array.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) array: &'a Array,
+    pub(super) options: &'a CorrelateOptions,
+    /// Delays of one's own, one polynomial an antenna.
+    pub(super) delays: Option<&'a [DelayPolynomial]>,
+    pub(super) backend: &'a Backend,
+}
+
+/// All that correlates.
+pub(super) struct Built {
+    pub(super) header: ArrayHeader,
+    pub(super) tracking: Tracking,
+    pub(super) front: Front,
+    pub(super) cross: Cross,
+    pub(super) baselines: Vec<Baseline>,
+}
+
+/// Geometry of the spectra.
+struct Shape {
+    recordings: Recordings,
+    /// The filter bank; none where voltages are channelized.
+    bank: Option<channelize::Plan>,
+    channels: Channels,
+    /// Whether there are no delays.
+    fixed: bool,
+    /// Whether recorded integers are multiplied as they are.
+    direct: bool,
+    encoding: VoltageEncoding,
+    /// All spectra.
+    spectra: u64,
+    /// Those of an integration.
+    integration: u64,
+}
+
+/// Builds it.
+///
+/// # Errors
+/// As [`super::ArrayCorrelator::new`].
+pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> {
+    let options = asked.options;
+    let numbers = numbers(asked.array, &inputs, options.missing)?;
+    let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
+    let recordings = Recordings::new(&headers, options)?;
+    let tracking = Tracking::new(asked.array, &recordings.header, recordings.times, options)?;
+    let model = tracking::model(&asked, &tracking, &recordings)?;
+    let shape = Shape::new(recordings, &headers, options, matches!(model, Model::None))?;
+    let mut stations = numbers.clone();
+    stations.sort_unstable();
+    let baselines = chosen(asked.array, &options.baselines, &stations)?;
+    let header = shape.header(&asked, &stations, &baselines, tracking.dut1_s());
+    let threads = match asked.backend {
+        Backend::Reference => Threads::new(1),
+        Backend::Cpu(_, threads) => threads.clone(),
+    };
+    let plan = correlate::Plan::new(correlate::Options {
+        antennas: stations.len(),
+        polarizations: header.polarizations,
+        channels: shape.channels.correlated(),
+        encoding: shape.encoding,
+    })?;
+    let capacity = shape.capacity(&plan, options.gulp);
+    let cross = Cross::new(plan.clone(), capacity, asked.backend, &threads)?;
+    let delays = Delays::new(model, header.spectrum_s / shape.steps().0 as f64, shape.steps());
+    let (feeds, stations) = shape.stations(&asked, inputs, &numbers, capacity)?;
+    let spectra = match shape.direct {
+        true => {
+            let streams = plan.inputs() * plan.channels();
+            Spectra::Streams(VoltageBlock::new(shape.encoding, streams, capacity))
+        }
+        false => {
+            let row = plan.inputs() * plan.channels() * shape.encoding.sample_bits() / 8;
+            Spectra::Rows(vec![0; capacity * row])
+        }
+    };
+    let parts = Parts { feeds, stations, channels: shape.channels, delays };
+    let front = Front::new(parts, spectra, capacity, &threads);
+    Ok(Built { header, tracking, front, cross, baselines })
+}
+
+impl Shape {
+    fn new(
+        recordings: Recordings,
+        headers: &[&VoltageHeader],
+        options: &CorrelateOptions,
+        fixed: bool,
+    ) -> Result<Self> {
+        let header = &recordings.header;
+        let divided = options.channelize.unwrap_or(header.filter.is_none());
+        if !divided && !header.encoding.is_complex() {
+            let rule = "real samples are no channels: they must be channelized";
+            return Err(Error::parameter("encoding", format!("{:?}", header.encoding), rule));
+        }
+        let bank = divided.then(|| bank(header, options)).transpose()?;
+        let channels = Channels::new(header, bank.as_ref(), options.average_channels)?;
+        let asked = encoding(options.nbits)?;
+        let recorded = header.encoding;
+        let exact =
+            [VoltageEncoding::Complex4, VoltageEncoding::Complex8, VoltageEncoding::ComplexF32];
+        let direct = !divided
+            && fixed
+            && options.gains == Gains::Auto
+            && exact.contains(&recorded)
+            && recorded.bits() <= asked.bits()
+            && headers.iter().all(|other| other.encoding == recorded);
+        let (hop, span) = bank.as_ref().map_or((1, 1), |plan| (plan.hop(), plan.span()));
+        let times = recordings.times;
+        let spectra = if times < span as u64 { 0 } else { (times - span as u64) / hop as u64 + 1 };
+        if spectra == 0 {
+            let rule = format!(
+                "a spectrum has {span} samples under its window (--taps, --channels), and {} has no more",
+                header.path.display(),
+            );
+            return Err(Error::parameter("samples that all recordings have", times, rule));
+        }
+        let integration = integration(options, header, times, hop)?;
+        let encoding = if direct { recorded } else { asked };
+        Ok(Self { recordings, bank, channels, fixed, direct, encoding, spectra, integration })
+    }
+
+    /// Samples from one spectrum to the next, and under a window.
+    fn steps(&self) -> (u64, u64) {
+        self.bank.as_ref().map_or((1, 1), |plan| (plan.hop() as u64, plan.span() as u64))
+    }
+
+    /// Spectra that are made at once.
+    fn capacity(&self, plan: &correlate::Plan, gulp: usize) -> usize {
+        let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
+        let chosen = (GULP_BYTES / row).clamp(FEWEST, MOST) / 64 * 64;
+        let asked = if gulp == 0 { chosen } else { gulp };
+        asked.min((MOST_BYTES / row).max(1)).min(usize::try_from(self.spectra).unwrap_or(MOST))
+    }
+
+    fn header(
+        &self,
+        asked: &Asked<'_>,
+        stations: &[usize],
+        baselines: &[Baseline],
+        dut1_s: f64,
+    ) -> ArrayHeader {
+        let recorded = &self.recordings.header;
+        let antennas = asked.array.antennas.len();
+        ArrayHeader {
+            array: asked.array.clone(),
+            present: (0..antennas).map(|i| stations.binary_search(&i).is_ok()).collect(),
+            baselines: baselines.iter().map(|baseline| baseline.antennas).collect(),
+            polarizations: recorded.polarizations,
+            circular: recorded.circular == Some(true),
+            frequencies_hz: self.channels.centres_hz().to_vec(),
+            channel_width_hz: self.channels.width_hz(),
+            average_channels: self.channels.average(),
+            start: recorded.start,
+            spectrum_s: self.steps().0 as f64 * recorded.tsamp_s,
+            window_s: self.steps().1 as f64 * recorded.tsamp_s,
+            spectra: self.spectra,
+            integration_spectra: self.integration,
+            integrations: self.spectra.div_ceil(self.integration),
+            phase_centre: asked.options.phase_centre.clone(),
+            dut1_s,
+            source_name: recorded.source_name.clone(),
+            bank: BankHeader {
+                channelized_here: self.bank.is_some(),
+                channels: self.channels.fine,
+                taps: self.bank.as_ref().map_or(0, channelize::Plan::taps),
+                window: self.bank.as_ref().map_or(String::new(), |p| p.options().window.name()),
+                nbits: self.encoding.bits(),
+                as_recorded: self.direct,
+                sample_rate_hz: 1.0 / recorded.tsamp_s,
+            },
+        }
+    }
+
+    /// Sources and antennas, the latter by rising number in the array.
+    fn stations(
+        &self,
+        asked: &Asked<'_>,
+        inputs: Vec<ArrayInput>,
+        numbers: &[usize],
+        capacity: usize,
+    ) -> Result<(Vec<Feed>, Vec<Station>)> {
+        let (channels, options) = (&self.channels, asked.options);
+        let backend = match asked.backend {
+            Backend::Reference => Backend::Reference,
+            Backend::Cpu(level, _) => Backend::Cpu(*level, Threads::new(1)),
+        };
+        let table =
+            Table::new(&options.gains, asked.array.antennas.len(), &self.recordings, channels)?;
+        let (mut feeds, mut stations) = (Vec::new(), Vec::new());
+        let mut numbers = numbers.iter();
+        for (feed, input) in inputs.into_iter().enumerate() {
+            let length = self.recordings.lengths[feed];
+            let source = self.source(input.source, self.recordings.offsets[feed]);
+            let header = source.header().clone();
+            let each = header.coarse_channels() * header.polarizations;
+            for (antenna, number) in (0..header.antennas).zip(numbers.by_ref()) {
+                let place = Place {
+                    antenna: *number,
+                    feed,
+                    streams: antenna * each..(antenna + 1) * each,
+                    offset: self.recordings.offsets[feed],
+                    length,
+                };
+                let flags = Flags::new(source.flags(), &place.streams, header.polarizations);
+                let bank = self.bank(&header, &backend)?;
+                let gains = match self.direct {
+                    true => level::Source::Fixed((1.0 / header.scale) as f32),
+                    false => gains::source(&options.gains, &table, *number),
+                };
+                let shape = (channels.coarse, channels.fine);
+                let level = Level::new(header.polarizations, shape, self.encoding, gains);
+                let tile = (TILE_BYTES / (8 * level.elements())).clamp(8, 256);
+                let room = (tile, capacity);
+                stations.push(Station::new(place, (bank, flags), level, room, &backend));
+            }
+            feeds.push(Feed::new(source, length, read_times(&header, capacity, self.steps())));
+        }
+        stations.sort_by_key(|station: &Station| station.place().antenna);
+        Ok((feeds, stations))
+    }
+
+    /// A source whose windows may begin where they have to.
+    fn source(&self, source: Box<dyn VoltageSource>, offset: u64) -> Box<dyn VoltageSource> {
+        let (source, _) = finite(source);
+        let step = source.header().encoding.samples_per_byte() as u64;
+        let whole = |samples: u64| samples.is_multiple_of(step);
+        if self.fixed && whole(offset) && whole(self.steps().0) { source } else { widened(source) }
+    }
+
+    fn bank(&self, header: &VoltageHeader, backend: &Backend) -> Result<Bank> {
+        let Some(plan) = &self.bank else {
+            let scale = if self.direct { 1.0 } else { header.scale as f32 };
+            return Ok(Bank::Recorded { polarizations: header.polarizations, scale });
+        };
+        let input = Input { encoding: header.encoding, scale: header.scale, ..*plan.input() };
+        let plan = channelize::Plan::new(channelize::Options { input, ..plan.options().clone() })?;
+        Ok(Bank::Filter(Box::new(Channelizer::new(plan, backend)?)))
+    }
+}
+
+/// One antenna's filter bank.
+fn bank(header: &VoltageHeader, options: &CorrelateOptions) -> Result<channelize::Plan> {
+    channelize::Plan::new(channelize::Options {
+        channels: options.channels,
+        taps: options.taps,
+        window: options.window.clone(),
+        oversampling: (1, 1),
+        input: Input {
+            encoding: header.encoding,
+            scale: header.scale,
+            antennas: 1,
+            coarse_channels: header.coarse_channels(),
+            polarizations: header.polarizations,
+        },
+        order: Order::Ascending,
+        reverse_coarse: false,
+        form: Form::Spectra,
+    })
+}
+
+/// Spectra of an integration.
+fn integration(
+    options: &CorrelateOptions,
+    header: &VoltageHeader,
+    times: u64,
+    hop: usize,
+) -> Result<u64> {
+    let (asked, spectrum) = (options.integration_s, hop as f64 * header.tsamp_s);
+    if !(asked.is_finite() && asked > 0.0) {
+        return Err(Error::parameter("--integration (s)", asked, "it must be above 0"));
+    }
+    let spectra = (asked / spectrum).round().max(1.0);
+    if spectra * hop as f64 > times as f64 {
+        let rule = format!(
+            "{} and the other recordings have {:.6} s in common",
+            header.path.display(),
+            times as f64 * header.tsamp_s,
+        );
+        return Err(Error::parameter("--integration (s)", asked, rule));
+    }
+    Ok(spectra as u64)
+}
+
+/// Samples that are read of a recording at once.
+fn read_times(header: &VoltageHeader, capacity: usize, (hop, span): (u64, u64)) -> usize {
+    let all = capacity as u64 * hop + span;
+    let fitting = READ_BYTES * 8 / (header.streams() * header.encoding.sample_bits());
+    fitting.max(1024).min(usize::try_from(all).unwrap_or(fitting))
+}

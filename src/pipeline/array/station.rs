@@ -1,0 +1,381 @@
+//! One antenna's way from samples to aligned spectra.
+//!
+//! Invariant: a spectrum's bits depend on its number, never on how spectra are asked for.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use num_complex::Complex;
+
+use super::bank::Bank;
+use super::channels::Channels;
+use super::delays::{Delay, Delays};
+use super::flags::{Bad, Flags, lead};
+use super::level::{Level, Powers};
+use super::window::Window;
+use crate::align::{self, Aligner, Rows, Slope};
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::voltage::{VoltageEncoding, Voltages};
+
+/// Spectra of one shift.
+#[derive(Clone, Debug)]
+struct Run {
+    spectra: Range<u64>,
+    shift: i64,
+    /// Whether the recording has all their samples.
+    inside: bool,
+}
+
+/// Where an antenna's samples are.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The antenna's number in the array.
+    pub(super) antenna: usize,
+    /// The recording.
+    pub(super) feed: usize,
+    /// Its streams there.
+    pub(super) streams: Range<usize>,
+    /// The recording's sample at common sample 0.
+    pub(super) offset: u64,
+    /// Samples of the recording.
+    pub(super) length: u64,
+}
+
+/// Seconds that an antenna's steps took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Elapsed {
+    pub(super) channelize_s: f64,
+    pub(super) align_s: f64,
+}
+
+/// One antenna's F-engine.
+pub(super) struct Station {
+    place: Place,
+    bank: Bank,
+    flags: Flags,
+    level: Level,
+    backend: Backend,
+    /// There once gains are known.
+    aligner: Option<Aligner>,
+    /// Spectra that are made at once.
+    tile: usize,
+    /// Room for spectra in `rows`.
+    capacity: usize,
+    delays: Vec<Delay>,
+    slopes: Vec<Slope>,
+    runs: Vec<Run>,
+    bad: Vec<Bad>,
+    needed: Option<Range<u64>>,
+    /// Where gains are to be measured: spectrum and shift.
+    measure: Option<(u64, i64)>,
+    /// Shift and number of the spectrum that the filter bank gives next, and the sample it takes next.
+    next: Option<(i64, u64, u64)>,
+    elapsed: Elapsed,
+    outcome: Result<()>,
+}
+
+/// A thread's room for spectra.
+pub(super) type Scratch = Vec<Complex<f32>>;
+
+impl Station {
+    /// An antenna whose `capacity` spectra at most are made at once.
+    pub(super) fn new(
+        place: Place,
+        (bank, flags): (Bank, Flags),
+        level: Level,
+        (tile, capacity): (usize, usize),
+        backend: &Backend,
+    ) -> Self {
+        Self {
+            place,
+            bank,
+            flags,
+            level,
+            backend: backend.clone(),
+            aligner: None,
+            tile,
+            capacity,
+            delays: Vec::new(),
+            slopes: Vec::new(),
+            runs: Vec::new(),
+            bad: Vec::new(),
+            needed: None,
+            measure: None,
+            next: None,
+            elapsed: Elapsed::default(),
+            outcome: Ok(()),
+        }
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What is not valid of the spectra that were made.
+    pub(super) fn bad(&self) -> &[Bad] {
+        &self.bad
+    }
+
+    /// What an element of a spectrum was multiplied by and is to be divided by; axes polarization, channel.
+    pub(super) fn level(&self) -> &Level {
+        &self.level
+    }
+
+    pub(super) fn elapsed(&self) -> Elapsed {
+        self.elapsed
+    }
+
+    /// Complex samples that rounding had to limit.
+    pub(super) fn saturated(&self) -> u64 {
+        self.aligner.as_ref().map_or(0, |aligner| aligner.saturated().iter().sum())
+    }
+
+    /// How the last gulp went.
+    pub(super) fn take_outcome(&mut self) -> Result<()> {
+        std::mem::replace(&mut self.outcome, Ok(()))
+    }
+
+    /// The recording's sample that a spectrum begins with.
+    fn at(&self, spectrum: u64, shift: i64) -> i64 {
+        spectrum as i64 * self.bank.steps().0 as i64 + shift + self.place.offset as i64
+    }
+
+    /// The samples of some spectra of one shift, all of which there are.
+    fn samples(&self, spectra: &Range<u64>, shift: i64) -> Range<u64> {
+        let end = self.at(spectra.end - 1, shift) as u64 + self.bank.steps().1;
+        self.at(spectra.start, shift) as u64..end
+    }
+
+    /// The recording's samples that the prepared spectra need.
+    pub(super) fn needed(&self) -> Option<Range<u64>> {
+        self.needed.clone()
+    }
+
+    /// Where the prepared spectra that are there begin, with their samples, and how many spectra there
+    /// are in all: of voltages that are taken as they were recorded.
+    pub(super) fn parts(&self) -> (Vec<(usize, Range<u64>)>, usize) {
+        let Some(base) = self.runs.first().map(|run| run.spectra.start) else {
+            return (Vec::new(), 0);
+        };
+        let inside = self.runs.iter().filter(|run| run.inside);
+        let part = |run: &Run| {
+            ((run.spectra.start - base) as usize, self.samples(&run.spectra, run.shift))
+        };
+        (inside.map(part).collect(), self.delays.len())
+    }
+
+    /// Decides on the shifts of the next spectra, and which samples they need.
+    pub(super) fn prepare(&mut self, spectra: Range<u64>, delays: &Delays, channels: &Channels) {
+        self.find_runs(&spectra, delays, channels);
+        self.bad.clear();
+        self.measure = None;
+        let mut needed: Option<Range<u64>> = None;
+        let runs = std::mem::take(&mut self.runs);
+        for Run { spectra, shift, inside } in &runs {
+            if !inside {
+                self.bad.push(Bad { spectra: spectra.clone(), coarse: 0..channels.coarse });
+                continue;
+            }
+            let first = self.bad.len();
+            let origin = self.at(0, *shift);
+            self.flags.find(spectra, origin, self.bank.steps(), &mut self.bad);
+            let mut samples = self.samples(spectra, *shift);
+            if self.aligner.is_none() && self.measure.is_none() {
+                let start = lead(&self.bad[first..], spectra, channels.coarse);
+                self.measure = start.map(|start| (start, *shift));
+                if let Some(start) = start {
+                    let looked = self.measured(start, *shift);
+                    samples.end = self.samples(&looked, *shift).end.max(samples.end);
+                }
+            }
+            let before = needed.clone().unwrap_or(samples.clone());
+            needed = Some(before.start.min(samples.start)..before.end.max(samples.end));
+        }
+        self.runs = runs;
+        self.needed = needed;
+    }
+
+    /// The spectra that gains are measured with.
+    fn measured(&self, start: u64, shift: i64) -> Range<u64> {
+        let (hop, span) = self.bank.steps();
+        let left = self.place.length - self.at(start, shift) as u64 - span;
+        start..start + (left / hop + 1).min(self.level.spectra() as u64)
+    }
+
+    fn find_runs(&mut self, spectra: &Range<u64>, delays: &Delays, channels: &Channels) {
+        let antenna = self.place.antenna;
+        self.delays.clear();
+        self.delays.extend(spectra.clone().map(|spectrum| delays.at(antenna, spectrum)));
+        self.slopes.clear();
+        for delay in &self.delays {
+            let shift_s = delays.shift_s(delay.shift);
+            let slope = |coarse| channels.slope(coarse, delay.delay_s, shift_s);
+            self.slopes.extend((0..channels.coarse).map(slope));
+        }
+        self.runs.clear();
+        let span = self.bank.steps().1 as i64;
+        for (spectrum, delay) in spectra.clone().zip(&self.delays) {
+            let shift = delay.shift;
+            let at = self.at(spectrum, shift);
+            let inside = at >= 0 && at + span <= self.place.length as i64;
+            match self.runs.last_mut() {
+                Some(run) if run.shift == shift && run.inside == inside => {
+                    run.spectra.end = spectrum + 1;
+                }
+                _ => self.runs.push(Run { spectra: spectrum..spectrum + 1, shift, inside }),
+            }
+        }
+    }
+
+    /// Makes the spectra that were prepared, from time 0 of the rows on (axes polarization, time, channel).
+    pub(super) fn run(&mut self, window: &Window, rows: &mut [u8], scratch: &mut Scratch) {
+        self.outcome = self.make(window, rows, scratch);
+    }
+
+    fn make(&mut self, window: &Window, rows: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+        scratch.resize(self.tile * self.level.elements(), Complex::ZERO);
+        if let Some((start, shift)) = self.measure.take() {
+            self.measure(window, start, shift, scratch)?;
+        }
+        let Some(base) = self.runs.first().map(|run| run.spectra.start) else { return Ok(()) };
+        let runs = std::mem::take(&mut self.runs);
+        for run in runs.iter().filter(|run| run.inside) {
+            self.make_run(run, (run.spectra.start - base) as usize, window, (rows, scratch))?;
+        }
+        self.runs = runs;
+        let bad = std::mem::take(&mut self.bad);
+        bad.iter().for_each(|bad| self.blank(bad, base, rows));
+        self.bad = bad;
+        Ok(())
+    }
+
+    /// Measures gains, and binds what needs them.
+    fn measure(
+        &mut self,
+        window: &Window,
+        start: u64,
+        shift: i64,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        if self.level.is_measured() {
+            let spectra = self.measured(start, shift);
+            let mut bad = Vec::new();
+            self.flags.find(&spectra, self.at(0, shift), self.bank.steps(), &mut bad);
+            let mut powers = Powers::new(&self.level);
+            let samples = self.samples(&spectra, shift);
+            let mut input = window.voltages(self.place.streams.clone(), samples)?;
+            let mut spectrum = spectra.start;
+            self.bank.reset();
+            while spectrum < spectra.end {
+                let made = self.spectra(&mut input, scratch)?;
+                for row in scratch.chunks_exact(self.level.elements()).take(made) {
+                    powers.add(row, spectrum, &bad);
+                    spectrum += 1;
+                }
+            }
+            self.next = None;
+            self.level.set(&powers);
+        }
+        let plan = align::Plan::new(self.level.align_options())?;
+        self.aligner = Some(Aligner::new(plan, &self.backend));
+        Ok(())
+    }
+
+    /// Fills the scratch with spectra from the front of some samples.
+    fn spectra(&mut self, input: &mut Voltages<'_>, scratch: &mut Scratch) -> Result<usize> {
+        let begin = Instant::now();
+        let progress = self.bank.run(*input, scratch)?;
+        *input = input.slice(progress.consumed, input.times() - progress.consumed)?;
+        self.elapsed.channelize_s += begin.elapsed().as_secs_f64();
+        if progress.produced == 0 {
+            let (expected, actual) = (1, 0);
+            return Err(Error::Shape { what: "spectra of a run", expected, actual });
+        }
+        Ok(progress.produced)
+    }
+
+    fn make_run(
+        &mut self,
+        run: &Run,
+        first: usize,
+        window: &Window,
+        (rows, scratch): (&mut [u8], &mut Scratch),
+    ) -> Result<()> {
+        if self.aligner.is_none() {
+            // All of them are flagged.
+            return Ok(());
+        }
+        let samples = self.samples(&run.spectra, run.shift);
+        let from = match self.next {
+            Some((shift, spectrum, sample))
+                if (shift, spectrum) == (run.shift, run.spectra.start) =>
+            {
+                sample
+            }
+            _ => {
+                self.bank.reset();
+                samples.start
+            }
+        };
+        let mut input = window.voltages(self.place.streams.clone(), from..samples.end)?;
+        let times = (run.spectra.end - run.spectra.start) as usize;
+        let mut done = 0;
+        while done < times {
+            let made = self.spectra(&mut input, scratch)?;
+            self.align((first + done, made), scratch, rows)?;
+            done += made;
+        }
+        self.next = Some((run.shift, run.spectra.end, samples.end));
+        Ok(())
+    }
+
+    /// Aligns spectra into the rows, from a time on.
+    fn align(
+        &mut self,
+        (first, times): (usize, usize),
+        scratch: &Scratch,
+        rows: &mut [u8],
+    ) -> Result<()> {
+        let begin = Instant::now();
+        let coarse = self.level.coarse();
+        if let Some(aligner) = &mut self.aligner {
+            aligner.run(
+                &scratch[..times * self.level.elements()],
+                &self.slopes[first * coarse..(first + times) * coarse],
+                Rows { bytes: rows, times: self.capacity, first },
+            )?;
+        }
+        self.elapsed.align_s += begin.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Puts zeros where spectra are not valid.
+    fn blank(&self, bad: &Bad, base: u64, rows: &mut [u8]) {
+        let (elements, fine) = (self.level.elements(), self.level.fine());
+        let channels = self.level.coarse() * fine;
+        let size = self.level.encoding().sample_bits() / 8;
+        for polarization in 0..elements / channels {
+            for spectrum in bad.spectra.clone() {
+                let time = (spectrum - base) as usize;
+                let row = (polarization * self.capacity + time) * channels;
+                let bytes =
+                    (row + bad.coarse.start * fine) * size..(row + bad.coarse.end * fine) * size;
+                rows[bytes].fill(0);
+            }
+        }
+    }
+}
+
+/// The encoding of spectra of so many bits.
+///
+/// # Errors
+/// [`Error::Parameter`] for other numbers than 4, 8 and 32.
+pub(super) fn encoding(nbits: usize) -> Result<VoltageEncoding> {
+    match nbits {
+        4 => Ok(VoltageEncoding::Complex4),
+        8 => Ok(VoltageEncoding::Complex8),
+        32 => Ok(VoltageEncoding::ComplexF32),
+        _ => Err(Error::parameter("--nbits", nbits, "spectra have 4, 8 or 32 bits")),
+    }
+}

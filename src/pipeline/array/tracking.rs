@@ -1,0 +1,139 @@
+//! Where the array looks: the sky over it, and the delays that follow.
+//!
+//! Invariant: what is tracked has a known start.
+
+use super::delays::Model;
+use super::inputs::Recordings;
+use super::options::{CorrelateOptions, PhaseCentre};
+use super::setup::Asked;
+use crate::error::{Error, Result};
+use crate::geometry::{self, Array, DelayModel, DelayPolynomial, Direction, Sky};
+use crate::io::voltages::VoltageHeader;
+use crate::units::Epoch;
+
+/// The sky over an array, and what is looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Tracking {
+    /// None where the time is not known.
+    sky: Option<Sky>,
+    direction: Option<Direction>,
+    dut1_s: f64,
+    /// The source's altitude at the start and at the end.
+    altitudes_deg: Option<(f64, f64)>,
+}
+
+impl Tracking {
+    /// # Errors
+    /// [`Error::Parameter`] for a source without a known start of the recording; as [`Sky::frame`].
+    pub(super) fn new(
+        array: &Array,
+        header: &VoltageHeader,
+        times: u64,
+        options: &CorrelateOptions,
+    ) -> Result<Self> {
+        let direction = match &options.phase_centre {
+            PhaseCentre::Sidereal { ra_deg, dec_deg, .. } => {
+                Some(Direction::new(*ra_deg, *dec_deg)?)
+            }
+            PhaseCentre::Drift => None,
+        };
+        if header.start.day == 0 {
+            if direction.is_some() {
+                let rule = format!(
+                    "{} does not say its start, and without it no source can be tracked (--drift)",
+                    header.path.display()
+                );
+                return Err(Error::parameter("start", "unknown", rule));
+            }
+            return Ok(Self { sky: None, direction, dut1_s: 0.0, altitudes_deg: None });
+        }
+        let sky = Sky::new(array, options.dut1)?;
+        let dut1_s = options.dut1.at(header.start)?;
+        let end = later(header.start, times as f64 * header.tsamp_s)?;
+        let altitude = |direction, epoch| sky.altitude_azimuth_deg(direction, epoch);
+        let altitudes_deg = match direction {
+            Some(source) => Some((altitude(source, header.start)?.0, altitude(source, end)?.0)),
+            None => None,
+        };
+        Ok(Self { sky: Some(sky), direction, dut1_s, altitudes_deg })
+    }
+
+    /// The sky, where the time is known.
+    pub(super) fn sky(&self) -> Option<&Sky> {
+        self.sky.as_ref()
+    }
+
+    /// What is tracked.
+    pub(super) fn direction(&self) -> Option<Direction> {
+        self.direction
+    }
+
+    /// UT1 - UTC at the start.
+    pub(super) fn dut1_s(&self) -> f64 {
+        self.dut1_s
+    }
+
+    /// The source's altitude at the start and at the end.
+    pub(super) fn altitudes_deg(&self) -> Option<(f64, f64)> {
+        self.altitudes_deg
+    }
+}
+
+/// The reading of the clock so many seconds later, leap seconds counted where they are known.
+///
+/// # Errors
+/// As [`geometry::plus_elapsed_s`].
+pub(super) fn later(epoch: Epoch, seconds: f64) -> Result<Epoch> {
+    if epoch.day == 0 {
+        Ok(epoch.plus_s(seconds))
+    } else {
+        geometry::plus_elapsed_s(&epoch, seconds)
+    }
+}
+
+/// The delays that are taken out.
+///
+/// # Errors
+/// [`Error::Shape`] for another number of delays than antennas; as [`DelayModel::fit`].
+pub(super) fn model(
+    asked: &Asked<'_>,
+    tracking: &Tracking,
+    recordings: &Recordings,
+) -> Result<Model> {
+    let (antennas, header) = (asked.array.antennas.len(), &recordings.header);
+    let cables_s = &asked.options.cable_delays_s;
+    for (what, actual) in
+        [("cable delays", cables_s.len()), ("delays", asked.delays.map_or(0, <[_]>::len))]
+    {
+        if actual != 0 && actual != antennas {
+            return Err(Error::Shape { what, expected: antennas, actual });
+        }
+    }
+    if let Some(bad) = cables_s.iter().find(|delay| !delay.is_finite()) {
+        return Err(Error::parameter("cable delay (s)", bad, "it must be finite"));
+    }
+    let cable = |antenna: usize| cables_s.get(antenna).copied().unwrap_or(0.0);
+    let since = |polynomial: &DelayPolynomial| header.start.seconds_since(&polynomial.start);
+    if let Some(given) = asked.delays {
+        let with_cable = |(antenna, polynomial): (usize, &DelayPolynomial)| {
+            let mut own = *polynomial;
+            own.coefficients[0] += cable(antenna);
+            (own, since(polynomial))
+        };
+        return Ok(Model::Given(given.iter().enumerate().map(with_cable).collect()));
+    }
+    if let (Some(direction), Some(sky)) = (tracking.direction(), tracking.sky()) {
+        let centre = geometry::PhaseCentre::Source(direction);
+        let length_s = recordings.times as f64 * header.tsamp_s;
+        let model = DelayModel::fit(sky, centre, (header.start, length_s), cables_s)?;
+        return Ok(Model::Fitted(model));
+    }
+    if cables_s.iter().all(|delay| *delay == 0.0) {
+        return Ok(Model::None);
+    }
+    let fixed = |antenna| {
+        let coefficients = [cable(antenna), 0.0, 0.0, 0.0, 0.0, 0.0];
+        (DelayPolynomial { start: header.start, length_s: 0.0, coefficients }, 0.0)
+    };
+    Ok(Model::Given((0..antennas).map(fixed).collect()))
+}

@@ -1,0 +1,187 @@
+//! The part of a recording that is being worked on: all streams' samples from one on to another.
+//!
+//! Invariant: samples that are held are those that the source gave, whatever was asked for before.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use crate::error::{Error, Result};
+use crate::io::voltages::{VoltageHeader, VoltageSource};
+use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
+
+/// Samples that fill whole bytes in every encoding.
+const WHOLE: usize = 4;
+
+/// Samples of every stream of a recording; axes stream, time.
+pub(super) struct Window {
+    bytes: Vec<u8>,
+    encoding: VoltageEncoding,
+    streams: usize,
+    /// Samples of each stream that there is room for.
+    capacity: usize,
+    /// The first sample held, counted from the recording's start.
+    first: u64,
+    /// Samples held of each stream.
+    times: usize,
+}
+
+impl Window {
+    /// Some streams' samples, which must be held.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when they are not.
+    pub(super) fn voltages(
+        &self,
+        streams: Range<usize>,
+        times: Range<u64>,
+    ) -> Result<Voltages<'_>> {
+        let end = self.first + self.times as u64;
+        if times.start < self.first || times.end > end || times.start > times.end {
+            let (expected, actual) = (self.times, (end.saturating_sub(times.start)) as usize);
+            return Err(Error::Shape { what: "samples held", expected, actual });
+        }
+        let stride = self.encoding.bytes(self.capacity);
+        let bytes = &self.bytes[streams.start * stride..streams.end * stride];
+        let all = Voltages::new(bytes, self.encoding, streams.len(), stride, self.times)?;
+        all.slice((times.start - self.first) as usize, (times.end - times.start) as usize)
+    }
+
+    /// Lets go of what lies before a sample.
+    fn drop_before(&mut self, sample: u64) {
+        let dropped = sample.saturating_sub(self.first).min(self.times as u64) as usize;
+        let dropped = dropped / WHOLE * WHOLE;
+        let stride = self.encoding.bytes(self.capacity);
+        let kept = self.encoding.bytes(dropped)..self.encoding.bytes(self.times);
+        if dropped > 0 && !kept.is_empty() {
+            self.bytes.chunks_exact_mut(stride).for_each(|row| row.copy_within(kept.clone(), 0));
+        }
+        self.times -= dropped;
+        self.first += dropped as u64;
+    }
+
+    /// Makes room for so many samples.
+    fn reserve(&mut self, capacity: usize) {
+        if capacity <= self.capacity {
+            return;
+        }
+        let capacity = capacity.next_multiple_of(self.encoding.samples_per_byte());
+        let (old, new) = (self.encoding.bytes(self.capacity), self.encoding.bytes(capacity));
+        let mut bytes = vec![0; self.streams * new];
+        if old > 0 {
+            let rows = bytes.chunks_exact_mut(new).zip(self.bytes.chunks_exact(old));
+            rows.for_each(|(to, from)| to[..old].copy_from_slice(from));
+        }
+        (self.bytes, self.capacity) = (bytes, capacity);
+    }
+
+    /// Adds a block's samples behind those held.
+    fn append(&mut self, block: &VoltageBlock) {
+        self.reserve(self.times + block.times());
+        let at = self.encoding.bytes(self.times);
+        let stride = self.encoding.bytes(self.capacity);
+        let voltages = block.voltages();
+        for (stream, row) in self.bytes.chunks_exact_mut(stride).enumerate() {
+            let from = voltages.row(stream);
+            row[at..at + from.len()].copy_from_slice(from);
+        }
+        self.times += block.times();
+    }
+}
+
+/// A source, and the window that moves along it.
+pub(super) struct Feed {
+    source: Box<dyn VoltageSource>,
+    block: VoltageBlock,
+    window: Window,
+    /// Samples that the source has.
+    length: u64,
+    /// Seconds spent reading.
+    elapsed_s: f64,
+    /// How the last move went.
+    outcome: Result<()>,
+}
+
+impl Feed {
+    /// A source of known length, read `gulp` samples at a time.
+    pub(super) fn new(source: Box<dyn VoltageSource>, length: u64, gulp: usize) -> Self {
+        let header = source.header();
+        let window = Window {
+            bytes: Vec::new(),
+            encoding: header.encoding,
+            streams: header.streams(),
+            capacity: 0,
+            first: 0,
+            times: 0,
+        };
+        let block = header.block(gulp.max(1).next_multiple_of(WHOLE));
+        Self { source, block, window, length, elapsed_s: 0.0, outcome: Ok(()) }
+    }
+
+    pub(super) fn header(&self) -> &VoltageHeader {
+        self.source.header()
+    }
+
+    pub(super) fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Seconds spent reading.
+    pub(super) fn elapsed_s(&self) -> f64 {
+        self.elapsed_s
+    }
+
+    /// How the last move went.
+    pub(super) fn take_outcome(&mut self) -> Result<()> {
+        std::mem::replace(&mut self.outcome, Ok(()))
+    }
+
+    /// Moves the window: what lies before `times` goes, and its samples are read.
+    pub(super) fn hold(&mut self, times: Range<u64>) {
+        let begin = Instant::now();
+        self.outcome = self.held(times);
+        self.elapsed_s += begin.elapsed().as_secs_f64();
+    }
+
+    fn held(&mut self, times: Range<u64>) -> Result<()> {
+        let end = times.end.min(self.length);
+        if times.start >= end {
+            return Ok(());
+        }
+        if times.start < self.window.first {
+            let rule = "it falls so fast that samples are needed which have been let go";
+            return Err(Error::parameter("delay (samples)", times.start, rule));
+        }
+        self.window.drop_before(times.start);
+        self.pass_over(times.start)?;
+        // Room for all at once, and for the block that goes over the end.
+        let room = (end - self.window.first) as usize + WHOLE + self.block.capacity();
+        self.window.reserve(room);
+        while self.window.first + (self.window.times as u64) < end {
+            let read = self.source.read(&mut self.block)?;
+            self.window.append(&self.block);
+            if read < self.block.capacity() && self.window.first + (self.window.times as u64) < end
+            {
+                return Err(self.short());
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over what lies before a sample, where nothing is held.
+    fn pass_over(&mut self, sample: u64) -> Result<()> {
+        let passed = (sample - self.window.first) / WHOLE as u64 * WHOLE as u64;
+        if self.window.times == 0 && passed > 0 {
+            if self.source.skip(passed)? < passed {
+                return Err(self.short());
+            }
+            self.window.first += passed;
+        }
+        Ok(())
+    }
+
+    fn short(&self) -> Error {
+        let read = self.window.first + self.window.times as u64;
+        let why = format!("the data end after {read} samples, and {} were promised", self.length);
+        Error::format(&self.header().path, "data", 0, why)
+    }
+}

@@ -1,0 +1,242 @@
+//! From integrations to a UVH5 file.
+
+use std::path::Path;
+use std::time::Instant;
+
+use super::correlator::ArrayCorrelator;
+use super::header::ArrayHeader;
+use super::integration::Integration;
+use super::options::{CorrelateOptions, Gains, PhaseCentre};
+use super::summary::Summary;
+use crate::error::{Error, Result};
+use crate::geometry::{Location, Sky};
+use crate::io::uvh5::{self, Feed, Feeds, Keyword, Mount, Pointing, Writer};
+use crate::pipeline::burst::Status;
+
+/// What a file says beside what the correlation knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Labels {
+    /// Name of the telescope; empty: the array's.
+    pub telescope: String,
+    /// Name of the instrument.
+    pub instrument: String,
+    /// How the antennas are mounted.
+    pub mount: Mount,
+    /// Angle of the receptor X from north through east in degrees.
+    pub feed_angle_deg: f64,
+    /// How the voltages came about, and how they were correlated; one line or more.
+    pub history: String,
+}
+
+impl Default for Labels {
+    /// X points east, the mount is not known.
+    fn default() -> Self {
+        Self {
+            telescope: String::new(),
+            instrument: "sidereal".into(),
+            mount: Mount::Other,
+            feed_angle_deg: 90.0,
+            history: String::new(),
+        }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WriteReport {
+    /// What was done.
+    pub summary: Summary,
+    /// Seconds that writing took.
+    pub write_s: f64,
+    /// Seconds that all took.
+    pub elapsed_s: f64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// False when the observer stopped it; then there is no file.
+    pub complete: bool,
+}
+
+/// Writes all integrations to a UVH5 file.
+///
+/// Of a tracked source, phases are zero in its direction and u, v, w are of its frame; otherwise the data are
+/// a drift scan's, and u, v, w are east, north, up. `observe` is shown each integration and how far the work
+/// is, and stops it by returning false.
+///
+/// # Errors
+/// [`Error::Parameter`] when the recordings don't say their start, or for what UVH5 does not allow;
+/// [`Error::Io`]; whatever the sources report.
+pub fn write_uvh5(
+    correlator: &mut ArrayCorrelator,
+    path: &Path,
+    labels: &Labels,
+    observe: &mut dyn FnMut(&Integration, &Status) -> bool,
+) -> Result<WriteReport> {
+    let begin = Instant::now();
+    let header = correlator.header().clone();
+    let sky = known(correlator, &header)?.clone();
+    let file = file_header(&header, labels)?;
+    let mut writer = Writer::create(path, file)?;
+    let bytes = writer.bytes();
+    let location = header.array.location()?;
+    let mut integration = Integration::new();
+    let (mut write_s, mut complete) = (0.0, true);
+    while correlator.next_integration(&mut integration)? {
+        let start = Instant::now();
+        put(&mut writer, &integration, (&header, &sky), (correlator, &location))?;
+        write_s += start.elapsed().as_secs_f64();
+        let status = Status {
+            times: integration.first + integration.spectra,
+            total: Some(header.spectra),
+            data_s: (integration.first + integration.spectra) as f64 * header.spectrum_s,
+            elapsed_s: begin.elapsed().as_secs_f64(),
+        };
+        if !observe(&integration, &status) {
+            complete = false;
+            break;
+        }
+    }
+    if complete {
+        let start = Instant::now();
+        writer.finish()?;
+        write_s += start.elapsed().as_secs_f64();
+    }
+    let (summary, elapsed_s) = (correlator.summary(), begin.elapsed().as_secs_f64());
+    Ok(WriteReport { summary, write_s, elapsed_s, bytes, complete })
+}
+
+fn known<'a>(correlator: &'a ArrayCorrelator, header: &ArrayHeader) -> Result<&'a Sky> {
+    correlator.sky().ok_or_else(|| {
+        let rule = "the recordings don't say it, and a file of visibilities has their time";
+        Error::parameter("start (MJD)", header.start.day, rule)
+    })
+}
+
+/// Appends an integration.
+fn put(
+    writer: &mut Writer,
+    integration: &Integration,
+    (header, sky): (&ArrayHeader, &Sky),
+    (correlator, location): (&ArrayCorrelator, &Location),
+) -> Result<()> {
+    let centre = integration.centre;
+    let lst_deg = sky.local_sidereal_time_rad(centre)?.to_degrees();
+    let (pointing, uvw_m) = match correlator.direction() {
+        Some(direction) => {
+            let apparent = sky.apparent(direction, centre)?;
+            let pointing = Pointing {
+                ra_deg: apparent.ra_deg,
+                dec_deg: apparent.dec_deg,
+                frame_angle_deg: apparent.position_angle_deg,
+            };
+            (pointing, sky.uvw_m(direction, centre)?)
+        }
+        None => {
+            let dec_deg = location.latitude_deg;
+            (Pointing { ra_deg: lst_deg, dec_deg, frame_angle_deg: 0.0 }, sky.enu_m())
+        }
+    };
+    writer.write(uvh5::Integration {
+        centre,
+        lst_deg,
+        pointing,
+        uvw_m: &uvw_m,
+        sums: &integration.sums,
+        counts: &integration.counts,
+        full_count: header.full_count(),
+    })
+}
+
+fn file_header(header: &ArrayHeader, labels: &Labels) -> Result<uvh5::Header> {
+    let array = &header.array;
+    let place = array.location()?;
+    let antenna = |own: &crate::geometry::Antenna| uvh5::Antenna {
+        name: own.name.clone(),
+        number: own.number,
+        itrf_offset_m: std::array::from_fn(|k| own.itrf_m[k] - array.reference_itrf_m[k]),
+        diameter_m: own.diameter_m,
+    };
+    let names = [&labels.telescope, &array.name];
+    let telescope = names.into_iter().find(|name| !name.is_empty());
+    let integrations = usize::try_from(header.integrations).unwrap_or(usize::MAX);
+    Ok(uvh5::Header {
+        telescope: telescope.map_or("unknown", |name| name).to_owned(),
+        instrument: labels.instrument.clone(),
+        location: uvh5::Location {
+            longitude_deg: place.longitude_deg,
+            latitude_deg: place.latitude_deg,
+            height_m: place.height_m,
+        },
+        antennas: array.antennas.iter().map(antenna).collect(),
+        mount: labels.mount,
+        frequencies_hz: header.frequencies_hz.clone(),
+        channel_width_hz: header.channel_width_hz,
+        feeds: match (header.polarizations, header.circular) {
+            (2, false) => Feeds::Linear,
+            (2, true) => Feeds::Circular,
+            (_, false) => Feeds::One(Feed::X),
+            (_, true) => Feeds::One(Feed::R),
+        },
+        feed_angle_deg: labels.feed_angle_deg,
+        phase_centre: match &header.phase_centre {
+            PhaseCentre::Sidereal { ra_deg, dec_deg, name } => uvh5::PhaseCentre::Sidereal {
+                name: if name.is_empty() { "source".into() } else { name.clone() },
+                ra_deg: *ra_deg,
+                dec_deg: *dec_deg,
+            },
+            PhaseCentre::Drift => uvh5::PhaseCentre::Drift { name: "drift".into() },
+        },
+        baselines: header.baselines.clone(),
+        integration_s: header.integration_s(),
+        integrations,
+        dut1_s: header.dut1_s,
+        reference_day: None,
+        history: labels.history.clone(),
+        keywords: keywords(header),
+    })
+}
+
+/// How the spectra were made.
+fn keywords(header: &ArrayHeader) -> Vec<(String, Keyword)> {
+    let bank = &header.bank;
+    let whole = |number: usize| Keyword::Integer(number as i64);
+    let mut all = vec![
+        ("nbits", whole(bank.nbits)),
+        ("avgchans", whole(header.average_channels)),
+        ("spectra", Keyword::Integer(header.integration_spectra as i64)),
+        ("asrec", whole(usize::from(bank.as_recorded))),
+        ("samprate", Keyword::Float(bank.sample_rate_hz)),
+    ];
+    if bank.channelized_here {
+        all.push(("channels", whole(bank.channels)));
+        all.push(("taps", whole(bank.taps)));
+        all.push(("window", Keyword::Text(bank.window.clone())));
+    }
+    all.into_iter().map(|(name, keyword)| (name.to_owned(), keyword)).collect()
+}
+
+/// One line of what was asked for: a history's.
+pub fn history(header: &ArrayHeader, options: &CorrelateOptions) -> String {
+    let bank = &header.bank;
+    let spectra = match bank.channelized_here {
+        true => format!("{} channels, {} taps, {}", bank.channels, bank.taps, bank.window),
+        false => "channels as recorded".to_owned(),
+    };
+    let gains = match &options.gains {
+        Gains::Auto if bank.as_recorded || bank.nbits == 32 => "no gains".to_owned(),
+        Gains::Auto => "automatic gains, taken out again".to_owned(),
+        Gains::Fixed(gain) => format!("gain {gain}, taken out again"),
+        Gains::Table(gains) => format!("{} gains, which stay", gains.len()),
+    };
+    let centre = match &header.phase_centre {
+        PhaseCentre::Sidereal { ra_deg, dec_deg, .. } => {
+            format!("tracking RA {ra_deg} Dec {dec_deg} deg (ICRS)")
+        }
+        PhaseCentre::Drift => "drift".to_owned(),
+    };
+    format!(
+        "Correlated by sidereal {}: {spectra}, {} bits, {gains}, {centre}, UT1-UTC {:.7} s.",
+        env!("CARGO_PKG_VERSION"),
+        bank.nbits,
+        header.dut1_s,
+    )
+}

@@ -1,0 +1,230 @@
+//! Delay of a band-limited signal by a part of a sample: a long windowed sinc, applied by Fourier
+//! transform in blocks of fixed length.
+
+use std::f64::consts::TAU;
+use std::fmt;
+use std::sync::Arc;
+
+use num_complex::{Complex, Complex32};
+use rustfft::{Fft, FftPlanner};
+
+use crate::math::window::{bessel_i0, kaiser_beta, sinc};
+
+/// Points of a transform.
+pub(super) const POINTS: usize = 8192;
+
+/// Samples of the filter on either side of its middle.
+pub(super) const REACH: usize = 1024;
+
+/// Samples that one transform gives.
+pub(super) const HOP: usize = POINTS - 2 * REACH;
+
+/// Stop band of the filter's Kaiser window, in dB.
+const STOP_BAND_DB: f64 = 100.0;
+
+/// Gains below this part of the pass band are left out where frequencies fold over.
+const LEAST_GAIN: f64 = 1e-6;
+
+/// Turns that are multiplied together: a table of coarse ones and one of fine ones.
+const FINE: usize = 64;
+
+/// The filter of one kind of samples, whose response to any delay can be made.
+///
+/// `g(x) = sinc(x) w(x / REACH)`, w a Kaiser window, for complex samples; for real ones the band from 0
+/// to half the sampling rate, `g(x) = sqrt(1/2) sinc(x / 2) exp(i pi x / 2) w(x / REACH)`, which makes of
+/// complex noise an analytic signal whose real part has the same mean square as the noise's.
+pub(super) struct Filter {
+    forward: Arc<dyn Fft<f32>>,
+    inverse: Arc<dyn Fft<f32>>,
+    /// Gain at each bin's own frequency, over the transform's length.
+    gains: Vec<f32>,
+    /// What reaches a bin from a frequency one sampling rate away: bin, sampling rates, gain.
+    folded: Vec<(usize, f64, f64)>,
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter").field("folded", &self.folded.len()).finish_non_exhaustive()
+    }
+}
+
+impl Filter {
+    pub(super) fn new(complex: bool) -> Self {
+        let mut planner = FftPlanner::new();
+        let low = low_pass(if complex { 1.0 } else { 0.5 });
+        let (middle, scale) = if complex { (0, 1.0) } else { (POINTS as i64 / 4, 2f64.sqrt()) };
+        // Gain at a frequency in bins, which may lie beyond the sampling rate's half.
+        let gain = |bin: i64| {
+            let off = bin - middle;
+            let inside = off.unsigned_abs() < POINTS as u64;
+            if inside { scale * low[off.rem_euclid(2 * POINTS as i64) as usize] } else { 0.0 }
+        };
+        let whole = POINTS as f64;
+        let mut folded = Vec::new();
+        for bin in 0..POINTS {
+            for rates in [-1i64, 1] {
+                let reached = gain(signed(bin) + rates * POINTS as i64);
+                if reached.abs() > LEAST_GAIN {
+                    folded.push((bin, rates as f64, reached / whole));
+                }
+            }
+        }
+        Self {
+            forward: planner.plan_fft_forward(POINTS),
+            inverse: planner.plan_fft_inverse(POINTS),
+            gains: (0..POINTS).map(|bin| (gain(signed(bin)) / whole) as f32).collect(),
+            folded,
+        }
+    }
+
+    /// The response to a delay in samples, half a sample at most.
+    pub(super) fn respond(&self, delay: f64, response: &mut Vec<Complex32>) {
+        response.clear();
+        let turn = |bins: f64| Complex::cis(-TAU * delay * bins / POINTS as f64);
+        let fine: [Complex32; FINE] = std::array::from_fn(|bin| narrowed(turn(bin as f64)));
+        for (group, gains) in self.gains.chunks_exact(FINE).enumerate() {
+            let coarse = narrowed(turn(signed(group * FINE) as f64));
+            response.extend(gains.iter().zip(&fine).map(|(gain, fine)| coarse * fine * *gain));
+        }
+        for (bin, rates, gain) in &self.folded {
+            let bins = signed(*bin) as f64 + rates * POINTS as f64;
+            response[*bin] += narrowed(turn(bins) * *gain);
+        }
+    }
+
+    /// The derivative of the response by the delay.
+    pub(super) fn respond_to_change(&self, delay: f64, response: &mut Vec<Complex32>) {
+        self.respond(delay, response);
+        let slope = |bins: f64| Complex::new(0.0, -TAU * bins / POINTS as f64);
+        for (bin, value) in response.iter_mut().enumerate() {
+            *value *= narrowed(slope(signed(bin) as f64));
+        }
+        for (bin, rates, gain) in &self.folded {
+            // The part that is folded over lies a whole number of sampling rates away.
+            let bins = signed(*bin) as f64 + rates * POINTS as f64;
+            let turn = Complex::cis(-TAU * delay * bins / POINTS as f64);
+            response[*bin] += narrowed(turn * slope(rates * POINTS as f64) * *gain);
+        }
+    }
+
+    /// Room that [`Filter::transform`] and [`Filter::apply`] need.
+    pub(super) fn scratch(&self) -> Vec<Complex32> {
+        let needed =
+            self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
+        vec![Complex32::default(); needed]
+    }
+
+    /// A block's spectrum, in its place.
+    pub(super) fn transform(&self, block: &mut [Complex32], scratch: &mut [Complex32]) {
+        self.forward.process_with_scratch(block, scratch);
+    }
+
+    /// The block that a response makes of a spectrum: samples `REACH .. REACH + HOP` are right.
+    pub(super) fn apply(
+        &self,
+        spectrum: &[Complex32],
+        response: &[Complex32],
+        block: &mut [Complex32],
+        scratch: &mut [Complex32],
+    ) {
+        let products = spectrum.iter().zip(response).map(|(x, h)| x * h);
+        block.iter_mut().zip(products).for_each(|(place, product)| *place = product);
+        self.inverse.process_with_scratch(block, scratch);
+    }
+}
+
+/// Gains of a windowed sinc that passes `width` sampling rates around 0, at steps of one bin: from 0
+/// up to one sampling rate, then from one below it.
+fn low_pass(width: f64) -> Vec<f64> {
+    let beta = kaiser_beta(STOP_BAND_DB);
+    let scale = bessel_i0(beta);
+    // Half samples reach twice as far in frequency.
+    let mut taps = vec![Complex::new(0.0, 0.0); 2 * POINTS];
+    for half in -2 * REACH as i64..=2 * REACH as i64 {
+        let x = 0.5 * half as f64;
+        let part = x / REACH as f64;
+        let window = bessel_i0(beta * (1.0 - part * part).max(0.0).sqrt()) / scale;
+        let tap = 0.5 * width * sinc(width * x) * window;
+        taps[half.rem_euclid(2 * POINTS as i64) as usize] = Complex::new(tap, 0.0);
+    }
+    FftPlanner::new().plan_fft_forward(taps.len()).process(&mut taps);
+    taps.iter().map(|gain| gain.re).collect()
+}
+
+/// A bin's number counted from the middle: negative in the upper half.
+fn signed(bin: usize) -> i64 {
+    if bin < POINTS / 2 { bin as i64 } else { bin as i64 - POINTS as i64 }
+}
+
+fn narrowed(value: Complex<f64>) -> Complex32 {
+    Complex32::new(value.re as f32, value.im as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Response in double precision, per unit of input.
+    fn response(filter: &Filter, delay: f64, change: bool) -> Vec<Complex<f64>> {
+        let mut response = Vec::new();
+        if change {
+            filter.respond_to_change(delay, &mut response);
+        } else {
+            filter.respond(delay, &mut response);
+        }
+        let wide = |h: &Complex32| Complex::new(f64::from(h.re), f64::from(h.im)) * POINTS as f64;
+        response.iter().map(wide).collect()
+    }
+
+    #[test]
+    fn a_delay_is_a_phase_slope_over_all_but_the_edges() {
+        let filter = Filter::new(true);
+        for delay in [0.0, 0.5, -0.5, 0.123, -0.371] {
+            let found = response(&filter, delay, false);
+            let slope = response(&filter, delay, true);
+            let inner = (POINTS as f64 * 0.498) as i64;
+            for bin in (0..POINTS).filter(|bin| signed(*bin).abs() < inner) {
+                let cycles = signed(bin) as f64 / POINTS as f64;
+                let expected = Complex::cis(-TAU * delay * cycles);
+                assert!((found[bin] - expected).norm() < 3e-5, "{delay} {bin} {}", found[bin]);
+                let expected = expected * Complex::new(0.0, -TAU * cycles);
+                assert!((slope[bin] - expected).norm() < 1e-4, "{delay} {bin} {}", slope[bin]);
+            }
+        }
+    }
+
+    #[test]
+    fn no_delay_is_no_change() {
+        for h in response(&Filter::new(true), 0.0, false) {
+            assert!((h - 1.0).norm() < 1e-5, "{h}");
+        }
+    }
+
+    #[test]
+    fn the_filter_reaches_no_further_than_it_says() {
+        for complex in [true, false] {
+            let filter = Filter::new(complex);
+            let mut spectrum = Vec::new();
+            filter.respond(0.3, &mut spectrum);
+            let mut scratch = filter.scratch();
+            filter.inverse.process_with_scratch(&mut spectrum, &mut scratch);
+            let outside = REACH + 1..POINTS - REACH;
+            let largest = spectrum[outside].iter().map(|h| h.norm()).fold(0.0, f32::max);
+            assert!(largest < 1e-6, "{largest}");
+        }
+    }
+
+    #[test]
+    fn real_samples_get_one_side_of_the_band() {
+        let found = response(&Filter::new(false), 0.25, false);
+        for (bin, h) in found.iter().enumerate() {
+            let cycles = signed(bin) as f64 / POINTS as f64;
+            if cycles.abs() < 0.005 || cycles.abs() > 0.495 {
+                continue;
+            }
+            let passed = if cycles > 0.0 { 2f64.sqrt() } else { 0.0 };
+            let expected = passed * Complex::cis(-TAU * 0.25 * cycles);
+            assert!((h - expected).norm() < 5e-5, "{bin} {h}");
+        }
+    }
+}

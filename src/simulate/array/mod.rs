@@ -1,0 +1,185 @@
+//! Voltages of an array whose antennas all see the same sky, each behind its own receiver and delay.
+//!
+//! Invariant: a sample is a function of options, antenna and its own number, whatever was read before and
+//! by however many threads.
+
+mod antenna;
+mod filter;
+mod layout;
+mod options;
+mod scene;
+mod stored;
+mod track;
+mod truth;
+mod wave;
+
+pub use antenna::ArrayAntenna;
+pub use layout::Layout;
+pub use options::{ArrayOptions, PointSource, Receiver};
+pub use scene::Delay;
+pub use truth::{ArrayTruth, SourceTruth};
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use self::scene::{Received, Scene};
+use crate::array::check_length;
+use crate::error::{Error, Result};
+use crate::geometry::{DelayModel, PhaseCentre, Sky};
+use crate::io::voltages::VoltageHeader;
+
+/// Makes the voltages that the antennas of an array would have recorded.
+///
+/// `x_i(t) = n_i(t) + sum over sources k of a_ik s_k(t - d_ik(t)) exp(-2 pi i f d_ik(t))`
+///
+/// for each recorded channel and polarization: n_i the receiver's noise, s_k the source's signal at the
+/// array's reference point as the channel would record it there, d_ik the delay by which its wave reaches
+/// the antenna later ([`Sky::delays_s`], and the antenna's own fixed delay), f the sky frequency that the
+/// channel records as frequency 0: its middle, or for real samples its band's edge, whose real part is
+/// recorded. A lower sideband holds the conjugate.
+///
+/// - n_i and s_k are Gaussian and white over the recorded channel, an ideal rectangular band. n_i is
+///   independent in all antennas, channels and polarizations; s_k in all sources, channels and (without
+///   polarization) polarizations, and the same in all antennas.
+/// - Sample n is taken at `(n + 1/2) tsamp` behind the start, the middle of its time; d is the delay at
+///   that moment.
+/// - Strengths: in each polarization an antenna's power is shared by its SEFD and the fluxes of all
+///   sources above the horizon, and their sum is `rms^2` in each real number. So the correlation
+///   coefficient of one unpolarized source of flux S, between antennas of equal SEFD, is
+///   `S / (SEFD + sum of S)`. Whether a source is above the horizon is decided once, for the recording's
+///   middle and the reference point; there is no primary beam.
+/// - A feed keeps its angle to the sky: a polarized source doesn't turn with the parallactic angle.
+///
+/// Each antenna's stream is made alone ([`ArraySimulator::antenna`]), at constant memory.
+///
+/// # Numerics
+/// The fractional delay is a windowed sinc of 2048 taps (Kaiser, 100 dB). Over the central 99 % of the
+/// band amplitude and phase are right to 1e-4 (0.006 degrees); real samples: from 0.5 % to 99.5 %. Delays
+/// that change by up to 3e-6 s/s are followed to 5e-4 of the amplitude; slower than 2e-7, to 1e-5.
+/// # Source
+/// Thompson, Moran & Swenson 2017, Interferometry and Synthesis in Radio Astronomy, chapters 2 and 9.
+#[derive(Debug)]
+pub struct ArraySimulator {
+    scene: Arc<Scene>,
+    headers: Vec<VoltageHeader>,
+    truth: ArrayTruth,
+}
+
+impl ArraySimulator {
+    /// A simulation of these options, with the delays that the sky gives.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the option that is out of range, or an antenna that has nothing to
+    /// record; as [`Sky::frame`].
+    pub fn new(options: ArrayOptions) -> Result<Self> {
+        options.check()?;
+        let sky = Sky::new(&options.array, options.dut1)?;
+        let length_s = options.times as f64 * options.tsamp_s();
+        let middle = options.start.plus_s(0.5 * length_s);
+        let mut delays: Vec<Option<Delay>> = Vec::new();
+        let mut places = Vec::new();
+        for source in &options.sources {
+            let place = sky.altitude_azimuth_deg(source.direction, middle)?;
+            let centre = PhaseCentre::Source(source.direction);
+            let model = DelayModel::fit(&sky, centre, (options.start, length_s), &[])?;
+            let delay: Delay = Box::new(move |antenna, seconds| model.at(antenna, seconds));
+            delays.push((place.0 > 0.0).then_some(delay));
+            places.push(place);
+        }
+        let mut simulator = Self::build(&options, delays)?;
+        for ((truth, source), place) in
+            simulator.truth.sources.iter_mut().zip(&options.sources).zip(places)
+        {
+            (truth.altitude_deg, truth.azimuth_deg) = (Some(place.0), Some(place.1));
+            if !truth.received {
+                truth.delays_s = sky.delays_s(source.direction, options.start)?;
+            }
+        }
+        Ok(simulator)
+    }
+
+    /// A simulation with delays of the caller's own, one function a source: the sources' directions and
+    /// the antennas' positions are not looked at.
+    ///
+    /// # Errors
+    /// As [`ArraySimulator::new`]; [`Error::Shape`] for another number of delays than sources.
+    pub fn with_delays(options: ArrayOptions, delays: Vec<Delay>) -> Result<Self> {
+        options.check()?;
+        check_length("delays", options.sources.len(), delays.len())?;
+        Self::build(&options, delays.into_iter().map(Some).collect())
+    }
+
+    /// A source without a delay is not received.
+    fn build(options: &ArrayOptions, delays: Vec<Option<Delay>>) -> Result<Self> {
+        let mut received = Vec::new();
+        let mut places = Vec::new();
+        for (number, (source, delay)) in options.sources.iter().zip(delays).enumerate() {
+            places.push(delay.is_some().then_some(received.len()));
+            if let Some(delay) = delay {
+                received.push(Received::new(source, number, options, delay));
+            }
+        }
+        let scene = Scene::new(options, received)?;
+        let antennas = 0..options.array.antennas.len();
+        let source = |place: Option<usize>| {
+            let source = place.map(|place| &scene.received[place]);
+            SourceTruth {
+                altitude_deg: None,
+                azimuth_deg: None,
+                received: source.is_some(),
+                delays_s: source.map_or_else(Vec::new, |source| {
+                    antennas.clone().map(|i| scene.delay_s(source, i, 0.0)).collect()
+                }),
+                amplitudes: source.map_or_else(Vec::new, |source| {
+                    antennas.clone().map(|i| scene.amplitudes(i, source)).collect()
+                }),
+            }
+        };
+        let truth = ArrayTruth {
+            autocorrelations: antennas.clone().map(|i| scene.autocorrelations(i)).collect(),
+            sources: places.into_iter().map(source).collect(),
+        };
+        let headers = antennas.map(|antenna| header(options, antenna)).collect();
+        Ok(Self { scene: Arc::new(scene), headers, truth })
+    }
+
+    /// Number of antennas.
+    pub fn antennas(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// The voltages of one antenna from the first sample on; its header has the antenna's name for its
+    /// telescope.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an antenna that is not there.
+    pub fn antenna(&self, index: usize) -> Result<ArrayAntenna> {
+        let Some(header) = self.headers.get(index) else {
+            let rule = format!("there are {}, counted from 0", self.antennas());
+            return Err(Error::parameter("antenna", index, rule));
+        };
+        Ok(ArrayAntenna::new(Arc::clone(&self.scene), index, header.clone()))
+    }
+
+    /// What was put in.
+    pub fn truth(&self) -> &ArrayTruth {
+        &self.truth
+    }
+}
+
+fn header(options: &ArrayOptions, antenna: usize) -> VoltageHeader {
+    VoltageHeader {
+        path: PathBuf::from("simulation"),
+        format: "simulation",
+        source_name: options.source_name.clone(),
+        telescope: options.array.antennas[antenna].name.clone(),
+        ra_deg: options.pointing.map(|pointing| pointing.ra_deg),
+        dec_deg: options.pointing.map(|pointing| pointing.dec_deg),
+        start: options.start,
+        lower_sideband: options.lower_sideband,
+        polarizations: options.polarizations,
+        circular: Some(options.circular),
+        times: Some(options.times),
+        ..VoltageHeader::new(options.centres_hz.clone(), options.tsamp_s(), options.encoding)
+    }
+}

@@ -1,0 +1,233 @@
+//! What to simulate as an array's voltages, and the checks of it.
+
+use crate::error::{Error, Result};
+use crate::geometry::{Array, Direction, Dut1};
+use crate::simulate::bounds::{above_zero, within};
+use crate::simulate::voltages::{Polarization, usual_rms};
+use crate::units::{Epoch, HZ_PER_MHZ, MAX_CHANNELS, MAX_FREQUENCY_HZ};
+use crate::voltage::VoltageEncoding;
+
+/// The most antennas.
+const MAX_ANTENNAS: usize = 1 << 16;
+
+/// The most samples of each stream; their numbers stay exact in f64.
+const MAX_TIMES: u64 = 1 << 50;
+
+/// The longest fixed delay of an antenna, in seconds.
+const MAX_FIXED_DELAY_S: f64 = 1.0;
+
+/// A source of white noise at one point of the sky.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointSource {
+    /// Its name, for the truth.
+    pub name: String,
+    /// Where it is.
+    pub direction: Direction,
+    /// Flux density (Stokes I) in Jy, the same over the whole band.
+    pub flux_jy: f64,
+    /// How it is polarized, in the frame of the feeds, which does not turn with the sky.
+    pub polarization: Polarization,
+}
+
+impl PointSource {
+    /// An unpolarized source.
+    pub fn new(name: &str, direction: Direction, flux_jy: f64) -> Self {
+        let polarization = Polarization::UNPOLARIZED;
+        Self { name: name.to_owned(), direction, flux_jy, polarization }
+    }
+}
+
+/// What is behind an antenna.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Receiver {
+    /// System equivalent flux density in Jy: the flux of an unpolarized source that doubles the power. 0 is
+    /// no noise.
+    pub sefd_jy: f64,
+    /// Seconds by which everything that the antenna receives arrives later: its cable.
+    pub fixed_delay_s: f64,
+    /// Whether it is dead: all of its samples are 0.
+    pub dead: bool,
+    /// What is missing: first sample and length of each gap, in samples of each stream.
+    pub gaps: Vec<(u64, u64)>,
+}
+
+/// What to simulate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArrayOptions {
+    /// The antennas and where they stand.
+    pub array: Array,
+    /// What is behind each antenna.
+    pub receivers: Vec<Receiver>,
+    /// UT1 - UTC.
+    pub dut1: Dut1,
+    /// The sources.
+    pub sources: Vec<PointSource>,
+    /// Where the antennas point, for the header; it changes no strength.
+    pub pointing: Option<Direction>,
+    /// Name of the source, for the header.
+    pub source_name: String,
+    /// Sky frequency of each recorded channel's middle in Hz, in recorded order.
+    pub centres_hz: Vec<f64>,
+    /// Width of a recorded channel in Hz: the sampling rate of complex samples, half that of real ones.
+    pub channel_width_hz: f64,
+    /// Whether sky frequency falls as the voltage's rises.
+    pub lower_sideband: bool,
+    /// How samples are stored.
+    pub encoding: VoltageEncoding,
+    /// Polarizations of each antenna, 1 or 2.
+    pub polarizations: usize,
+    /// Whether the two polarizations are R and L instead of X and Y.
+    pub circular: bool,
+    /// Start of the first sample (UTC).
+    pub start: Epoch,
+    /// Samples of each stream in all.
+    pub times: u64,
+    /// Root mean square of noise and sources together in one real number (a complex sample has two), in
+    /// counts.
+    pub rms: f64,
+    /// Chooses all that is random.
+    pub seed: u64,
+}
+
+impl ArrayOptions {
+    /// Receivers of 1000 Jy, no source, complex 8 bit, two linear polarizations, seed 0, on 1 January 2025:
+    /// `channels` recorded channels that divide the band `bandwidth_hz` around `centre_hz`, the lowest
+    /// first.
+    pub fn new(
+        array: Array,
+        (centre_hz, bandwidth_hz): (f64, f64),
+        channels: usize,
+        times: u64,
+    ) -> Self {
+        let width = bandwidth_hz / channels as f64;
+        let offset = |c: usize| (c as f64 + 0.5 - 0.5 * channels as f64) * width;
+        let encoding = VoltageEncoding::Complex8;
+        let receiver = Receiver { sefd_jy: 1000.0, ..Receiver::default() };
+        Self {
+            receivers: vec![receiver; array.antennas.len()],
+            array,
+            dut1: Dut1::Table,
+            sources: Vec::new(),
+            pointing: None,
+            source_name: "simulation".to_owned(),
+            centres_hz: (0..channels).map(|c| centre_hz + offset(c)).collect(),
+            channel_width_hz: width,
+            lower_sideband: false,
+            encoding,
+            polarizations: 2,
+            circular: false,
+            start: Epoch { day: 60676, seconds: 0.0 },
+            times,
+            rms: usual_rms(encoding),
+            seed: 0,
+        }
+    }
+
+    /// The same band as lower sidebands, the highest channel first.
+    pub fn lower_sideband(mut self) -> Self {
+        self.lower_sideband = true;
+        self.centres_hz.sort_by(|a, b| b.total_cmp(a));
+        self
+    }
+
+    /// The same with another encoding and the rms that suits it.
+    pub fn encoding(mut self, encoding: VoltageEncoding) -> Self {
+        self.encoding = encoding;
+        self.rms = usual_rms(encoding);
+        self
+    }
+
+    /// The same with one system equivalent flux density in all antennas.
+    pub fn sefd_jy(mut self, sefd_jy: f64) -> Self {
+        self.receivers.iter_mut().for_each(|receiver| receiver.sefd_jy = sefd_jy);
+        self
+    }
+
+    /// Seconds from sample to sample of each stream.
+    pub fn tsamp_s(&self) -> f64 {
+        let rate = if self.encoding.is_complex() { 1.0 } else { 2.0 };
+        1.0 / (rate * self.channel_width_hz)
+    }
+
+    /// Streams of one antenna: recorded channels x polarizations.
+    pub fn streams(&self) -> usize {
+        self.centres_hz.len() * self.polarizations
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let antennas = self.array.antennas.len();
+        if antennas == 0 || antennas > MAX_ANTENNAS {
+            let rule = format!("there must be 1 to {MAX_ANTENNAS}");
+            return Err(Error::parameter("antennas", antennas, rule));
+        }
+        crate::array::check_length("receivers", antennas, self.receivers.len())?;
+        self.check_streams()?;
+        self.check_band()?;
+        let whole = self.encoding.samples_per_byte() as u64;
+        if self.times == 0 || self.times > MAX_TIMES || !self.times.is_multiple_of(whole) {
+            let rule = format!("it must be 1 to {MAX_TIMES} samples that fill whole bytes");
+            return Err(Error::parameter("--seconds (samples)", self.times, rule));
+        }
+        above_zero("--rms", self.rms, 1e9)?;
+        self.sources.iter().try_for_each(check_source)?;
+        self.receivers.iter().try_for_each(|receiver| self.check_receiver(receiver))
+    }
+
+    fn check_streams(&self) -> Result<()> {
+        let channels = self.centres_hz.len();
+        if channels == 0 || channels > MAX_CHANNELS {
+            let rule = format!("it must be 1 to {MAX_CHANNELS}");
+            return Err(Error::parameter("--channels", channels, rule));
+        }
+        if !matches!(self.polarizations, 1 | 2) {
+            let rule = "it must be 1 or 2";
+            return Err(Error::parameter("--polarizations", self.polarizations, rule));
+        }
+        Ok(())
+    }
+
+    fn check_band(&self) -> Result<()> {
+        above_zero("--bandwidth over --channels (Hz)", self.channel_width_hz, 1e12)?;
+        if self.channel_width_hz < 1e-3 {
+            let rule = "a recorded channel must be at least 0.001 Hz wide";
+            return Err(Error::parameter("--bandwidth (Hz)", self.channel_width_hz, rule));
+        }
+        let half = 0.5 * self.channel_width_hz;
+        let good = |f: &f64| *f - half > 0.0 && *f <= MAX_FREQUENCY_HZ;
+        if let Some(bad) = self.centres_hz.iter().find(|f| !good(f)) {
+            let rule = "each recorded channel must lie above 0 MHz as a whole";
+            return Err(Error::parameter("--freq (MHz)", bad / HZ_PER_MHZ, rule));
+        }
+        Ok(())
+    }
+
+    fn check_receiver(&self, receiver: &Receiver) -> Result<()> {
+        within("--sefd (Jy)", receiver.sefd_jy, 0.0, 1e15)?;
+        let most = MAX_FIXED_DELAY_S;
+        within("fixed delay of an antenna (s)", receiver.fixed_delay_s, -most, most)?;
+        let whole = self.encoding.samples_per_byte() as u64;
+        let fills = |number: u64| number.is_multiple_of(whole);
+        let mut gaps = receiver.gaps.clone();
+        gaps.sort_unstable();
+        let mut reached = 0;
+        for (start, times) in gaps {
+            let end = start.saturating_add(times);
+            if times == 0 || end > self.times || start < reached || !fills(start) || !fills(times) {
+                let rule = format!(
+                    "gaps must lie in the recording, 0 to {} samples, fill whole bytes and not overlap",
+                    self.times
+                );
+                return Err(Error::parameter("gap (samples)", format!("{start} to {end}"), rule));
+            }
+            reached = end;
+        }
+        Ok(())
+    }
+}
+
+fn check_source(source: &PointSource) -> Result<()> {
+    within("right ascension of a source (degrees)", source.direction.ra_deg, 0.0, 360.0)?;
+    within("declination of a source (degrees)", source.direction.dec_deg, -90.0, 90.0)?;
+    within("flux of a source (Jy)", source.flux_jy, 0.0, 1e15)?;
+    source.polarization.check()
+}

@@ -1,0 +1,164 @@
+//! All that does not change with time: who hears what, how strongly, and made of which noise.
+
+use std::fmt;
+
+use super::filter::Filter;
+use super::options::{ArrayOptions, PointSource, Receiver};
+use super::stored::Stored;
+use super::wave::Weights;
+use crate::error::{Error, Result};
+use crate::simulate::rng::{Key, Stream};
+use crate::voltage::VoltageEncoding;
+
+/// Delay of a source's wave at an antenna, in seconds: of an antenna's number and the seconds since the
+/// first sample's start.
+pub type Delay = Box<dyn Fn(usize, f64) -> f64 + Send + Sync>;
+
+/// A source that is above the horizon.
+pub(super) struct Received {
+    pub(super) flux_jy: f64,
+    /// Power in each polarization, of an unpolarized source's.
+    pub(super) parts: [f64; 2],
+    pub(super) delay: Delay,
+    weights: Weights,
+    key: u64,
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Received").field("flux_jy", &self.flux_jy).finish_non_exhaustive()
+    }
+}
+
+impl Received {
+    /// Source `number` of the options.
+    pub(super) fn new(
+        source: &PointSource,
+        number: usize,
+        options: &ArrayOptions,
+        delay: Delay,
+    ) -> Self {
+        let mixture = source.polarization.mixture(options.circular);
+        // A mixture's power is 1 in both polarizations together; an unpolarized source's is 1 in each.
+        let both = 2f64.sqrt();
+        let (first, common, own) =
+            (both * mixture.first, mixture.common * both, both * mixture.own);
+        Self {
+            flux_jy: source.flux_jy,
+            parts: [first * first, common.norm_sqr() + own * own],
+            delay,
+            weights: Weights::new(first, common, own),
+            key: Key::new(options.seed, Stream::ArraySource, number as u64).word(0),
+        }
+    }
+
+    /// Chooses the noise of one of the two waves that it is made of.
+    pub(super) fn seed(&self, channel: usize, component: usize) -> u64 {
+        Key::new(self.key, Stream::ArraySource, (2 * channel + component) as u64).word(0)
+    }
+
+    /// Weights of these waves; a lower sideband holds the conjugate of what the sky has.
+    pub(super) fn weights(&self, lower: bool) -> Weights {
+        let common = if lower { self.weights.common.conj() } else { self.weights.common };
+        Weights { common, ..self.weights }
+    }
+}
+
+/// What all antennas of a simulation share.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) filter: Filter,
+    pub(super) received: Vec<Received>,
+    pub(super) receivers: Vec<Receiver>,
+    /// Sky frequency that each channel records as frequency 0.
+    pub(super) zero_hz: Vec<f64>,
+    pub(super) lower: bool,
+    pub(super) tsamp_s: f64,
+    pub(super) polarizations: usize,
+    pub(super) encoding: VoltageEncoding,
+    /// Real numbers of a sample.
+    pub(super) numbers: usize,
+    rms: f64,
+    flux_jy: f64,
+    seed: u64,
+}
+
+impl Scene {
+    /// # Errors
+    /// [`Error::Parameter`] for an antenna that has nothing to record.
+    pub(super) fn new(options: &ArrayOptions, received: Vec<Received>) -> Result<Self> {
+        let flux_jy = received.iter().map(|source| source.flux_jy).sum();
+        let silent = |receiver: &&Receiver| !receiver.dead && receiver.sefd_jy + flux_jy == 0.0;
+        if let Some(receiver) = options.receivers.iter().find(silent) {
+            let rule = "without a source above the horizon it must be above 0, or all would be 0";
+            return Err(Error::parameter("--sefd (Jy)", receiver.sefd_jy, rule));
+        }
+        let complex = options.encoding.is_complex();
+        let half = if complex { 0.0 } else { 0.5 * options.channel_width_hz };
+        let edge = if options.lower_sideband { half } else { -half };
+        Ok(Self {
+            filter: Filter::new(complex),
+            received,
+            receivers: options.receivers.clone(),
+            zero_hz: options.centres_hz.iter().map(|centre| centre + edge).collect(),
+            lower: options.lower_sideband,
+            tsamp_s: options.tsamp_s(),
+            polarizations: options.polarizations,
+            encoding: options.encoding,
+            numbers: if complex { 2 } else { 1 },
+            rms: options.rms,
+            flux_jy,
+            seed: options.seed,
+        })
+    }
+
+    /// Delay of a source at an antenna with its cable, in seconds.
+    pub(super) fn delay_s(&self, source: &Received, antenna: usize, seconds: f64) -> f64 {
+        (source.delay)(antenna, seconds) + self.receivers[antenna].fixed_delay_s
+    }
+
+    /// Counts that the root of 1 Jy makes in one real number.
+    fn gain(&self, antenna: usize) -> f64 {
+        let receiver = &self.receivers[antenna];
+        if receiver.dead {
+            return 0.0;
+        }
+        self.rms / (receiver.sefd_jy + self.flux_jy).sqrt()
+    }
+
+    /// Rms of a receiver's noise in one real number, in counts.
+    pub(super) fn noise_rms(&self, antenna: usize) -> f64 {
+        self.gain(antenna) * self.receivers[antenna].sefd_jy.sqrt()
+    }
+
+    /// Rms of an unpolarized source's wave in one real number, in counts.
+    pub(super) fn amplitude(&self, antenna: usize, source: &Received) -> f32 {
+        (self.gain(antenna) * source.flux_jy.sqrt()) as f32
+    }
+
+    pub(super) fn noise_seed(&self, antenna: usize, channel: usize, polarization: usize) -> u64 {
+        let receiver = Key::new(self.seed, Stream::ArrayReceiver, antenna as u64).word(0);
+        Key::new(receiver, Stream::ArrayReceiver, (2 * channel + polarization) as u64).word(0)
+    }
+
+    /// What storing makes of an antenna's polarization.
+    fn stored(&self, antenna: usize, polarization: usize) -> Stored {
+        let flux = |source: &Received| source.flux_jy * source.parts[polarization];
+        let sources: f64 = self.received.iter().map(flux).sum();
+        let power = self.gain(antenna).powi(2) * (self.receivers[antenna].sefd_jy + sources);
+        Stored::new(self.encoding, power.sqrt())
+    }
+
+    /// Mean of |x|^2 in each polarization, as stored, in counts^2.
+    pub(super) fn autocorrelations(&self, antenna: usize) -> Vec<f64> {
+        let power = |p: usize| self.numbers as f64 * self.stored(antenna, p).power;
+        (0..self.polarizations).map(power).collect()
+    }
+
+    /// Square root of a source's part of |x|^2 in each polarization, as stored, in counts.
+    pub(super) fn amplitudes(&self, antenna: usize, source: &Received) -> Vec<f64> {
+        let gain = self.gain(antenna) * (self.numbers as f64 * source.flux_jy).sqrt();
+        let amplitude = |p: usize| gain * source.parts[p].sqrt() * self.stored(antenna, p).gain;
+        (0..self.polarizations).map(amplitude).collect()
+    }
+}
