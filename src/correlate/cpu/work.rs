@@ -208,7 +208,8 @@ impl Span {
         let Self { first, times, mut clock } = self;
         let mut done = 0;
         std::iter::from_fn(move || {
-            let piece = (done < times).then(|| clock.take(first + done, times - done, self::times::<A>()))?;
+            let piece = (done < times)
+                .then(|| clock.take(first + done, times - done, self::times::<A>()))?;
             done += piece.times;
             Some(piece)
         })

@@ -85,10 +85,7 @@ unsafe impl Arithmetic for Bytes512 {
             ));
             let parts = |step: usize| {
                 let x = _mm512_loadu_si512(columns.add(step * 64).cast());
-                [
-                    _mm512_xor_si512(x, up),
-                    _mm512_xor_si512(_mm512_shuffle_epi8(x, swap), turned),
-                ]
+                [_mm512_xor_si512(x, up), _mm512_xor_si512(_mm512_shuffle_epi8(x, swap), turned)]
             };
             weave(parts, steps, rows, group);
         }
@@ -100,12 +97,7 @@ unsafe impl Arithmetic for Bytes512 {
 /// # Safety
 /// The machine has AVX-512 F, and there is room for the steps of all groups.
 #[inline(always)]
-unsafe fn weave(
-    parts: impl Fn(usize) -> [__m512i; 2],
-    steps: usize,
-    rows: *mut u8,
-    group: usize,
-) {
+unsafe fn weave(parts: impl Fn(usize) -> [__m512i; 2], steps: usize, rows: *mut u8, group: usize) {
     // SAFETY: the caller's promise is handed on.
     unsafe {
         let both = |step: usize| {
