@@ -1,37 +1,44 @@
-//! Samples that will be needed next, asked for while others are multiplied.
+//! What will be needed next, asked for while samples are multiplied.
 #![allow(unsafe_code)]
 
 use super::memory::LINE;
 use super::shape::BAND;
 
-/// Bytes of some panels that will be needed next, asked for a few lines at a time.
+/// Samples of some panels, of equal length.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ahead {
+pub(super) struct Stream {
     panels: [*const u8; BAND],
+    /// Lines that are left of each.
     lines: usize,
-    /// Lines of each panel in a step.
+    /// Lines of each in a step.
     step: usize,
 }
 
-impl Ahead {
-    /// Panels of equal length, all of which will have been asked for after so many steps.
+impl Default for Stream {
+    fn default() -> Self {
+        Self { panels: [std::ptr::null(); BAND], lines: 0, step: 0 }
+    }
+}
+
+impl Stream {
+    /// All of them will have been asked for after so many steps.
     pub(super) fn new<'a>(panels: impl Iterator<Item = &'a [u8]>, steps: usize) -> Self {
-        let mut ahead = Self { panels: [std::ptr::null(); BAND], lines: 0, step: 0 };
-        for (to, from) in ahead.panels.iter_mut().zip(panels) {
-            *to = from.as_ptr();
-            ahead.lines = from.len().div_ceil(LINE);
+        let mut stream = Self::default();
+        for (index, panel) in panels.enumerate() {
+            // Where there are fewer, the first is asked for again, which costs nothing.
+            stream.panels[index..].fill(panel.as_ptr());
+            stream.lines = panel.len().div_ceil(LINE);
         }
-        ahead.step = ahead.lines.div_ceil(steps.max(1));
-        ahead
+        stream.step = stream.lines.div_ceil(steps.max(1));
+        stream
     }
 
-    /// Asks for the next lines.
     #[inline(always)]
-    pub(super) fn step(&mut self) {
+    fn step(&mut self) {
         let lines = self.step.min(self.lines);
         self.lines -= lines;
-        for panel in self.panels.iter_mut().take_while(|panel| !panel.is_null()) {
-            for _ in 0..lines {
+        for _ in 0..lines {
+            for panel in &mut self.panels {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: a prefetch reads nothing.
                 unsafe {
@@ -41,5 +48,23 @@ impl Ahead {
                 *panel = panel.wrapping_add(LINE);
             }
         }
+    }
+}
+
+/// What will be needed next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ahead {
+    /// The next columns.
+    pub(super) columns: Stream,
+    /// The next band's rows.
+    pub(super) rows: Stream,
+}
+
+impl Ahead {
+    /// Asks for a few lines.
+    #[inline(always)]
+    pub(super) fn step(&mut self) {
+        self.columns.step();
+        self.rows.step();
     }
 }

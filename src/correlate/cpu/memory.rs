@@ -1,35 +1,67 @@
 //! Bytes that begin at a cache line.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
 
 use bytemuck::Pod;
+
+use crate::error::{Error, Result};
 
 /// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
 
 /// So many bytes from a cache line's start on; zeros at first, which cost nothing until they are touched.
 pub(super) struct Aligned {
-    bytes: Vec<u8>,
-    offset: usize,
-    length: usize,
+    start: NonNull<u8>,
+    layout: Layout,
 }
+
+// SAFETY: the bytes are owned, and have no other door.
+unsafe impl Send for Aligned {}
+// SAFETY: as above.
+unsafe impl Sync for Aligned {}
 
 impl std::fmt::Debug for Aligned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes", self.length)
+        write!(f, "{} bytes", self.layout.size())
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
 impl Aligned {
-    pub(super) fn new(length: usize) -> Self {
-        let bytes = vec![0u8; length + LINE];
-        let offset = bytes.as_ptr().align_offset(LINE).min(LINE);
-        Self { bytes, offset, length }
+    /// Bytes for `what`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the machine hasn't as many.
+    pub(super) fn new(what: &str, length: usize) -> Result<Self> {
+        let missing = || Error::Unavailable {
+            what: format!("memory for {what}"),
+            why: format!("the system has no {length} bytes for it"),
+        };
+        let layout = Layout::from_size_align(length.max(LINE), LINE).map_err(|_| missing())?;
+        // SAFETY: the layout has a size.
+        let start = unsafe { alloc_zeroed(layout) };
+        Ok(Self { start: NonNull::new(start).ok_or_else(missing)?, layout })
     }
 
     pub(super) fn values<T: Pod>(&self) -> &[T] {
-        bytemuck::cast_slice(&self.bytes[self.offset..][..self.length])
+        // SAFETY: all bytes were written when they were allocated, and live as long as `self`.
+        bytemuck::cast_slice(unsafe {
+            std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size())
+        })
     }
 
     pub(super) fn values_mut<T: Pod>(&mut self) -> &mut [T] {
-        bytemuck::cast_slice_mut(&mut self.bytes[self.offset..][..self.length])
+        // SAFETY: as above, and `self` is borrowed alone.
+        bytemuck::cast_slice_mut(unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size())
+        })
     }
 }

@@ -74,13 +74,14 @@ impl Engine {
     pub(super) fn new(plan: &Plan, level: Level, threads: &Threads) -> Result<Self> {
         let float = plan.encoding() == VoltageEncoding::ComplexF32;
         let bands = shape::bands(plan, threads.count());
-        let unit = |band: &Band| Unit { sums: Sums::new(band), counts: Counts::new(band) };
-        let worker = || Worker { scratch: Scratch::new(), valid: vec![0; plan.antennas()] };
+        let unit = |band: &Band| Ok(Unit { sums: Sums::new(band)?, counts: Counts::new(band) });
+        let worker = |_| Ok(Worker { scratch: Scratch::new()?, valid: vec![0; plan.antennas()] });
+        let units = (0..plan.channels()).flat_map(|_| bands.iter().map(unit));
         Ok(Self {
             kernel: kernel(level, float),
             clock: Clock::new(float),
-            units: (0..plan.channels()).flat_map(|_| bands.iter().map(unit)).collect(),
-            workers: (0..threads.count()).map(|_| worker()).collect(),
+            units: units.collect::<Result<_>>()?,
+            workers: (0..threads.count()).map(worker).collect::<Result<_>>()?,
             bands,
             threads: threads.clone(),
             plan: plan.clone(),

@@ -53,6 +53,8 @@ unsafe impl Arithmetic for Integers {
         }
     }
     #[inline(always)]
+    unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {}
+    #[inline(always)]
     unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
         // SAFETY: the caller's promise is handed on.
         unsafe { widened(packed, steps, buffer) }
@@ -100,8 +102,15 @@ unsafe impl Arithmetic for Floats {
     #[inline(always)]
     unsafe fn add(sums: &mut [Self::Sum; 2], [re, im]: Self::Row, column: Self::Column) {
         for lane in 0..8 {
-            sums[0][lane] = sums[0][lane] + re * column[0][lane] + im * column[1][lane];
-            sums[1][lane] = sums[1][lane] + im * column[0][lane] - re * column[1][lane];
+            sums[0][lane] += re * column[0][lane];
+            sums[1][lane] += im * column[0][lane];
+        }
+    }
+    #[inline(always)]
+    unsafe fn add_more(sums: &mut [Self::Sum; 2], [re, im]: Self::Row, column: Self::Column) {
+        for lane in 0..8 {
+            sums[0][lane] += im * column[1][lane];
+            sums[1][lane] -= re * column[1][lane];
         }
     }
     #[inline(always)]

@@ -6,6 +6,7 @@ use super::clock::Clock;
 use super::memory::Aligned;
 use super::shape::{Band, ROW_SUMS};
 use super::tile::Kind;
+use crate::error::Result;
 
 /// A vector's worth of one part.
 const PART: usize = ROW_SUMS / 2;
@@ -20,8 +21,9 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn new(band: &Band) -> Self {
-        Self { narrow: Aligned::new(4 * band.sums()), wide: Aligned::new(8 * band.products) }
+    pub(super) fn new(band: &Band) -> Result<Self> {
+        let new = |length| Aligned::new("the sums of all channels", length);
+        Ok(Self { narrow: new(4 * band.sums())?, wide: new(8 * band.products)? })
     }
 
     /// A row's integers with a panel of columns, real and imaginary: `at` says where, `column` where those
@@ -39,8 +41,7 @@ impl Sums {
             sums = corrected(kind, self.narrow.values(), at, column);
         }
         if clock.settled {
-            let wide = &self.wide.values::<i64>()[at..][..ROW_SUMS];
-            sums.iter_mut().zip(wide).for_each(|(sum, wide)| *sum += wide);
+            sums = added(sums, row(self.wide.values(), at), |a, b| a + b);
         }
         sums
     }
@@ -50,11 +51,11 @@ impl Sums {
     pub(super) fn floats(&self, clock: Clock, at: usize) -> [f64; ROW_SUMS] {
         let mut sums = [0.0; ROW_SUMS];
         if clock.settled {
-            sums.copy_from_slice(&self.wide.values()[at..][..ROW_SUMS]);
+            sums = *row(self.wide.values(), at);
         }
         if clock.pending > 0 {
-            let narrow = &self.narrow.values::<f32>()[at..][..ROW_SUMS];
-            sums.iter_mut().zip(narrow).for_each(|(sum, narrow)| *sum += f64::from(*narrow));
+            let narrow = row(self.narrow.values::<f32>(), at).map(f64::from);
+            sums = added(narrow, &sums, |a, b| a + b);
         }
         sums
     }
@@ -63,7 +64,7 @@ impl Sums {
 /// What the integers are once the rows' offset is taken away.
 #[inline(always)]
 fn corrected(kind: Kind, narrow: &[i32], at: usize, column: usize) -> [i64; ROW_SUMS] {
-    let (sums, columns) = (&narrow[at..][..ROW_SUMS], &narrow[column..][..ROW_SUMS]);
+    let (sums, columns) = (row(narrow, at), row(narrow, column));
     let mut result = [0; ROW_SUMS];
     for lane in 0..PART {
         let (mut re, mut im) = (sums[lane], sums[PART + lane]);
@@ -91,19 +92,39 @@ pub(super) fn settle(
             let first = band.at(panel, column);
             for at in (first..first + band.rows(panel) * ROW_SUMS).step_by(ROW_SUMS) {
                 if kind == Kind::Float {
-                    let narrow = &sums.narrow.values::<f32>()[at..][..ROW_SUMS];
-                    let wide = &mut sums.wide.values_mut::<f64>()[at..][..ROW_SUMS];
-                    for (wide, narrow) in wide.iter_mut().zip(narrow) {
-                        *wide = f64::from(*narrow) + if replace { 0.0 } else { *wide };
-                    }
+                    let narrow = row(sums.narrow.values::<f32>(), at).map(f64::from);
+                    let wide = row_mut(sums.wide.values_mut::<f64>(), at);
+                    *wide = if replace { narrow } else { added(narrow, wide, |a, b| a + b) };
                 } else {
                     let narrow = corrected(kind, sums.narrow.values(), at, band.column(column));
-                    let wide = &mut sums.wide.values_mut::<i64>()[at..][..ROW_SUMS];
-                    for (wide, narrow) in wide.iter_mut().zip(narrow) {
-                        *wide = narrow + if replace { 0 } else { *wide };
-                    }
+                    let wide = row_mut(sums.wide.values_mut::<i64>(), at);
+                    *wide = if replace { narrow } else { added(narrow, wide, |a, b| a + b) };
                 }
             }
         }
     }
+}
+
+/// A row's sums with a panel of columns: an array, so that all of them are worked side by side.
+#[inline(always)]
+fn row<T>(sums: &[T], at: usize) -> &[T; ROW_SUMS] {
+    &sums[at..].as_chunks().0[0]
+}
+
+/// As [`row`].
+#[inline(always)]
+fn row_mut<T>(sums: &mut [T], at: usize) -> &mut [T; ROW_SUMS] {
+    &mut sums[at..].as_chunks_mut().0[0]
+}
+
+#[inline(always)]
+fn added<T: Copy>(
+    mut sums: [T; ROW_SUMS],
+    others: &[T; ROW_SUMS],
+    add: impl Fn(T, T) -> T,
+) -> [T; ROW_SUMS] {
+    for k in 0..ROW_SUMS {
+        sums[k] = add(sums[k], others[k]);
+    }
+    sums
 }

@@ -3,6 +3,9 @@
 //! Invariant: each sum is made in the order of time, whatever the tile's shape.
 #![allow(unsafe_code)]
 
+use super::ahead::Ahead;
+use super::memory::LINE;
+
 /// Rows that are prepared side by side, and whose sums are in registers at once.
 pub(super) const ROWS: usize = 4;
 
@@ -55,8 +58,10 @@ pub(super) unsafe trait Arithmetic {
     unsafe fn store(sum: Self::Sum, to: *mut u8);
     unsafe fn row(from: *const u8) -> Self::Row;
     unsafe fn column(from: *const u8) -> Self::Column;
-    /// Adds a row times the conjugate of columns to real and imaginary sums.
+    /// Adds a row times the conjugate of columns to real and imaginary sums, or the first half of it.
     unsafe fn add(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column);
+    /// The second half, if there is one: some instructions later, so that none waits for a sum.
+    unsafe fn add_more(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column);
     /// Brings spectra as they are packed (8 bit, f32) into the columns' form: where that is. Whole pairs of
     /// times of integers.
     unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8;
@@ -76,12 +81,18 @@ pub(super) struct Tile {
     pub(super) fresh: bool,
 }
 
+/// Steps from one request for samples to the next.
+pub(super) const STEPS: usize = 8;
+
 /// Adds all steps of `R` rows by `C` panels' vectors.
 ///
 /// # Safety
 /// The level's instructions exist, and all pointers are valid for the steps.
 #[inline(always)]
-pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(tile: &Tile) {
+pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
+    tile: &Tile,
+    ahead: &mut Ahead,
+) {
     // SAFETY: the caller's promise is handed on.
     unsafe {
         let mut sums = [[[A::zero(); 2]; C]; R];
@@ -95,19 +106,29 @@ pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(tile: &T
         }
         let mut row = tile.rows;
         let mut at = 0;
-        for _ in 0..tile.steps {
-            let mut columns = [A::column(tile.columns[0].add(at)); C];
-            for c in 1..C {
-                columns[c] = A::column(tile.columns[c].add(at));
-            }
-            for r in 0..R {
-                let x = A::row(row.add(r * ROW));
-                for c in 0..C {
-                    A::add(&mut sums[r][c], x, columns[c]);
+        let mut left = tile.steps;
+        while left > 0 {
+            let steps = STEPS.min(left);
+            left -= steps;
+            ahead.step();
+            ask(&tile.sums[..C], at / A::COLUMN / STEPS, R);
+            for _ in 0..steps {
+                let mut columns = [A::column(tile.columns[0].add(at)); C];
+                for c in 1..C {
+                    columns[c] = A::column(tile.columns[c].add(at));
                 }
+                for r in 0..R {
+                    let x = A::row(row.add(r * ROW));
+                    for c in 0..C {
+                        A::add(&mut sums[r][c], x, columns[c]);
+                    }
+                    for c in 0..C {
+                        A::add_more(&mut sums[r][c], x, columns[c]);
+                    }
+                }
+                row = row.add(R * ROW);
+                at += A::COLUMN;
             }
-            row = row.add(R * ROW);
-            at += A::COLUMN;
         }
         for r in 0..R {
             for c in 0..C {
@@ -115,6 +136,20 @@ pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(tile: &T
                 A::store(sums[r][c][0], to);
                 A::store(sums[r][c][1], to.add(SUMS / 2));
             }
+        }
+    }
+}
+
+/// Asks for a line of the sums that stand behind those of the tile: the next rows', most of the time.
+#[inline(always)]
+fn ask(sums: &[*mut u8], line: usize, rows: usize) {
+    let bytes = rows * SUMS;
+    for sums in sums.iter().take(if line * LINE < bytes { WIDTH } else { 0 }) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(sums.wrapping_add(bytes + line * LINE).cast());
         }
     }
 }

@@ -7,16 +7,17 @@
 use std::ops::Range;
 
 use super::super::plan::LANES;
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Stream};
 use super::clock::{Clock, MOST, Piece};
 use super::memory::Aligned;
 use super::panel::Channel;
 use super::portable;
 use super::shape::{BAND, Band, ROW_SUMS};
 use super::sums::{Sums, settle};
-use super::tile::{Arithmetic, Kind, ROW, ROWS, SUMS, Tile, WIDTH, add};
+use super::tile::{self, Arithmetic, Kind, ROW, ROWS, SUMS, Tile, WIDTH, add};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
+use crate::error::Result;
 
 /// Bytes of a panel of columns in a piece: three of them, and four rows, stay in the first-level cache.
 const PANEL: usize = 8 * 1024;
@@ -41,15 +42,16 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub(super) fn new() -> Self {
-        let mut ones = Aligned::new(MOST * ROW);
+    pub(super) fn new() -> Result<Self> {
+        let new = |length| Aligned::new("a thread's samples", length);
+        let mut ones = new(MOST * ROW)?;
         ones.values_mut().as_chunks_mut().0.fill([1u8, 1, 1, 1, 0, 1, 0, 1]);
-        Self {
-            rows: Aligned::new(BAND * LANES / ROWS * GROUP),
-            spectra: Aligned::new(WIDTH * PANEL),
-            columns: Aligned::new(WIDTH * PANEL),
+        Ok(Self {
+            rows: new(BAND * LANES / ROWS * GROUP)?,
+            spectra: new(WIDTH * PANEL)?,
+            columns: new(WIDTH * PANEL)?,
             ones,
-        }
+        })
     }
 }
 
@@ -163,6 +165,12 @@ fn times<A: Arithmetic>() -> usize {
     PANEL / A::COLUMN * A::TIMES
 }
 
+/// How often a tile of so many steps asks for what comes next.
+#[inline(always)]
+fn asks(steps: usize) -> usize {
+    steps.div_ceil(tile::STEPS)
+}
+
 /// Adds a block, in spans whose prepared rows fit.
 ///
 /// # Safety
@@ -178,16 +186,16 @@ unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scra
             0 => work.next.map(|(channel, band)| (channel, band, 0, length.min(all))),
             left => Some((work.channel, work.band, first + times, length.min(left))),
         };
-        let ahead = next.map(|(channel, band, first, times)| {
+        let rows = next.map(|(channel, band, first, times)| {
             let panels = band.panels.clone().map(|panel| channel.packed(panel, first, times));
-            let tiles = work.band.tiles() * times.div_ceil(self::times::<A>());
-            Ahead::new(panels, tiles)
+            Stream::new(panels, work.band.tiles() * asks(times.div_ceil(A::TIMES)))
         });
         let span = Span { first, times, clock };
+        let mut ahead = Ahead { rows: rows.unwrap_or_default(), ..Ahead::default() };
         // SAFETY: the caller's promise is handed on.
         unsafe {
             prepare::<A>(work, span, scratch);
-            multiply::<A>(work, span, ahead, sums, scratch);
+            multiply::<A>(work, span, &mut ahead, sums, scratch);
         }
         clock.pass(times, self::times::<A>());
     }
@@ -252,7 +260,7 @@ unsafe fn prepare<A: Arithmetic>(work: Work<'_>, span: Span, scratch: &mut Scrat
 unsafe fn multiply<A: Arithmetic>(
     work: Work<'_>,
     span: Span,
-    mut ahead: Option<Ahead>,
+    ahead: &mut Ahead,
     sums: &mut Sums,
     scratch: &mut Scratch,
 ) {
@@ -263,17 +271,15 @@ unsafe fn multiply<A: Arithmetic>(
     let mut turn = turns.next();
     while let Some((panels, piece)) = turn {
         turn = turns.next();
-        let soon = turn.as_ref().map(|(panels, piece)| {
+        let (at, steps) = span.steps::<A>(piece);
+        let columns = turn.as_ref().map(|(panels, piece)| {
             let packed = |panel| work.channel.packed(panel, piece.first, piece.times);
-            Ahead::new(panels.clone().map(packed), band.rows_from(panels.start) / ROWS)
+            let tiles = band.rows_from(panels.start) / ROWS;
+            Stream::new(panels.clone().map(packed), tiles * asks(steps))
         });
-        let mut aheads = [soon, ahead];
+        ahead.columns = columns.unwrap_or_default();
         // SAFETY: the caller's promise is handed on, and the rows are ready.
-        unsafe {
-            let steps = span.steps::<A>(piece);
-            meet::<A>(work, panels.clone(), steps, piece, &mut aheads, sums, scratch);
-        }
-        ahead = aheads[1];
+        unsafe { meet::<A>(work, panels.clone(), (at, steps), piece, ahead, sums, scratch) };
         if piece.settle {
             settle(A::KIND, band, panels, piece.replace, sums);
         }
@@ -290,7 +296,7 @@ unsafe fn meet<A: Arithmetic>(
     panels: Range<usize>,
     (at, steps): (usize, usize),
     piece: Piece,
-    aheads: &mut [Option<Ahead>; 2],
+    ahead: &mut Ahead,
     sums: &mut Sums,
     scratch: &mut Scratch,
 ) {
@@ -318,7 +324,7 @@ unsafe fn meet<A: Arithmetic>(
             for c in 0..width {
                 tile.sums[c] = narrow.add(band.column(start + c) * 4);
             }
-            tiles::<A, 1>(tile, width);
+            tiles::<A, 1>(tile, width, ahead);
         }
         for panel in band.panels.start.max(start)..band.panels.end {
             let width = width.min(panel + 1 - start);
@@ -330,8 +336,7 @@ unsafe fn meet<A: Arithmetic>(
                     let sums = band.at(panel, start + c) + group * ROWS * ROW_SUMS;
                     tile.sums[c] = narrow.add(sums * 4);
                 }
-                tiles::<A, ROWS>(tile, width);
-                aheads.iter_mut().flatten().for_each(Ahead::step);
+                tiles::<A, ROWS>(tile, width, ahead);
             }
         }
     }
@@ -342,14 +347,14 @@ unsafe fn meet<A: Arithmetic>(
 /// # Safety
 /// As for [`add`].
 #[inline(always)]
-unsafe fn tiles<A: Arithmetic, const R: usize>(tile: Tile, width: usize) {
+unsafe fn tiles<A: Arithmetic, const R: usize>(tile: Tile, width: usize, ahead: &mut Ahead) {
     // SAFETY: the caller's promise is handed on; parts of a panel lie one behind the other.
     unsafe {
         if A::LANES == LANES {
             match width {
-                1 => add::<A, R, 1>(&tile),
-                2 => add::<A, R, 2>(&tile),
-                _ => add::<A, R, 3>(&tile),
+                1 => add::<A, R, 1>(&tile, ahead),
+                2 => add::<A, R, 2>(&tile, ahead),
+                _ => add::<A, R, 3>(&tile, ahead),
             }
             return;
         }
@@ -359,7 +364,7 @@ unsafe fn tiles<A: Arithmetic, const R: usize>(tile: Tile, width: usize) {
                 let columns = part * A::LANES * 4;
                 tile.columns[0] = tile.columns[c].add(columns);
                 tile.sums[0] = tile.sums[c].add(columns);
-                add::<A, R, 1>(&tile);
+                add::<A, R, 1>(&tile, ahead);
             }
         }
     }

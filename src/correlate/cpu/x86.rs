@@ -71,6 +71,8 @@ unsafe impl Arithmetic for Bytes512 {
         }
     }
     #[inline(always)]
+    unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {}
+    #[inline(always)]
     unsafe fn columns(packed: *const u8, _steps: usize, _buffer: *mut u8) -> *const u8 {
         packed
     }
@@ -213,6 +215,9 @@ macro_rules! shorts {
                 }
             }
             #[inline(always)]
+            unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {
+            }
+            #[inline(always)]
             unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
                 // SAFETY: the caller's promise is handed on.
                 unsafe { widened(packed, steps, buffer) }
@@ -296,6 +301,12 @@ macro_rules! floats {
                 unsafe {
                     sums[0] = $mul_add(row[0], column[0], sums[0]);
                     sums[1] = $mul_add(row[1], column[0], sums[1]);
+                }
+            }
+            #[inline(always)]
+            unsafe fn add_more(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column) {
+                // SAFETY: the caller promises the instructions.
+                unsafe {
                     sums[0] = $mul_add(row[1], column[1], sums[0]);
                     sums[1] = $neg_mul_add(row[0], column[1], sums[1]);
                 }
