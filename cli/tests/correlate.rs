@@ -65,7 +65,10 @@ fn a_run_leaves_visibilities_a_document_and_pictures() {
     for (antenna, name) in antennas.iter().zip(ALL) {
         assert_eq!(antenna["name"], name);
         assert_eq!(antenna["file"], format!("array/{name}.dada"));
-        assert_eq!((antenna["masked"].as_f64(), antenna["limited"].as_f64()), (Some(0.0), Some(0.0)));
+        assert_eq!(
+            (antenna["masked"].as_f64(), antenna["limited"].as_f64()),
+            (Some(0.0), Some(0.0))
+        );
     }
     assert_eq!(antennas.len(), 4);
     let pictures = ["array", "autocorrelations", "baselines", "waterfalls"];
@@ -109,7 +112,9 @@ fn the_summary_says_what_was_done() {
 #[test]
 fn outputs_are_chosen() {
     let home = array("");
-    let told = |more: &str| json(home.path(), &correlate(&format!("--overwrite -o a.uvh5 --no-plots {more}")));
+    let told = |more: &str| {
+        json(home.path(), &correlate(&format!("--overwrite -o a.uvh5 --no-plots {more}")))
+    };
     let drift = told("--drift");
     assert_eq!((&drift["source"], &drift["phase_centre"]), (&Value::Null, &Value::Null));
     let pairs = told("--baselines ant00-ant01,ant03-ant03");
@@ -149,7 +154,10 @@ fn recordings_are_found_by_name_header_and_order() {
         antennas.iter().map(|own| own["file"].as_str().unwrap().to_owned()).collect()
     };
     let file = |name: &str| format!("array/{name}.dada");
-    let mixed = owner(&format!("{} --antennas array/antennas.csv", files(&["ant03", "ant01", "ant00", "ant02"])));
+    let mixed = owner(&format!(
+        "{} --antennas array/antennas.csv",
+        files(&["ant03", "ant01", "ant00", "ant02"])
+    ));
     assert_eq!(mixed, ALL.map(file));
     let given = "ant01=array/ant00.dada ant00=array/ant01.dada array/ant02.dada array/ant03.dada";
     let swapped = owner(&format!("{given} --antennas array/antennas.csv"));
@@ -235,7 +243,11 @@ fn channelized_voltages_are_not_channelized_again() {
     assert_eq!(told["spectra_made"]["channelized"], false);
     assert_eq!(told["spectra_made"]["taps"], Value::Null);
     let again = json(home.path(), &format!("{words} --channels 4"));
-    assert_eq!((&again["channels"], &again["spectra_made"]["channelized"]), (&64.into(), &true.into()));
-    let recorded = format!("{} --channels 1", correlate("--no-plots -o b.uvh5").replace("--channels 32", ""));
+    assert_eq!(
+        (&again["channels"], &again["spectra_made"]["channelized"]),
+        (&64.into(), &true.into())
+    );
+    let recorded =
+        format!("{} --channels 1", correlate("--no-plots -o b.uvh5").replace("--channels 32", ""));
     assert_eq!(json(home.path(), &recorded)["channels"], 1);
 }

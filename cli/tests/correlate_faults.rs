@@ -12,7 +12,9 @@ const ALL: [&str; 4] = ["ant00", "ant01", "ant02", "ant03"];
 
 fn correlate(more: &str) -> String {
     let inputs = files(&ALL);
-    format!("correlate {inputs} --antennas array/antennas.csv --channels 32 --integration 0.05 {more}")
+    format!(
+        "correlate {inputs} --antennas array/antennas.csv --channels 32 --integration 0.05 {more}"
+    )
 }
 
 /// A recording of another kind in the place of the second antenna's.
@@ -41,18 +43,38 @@ fn wrong_use_ends_with_2() {
         (format!("correlate {csv} -o a.uvh5"), &["FILE"]),
         (format!("{three} -o a.uvh5"), &["--antennas"]),
         (format!("{three} {csv}"), &["--output"]),
-        (format!("{three} {csv} -o a.uvh5"), &["antenna is ant03", "no recording", "--missing flag"]),
+        (
+            format!("{three} {csv} -o a.uvh5"),
+            &["antenna is ant03", "no recording", "--missing flag"],
+        ),
         (correlate("-o a.uvh5"), &["array/ant03.dada", "antenna \"ant02\" too", "NAME=array/"]),
         (format!("{three} {csv} -o b.uvh5"), &["b.uvh5", "--overwrite"]),
         (format!("{three} {csv} -o c.uvh5"), &["c.json", "--overwrite"]),
         (format!("{three} {csv} -o d.uvh5"), &["d_plots", "--overwrite"]),
         (format!("{three} {csv} -o a.json"), &["--output", "such as array.uvh5"]),
-        (format!("{three} {csv} -o array/ant00.dada --overwrite"), &["array/ant00.dada", "is read"]),
+        (
+            format!("{three} {csv} -o array/ant00.dada --overwrite"),
+            &["array/ant00.dada", "is read"],
+        ),
         (format!("{three} {csv} -o array/antennas.csv --overwrite"), &["antennas.csv", "is read"]),
-        (format!("x={three} {csv} -o a.uvh5").replace("x=correlate ", "correlate x="), &["x for array/ant00.dada", "4 antennas (ant00, ant01, ant02, ant03)"]),
-        (format!("correlate ant00=array/ant00.dada ant00,ant01=array/ant01.dada {csv} -o a.uvh5"), &["ant00,ant01 for array/ant01.dada", "has 1 antennas"]),
-        (format!("correlate array/ant00.dada --antennas local.csv -o a.uvh5 --location 1,2"), &["--location", "LON,LAT,HEIGHT"]),
-        (format!("{three} {csv} -o a.uvh5 --location 1,2,3"), &["--location", "a place of its own"]),
+        (
+            format!("x={three} {csv} -o a.uvh5").replace("x=correlate ", "correlate x="),
+            &["x for array/ant00.dada", "4 antennas (ant00, ant01, ant02, ant03)"],
+        ),
+        (
+            format!(
+                "correlate ant00=array/ant00.dada ant00,ant01=array/ant01.dada {csv} -o a.uvh5"
+            ),
+            &["ant00,ant01 for array/ant01.dada", "has 1 antennas"],
+        ),
+        (
+            format!("correlate array/ant00.dada --antennas local.csv -o a.uvh5 --location 1,2"),
+            &["--location", "LON,LAT,HEIGHT"],
+        ),
+        (
+            format!("{three} {csv} -o a.uvh5 --location 1,2,3"),
+            &["--location", "a place of its own"],
+        ),
         (format!("{three} {csv} -o a.uvh5 --phase-centre 400,0"), &["--phase-centre", "0 to 360"]),
         (format!("{three} {csv} -o a.uvh5 --phase-centre 4"), &["--phase-centre", "RA,DEC"]),
         (format!("{three} {csv} -o a.uvh5 --phase-centre 4,0 --drift"), &["--drift"]),
@@ -94,9 +116,17 @@ fn recordings_must_belong_together() {
     let usual = "--freq 150 --bandwidth 1 --seconds 0.25 --start 2025-01-01T00:00:00";
     let kinds: [(&str, String, &[&str]); 9] = [
         ("short", usual.replace("0.25", "0.2"), &["length", "200000", "250000", "--shortest"]),
-        ("rate", usual.replace("--bandwidth 1", "--bandwidth 2"), &["sample rate", "2000000", "1000000"]),
+        (
+            "rate",
+            usual.replace("--bandwidth 1", "--bandwidth 2"),
+            &["sample rate", "2000000", "1000000"],
+        ),
         ("late", usual.replace("00:00:00", "00:00:09"), &["start", "ends before"]),
-        ("between", usual.replace("00:00:00", "00:00:00.0000004"), &["start", "whole samples apart"]),
+        (
+            "between",
+            usual.replace("00:00:00", "00:00:00.0000004"),
+            &["start", "whole samples apart"],
+        ),
         ("band", usual.replace("150", "151"), &["centre of a recorded channel", "151", "150"]),
         ("channels", format!("{usual} --channels 2"), &["recorded channels", "2 in", "has 1"]),
         ("side", format!("{usual} --lower-sideband"), &["sideband", "lower", "upper"]),
@@ -115,7 +145,8 @@ fn recordings_must_belong_together() {
         }
         assert_eq!(entries(home.path()), before, "{name}");
     }
-    let shortest = correlate("-o a.uvh5 --shortest --no-plots -q").replace("array/ant01", "short/ant01");
+    let shortest =
+        correlate("-o a.uvh5 --shortest --no-plots -q").replace("array/ant01", "short/ant01");
     done(home.path(), &shortest);
 }
 
@@ -141,7 +172,10 @@ fn bad_files_end_with_1_and_leave_nothing() {
         (one("words.csv"), &["words.csv", "line 2, north", "zero"]),
         (one("local.csv"), &["local.csv", "longitude_deg"]),
         (correlate("-o a.uvh5 --gains gains.txt"), &["gains.txt", "line 3, re", "\"x\""]),
-        (correlate("-o a.uvh5 --gains few.txt"), &["few.txt", "antenna ant00, polarization X, channel 1"]),
+        (
+            correlate("-o a.uvh5 --gains few.txt"),
+            &["few.txt", "antenna ant00, polarization X, channel 1"],
+        ),
         (correlate("-o a.uvh5").replace("array/ant01", "empty"), &["empty.dada"]),
         (correlate("-o a.uvh5").replace("array/ant01", "nowhere"), &["nowhere.dada"]),
         (correlate("-o nowhere/a.uvh5"), &["nowhere"]),
@@ -160,7 +194,11 @@ fn what_is_there_goes_only_when_asked() {
     fs::write(home.path().join("a_plots/mine.txt"), "precious").unwrap();
     fails(&sidereal(home.path(), &words), 2, &["a.uvh5", "--overwrite"]);
     // A run that fails keeps what is there.
-    fails(&sidereal(home.path(), &format!("{words} --overwrite --integration 9")), 2, &["--integration"]);
+    fails(
+        &sidereal(home.path(), &format!("{words} --overwrite --integration 9")),
+        2,
+        &["--integration"],
+    );
     assert!(first == fs::read(home.path().join("a.uvh5")).unwrap());
     done(home.path(), &format!("{words} --overwrite --drift"));
     assert!(first != fs::read(home.path().join("a.uvh5")).unwrap());
@@ -175,7 +213,8 @@ fn ctrl_c_leaves_nothing_behind() {
     let home = array("");
     let before = entries(home.path());
     // The slow equations, so that there is time to stop them.
-    let words = correlate("-o x.uvh5 --device reference").replace("--channels 32", "--channels 512");
+    let words =
+        correlate("-o x.uvh5 --device reference").replace("--channels 32", "--channels 512");
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sidereal"))
         .args(words.split_whitespace())
         .current_dir(home.path())
