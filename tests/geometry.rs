@@ -1,8 +1,9 @@
 //! What must hold of positions, directions, delays and u, v, w whatever the numbers are.
 
-mod common;
+#[path = "common/random.rs"]
+mod random;
 
-use common::random::Random;
+use random::Random;
 use sidereal::Result;
 use sidereal::geometry::{
     Antenna, Array, DelayModel, Direction, Dut1, Location, PhaseCentre, Sky, plus_elapsed_s,
@@ -36,8 +37,8 @@ fn random_enu(random: &mut Random, antennas: usize, scale_m: f64) -> Vec<(String
 }
 
 fn random_direction(random: &mut Random) -> Direction {
-    let dec_deg = (2.0 * random.uniform() - 1.0).asin().to_degrees();
-    Direction::new(360.0 * random.uniform(), dec_deg).unwrap()
+    let sine: f64 = 2.0 * random.uniform() - 1.0;
+    Direction::new(360.0 * random.uniform(), sine.asin().to_degrees()).unwrap()
 }
 
 fn random_epoch(random: &mut Random) -> Epoch {
@@ -158,8 +159,9 @@ fn the_pole_of_date_stands_still_at_the_places_latitude() {
         for hour in 0..24 {
             let epoch = plus_elapsed_s(&start, f64::from(hour) * 3600.0).unwrap();
             let (altitude, _) = sky.altitude_azimuth_deg(pole, epoch).unwrap();
-            // The pole's own motion in a day, and the turning aberration of the place: 1 second of arc.
-            assert!((altitude - site.1).abs() < 1.0 / 3600.0, "{site:?}: {altitude}");
+            // It turns about the axis of rotation, up to 0.6" away (polar motion), and its aberration by
+            // the place's own velocity, up to 0.3", turns too.
+            assert!((altitude - site.1).abs() < 2.0 / 3600.0, "{site:?}: {altitude}");
         }
     }
 }
@@ -262,8 +264,8 @@ fn worst(
     let mut worst = 0.0f64;
     for moment in 0..40 {
         let seconds = match moment {
-            0 => 0.0,
-            1 => length_s,
+            0 => -0.5,
+            1 => length_s + 0.5,
             _ => length_s * random.uniform(),
         };
         let truth = sky.delays_s(direction, plus_elapsed_s(&start, seconds)?)?;
@@ -290,11 +292,11 @@ fn polynomials_follow_the_delays() {
     let starts =
         [Epoch::new(60_000, 80_000.0), Epoch::new(57_753, 86_000.0), random_epoch(&mut random)];
     for start in starts {
-        for length_s in [1e-3, 1.0, 480.0, 481.0, 7200.0, 86_400.0] {
+        for length_s in [1e-3, 1.0, 5.5, 480.0, 481.0, 7200.0, 86_400.0] {
             let direction = random_direction(&mut random);
             for sky in [earth.as_ref().unwrap(), &small] {
                 let worst = worst(sky, (start, length_s), direction, &mut random).unwrap();
-                assert!(worst < 2e-15, "{start:?}, {length_s} s: {worst}");
+                assert!(worst < 1e-14, "{start:?}, {length_s} s: {worst}");
             }
         }
     }

@@ -157,7 +157,8 @@ fn every_sample_has_its_own_delay() {
         let interpolated: Complex<f64> = (first..first + 2048).map(term).sum();
         let expected = interpolated * Complex::cis(-TAU * (frequency * delay(seconds)).fract());
         let off = (antennas[1][n] - expected).norm();
-        assert!(off < 2e-3, "sample {n}: off by {off}");}
+        assert!(off < 2e-3, "sample {n}: off by {off}");
+    }
 }
 
 /// Rows of bytes read in blocks of the given lengths, over and over; 0 passes 4 samples over.

@@ -1,5 +1,6 @@
 //! `sidereal simulate`: what a telescope would have recorded.
 
+mod array;
 mod burst;
 mod specs;
 mod truth;
@@ -24,12 +25,14 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum What {
+    Array(Box<array::Arguments>),
     Burst(Box<burst::Arguments>),
     Voltages(Box<voltages::Arguments>),
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     match &arguments.what {
+        What::Array(arguments) => array::run(arguments, common),
         What::Burst(arguments) => burst::run(arguments, common),
         What::Voltages(arguments) => voltages::run(arguments, common),
     }

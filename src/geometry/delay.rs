@@ -13,6 +13,14 @@ const TERMS: usize = 6;
 /// Longest piece, in seconds.
 const LONGEST_PIECE_S: f64 = 480.0;
 
+/// Shortest time over which a polynomial is fitted, in seconds, however short its piece is: so that it can
+/// be trusted a little outside.
+const SHORTEST_FIT_S: f64 = 60.0;
+
+/// Pieces end at midnight, where the Earth's tabulated turning has a corner, unless one would be shorter
+/// than this, in seconds.
+const SLIVER_S: f64 = 1.0;
+
 /// Longest observation, in seconds: a hundred days.
 const LONGEST_S: f64 = 8.64e6;
 
@@ -53,15 +61,17 @@ impl DelayPolynomial {
     }
 }
 
-/// Each antenna's delay over an observation: pieces of equal length, one polynomial each.
+/// Each antenna's delay over an observation: pieces of up to 480 s, one polynomial each.
 ///
 /// # Numerics
-/// Within 1e-13 s of the delays that [`Sky`] gives, for antennas up to 10,000 km from the reference.
+/// Within 1e-13 s of the delays that [`Sky`] gives, for antennas up to the Earth's diameter from the
+/// reference; and as far as a second before the start and after the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DelayModel {
     start: Epoch,
     length_s: f64,
-    piece_s: f64,
+    /// Each piece's start, in seconds of elapsed time since `start`.
+    starts_s: Vec<f64>,
     /// Axes antenna, piece.
     pieces: Vec<Vec<DelayPolynomial>>,
 }
@@ -82,21 +92,22 @@ impl DelayModel {
         cables_s: &[f64],
     ) -> Result<Self> {
         check(sky, (&start, length_s), cables_s)?;
-        let count = (length_s / LONGEST_PIECE_S).ceil().max(1.0);
-        let piece_s = length_s / count;
         let origin = Tai::from_utc(&start)?;
-        let mut pieces = vec![Vec::with_capacity(count as usize); sky.antennas()];
-        for piece in 0..count as usize {
-            let from = origin.plus_s(piece as f64 * piece_s);
-            let fitted = fit_piece(sky, &centre, &from, piece_s)?;
+        let stretches = stretches(&origin, length_s)?;
+        let mut pieces = vec![Vec::with_capacity(stretches.len()); sky.antennas()];
+        for stretch in &stretches {
+            let from = origin.plus_s(stretch.start_s);
+            let (start, length_s) = (from.utc()?, stretch.length_s);
+            let fitted = fit_piece(sky, &centre, &from, stretch.fit_s)?;
             for (row, coefficients) in pieces.iter_mut().zip(fitted) {
-                row.push(DelayPolynomial { start: from.utc()?, length_s: piece_s, coefficients });
+                row.push(DelayPolynomial { start, length_s, coefficients });
             }
         }
         for (row, cable) in pieces.iter_mut().zip(cables_s) {
             row.iter_mut().for_each(|piece| piece.coefficients[0] += cable);
         }
-        Ok(Self { start, length_s, piece_s, pieces })
+        let starts_s = stretches.iter().map(|stretch| stretch.start_s).collect();
+        Ok(Self { start, length_s, starts_s, pieces })
     }
 
     /// When the observation starts.
@@ -134,10 +145,45 @@ impl DelayModel {
 
     /// The piece for a moment, and the seconds since its start.
     fn piece(&self, antenna: usize, seconds: f64) -> (&DelayPolynomial, f64) {
-        let row = &self.pieces[antenna];
-        let index = ((seconds / self.piece_s).max(0.0) as usize).min(row.len() - 1);
-        (&row[index], seconds - index as f64 * self.piece_s)
+        let index = self.starts_s.partition_point(|start| *start <= seconds).saturating_sub(1);
+        (&self.pieces[antenna][index], seconds - self.starts_s[index])
     }
+}
+
+/// One piece in time, in seconds of elapsed time.
+struct Stretch {
+    /// Since the observation's start.
+    start_s: f64,
+    length_s: f64,
+    /// Where the polynomial is fitted, since the piece's start.
+    fit_s: (f64, f64),
+}
+
+/// The pieces of an observation.
+fn stretches(origin: &Tai, length_s: f64) -> Result<Vec<Stretch>> {
+    let mut stretches = Vec::new();
+    let (mut at_s, mut day) = (0.0, origin.utc()?.day);
+    while at_s < length_s {
+        let (dawn_s, midnight_s) = (origin.seconds_to_day(day)?, origin.seconds_to_day(day + 1)?);
+        day += 1;
+        let end_s = if length_s - midnight_s < SLIVER_S { length_s } else { midnight_s };
+        if end_s - at_s < SLIVER_S && end_s < length_s {
+            continue;
+        }
+        let count = ((end_s - at_s) / LONGEST_PIECE_S).ceil().max(1.0);
+        let piece_s = (end_s - at_s) / count;
+        // The fit is about the piece's middle, but within its day.
+        let fit_s = piece_s.max(SHORTEST_FIT_S);
+        for piece in 0..count as usize {
+            let start_s = at_s + piece as f64 * piece_s;
+            let middle_s = start_s + 0.5 * (piece_s - fit_s);
+            let first_s = middle_s.min(midnight_s - fit_s).max(dawn_s) - start_s;
+            let fit_s = (first_s, first_s + fit_s);
+            stretches.push(Stretch { start_s, length_s: piece_s, fit_s });
+        }
+        at_s = end_s;
+    }
+    Ok(stretches)
 }
 
 fn check(sky: &Sky, (start, length_s): (&Epoch, f64), cables_s: &[f64]) -> Result<()> {
@@ -163,17 +209,17 @@ fn check(sky: &Sky, (start, length_s): (&Epoch, f64), cables_s: &[f64]) -> Resul
     }
 }
 
-/// Each antenna's coefficients for one piece.
+/// Each antenna's coefficients for one piece, from the delays between two times since its start.
 fn fit_piece(
     sky: &Sky,
     centre: &PhaseCentre,
     from: &Tai,
-    piece_s: f64,
+    (first_s, last_s): (f64, f64),
 ) -> Result<Vec<[f64; TERMS]>> {
     // Chebyshev's nodes: the error is spread evenly over the piece.
     let nodes: [f64; TERMS] = std::array::from_fn(|k| {
         let angle = std::f64::consts::PI * (k as f64 + 0.5) / TERMS as f64;
-        0.5 * piece_s * (1.0 - angle.cos())
+        first_s + 0.5 * (last_s - first_s) * (1.0 - angle.cos())
     });
     let mut delays = Vec::with_capacity(TERMS);
     for node in nodes {

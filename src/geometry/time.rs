@@ -58,6 +58,12 @@ impl Tai {
         Self { day: self.day, seconds: self.seconds + seconds }
     }
 
+    /// Elapsed seconds from this moment to the beginning of a day of UTC.
+    pub(super) fn seconds_to_day(&self, day: i64) -> Result<f64> {
+        let days = day.saturating_sub(self.day) as f64;
+        Ok(days * SECONDS_PER_DAY + tai_utc_s(day)? - self.seconds)
+    }
+
     /// Days since the modified Julian day 0 of a clock that is `ahead_s` ahead of TAI, and the day's
     /// part: two numbers whose sum SOFA takes as a Julian date.
     pub(super) fn julian(&self, ahead_s: f64) -> (f64, f64) {

@@ -18,6 +18,7 @@ pub(super) enum Stream {
     VoltagePulse = 6,
     ArrayReceiver = 7,
     ArraySource = 8,
+    ArrayLayout = 9,
 }
 
 /// Scrambles a word: each output bit depends on each input bit.

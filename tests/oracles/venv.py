@@ -3,7 +3,7 @@
 The environment lies in target/oracles/<hash of the pins>; its Python's path is written to
 target/oracles/python. Every client is installed by itself, so that one which fails leaves the others.
 A client that can't be installed is reported, and fails the run only if SIDEREAL_REQUIRE names
-`oracles`.
+`oracles`. wsclean is no Python package: wsclean.py finds it.
 """
 
 import hashlib
@@ -13,6 +13,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
+
+import wsclean
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -87,6 +89,8 @@ def main():
         venv.mkdir(parents=True, exist_ok=True)
         report.write_text(json.dumps(outcome, indent=1))
     (FOLDER / "python").write_text(f"{venv / 'bin' / 'python'}\n")
+    imager, fault = wsclean.prepare(FOLDER)
+    outcome = outcome | {"wsclean": {"version": imager, "fault": fault}}
     faults = 0
     for name, state in outcome.items():
         faults += bool(state["fault"])

@@ -6,13 +6,19 @@ flux exp(-2 pi i f (delay_i - delay_j)), with the delays of the phase centre tak
 """
 
 import dataclasses
+import pathlib
+import shutil
+import warnings
 
 import astropy.units as u
 import numpy
+import pytest
 from astropy.coordinates import ITRS, EarthLocation, SkyCoord
+from astropy.io import fits
 from astropy.time import Time
 from astropy.utils import iers
-from conftest import BUILT, call
+from astropy.wcs import WCS
+from conftest import BUILT, ROOT, call
 
 iers.conf.auto_download = False
 
@@ -170,3 +176,40 @@ def write_sky(folder, sky, full=100, **changes):
     sums[..., 0] = sums[..., 3] = full * visibilities
     counts = numpy.full(visibilities.shape, full)
     return write(folder, sky, sums, counts, full_count=full, **changes)
+
+
+def write_ms(uvd, path):
+    """pyuvdata's Measurement Set; a drift scan is phased to the first zenith."""
+    drifts = uvd._check_for_cat_type("unprojected").any()
+    with warnings.catch_warnings():
+        # It says what a Measurement Set has no place for.
+        warnings.simplefilter("ignore")
+        uvd.write_ms(str(path), force_phase=bool(drifts))
+
+
+@dataclasses.dataclass
+class Image:
+    """The brightest pixel of an image, the sky's place of it, and the beam's full width."""
+
+    peak: float
+    place: SkyCoord
+    beam_arcsec: float
+
+    def separation_arcsec(self, ra, dec):
+        return SkyCoord(ra * u.deg, dec * u.deg, frame="icrs").separation(self.place).arcsec
+
+
+def wsclean(path, size, scale_arcsec):
+    """wsclean's dirty image of a Measurement Set; the test is skipped, and says so, without wsclean."""
+    fetched = ROOT / "target" / "oracles" / "wsclean" / "run"
+    program = fetched if fetched.exists() else shutil.which("wsclean")
+    if program is None:
+        pytest.skip("wsclean is not installed")
+    name = pathlib.Path(path).parent / "image"
+    options = ["-size", size, size, "-scale", f"{scale_arcsec}asec", "-weight", "natural"]
+    call(program, "-name", name, "-pol", "I", "-niter", 0, "-make-psf", "-j", 1, *options, path)
+    with fits.open(f"{name}-dirty.fits") as file:
+        pixels, header = file[0].data[0, 0], file[0].header
+    y, x = numpy.unravel_index(numpy.argmax(pixels), pixels.shape)
+    place = WCS(header).celestial.pixel_to_world(x, y).icrs
+    return Image(float(pixels[y, x]), place, 3600 * float(header["BMAJ"]))

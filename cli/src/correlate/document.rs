@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use sidereal::geometry::orientation_table;
+use sidereal::geometry::{Dut1, orientation_table};
 use sidereal::pipeline::array::{ArrayHeader, CorrelateOptions, Gains, PhaseCentre, WriteReport};
 use sidereal::units::HZ_PER_MHZ;
 
@@ -14,6 +14,9 @@ use crate::progress::{multiple, rate};
 const TOLD: usize = 8;
 /// Limited samples of an antenna that are told, as a part of all.
 const MANY_LIMITED: f64 = 0.01;
+
+/// Whence UT1 - UTC comes, when it is given.
+const GIVEN: &str = "--dut1";
 
 /// OUT.json, and the JSON document on standard output.
 #[derive(Clone, Debug, Serialize)]
@@ -174,8 +177,8 @@ impl Document {
             missing: summary.missing.clone(),
             dut1_s: summary.dut1_s,
             dut1_from: match options.dut1 {
-                sidereal::geometry::Dut1::Table => orientation_table().trim().to_owned(),
-                sidereal::geometry::Dut1::Given(_) => "--dut1".to_owned(),
+                Dut1::Table => orientation_table().trim().to_owned(),
+                Dut1::Given(_) => GIVEN.to_owned(),
             },
             plots,
             steps: Steps {
@@ -192,6 +195,11 @@ impl Document {
             samples_per_s_per_antenna: summary.samples as f64 * streams as f64
                 / report.elapsed_s.max(1e-9),
         }
+    }
+
+    /// Seconds of data correlated in a second.
+    pub(crate) fn realtime_factor(&self) -> f64 {
+        self.realtime_factor
     }
 
     /// Warnings, a line each.
@@ -304,7 +312,8 @@ impl Document {
     }
 
     fn sky(&self) -> String {
-        let dut1 = format!("UT1-UTC {} s ({})", short(self.dut1_s, 5), self.dut1_from);
+        let from = if self.dut1_from == GIVEN { GIVEN } else { "table of the IERS" };
+        let dut1 = format!("UT1-UTC {} s ({from})", short(self.dut1_s, 5));
         let (Some(source), Some(centre)) = (&self.source, &self.phase_centre) else {
             return format!("drift, no source is followed; {dut1}");
         };

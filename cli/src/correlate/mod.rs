@@ -24,7 +24,7 @@ use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
-use crate::output::Folder;
+use crate::output::{Folder, with_final_names};
 use crate::plots::correlation::Station;
 use crate::plots::short;
 use crate::positions::Positions;
@@ -47,7 +47,7 @@ const TARGET: &str = "target";
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let document = make(arguments, common)?;
+    let document = make(arguments, common, &mut |_, _| {})?;
     if !common.quiet {
         for warning in document.warnings() {
             eprintln!("sidereal: warning: {warning}.");
@@ -59,11 +59,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if common.quiet { Ok(()) } else { json::say(&document.text()) }
 }
 
-/// Correlates, and writes all files.
+/// Correlates, and writes all files; `watch` is shown each integration.
 ///
 /// # Errors
 /// What is wrong with options and recordings; whatever reading and writing report.
-pub(crate) fn make(arguments: &Arguments, common: &Common) -> Result<Document> {
+pub(crate) fn make(
+    arguments: &Arguments,
+    common: &Common,
+    watch: &mut dyn FnMut(&ArrayHeader, &Integration),
+) -> Result<Document> {
     let given = inputs::given(&arguments.inputs);
     let mut read: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
     read.push(arguments.array.antennas.clone());
@@ -85,31 +89,37 @@ pub(crate) fn make(arguments: &Arguments, common: &Common) -> Result<Document> {
     let header = correlator.header().clone();
     let _unfinished = outputs.unfinished();
     let mut looked = plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
-    let report = write(&mut correlator, &outputs, &options, looked.as_mut(), common)?;
+    let mut see = |integration: &Integration| {
+        if let Some(looked) = &mut looked {
+            looked.add(&integration.sums, &integration.counts);
+        }
+        watch(&header, integration);
+    };
+    let report = write(&mut correlator, &outputs, &options, &mut see, common)?;
     let finish = || {
-        let plots = draw(looked, &outputs, (&header, &report), &read)?;
-        let file = shown(outputs.place());
-        let written = Written {
-            file,
+        let pictures = draw(looked, &outputs, (&header, &report), &read)?;
+        let document = Document::new(Written {
+            file: named(outputs.place()),
             header: &header,
             options: &options,
             report: &report,
             files: &files,
-            plots,
-        };
-        let document = Document::new(written);
+            plots: pictures.as_ref().map_or_else(Vec::new, |pictures| pictures.1.clone()),
+        });
+        interrupt::check()?;
         atomic::write(outputs.document(), json::text(&document)?.as_bytes())?;
+        pictures.map_or(Ok(()), |(folder, _)| folder.finish())?;
         Ok(document)
     };
     finish().inspect_err(|_| outputs.remove())
 }
 
-/// Writes OUT, and looks at each integration on the way.
+/// Writes OUT, and shows each integration on the way.
 fn write(
     correlator: &mut ArrayCorrelator,
     outputs: &Outputs,
     options: &CorrelateOptions,
-    mut looked: Option<&mut Quicklook>,
+    see: &mut dyn FnMut(&Integration),
     common: &Common,
 ) -> Result<WriteReport> {
     let header = correlator.header();
@@ -118,9 +128,7 @@ fn write(
     progress.doing("Correlating");
     let labels = Labels { history: array::history(header, options), ..Labels::default() };
     let mut observe = |integration: &Integration, status: &Status| {
-        if let Some(looked) = looked.as_mut() {
-            looked.add(&integration.sums, &integration.counts);
-        }
+        see(integration);
         progress.at(status.times);
         !interrupt::requested()
     };
@@ -131,22 +139,29 @@ fn write(
     Ok(report)
 }
 
-/// Draws the pictures, and returns their paths.
+/// Draws the pictures: their folder, unfinished, and their final paths.
 fn draw(
     looked: Option<Quicklook>,
     outputs: &Outputs,
     (header, report): (&ArrayHeader, &WriteReport),
     read: &[PathBuf],
-) -> Result<Vec<String>> {
+) -> Result<Option<(Folder, Vec<String>)>> {
     let (Some(looked), Some(folder)) = (looked, outputs.begin_plots(read)?) else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
     let about = looked.finish(file_name(outputs.place()), target(header), report.summary.data_s);
     let names = plots::correlation::draw(&folder.file(""), &about)?;
     let place = folder.place().to_path_buf();
-    interrupt::check()?;
-    Folder::finish(folder)?;
-    Ok(names.iter().map(|name| shown(&place.join(name))).collect())
+    let paths = names.iter().map(|name| named(&place.join(name))).collect();
+    Ok(Some((folder, paths)))
+}
+
+/// A path as it is in the end.
+fn named(path: &Path) -> String {
+    let now = shown(path);
+    let name = with_final_names(&now);
+    let plain = name.strip_prefix("./").filter(|_| name != now);
+    plain.map_or_else(|| name.clone(), str::to_owned)
 }
 
 /// Recorded streams of an antenna.
@@ -203,7 +218,7 @@ fn target(header: &ArrayHeader) -> String {
 fn files(given: &[Given], inputs: &[ArrayInput]) -> Vec<(String, String)> {
     let pairs = given.iter().zip(inputs);
     let own = |(one, input): (&Given, &ArrayInput)| {
-        let file = shown(&one.files[0]);
+        let file = named(&one.files[0]);
         let names = input.antennas.clone();
         names.into_iter().map(move |name| (name, file.clone()))
     };

@@ -1,10 +1,12 @@
 //! `sidereal demo`: makes an observation, searches it, checks what was found, and tells the story.
 
+mod array;
 mod page;
 mod sweep;
 mod truth;
 mod voltages;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,6 +18,7 @@ use crate::common::Common;
 use crate::output::{Existing, Folder};
 use crate::search::Found;
 use crate::{interrupt, json, search, simulate};
+use array::Fringes;
 use page::Page;
 use truth::{Truth, Verdict};
 use voltages::Chapter;
@@ -42,8 +45,8 @@ const SIMULATION: &[&str] = &[
 /// How it is searched.
 const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12";
 
-/// Makes one observation and one recording of voltages, finds the bursts in them, and leaves a page that
-/// explains it all.
+/// Makes one observation and one recording of voltages, finds the bursts in them, makes an array that sees
+/// a source, correlates it, and leaves a page that explains it all.
 ///
 /// Takes about a minute. Writes the folder sidereal-demo with the recordings, their truths, candidates,
 /// plots and index.html, and replaces the folder of an earlier demo.
@@ -68,6 +71,7 @@ struct Document<'a> {
     #[serde(flatten)]
     verdict: &'a Verdict,
     voltages: &'a Chapter,
+    array: &'a Fringes,
 }
 
 /// Runs the verb.
@@ -79,21 +83,31 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let existing = if replace { Existing::Replace } else { Existing::Refuse };
     let folder = Folder::begin(place, existing, &[])?;
     let steps = Steps { folder: &folder, place, common: &quietly(common) };
-    tell(common, "1/4  Making 60 s of a radio telescope's data, with bursts in it")?;
+    tell(common, "1/5  Making 60 s of a radio telescope's data, with bursts in it")?;
     let truth = steps.simulate()?;
-    tell(common, "2/4  Searching it, without a look at what was put in")?;
+    tell(common, "2/5  Searching it, without a look at what was put in")?;
     let found = steps.search()?;
-    tell(common, "3/4  Making 3 s of voltages with a pulse in them, and searching them")?;
+    tell(common, "3/5  Making 3 s of voltages with a pulse in them, and searching them")?;
     let chapter = Chapter::make(&folder, place, steps.common)?;
-    tell(common, "4/4  Comparing, and writing the page")?;
+    tell(common, "4/5  Making 2 s of the voltages of eight antennas, and correlating them")?;
+    let fringes = Fringes::make(&folder, place, steps.common)?;
+    tell(common, "5/5  Comparing, and writing the page")?;
     let verdict = Verdict::new(&truth, &found);
     sweep::draw(&folder.file(sweep::NAME), &folder.file(OBSERVATION), &found, &verdict)?;
-    let page = Page { place, truth: &truth, found: &found, verdict: &verdict, chapter: &chapter };
+    let page = Page {
+        place,
+        truth: &truth,
+        found: &found,
+        verdict: &verdict,
+        chapter: &chapter,
+        fringes: &fringes,
+    };
     let path = folder.file(PAGE);
     std::fs::write(&path, page.html()).map_err(|error| Error::io(path, error))?;
     interrupt::check()?;
     folder.finish()?;
     let found_all = verdict.found_all() && chapter.found.is_some();
+    let complete = found_all && fringes.are_flat();
     let document = Document {
         folder: place.display().to_string(),
         page: place.join(PAGE).display().to_string(),
@@ -102,13 +116,14 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         realtime_factor: found.report.realtime_factor(),
         verdict: &verdict,
         voltages: &chapter,
+        array: &fringes,
     };
     if common.json {
         json::print(&document)?;
     } else if !common.quiet {
-        json::say(&verdict.text(&chapter, &document.page))?;
+        json::say(&verdict.text(&chapter, &fringes, &document.page))?;
     }
-    if found_all {
+    if complete {
         Ok(())
     } else {
         Err(incomplete(verdict.missed() + usize::from(chapter.found.is_none())))
@@ -116,10 +131,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 }
 
 fn incomplete(missed: usize) -> Error {
-    Error::Unavailable {
-        what: "a complete demo".to_owned(),
-        why: format!("{missed} of the injected bursts were not found; please report it"),
-    }
+    let why = match missed {
+        0 => "the array's fringes are not what was put in; please report it".to_owned(),
+        _ => format!("{missed} of the injected bursts were not found; please report it"),
+    };
+    Error::Unavailable { what: "a complete demo".to_owned(), why }
 }
 
 fn tell(common: &Common, words: &str) -> Result<()> {
@@ -160,8 +176,13 @@ impl Steps<'_> {
 fn parse<A: Args + FromArgMatches>(before: &[&str], path: &Path, lines: &[&str]) -> Result<A> {
     let words = lines.iter().flat_map(|line| line.split(' ')).map(Into::into);
     let before = std::iter::once("verb").chain(before.iter().copied()).map(Into::into);
-    let all: Vec<std::ffi::OsString> =
+    let all: Vec<OsString> =
         before.chain(std::iter::once(path.as_os_str().to_owned())).chain(words).collect();
+    parse_words(all)
+}
+
+/// A verb's arguments from words, the first of which is the verb.
+fn parse_words<A: Args + FromArgMatches>(all: Vec<OsString>) -> Result<A> {
     let command = A::augment_args(clap::Command::new("verb"));
     let matches = command.try_get_matches_from(all);
     matches
@@ -172,15 +193,22 @@ fn parse<A: Args + FromArgMatches>(before: &[&str], path: &Path, lines: &[&str])
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::correlate;
 
     #[test]
-    fn both_verbs_know_the_words_of_the_demo() {
+    fn the_verbs_know_the_words_of_the_demo() {
         let path = Path::new("a.fil");
         parse::<simulate::Arguments>(&["burst"], path, SIMULATION).unwrap();
         parse::<search::Arguments>(&[], path, &[SEARCH]).unwrap();
         parse::<simulate::Arguments>(&["voltages"], path, voltages::SIMULATION).unwrap();
         for (_, words) in voltages::SEARCHES {
             parse::<search::Arguments>(&[], path, &[words]).unwrap();
+        }
+        parse::<simulate::Arguments>(&["array", "-o"], path, array::SIMULATION).unwrap();
+        for (name, words) in array::CORRELATIONS {
+            let words = format!("verb a.dada -o {name} --antennas a.csv {words}");
+            parse_words::<correlate::Arguments>(words.split(' ').map(Into::into).collect())
+                .unwrap();
         }
     }
 }

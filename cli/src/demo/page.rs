@@ -5,9 +5,10 @@ use std::path::Path;
 
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 
+use super::array::Fringes;
 use super::truth::{Match, Truth, Verdict};
 use super::voltages::Chapter;
-use super::{OBSERVATION, SEARCH, SIMULATION, sweep, voltages};
+use super::{OBSERVATION, SEARCH, SIMULATION, array, sweep, voltages};
 use crate::plots::{duration, short};
 use crate::progress::multiple;
 use crate::search::{Found, OVERVIEW, stem};
@@ -21,6 +22,7 @@ pub(super) struct Page<'a> {
     pub(super) found: &'a Found,
     pub(super) verdict: &'a Verdict,
     pub(super) chapter: &'a Chapter,
+    pub(super) fringes: &'a Fringes,
 }
 
 impl Page<'_> {
@@ -40,6 +42,7 @@ impl Page<'_> {
         self.overview(&mut html);
         self.bursts(&mut html);
         self.chapter.html(&mut html);
+        self.fringes.html(&mut html);
         self.commands(&mut html);
         html.push_str("</main>\n</body>\n</html>\n");
         html
@@ -243,16 +246,21 @@ impl Page<'_> {
         let simulation = SIMULATION.join(" \\\n    ");
         let voltages = voltages::SIMULATION.join(" \\\n    ");
         let coherent = voltages::SEARCHES[1].1;
+        let array = array::SIMULATION.join(" \\\n    ");
+        let tracked = array::CORRELATIONS[1].1;
         let _ = write!(
             html,
-            "<h2>7. Do it yourself</h2>\n\
+            "<h2>8. Do it yourself</h2>\n\
              <p>The demo is a few commands and this page (where sidereal is not installed, \
              write <code>cargo run --release --</code> for <code>sidereal</code>). Another <code>--seed</code> gives other noise; \
              <code>sidereal search</code> takes your own recordings (.fil, PSRFITS, FBH5, and voltages: GUPPI raw, PSRDADA, VDIF, Mark 5B) likewise.</p>\n\
              <pre>sidereal simulate burst mine.fil \\\n    {simulation}\n\
              sidereal search mine.fil -o found {SEARCH}\n\n\
              sidereal simulate voltages mine.raw \\\n    {voltages}\n\
-             sidereal search mine.raw -o sharp \\\n    {coherent}</pre>\n\
+             sidereal search mine.raw -o sharp \\\n    {coherent}\n\n\
+             sidereal simulate array -o mine \\\n    {array}\n\
+             sidereal correlate mine/*.dada -o mine.uvh5 --antennas mine/antennas.csv \\\n    \
+             {tracked}</pre>\n\
              <p>Look at what was recorded, or write the channels that voltages were divided into:</p>\n\
              <pre>sidereal info mine.raw\n\
              sidereal channelize mine.raw -o mine.fil --channels 16 --integrate 8 --stokes IQUV</pre>\n\
@@ -264,7 +272,10 @@ impl Page<'_> {
              <a href=\"candidates.csv\">candidates.csv</a> (FETCH's columns), \
              <a href=\"summary.json\">summary.json</a>, \
              <a href=\"observation.truth.json\">observation.truth.json</a>, \
-             <a href=\"voltages.truth.json\">voltages.truth.json</a> and the pictures.</p>\n"
+             <a href=\"voltages.truth.json\">voltages.truth.json</a>, \
+             <a href=\"array/truth.json\">array/truth.json</a>, the visibilities \
+             <a href=\"tracked.uvh5\">tracked.uvh5</a> (pyuvdata opens them, and writes what CASA reads) and \
+             the pictures.</p>\n"
         );
     }
 }

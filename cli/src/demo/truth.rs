@@ -8,6 +8,7 @@ use sidereal::pulse::cluster::Candidate;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 use sidereal::{Error, Result};
 
+use super::array::Fringes;
 use super::voltages::Chapter;
 use crate::search::Found;
 
@@ -169,7 +170,7 @@ impl Verdict {
     }
 
     /// The lines that end the demo.
-    pub(super) fn text(&self, chapter: &Chapter, page: &str) -> String {
+    pub(super) fn text(&self, chapter: &Chapter, fringes: &Fringes, page: &str) -> String {
         let mut text = String::from("\n        put in                              found\n");
         text.push_str("     DM    time (s)    S/N           DM    time (s)    S/N\n");
         for burst in &self.bursts {
@@ -186,6 +187,7 @@ impl Verdict {
             Some(f) => writeln!(text, "     {:>8.1} {:>10.3} {:>6.1}", f.dm, f.time_s, f.snr),
             None => writeln!(text, "     not found"),
         };
+        let _ = write!(text, "\nAn array's fringes: {}\n", fringes.text());
         let _ = write!(
             text,
             "\nAll in all: {} of {} bursts found, {} of {} pulses of the pulsar, {} other candidates.\n\

@@ -153,6 +153,11 @@ impl Frame {
         pen.line(&points, colour, width);
     }
 
+    /// A thin line through noisy points, stroke by stroke: joined strokes would have spikes at sharp turns.
+    pub(crate) fn trace(&self, pen: &Pen<'_>, points: &[(f64, f64)], colour: RGBColor) {
+        points.windows(2).for_each(|stroke| self.line(pen, stroke, colour, 1.5));
+    }
+
     /// A colour bar at the frame's right side.
     pub(crate) fn colour_bar(&self, pen: &Pen<'_>, scale: (f32, f32), words: &str) {
         let y = Axis::new(scale.0.into(), scale.1.into());

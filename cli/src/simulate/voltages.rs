@@ -2,14 +2,14 @@
 
 mod specs;
 mod truth;
-mod writer;
+pub(super) mod writer;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use sidereal::backend::threads::Threads;
-use sidereal::io::voltages::{Flag, VoltageSource};
+use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use sidereal::simulate::voltages::{Options, VoltageSimulator};
 use sidereal::units::{DM_CONSTANT, Epoch, HZ_PER_MHZ, MAX_CHANNELS};
 use sidereal::voltage::VoltageEncoding;
@@ -184,7 +184,8 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return Err(Error::parameter("--real", "given", rule));
     }
     let mut options = arguments.options()?;
-    let block = writer::fit_gaps(format, &mut options)?;
+    let shape = recording(&options);
+    let block = writer::fit_gaps(format, &mut options.gaps, &shape)?;
     let threads = Threads::new(common.threads()?);
     let mut simulator = VoltageSimulator::new(options.clone())?.with_threads(threads);
     let document = Document::new(out, &options, simulator.truth());
@@ -193,6 +194,16 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     write(&mut simulator, writer, block, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
     super::conclude(&truth_path, &document, common, || summary(&options, out, elapsed_s, &document))
+}
+
+/// What the recording's shape will be.
+fn recording(options: &Options) -> VoltageHeader {
+    VoltageHeader {
+        antennas: options.antennas,
+        polarizations: options.polarizations,
+        times: Some(options.times),
+        ..VoltageHeader::new(options.centres_hz.clone(), options.tsamp_s(), options.encoding)
+    }
 }
 
 fn summary(options: &Options, out: &Path, elapsed_s: f64, truth: &Document) -> String {
@@ -310,14 +321,14 @@ impl Arguments {
     }
 }
 
-fn positive(name: &'static str, value: f64) -> Result<()> {
+pub(super) fn positive(name: &'static str, value: f64) -> Result<()> {
     if value > 0.0 && value.is_finite() {
         return Ok(());
     }
     Err(Error::parameter(name, value, "it must be a positive number"))
 }
 
-fn encoding(bits: usize, real: bool) -> Result<VoltageEncoding> {
+pub(super) fn encoding(bits: usize, real: bool) -> Result<VoltageEncoding> {
     match (bits, real) {
         (4, false) => Ok(VoltageEncoding::Complex4),
         (8, false) => Ok(VoltageEncoding::Complex8),

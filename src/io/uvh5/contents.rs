@@ -23,7 +23,7 @@ pub(super) fn fill(group: &mut GroupBuilder, header: &Header, counts: Counts) ->
     let channels = header.channels();
     group.create_dataset("freq_array").with_f64_data(&header.frequencies_hz);
     group.create_dataset("channel_width").with_f64_data(&vec![header.channel_width_hz; channels]);
-    group.create_dataset("spw_array").with_i64_data(&[0]);
+    group.create_dataset("spw_array").with_i32_data(&[0]);
     group.create_dataset("flex_spw_id_array").with_i64_data(&vec![0; channels]);
     group.create_dataset("polarization_array").with_i32_data(header.feeds.polarization_numbers());
     // Rows are integrations, and within each all baselines.

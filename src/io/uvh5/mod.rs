@@ -7,13 +7,19 @@
 //! settled by experiment.
 
 mod contents;
+mod fields;
 mod header;
 mod patch;
 mod rows;
 mod skeleton;
+mod summary;
 mod writer;
 
 pub use header::{
     Antenna, Feed, Feeds, Header, Keyword, Location, Mount, PhaseCentre, ReferenceDay,
 };
+pub use summary::{Source, Summary, is_uvh5, summary};
 pub use writer::{Integration, Pointing, Writer};
+
+/// The Julian date of modified Julian day 0.
+const MJD_ZERO: f64 = 2_400_000.5;

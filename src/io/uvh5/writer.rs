@@ -4,6 +4,7 @@ use std::path::Path;
 
 use num_complex::Complex;
 
+use super::MJD_ZERO;
 use super::header::Header;
 use super::rows::{Row, Rows};
 use super::skeleton::{Counts, Skeleton};
@@ -11,9 +12,6 @@ use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::units::{Epoch, SECONDS_PER_DAY};
-
-/// The Julian date of modified Julian day 0.
-const MJD_ZERO: f64 = 2_400_000.5;
 
 /// Bytes of visibilities that are brought into the file's order together.
 const BATCH_BYTES: usize = 1 << 22;

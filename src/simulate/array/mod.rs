@@ -5,6 +5,7 @@
 
 mod antenna;
 mod filter;
+mod layout;
 mod options;
 mod scene;
 mod stored;
@@ -13,6 +14,7 @@ mod truth;
 mod wave;
 
 pub use antenna::ArrayAntenna;
+pub use layout::Layout;
 pub use options::{ArrayOptions, PointSource, Receiver};
 pub use scene::Delay;
 pub use truth::{ArrayTruth, SourceTruth};

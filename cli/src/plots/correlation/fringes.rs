@@ -50,19 +50,21 @@ pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
 /// Scatter of the phases about their mean, and the delay of the strongest fringe.
 fn remarks(about: &Correlation, baseline: &Fringes) -> String {
     let first = baseline.spectrum.get(..about.channels()).unwrap_or(&[]);
-    let scatter = phase_rms_deg(first).map(|rms| format!("  ·  phase rms {}°", short(rms, 3)));
-    let delay = strongest(about, baseline).map(|ns| format!("  ·  delay {} ns", whole(ns)));
+    let scatter = phase_scatter_deg(first).map(|d| format!("  ·  phase scatter {}°", short(d, 2)));
+    let delay = strongest(about, baseline).map(|ns| format!("  ·  delay {}", delay_words(ns)));
     [scatter, delay].into_iter().flatten().collect()
 }
 
-/// A number with two digits after the point at most, and no minus before a zero.
-fn whole(value: f64) -> String {
+/// A delay with its unit, and no minus before a zero.
+fn delay_words(ns: f64) -> String {
+    let (value, unit) = if ns.abs() < 10_000.0 { (ns, "ns") } else { (1e-3 * ns, "µs") };
     let rounded = (value * 100.0).round() / 100.0 + 0.0;
-    short(rounded, 4).replace('-', "−")
+    format!("{} {unit}", short(rounded, 4).replace('-', "−"))
 }
 
-/// The deviation of phases from that of their sum, in degrees; `None` of fewer than two.
-pub(super) fn phase_rms_deg(visibilities: &[Complex<f32>]) -> Option<f64> {
+/// The deviation of phases from that of their sum, in degrees: 1.4826 times the median, so that some
+/// channels with interference or at an edge don't matter. `None` of fewer than two.
+pub(super) fn phase_scatter_deg(visibilities: &[Complex<f32>]) -> Option<f64> {
     let known = || {
         visibilities
             .iter()
@@ -70,9 +72,9 @@ pub(super) fn phase_rms_deg(visibilities: &[Complex<f32>]) -> Option<f64> {
             .map(|v| Complex::new(f64::from(v.re), f64::from(v.im)))
     };
     let sum: Complex<f64> = known().sum();
-    let turned = known().map(|v| (v * sum.conj()).arg().to_degrees());
-    let (squares, count) = turned.fold((0.0, 0), |(s, n), angle| (s + angle * angle, n + 1));
-    (count > 1 && sum.norm() > 0.0).then(|| (squares / f64::from(count)).sqrt())
+    let mut turned: Vec<f64> = known().map(|v| (v * sum.conj()).arg().to_degrees().abs()).collect();
+    turned.sort_unstable_by(f64::total_cmp);
+    (turned.len() > 1 && sum.norm() > 0.0).then(|| 1.4826 * turned[turned.len() / 2])
 }
 
 fn column(index: usize, top: f64) -> Rect {
@@ -97,7 +99,7 @@ fn amplitudes(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last
     for (product, lines) in lines.iter().enumerate() {
         for line in lines {
             let line: Vec<_> = line.iter().map(|(mhz, value)| (*mhz, value / unit)).collect();
-            frame.line(pen, &line, product_colour(product), 1.5);
+            frame.trace(pen, &line, product_colour(product));
         }
     }
     frame.axes(pen, label("Frequency (MHz)", last), Labels::Full(&format!("Amplitude{words}")));
@@ -135,6 +137,13 @@ fn strongest(about: &Correlation, baseline: &Fringes) -> Option<f64> {
     Some(start + index as f64 * step)
 }
 
+/// The highest point of each of at most [`POINTS`] groups.
+fn highest(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let group = points.len().div_ceil(POINTS).max(1);
+    let highest = |group: &[(f64, f64)]| group.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    points.chunks(group).filter_map(highest).collect()
+}
+
 fn lags(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last): (f64, bool)) {
     let rect = column(2, top);
     let Some(peak) = strongest(about, baseline) else {
@@ -160,7 +169,7 @@ fn lags(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last): (f6
         let shown = lags.iter().enumerate().map(|(index, lag)| (delay(index), f64::from(*lag)));
         let shown = shown.filter(|(delay, _)| (frame.x.from..=frame.x.to).contains(delay));
         let points: Vec<_> = shown.map(|(delay, lag)| (delay, lag / unit)).collect();
-        frame.line(pen, &points, product_colour(product), 1.5);
+        frame.trace(pen, &highest(&points), product_colour(product));
     }
     frame.axes(pen, label(delay_words, last), Labels::Full(&format!("Fringe{words}")));
 }

@@ -86,7 +86,7 @@ fn lines(pen: &Pen<'_>, frame: &Frame, about: &Correlation, product: &[f32]) {
     for (antenna, spectrum) in product.chunks_exact(about.channels().max(1)).enumerate() {
         let colour = shade(antenna, about.antennas.len());
         for line in about.lines(spectrum, POINTS) {
-            frame.line(pen, &line, colour, 1.5);
+            frame.trace(pen, &line, colour);
         }
     }
 }

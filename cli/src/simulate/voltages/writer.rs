@@ -4,7 +4,6 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use sidereal::io::voltages::{VoltageHeader, dada, guppi};
-use sidereal::simulate::voltages::Options;
 use sidereal::voltage::Voltages;
 use sidereal::{Error, Result};
 
@@ -19,7 +18,7 @@ const BLOCKS_A_GAP: u64 = 8;
 
 /// A format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(in crate::simulate) enum Format {
     /// GUPPI raw, with the name's end .raw: complex samples of 4, 8 or 16 bits.
     Guppi,
     /// PSRDADA, with the name's end .dada.
@@ -27,8 +26,16 @@ pub(super) enum Format {
 }
 
 impl Format {
+    /// Its name on the command line.
+    pub(in crate::simulate) fn name(self) -> &'static str {
+        match self {
+            Self::Guppi => "guppi",
+            Self::Dada => "dada",
+        }
+    }
+
     /// The format asked for, or the one that a file's name says.
-    pub(super) fn choose(asked: Option<Self>, out: &Path) -> Result<Self> {
+    pub(in crate::simulate) fn choose(asked: Option<Self>, out: &Path) -> Result<Self> {
         let end = out.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase);
         match (asked, end.as_deref()) {
             (Some(format), _) => Ok(format),
@@ -47,21 +54,26 @@ impl Format {
 ///
 /// # Errors
 /// [`Error::Parameter`] for a gap at the beginning or the end, or too short to be whole blocks.
-pub(super) fn fit_gaps(format: Format, options: &mut Options) -> Result<Option<usize>> {
-    let Some(shortest) = options.gaps.iter().map(|(_, times)| *times).min() else {
+pub(in crate::simulate) fn fit_gaps(
+    format: Format,
+    gaps: &mut [(u64, u64)],
+    recording: &VoltageHeader,
+) -> Result<Option<usize>> {
+    let Some(shortest) = gaps.iter().map(|(_, times)| *times).min() else {
         return Ok(None);
     };
     if format == Format::Dada {
         return Ok(None);
     }
-    let frame = (options.streams() * options.encoding.bytes(1)) as u64;
+    let frame = (recording.streams() * recording.encoding.bytes(1)) as u64;
+    let all = recording.times.unwrap_or(0);
     let usual = (shortest / BLOCKS_A_GAP).min(BLOCK_BYTES / frame);
-    let block = usual.max(options.times.div_ceil(MOST_BLOCKS)).max(1);
+    let block = usual.max(all.div_ceil(MOST_BLOCKS)).max(1);
     let nearest = |time: u64| (time + block / 2) / block;
-    for (start, times) in &mut options.gaps {
+    for (start, times) in gaps {
         let (first, last) = (nearest(*start), nearest(*start + *times));
-        if first == 0 || first == last || last * block >= options.times {
-            let tsamp_s = options.channel_width_hz.recip();
+        if first == 0 || first == last || last * block >= all {
+            let tsamp_s = recording.tsamp_s;
             let [start_s, length_s] = [*start, *times].map(|time| time as f64 * tsamp_s);
             let gap = format!("start={start_s},duration={length_s}");
             let rule = format!(
@@ -77,14 +89,14 @@ pub(super) fn fit_gaps(format: Format, options: &mut Options) -> Result<Option<u
 }
 
 /// A file being written.
-pub(super) enum Writer {
+pub(in crate::simulate) enum Writer {
     Guppi(guppi::Writer),
     Dada(dada::Writer),
 }
 
 impl Writer {
     /// Starts a file; `block` is what [`fit_gaps`] says.
-    pub(super) fn create(
+    pub(in crate::simulate) fn create(
         format: Format,
         out: &Path,
         header: &VoltageHeader,
@@ -99,7 +111,7 @@ impl Writer {
         }
     }
 
-    pub(super) fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
+    pub(in crate::simulate) fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
         match self {
             Self::Guppi(writer) => writer.write(voltages),
             Self::Dada(writer) => writer.write(voltages),
@@ -107,14 +119,14 @@ impl Writer {
     }
 
     /// Passes over samples that are missing: one block of a recording with gaps.
-    pub(super) fn leave_out(&mut self, voltages: Voltages<'_>) -> Result<()> {
+    pub(in crate::simulate) fn leave_out(&mut self, voltages: Voltages<'_>) -> Result<()> {
         match self {
             Self::Guppi(writer) => writer.leave_out(1),
             Self::Dada(writer) => writer.write(voltages),
         }
     }
 
-    pub(super) fn finish(self) -> Result<()> {
+    pub(in crate::simulate) fn finish(self) -> Result<()> {
         match self {
             Self::Guppi(writer) => writer.finish(),
             Self::Dada(writer) => writer.finish(),
@@ -124,6 +136,8 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
+    use sidereal::voltage::VoltageEncoding;
+
     use super::*;
 
     #[test]
@@ -137,16 +151,18 @@ mod tests {
 
     #[test]
     fn gaps_of_guppi_are_whole_blocks() {
-        let mut options = Options::new(1400e6, 1e6, 1, 100_000);
-        assert_eq!(fit_gaps(Format::Guppi, &mut options).unwrap(), None);
-        options.gaps = vec![(1003, 807), (50_000, 20_000)];
-        let mut whole = options.clone();
-        assert_eq!(fit_gaps(Format::Guppi, &mut whole).unwrap(), Some(100));
-        assert_eq!(whole.gaps, [(1000, 800), (50_000, 20_000)]);
-        assert_eq!(fit_gaps(Format::Dada, &mut options).unwrap(), None);
+        let header = VoltageHeader {
+            polarizations: 2,
+            times: Some(100_000),
+            ..VoltageHeader::new(vec![1400e6], 1e-6, VoltageEncoding::Complex8)
+        };
+        assert_eq!(fit_gaps(Format::Guppi, &mut [], &header).unwrap(), None);
+        let mut gaps = [(1003, 807), (50_000, 20_000)];
+        assert_eq!(fit_gaps(Format::Dada, &mut gaps, &header).unwrap(), None);
+        assert_eq!(fit_gaps(Format::Guppi, &mut gaps, &header).unwrap(), Some(100));
+        assert_eq!(gaps, [(1000, 800), (50_000, 20_000)]);
         for gap in [(0, 1000), (99_000, 1000), (3, 1)] {
-            options.gaps = vec![gap];
-            assert!(fit_gaps(Format::Guppi, &mut options).is_err(), "{gap:?}");
+            assert!(fit_gaps(Format::Guppi, &mut [gap], &header).is_err(), "{gap:?}");
         }
     }
 }

@@ -37,6 +37,7 @@ use super::{VoltageHeader, VoltageOptions, VoltageSource, describe};
 use crate::error::{Error, Result};
 use crate::units::Epoch;
 use scan::Scan;
+pub use time::{format_start, parse_utc};
 pub use writer::Writer;
 
 const KEYS: describe::Keys = describe::Keys {

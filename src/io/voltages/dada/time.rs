@@ -40,8 +40,9 @@ pub(super) fn start(header: &Fields) -> Result<Option<Epoch>> {
     Ok(start.map(|start| start.plus_s(picoseconds.clamp(0.0, 1e12) * 1e-12)))
 }
 
-/// `yyyy-mm-dd-hh:mm:ss.fff`, also with `T` before the hour.
-fn parse_utc(text: &str) -> Option<Epoch> {
+/// A moment in UTC from `yyyy-mm-dd-hh:mm:ss.fff`, also with `T` or a blank before the hour and `Z` behind;
+/// `None` for what is no date.
+pub fn parse_utc(text: &str) -> Option<Epoch> {
     let (date, time) = (text.get(..10)?, text.get(11..)?);
     if !text[10..].starts_with(['-', 'T', ' ']) {
         return None;
@@ -107,7 +108,7 @@ fn date(day: i64) -> (i64, i64, i64) {
 }
 
 /// UTC_START and MJD_START of a moment, to the nanosecond and beyond.
-pub(super) fn format_start(start: &Epoch) -> (String, String) {
+pub fn format_start(start: &Epoch) -> (String, String) {
     // A start that is whole nanoseconds is written as such.
     let nanoseconds = (start.seconds * 1e9).round() as i64;
     let (year, month, day) = date(start.day + nanoseconds / 86_400_000_000_000);

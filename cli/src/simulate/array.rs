@@ -1,0 +1,264 @@
+//! `sidereal simulate array`: recordings of an array's antennas that see sources at given places.
+
+mod arguments;
+mod record;
+mod specs;
+mod truth;
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Instant;
+
+use sidereal::geometry::{Array, Direction, Dut1, Location};
+use sidereal::io::antennas::{self, AntennaRow, AntennaTable, Place, PositionFrame};
+use sidereal::io::atomic;
+use sidereal::io::voltages::VoltageHeader;
+use sidereal::simulate::array::{ArrayOptions, ArraySimulator};
+use sidereal::units::{HZ_PER_MHZ, MAX_CHANNELS};
+use sidereal::{Error, Result};
+
+pub(super) use self::arguments::Arguments;
+use self::record::Target;
+use self::truth::{Document, File};
+use super::voltages::writer::{self, Format};
+use super::voltages::{encoding, positive};
+use crate::common::Common;
+use crate::output::{Existing, Folder};
+use crate::positions::Positions;
+use crate::{json, progress};
+
+/// Samples of a stream that numbers can count exactly.
+const MOST_TIMES: f64 = (1u64 << 50) as f64;
+
+/// Where made-up arrays stand unless told: the Karoo.
+const KAROO: Location =
+    Location { longitude_deg: 21.4439, latitude_deg: -30.713, height_m: 1053.0 };
+
+pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let existing = if arguments.overwrite { Existing::Replace } else { Existing::Refuse };
+    let mut options = arguments.options()?;
+    let files = arguments.files(&options.array)?;
+    let blocks = arguments.gaps(&mut options)?;
+    let simulator = ArraySimulator::new(options.clone())?;
+    let folder = Folder::begin(&arguments.output, existing, &arguments.inputs())?;
+    let place = arguments.output.display().to_string();
+    let format = arguments.receiver.format;
+    let document = Document::new(place, format.name(), &options, simulator.truth(), &files)?;
+    let begun = Instant::now();
+    let target = |(antenna, (file, block)): (usize, (&File, Option<usize>))| {
+        let path = folder.file(file.name.as_ref()?);
+        Some(Target { antenna, path, block })
+    };
+    let targets: Vec<Target> = files.iter().zip(blocks).enumerate().filter_map(target).collect();
+    record::record(&simulator, &targets, format, common)?;
+    write_positions(&folder.file("antennas.csv"), &options)?;
+    atomic::write(&folder.file("truth.json"), json::text(&document)?.as_bytes())?;
+    let truth_path = folder.place().join("truth.json");
+    folder.finish()?;
+    if common.json {
+        return json::print(&document);
+    }
+    if common.quiet {
+        return Ok(());
+    }
+    let elapsed_s = begun.elapsed().as_secs_f64();
+    json::say(&summary(arguments, &options, targets.len(), elapsed_s, &document))?;
+    for warning in &document.warnings {
+        json::say(&format!("warning: {warning}"))?;
+    }
+    json::say(&format!("what is in it: {}", truth_path.display()))
+}
+
+fn summary(
+    arguments: &Arguments,
+    options: &ArrayOptions,
+    files: usize,
+    elapsed_s: f64,
+    truth: &Document,
+) -> String {
+    let samples = options.times as f64 * (options.streams() * files) as f64;
+    let bytes = samples * options.encoding.sample_bits() as f64 / 8.0;
+    let kind = if options.encoding.is_complex() { "complex" } else { "real" };
+    format!(
+        "{}: {files} recordings of {:.3} s ({} channels x {} polarizations), {kind} {} bit, {:.1} MB; {} \
+         made in {elapsed_s:.1} s ({})",
+        arguments.output.display(),
+        options.times as f64 * options.tsamp_s(),
+        options.centres_hz.len(),
+        options.polarizations,
+        options.encoding.bits(),
+        bytes / 1e6,
+        truth.contents(),
+        progress::rate(samples / elapsed_s.max(1e-9)),
+    )
+}
+
+/// The antennas as `correlate` reads them.
+fn write_positions(path: &Path, options: &ArrayOptions) -> Result<()> {
+    let antennas = options.array.antennas.iter().zip(&options.receivers);
+    let row = |(antenna, receiver): (&sidereal::geometry::Antenna, _)| {
+        let receiver: &sidereal::simulate::array::Receiver = receiver;
+        AntennaRow {
+            name: antenna.name.clone(),
+            number: antenna.number,
+            position_m: antenna.itrf_m,
+            diameter_m: antenna.diameter_m,
+            delay_s: receiver.fixed_delay_s,
+        }
+    };
+    let Location { longitude_deg, latitude_deg, height_m } = options.array.location()?;
+    let table = AntennaTable {
+        path: path.to_path_buf(),
+        telescope: options.array.name.clone(),
+        frame: PositionFrame::Itrf,
+        place: Some(Place { longitude_deg, latitude_deg, height_m }),
+        rows: antennas.map(row).collect(),
+    };
+    antennas::write(path, &table)
+}
+
+impl Arguments {
+    fn options(&self) -> Result<ArrayOptions> {
+        let receiver = &self.receiver;
+        let (freq, bandwidth, channels) = (receiver.freq, receiver.bandwidth, receiver.channels);
+        positive("--seconds", self.seconds)?;
+        positive("--freq", freq)?;
+        positive("--bandwidth", bandwidth)?;
+        if 0.5 * bandwidth >= freq {
+            let rule = format!("a band of that width around {freq} MHz would reach below 0");
+            return Err(Error::parameter("--bandwidth", bandwidth, rule));
+        }
+        if channels == 0 || channels > MAX_CHANNELS {
+            let rule = format!("it must be 1 to {MAX_CHANNELS}");
+            return Err(Error::parameter("--channels", channels, rule));
+        }
+        if receiver.real && receiver.format == Format::Guppi {
+            let rule = "GUPPI raw is written with complex samples only; say --format dada";
+            return Err(Error::parameter("--real", "given", rule));
+        }
+        let positions = self.positions()?;
+        let band = (freq * HZ_PER_MHZ, bandwidth * HZ_PER_MHZ);
+        let mut options = ArrayOptions::new(positions.array, band, channels, 1);
+        options = options.encoding(encoding(receiver.nbits, receiver.real)?);
+        options = options.sefd_jy(receiver.sefd);
+        if receiver.lower_sideband {
+            options = options.lower_sideband();
+        }
+        for (receiver, delay_s) in options.receivers.iter_mut().zip(positions.cable_delays_s) {
+            receiver.fixed_delay_s = delay_s;
+        }
+        options.polarizations = receiver.polarizations;
+        options.circular = receiver.feed == arguments::Feed::Circular;
+        options.rms = receiver.rms.unwrap_or(options.rms);
+        options.seed = self.seed;
+        let times = self.seconds / options.tsamp_s();
+        if times > MOST_TIMES {
+            let rule = format!("so many samples of {:e} s are too many", options.tsamp_s());
+            return Err(Error::parameter("--seconds", format!("{:e}", self.seconds), rule));
+        }
+        let whole = options.encoding.samples_per_byte() as f64;
+        options.times = ((times / whole).round() * whole) as u64;
+        self.add_sky(&mut options)?;
+        for name in &self.faults.dead {
+            let antenna = find(&options.array, "--dead", name)?;
+            options.receivers[antenna].dead = true;
+        }
+        Ok(options)
+    }
+
+    fn add_sky(&self, options: &mut ArrayOptions) -> Result<()> {
+        options.start = specs::start(&self.sky.start)?;
+        if let Some(seconds) = self.sky.dut1 {
+            options.dut1 = Dut1::Given(seconds);
+        }
+        for (number, text) in self.sky.source.iter().enumerate() {
+            options.sources.push(specs::source(text, number)?);
+        }
+        for text in &self.sky.polarized {
+            specs::polarize(text, &mut options.sources)?;
+        }
+        let first = options.sources.first();
+        options.pointing = match self.sky.pointing {
+            Some(place) => Some(Direction::new(place.ra_deg, place.dec_deg)?),
+            None => first.map(|source| source.direction),
+        };
+        if let Some(source) = first {
+            options.source_name.clone_from(&source.name);
+        }
+        Ok(())
+    }
+
+    fn positions(&self) -> Result<Positions> {
+        if let Some(path) = &self.array.antennas {
+            return Positions::read(path, self.array.location);
+        }
+        let text = self.array.layout.as_deref().unwrap_or_default();
+        let places = specs::layout(text, self.seed)?;
+        let cable_delays_s = vec![0.0; places.len()];
+        let place = self.array.location.unwrap_or(KAROO);
+        let array = Array::from_enu(&self.array.telescope, &places, place)?;
+        Ok(Positions { array, cable_delays_s })
+    }
+
+    /// What is read, and must not be replaced.
+    fn inputs(&self) -> Vec<std::path::PathBuf> {
+        self.array.antennas.iter().cloned().collect()
+    }
+
+    /// Each antenna's file.
+    fn files(&self, array: &Array) -> Result<Vec<File>> {
+        let mut without = HashSet::new();
+        for name in &self.faults.no_file {
+            without.insert(find(array, "--no-file", name)?);
+        }
+        let end = if self.receiver.format == Format::Guppi { "raw" } else { "dada" };
+        let mut taken = HashSet::new();
+        let file = |(i, antenna): (usize, &sidereal::geometry::Antenna)| {
+            let name = format!("{}.{end}", file_name(&antenna.name));
+            if !taken.insert(name.to_lowercase()) {
+                let rule = format!("its file would be {name}, as another antenna's is");
+                return Err(Error::parameter("antenna's name", &antenna.name, rule));
+            }
+            Ok(File { name: (!without.contains(&i)).then_some(name) })
+        };
+        array.antennas.iter().enumerate().map(file).collect()
+    }
+
+    /// Adds gaps as the format can hold them; returns each antenna's length of a block, where it has any.
+    fn gaps(&self, options: &mut ArrayOptions) -> Result<Vec<Option<usize>>> {
+        let shape = VoltageHeader {
+            polarizations: options.polarizations,
+            times: Some(options.times),
+            ..VoltageHeader::new(options.centres_hz.clone(), options.tsamp_s(), options.encoding)
+        };
+        let whole = options.encoding.samples_per_byte() as f64;
+        let tsamp_s = options.tsamp_s();
+        let samples =
+            |seconds: f64| ((seconds / tsamp_s / whole).round() * whole).min(MOST_TIMES) as u64;
+        for text in &self.faults.gap {
+            let (name, start_s, length_s) = specs::gap(text)?;
+            let antenna = find(&options.array, "--gap", name)?;
+            let gap = (samples(start_s), samples(length_s));
+            options.receivers[antenna].gaps.push(gap);
+        }
+        let format = self.receiver.format;
+        let fit = |receiver: &mut sidereal::simulate::array::Receiver| {
+            writer::fit_gaps(format, &mut receiver.gaps, &shape)
+        };
+        options.receivers.iter_mut().map(fit).collect()
+    }
+}
+
+fn find(array: &Array, option: &'static str, name: &str) -> Result<usize> {
+    let unknown = || Error::parameter(option, name, "there is no antenna of that name");
+    array.find(name).ok_or_else(unknown)
+}
+
+/// A name without what file names can't hold.
+fn file_name(antenna: &str) -> String {
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() || "-_+.".contains(letter) { letter } else { '_' }
+    };
+    let name: String = antenna.chars().map(plain).collect();
+    if name.starts_with('.') { format!("_{name}") } else { name }
+}

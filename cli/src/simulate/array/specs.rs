@@ -1,0 +1,140 @@
+//! Sources, times and layouts as they are written on the command line.
+
+use sidereal::geometry::Direction;
+use sidereal::io::voltages::dada::parse_utc;
+use sidereal::simulate::array::{Layout, PointSource};
+use sidereal::simulate::voltages::Polarization;
+use sidereal::units::Epoch;
+use sidereal::{Error, Result};
+
+use crate::direction::parse_position;
+
+/// The most antennas of a made-up array.
+const MOST_ANTENNAS: usize = 4096;
+
+/// A source from `RA,DEC,FLUX[,NAME]`; `number` is its place among them, for its name.
+pub(super) fn source(text: &str, number: usize) -> Result<PointSource> {
+    let wrong = |rule: String| Error::parameter("--source", text, rule);
+    let usage = "write it as RA,DEC,FLUX or RA,DEC,FLUX,NAME: the flux in Jy";
+    let parts: Vec<&str> = text.splitn(4, ',').collect();
+    let [ra, dec, flux, name @ ..] = &parts[..] else {
+        return Err(wrong(usage.to_owned()));
+    };
+    let place = parse_position(&format!("{ra},{dec}")).map_err(wrong)?;
+    let flux_jy = flux.trim().parse::<f64>().ok().filter(|flux| flux.is_finite() && *flux >= 0.0);
+    let flux_jy = flux_jy
+        .ok_or_else(|| wrong(format!("{} is no flux in Jy of 0 or more; {usage}", flux.trim())))?;
+    let usual = format!("source{number}");
+    let name = name.first().map_or(usual.as_str(), |name| name.trim());
+    Ok(PointSource::new(name, Direction::new(place.ra_deg, place.dec_deg)?, flux_jy))
+}
+
+/// Polarizes a source as `NAME,LINEAR[,ANGLE[,CIRCULAR]]` says.
+pub(super) fn polarize(text: &str, sources: &mut [PointSource]) -> Result<()> {
+    let wrong = |rule: &str| Error::parameter("--polarized", text, rule);
+    let (name, numbers) = text.split_once(',').unwrap_or((text, ""));
+    let source = sources.iter_mut().find(|source| source.name == name.trim());
+    let source = source.ok_or_else(|| wrong("there is no --source of that name"))?;
+    let number = |part: &str| part.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    let numbers: Option<Vec<f64>> = numbers.split(',').map(number).collect();
+    let usage = "write it as NAME,LINEAR,ANGLE,CIRCULAR: parts of the power, the angle in degrees";
+    let numbers = numbers.filter(|numbers| numbers.len() <= 3).ok_or_else(|| wrong(usage))?;
+    let at = |place: usize| numbers.get(place).copied().unwrap_or(0.0);
+    let (linear, angle_rad, circular) = (at(0), at(1).to_radians(), at(2));
+    source.polarization = Polarization { linear, angle_rad, circular };
+    Ok(())
+}
+
+/// A made-up array from `ANTENNAS,SPREAD[,random|wye]`.
+pub(super) fn layout(text: &str, seed: u64) -> Result<Vec<(String, [f64; 3])>> {
+    let wrong = |rule: String| Error::parameter("--layout", text, rule);
+    let usage = "write it as ANTENNAS,SPREAD or ANTENNAS,SPREAD,wye: the spread in metres";
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let (count, spread, kind) = match parts[..] {
+        [count, spread] | [count, spread, "random"] => (count, spread, Layout::Random),
+        [count, spread, "wye"] => (count, spread, Layout::Wye),
+        _ => return Err(wrong(usage.to_owned())),
+    };
+    let antennas = count.parse::<usize>().ok().filter(|n| (1..=MOST_ANTENNAS).contains(n));
+    let antennas = antennas.ok_or_else(|| {
+        wrong(format!("there must be 1 to {MOST_ANTENNAS} antennas, found {count}"))
+    })?;
+    let spread_m = spread.parse::<f64>().ok().filter(|metres| *metres > 0.0 && *metres <= 1e6);
+    let spread_m = spread_m.ok_or_else(|| {
+        wrong(format!("the spread must be above 0 and at most 1e6 m, found {spread}"))
+    })?;
+    Ok(kind.places(antennas, spread_m, seed))
+}
+
+/// A moment from a date such as `2025-01-01T12:00:00` or a modified Julian date.
+pub(super) fn start(text: &str) -> Result<Epoch> {
+    let text = text.trim();
+    if let Ok(mjd) = text.parse::<f64>() {
+        if (1.0..1e7).contains(&mjd) {
+            return Ok(Epoch::from_mjd(mjd));
+        }
+    } else if let Some(epoch) = parse_utc(text).or_else(|| parse_utc(&format!("{text}T00:00:00"))) {
+        return Ok(epoch);
+    }
+    let rule = "it must be a date (UTC) such as 2025-01-01T12:00:00, or a modified Julian date";
+    Err(Error::parameter("--start", text, rule))
+}
+
+/// What is missing of an antenna, from `NAME,START,DURATION`: its name, and times in seconds.
+pub(super) fn gap(text: &str) -> Result<(&str, f64, f64)> {
+    let number = |part: &str| part.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    let mut parts = text.rsplitn(3, ',');
+    let (duration, start) = (parts.next().and_then(number), parts.next().and_then(number));
+    match (parts.next(), start, duration) {
+        (Some(name), Some(start), Some(duration)) if start >= 0.0 && duration > 0.0 => {
+            Ok((name.trim(), start, duration))
+        }
+        _ => {
+            let rule = "write it as NAME,START,DURATION: an antenna, and seconds from the start";
+            Err(Error::parameter("--gap", text, rule))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_have_a_place_a_flux_and_a_name() {
+        let crab = source("5:34:30,22.5,1000,Crab, the pulsar", 0).unwrap();
+        assert_eq!((crab.direction.ra_deg, crab.direction.dec_deg), (83.625, 22.5));
+        assert_eq!((crab.flux_jy, crab.name.as_str()), (1000.0, "Crab, the pulsar"));
+        assert_eq!(source("0,0,0", 2).unwrap().name, "source2");
+        for wrong in ["", "1,2", "1,2,x", "1,2,-3", "1,2,nan", "400,2,3", "1,91,3", "x,2,3"] {
+            let error = source(wrong, 0).unwrap_err().to_string();
+            assert!(error.contains("--source"), "{wrong}: {error}");
+        }
+        let mut sources = [crab];
+        sources[0].name = "a".to_owned();
+        polarize("a,0.5,90", &mut sources).unwrap();
+        assert_eq!((sources[0].polarization.linear, sources[0].polarization.circular), (0.5, 0.0));
+        for wrong in ["b,0.5", "a", "a,x", "a,0,0,0,0"] {
+            assert!(polarize(wrong, &mut sources).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn layouts_starts_and_gaps_are_read() {
+        assert_eq!(layout("7,500", 1).unwrap().len(), 7);
+        assert_eq!(layout("3, 500 ,wye", 1).unwrap().len(), 3);
+        for wrong in ["", "0,5", "5", "5,0", "5,nan", "5,5,ring", "-1,5", "5000,5", "5,5,wye,1"] {
+            assert!(layout(wrong, 0).is_err(), "{wrong}");
+        }
+        assert_eq!(start("2025-01-01").unwrap(), Epoch::new(60676, 0.0));
+        assert_eq!(start("2025-01-01T06:00:00.5Z").unwrap(), Epoch::new(60676, 21_600.5));
+        assert_eq!(start("60676.25").unwrap(), Epoch::new(60676, 21_600.0));
+        for wrong in ["", "2025-13-01", "x", "0", "nan", "1e9", "2025-01-01T25:00:00"] {
+            assert!(start(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(gap("a,b,0.5,1").unwrap(), ("a,b", 0.5, 1.0));
+        for wrong in ["", "a", "a,1", "1,2", "a,-1,1", "a,1,0", "a,x,1"] {
+            assert!(gap(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The small data sets of an HDF5 file, read within bounds.
+//!
+//! Invariant: nothing larger than the file, or than the reader asked for, is read.
+
+use std::path::Path;
+
+use hdf5_pure::{DType, Dataset, File, Layout, VlenStringReadOptions};
+
+use crate::error::{Error, Result};
+
+/// Bytes of all texts of variable length in a data set at most.
+const MAX_TEXT: usize = 1 << 20;
+
+/// An open file; names are those in the group `Header`, unless they begin with `Data/`.
+pub(super) struct Fields<'a> {
+    path: &'a Path,
+    file: File,
+    bytes: u64,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn open(path: &'a Path) -> Result<Self> {
+        let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
+        let file = File::open_streaming(path)
+            .map_err(|error| Error::format(path, "HDF5", 0, error.to_string()))?;
+        Ok(Self { path, file, bytes: found.len() })
+    }
+
+    pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {
+        Error::format(self.path, field, 0, why)
+    }
+
+    fn dataset(&self, name: &str) -> Result<(String, Dataset)> {
+        let path =
+            if name.starts_with("Data/") { name.to_string() } else { format!("Header/{name}") };
+        match self.file.dataset(&path) {
+            Ok(dataset) => Ok((path, dataset)),
+            Err(error) => Err(self.fault(&path, error.to_string())),
+        }
+    }
+
+    pub(super) fn shape(&self, name: &str) -> Result<Vec<u64>> {
+        let (path, dataset) = self.dataset(name)?;
+        dataset.shape().map_err(|error| self.fault(&path, error.to_string()))
+    }
+
+    /// A data set that lies in one piece inside the file and has at most so many elements.
+    fn small(&self, name: &str, most: u64) -> Result<(String, Dataset, u64)> {
+        let (path, dataset) = self.dataset(name)?;
+        let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
+        let shape = dataset.shape().map_err(library)?;
+        let elements = shape.iter().try_fold(1_u64, |product, axis| product.checked_mul(*axis));
+        let Some(elements) = elements.filter(|elements| *elements <= most) else {
+            return Err(
+                self.fault(&path, format!("axes {shape:?}, expected {most} elements at most"))
+            );
+        };
+        let width = dataset.element_size().map_err(library)?;
+        let bytes = elements.checked_mul(width);
+        if bytes.is_none_or(|bytes| bytes > self.bytes) {
+            let why = format!("{elements} elements of {width} bytes in a file of {}", self.bytes);
+            return Err(self.fault(&path, why));
+        }
+        match dataset.layout().map_err(library)? {
+            Layout::Compact { .. } | Layout::Contiguous { address: Some(_), .. } => {
+                Ok((path, dataset, elements))
+            }
+            other => Err(self.fault(&path, format!("layout {other}, expected one piece"))),
+        }
+    }
+
+    /// All numbers of a small data set.
+    pub(super) fn numbers(&self, name: &str, most: u64) -> Result<Vec<f64>> {
+        let (path, dataset, elements) = self.small(name, most)?;
+        self.check_numbers(&path, &dataset)?;
+        let numbers = dataset.read_f64().map_err(|error| self.fault(&path, error.to_string()))?;
+        match numbers.iter().find(|number| !number.is_finite()) {
+            None if numbers.len() as u64 == elements => Ok(numbers),
+            None => Err(self.fault(&path, format!("{} of {elements} elements", numbers.len()))),
+            Some(bad) => Err(self.fault(&path, format!("{bad} found, expected a finite number"))),
+        }
+    }
+
+    /// The element of one row, or the only element.
+    pub(super) fn row(&self, name: &str, row: u64) -> Result<f64> {
+        let (path, dataset, elements) = self.small(name, u64::MAX)?;
+        self.check_numbers(&path, &dataset)?;
+        let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
+        let shape = dataset.shape().map_err(library)?;
+        let found = match shape.len() {
+            0 => dataset.read_f64().map_err(library)?,
+            1 if row < elements => dataset.read_f64_rows(row, 1).map_err(library)?,
+            _ => Vec::new(),
+        };
+        match found[..] {
+            [number] if number.is_finite() => Ok(number),
+            _ => {
+                Err(self.fault(&path, format!("{found:?} in row {row}, expected a finite number")))
+            }
+        }
+    }
+
+    fn check_numbers(&self, path: &str, dataset: &Dataset) -> Result<()> {
+        use DType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+        let found = dataset.dtype().map_err(|error| self.fault(path, error.to_string()))?;
+        match found {
+            F32 | F64 | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64 => Ok(()),
+            other => Err(self.fault(path, format!("type {other} found, expected numbers"))),
+        }
+    }
+
+    /// A single number.
+    pub(super) fn number(&self, name: &str) -> Result<f64> {
+        self.row(name, 0)
+    }
+
+    /// A count.
+    pub(super) fn count(&self, name: &str) -> Result<u64> {
+        let number = self.number(name)?;
+        if number.fract() != 0.0 || !(0.0..9e15).contains(&number) {
+            let why = format!("{number} found, expected a whole number");
+            return Err(self.fault(&format!("Header/{name}"), why));
+        }
+        Ok(number as u64)
+    }
+
+    /// All texts of a small data set.
+    pub(super) fn texts(&self, name: &str, most: u64) -> Result<Vec<String>> {
+        let (path, dataset, _) = self.small(name, most)?;
+        let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
+        let texts = match dataset.dtype().map_err(library)? {
+            DType::String => dataset.read_string(),
+            DType::VariableLengthString => {
+                let bounds = VlenStringReadOptions::new().with_max_payload_bytes(MAX_TEXT);
+                dataset.read_vlen_strings(bounds)
+            }
+            other => return Err(self.fault(&path, format!("type {other} found, expected text"))),
+        };
+        let texts = texts.map_err(library)?;
+        Ok(texts.iter().map(|text| text.trim_end_matches('\0').trim().to_string()).collect())
+    }
+
+    /// A single text, empty when it is missing or none.
+    pub(super) fn text_or_empty(&self, name: &str) -> String {
+        self.texts(name, 1).ok().and_then(|texts| texts.into_iter().next()).unwrap_or_default()
+    }
+
+    /// The first group inside a group, in order of their names.
+    pub(super) fn first_group(&self, name: &str) -> Option<String> {
+        let mut names = self.file.group(&format!("Header/{name}")).ok()?.groups().ok()?;
+        names.sort();
+        names.first().map(|first| format!("{name}/{first}"))
+    }
+}

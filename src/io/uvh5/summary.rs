@@ -1,0 +1,166 @@
+//! What a UVH5 file says of itself, without its visibilities.
+
+use std::path::{Path, PathBuf};
+
+use super::MJD_ZERO;
+use super::fields::Fields;
+use super::header::Location;
+use crate::error::Result;
+use crate::units::{Epoch, MAX_CHANNELS, MAX_FREQUENCY_HZ, MIN_FREQUENCY_HZ, SECONDS_PER_DAY};
+
+/// Lines that a table of antennas or polarizations may have.
+const MAX_LINES: u64 = 1 << 20;
+
+/// Julian dates of about a million years round today.
+const DATES: std::ops::Range<f64> = 0.0..4e8;
+
+/// What a file of visibilities says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The file.
+    pub path: PathBuf,
+    /// The format's version.
+    pub version: String,
+    /// Name of the telescope, empty when unknown.
+    pub telescope: String,
+    /// Name of the instrument, empty when unknown.
+    pub instrument: String,
+    /// Where the array's reference point lies.
+    pub location: Location,
+    /// Names of all antennas of the telescope.
+    pub antennas: Vec<String>,
+    /// Antennas that have data.
+    pub antennas_used: u64,
+    /// Baselines, autocorrelations among them.
+    pub baselines: u64,
+    /// Integrations.
+    pub integrations: u64,
+    /// Rows: baselines of all integrations.
+    pub rows: u64,
+    /// Centre of each channel in Hz.
+    pub frequencies_hz: Vec<f64>,
+    /// Width of a channel in Hz; of the first, where they differ.
+    pub channel_width_hz: f64,
+    /// AIPS's numbers of the polarizations.
+    pub polarizations: Vec<i64>,
+    /// Length of the first integration in seconds.
+    pub integration_s: f64,
+    /// Middle of the first row's integration.
+    pub first: Epoch,
+    /// Middle of the last row's integration.
+    pub last: Epoch,
+    /// The first source of the catalogue, when there is one.
+    pub source: Option<Source>,
+    /// The visibilities' unit, empty when unknown.
+    pub units: String,
+}
+
+/// A source of the catalogue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// What kind it is: `sidereal`, `unprojected`, ...
+    pub kind: String,
+    /// Longitude (right ascension) and latitude (declination) in degrees, of a sidereal one.
+    pub place_deg: Option<(f64, f64)>,
+}
+
+/// Whether a file is HDF5 and has visibilities as UVH5 has them.
+pub fn is_uvh5(path: &Path) -> bool {
+    hdf5_pure::is_hdf5(path).unwrap_or(false)
+        && hdf5_pure::File::open_streaming(path)
+            .is_ok_and(|file| file.dataset("Data/visdata").is_ok())
+}
+
+/// Reads what a UVH5 file says of itself.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Format`] naming the data set that is missing or contradicts another.
+pub fn summary(path: &Path) -> Result<Summary> {
+    let fields = Fields::open(path)?;
+    let visibilities = fields.shape("Data/visdata")?;
+    let (rows, channels) = match visibilities[..] {
+        [rows, channels, _] | [rows, 1, channels, _] => (rows, channels),
+        _ => {
+            let why = format!("axes {visibilities:?} found, expected row, channel, polarization");
+            return Err(fields.fault("Data/visdata", why));
+        }
+    };
+    for (name, length) in [("Nblts", rows), ("Nfreqs", channels)] {
+        let found = fields.count(name)?;
+        if found != length {
+            let why = format!("{found} found, but visdata has {length}");
+            return Err(fields.fault(&format!("Header/{name}"), why));
+        }
+    }
+    let frequencies_hz = fields.numbers("freq_array", MAX_CHANNELS as u64)?;
+    check_band(&fields, &frequencies_hz, channels)?;
+    let last = rows.checked_sub(1).ok_or_else(|| fields.fault("Header/Nblts", "no rows"))?;
+    Ok(Summary {
+        path: path.to_path_buf(),
+        version: fields.text_or_empty("version"),
+        telescope: fields.text_or_empty("telescope_name"),
+        instrument: fields.text_or_empty("instrument"),
+        location: Location {
+            longitude_deg: fields.number("longitude")?,
+            latitude_deg: fields.number("latitude")?,
+            height_m: fields.number("altitude")?,
+        },
+        antennas: fields.texts("antenna_names", MAX_LINES)?,
+        antennas_used: fields.count("Nants_data")?,
+        baselines: fields.count("Nbls")?,
+        integrations: fields.count("Ntimes")?,
+        rows,
+        frequencies_hz,
+        channel_width_hz: fields.row("channel_width", 0)?,
+        polarizations: whole(&fields.numbers("polarization_array", MAX_LINES)?),
+        integration_s: fields.row("integration_time", 0)?,
+        first: date(&fields, 0)?,
+        last: date(&fields, last)?,
+        source: source(&fields)?,
+        units: fields.text_or_empty("vis_units"),
+    })
+}
+
+fn check_band(fields: &Fields<'_>, frequencies_hz: &[f64], channels: u64) -> Result<()> {
+    let field = "Header/freq_array";
+    if frequencies_hz.is_empty() || frequencies_hz.len() as u64 != channels {
+        let why = format!("{} found, but visdata has {channels}", frequencies_hz.len());
+        return Err(fields.fault(field, why));
+    }
+    let allowed = MIN_FREQUENCY_HZ..=MAX_FREQUENCY_HZ;
+    match frequencies_hz.iter().find(|hertz| !allowed.contains(hertz)) {
+        Some(bad) => Err(fields.fault(field, format!("{bad} Hz found, expected 1 Hz to 1e18 Hz"))),
+        None => Ok(()),
+    }
+}
+
+fn whole(numbers: &[f64]) -> Vec<i64> {
+    numbers.iter().map(|number| *number as i64).collect()
+}
+
+fn date(fields: &Fields<'_>, row: u64) -> Result<Epoch> {
+    let julian = fields.row("time_array", row)?;
+    if !DATES.contains(&julian) {
+        let why = format!("{julian} found, expected a Julian date");
+        return Err(fields.fault("Header/time_array", why));
+    }
+    let day = (julian - MJD_ZERO).floor();
+    Ok(Epoch::new(day as i64, (julian - MJD_ZERO - day) * SECONDS_PER_DAY))
+}
+
+/// The catalogue's first entry; files older than version 1.1 have none.
+fn source(fields: &Fields<'_>) -> Result<Option<Source>> {
+    let Some(entry) = fields.first_group("phase_center_catalog") else { return Ok(None) };
+    let field = |name: &str| format!("{entry}/{name}");
+    let kind = fields.text_or_empty(&field("cat_type"));
+    let place_deg = match kind.as_str() {
+        "sidereal" => {
+            let (lon, lat) = (fields.number(&field("cat_lon"))?, fields.number(&field("cat_lat"))?);
+            Some((lon.to_degrees(), lat.to_degrees()))
+        }
+        _ => None,
+    };
+    Ok(Some(Source { name: fields.text_or_empty(&field("cat_name")), kind, place_deg }))
+}
