@@ -151,7 +151,7 @@ fn places(plan: &Plan, time: usize, lane: usize) -> Vec<Range<usize>> {
     }
     let bytes = plan.encoding().sample_bits() / 8;
     let at = ((time / 2 * 16 + lane) * 2 + time % 2) * bytes;
-    vec![at..at + bytes]
+    std::iter::once(at..at + bytes).collect()
 }
 
 /// The block's times from `first` on, packed for themselves.
