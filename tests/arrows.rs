@@ -17,6 +17,8 @@ const GROUND: &[&str] = &["error", "array", "sample", "voltage", "units", "math"
 const STAGES: &[&str] =
     &["channelize", "align", "correlate", "clean", "dedisperse", "pulse", "spiir"];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];
+/// Parts of a stage that are built as a stage is: with a reference and variants of their own.
+const PARTS: &[[&str; 2]] = &[["correlate", "turn"]];
 /// What the crate's root re-exports from the ground floor.
 const ROOT: &[&str] = &["Error", "Result"];
 
@@ -43,8 +45,11 @@ fn forbidden(from: &[&str], to: &[&str]) -> Option<String> {
 
 /// The arrows between the files of one stage.
 fn within_stage(from: &[&str], to: &[&str]) -> Option<String> {
+    let is_within = |part: &&[&str; 2]| from.starts_with(*part) && to.starts_with(*part);
+    let depth = usize::from(PARTS.iter().any(|part| is_within(&part)));
+    let (from, to) = (&from[depth..], &to[depth..]);
     let (stage, file) = (from[0], from.get(1).copied().unwrap_or("mod"));
-    if !STAGES.contains(&stage) || file == "mod" {
+    if depth == 0 && !STAGES.contains(&stage) || file == "mod" {
         return None;
     }
     if to[0] != stage {
@@ -118,9 +123,9 @@ fn common_faults(path: &str, text: &str) -> Vec<String> {
 
 /// Kernels and the backend hold all unsafe code.
 fn may_be_unsafe(module: &[&str]) -> bool {
-    let kernel =
-        module.len() > 1 && STAGES.contains(&module[0]) && VARIANTS[1..].contains(&module[1]);
-    kernel || module.first() == Some(&"backend")
+    let depth = 1 + usize::from(PARTS.iter().any(|part| module.starts_with(part)));
+    let kernel = module.len() > depth && VARIANTS[1..].contains(&module[depth]);
+    kernel && STAGES.contains(&module[0]) || module.first() == Some(&"backend")
 }
 
 /// Rooms are the files and folders right below `src`.
@@ -234,6 +239,9 @@ fn planted_arrows_are_found() {
         ("src/dedisperse/plan.rs", "mod tests { use super::super::reference; }"),
         ("src/dedisperse/cpu.rs", "use super::reference::Engine;"),
         ("src/dedisperse/cpu/tile.rs", "use super::super::reference::Engine;"),
+        ("src/correlate/turn/cpu/tile.rs", "use super::super::reference::turn;"),
+        ("src/correlate/turn/cpu/tile.rs", "use crate::correlate::cpu::Engine;"),
+        ("src/correlate/turn/mod.rs", "fn f() { unsafe { g() } }"),
         ("src/dedisperse/reference.rs", "use crate::dedisperse::{plan::Plan, cpu::tile};"),
         ("src/dedisperse/reference.rs", "use super::*;"),
         ("src/error.rs", "use crate::units::Band;"),
@@ -263,6 +271,8 @@ fn downward_arrows_pass() {
         ),
         ("src/pipeline/burst.rs", "use crate::{clean, dedisperse, io, pulse};"),
         ("src/simulate/burst.rs", "use crate::io::FilterbankSource;"),
+        ("src/correlate/turn/mod.rs", "use crate::correlate::plan::Plan;\nuse cpu::Engine;"),
+        ("src/correlate/turn/cpu/tile.rs", "use super::super::source::Rows;\nfn f() { unsafe {} }"),
         ("src/io/fil.rs", "use super::FilterbankHeader;\nfn f<'a>(c: char) -> bool { c == '\"' }"),
     ];
     for (path, text) in fine {

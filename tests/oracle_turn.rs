@@ -169,6 +169,36 @@ proptest! {
 }
 
 #[test]
+fn long_blocks_are_turned_past_the_caches_to_the_same_bytes() {
+    let mut random = Random::new(5);
+    use VoltageEncoding::{Complex4, Complex8, ComplexF32};
+    for (encoding, times) in
+        [(Complex4, 1030), (Complex4, 1028), (Complex8, 517), (ComplexF32, 131)]
+    {
+        let plan =
+            Plan::new(Options { antennas: 11, polarizations: 2, channels: 300, encoding }).unwrap();
+        let spectra = Spectra::new(&mut random, &plan, times, 0);
+        let streams = Streams::new(&mut random, &plan, times);
+        let mut expected = [dirty(&plan, times), dirty(&plan, times)];
+        for backend in Backend::available(2) {
+            let mut turn = CornerTurn::new(&plan, &backend);
+            let mut found = [dirty(&plan, times), dirty(&plan, times)];
+            turn.rows(spectra.rows(), 0, &mut found[0]).unwrap();
+            turn.streams(streams.voltages(), &mut found[1]).unwrap();
+            if matches!(backend, Backend::Reference) {
+                expected = found;
+                continue;
+            }
+            for (found, expected) in found.iter().zip(&expected) {
+                assert!(found.block().bytes().len() > 8 << 20, "short enough for the caches");
+                let same = found.block().bytes() == expected.block().bytes();
+                assert!(same, "{encoding:?}, {times} times on {}", backend.name());
+            }
+        }
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let plan = plan(&Case {
         options: (3, 2, 4),

@@ -33,8 +33,13 @@ enum Engine {
 /// | `y`      | polarization, time, recorded channel, channel | complex 4 or 8 bit, f32 |       | overwritten |
 ///
 /// # Numerics
-/// Phases are reduced to a turn in double precision, all else is single precision: before rounding, within
-/// `2^-20` of the value's magnitude. Rounded to nearest, ties to even, and limited to the integers there are.
+/// Before rounding, within `2^-20` of the value's magnitude, at every vector level: phases are reduced to a
+/// fraction of a turn in double precision (whole turns of `start` and `step` are taken away before), phasors
+/// and products are single precision. Rounded to nearest, ties to even, and limited to the integers there
+/// are; a complex sample of which a part had to be limited is counted. A sample that is not finite, or is
+/// not once it is turned and weighed, becomes 0, is not counted, and touches no other sample; so does every
+/// sample of a recorded channel whose slope is not finite. Between vector levels floats differ within the
+/// bound, and integers by one where a value lies at the middle between two.
 /// # Real time
 /// [`run`](Self::run) allocates nothing.
 /// # Source

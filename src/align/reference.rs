@@ -31,7 +31,7 @@ impl Engine {
                 let (coarse, k) =
                     (channel / plan.options().channels, channel % plan.options().channels);
                 let slope = slopes[time * plan.options().coarse_channels + coarse];
-                let turns = slope.start + k as f64 * slope.step;
+                let turns = slope.start.fract() + k as f64 * slope.step.fract();
                 let gain = wide(plan.gain(element));
                 let aligned = wide(*value) * gain * Complex64::from_polar(1.0, TAU * turns.fract());
                 let at = (polarization * rows.times + rows.first + time) * channels + channel;
@@ -53,6 +53,8 @@ fn wide(value: Complex<f32>) -> Complex64 {
 
 /// Rounds to nearest, ties to even, limits and stores; whether it was limited.
 fn write(value: Complex64, encoding: VoltageEncoding, bytes: &mut [u8]) -> bool {
+    let is_number = (value.re as f32).is_finite() && (value.im as f32).is_finite();
+    let value = if is_number { value } else { Complex64::ZERO };
     if encoding == VoltageEncoding::ComplexF32 {
         bytes[..4].copy_from_slice(&(value.re as f32).to_le_bytes());
         bytes[4..].copy_from_slice(&(value.im as f32).to_le_bytes());

@@ -1,6 +1,7 @@
 //! `bench`: this machine's rates, beside roofs and baselines measured in the same run.
 
 mod channelize;
+mod correlate;
 mod dedisperse;
 mod plane;
 mod pulse;
@@ -28,6 +29,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 enum What {
     Channelize(channelize::Arguments),
+    Correlate(correlate::Arguments),
     /// Dedispersion: adds a second, for many channels, bit depths and bands.
     Dedisperse(dedisperse::Arguments),
     Pulse(pulse::Arguments),
@@ -40,6 +42,7 @@ enum What {
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     match &arguments.what {
         What::Channelize(arguments) => channelize::run(arguments, common),
+        What::Correlate(arguments) => correlate::run(arguments, common),
         What::Dedisperse(arguments) => dedisperse::run(arguments, common),
         What::Pulse(arguments) => pulse::run(arguments, common),
         What::Telescopes(arguments) => telescopes::run(arguments, common),

@@ -1,5 +1,6 @@
 //! The corner turn: spectra of one antenna behind another, brought into the X-engine's packed order.
 
+mod cpu;
 mod reference;
 mod source;
 
@@ -11,6 +12,12 @@ use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 pub use source::Rows;
 use source::Source;
+
+#[derive(Debug)]
+enum Engine {
+    Reference,
+    Cpu(Box<cpu::Engine>),
+}
 
 /// Brings spectra of all inputs from the order in which antennas make them into the order in which the
 /// X-engine reads them.
@@ -31,12 +38,19 @@ use source::Source;
 #[derive(Debug)]
 pub struct CornerTurn {
     plan: Plan,
+    engine: Engine,
 }
 
 impl CornerTurn {
     /// Binds an X-engine's plan to a backend.
-    pub fn new(plan: &Plan, _backend: &Backend) -> Self {
-        Self { plan: plan.clone() }
+    pub fn new(plan: &Plan, backend: &Backend) -> Self {
+        let engine = match backend {
+            Backend::Reference => Engine::Reference,
+            Backend::Cpu(level, threads) => {
+                Engine::Cpu(Box::new(cpu::Engine::new(plan, *level, threads)))
+            }
+        };
+        Self { plan: plan.clone(), engine }
     }
 
     /// The X-engine's plan.
@@ -96,6 +110,9 @@ impl CornerTurn {
 
     fn turn(&mut self, source: Source<'_>, buffer: &mut BlockBuffer) {
         let times = buffer.times();
-        reference::turn(&self.plan, source, times, buffer.bytes_mut());
+        match &mut self.engine {
+            Engine::Reference => reference::turn(&self.plan, source, times, buffer.bytes_mut()),
+            Engine::Cpu(engine) => engine.turn(source, times, buffer.bytes_mut()),
+        }
     }
 }

@@ -1,0 +1,85 @@
+//! `bench correlate`: operations a second of the X-engine.
+
+mod cases;
+mod check;
+mod cherk;
+mod measure;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use sidereal::backend::threads::Threads;
+use sidereal::{Error, Result};
+
+use super::Table;
+use crate::common::{Common, Device};
+use cherk::Cherk;
+
+const ABOUT: &str = "\
+10^9 operations a second of antennas with two polarizations (n inputs): 8 for a complex multiply-add, n (n + 1) / 2
+sums over 1024 samples, from packed spectra to sums that stay in the X-engine: the best and the median of all
+runs, over blocks of 32 MiB (8 bit) and more. Integration: as many samples in all, each integration read out.
+Bandwidth: MHz of each polarization that the threads keep up with. Roof: multiply-adds of the same kind with
+operands in registers. Baseline: cherk of complex floats on one thread (--scipy), or else our plain loops; two
+threads: ours on one. Roof, baseline and ours take turns. Sums are compared with sums of single products first.";
+
+/// Which cases are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Name {
+    /// 32 to 256 antennas of 8 bits, 4 bit and f32 at 128, two threads.
+    Headline,
+    /// 8 to 1024 antennas of 4 bits, 8 bits and f32.
+    Sizes,
+    /// Every vector level of this machine, 128 antennas.
+    Levels,
+    /// Antennas by channels (Clark et al. 2011, Figure 5).
+    Channels,
+    /// Integrations of 64 to 16384 samples, as many samples in all (Clark et al. 2011, Figure 6).
+    Integration,
+    /// The bandwidth that a core keeps up with, by antennas (Clark et al. 2011, Figure 8).
+    Bandwidth,
+}
+
+/// Measure the X-engine.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Which table; may be given several times.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "headline")]
+    table: Vec<Name>,
+    /// All tables.
+    #[arg(long)]
+    all: bool,
+    /// Seconds spent on each case, at least.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Only cases whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// A Python with SciPy: its cherk becomes the baseline, measured in turns.
+    #[arg(long, value_name = "PYTHON")]
+    scipy: Option<PathBuf>,
+    /// Also write the table to this CSV file.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if common.device == Device::Reference {
+        let rule = "the reference is too slow to be measured; leave --device out";
+        return Err(Error::parameter("--device", "reference", rule));
+    }
+    if !arguments.seconds.is_finite() || arguments.seconds < 0.0 {
+        let rule = "it must be finite and not negative";
+        return Err(Error::parameter("--seconds", arguments.seconds, rule));
+    }
+    let names = if arguments.all { Name::value_variants() } else { &arguments.table };
+    let threads = Threads::new(common.threads).count();
+    let cases = cases::chosen(names, threads, arguments.only.as_deref())?;
+    let mut cherk = arguments.scipy.as_deref().map(Cherk::start).transpose()?;
+    let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
+    for case in &cases {
+        table.push(measure::measure(case, cherk.as_mut(), arguments.seconds)?)?;
+    }
+    table.finish()
+}

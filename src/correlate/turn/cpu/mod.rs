@@ -1,0 +1,146 @@
+//! The corner turn on the CPU: tiles of a panel's inputs, a cache line a channel and group of times.
+//!
+//! Invariant: tasks write disjoint parts of the packed block.
+#![allow(unsafe_code)]
+
+mod kernel;
+mod spectra;
+mod streams;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use super::source::{Rows, Source};
+use crate::backend::simd::Level;
+use crate::backend::threads::Threads;
+use crate::correlate::plan::{LANES, Plan};
+use crate::voltage::Voltages;
+use kernel::LINE;
+use spectra::{NOBODY, RUN, Spectra};
+use streams::Streams;
+
+/// Packed blocks of more bytes are written past the caches: the X-engine would find nothing of their
+/// beginning there.
+const MOST_CACHED: usize = 8 << 20;
+
+/// A plan bound to vector instructions and threads.
+#[derive(Debug)]
+pub(super) struct Engine {
+    plan: Plan,
+    level: Level,
+    threads: Threads,
+    scratch: Vec<()>,
+    /// As long as there are tasks: they are told apart by their numbers.
+    tasks: Vec<()>,
+}
+
+/// A block that tasks divide among themselves.
+#[derive(Clone, Copy)]
+struct Packed(*mut u8);
+
+// SAFETY: each task writes its own channels, panels and times only.
+unsafe impl Sync for Packed {}
+
+impl Packed {
+    fn at(self, place: usize) -> *mut u8 {
+        self.0.wrapping_add(place)
+    }
+}
+
+impl Engine {
+    pub(super) fn new(plan: &Plan, level: Level, threads: &Threads) -> Self {
+        let scratch = vec![(); threads.count()];
+        Self { plan: plan.clone(), level, threads: threads.clone(), scratch, tasks: Vec::new() }
+    }
+
+    /// Writes `times` spectra in the packed order.
+    pub(super) fn turn(&mut self, source: Source<'_>, times: usize, packed: &mut [u8]) {
+        match source {
+            _ if times == 0 => {}
+            Source::Rows(rows, first) => self.rows(rows, first, times, packed),
+            Source::Streams(voltages) => self.streams(voltages, packed),
+        }
+    }
+
+    fn rows(&mut self, rows: Rows<'_>, first: usize, times: usize, packed: &mut [u8]) {
+        let Self { plan, level, threads, scratch, tasks } = self;
+        let (size, panel_bytes) = (element_bytes(plan), plan.panel_bytes(times));
+        let span = NOBODY.len() / size;
+        let part = times_of_task(plan, times, plan.channels().div_ceil(span), threads.count());
+        let parts = times.div_ceil(part);
+        let streamed = is_streamed(packed, panel_bytes);
+        let packed = Packed(packed.as_mut_ptr());
+        tasks.resize(plan.channels().div_ceil(span) * parts * plan.panels(), ());
+        let work = |_: &mut (), index: usize, _: &mut [()]| {
+            let (panel, rest) = (index % plan.panels(), index / plan.panels());
+            let (channel, start) = (rest / parts * span, rest % parts * part);
+            let from = inputs(plan, panel, |input| {
+                let place = (input * rows.times + first) * plan.channels() + channel;
+                &rows.bytes[place * size..]
+            });
+            let job = Spectra {
+                from,
+                time_bytes: plan.channels() * size,
+                channels: span.min(plan.channels() - channel),
+                first: start,
+                last: (start + part).min(times),
+                to: packed.at((channel * plan.panels() + panel) * panel_bytes),
+                panel_bytes,
+                channel_bytes: plan.panels() * panel_bytes,
+                streamed,
+            };
+            // SAFETY: rows and block are as long as the plan says, which was checked; tasks differ in
+            // channels, times or panel.
+            unsafe { spectra::turn(*level, size, &job) }
+        };
+        threads.for_each_chunk(scratch, tasks, 1, work);
+    }
+
+    fn streams(&mut self, voltages: Voltages<'_>, packed: &mut [u8]) {
+        let Self { plan, level, threads, scratch, tasks } = self;
+        let panel_bytes = plan.panel_bytes(voltages.times());
+        let streamed = is_streamed(packed, panel_bytes);
+        let packed = Packed(packed.as_mut_ptr());
+        tasks.resize(plan.channels() * plan.panels(), ());
+        let work = |_: &mut (), index: usize, _: &mut [()]| {
+            let (channel, panel) = (index / plan.panels(), index % plan.panels());
+            let source = Source::Streams(voltages);
+            let job = Streams {
+                from: inputs(plan, panel, |input| source.sample(plan, input, channel, 0)),
+                bytes: voltages.times() * element_bytes(plan),
+                to: packed.at(index * panel_bytes),
+                panel_bytes,
+                pairs: element_bytes(plan) == 1,
+                streamed,
+            };
+            // SAFETY: streams and block are as long as the plan says, which was checked; tasks differ in
+            // channel or panel.
+            unsafe { streams::turn(*level, &job) }
+        };
+        threads.for_each_chunk(scratch, tasks, 1, work);
+    }
+}
+
+fn element_bytes(plan: &Plan) -> usize {
+    plan.encoding().sample_bits() / 8
+}
+
+/// Where the samples of a panel's inputs begin; null for those that are nobody's.
+fn inputs<'a>(plan: &Plan, panel: usize, from: impl Fn(usize) -> &'a [u8]) -> [*const u8; LANES] {
+    std::array::from_fn(|lane| {
+        let input = panel * LANES + lane;
+        if input < plan.inputs() { from(input).as_ptr() } else { std::ptr::null() }
+    })
+}
+
+/// Times of a task, whole runs: a few tasks a thread where channels and panels alone are too few.
+fn times_of_task(plan: &Plan, times: usize, spans: usize, threads: usize) -> usize {
+    let parts = if threads == 1 { 1 } else { (4 * threads).div_ceil(spans * plan.panels()) };
+    times.div_ceil(parts).next_multiple_of(RUN)
+}
+
+/// Whether lines are written past the caches: whole ones, which begin at a cache line.
+fn is_streamed(packed: &[u8], panel_bytes: usize) -> bool {
+    let aligned = packed.as_ptr().addr().is_multiple_of(LINE) && panel_bytes.is_multiple_of(LINE);
+    packed.len() > MOST_CACHED && aligned
+}

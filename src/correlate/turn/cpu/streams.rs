@@ -1,0 +1,93 @@
+//! Streams of 16 inputs in one channel: words of times in, lines of inputs out.
+#![allow(unsafe_code)]
+
+use super::kernel::{LINE, put};
+use super::vector::{Portable, Vector, levels};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use crate::backend::simd::Level;
+use crate::correlate::plan::LANES;
+
+/// How far ahead samples are asked for, in bytes of each stream.
+const AHEAD: usize = 1024;
+
+/// What inputs that are nobody's are read from.
+static NOBODY: [u8; LINE] = [0; LINE];
+
+/// A panel's streams in one channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Streams {
+    /// Each input's samples; null where there is none.
+    pub(super) from: [*const u8; LANES],
+    /// Bytes of each.
+    pub(super) bytes: usize,
+    /// The panel.
+    pub(super) to: *mut u8,
+    pub(super) panel_bytes: usize,
+    /// Whether a word holds two pairs of times, which are to be taken apart.
+    pub(super) pairs: bool,
+    /// Whether lines are written past the caches.
+    pub(super) streamed: bool,
+}
+
+levels!(turn, turn_body, (job: &Streams));
+
+/// Turns the streams of one panel and channel.
+///
+/// # Safety
+/// The job's samples are readable, and its panel writable and nobody else's; a streamed one begins at a
+/// cache line.
+#[inline(always)]
+unsafe fn turn_body<V: Vector>(job: &Streams) {
+    let step = 4 * V::LANES;
+    for start in (0..job.bytes).step_by(step) {
+        let (bytes, at) = (step.min(job.bytes - start), start / 4 * LINE);
+        // SAFETY: the streams hold these bytes, and the panel these lines.
+        unsafe {
+            let to = job.to.add(at);
+            let at = |from: *const u8| from.wrapping_add(start);
+            let nobody = NOBODY.as_ptr();
+            let mut rows = job.from.map(|from| if from.is_null() { nobody } else { at(from) });
+            if bytes == step {
+                tile::<V>(job, &rows, to, job.streamed);
+            } else {
+                let mut copies = [[0u8; LINE]; LANES];
+                let mut lines = [0u8; LANES * LINE];
+                for (row, copy) in rows.iter_mut().zip(&mut copies) {
+                    copy.as_mut_ptr().copy_from_nonoverlapping(*row, bytes);
+                    *row = copy.as_ptr();
+                }
+                tile::<V>(job, &rows, lines.as_mut_ptr(), false);
+                let left = job.panel_bytes - start / 4 * LINE;
+                to.copy_from_nonoverlapping(lines.as_ptr(), left);
+            }
+        }
+    }
+    if job.streamed {
+        // SAFETY: the caller promises the level.
+        unsafe { V::fence() }
+    }
+}
+
+/// Turns one register of each input.
+///
+/// # Safety
+/// Each row is as long as a register, and as many lines as it has words are writable.
+#[inline(always)]
+unsafe fn tile<V: Vector>(job: &Streams, rows: &[*const u8; LANES], to: *mut u8, streamed: bool) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut tile = [V::load(NOBODY.as_ptr()); LANES];
+        for (words, row) in tile.iter_mut().zip(rows) {
+            V::prefetch(row.wrapping_add(AHEAD));
+            *words = V::load(*row);
+        }
+        V::transpose(&mut tile);
+        for line in 0..V::LANES {
+            if job.pairs {
+                V::split(&mut tile, line);
+            }
+            put::<V>(&tile, line, to.add(line * LINE), streamed);
+        }
+    }
+}

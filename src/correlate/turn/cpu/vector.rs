@@ -1,0 +1,136 @@
+//! The few operations that turning needs, for each level: registers of 32-bit words.
+//!
+//! Invariant: values move, none changes.
+#![allow(unsafe_code)]
+
+/// One register of 32-bit words.
+///
+/// # Safety
+/// Every method may be called only where the level's instructions exist; pointers must be valid for
+/// what a method reads or writes.
+pub(super) unsafe trait Vector: Copy {
+    /// Words in the register: 4, 8 or 16.
+    const LANES: usize;
+    unsafe fn load(from: *const u8) -> Self;
+    unsafe fn store(self, to: *mut u8);
+    /// Stores past the caches; `to` is aligned to the register's size.
+    unsafe fn stream(self, to: *mut u8);
+    /// Asks for the cache line of an address, whether there is memory or not.
+    unsafe fn prefetch(from: *const u8);
+    /// Ends a run of [`Vector::stream`].
+    unsafe fn fence();
+    /// Bytes of both in turn, of the low halves of each 128 bits and of the high halves.
+    unsafe fn unpack_bytes(self, other: Self) -> (Self, Self);
+    /// As [`Vector::unpack_bytes`], of 16-bit values.
+    unsafe fn unpack_shorts(self, other: Self) -> (Self, Self);
+    /// Transposes each square of `LANES` rows.
+    unsafe fn transpose(rows: &mut [Self; 16]);
+    /// Of row `line` of all squares together: values of 16 bits, first the even ones and then the odd ones.
+    unsafe fn split(rows: &mut [Self; 16], line: usize);
+}
+
+/// Plain arrays, which the compiler makes vectors of.
+#[derive(Clone, Copy)]
+pub(super) struct Portable([[u8; 4]; 4]);
+
+// SAFETY: nothing beyond the pointers' validity, which callers promise.
+unsafe impl Vector for Portable {
+    const LANES: usize = 4;
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller promises 16 readable bytes.
+        Self(unsafe { from.cast::<[[u8; 4]; 4]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the caller promises 16 writable bytes.
+        unsafe { to.cast::<[[u8; 4]; 4]>().write_unaligned(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut u8) {
+        // SAFETY: as for `store`.
+        unsafe { self.store(to) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(_: *const u8) {}
+    #[inline(always)]
+    unsafe fn fence() {}
+    #[inline(always)]
+    unsafe fn unpack_bytes(self, other: Self) -> (Self, Self) {
+        let (a, b) = (self.0, other.0);
+        let word = |i: usize| {
+            let (row, at) = (i / 2, i % 2 * 2);
+            [a[row][at], b[row][at], a[row][at + 1], b[row][at + 1]]
+        };
+        (Self([0, 1, 2, 3].map(word)), Self([4, 5, 6, 7].map(word)))
+    }
+    #[inline(always)]
+    unsafe fn unpack_shorts(self, other: Self) -> (Self, Self) {
+        let (a, b) = (self.0, other.0);
+        let word = |i: usize| {
+            let (row, at) = (i / 2, i % 2 * 2);
+            [a[row][at], a[row][at + 1], b[row][at], b[row][at + 1]]
+        };
+        (Self([0, 1, 2, 3].map(word)), Self([4, 5, 6, 7].map(word)))
+    }
+    #[inline(always)]
+    unsafe fn transpose(rows: &mut [Self; 16]) {
+        for square in rows.chunks_exact_mut(4) {
+            let [a, b, c, d] = [square[0].0, square[1].0, square[2].0, square[3].0];
+            for (i, row) in square.iter_mut().enumerate() {
+                row.0 = [a[i], b[i], c[i], d[i]];
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn split(rows: &mut [Self; 16], line: usize) {
+        let words = [0, 1, 2, 3].map(|square| rows[4 * square + line].0);
+        let half = |word: usize, at: usize| {
+            let two = &words[word / 4][word % 4][at..at + 2];
+            [two[0], two[1]]
+        };
+        for square in 0..4 {
+            let (first, at) = (square % 2 * 8, square / 2 * 2);
+            rows[4 * square + line].0 = [0, 1, 2, 3].map(|i| {
+                let ([a, b], [c, d]) = (half(first + 2 * i, at), half(first + 2 * i + 1, at));
+                [a, b, c, d]
+            });
+        }
+    }
+}
+
+/// Makes a function of a level from a generic body: one call for each level.
+///
+/// The body is inlined into functions that have the level's instructions.
+macro_rules! levels {
+    ($name:ident, $body:ident, ($($argument:ident: $type:ty),* $(,)?)) => {
+        /// # Safety
+        /// As the body's.
+        pub(super) unsafe fn $name(level: Level, $($argument: $type),*) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                unsafe fn avx2($($argument: $type),*) {
+                    // SAFETY: the caller's promise is handed on.
+                    unsafe { $body::<x86::Avx2>($($argument),*) }
+                }
+                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+                unsafe fn avx512($($argument: $type),*) {
+                    // SAFETY: the caller's promise is handed on.
+                    unsafe { $body::<x86::Avx512>($($argument),*) }
+                }
+                match level {
+                    // SAFETY: holding the level is the proof that its instructions exist.
+                    Level::Avx512(_) => return unsafe { avx512($($argument),*) },
+                    // SAFETY: as above.
+                    Level::Avx2(_) => return unsafe { avx2($($argument),*) },
+                    Level::Portable => {}
+                }
+            }
+            let _ = level;
+            // SAFETY: the caller's promise is handed on; plain arrays need no instructions.
+            unsafe { $body::<Portable>($($argument),*) }
+        }
+    };
+}
+pub(super) use levels;

@@ -1,0 +1,279 @@
+//! Every backend's aligned spectra are the equation, within the bound that the stage states.
+//!
+//! With `v` the exact value: a float is off by at most `2^-20 |v|`, and an integer is what a number so far
+//! from `v` rounds to.
+
+#[path = "common/random.rs"]
+mod random;
+
+use std::f64::consts::TAU;
+
+use num_complex::Complex;
+use proptest::prelude::*;
+use random::Random;
+use sidereal::align::{Aligner, Options, Plan, Rows, Slope};
+use sidereal::backend::Backend;
+use sidereal::voltage::{VoltageEncoding, voltage};
+
+type Complex64 = Complex<f64>;
+
+/// What outputs hold beforehand, and behind them for ever.
+const DIRT: u8 = 0xa5;
+
+/// The largest error of a value, as a part of its magnitude.
+const BOUND: f64 = 1.0 / (1 << 20) as f64;
+
+/// Spectra with their slopes.
+struct Input {
+    spectra: Vec<Complex<f32>>,
+    slopes: Vec<Slope>,
+    times: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    polarizations: usize,
+    coarse_channels: usize,
+    channels: usize,
+    encoding: VoltageEncoding,
+    times: usize,
+    seed: u64,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    use VoltageEncoding::{Complex4, Complex8, ComplexF32};
+    let encoding = prop_oneof![Just(Complex4), Just(Complex8), Just(ComplexF32)];
+    // Phasors one by one; of anchors and offsets; several runs of either.
+    let channels = prop_oneof![
+        (1usize..40, 1usize..9),
+        (250usize..400, 1usize..4),
+        (1000usize..2300, 1usize..2),
+        (1usize..3, 900usize..1300)
+    ];
+    (1usize..3, channels, encoding, 1usize..7, any::<u64>()).prop_map(
+        |(polarizations, (channels, coarse_channels), encoding, times, seed)| Case {
+            polarizations,
+            coarse_channels,
+            channels,
+            encoding,
+            times,
+            seed,
+        },
+    )
+}
+
+fn plan(case: &Case, random: &mut Random) -> Plan {
+    let Case { polarizations, coarse_channels, channels, encoding, .. } = *case;
+    let elements = polarizations * coarse_channels * channels;
+    let count = if random.below(2) == 0 { 1 } else { elements };
+    let gains = (0..count).map(|_| complex(random, 2.0)).collect();
+    Plan::new(Options { polarizations, coarse_channels, channels, encoding, gains }).unwrap()
+}
+
+fn complex(random: &mut Random, scale: f64) -> Complex<f32> {
+    Complex::new((scale * random.gaussian()) as f32, (scale * random.gaussian()) as f32)
+}
+
+/// Integers overflow here and there; slopes are 0, small, or large.
+fn input(plan: &Plan, times: usize, random: &mut Random) -> Input {
+    let scale = if plan.options().encoding == VoltageEncoding::Complex4 { 1.5 } else { 25.0 };
+    let spectra = (0..times * plan.row_elements()).map(|_| complex(random, scale)).collect();
+    let coarse = plan.options().coarse_channels;
+    let mut slopes = Vec::new();
+    for _ in 0..times {
+        let size = [0.0, 1e-3, 1.0, 1e6][random.below(4)];
+        let mut slope =
+            || Slope { start: size * random.gaussian(), step: size * random.gaussian() };
+        slopes.extend((0..coarse).map(|_| slope()));
+    }
+    Input { spectra, slopes, times }
+}
+
+/// All rows and counts of a stream that comes in pieces of at most `most` spectra.
+fn run(plan: &Plan, backend: &Backend, input: &Input, most: usize) -> (Vec<u8>, Vec<u64>) {
+    let mut aligner = Aligner::new(plan.clone(), backend);
+    let coarse = plan.options().coarse_channels;
+    let (room, front) = (input.times + 1, 1);
+    let length = room * plan.row_elements() * plan.element_bytes();
+    let mut bytes = vec![DIRT; front + length + 64];
+    let mut first = 0;
+    while first < input.times {
+        let times = most.min(input.times - first);
+        let elements = first * plan.row_elements()..(first + times) * plan.row_elements();
+        let rows = Rows { bytes: &mut bytes[front..front + length], times: room, first };
+        let slopes = &input.slopes[first * coarse..(first + times) * coarse];
+        aligner.run(&input.spectra[elements], slopes, rows).unwrap();
+        first += times;
+    }
+    let (row, behind) = (plan.channels() * plan.element_bytes(), &bytes[front + length..]);
+    let rows: Vec<&[u8]> = bytes[front..front + length].chunks_exact(row).collect();
+    let spare = rows.chunks_exact(room).all(|rows| rows[room - 1].iter().all(|b| *b == DIRT));
+    assert!(spare && bytes[0] == DIRT && behind.iter().all(|b| *b == DIRT), "written elsewhere");
+    let kept = rows.chunks_exact(room).flat_map(|rows| rows[..room - 1].concat()).collect();
+    (kept, aligner.saturated().to_vec())
+}
+
+fn exact(plan: &Plan, input: &Input, time: usize, element: usize) -> Complex64 {
+    let wide = |z: Complex<f32>| Complex64::new(f64::from(z.re), f64::from(z.im));
+    let (channel, fine) = (element % plan.channels(), plan.options().channels);
+    let slope = input.slopes[time * plan.options().coarse_channels + channel / fine];
+    let turns = slope.start.fract() + (channel % fine) as f64 * slope.step.fract();
+    let value = wide(input.spectra[time * plan.row_elements() + element]);
+    value * wide(plan.gain(element)) * Complex64::cis(TAU * turns.fract())
+}
+
+/// Whether an integer is what a number close to `value` is rounded and limited to.
+fn is_rounded(found: f64, value: f64, off: f64, most: f64) -> bool {
+    let limit = |x: f64| x.round_ties_even().clamp(-most - 1.0, most);
+    (limit(value - off)..=limit(value + off)).contains(&found)
+}
+
+fn check(name: &str, plan: &Plan, input: &Input, (bytes, saturated): &(Vec<u8>, Vec<u64>)) {
+    let encoding = plan.options().encoding;
+    let most = f64::from(1 << (encoding.bits().min(8) - 1)) - 1.0;
+    for element in 0..plan.row_elements() {
+        let (polarization, channel) = (element / plan.channels(), element % plan.channels());
+        let (mut least, mut largest) = (0, 0);
+        for time in 0..input.times {
+            let value = exact(plan, input, time, element);
+            let off = BOUND * value.norm();
+            let at = (polarization * input.times + time) * plan.channels() + channel;
+            let found = voltage(bytes, encoding, at);
+            if encoding == VoltageEncoding::ComplexF32 {
+                let error = (found - value).norm();
+                assert!(error <= off, "{name}: {element} at {time}: off by {error:e}, not {off:e}");
+                continue;
+            }
+            for (found, value) in [(found.re, value.re), (found.im, value.im)] {
+                let right = is_rounded(found, value, off, most);
+                assert!(right, "{name}: {element} at {time}: {found} is not {value}");
+            }
+            let beyond = |x: f64| (x - most - 0.5).max(-x - most - 1.5);
+            let beyond = beyond(value.re).max(beyond(value.im));
+            least += u64::from(beyond > off);
+            largest += u64::from(beyond >= -off);
+        }
+        let counts = least..=largest;
+        assert!(counts.contains(&saturated[element]), "{name}: {element}: not {counts:?} limited");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_backend_aligns_and_any_split_gives_the_same_bits(case in cases()) {
+        let mut random = Random::new(case.seed);
+        let plan = plan(&case, &mut random);
+        let input = input(&plan, case.times, &mut random);
+        for backend in Backend::available(1) {
+            let name = format!("{case:?} on {}", backend.name());
+            let whole = run(&plan, &backend, &input, case.times);
+            check(&name, &plan, &input, &whole);
+            let split = run(&plan, &backend, &input, 1 + random.below(case.times));
+            prop_assert_eq!(whole, split, "{}", name);
+        }
+    }
+}
+
+#[test]
+fn samples_that_are_not_finite_become_zero_and_touch_no_other() {
+    use VoltageEncoding::{Complex4, Complex8, ComplexF32};
+    for encoding in [Complex4, Complex8, ComplexF32] {
+        for channels in [37, 300] {
+            let case = Case {
+                polarizations: 2,
+                coarse_channels: 2,
+                channels,
+                encoding,
+                times: 3,
+                seed: 3,
+            };
+            let mut random = Random::new(case.seed);
+            let plan = plan(&case, &mut random);
+            let good = input(&plan, case.times, &mut random);
+            let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX];
+            let mut spectra = good.spectra.clone();
+            let at: Vec<usize> = (0..spectra.len()).filter(|i| i % 7 == 3).collect();
+            for (i, at) in at.iter().enumerate() {
+                let part = if i % 2 == 0 { &mut spectra[*at].re } else { &mut spectra[*at].im };
+                *part = bad[i / 2 % 3];
+            }
+            let spoilt = Input { spectra, slopes: good.slopes.clone(), ..good };
+            for backend in Backend::available(1) {
+                let whole = run(&plan, &backend, &good, 3).0;
+                let found = run(&plan, &backend, &spoilt, 3).0;
+                for i in 0..good.spectra.len() {
+                    let (time, element) = (i / plan.row_elements(), i % plan.row_elements());
+                    let row = element / plan.channels() * good.times + time;
+                    let place = row * plan.channels() + element % plan.channels();
+                    let expected = if at.contains(&i) {
+                        Complex64::ZERO
+                    } else {
+                        voltage(&whole, encoding, place)
+                    };
+                    let name = backend.name();
+                    assert_eq!(voltage(&found, encoding, place), expected, "{i} on {name}");
+                }
+            }
+        }
+    }
+}
+
+/// One sample, turned by nothing.
+fn one(backend: &Backend, encoding: VoltageEncoding, value: Complex<f32>) -> (Complex64, u64) {
+    let gains = vec![Complex::ONE];
+    let options = Options { polarizations: 1, coarse_channels: 1, channels: 1, encoding, gains };
+    let plan = Plan::new(options).unwrap();
+    let input = Input { spectra: vec![value], slopes: vec![Slope::default()], times: 1 };
+    let (bytes, saturated) = run(&plan, backend, &input, 1);
+    (voltage(&bytes, encoding, 0), saturated[0])
+}
+
+#[test]
+fn ties_and_limits_are_those_of_the_rule() {
+    for backend in Backend::available(1) {
+        for (encoding, most) in
+            [(VoltageEncoding::Complex4, 7f32), (VoltageEncoding::Complex8, 127.0)]
+        {
+            let cases = [
+                (0.5, 0.0, 0),
+                (1.5, 2.0, 0),
+                (-2.5, -2.0, 0),
+                (most + 0.25, most, 0),
+                (most + 0.5, most, 1),
+                (-most - 1.5, -most - 1.0, 0),
+                (-most - 1.75, -most - 1.0, 1),
+                (3e9, most, 1),
+                (-3e38, -most - 1.0, 1),
+                (f32::INFINITY, 0.0, 0),
+                (f32::NAN, 0.0, 0),
+            ];
+            for (value, expected, limited) in cases {
+                for turned in [false, true] {
+                    let (re, im) = if turned { (0.0, value) } else { (value, 0.0) };
+                    let found = one(&backend, encoding, Complex::new(re, im));
+                    let (re, im) = if turned { (0.0, expected) } else { (expected, 0.0) };
+                    let expected = Complex64::new(f64::from(re), f64::from(im));
+                    assert_eq!(found, (expected, limited), "{value} on {}", backend.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn slopes_that_are_not_finite_void_their_recorded_channel_alone() {
+    let gains = vec![Complex::ONE];
+    let encoding = VoltageEncoding::Complex8;
+    let options = Options { polarizations: 1, coarse_channels: 2, channels: 20, encoding, gains };
+    let plan = Plan::new(options).unwrap();
+    let slopes = vec![Slope { start: f64::NAN, step: 0.0 }, Slope { start: 0.5, step: 1.0 }];
+    let input = Input { spectra: vec![Complex::new(3.0, -4.0); 40], slopes, times: 1 };
+    for backend in Backend::available(1) {
+        let (bytes, saturated) = run(&plan, &backend, &input, 1);
+        let turned = [(-3i8) as u8, 4];
+        let expected = [vec![0u8; 40], turned.repeat(20)].concat();
+        assert_eq!((bytes, saturated), (expected, vec![0; 40]), "{}", backend.name());
+    }
+}
