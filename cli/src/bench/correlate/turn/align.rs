@@ -30,7 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
     let case = |(coarse_channels, channels), encoding, gains: bool, slope| {
         let elements = if gains { 2 * coarse_channels * channels } else { 1 };
         let phases = if slope == turned { "phases" } else { "no phases" };
-        let each = if gains { ", gains a channel" } else { "" };
+        let each = if gains { ", gains" } else { "" };
         let shape = format!("{coarse_channels} x {channels}");
         let name = format!("align {shape}, {}, {phases}{each}", encoding_name(encoding));
         let gains = vec![Complex::new(0.9, -0.2); elements];
