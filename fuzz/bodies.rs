@@ -156,6 +156,17 @@ fn drain_voltages(source: &mut dyn VoltageSource) {
     }
 }
 
+/// UVH5: all but the visibilities.
+pub fn uvh5(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let is_one = io::uvh5::is_uvh5(path);
+        if let Ok(summary) = io::uvh5::summary(path) {
+            assert!(is_one && summary.rows > 0 && !summary.frequencies_hz.is_empty());
+            assert!(summary.first.mjd().is_finite() && summary.last.mjd().is_finite());
+        }
+    });
+}
+
 /// A SIGPROC time series.
 pub fn tim(bytes: &[u8]) {
     with_file(bytes, |path| {

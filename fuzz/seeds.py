@@ -379,7 +379,40 @@ def voltages():
     save("dada", "cut.dada", dada()[:300])
 
 
+def uvh5(**changes):
+    """The smallest file of visibilities: two antennas, two channels, one row."""
+    header = {
+        "Nblts": 1, "Nfreqs": 2, "Nants_data": 2, "Nbls": 1, "Ntimes": 1, "longitude": 21.4,
+        "latitude": -30.7, "altitude": 1050.0, "antenna_names": numpy.array([b"a", b"b"]),
+        "freq_array": numpy.array([1e9, 2e9]), "channel_width": numpy.array([1e9, 1e9]),
+        "polarization_array": numpy.array([-5], "i4"), "integration_time": numpy.array([2.0]),
+        "time_array": numpy.array([2460000.5]), "telescope_name": numpy.bytes_("house"),
+        "version": numpy.bytes_("1.2"), "phase_center_catalog/0/cat_type": numpy.bytes_("sidereal"),
+        "phase_center_catalog/0/cat_name": numpy.bytes_("x"),
+        "phase_center_catalog/0/cat_lon": 1.0, "phase_center_catalog/0/cat_lat": 0.5,
+    }  # fmt: skip
+    out = io.BytesIO()
+    with h5py.File(out, "w", libver=changes.pop("libver", None)) as file:
+        file["Data/visdata"] = numpy.zeros(changes.pop("shape", (1, 2, 1)), "c8")
+        for name, value in (header | changes).items():
+            if value is not None:
+                file[f"Header/{name}"] = value
+    return out.getvalue()
+
+
+def uvh5_files():
+    save("uvh5", "plain.uvh5", uvh5())
+    save("uvh5", "latest.uvh5", uvh5(libver="latest"))
+    old = {"shape": (1, 1, 2, 1), "freq_array": numpy.array([[1e9, 2e9]]), "channel_width": 1e9}
+    save("uvh5", "version_1.uvh5", uvh5(**old))
+    save("uvh5", "texts.uvh5", uvh5(telescope_name="house", antenna_names=["a", "b"]))
+    save("uvh5", "bare.uvh5", uvh5(antenna_names=None))
+    save("uvh5", "huge.uvh5", uvh5(Nbls=2**63 - 1, time_array=numpy.array([1e300])))
+    save("uvh5", "cut.uvh5", uvh5()[:3000])
+
+
 if __name__ == "__main__":
+    uvh5_files()
     voltages()
     filterbanks()
     series()

@@ -85,7 +85,8 @@ impl Scene {
         recording(&self.header, antenna, self.times, |stream, time| {
             let (t, polarizations) = (time as f64 * self.header.tsamp_s, self.header.polarizations);
             let coarse = stream / polarizations;
-            let delay = self.delays[antenna].at(t);
+            // A sample is of the middle of its time.
+            let delay = self.delays[antenna].at(t + 0.5 * self.header.tsamp_s);
             let tone = |(index, (voltage, sky)): (usize, &(f64, f64))| {
                 // The sky's phase falls with the delay, and in a lower sideband all is conjugate.
                 let late = if lower { sky * delay } else { -sky * delay };
@@ -332,7 +333,8 @@ fn channelized_voltages_are_tracked_without_another_filter_bank() {
         let recordings: Vec<Memory> = (0..3)
             .map(|antenna| {
                 recording(&header, antenna, 6000, |stream, time| {
-                    let late = header.centres_hz[stream] * delays[antenna].at(time as f64 * 16e-6);
+                    let middle_s = (time as f64 + 0.5) * 16e-6;
+                    let late = header.centres_hz[stream] * delays[antenna].at(middle_s);
                     let turns = if lower_sideband { late } else { -late };
                     Complex::from_polar(100.0, TAU * turns.fract())
                 })

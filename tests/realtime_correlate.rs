@@ -1,4 +1,4 @@
-//! Alignment, corner turn and X-engine ask for no memory, on one thread and on three.
+//! The X-engine, with the corner turn before it, asks for no memory, on one thread and on three.
 //!
 //! One test holds all cases: a second one, started while the first counts, would be counted too.
 
@@ -7,7 +7,6 @@ mod counting;
 
 use counting::{Counting, assert_quiet};
 use num_complex::Complex;
-use sidereal::align::{self, Aligner, Slope};
 use sidereal::backend::Backend;
 use sidereal::correlate::{BlockBuffer, CornerTurn, Correlator, Options, Output, Plan, Rows};
 use sidereal::voltage::{VoltageEncoding, Voltages};
@@ -31,7 +30,6 @@ fn correlation_asks_for_no_memory() {
                     let options = Options { antennas, polarizations, channels: 5, encoding };
                     correlate(&backend, &Plan::new(options).unwrap());
                 }
-                align(&backend, encoding);
             }
         }
     }
@@ -80,32 +78,6 @@ fn correlate(backend: &Backend, plan: &Plan) {
         correlator.read(0..plan.channels(), output, &mut counts).unwrap();
         if round % 4 == 3 {
             correlator.reset();
-        }
-    });
-}
-
-fn align(backend: &Backend, encoding: VoltageEncoding) {
-    let plan = align::Plan::new(align::Options {
-        polarizations: 2,
-        coarse_channels: 3,
-        channels: 37,
-        encoding,
-        gains: vec![Complex::new(3.0, 0.5)],
-    })
-    .unwrap();
-    let spectra = vec![Complex::new(0.7f32, -1.3); 64 * plan.row_elements()];
-    let slopes = vec![Slope { start: 1234.567, step: -0.0123 }; 64 * 3];
-    let mut bytes = vec![0; 64 * plan.row_elements() * plan.element_bytes()];
-    let mut aligner = Aligner::new(plan.clone(), backend);
-    let mut round = 0;
-    assert_quiet(&format!("alignment to {encoding:?} on {}", backend.name()), 4, 8, || {
-        round += 1;
-        let times = [64, 1, 17, 0][round % 4];
-        let spectra = &spectra[..times * plan.row_elements()];
-        let rows = align::Rows { bytes: &mut bytes, times: 64, first: 64 - times };
-        aligner.run(spectra, &slopes[..times * 3], rows).unwrap();
-        if round % 4 == 3 {
-            aligner.reset();
         }
     });
 }

@@ -1,165 +1,17 @@
 //! What an observer would check of an array's correlation: a source far off zenith is where it was put,
 //! and as strong; what is missing changes how much was measured, and nothing else.
 
-use num_complex::Complex;
-use sidereal::backend::Backend;
-use sidereal::channelize::{Options as BankOptions, Plan};
-use sidereal::geometry::{Array, Direction, Dut1, Location, Sky};
-use sidereal::pipeline::array::{
-    ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Gains, Integration, PhaseCentre,
+#[path = "common/tracked.rs"]
+mod tracked;
+
+use sidereal::geometry::{Dut1, Sky};
+use sidereal::pipeline::array::{ArrayHeader, CorrelateOptions, Gains, Integration, PhaseCentre};
+use sidereal::simulate::array::ArraySimulator;
+use sidereal::voltage::VoltageEncoding::{Complex4, ComplexF32, Real2, Real8};
+use tracked::{
+    ANTENNAS, CHANNELS, Case, Complex64, INTEGRATIONS, PLAIN, SPECTRA, array, correlate,
+    correlate_late, start, target,
 };
-use sidereal::simulate::array::{ArrayOptions, ArraySimulator, PointSource};
-use sidereal::units::Epoch;
-use sidereal::voltage::VoltageEncoding::{self, Complex4, Complex8, ComplexF32, Real2, Real8};
-
-type Complex64 = Complex<f64>;
-
-const ANTENNAS: usize = 5;
-
-/// Channels of a recorded channel.
-const CHANNELS: usize = 32;
-
-const TAPS: usize = 4;
-
-/// Spectra of an integration.
-const SPECTRA: usize = 1500;
-
-const INTEGRATIONS: usize = 6;
-
-/// An array of some hundred kilometres, whose delays are hundreds of samples.
-fn array() -> Array {
-    let places = [
-        [0.0, 0.0, 0.0],
-        [61_000.0, -7_000.0, 120.0],
-        [-35_000.0, 44_000.0, -60.0],
-        [310_000.0, 90_000.0, 400.0],
-        [-150.0, 90.0, 3.0],
-    ];
-    let antennas: Vec<_> =
-        places.iter().enumerate().map(|(i, place)| (format!("ea{i:02}"), *place)).collect();
-    let location = Location { longitude_deg: 21.44, latitude_deg: -30.71, height_m: 1050.0 };
-    Array::from_enu("test", &antennas, location).unwrap()
-}
-
-fn start() -> Epoch {
-    Epoch::new(60_700, 40_321.25)
-}
-
-/// Some 40 degrees off zenith.
-fn target() -> Direction {
-    let zenith = Sky::new(&array(), Dut1::Table).unwrap().zenith(start()).unwrap();
-    Direction { ra_deg: (zenith.ra_deg + 33.0) % 360.0, dec_deg: zenith.dec_deg + 25.0 }
-}
-
-/// One observation: what was recorded, and of what.
-#[derive(Clone, Copy, Debug)]
-struct Case {
-    encoding: VoltageEncoding,
-    lower: bool,
-    polarizations: usize,
-    /// Recorded channels.
-    coarse: usize,
-    nbits: usize,
-    /// Channels averaged into one.
-    average: usize,
-    /// The source's flux, where receivers have 1 Jy.
-    flux_jy: f64,
-}
-
-/// Complex 8 bit, one recorded channel, upper sideband, one polarization, 8 bits.
-const PLAIN: Case = Case {
-    encoding: Complex8,
-    lower: false,
-    polarizations: 1,
-    coarse: 1,
-    nbits: 8,
-    average: 1,
-    flux_jy: 50.0,
-};
-
-impl Case {
-    fn bank(&self) -> Plan {
-        let mut options = BankOptions::new(CHANNELS, TAPS, self.encoding);
-        options.input.polarizations = self.polarizations;
-        Plan::new(options).unwrap()
-    }
-
-    /// Samples of a recording.
-    fn times(&self) -> u64 {
-        (SPECTRA * INTEGRATIONS * self.bank().hop() + self.bank().span()).next_multiple_of(4) as u64
-    }
-
-    fn simulation(&self) -> ArrayOptions {
-        let band = (327e6, 2e6 * self.coarse as f64);
-        let mut options = ArrayOptions::new(array(), band, self.coarse, self.times());
-        options = options.encoding(self.encoding).sefd_jy(1.0);
-        if self.lower {
-            options = options.lower_sideband();
-        }
-        options.polarizations = self.polarizations;
-        options.start = start();
-        options.sources = vec![PointSource::new("target", target(), self.flux_jy)];
-        options.seed = 3;
-        // Cables too: their delays are known, and the last antenna's whole delay changes on the way.
-        let cables = self.cables();
-        options.receivers.iter_mut().zip(cables).for_each(|(own, delay)| own.fixed_delay_s = delay);
-        options
-    }
-
-    fn tsamp_s(&self) -> f64 {
-        if self.encoding.is_complex() { 0.5e-6 } else { 0.25e-6 }
-    }
-
-    /// Such that the last antenna but one is half a sample from its whole delay in the middle.
-    fn cables(&self) -> Vec<f64> {
-        let middle = start().plus_s(0.5 * self.times() as f64 * self.tsamp_s());
-        let delays = Sky::new(&array(), Dut1::Table).unwrap().delays_s(target(), middle).unwrap();
-        let samples = delays[3] / self.tsamp_s();
-        let cable = (samples.floor() + 0.5 - samples) * self.tsamp_s();
-        vec![0.0, 130e-9, -2.2e-6, cable, 7e-9]
-    }
-
-    fn options(&self) -> CorrelateOptions {
-        let spectrum_s = self.bank().hop() as f64 * self.tsamp_s();
-        let centre = target();
-        CorrelateOptions {
-            taps: TAPS,
-            nbits: self.nbits,
-            average_channels: self.average,
-            integration_s: SPECTRA as f64 * spectrum_s,
-            phase_centre: PhaseCentre::Sidereal {
-                ra_deg: centre.ra_deg,
-                dec_deg: centre.dec_deg,
-                name: "target".into(),
-            },
-            cable_delays_s: self.cables(),
-            ..CorrelateOptions::new(CHANNELS)
-        }
-    }
-
-    /// The correlation of two antennas' voltages, receivers' noise and the source's share.
-    fn coherence(&self) -> f64 {
-        self.flux_jy / (1.0 + self.flux_jy)
-    }
-}
-
-fn correlate(
-    simulator: &ArraySimulator,
-    options: &CorrelateOptions,
-) -> (ArrayHeader, Vec<Integration>) {
-    let input = |i: usize| ArrayInput {
-        antennas: vec![array().antennas[i].name.clone()],
-        source: Box::new(simulator.antenna(i).unwrap()),
-    };
-    let inputs = (0..ANTENNAS).map(input).collect();
-    let backend = Backend::best(2);
-    let mut correlator = ArrayCorrelator::new(&array(), inputs, options, &backend).unwrap();
-    let (mut all, mut integration) = (Vec::new(), Integration::new());
-    while correlator.next_integration(&mut integration).unwrap() {
-        all.push(integration.clone());
-    }
-    (correlator.header().clone(), all)
-}
 
 /// Mean visibilities of one integration; axes baseline, channel, pair.
 fn means(integration: &Integration) -> Vec<Complex64> {
@@ -185,7 +37,8 @@ fn phase_rms(header: &ArrayHeader, all: &[Integration], case: &Case, place: (usi
             count += 1.0;
         }
     }
-    (squares / f64::max(count, 1.0)).sqrt()
+    assert!(count > 0.0, "no whole integration");
+    f64::sqrt(squares / count)
 }
 
 /// Tracks the source, and holds every baseline's phase to a degree.
@@ -237,6 +90,30 @@ fn a_tracked_source_has_no_phase_in_few_bits() {
     is_flat(Case { encoding: Real2, nbits: 8, coarse: 2, average: 8, flux_jy: 200.0, ..PLAIN });
 }
 
+/// Verification method: the same source in recordings that begin at different samples, and in a part of
+/// their time: phases are as flat, whatever is made at once.
+#[test]
+fn a_tracked_source_has_no_phase_in_parts_of_recordings() {
+    for case in [PLAIN, Case { encoding: Real8, lower: true, ..PLAIN }] {
+        let simulator = ArraySimulator::new(case.simulation()).unwrap();
+        let whole = SPECTRA as f64 * case.bank().hop() as f64 * case.tsamp_s();
+        for (late, time_range, gulp) in [
+            ([0, 4000, 1236, 52, 8], None, 0),
+            ([0; ANTENNAS], Some((0.3 * whole, 3.7 * whole)), 333),
+            ([804, 0, 0, 12, 7744], Some((0.11 * whole, 4.0 * whole)), 64),
+        ] {
+            let options = CorrelateOptions { time_range, gulp, shortest: true, ..case.options() };
+            let (header, all) = correlate_late(&simulator, &options, late);
+            for (baseline, (i, j)) in
+                header.baselines.iter().enumerate().filter(|(_, (i, j))| i != j)
+            {
+                let rms = phase_rms(&header, &all, &case, (baseline, 0));
+                assert!(rms < 1.0, "{late:?} {time_range:?}: {i}-{j}: {rms} degrees");
+            }
+        }
+    }
+}
+
 /// Verification method: the same recordings, tracked to the mirrored position (as far on the other side of
 /// the reference's zenith), to a place a tenth of a degree away, and not at all: phases wind.
 #[test]
@@ -285,6 +162,26 @@ fn averages(header: &ArrayHeader, all: &[Integration], case: &Case) -> Vec<Compl
     sums.iter().map(|sum| sum / count).collect()
 }
 
+/// What rounding to so many bits, at the deviation that is aimed at, makes of a Gaussian number's mean
+/// square, and of its correlation with what it was: by summing over its density.
+fn rounded(nbits: usize) -> (f64, f64) {
+    let (deviation, most) = match nbits {
+        4 => (2.8, 7.0),
+        8 => (20.0, 127.0),
+        _ => return (1.0, 1.0),
+    };
+    let step = 1e-4;
+    let (mut power, mut kept) = (0.0, 0.0);
+    for index in -80_000..80_000 {
+        let x = (f64::from(index) + 0.5) * step;
+        let density = (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt() * step;
+        let value = (deviation * x).round().clamp(-most - 1.0, most) / deviation;
+        power += density * value * value;
+        kept += density * value * x;
+    }
+    (power, kept)
+}
+
 /// Verification method: powers and the source's part of them are known of the simulation; white noise of
 /// power P has `P sum b^2` in every channel of a filter bank of coefficients b. Autocorrelations and, in
 /// the parallel hands, cross-correlations are held to that within 5 times their noise, and the crossed
@@ -304,20 +201,19 @@ fn amplitudes_are_the_simulated_ones() {
         let gain: f64 = case.bank().coefficients().iter().map(|b| b * b).sum();
         let inner = (CHANNELS / case.average - 2) * case.average * case.coarse;
         let noise = 1.0 / ((SPECTRA * INTEGRATIONS * inner) as f64).sqrt();
-        // Rounding to 4 bits adds its own power, of 1/12 for each part where the deviation is 2.8.
-        let rounding = if case.nbits == 4 { 2.0 / 12.0 / (2.0 * 2.8f64.powi(2)) } else { 0.0 };
+        let (powers, kept) = rounded(case.nbits);
         for (baseline, (i, j)) in header.baselines.iter().enumerate() {
             for pair in 0..header.pairs() {
                 let (p, q) = (pair / case.polarizations, pair % case.polarizations);
                 let power = (truth.autocorrelations[*i][p] * truth.autocorrelations[*j][q]).sqrt();
                 let amplitudes = &truth.sources[0].amplitudes;
                 let expected = match (i == j, p == q) {
-                    (true, true) => power * (1.0 + rounding),
-                    (false, true) => amplitudes[*i][p] * amplitudes[*j][q],
+                    (true, true) => power * powers,
+                    (false, true) => amplitudes[*i][p] * amplitudes[*j][q] * kept * kept,
                     _ => 0.0,
                 };
                 let off = (found[baseline * header.pairs() + pair] / gain - expected) / power;
-                // Noise, half a percent of rounding to 2 and 4 bits, and the band's folded edges.
+                // Noise; half a percent for gains by few spectra and for the band's folded edges.
                 let bound = 5.0 * noise + 5e-3;
                 let name = format!("{case:?}: {i}-{j} pair {pair}");
                 assert!(off.norm() < bound, "{name}: off by {off} of the power, at most {bound}");

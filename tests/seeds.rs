@@ -26,6 +26,7 @@ const TARGETS: &[(&str, Body)] = &[
     ("psrfits", bodies::psrfits),
     ("sigproc", bodies::sigproc),
     ("tim", bodies::tim),
+    ("uvh5", bodies::uvh5),
     ("vdif", bodies::vdif),
 ];
 

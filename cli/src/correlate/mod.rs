@@ -158,7 +158,10 @@ fn draw(
 
 /// A path as it is in the end.
 fn named(path: &Path) -> String {
-    with_final_names(&shown(path))
+    let now = shown(path);
+    let name = with_final_names(&now);
+    let plain = name.strip_prefix("./").filter(|_| name != now);
+    plain.map_or_else(|| name.clone(), str::to_owned)
 }
 
 /// Recorded streams of an antenna.

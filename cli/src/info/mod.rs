@@ -3,12 +3,14 @@
 mod header;
 mod series;
 mod statistics;
+mod visibilities;
 mod voltages;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use sidereal::io::uvh5::is_uvh5;
 use sidereal::io::voltages::is_voltages;
 use sidereal::{Error, Result};
 
@@ -22,9 +24,9 @@ use statistics::Statistics;
 /// Shows a recording's header, statistics and bandpass.
 ///
 /// Reads SIGPROC filterbanks (.fil) and series (.tim), PSRFITS search mode and FBH5 (.h5), and voltages
-/// (GUPPI raw, PSRDADA, VDIF, Mark 5B), told apart by their content; and by name PRESTO series (.dat with .inf), NumPy arrays (.npy) and rfifind masks
-/// (.mask). Several files are shown one by one;
-/// `-` is a SIGPROC filterbank on standard input.
+/// (GUPPI raw, PSRDADA, VDIF, Mark 5B) and visibilities (UVH5), told apart by their content; and by name
+/// PRESTO series (.dat with .inf), NumPy arrays (.npy) and rfifind masks (.mask). Several files are shown
+/// one by one; `-` is a SIGPROC filterbank on standard input.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  sidereal info observation.fil")]
 pub(crate) struct Arguments {
@@ -55,6 +57,7 @@ enum Document {
         statistics: Option<Statistics>,
     },
     Voltages(Box<voltages::Document>),
+    Visibilities(Box<visibilities::Document>),
     Other(Facts),
 }
 
@@ -63,6 +66,7 @@ impl Document {
         match self {
             Self::Other(facts) => facts.table(),
             Self::Voltages(document) => document.table(),
+            Self::Visibilities(document) => document.table(),
             Self::Filterbank { header, statistics } => {
                 let statistics = statistics.as_ref().map_or_else(String::new, Statistics::table);
                 header.table() + &statistics
@@ -93,6 +97,14 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Document> {
     if let Some(facts) = series::examine(input) {
         return Ok(Document::Other(facts?));
+    }
+    if input.as_os_str() != "-" && is_uvh5(input) {
+        if let Some(pol) = arguments.pol {
+            let rule = "it is for filterbanks; of visibilities every polarization is shown";
+            return Err(Error::parameter("--pol", pol, rule));
+        }
+        arguments.lacking.check_none(input)?;
+        return Ok(Document::Visibilities(Box::new(visibilities::Document::read(input)?)));
     }
     if input.as_os_str() != "-" && is_voltages(input)? {
         if let Some(pol) = arguments.pol {

@@ -242,7 +242,7 @@ fn bandwidth_hz(header: &VoltageHeader, known: bool) -> f64 {
 }
 
 /// Date and time to the nanosecond, without zeros at the end.
-fn utc(start: &Epoch) -> String {
+pub(super) fn utc(start: &Epoch) -> String {
     let date = calendar(start.day as f64);
     let date = date.split(' ').next().unwrap_or_default();
     let time = sexagesimal(start.seconds / 3600.0, 9);

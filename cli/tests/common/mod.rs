@@ -2,6 +2,7 @@
 // Each test binary that takes this file in uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod array;
 pub(crate) mod voltages;
 
 use std::collections::BTreeSet;

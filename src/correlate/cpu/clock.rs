@@ -9,7 +9,7 @@ use super::super::plan::MAX_INTEGER_TIMES;
 pub(super) const RUN: usize = 256;
 
 /// The most times in a piece.
-pub(super) const MOST: usize = 256;
+pub(super) const MOST: usize = 512;
 
 /// Where a stream stands.
 #[derive(Clone, Copy, Debug)]

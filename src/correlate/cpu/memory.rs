@@ -51,6 +51,11 @@ impl Aligned {
         Ok(Self { start: NonNull::new(start).ok_or_else(missing)?, layout })
     }
 
+    /// Where the bytes begin.
+    pub(super) fn pointer(&mut self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     pub(super) fn values<T: Pod>(&self) -> &[T] {
         // SAFETY: all bytes were written when they were allocated, and live as long as `self`.
         bytemuck::cast_slice(unsafe {

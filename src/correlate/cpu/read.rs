@@ -55,16 +55,16 @@ impl Reader<'_> {
                 let sums = sums(at, self.band.column(column));
                 let (re, im) = sums.split_at(ROW_SUMS / 2);
                 let first = (j % antennas) * polarizations;
-                let parts = re[first..].iter().zip(&im[first..]);
+                let (re, im) = (&re[first..], &im[first..]);
                 if polarizations == 1 {
-                    for (to, (re, im)) in output.iter_mut().zip(parts) {
+                    for (to, (re, im)) in output.iter_mut().zip(re.iter().zip(im)) {
                         *to = Complex::new(*re, *im);
                     }
                 } else {
-                    let output = output.iter_mut().enumerate();
-                    let row = output.filter(|(at, _)| at / 2 % 2 == p).map(|(_, to)| to);
-                    for (to, (re, im)) in row.zip(parts) {
-                        *to = Complex::new(*re, *im);
+                    let parts = re.as_chunks::<2>().0.iter().zip(im.as_chunks::<2>().0);
+                    for (to, (re, im)) in output.as_chunks_mut::<4>().0.iter_mut().zip(parts) {
+                        to[2 * p] = Complex::new(re[0], im[0]);
+                        to[2 * p + 1] = Complex::new(re[1], im[1]);
                     }
                 }
             }

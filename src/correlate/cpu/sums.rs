@@ -1,11 +1,9 @@
 //! A band's sums: narrow ones in the order of tiles, and the wide ones that they go into.
 
-use std::ops::Range;
-
 use super::clock::Clock;
 use super::memory::Aligned;
 use super::shape::{Band, ROW_SUMS};
-use super::tile::Kind;
+use super::tile::{Kind, ROWS};
 use crate::error::Result;
 
 /// A vector's worth of one part.
@@ -17,7 +15,7 @@ pub(super) struct Sums {
     /// 32-bit integers or floats: row by row, real and imaginary; then those of the columns.
     pub(super) narrow: Aligned,
     /// 64-bit integers or floats, the products' only.
-    wide: Aligned,
+    pub(super) wide: Aligned,
 }
 
 impl Sums {
@@ -78,29 +76,22 @@ fn corrected(kind: Kind, narrow: &[i32], at: usize, column: usize) -> [i64; ROW_
     result
 }
 
-/// Narrow sums of some panels of columns go into the wide ones.
+/// Narrow sums of a few rows from `at` on, with a panel of columns whose own are at `column`, go into the
+/// wide ones.
 #[inline(always)]
-pub(super) fn settle(
-    kind: Kind,
-    band: &Band,
-    columns: Range<usize>,
-    replace: bool,
-    sums: &mut Sums,
-) {
-    for panel in band.panels.clone() {
-        for column in columns.start..columns.end.min(panel + 1) {
-            let first = band.at(panel, column);
-            for at in (first..first + band.rows(panel) * ROW_SUMS).step_by(ROW_SUMS) {
-                if kind == Kind::Float {
-                    let narrow = row(sums.narrow.values::<f32>(), at).map(f64::from);
-                    let wide = row_mut(sums.wide.values_mut::<f64>(), at);
-                    *wide = if replace { narrow } else { added(narrow, wide, |a, b| a + b) };
-                } else {
-                    let narrow = corrected(kind, sums.narrow.values(), at, band.column(column));
-                    let wide = row_mut(sums.wide.values_mut::<i64>(), at);
-                    *wide = if replace { narrow } else { added(narrow, wide, |a, b| a + b) };
-                }
+pub(super) fn settle(kind: Kind, sums: &mut Sums, at: usize, column: usize, replace: bool) {
+    for at in (at..at + ROWS * ROW_SUMS).step_by(ROW_SUMS) {
+        if kind == Kind::Float {
+            let narrow = row(sums.narrow.values::<f32>(), at).as_chunks::<8>().0;
+            let wide = row_mut(sums.wide.values_mut::<f64>(), at).as_chunks_mut::<8>().0;
+            for (wide, narrow) in wide.iter_mut().zip(narrow) {
+                let before = if replace { [0.0; 8] } else { *wide };
+                *wide = std::array::from_fn(|k| before[k] + f64::from(narrow[k]));
             }
+        } else {
+            let narrow = corrected(kind, sums.narrow.values(), at, column);
+            let wide = row_mut(sums.wide.values_mut::<i64>(), at);
+            *wide = if replace { narrow } else { added(narrow, wide, |a, b| a + b) };
         }
     }
 }

@@ -143,3 +143,115 @@ fn every_kernel_has_the_sums_of_the_equation() {
         }
     }
 }
+
+/// Where an input's bytes at a time are in its panel.
+fn places(plan: &Plan, time: usize, lane: usize) -> Vec<Range<usize>> {
+    if plan.encoding() == ComplexF32 {
+        return [0, 1].map(|part| ((2 * time + part) * 16 + lane) * 4).map(|at| at..at + 4).into();
+    }
+    let bytes = plan.encoding().sample_bits() / 8;
+    let at = ((time / 2 * 16 + lane) * 2 + time % 2) * bytes;
+    vec![at..at + bytes]
+}
+
+/// The block's times from `first` on, packed for themselves.
+fn part(plan: &Plan, block: Block<'_>, first: usize, times: usize) -> BlockBuffer {
+    let mut buffer = BlockBuffer::new(plan, times);
+    buffer.set_times(times).unwrap();
+    let to = buffer.bytes_mut().chunks_exact_mut(plan.panel_bytes(times));
+    for (from, to) in block.bytes().chunks_exact(plan.panel_bytes(block.times())).zip(to) {
+        for (time, lane) in (0..times).flat_map(|time| (0..16).map(move |lane| (time, lane))) {
+            let from_to =
+                places(plan, first + time, lane).into_iter().zip(places(plan, time, lane));
+            from_to.for_each(|(source, target)| to[target].copy_from_slice(&from[source]));
+        }
+    }
+    for (index, mask) in buffer.mask_mut().chunks_exact_mut(Plan::mask_words(times)).enumerate() {
+        let (channel, antenna) = (index / plan.antennas(), index % plan.antennas());
+        // Bits behind the last time may be anything.
+        mask.fill(0);
+        mask[(times - 1) / 64] = u64::MAX << ((times - 1) % 64) << 1;
+        let valid = |t: &usize| block.is_valid(plan, channel, antenna, first + t);
+        (0..times).filter(valid).for_each(|t| mask[t / 64] |= 1 << (t % 64));
+    }
+    buffer
+}
+
+#[test]
+fn any_split_and_any_number_of_threads_give_the_same_bits() {
+    let mut noise = Noise(0x1234_5678_9abc_def1);
+    for encoding in [Complex4, Complex8, ComplexF32] {
+        for (antennas, channels) in [(40, 1), (9, 5)] {
+            let plan = plan(antennas, 2, channels, encoding);
+            let times = 900;
+            let buffer = noise.spectra(&plan, times, true);
+            for level in Level::variants() {
+                let mut whole = Engine::new(&plan, level, &Threads::new(1)).unwrap();
+                whole.run(buffer.block());
+                let whole = read(&mut whole, 0..channels);
+                for (threads, lengths) in [(3, [7, 256]), (1, [300, 1]), (2, [129, 64])] {
+                    let mut engine = Engine::new(&plan, level, &Threads::new(threads)).unwrap();
+                    // What came before a reset doesn't matter.
+                    engine.run(part(&plan, buffer.block(), 5, 70).block());
+                    engine.reset();
+                    let (mut first, mut turn) = (0, 0);
+                    while first < times {
+                        let length = lengths[turn % 2].min(times - first);
+                        engine.run(part(&plan, buffer.block(), first, length).block());
+                        (first, turn) = (first + length, turn + 1);
+                    }
+                    let name = format!("{plan:?} on {level:?}, {lengths:?}");
+                    assert_eq!(read(&mut engine, 0..channels), whole, "{name}");
+                    if channels > 2 {
+                        let some = read(&mut engine, 1..3);
+                        let row = plan.row_elements();
+                        assert!(whole.integers.get(row..3 * row).unwrap_or(&[]) == some.integers);
+                        assert!(whole.floats.get(row..3 * row).unwrap_or(&[]) == some.floats);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_that_no_32_bits_hold_are_exact() {
+    for (encoding, byte, most) in [(Complex8, 0x80, 128), (Complex4, 0x88, 8)] {
+        let plan = plan(2, 1, 1, encoding);
+        for level in Level::variants() {
+            let mut engine = Engine::new(&plan, level, &Threads::new(1)).unwrap();
+            let mut times = 0;
+            for length in [65_535, 1, 70_001, 131_070] {
+                let mut buffer = BlockBuffer::new(&plan, length);
+                buffer.set_times(length).unwrap();
+                buffer.bytes_mut().fill(byte);
+                engine.run(buffer.block());
+                times += length as i64;
+            }
+            let sums = read(&mut engine, 0..1);
+            assert_eq!(sums.integers, [Complex::new(2 * most * most * times, 0); 3], "{level:?}");
+            assert_eq!(sums.counts, [times as u64; 3]);
+        }
+    }
+}
+
+#[test]
+fn what_is_nobodys_or_masked_may_be_anything() {
+    let plan = plan(5, 1, 1, ComplexF32);
+    let mut noise = Noise(77);
+    let mut buffer = noise.spectra(&plan, 70, false);
+    let lanes = 0..70 * 2 * 16;
+    for at in lanes.filter(|at| at % 16 >= 5) {
+        buffer.bytes_mut()[at * 4..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    }
+    let infinite = 66 * 2 * 16 + 3;
+    buffer.bytes_mut()[infinite * 4..][..4].copy_from_slice(&f32::INFINITY.to_le_bytes());
+    buffer.mask_mut().fill(u64::MAX);
+    buffer.mask_mut()[3 * 2 + 1] = !(1 << 2);
+    let expected = expected(&plan, buffer.block());
+    for level in Level::variants() {
+        let mut engine = Engine::new(&plan, level, &Threads::new(1)).unwrap();
+        engine.run(buffer.block());
+        compare(&read(&mut engine, 0..1), &expected, 70, level.name());
+    }
+}

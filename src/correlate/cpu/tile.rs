@@ -79,6 +79,8 @@ pub(super) struct Tile {
     pub(super) steps: usize,
     /// Whether sums begin here.
     pub(super) fresh: bool,
+    /// The wide sums, if they are wanted after this tile.
+    pub(super) wide: [*const u8; WIDTH],
 }
 
 /// Steps from one request for samples to the next.
@@ -111,7 +113,7 @@ pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
             let steps = STEPS.min(left);
             left -= steps;
             ahead.step();
-            ask(&tile.sums[..C], at / A::COLUMN / STEPS, R);
+            ask::<C>(tile, at / A::COLUMN / STEPS);
             for _ in 0..steps {
                 let mut columns = [A::column(tile.columns[0].add(at)); C];
                 for c in 1..C {
@@ -140,16 +142,32 @@ pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
     }
 }
 
-/// Asks for a line of the sums that stand behind those of the tile: the next rows', most of the time.
+/// Asks for a few lines of the sums that stand behind those of the tile, which are the next rows' most of the
+/// time, and of the tile's wide ones.
 #[inline(always)]
-fn ask(sums: &[*mut u8], line: usize, rows: usize) {
-    let bytes = rows * SUMS;
-    for sums in sums.iter().take(if line * LINE < bytes { WIDTH } else { 0 }) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(sums.wrapping_add(bytes + line * LINE).cast());
+fn ask<const C: usize>(tile: &Tile, line: usize) {
+    const LINES: usize = ROWS * SUMS / LINE;
+    if line >= LINES {
+        return;
+    }
+    for c in 0..C {
+        prefetch(tile.sums[c].wrapping_add((LINES + line) * LINE));
+        if !tile.wide[c].is_null() {
+            prefetch(tile.wide[c].wrapping_add(2 * line * LINE));
+            prefetch(tile.wide[c].wrapping_add((2 * line + 1) * LINE));
         }
     }
+}
+
+/// Asks for a line in the first-level cache.
+#[inline(always)]
+fn prefetch(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }

@@ -19,8 +19,9 @@ use super::tile::{self, Arithmetic, Kind, ROW, ROWS, SUMS, Tile, WIDTH, add};
 use super::x86;
 use crate::error::Result;
 
-/// Bytes of a panel of columns in a piece: three of them, and four rows, stay in the first-level cache.
-const PANEL: usize = 8 * 1024;
+/// Bytes of a panel of columns in a piece: three of them stay in the nearest caches while all rows of a band
+/// meet them.
+const PANEL: usize = 16 * 1024;
 
 /// Steps of prepared rows.
 const STEPS: usize = 512;
@@ -280,9 +281,6 @@ unsafe fn multiply<A: Arithmetic>(
         ahead.columns = columns.unwrap_or_default();
         // SAFETY: the caller's promise is handed on, and the rows are ready.
         unsafe { meet::<A>(work, panels.clone(), (at, steps), piece, ahead, sums, scratch) };
-        if piece.settle {
-            settle(A::KIND, band, panels, piece.replace, sums);
-        }
     }
 }
 
@@ -301,7 +299,7 @@ unsafe fn meet<A: Arithmetic>(
     scratch: &mut Scratch,
 ) {
     let band = work.band;
-    let narrow = sums.narrow.values_mut::<u8>().as_mut_ptr();
+    let (narrow, wide) = (sums.narrow.pointer(), sums.wide.pointer());
     let (start, width) = (panels.start, panels.len());
     let mut columns = [std::ptr::null(); WIDTH];
     let spectra = scratch.spectra.values_mut::<u8>().chunks_exact_mut(PANEL);
@@ -317,6 +315,7 @@ unsafe fn meet<A: Arithmetic>(
         sums: [std::ptr::null_mut(); WIDTH],
         steps,
         fresh: piece.fresh,
+        wide: [std::ptr::null(); WIDTH],
     };
     // SAFETY: rows, columns and sums of the band are there for all steps.
     unsafe {
@@ -332,11 +331,17 @@ unsafe fn meet<A: Arithmetic>(
             for group in 0..band.rows(panel) / ROWS {
                 let place = (groups + group) * GROUP + at * ROWS * ROW;
                 tile.rows = scratch.rows.values::<u8>().as_ptr().add(place);
+                let at = |c| band.at(panel, start + c) + group * ROWS * ROW_SUMS;
                 for c in 0..width {
-                    let sums = band.at(panel, start + c) + group * ROWS * ROW_SUMS;
-                    tile.sums[c] = narrow.add(sums * 4);
+                    tile.sums[c] = narrow.add(at(c) * 4);
+                    if piece.settle {
+                        tile.wide[c] = wide.add(at(c) * 8);
+                    }
                 }
                 tiles::<A, ROWS>(tile, width, ahead);
+                for c in 0..if piece.settle { width } else { 0 } {
+                    settle(A::KIND, sums, at(c), band.column(start + c), piece.replace);
+                }
             }
         }
     }

@@ -45,13 +45,13 @@ impl Delays {
         shift as f64 * self.tsamp_s
     }
 
-    /// The delay in the middle of the window over the samples that are taken, whose instants are whole
-    /// sampling times after the start.
+    /// The delay in the middle of the window over the samples that are taken.
     pub(super) fn at(&self, antenna: usize, spectrum: u64) -> Delay {
-        let middle = (spectrum * self.hop) as f64 + 0.5 * (self.span - 1) as f64;
-        let early = self.samples(self.delay_s(antenna, middle * self.tsamp_s));
-        let delay_s = self.delay_s(antenna, (middle + early) * self.tsamp_s);
-        Delay { delay_s, shift: self.samples(delay_s) as i64 }
+        let middle = (spectrum * self.hop) as f64 + 0.5 * self.span as f64;
+        let delay_s = |shift: f64| self.delay_s(antenna, (middle + shift) * self.tsamp_s);
+        // The first guess is the reference point's time, and the delay changes little until the antenna's.
+        let shift = self.samples(delay_s(self.samples(delay_s(0.0))));
+        Delay { delay_s: delay_s(shift), shift: shift as i64 }
     }
 
     /// The nearest whole number of samples.

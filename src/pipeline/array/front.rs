@@ -3,6 +3,8 @@
 //! Invariant: a spectrum's bits and its mask depend on its number, never on how spectra are asked for.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::channels::Channels;
@@ -22,6 +24,8 @@ pub(super) struct Parts {
     pub(super) stations: Vec<Station>,
     pub(super) channels: Channels,
     pub(super) delays: Delays,
+    /// Each recording's samples that were not finite.
+    pub(super) not_finite: Vec<Arc<AtomicU64>>,
 }
 
 /// The F-engine of all antennas.
@@ -96,6 +100,11 @@ impl Front {
         self.elapsed_s
     }
 
+    /// Recorded samples that were not finite.
+    pub(super) fn not_finite(&self) -> u64 {
+        self.parts.not_finite.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     /// Elements of each antenna (spectrum, recorded channel) that were not valid.
     pub(super) fn masked(&self) -> &[u64] {
         &self.masked
@@ -119,16 +128,21 @@ impl Front {
 
     /// Decides on shifts; the samples that each recording is needed of.
     fn prepare(&mut self, spectra: &Range<u64>) -> Vec<Option<Range<u64>>> {
-        let Parts { feeds, stations, channels, delays } = &mut self.parts;
+        let Parts { feeds, stations, channels, delays, .. } = &mut self.parts;
         let mut needed: Vec<Option<Range<u64>>> = vec![None; feeds.len()];
         self.threads.for_each_chunk(&mut self.scratches, stations, 1, |_, _, own| {
             own[0].prepare(spectra.clone(), delays, channels);
         });
-        for station in stations {
-            let whole = &mut needed[station.place().feed];
+        for station in &mut *stations {
             if let Some(own) = station.needed() {
-                let before = whole.clone().unwrap_or(own.clone());
-                *whole = Some(before.start.min(own.start)..before.end.max(own.end));
+                let whole = needed[station.place().feed].get_or_insert(own.clone());
+                *whole = whole.start.min(own.start)..whole.end.max(own.end);
+            }
+        }
+        // Other antennas of the recording, that are not in it yet, come to earlier samples later.
+        for station in stations {
+            if let Some(whole) = &mut needed[station.place().feed] {
+                whole.start = whole.start.min(station.from());
             }
         }
         needed

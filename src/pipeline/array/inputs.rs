@@ -99,6 +99,10 @@ fn check_alone(header: &VoltageHeader) -> Result<()> {
         );
         return Err(Error::parameter("--sample-rate", header.tsamp_s, rule));
     }
+    if !header.scale.is_finite() || header.scale == 0.0 {
+        let rule = format!("that of {} must be finite and not 0", header.path.display());
+        return Err(Error::parameter("scale", header.scale, rule));
+    }
     if header.centres_hz.is_empty() {
         let rule = format!("{} must have at least one", header.path.display());
         return Err(Error::parameter("recorded channels", 0, rule));

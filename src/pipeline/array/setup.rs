@@ -2,6 +2,9 @@
 //!
 //! Invariant: what is built can be run; every fault of options and headers is found here.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use super::bank::Bank;
 use super::baselines::{Baseline, chosen, numbers};
 use super::channels::Channels;
@@ -31,11 +34,12 @@ use crate::voltage::{VoltageBlock, VoltageEncoding};
 /// Bytes of spectra that are made at once, unless that is too few spectra.
 const GULP_BYTES: usize = 64 << 20;
 
-/// The fewest spectra that are made at once: the X-engine's sums are read and written once a gulp.
-const FEWEST: usize = 256;
-
-/// The most.
+/// The most spectra that are made at once.
 const MOST: usize = 1024;
+
+/// The fewest, unless there are fewer inputs: the X-engine's sums, as many as inputs squared, are read and
+/// written once a gulp.
+const FEWEST: usize = 256;
 
 /// The most bytes of spectra that are made at once, whatever is asked.
 const MOST_BYTES: usize = 4 << 30;
@@ -44,7 +48,7 @@ const MOST_BYTES: usize = 4 << 30;
 const READ_BYTES: usize = 1 << 20;
 
 /// Bytes of an antenna's spectra between filter bank and alignment.
-const TILE_BYTES: usize = 1 << 20;
+const TILE_BYTES: usize = 2 << 20;
 
 /// What is asked, of which array.
 #[derive(Clone, Copy)]
@@ -111,7 +115,9 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     let capacity = shape.capacity(&plan, options.gulp);
     let cross = Cross::new(plan.clone(), capacity, asked.backend, &threads)?;
     let delays = Delays::new(model, header.spectrum_s / shape.steps().0 as f64, shape.steps());
-    let (feeds, stations) = shape.stations(&asked, inputs, &numbers, capacity)?;
+    let (sources, not_finite) = shape.sources(inputs);
+    let stations = shape.stations(&asked, &sources, &numbers, capacity)?;
+    let feeds = shape.feeds(sources, capacity);
     let spectra = match shape.direct {
         true => {
             let streams = plan.inputs() * plan.channels();
@@ -122,7 +128,7 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
             Spectra::Rows(vec![0; capacity * row])
         }
     };
-    let parts = Parts { feeds, stations, channels: shape.channels, delays };
+    let parts = Parts { feeds, stations, channels: shape.channels, delays, not_finite };
     let front = Front::new(parts, spectra, capacity, &threads);
     Ok(Built { header, tracking, front, cross, baselines })
 }
@@ -175,7 +181,10 @@ impl Shape {
     /// Spectra that are made at once.
     fn capacity(&self, plan: &correlate::Plan, gulp: usize) -> usize {
         let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
-        let chosen = (GULP_BYTES / row).clamp(FEWEST, MOST) / 64 * 64;
+        let fewest = (4 * plan.inputs()).clamp(16, FEWEST);
+        let chosen = (GULP_BYTES / row).clamp(fewest, MOST);
+        // Whole words of the mask.
+        let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
         let asked = if gulp == 0 { chosen } else { gulp };
         asked.min((MOST_BYTES / row).max(1)).min(usize::try_from(self.spectra).unwrap_or(MOST))
     }
@@ -219,14 +228,38 @@ impl Shape {
         }
     }
 
-    /// Sources and antennas, the latter by rising number in the array.
+    /// Sources whose windows may begin where they have to, and counts of samples that are not finite.
+    fn sources(
+        &self,
+        inputs: Vec<ArrayInput>,
+    ) -> (Vec<Box<dyn VoltageSource>>, Vec<Arc<AtomicU64>>) {
+        let hop = self.steps().0;
+        let sources = inputs.into_iter().zip(&self.recordings.offsets).map(|(input, offset)| {
+            let (source, count) = finite(input.source);
+            let step = source.header().encoding.samples_per_byte() as u64;
+            let whole = offset.is_multiple_of(step) && hop.is_multiple_of(step);
+            (if self.fixed && whole { source } else { widened(source) }, count)
+        });
+        sources.unzip()
+    }
+
+    fn feeds(&self, sources: Vec<Box<dyn VoltageSource>>, capacity: usize) -> Vec<Feed> {
+        let pairs = sources.into_iter().zip(&self.recordings.lengths);
+        let feed = |(source, length): (Box<dyn VoltageSource>, &u64)| {
+            let times = read_times(source.header(), capacity, self.steps());
+            Feed::new(source, *length, times)
+        };
+        pairs.map(feed).collect()
+    }
+
+    /// Antennas by rising number in the array.
     fn stations(
         &self,
         asked: &Asked<'_>,
-        inputs: Vec<ArrayInput>,
+        sources: &[Box<dyn VoltageSource>],
         numbers: &[usize],
         capacity: usize,
-    ) -> Result<(Vec<Feed>, Vec<Station>)> {
+    ) -> Result<Vec<Station>> {
         let (channels, options) = (&self.channels, asked.options);
         let backend = match asked.backend {
             Backend::Reference => Backend::Reference,
@@ -234,12 +267,10 @@ impl Shape {
         };
         let table =
             Table::new(&options.gains, asked.array.antennas.len(), &self.recordings, channels)?;
-        let (mut feeds, mut stations) = (Vec::new(), Vec::new());
+        let mut stations = Vec::new();
         let mut numbers = numbers.iter();
-        for (feed, input) in inputs.into_iter().enumerate() {
-            let length = self.recordings.lengths[feed];
-            let source = self.source(input.source, self.recordings.offsets[feed]);
-            let header = source.header().clone();
+        for (feed, source) in sources.iter().enumerate() {
+            let header = source.header();
             let each = header.coarse_channels() * header.polarizations;
             for (antenna, number) in (0..header.antennas).zip(numbers.by_ref()) {
                 let place = Place {
@@ -247,32 +278,22 @@ impl Shape {
                     feed,
                     streams: antenna * each..(antenna + 1) * each,
                     offset: self.recordings.offsets[feed],
-                    length,
+                    length: self.recordings.lengths[feed],
                 };
                 let flags = Flags::new(source.flags(), &place.streams, header.polarizations);
-                let bank = self.bank(&header, &backend)?;
+                let parts = (self.bank(header, &backend)?, flags);
                 let gains = match self.direct {
                     true => level::Source::Fixed((1.0 / header.scale) as f32),
                     false => gains::source(&options.gains, &table, *number),
                 };
                 let shape = (channels.coarse, channels.fine);
                 let level = Level::new(header.polarizations, shape, self.encoding, gains);
-                let tile = (TILE_BYTES / (8 * level.elements())).clamp(8, 256);
-                let room = (tile, capacity);
-                stations.push(Station::new(place, (bank, flags), level, room, &backend));
+                let tile = (TILE_BYTES / (8 * level.elements())).clamp(4, 256);
+                stations.push(Station::new(place, parts, level, (tile, capacity), &backend));
             }
-            feeds.push(Feed::new(source, length, read_times(&header, capacity, self.steps())));
         }
         stations.sort_by_key(|station: &Station| station.place().antenna);
-        Ok((feeds, stations))
-    }
-
-    /// A source whose windows may begin where they have to.
-    fn source(&self, source: Box<dyn VoltageSource>, offset: u64) -> Box<dyn VoltageSource> {
-        let (source, _) = finite(source);
-        let step = source.header().encoding.samples_per_byte() as u64;
-        let whole = |samples: u64| samples.is_multiple_of(step);
-        if self.fixed && whole(offset) && whole(self.steps().0) { source } else { widened(source) }
+        Ok(stations)
     }
 
     fn bank(&self, header: &VoltageHeader, backend: &Backend) -> Result<Bank> {

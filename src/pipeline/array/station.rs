@@ -67,6 +67,8 @@ pub(super) struct Station {
     runs: Vec<Run>,
     bad: Vec<Bad>,
     needed: Option<Range<u64>>,
+    /// No spectrum from the prepared ones on needs samples before this one.
+    from: u64,
     /// Where gains are to be measured: spectrum and shift.
     measure: Option<(u64, i64)>,
     /// Shift and number of the spectrum that the filter bank gives next, and the sample it takes next.
@@ -101,6 +103,7 @@ impl Station {
             runs: Vec::new(),
             bad: Vec::new(),
             needed: None,
+            from: 0,
             measure: None,
             next: None,
             elapsed: Elapsed::default(),
@@ -152,6 +155,11 @@ impl Station {
         self.needed.clone()
     }
 
+    /// The sample before which neither these spectra nor later ones need any.
+    pub(super) fn from(&self) -> u64 {
+        self.from
+    }
+
     /// Where the prepared spectra that are there begin, with their samples, and how many spectra there
     /// are in all: of voltages that are taken as they were recorded.
     pub(super) fn parts(&self) -> (Vec<(usize, Range<u64>)>, usize) {
@@ -172,6 +180,8 @@ impl Station {
         self.measure = None;
         let mut needed: Option<Range<u64>> = None;
         let runs = std::mem::take(&mut self.runs);
+        let first = runs.iter().map(|run| self.at(run.spectra.start, run.shift)).min();
+        self.from = first.unwrap_or(0).max(0) as u64;
         for Run { spectra, shift, inside } in &runs {
             if !inside {
                 self.bad.push(Bad { spectra: spectra.clone(), coarse: 0..channels.coarse });

@@ -22,6 +22,8 @@ pub struct Summary {
     pub antennas: Vec<AntennaSummary>,
     /// Names of antennas without a recording.
     pub missing: Vec<String>,
+    /// Recorded samples that were not finite numbers, and are taken for 0.
+    pub not_finite: u64,
     /// UT1 - UTC at the start in seconds.
     pub dut1_s: f64,
     /// The tracked source's altitude at the start and at the end in degrees.
@@ -88,6 +90,7 @@ impl Summary {
             steps: steps(front, cross),
             antennas: antennas(header, front),
             missing: missing.collect(),
+            not_finite: front.not_finite(),
             dut1_s: header.dut1_s,
             altitudes_deg: tracking.altitudes_deg(),
         }

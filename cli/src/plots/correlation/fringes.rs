@@ -50,7 +50,7 @@ pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
 /// Scatter of the phases about their mean, and the delay of the strongest fringe.
 fn remarks(about: &Correlation, baseline: &Fringes) -> String {
     let first = baseline.spectrum.get(..about.channels()).unwrap_or(&[]);
-    let scatter = phase_rms_deg(first).map(|rms| format!("  ·  phase rms {}°", short(rms, 3)));
+    let scatter = phase_scatter_deg(first).map(|d| format!("  ·  phase scatter {}°", short(d, 2)));
     let delay = strongest(about, baseline).map(|ns| format!("  ·  delay {}", delay_words(ns)));
     [scatter, delay].into_iter().flatten().collect()
 }
@@ -62,8 +62,9 @@ fn delay_words(ns: f64) -> String {
     format!("{} {unit}", short(rounded, 4).replace('-', "−"))
 }
 
-/// The deviation of phases from that of their sum, in degrees; `None` of fewer than two.
-pub(super) fn phase_rms_deg(visibilities: &[Complex<f32>]) -> Option<f64> {
+/// The deviation of phases from that of their sum, in degrees: 1.4826 times the median, so that some
+/// channels with interference or at an edge don't matter. `None` of fewer than two.
+pub(super) fn phase_scatter_deg(visibilities: &[Complex<f32>]) -> Option<f64> {
     let known = || {
         visibilities
             .iter()
@@ -71,9 +72,9 @@ pub(super) fn phase_rms_deg(visibilities: &[Complex<f32>]) -> Option<f64> {
             .map(|v| Complex::new(f64::from(v.re), f64::from(v.im)))
     };
     let sum: Complex<f64> = known().sum();
-    let turned = known().map(|v| (v * sum.conj()).arg().to_degrees());
-    let (squares, count) = turned.fold((0.0, 0), |(s, n), angle| (s + angle * angle, n + 1));
-    (count > 1 && sum.norm() > 0.0).then(|| (squares / f64::from(count)).sqrt())
+    let mut turned: Vec<f64> = known().map(|v| (v * sum.conj()).arg().to_degrees().abs()).collect();
+    turned.sort_unstable_by(f64::total_cmp);
+    (turned.len() > 1 && sum.norm() > 0.0).then(|| 1.4826 * turned[turned.len() / 2])
 }
 
 fn column(index: usize, top: f64) -> Rect {

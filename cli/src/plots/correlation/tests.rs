@@ -108,11 +108,12 @@ fn the_scatter_of_phases_does_not_mind_where_they_lie() {
     let turned = |degrees: &[f32]| -> Vec<Complex<f32>> {
         degrees.iter().map(|d| Complex::from_polar(3.0, d.to_radians())).collect()
     };
-    let rms = |degrees: &[f32]| fringes::phase_rms_deg(&turned(degrees));
-    assert!((rms(&[178.0, -178.0]).unwrap() - 2.0).abs() < 1e-4);
-    assert!((rms(&[8.0, 12.0]).unwrap() - 2.0).abs() < 1e-4);
-    assert_eq!(rms(&[8.0]), None);
-    assert_eq!(fringes::phase_rms_deg(&[Complex::new(f32::NAN, 0.0); 4]), None);
+    let scatter = |degrees: &[f32]| fringes::phase_scatter_deg(&turned(degrees));
+    assert!((scatter(&[178.0, -178.0]).unwrap() - 2.0 * 1.4826).abs() < 1e-3);
+    assert!((scatter(&[8.0, 12.0]).unwrap() - 2.0 * 1.4826).abs() < 1e-3);
+    assert!(scatter(&[0.0, 1.0, -1.0, 1.0, -1.0, 90.0, -90.0]).unwrap() < 2.0);
+    assert_eq!(scatter(&[8.0]), None);
+    assert_eq!(fringes::phase_scatter_deg(&[Complex::new(f32::NAN, 0.0); 4]), None);
 }
 
 #[test]
