@@ -4,6 +4,7 @@ mod cases;
 mod check;
 mod cherk;
 mod measure;
+mod whole;
 
 use std::path::PathBuf;
 
@@ -49,6 +50,9 @@ pub(crate) struct Arguments {
     /// All tables.
     #[arg(long)]
     all: bool,
+    /// The whole of `correlate` instead, from voltages to a file, and what each step takes of it.
+    #[arg(long, conflicts_with_all = ["table", "all", "only", "scipy"])]
+    whole: bool,
     /// Seconds spent on each case, at least.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
@@ -72,6 +76,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !arguments.seconds.is_finite() || arguments.seconds < 0.0 {
         let rule = "it must be finite and not negative";
         return Err(Error::parameter("--seconds", arguments.seconds, rule));
+    }
+    if arguments.whole {
+        return whole::run(common, (arguments.csv.clone(), arguments.seconds));
     }
     let names = if arguments.all { Name::value_variants() } else { &arguments.table };
     let threads = Threads::new(common.threads).count();
