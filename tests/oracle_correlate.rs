@@ -46,7 +46,7 @@ fn check(random: &mut Random, recording: &Recording, exact: bool) {
     let first = random.below(3);
     let mut before: Vec<(String, Sums)> = Vec::new();
     for threads in [1 + first, 1 + (first + 1) % 3] {
-        for backend in Backend::available(threads) {
+        for backend in Backend::variants(threads) {
             let name = backend.name();
             let level = name.split(" x").next().unwrap_or(&name).to_owned();
             let found = split(recording, &backend, random);
@@ -198,7 +198,7 @@ fn accumulate(
 /// A product of the most extreme values is 2^15: a 32-bit sum holds 65535 of them, and no more.
 #[test]
 fn extremes_for_longer_than_32_bits_hold() {
-    for backend in Backend::available(2).into_iter().skip(1) {
+    for backend in Backend::variants(2).into_iter().skip(1) {
         for (index, constant) in constants(Complex8).into_iter().enumerate() {
             // About 100 000 samples, in blocks of several lengths, odd ones too.
             let times = [33_000, 9_999, 65_536, 1_001][index % 4];
@@ -219,7 +219,7 @@ fn extremes_for_longer_than_32_bits_hold() {
 /// A product of the most extreme values of 4 bits is 2^7, so that 2^24 of them are too many.
 #[test]
 fn four_bit_extremes_for_longer_than_32_bits_hold() {
-    for backend in Backend::available(2).into_iter().skip(1) {
+    for backend in Backend::variants(2).into_iter().skip(1) {
         for (index, constant) in constants(Complex4).into_iter().enumerate() {
             let times = [65_537, 40_001][index % 2];
             accumulate(constant, 4, (times, 2), index % 3 == 0, &backend);
@@ -267,7 +267,7 @@ fn a_sample_that_is_not_finite_spoils_its_own_input_only() {
         }
         recording.set(channel, input, time, bad);
         let counted = recording.is_valid(channel, input / polarizations, time);
-        for backend in Backend::available(1 + case % 3) {
+        for backend in Backend::variants(1 + case % 3) {
             let found = split(&recording, &backend, &mut random);
             assert_eq!(found.counts, counts);
             for (at, expected) in clean.iter().enumerate() {
@@ -309,7 +309,7 @@ fn channels_are_read_by_ranges() {
     for encoding in ENCODINGS {
         let plan = plan(7, 2, 6, encoding);
         let recording = Recording::random(&mut random, &plan, 90, Values::Any, Missing::Some);
-        for backend in Backend::available(2) {
+        for backend in Backend::variants(2) {
             let mut correlator = Correlator::new(plan.clone(), &backend).unwrap();
             correlator.run(recording.pack(0..90, &mut random).block(&plan)).unwrap();
             let all = read(&mut correlator, 0..6);
@@ -328,7 +328,7 @@ fn wrong_use_is_said() {
     let (plan, other) = (plan(3, 2, 4, Complex8), plan(3, 2, 5, Complex8));
     let recording = Recording::new(&other, 8);
     let packed = recording.pack(0..8, &mut Random::new(5));
-    for backend in Backend::available(1) {
+    for backend in Backend::variants(1) {
         let mut correlator = Correlator::new(plan.clone(), &backend).unwrap();
         let fault = correlator.run(packed.block(&other)).unwrap_err().to_string();
         assert!(fault.contains("packed spectra"), "{fault}");

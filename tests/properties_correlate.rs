@@ -23,7 +23,7 @@ const CLOSE: f64 = 1e-5;
 
 /// Sums of one recording on every backend.
 fn on_all(recording: &Recording, mut check: impl FnMut(&Sums, &str)) {
-    for backend in Backend::available(2) {
+    for backend in Backend::variants(2) {
         check(&whole(recording, &backend, &mut Random::new(1)), &backend.name());
     }
 }
@@ -80,7 +80,7 @@ fn visibilities_are_hermitian() {
                 }
             }
         }
-        for backend in Backend::available(2) {
+        for backend in Backend::variants(2) {
             let sums = whole(&recording, &backend, &mut Random::new(2));
             let others = whole(&turned, &backend, &mut Random::new(3));
             for (channel, [i, j], pq) in places(&plan) {
@@ -149,7 +149,7 @@ fn visibilities_are_linear() {
                 second.values[at] = other.values[at];
             }
         }
-        for backend in Backend::available(1) {
+        for backend in Backend::variants(1) {
             let [one, second, mixed] =
                 [&one, &second, &mixed].map(|r| whole(r, &backend, &mut Random::new(6)));
             for (channel, [i, j], pq) in

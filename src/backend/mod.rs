@@ -26,8 +26,17 @@ impl Backend {
 
     /// Every backend that this machine has, slowest first, with `threads` threads.
     pub fn available(threads: usize) -> Vec<Self> {
+        Self::of(Level::available(), threads)
+    }
+
+    /// As [`Self::available`], with the variants of levels that some stages have code of their own for.
+    pub fn variants(threads: usize) -> Vec<Self> {
+        Self::of(Level::variants(), threads)
+    }
+
+    fn of(levels: Vec<Level>, threads: usize) -> Vec<Self> {
         let pool = Threads::new(threads);
-        let cpu = Level::available().into_iter().map(|level| Self::Cpu(level, pool.clone()));
+        let cpu = levels.into_iter().map(|level| Self::Cpu(level, pool.clone()));
         std::iter::once(Self::Reference).chain(cpu).collect()
     }
 

@@ -21,7 +21,7 @@ const ABOUT: &str = "\
 10^9 operations a second of antennas with two polarizations (n inputs): 8 for a complex multiply-add, n (n + 1) / 2
 sums over 1024 samples, from packed spectra to sums that stay in the X-engine: the best and the median of all
 runs, over blocks of 32 MiB (8 bit) and more. Integration: as many samples in all, each integration read out.
-Bandwidth: MHz of each polarization that the threads keep up with. Roof: multiply-adds of the same kind with
+Bandwidth: kHz of each polarization that the threads keep up with. Roof: multiply-adds of the same kind with
 operands in registers. Baseline: cherk of complex floats on one thread (--scipy), or else our plain loops; two
 threads: ours on one. Roof, baseline and ours take turns. Sums are compared with sums of single products first.";
 

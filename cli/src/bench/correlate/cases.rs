@@ -121,7 +121,8 @@ fn headline(threads: usize) -> Vec<Case> {
 
 fn by_channels(antennas: usize, channels: usize) -> Case {
     let case = case(antennas, channels, Complex8);
-    Case { name: format!("{channels} channels, {}", case.name), ..case }
+    let plural = if channels == 1 { "" } else { "s" };
+    Case { name: format!("{channels} channel{plural}, {}", case.name), ..case }
 }
 
 /// Always as many samples: longer integrations of fewer channels.

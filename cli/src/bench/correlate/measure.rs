@@ -122,7 +122,7 @@ pub(super) fn measure(case: &Case, cherk: Option<&mut Cherk>, seconds: f64) -> R
     }
     // Operations, or Hz of each polarization of an antenna: a sample each.
     let (scale, unit) = match case.measure {
-        Measure::Bandwidth => (1e3 / per_time(&plan), "MHz"),
+        Measure::Bandwidth => (1e6 / per_time(&plan), "kHz"),
         _ => (1.0, "GFLOP/s"),
     };
     let best = |rates: &mut [f64]| best_and_median(rates).0 * scale;
