@@ -128,7 +128,11 @@ fn recordings_must_belong_together() {
             &["start", "whole samples apart"],
         ),
         ("band", usual.replace("150", "151"), &["centre of a recorded channel", "151", "150"]),
-        ("channels", format!("{usual} --channels 2"), &["recorded channels", "2 in", "has 1"]),
+        (
+            "channels",
+            format!("{} --channels 2", usual.replace("--bandwidth 1", "--bandwidth 2")),
+            &["recorded channels", "2 in", "has 1"],
+        ),
         ("side", format!("{usual} --lower-sideband"), &["sideband", "lower", "upper"]),
         ("single", format!("{usual} --polarizations 1"), &["polarizations", "1 in", "has 2"]),
         ("feeds", format!("{usual} --feed circular"), &["feeds", "circular", "linear"]),

@@ -328,10 +328,8 @@ fn with_options(error: Error) -> Error {
         Error::Parameter { name, value, rule } => {
             let name = match name {
                 "channels" => "--channels",
-                "taps" => "--taps",
-                "nbits" => "--nbits",
-                "integration_s" => "--integration",
-                "average_channels" => "--average-channels",
+                "--integration (s)" => "--integration",
+                "--dut1 (s)" => "--dut1",
                 other => other,
             };
             Error::Parameter { name, value, rule }
