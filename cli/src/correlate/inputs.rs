@@ -193,7 +193,7 @@ fn unclear(claims: &[Claim<'_>], known: &[String], positions: &Path) -> Error {
         is_known(claim) && { others }.any(|o| o.telescope == claim.telescope || names(o))
     };
     let stranger = unnamed().find(|claim| !is_known(claim));
-    let Some(claim) = unnamed().filter(same).last().or(stranger).or(unnamed().next()) else {
+    let Some(claim) = unnamed().rfind(same).or(stranger).or(unnamed().next()) else {
         return Error::parameter("FILE", "none", "there must be at least one recording");
     };
     let header = match claim.telescope {
