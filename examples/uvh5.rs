@@ -1,7 +1,6 @@
-//! Writes visibilities that a text describes as UVH5, or prints what a file says of itself.
+//! Writes visibilities that a text describes as UVH5.
 //!
 //!     cargo run --release --example uvh5 -- DESCRIPTION SUMS OUTPUT
-//!     cargo run --release --example uvh5 -- FILE
 //!
 //! DESCRIPTION has lines of words, each a key and its values:
 //!
@@ -34,8 +33,8 @@ use std::str::FromStr;
 
 use num_complex::Complex;
 use sidereal::io::uvh5::{
-    self, Antenna, Feed, Feeds, Header, Integration, Keyword, Location, Mount, PhaseCentre,
-    Pointing, ReferenceDay, Writer,
+    Antenna, Feed, Feeds, Header, Integration, Keyword, Location, Mount, PhaseCentre, Pointing,
+    ReferenceDay, Writer,
 };
 use sidereal::units::Epoch;
 
@@ -45,9 +44,8 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.as_slice() {
         [description, sums, output] => write(description, sums, output),
-        [file] => print(file),
         _ => {
-            eprintln!("usage: uvh5 DESCRIPTION SUMS OUTPUT, or uvh5 FILE");
+            eprintln!("usage: uvh5 DESCRIPTION SUMS OUTPUT");
             return ExitCode::from(2);
         }
     };
@@ -58,37 +56,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// A line for each thing that a file says of itself.
-fn print(file: &str) -> Outcome {
-    let found = uvh5::summary(Path::new(file))?;
-    println!("telescope {:?}", found.telescope);
-    println!("instrument {:?}", found.instrument);
-    let place = found.location;
-    println!("location {} {} {}", place.longitude_deg, place.latitude_deg, place.height_m);
-    println!("antennas {:?}", found.antennas);
-    println!("antennas_used {}", found.antennas_used);
-    println!("baselines {}", found.baselines);
-    println!("integrations {}", found.integrations);
-    println!("rows {}", found.rows);
-    println!("frequencies_hz {:?}", found.frequencies_hz);
-    println!("channel_width_hz {}", found.channel_width_hz);
-    println!("polarizations {:?}", found.polarizations);
-    println!("integration_s {}", found.integration_s);
-    println!("first_mjd {}", found.first.mjd());
-    println!("last_mjd {}", found.last.mjd());
-    if let Some(source) = found.source {
-        println!("source {:?}", source.name);
-        println!("kind {:?}", source.kind);
-        if let Some((ra_deg, dec_deg)) = source.place_deg {
-            println!("ra_deg {ra_deg}");
-            println!("dec_deg {dec_deg}");
-        }
-    }
-    println!("version {:?}", found.version);
-    println!("units {:?}", found.units);
-    Ok(())
 }
 
 fn write(description: &str, sums: &str, output: &str) -> Outcome {

@@ -54,11 +54,7 @@ fn sums() -> Vec<Complex<f64>> {
     (0..6 * CHANNELS * 4).map(of).collect()
 }
 
-fn integration<'a>(
-    seconds: f64,
-    sums: &'a [Complex<f64>],
-    counts: &'a [u64],
-) -> Integration<'a> {
+fn integration<'a>(seconds: f64, sums: &'a [Complex<f64>], counts: &'a [u64]) -> Integration<'a> {
     Integration {
         centre: Epoch::new(60_000, seconds),
         lst_deg: 12.0,
@@ -249,7 +245,9 @@ fn a_file_of_another_kind_is_refused() {
     builder.create_dataset("data").with_f32_data(&[1.0]);
     std::fs::write(&path, builder.finish().unwrap()).unwrap();
     assert!(!uvh5::is_uvh5(&path));
-    assert!(matches!(uvh5::summary(&path), Err(Error::Format { field, .. }) if field == "Data/visdata"));
+    assert!(
+        matches!(uvh5::summary(&path), Err(Error::Format { field, .. }) if field == "Data/visdata")
+    );
     std::fs::write(&path, b"no HDF5").unwrap();
     assert!(!uvh5::is_uvh5(&path));
     assert!(uvh5::summary(&path).is_err());

@@ -130,8 +130,9 @@ fn is_rounded(found: f64, value: f64, off: f64, most: f64) -> bool {
 
 fn check(name: &str, plan: &Plan, input: &Input, (bytes, saturated): &(Vec<u8>, Vec<u64>)) {
     let encoding = plan.options().encoding;
+    assert_eq!(saturated.len(), plan.row_elements(), "{name}");
     let most = f64::from(1 << (encoding.bits().min(8) - 1)) - 1.0;
-    for element in 0..plan.row_elements() {
+    for (element, saturated) in saturated.iter().enumerate() {
         let (polarization, channel) = (element / plan.channels(), element % plan.channels());
         let (mut least, mut largest) = (0, 0);
         for time in 0..input.times {
@@ -154,7 +155,7 @@ fn check(name: &str, plan: &Plan, input: &Input, (bytes, saturated): &(Vec<u8>, 
             largest += u64::from(beyond >= -off);
         }
         let counts = least..=largest;
-        assert!(counts.contains(&saturated[element]), "{name}: {element}: not {counts:?} limited");
+        assert!(counts.contains(saturated), "{name}: {element}: not {counts:?} limited");
     }
 }
 

@@ -270,7 +270,7 @@ fn a_sample_that_is_not_finite_spoils_its_own_input_only() {
         for backend in Backend::variants(1 + case % 3) {
             let found = split(&recording, &backend, &mut random);
             assert_eq!(found.counts, counts);
-            for at in 0..clean.len() {
+            for (at, expected) in clean.iter().enumerate() {
                 let (own, element) =
                     (at / plan.row_elements() == channel, at % plan.row_elements());
                 let (i, j) = pair_of(element / plan.pairs());
@@ -280,7 +280,7 @@ fn a_sample_that_is_not_finite_spoils_its_own_input_only() {
                 let name =
                     format!("{} {case}: {i}-{j} {pair} in {}", backend.name(), plan.antennas());
                 if !(own && counted && inputs.contains(&input)) {
-                    assert_eq!(found.floats[at], clean[at], "{name}: spoilt");
+                    assert_eq!(found.floats[at], *expected, "{name}: spoilt");
                 } else if [i, j].iter().all(|antenna| recording.is_valid(channel, *antenna, time)) {
                     let sum = found.floats[at];
                     assert!(!sum.re.is_finite() || !sum.im.is_finite(), "{name}: {sum}");

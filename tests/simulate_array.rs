@@ -246,7 +246,7 @@ fn what_cannot_be_made_is_an_error() {
         (|o| o.sources[0].direction.ra_deg = 361.0, "right ascension"),
         (|o| o.sources[0].direction.dec_deg = -91.0, "declination"),
         (|o| o.sources[0].flux_jy = f64::NAN, "flux"),
-        (|o| o.sources[0].polarization.linear = 2.0, "linear"),
+        (|o| o.sources[0].polarization.linear = 2.0, "linear of a source"),
     ] {
         let found = fault(change);
         assert!(found.contains(told), "{told}: {found}");

@@ -9,8 +9,18 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const VERBS: [&str; 9] =
-    ["demo", "search", "info", "dedisperse", "channelize", "plan", "simulate", "bench", "devices"];
+const VERBS: [&str; 10] = [
+    "demo",
+    "search",
+    "info",
+    "dedisperse",
+    "channelize",
+    "correlate",
+    "plan",
+    "simulate",
+    "bench",
+    "devices",
+];
 
 fn sidereal(folder: &Path, words: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sidereal"))
@@ -416,6 +426,11 @@ fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
     assert!((found("found", "dm") - 200.0).abs() <= 0.5, "{document}");
     assert!(found("found", "snr") > 1.3 * found("found_in_powers", "snr"), "{document}");
     assert!(document["bursts"].as_array().unwrap().len() >= 5);
+    let array = |key: &str| document["array"][key].as_f64().unwrap();
+    assert_eq!(array("baselines"), 36.0);
+    assert!(array("phase_rms_over_band_deg") < 1.0, "{document}");
+    assert!(array("phase_rms_over_time_deg") < 0.5, "{document}");
+    assert!((array("amplitude_ratio") - 1.0).abs() < 0.01, "{document}");
     assert_eq!(entries(home.path()), ["shown".to_owned()].into());
     let folder = home.path().join("shown");
     let page = fs::read_to_string(folder.join("index.html")).unwrap();
@@ -428,9 +443,11 @@ fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
     for link in links {
         assert!(folder.join(link).is_file(), "{link}");
     }
-    let written = [&page, &fs::read_to_string(folder.join("summary.json")).unwrap()]
-        .map(|text| text.contains("unfinished"));
-    assert_eq!(written, [false, false]);
+    for name in ["summary.json", "tracked.json", "drifting.json", "array/truth.json"] {
+        let written = fs::read_to_string(folder.join(name)).unwrap();
+        assert!(!written.contains("unfinished"), "{name}");
+    }
+    assert!(!page.contains("unfinished"));
     let truth: Value =
         serde_json::from_slice(&fs::read(folder.join("observation.truth.json")).unwrap()).unwrap();
     assert_eq!(truth["file"], "shown/observation.fil");

@@ -79,6 +79,21 @@ fn a_run_leaves_visibilities_a_document_and_pictures() {
     }
     let expected = ["a.json", "a.uvh5", "a_plots", "array"].map(str::to_owned);
     assert_eq!(entries(home.path()), expected.into());
+    let info = json(home.path(), "info a.uvh5");
+    for key in ["format", "telescope", "baselines", "integrations", "channels", "polarizations"] {
+        assert_eq!(info[key], told[key], "{key}");
+    }
+    assert_eq!(info["antennas"], Value::from(ALL.to_vec()));
+    assert_eq!(
+        (&info["source"]["name"], &info["source"]["kind"]),
+        (&"Spot".into(), &"sidereal".into())
+    );
+    let table = done(home.path(), "info a.uvh5");
+    for words in ["UVH5 visibilities", "Spot, ", "4 with data of 4: ant00, ant01", "XX YY XY YX"] {
+        assert!(table.contains(words), "{words} is not in: {table}");
+    }
+    common::fails(&sidereal(home.path(), "info a.uvh5 --pol 0"), 2, &["--pol"]);
+    common::fails(&sidereal(home.path(), "info a.uvh5 --freq 100"), 2, &["--freq is given"]);
 }
 
 #[test]

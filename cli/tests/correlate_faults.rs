@@ -68,7 +68,7 @@ fn wrong_use_ends_with_2() {
             &["ant00,ant01 for array/ant01.dada", "has 1 antennas"],
         ),
         (
-            format!("correlate array/ant00.dada --antennas local.csv -o a.uvh5 --location 1,2"),
+            "correlate array/ant00.dada --antennas local.csv -o a.uvh5 --location 1,2".to_owned(),
             &["--location", "LON,LAT,HEIGHT"],
         ),
         (
@@ -128,7 +128,11 @@ fn recordings_must_belong_together() {
             &["start", "whole samples apart"],
         ),
         ("band", usual.replace("150", "151"), &["centre of a recorded channel", "151", "150"]),
-        ("channels", format!("{usual} --channels 2"), &["recorded channels", "2 in", "has 1"]),
+        (
+            "channels",
+            format!("{} --channels 2", usual.replace("--bandwidth 1", "--bandwidth 2")),
+            &["recorded channels", "2 in", "has 1"],
+        ),
         ("side", format!("{usual} --lower-sideband"), &["sideband", "lower", "upper"]),
         ("single", format!("{usual} --polarizations 1"), &["polarizations", "1 in", "has 2"]),
         ("feeds", format!("{usual} --feed circular"), &["feeds", "circular", "linear"]),
@@ -212,9 +216,10 @@ fn what_is_there_goes_only_when_asked() {
 fn ctrl_c_leaves_nothing_behind() {
     let home = array("");
     let before = entries(home.path());
-    // The slow equations, so that there is time to stop them.
-    let words =
-        correlate("-o x.uvh5 --device reference").replace("--channels 32", "--channels 512");
+    // The slow equations and one long integration, so that there is time to stop them within it.
+    let words = correlate("-o x.uvh5 --device reference")
+        .replace("--channels 32", "--channels 512")
+        .replace("--integration 0.05", "--integration 0.2");
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sidereal"))
         .args(words.split_whitespace())
         .current_dir(home.path())

@@ -212,7 +212,7 @@ fn what_cannot_be_made_is_one_clear_error() {
     csv("none.csv", "");
     let (layout, before) = ("--layout 2,80", names(home.path()));
     for (words, told) in [
-        (format!("{BAND}"), "--layout"),
+        (BAND.to_owned(), "--layout"),
         (format!("--layout 0,80 {BAND}"), "1 to 4096 antennas"),
         (format!("--layout 2,80,ring {BAND}"), "--layout"),
         (format!("{layout} --antennas twice.csv {BAND}"), "--antennas"),

@@ -1,5 +1,6 @@
 //! The commands of the README's walk-through run as they stand there, and find their burst.
 
+use std::path::Path;
 use std::process::Command;
 
 const README: &str = include_str!("../../README.md");
@@ -15,6 +16,21 @@ fn commands() -> Vec<Vec<String>> {
     ours.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
 
+/// Words with `*` as a shell would expand them: in a file's name only.
+fn expanded(words: &[String], folder: &Path) -> Vec<String> {
+    let expand = |word: &String| {
+        let Some((place, end)) = word.split_once("/*") else { return vec![word.clone()] };
+        let files = std::fs::read_dir(folder.join(place)).expect("a folder").map(|entry| {
+            let name = entry.expect("an entry").file_name();
+            format!("{place}/{}", name.to_string_lossy())
+        });
+        let mut files: Vec<String> = files.filter(|file| file.ends_with(end)).collect();
+        files.sort();
+        files
+    };
+    words.iter().flat_map(expand).collect()
+}
+
 #[test]
 fn the_walk_through_walks() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -23,10 +39,17 @@ fn the_walk_through_walks() {
     // A bench measures for longer than a test should.
     for arguments in commands.iter().filter(|arguments| arguments[0] != "bench") {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sidereal"));
-        let done = command.args(arguments).current_dir(folder.path()).output().expect("it starts");
+        let arguments = expanded(arguments, folder.path());
+        let done = command.args(&arguments).current_dir(folder.path()).output().expect("it starts");
         let errors = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "sidereal {}\n{errors}", arguments.join(" "));
     }
+    let visibilities = std::fs::read(folder.path().join("array.json")).expect("it is there");
+    let visibilities: serde_json::Value = serde_json::from_slice(&visibilities).expect("JSON");
+    assert_eq!(
+        (&visibilities["baselines"], &visibilities["source"]),
+        (&36.into(), &"Hydra_A".into())
+    );
     // A search's folder, and its burst: DM, time, and how near.
     let bursts = [("found", [350.0, 3.0], [4.2, 0.002]), ("sharp", [60.0, 0.5], [0.4, 0.0005])];
     for (search, dm, time_s) in bursts {

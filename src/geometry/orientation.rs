@@ -24,7 +24,7 @@ pub enum Dut1 {
     /// The embedded table of the IERS.
     #[default]
     Table,
-    /// A number of seconds: `--dut1`. The pole still comes from the table, or is the axis outside it.
+    /// A number of seconds: `--dut1`. The pole still comes from the table; outside it x = y = 0.
     Given(f64),
 }
 

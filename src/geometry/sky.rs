@@ -161,7 +161,7 @@ impl Sky {
         let frame = self.frame(epoch)?;
         let [u, v, w] = frame.uvw_axes(&direction);
         let longitude = w[1].atan2(w[0]);
-        // The axes u and v have the ITRF's pole between them: east is where u rises over it.
+        // In the plane of u and v the north of date lies towards (u_z, v_z).
         let position_angle = -u[2].atan2(v[2]);
         Ok(Apparent {
             ra_deg: (frame.sidereal_rad() + longitude).to_degrees().rem_euclid(360.0),

@@ -24,7 +24,7 @@ mod widened;
 mod window;
 mod write;
 
-pub use correlator::ArrayCorrelator;
+pub use correlator::{ArrayCorrelator, Watch};
 pub use header::{ArrayHeader, BankHeader};
 pub use inputs::ArrayInput;
 pub use integration::Integration;

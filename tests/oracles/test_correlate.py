@@ -155,7 +155,7 @@ def test_every_level_encoding_and_order(tmp_path, encoding, order, shape):
 @pytest.mark.parametrize("kind", ["none", "sparse", "antennas", "tails", "all"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_mask_and_number_of_threads(tmp_path, encoding, kind, threads):
-    shape = (19, 2, 3, 517)
+    shape = (11, 2, 3, 317)
     check(tmp_path, encoding, shape, kind, threads, [f"threads={threads}", "block=130"])
 
 
@@ -169,7 +169,8 @@ def test_more_samples_than_32_bits_hold(tmp_path, encoding, repeat, kind):
     spectra = numpy.ascontiguousarray(encode(x, encoding)).tobytes()
     truth = expected(x, valid)
     assert (truth[0] * repeat).max() > 2**31
-    for level in levels()[1:]:
+    # So many samples of 4 bits take the plainest level a while.
+    for level in levels()[1:] if encoding == "complex8" else levels()[-1:]:
         words = [f"repeat={repeat}", "block=9999", "threads=1", f"level={level}"]
         same(ours(tmp_path, spectra, shape, encoding, valid, *words), truth, encoding, repeat)
 
@@ -204,6 +205,6 @@ def test_real_voltages_of_64_stands(tmp_path, recording):
         truth = expected(x, valid)
         for encoding in ["complex4", "complex8"]:
             spectra = numpy.ascontiguousarray(encode(x, encoding)).tobytes()
-            for level in levels():
+            for level in levels() if encoding == "complex4" else levels()[-1:]:
                 found = ours(tmp_path, spectra, shape, encoding, valid, "block=10", f"level={level}")
                 same(found, truth, encoding)

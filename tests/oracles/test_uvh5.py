@@ -4,13 +4,14 @@ Signs are settled from outside: what antennas would record of a source at a know
 direction, is written without tracking and phased by pyuvdata.
 """
 
+import json
 import warnings
 
 import h5py
 import numpy
 import pytest
 import visibilities
-from conftest import client
+from conftest import client, sidereal
 from visibilities import SOURCE, Sky, write, write_sky
 
 pyuvdata = client("pyuvdata")
@@ -214,7 +215,9 @@ def test_other_feeds(tmp_path, read, feeds):
 
 
 def test_fewer_integrations_than_announced(tmp_path, read, drift):
-    announced = write_sky(tmp_path, Sky(), announce=9)
+    # Places beyond 4 GiB, with holes between them.
+    announced = write_sky(tmp_path, Sky(), announce=500_000)
+    assert announced.stat().st_size > 1 << 32
     few, all_of_them = read(announced), read(drift)
     few.history = all_of_them.history
     assert few == all_of_them
@@ -243,6 +246,35 @@ def test_the_layout_is_that_of_a_telescopes_file(drift, recording):
     # What newer versions of pyuvdata ask for, and what is told besides.
     more = {"feed_array", "feed_angle", "Nfeeds", "mount_type", "gst0", "rdate", "earth_omega", "timesys"}
     assert set(ours) - set(theirs) == {f"Header/{name}" for name in more}
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_info_says_is_what_pyuvdata_reads(drift, recording, ours):
+    real = "vis/ata.LoA.C0352.uvh5_60647_62965_9760406_3c286_0001.uvh5"
+    path = drift if ours else recording(real)
+    with warnings.catch_warnings():
+        # The real file is not ours.
+        warnings.simplefilter("ignore")
+        uvd = pyuvdata.UVData.from_file(path)
+    said = json.loads(sidereal("info", path, "--json"))
+    telescope = uvd.telescope
+    names = [pyuvdata.utils.polnum2str(number).upper() for number in uvd.polarization_array]
+    assert said["telescope"] == telescope.name
+    assert said["antennas"] == list(telescope.antenna_names)
+    assert said["antennas_used"] == uvd.Nants_data
+    assert (said["baselines"], said["integrations"]) == (uvd.Nbls, uvd.Ntimes)
+    assert said["polarizations"] == names
+    place = [said["longitude_deg"], said["latitude_deg"], said["height_m"]]
+    location = telescope.location
+    numpy.testing.assert_allclose(place, [location.lon.deg, location.lat.deg, location.height.value])
+    numpy.testing.assert_allclose(said["frequency_mhz"], uvd.freq_array[[0, -1]] / 1e6)
+    mjd = numpy.array([said["first_mjd"], said["last_mjd"]])
+    assert numpy.abs(mjd + 2400000.5 - uvd.time_array[[0, -1]]).max() * 86400 < 1e-4
+    (centre,) = uvd.phase_center_catalog.values()
+    assert said["source"]["name"] == centre["cat_name"]
+    if not ours:
+        found = numpy.radians([said["source"]["ra_deg"], said["source"]["dec_deg"]])
+        numpy.testing.assert_allclose(found, [centre["cat_lon"], centre["cat_lat"]])
 
 
 def test_rows_stand_one_behind_the_other(drift):

@@ -4,6 +4,8 @@ mod cases;
 mod check;
 mod cherk;
 mod measure;
+mod turn;
+mod whole;
 
 use std::path::PathBuf;
 
@@ -49,6 +51,12 @@ pub(crate) struct Arguments {
     /// All tables.
     #[arg(long)]
     all: bool,
+    /// The corner turn and the alignment before it, instead of the X-engine.
+    #[arg(long, conflicts_with_all = ["table", "all", "scipy"])]
+    turn: bool,
+    /// The whole of `correlate` instead, from voltages to a file, and what each step takes of it.
+    #[arg(long, conflicts_with_all = ["table", "all", "only", "scipy", "turn"])]
+    whole: bool,
     /// Seconds spent on each case, at least.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
@@ -72,6 +80,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !arguments.seconds.is_finite() || arguments.seconds < 0.0 {
         let rule = "it must be finite and not negative";
         return Err(Error::parameter("--seconds", arguments.seconds, rule));
+    }
+    if arguments.turn {
+        let mut table = Table::new(common, arguments.csv.as_deref(), turn::ABOUT)?;
+        let (threads, only) = (Threads::new(common.threads).count(), arguments.only.as_deref());
+        turn::rows(threads, arguments.seconds, only, |row| table.push(row))?;
+        return table.finish();
+    }
+    if arguments.whole {
+        return whole::run(common, (arguments.csv.clone(), arguments.seconds));
     }
     let names = if arguments.all { Name::value_variants() } else { &arguments.table };
     let threads = Threads::new(common.threads).count();

@@ -124,14 +124,14 @@ fn check_named(claim: &Claim<'_>, known: &[String], positions: &Path) -> Result<
     if claim.names.len() != claim.antennas {
         let rule = format!("{file} has {} antennas", claim.antennas);
         let found = format!("{} for {file}", claim.names.join(","));
-        return Err(Error::parameter("INPUT's names", found, rule));
+        return Err(Error::parameter("FILE's names", found, rule));
     }
     match claim.names.iter().find(|name| !known.contains(name)) {
         None => Ok(()),
         Some(stranger) => {
             let rule = format!("{} has {}", positions.display(), listed(known));
             let found = format!("{stranger} for {file}");
-            Err(Error::parameter("INPUT's antenna", found, rule))
+            Err(Error::parameter("FILE's antenna", found, rule))
         }
     }
 }
@@ -151,8 +151,13 @@ fn by_header(claims: &[Claim<'_>], known: &[String]) -> Option<Vec<Vec<String>>>
     Some(found)
 }
 
-/// Of recordings without given names: the antennas that nobody named, in order, if there are as many.
+/// Of recordings without given names: the antennas that nobody named, in order, if there are as many, and no
+/// header names one of them.
 fn in_order(claims: &[Claim<'_>], known: &[String]) -> Option<Vec<Vec<String>>> {
+    let mut unnamed = claims.iter().filter(|claim| claim.names.is_empty());
+    if unnamed.any(|claim| known.iter().any(|name| name == claim.telescope)) {
+        return None;
+    }
     let given: Vec<&String> = claims.iter().flat_map(|claim| claim.names).collect();
     let mut free = known.iter().filter(|name| !given.contains(name)).cloned();
     let unnamed: Vec<usize> =
@@ -170,7 +175,7 @@ fn check_twice(claims: &[Claim<'_>], owners: &[Vec<String>]) -> Result<()> {
             if let Some((_, other)) = seen.iter().find(|(known, _)| *known == name) {
                 let rule = format!("{} is of the same antenna", other.display());
                 let found = format!("{name} for {}", claim.file.display());
-                return Err(Error::parameter("INPUT's antenna", found, rule));
+                return Err(Error::parameter("FILE's antenna", found, rule));
             }
             seen.push((name, claim.file));
         }
@@ -181,25 +186,29 @@ fn check_twice(claims: &[Claim<'_>], owners: &[Vec<String>]) -> Result<()> {
 /// Neither names nor order say whose the recordings are.
 fn unclear(claims: &[Claim<'_>], known: &[String], positions: &Path) -> Error {
     let unnamed = || claims.iter().filter(|claim| claim.names.is_empty());
-    let stranger = unnamed().find(|claim| !known.iter().any(|name| name == claim.telescope));
-    let antennas: usize = claims.iter().map(|claim| claim.antennas).sum();
-    let place = positions.display();
-    let Some(claim) = stranger.or_else(|| unnamed().next()) else {
-        return Error::parameter("INPUT", "none", "there must be at least one recording");
+    let is_known = |claim: &&Claim<'_>| known.iter().any(|name| name == claim.telescope);
+    let same = |claim: &&Claim<'_>| {
+        let others = claims.iter().filter(|other| other.file != claim.file);
+        let names = |other: &Claim<'_>| other.names.iter().any(|name| name == claim.telescope);
+        is_known(claim) && { others }.any(|o| o.telescope == claim.telescope || names(o))
+    };
+    let stranger = unnamed().find(|claim| !is_known(claim));
+    let Some(claim) = unnamed().rfind(same).or(stranger).or(unnamed().next()) else {
+        return Error::parameter("FILE", "none", "there must be at least one recording");
     };
     let header = match claim.telescope {
         "" => "its header has no antenna's name".to_owned(),
-        name if known.iter().any(|other| other == name) => {
-            format!("other recordings are of antenna \"{name}\" too")
-        }
+        name if same(&claim) => format!("other recordings are of antenna \"{name}\" too"),
         name => format!("its header says \"{name}\""),
     };
+    let antennas: usize = claims.iter().map(|claim| claim.antennas).sum();
     let rule = format!(
-        "{header}, {place} has {}, and the recordings have {antennas} antennas: write NAME={}",
+        "{header}, {} has {}, and the recordings have {antennas}: write NAME={}",
+        positions.display(),
         listed(known),
         claim.file.display(),
     );
-    Error::parameter("INPUT", claim.file.display(), rule)
+    Error::parameter("FILE", claim.file.display(), rule)
 }
 
 /// `3 antennas (a, b, c)`.
@@ -272,6 +281,11 @@ mod tests {
             (vec![claim("1", &[], "q", 1)], "its header says \"q\""),
             (vec![claim("1", &[], "", 1)], "write NAME=1"),
             (vec![claim("1", &[], "a", 1), claim("2", &[], "a", 1)], "antenna \"a\" too"),
+            (vec![claim("1", &a, "", 1), claim("2", &[], "a", 1)], "antenna \"a\" too"),
+            (
+                vec![claim("1", &[], "a", 1), claim("2", &[], "a", 1), claim("3", &[], "c", 1)],
+                "antenna \"a\" too",
+            ),
         ] {
             let error = found(&claims, "a b c").unwrap_err();
             assert!(error.contains(told), "{error}");

@@ -10,6 +10,7 @@ mod outputs;
 mod quicklook;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sidereal::geometry::Dut1;
 use sidereal::io::atomic;
@@ -124,12 +125,17 @@ fn write(
 ) -> Result<WriteReport> {
     let header = correlator.header();
     let streams = header.bank.sample_rate_hz * header.spectrum_s * recorded_streams(header) as f64;
-    let progress = Progress::new(common, Some(header.spectra), streams as usize, header.spectrum_s);
+    let total = Some(header.spectra);
+    let progress = Arc::new(Progress::new(common, total, streams as usize, header.spectrum_s));
     progress.doing("Correlating");
     let labels = Labels { history: array::history(header, options), ..Labels::default() };
-    let mut observe = |integration: &Integration, status: &Status| {
+    let shown = Arc::clone(&progress);
+    correlator.watched_by(Box::new(move |spectra| {
+        shown.at(spectra);
+        !interrupt::requested()
+    }));
+    let mut observe = |integration: &Integration, _: &Status| {
         see(integration);
-        progress.at(status.times);
         !interrupt::requested()
     };
     let report =
@@ -328,10 +334,8 @@ fn with_options(error: Error) -> Error {
         Error::Parameter { name, value, rule } => {
             let name = match name {
                 "channels" => "--channels",
-                "taps" => "--taps",
-                "nbits" => "--nbits",
-                "integration_s" => "--integration",
-                "average_channels" => "--average-channels",
+                "--integration (s)" => "--integration",
+                "--dut1 (s)" => "--dut1",
                 other => other,
             };
             Error::Parameter { name, value, rule }

@@ -23,9 +23,9 @@ use crate::{interrupt, simulate};
 /// Name of the folder of recordings.
 const RECORDINGS: &str = "array";
 
-/// What is simulated: eight antennas that see Hydra A, an hour before it culminates.
+/// What is simulated: nine antennas that see Hydra A, an hour before it culminates.
 pub(super) const SIMULATION: &[&str] = &[
-    "--layout 8,2400,wye --source 09:18:05.7,-12:05:44,40,Hydra_A --sefd 120",
+    "--layout 9,2400,wye --source 09:18:05.7,-12:05:44,40,Hydra_A --sefd 120",
     "--freq 1420 --bandwidth 2 --seconds 2 --start 2025-01-01T00:00:00 --seed 1946",
 ];
 
@@ -135,11 +135,11 @@ impl Fringes {
     /// A line for the end of the demo.
     pub(super) fn text(&self) -> String {
         format!(
-            "phase rms {}° over the band and {}° over time, amplitude {} ± {} of what was put in",
+            "phase rms {}° over the band and {}° over time, amplitude {:.3} ± {:.3} of what was put in",
             short(self.phase_rms_over_band_deg, 2),
             short(self.phase_rms_over_time_deg, 2),
-            short(self.amplitude_ratio, 4),
-            short(self.amplitude_scatter, 1),
+            self.amplitude_ratio,
+            self.amplitude_scatter,
         )
     }
 
@@ -193,15 +193,15 @@ impl Fringes {
         let _ = write!(
             html,
             "<p class=\"verdict {sign}\">Tracked, the phases of all {} baselines are 0 to {}° rms over the \
-             band and {}° over time, as the noise has it, and the amplitudes are {} ± {} of what was put \
+             band and {}° over time, as the noise has it, and the amplitudes are {:.3} ± {:.3} of what was put \
              in.</p>\n\
              <p class=\"note\">The lowest channel is left out: it lies at the recorded band's edge, where both \
              ends of the band fall together.</p>\n",
             self.baselines,
             short(self.phase_rms_over_band_deg, 2),
             short(self.phase_rms_over_time_deg, 2),
-            short(self.amplitude_ratio, 4),
-            short(self.amplitude_scatter, 1),
+            self.amplitude_ratio,
+            self.amplitude_scatter,
         );
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let found = steps.search()?;
     tell(common, "3/5  Making 3 s of voltages with a pulse in them, and searching them")?;
     let chapter = Chapter::make(&folder, place, steps.common)?;
-    tell(common, "4/5  Making 2 s of the voltages of eight antennas, and correlating them")?;
+    tell(common, "4/5  Making 2 s of the voltages of nine antennas, and correlating them")?;
     let fringes = Fringes::make(&folder, place, steps.common)?;
     tell(common, "5/5  Comparing, and writing the page")?;
     let verdict = Verdict::new(&truth, &found);

@@ -65,16 +65,15 @@ impl Portable {
         let mut whole = [(0, 0); 8];
         for (lane, whole) in whole.iter_mut().enumerate() {
             let (re, im) = (self.0[lane], im.0[lane]);
-            if !(re.is_finite() && im.is_finite()) {
-                continue;
-            }
-            let outside = |x: f32| x >= most + 0.5 || x < -most - 1.5;
-            if outside(re) || outside(im) {
-                // SAFETY: the caller's promise.
-                unsafe { *limited.add(lane) += 1 };
-            }
+            // No branches: the compiler makes vectors of this.
+            let is_number = re.is_finite() & im.is_finite();
+            let outside = |x: f32| (x >= most + 0.5) | (x < -most - 1.5);
+            let is_limited = is_number & (outside(re) | outside(im));
+            // SAFETY: the caller's promise.
+            unsafe { *limited.add(lane) += u32::from(is_limited) };
             // Adding 1.5 * 2^23 leaves no room for a fraction: it rounds to nearest, ties to even.
             let part = |x: f32| {
+                let x = if is_number { x } else { 0.0 };
                 let x = x.clamp(-most - 1.0, most) + 12_582_912.0;
                 x.to_bits() as i32 - 12_582_912f32.to_bits() as i32
             };

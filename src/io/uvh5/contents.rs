@@ -10,7 +10,7 @@ use super::skeleton::{Built, Counts, add_rows, datatype};
 ///
 /// # Source
 /// IERS Conventions (2010), eq. 5.15.
-const EARTH_DEGREES_PER_DAY: f64 = 360.0 * 1.002_737_811_911_354_48;
+const EARTH_DEGREES_PER_DAY: f64 = 360.0 * 1.002_737_811_911_354_5;
 
 /// Fills the group.
 pub(super) fn fill(group: &mut GroupBuilder, header: &Header, counts: Counts) -> Built {

@@ -45,8 +45,8 @@ pub(super) struct Skeleton {
 
 impl Skeleton {
     pub(super) fn new(path: &Path, header: &Header) -> Result<Self> {
-        let counts = Counts::new(header, header.integrations);
-        let reserved = build(path, header, counts)?.len() as u64;
+        // Its length does not depend on the counts.
+        let reserved = build(path, header, Counts::new(header, 1))?.len() as u64;
         let mut end = reserved;
         let mut places = Vec::new();
         for rows in Rows::ALL {

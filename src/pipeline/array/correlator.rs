@@ -11,7 +11,7 @@ use super::setup::{Asked, Built, build};
 use super::summary::Summary;
 use super::tracking::{Tracking, later};
 use crate::backend::Backend;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
 
 /// Correlates the recordings of an array's antennas, integration by integration.
@@ -46,7 +46,11 @@ pub struct ArrayCorrelator {
     next: u64,
     /// Integrations so far.
     number: u64,
+    watch: Option<Watch>,
 }
+
+/// Is shown how many spectra were correlated, and stops the work by returning false.
+pub type Watch = Box<dyn FnMut(u64) -> bool + Send>;
 
 impl std::fmt::Debug for ArrayCorrelator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,7 +90,7 @@ impl ArrayCorrelator {
 
     fn built(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Self> {
         let Built { header, tracking, front, cross, baselines } = build(asked, inputs)?;
-        Ok(Self { header, tracking, front, cross, baselines, next: 0, number: 0 })
+        Ok(Self { header, tracking, front, cross, baselines, next: 0, number: 0, watch: None })
     }
 
     /// What is known before the first integration.
@@ -104,10 +108,15 @@ impl ArrayCorrelator {
         self.tracking.direction()
     }
 
+    /// Shows `watch` how far the work is, many times an integration.
+    pub fn watched_by(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
     /// Fills an integration with the next one; false at the end of the data.
     ///
     /// # Errors
-    /// Whatever a source reports.
+    /// Whatever a source reports; [`Error::Io`] of kind `Interrupted` when it is stopped.
     pub fn next_integration(&mut self, integration: &mut Integration) -> Result<bool> {
         let header = &self.header;
         if self.next >= header.spectra {
@@ -124,6 +133,9 @@ impl ArrayCorrelator {
             let last = end.min(self.front.made().end);
             self.cross.run(&self.front, self.next, (last - self.next) as usize)?;
             self.next = last;
+            if self.watch.as_mut().is_some_and(|watch| !watch(last)) {
+                return Err(Error::io("voltages", std::io::ErrorKind::Interrupted.into()));
+            }
         }
         self.cross.read(&self.front, &self.baselines, integration)?;
         integration.number = self.number;

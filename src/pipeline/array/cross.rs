@@ -19,6 +19,9 @@ use crate::voltage::VoltageEncoding;
 /// Bytes of sums that are read out at once.
 const READ_BYTES: usize = 8 << 20;
 
+/// Shares of the baselines that each thread takes while sums are read out.
+const SHARES: usize = 4;
+
 /// Corner turn and X-engine.
 pub(super) struct Cross {
     turn: CornerTurn,
@@ -113,13 +116,14 @@ impl Cross {
         let mut rows: Vec<Row<'_>> =
             rows.map(|((sums, counts), baseline)| Row { baseline, sums, counts }).collect();
         let together = self.counts.len() / plan.baselines();
+        let share = rows.len().div_ceil(SHARES * self.threads.count());
+        let mut scratch = vec![(); self.threads.count()];
         for start in (0..plan.channels()).step_by(together) {
             let part = start..(start + together).min(plan.channels());
             self.read_part(&part)?;
             let (own, counts) = (&self.sums, &self.counts);
-            let mut scratch = vec![(); self.threads.count()];
-            self.threads.for_each_chunk(&mut scratch, &mut rows, 1, |(), _, row| {
-                row[0].add(own, counts, &part, &scales);
+            self.threads.for_each_chunk(&mut scratch, &mut rows, share, |(), _, rows| {
+                rows.iter_mut().for_each(|row| row.add(own, counts, &part, &scales));
             });
         }
         self.correlator.reset();

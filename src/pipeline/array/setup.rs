@@ -48,7 +48,7 @@ const MOST_BYTES: usize = 4 << 30;
 const READ_BYTES: usize = 1 << 20;
 
 /// Bytes of an antenna's spectra between filter bank and alignment.
-const TILE_BYTES: usize = 2 << 20;
+const TILE_BYTES: usize = 1 << 20;
 
 /// What is asked, of which array.
 #[derive(Clone, Copy)]

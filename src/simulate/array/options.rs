@@ -229,5 +229,9 @@ fn check_source(source: &PointSource) -> Result<()> {
     within("right ascension of a source (degrees)", source.direction.ra_deg, 0.0, 360.0)?;
     within("declination of a source (degrees)", source.direction.dec_deg, -90.0, 90.0)?;
     within("flux of a source (Jy)", source.flux_jy, 0.0, 1e15)?;
-    source.polarization.check()
+    source.polarization.check([
+        "linear of a source",
+        "angle of a source (radians)",
+        "circular of a source",
+    ])
 }

@@ -60,7 +60,11 @@ impl Pulse {
         if let Carrier::Noise { width_s } = self.carrier {
             above_zero("width of a pulse", width_s, 1e3)?;
         }
-        self.polarization.check()
+        self.polarization.check([
+            "linear of a pulse",
+            "angle of a pulse (radians)",
+            "circular of a pulse",
+        ])
     }
 }
 

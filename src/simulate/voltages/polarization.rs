@@ -24,14 +24,16 @@ impl Polarization {
     /// No polarization.
     pub const UNPOLARIZED: Self = Self { linear: 0.0, angle_rad: 0.0, circular: 0.0 };
 
-    pub(in crate::simulate) fn check(&self) -> Result<()> {
-        within("linear of a pulse", self.linear, 0.0, 1.0)?;
-        within("angle of a pulse (radians)", self.angle_rad, -1e3, 1e3)?;
-        within("circular of a pulse", self.circular, -1.0, 1.0)?;
+    /// Names linear part, angle and circular part in errors.
+    pub(in crate::simulate) fn check(&self, names: [&'static str; 3]) -> Result<()> {
+        let [linear, angle, circular] = names;
+        within(linear, self.linear, 0.0, 1.0)?;
+        within(angle, self.angle_rad, -1e3, 1e3)?;
+        within(circular, self.circular, -1.0, 1.0)?;
         let degree = self.linear.hypot(self.circular);
         if degree > 1.0 + 1e-9 {
             let rule = "with the linear part it makes more than all of the power";
-            return Err(Error::parameter("circular of a pulse", self.circular, rule));
+            return Err(Error::parameter(circular, self.circular, rule));
         }
         Ok(())
     }
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn more_than_all_is_refused() {
         let state = Polarization { linear: 0.9, angle_rad: 0.0, circular: 0.9 };
-        assert!(state.check().is_err());
-        assert!(Polarization { circular: 0.4, ..state }.check().is_ok());
+        assert!(state.check([""; 3]).is_err());
+        assert!(Polarization { circular: 0.4, ..state }.check([""; 3]).is_ok());
     }
 }

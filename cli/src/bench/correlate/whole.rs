@@ -1,0 +1,253 @@
+//! The whole of `correlate`: from voltages to a file of visibilities, and what each step takes of it.
+
+mod noise;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use num_complex::Complex;
+use sidereal::Result;
+use sidereal::backend::simd::Level;
+use sidereal::backend::threads::Threads;
+use sidereal::backend::{Backend, roof};
+use sidereal::geometry::{Array, Dut1, Location, Sky};
+use sidereal::pipeline::array::{
+    ArrayCorrelator, ArrayInput, CorrelateOptions, Integration, Labels, PhaseCentre, WriteReport,
+    write_uvh5,
+};
+use sidereal::simulate::array::Layout;
+
+use super::super::{Row, Table, best_and_median};
+use crate::common::Common;
+use noise::Noise;
+
+const ABOUT: &str = "\
+10^6 samples a second of each polarization of each antenna, from voltages in memory (8 bit, one channel recorded) to
+a file of visibilities: 1024 channels of 8 taps, the delays of a source taken out, 8 bits, all baselines,
+one integration of 4096 spectra: the best and the median of all runs. Roof: the sum of the steps' least times, each
+byte in and out at the rate of a copy, each multiply-add at that of operands in registers. Baseline: ours on
+one thread. Roof, baseline and ours take turns. Visibilities are compared with another gulp's first, bit by bit.";
+
+/// Antennas of the cases.
+const ANTENNAS: [usize; 4] = [8, 32, 64, 128];
+
+/// Channels, and rows of samples under the window.
+const CHANNELS: usize = 1024;
+const TAPS: usize = 8;
+
+/// Spectra of the recording, all in one integration.
+const SPECTRA: usize = 4096;
+
+/// Spectra of the runs that are compared.
+const COMPARED: usize = 512;
+
+/// Rounds, at least.
+const ROUNDS: usize = 3;
+
+/// Samples a second of each polarization: 1.05 s in all.
+const RATE_HZ: f64 = 4e6;
+
+/// Metres across the array.
+const SPREAD_M: f64 = 2e3;
+
+/// The part by which the mean power of all channels may differ from that of the voltages.
+const POWER_TOLERANCE: f64 = 0.01;
+
+/// Bytes that are copied for the roof.
+const COPIED: usize = 64 << 20;
+
+/// Antennas, what they record, and what is made of it.
+struct Case {
+    array: Array,
+    voltages: Vec<Noise>,
+    options: CorrelateOptions,
+    output: PathBuf,
+}
+
+/// A run's result.
+struct Outcome {
+    integration: Integration,
+    report: WriteReport,
+    /// Seconds of all, setting up included.
+    elapsed_s: f64,
+}
+
+/// Seconds of each step of the fastest run, and what is left.
+type Parts = [f64; 8];
+
+const NAMES: [&str; 8] =
+    ["read", "channelize", "align", "turn", "correlate", "sums out", "write", "rest"];
+
+/// Measures the whole verb.
+///
+/// # Errors
+/// Those of the pipeline, and of a table with a wrong case.
+pub(super) fn run(common: &Common, (csv, seconds): (Option<PathBuf>, f64)) -> Result<()> {
+    let threads = Threads::new(common.threads).count();
+    let mut table = Table::new(common, csv.as_deref(), ABOUT)?;
+    let mut shares = Vec::new();
+    for antennas in ANTENNAS {
+        let case = Case::new(antennas)?;
+        let (row, parts) = case.measure(threads, seconds)?;
+        shares.push(line(&row.case, parts));
+        table.push(row)?;
+    }
+    if table.shown {
+        table.print("\nPart of the time that each step took, in %, of the fastest run")?;
+        let names: String = NAMES.iter().map(|name| format!("{name:>11}")).collect();
+        table.print(&format!("{:<44}{names}", "case"))?;
+        shares.iter().try_for_each(|line| table.print(line))?;
+    }
+    table.finish()
+}
+
+fn line(name: &str, parts: Parts) -> String {
+    let total: f64 = parts.iter().sum();
+    let parts = parts.map(|part| format!("{:>11.1}", 100.0 * part / total));
+    format!("{name:<44}{}", parts.concat())
+}
+
+impl Case {
+    fn new(antennas: usize) -> Result<Self> {
+        let place = Location { longitude_deg: 21.44, latitude_deg: -30.71, height_m: 1050.0 };
+        let places = Layout::Random.places(antennas, SPREAD_M, 1);
+        let array = Array::from_enu("bench", &places, place)?;
+        let times = (SPECTRA + TAPS - 1) * CHANNELS;
+        let voltages: Vec<Noise> = (0..antennas).map(|k| Noise::new(k, antennas, times)).collect();
+        let start = noise::header(times).start;
+        let lst = Sky::new(&array, Dut1::Table)?.local_sidereal_time_rad(start)?;
+        let mut options = CorrelateOptions::new(CHANNELS);
+        options.taps = TAPS;
+        options.integration_s = (SPECTRA * CHANNELS) as f64 / RATE_HZ;
+        // 20 degrees west of the meridian.
+        options.phase_centre = PhaseCentre::Sidereal {
+            ra_deg: (lst.to_degrees() - 20.0).rem_euclid(360.0),
+            dec_deg: -20.0,
+            name: "source".into(),
+        };
+        let output = std::env::temp_dir()
+            .join(format!("sidereal-bench-{}-{antennas}.uvh5", std::process::id()));
+        Ok(Self { array, voltages, options, output })
+    }
+
+    fn run(&self, options: &CorrelateOptions, threads: &Threads) -> Result<Outcome> {
+        let backend = Backend::Cpu(Level::best(), threads.clone());
+        let inputs = self.voltages.iter().zip(&self.array.antennas);
+        let inputs = inputs.map(|(own, antenna)| ArrayInput {
+            antennas: vec![antenna.name.clone()],
+            source: Box::new(own.clone()),
+        });
+        let inputs = inputs.collect();
+        let begin = Instant::now();
+        let mut correlator = ArrayCorrelator::new(&self.array, inputs, options, &backend)?;
+        let mut integration = Integration::new();
+        let report =
+            write_uvh5(&mut correlator, &self.output, &Labels::default(), &mut |own, status| {
+                // The comparison's few: nothing is copied while time is taken.
+                if status.times <= COMPARED as u64 {
+                    integration = own.clone();
+                }
+                true
+            });
+        let elapsed_s = begin.elapsed().as_secs_f64();
+        // A file that was never written is no fault here.
+        let _ = std::fs::remove_file(&self.output);
+        Ok(Outcome { integration, report: report?, elapsed_s })
+    }
+
+    /// Whether another gulp on one thread gives the same bits, nothing is missing, and powers are right.
+    fn is_right(&self, threads: &Threads) -> Result<bool> {
+        let mut options = self.options.clone();
+        options.integration_s = (COMPARED * CHANNELS) as f64 / RATE_HZ;
+        options.time_range = Some((0.0, ((COMPARED + TAPS - 1) * CHANNELS) as f64 / RATE_HZ));
+        let ours = self.run(&options, threads)?.integration;
+        options.gulp = 100;
+        let other = self.run(&options, &Threads::new(1))?.integration;
+        // A delay may move the first spectrum over the recording's start.
+        let whole = |count: &u64| (COMPARED as u64 - 1..=COMPARED as u64).contains(count);
+        let right = ours == other && ours.counts.iter().all(whole);
+        Ok(right && self.voltages.iter().enumerate().all(|(k, own)| own.agrees(power(&ours, k))))
+    }
+
+    fn measure(&self, threads: usize, seconds: f64) -> Result<(Row, Parts)> {
+        let pool = Threads::new(threads);
+        let checked = self.is_right(&pool)?;
+        let (mut roofs, mut baselines, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        let mut fastest: Option<Outcome> = None;
+        let start = Instant::now();
+        while rates.len() < ROUNDS || start.elapsed().as_secs_f64() < seconds {
+            roofs.push(self.roof(&pool));
+            let ours = self.run(&self.options, &pool)?;
+            rates.push(ours.rate());
+            baselines.push(match threads {
+                1 => ours.rate(),
+                _ => self.run(&self.options, &Threads::new(1))?.rate(),
+            });
+            if fastest.as_ref().is_none_or(|other| ours.elapsed_s < other.elapsed_s) {
+                fastest = Some(ours);
+            }
+        }
+        let ((roof, _), (baseline, _)) =
+            (best_and_median(&mut roofs), best_and_median(&mut baselines));
+        let (rate, median) = best_and_median(&mut rates);
+        let row = Row {
+            bench: "correlate",
+            case: format!("whole, {} antennas", self.voltages.len()),
+            device: Backend::Cpu(Level::best(), pool).name(),
+            rate,
+            unit: "Msamples/s",
+            roof,
+            roof_unit: "Msamples/s",
+            fraction_of_roof: rate / roof,
+            baseline,
+            ratio_to_baseline: rate / baseline,
+            checked,
+            median,
+        };
+        Ok((row, fastest.map_or([0.0; 8], |outcome| outcome.parts())))
+    }
+
+    /// 10^6 samples a second of each polarization, were each step as fast as its bytes or its arithmetic.
+    fn roof(&self, threads: &Threads) -> f64 {
+        let (from, mut to) = (vec![1u8; COPIED], vec![0u8; COPIED]);
+        roof::copy(&from, &mut to, threads);
+        let copy = roof::copy(&from, &mut to, threads);
+        let (level, streams) = (Level::best(), 2.0 * self.voltages.len() as f64);
+        let floats = roof::multiply_adds(level, threads, 5e-3);
+        let integers = roof::integer_multiply_adds(level, threads, 5e-3);
+        // Source to window, window to rows, rows to packed block, packed block: 2 bytes each, in and out.
+        let bytes = 4.0 + 4.0 + 4.0 + 2.0;
+        // Filter of real taps, transform, phase and gain.
+        let front = 2.0 * TAPS as f64 + 2.5 * (CHANNELS as f64).log2() + 4.0;
+        // 4 a complex product, of one of `streams` samples' part of all products.
+        let cross = 2.0 * (streams + 1.0);
+        // Sums of two 64-bit integers to floats, and those to the file's single precision.
+        let sums = 0.5 * (streams + 1.0) * (16.0 + 16.0 + 16.0 + 8.0) / SPECTRA as f64;
+        let sample_s = (bytes + sums) / copy + front / floats + cross / integers;
+        1e-6 / (streams * sample_s)
+    }
+}
+
+impl Outcome {
+    fn rate(&self) -> f64 {
+        self.report.summary.samples as f64 * 1e-6 / self.elapsed_s
+    }
+
+    fn parts(&self) -> Parts {
+        let steps = &self.report.summary.steps;
+        let rest = self.elapsed_s - steps.total_s() - self.report.write_s;
+        let front = [steps.read_s, steps.channelize_s, steps.align_s, steps.turn_s];
+        let back = [steps.correlate_s, steps.output_s, self.report.write_s, rest.max(0.0)];
+        std::array::from_fn(|k| if k < 4 { front[k] } else { back[k - 4] })
+    }
+}
+
+/// The mean power over all channels of an antenna's polarizations.
+fn power(integration: &Integration, antenna: usize) -> [f64; 2] {
+    // Baselines are the lower triangle, row by row; pairs XX, XY, YX, YY.
+    let baseline = antenna * (antenna + 1) / 2 + antenna;
+    let means = integration.means().skip(4 * CHANNELS * baseline).take(4 * CHANNELS);
+    let means: Vec<Complex<f64>> = means.collect();
+    [0, 3]
+        .map(|pair| means.iter().skip(pair).step_by(4).map(|z| z.re).sum::<f64>() / CHANNELS as f64)
+}
