@@ -137,9 +137,9 @@ pub fn integer_multiply_adds(level: Level, threads: &Threads, seconds: f64) -> f
 /// As [`multiply_add`], of integers.
 fn integer_multiply_add(level: Level, repeats: usize) -> (i32, usize) {
     match level {
-        // SAFETY: a level is proof of its instructions.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512(found) if found.vnni() => {
+            // SAFETY: a level is proof of its instructions.
             (unsafe { x86::bytes_512(repeats) }, 16 * 64 * repeats)
         }
         // SAFETY: as above.

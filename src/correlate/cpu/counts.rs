@@ -40,10 +40,10 @@ impl Counts {
         let times = channel.block.times() as u64;
         let mask = |antenna| channel.block.mask(channel.plan, channel.channel, antenna);
         let mut whole = true;
-        for antenna in 0..band.antennas.end {
+        for (antenna, valid) in valid.iter_mut().enumerate().take(band.antennas.end) {
             let Some(mask) = mask(antenna) else { break };
-            valid[antenna] = common(mask, mask, channel.block.times());
-            whole &= valid[antenna] == times;
+            *valid = common(mask, mask, channel.block.times());
+            whole &= *valid == times;
         }
         if whole {
             self.all += times;

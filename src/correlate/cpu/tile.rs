@@ -90,6 +90,8 @@ pub(super) const STEPS: usize = 8;
 ///
 /// # Safety
 /// The level's instructions exist, and all pointers are valid for the steps.
+// Plain indices, which the compiler unrolls: several arrays have the same ones.
+#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
     tile: &Tile,

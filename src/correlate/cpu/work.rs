@@ -272,7 +272,7 @@ unsafe fn multiply<A: Arithmetic>(
     let mut turn = turns.next();
     while let Some((panels, piece)) = turn {
         turn = turns.next();
-        let (at, steps) = span.steps::<A>(piece);
+        let (_, steps) = span.steps::<A>(piece);
         let columns = turn.as_ref().map(|(panels, piece)| {
             let packed = |panel| work.channel.packed(panel, piece.first, piece.times);
             let tiles = band.rows_from(panels.start) / ROWS;
@@ -280,7 +280,7 @@ unsafe fn multiply<A: Arithmetic>(
         });
         ahead.columns = columns.unwrap_or_default();
         // SAFETY: the caller's promise is handed on, and the rows are ready.
-        unsafe { meet::<A>(work, panels.clone(), (at, steps), piece, ahead, sums, scratch) };
+        unsafe { meet::<A>(work, span, (panels, piece), ahead, sums, scratch) };
     }
 }
 
@@ -291,9 +291,8 @@ unsafe fn multiply<A: Arithmetic>(
 #[inline(always)]
 unsafe fn meet<A: Arithmetic>(
     work: Work<'_>,
-    panels: Range<usize>,
-    (at, steps): (usize, usize),
-    piece: Piece,
+    span: Span,
+    (panels, piece): (Range<usize>, Piece),
     ahead: &mut Ahead,
     sums: &mut Sums,
     scratch: &mut Scratch,
@@ -301,6 +300,7 @@ unsafe fn meet<A: Arithmetic>(
     let band = work.band;
     let (narrow, wide) = (sums.narrow.pointer(), sums.wide.pointer());
     let (start, width) = (panels.start, panels.len());
+    let (at, steps) = span.steps::<A>(piece);
     let mut columns = [std::ptr::null(); WIDTH];
     let spectra = scratch.spectra.values_mut::<u8>().chunks_exact_mut(PANEL);
     let buffers = scratch.columns.values_mut::<u8>().chunks_exact_mut(PANEL);

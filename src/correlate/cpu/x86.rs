@@ -125,9 +125,9 @@ unsafe fn weave(parts: impl Fn(usize) -> [__m512i; 2], steps: usize, rows: *mut 
             for (to, x) in quarters.iter_mut().zip(both(step)) {
                 _mm512_storeu_si512(to.as_mut_ptr().cast(), x);
             }
-            for g in 0..4 {
+            for (g, (low, high)) in quarters[0].iter().zip(&quarters[1]).enumerate() {
                 let to = rows.add(g * group + step * ROWS * ROW).cast::<[[u8; 16]; 2]>();
-                to.write_unaligned([quarters[0][g], quarters[1][g]]);
+                to.write_unaligned([*low, *high]);
             }
         }
     }
