@@ -12,6 +12,20 @@ pub fn check_length(what: &'static str, expected: usize, actual: usize) -> Resul
     if expected == actual { Ok(()) } else { Err(Error::Shape { what, expected, actual }) }
 }
 
+/// Fails unless the system has so many bytes at once; `None` is more than can be counted.
+///
+/// # Errors
+/// [`Error::Unavailable`] naming `what` and the bytes.
+pub fn check_memory(what: &str, bytes: Option<usize>) -> Result<()> {
+    let missing = |bytes: String| Error::Unavailable {
+        what: format!("memory for {what}"),
+        why: format!("the system has no {bytes} bytes for it"),
+    };
+    let bytes = bytes.ok_or_else(|| missing("such number of".into()))?;
+    // Reserved and given back: nothing is written.
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| missing(bytes.to_string()))
+}
+
 /// A plane of trial dispersion measures: axes dm, time; one row of `stride` elements a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane<'a, T> {

@@ -6,6 +6,7 @@ use sidereal::io::voltages::{Flag, VoltageHeader};
 use sidereal::pipeline::array::{
     ArrayCorrelator, ArrayInput, Baselines, CorrelateOptions, Integration, Missing,
 };
+use sidereal::units::Epoch;
 use sidereal::voltage::VoltageEncoding;
 
 #[path = "array/mod.rs"]
@@ -242,4 +243,35 @@ fn starts_that_lie_whole_samples_apart_are_aligned() {
     let backend = Backend::best(1);
     let mut correlator = ArrayCorrelator::new(&array::array(2), swapped, &asked, &backend).unwrap();
     assert_eq!(drain(&mut correlator), found);
+}
+
+#[test]
+fn starts_on_both_sides_of_a_leap_second_are_aligned() {
+    let known = header(&CENTRES, VoltageEncoding::Complex8);
+    let header = VoltageHeader { tsamp_s: 1e-2, start: Epoch::new(57753, 86397.0), ..known };
+    let recordings = voltages(&header, 2);
+    let asked = CorrelateOptions { integration_s: 1.0, ..options() };
+    let part = CorrelateOptions { time_range: Some((4.0, 7.0)), ..asked.clone() };
+    let (correlator, expected) = correlate(&recordings, &part, 1);
+    assert_eq!(correlator.header().start, Epoch::new(57754, 0.0));
+    // The second starts at midnight, 4 s after the first.
+    let mut late = recordings.clone();
+    late[1].streams.iter_mut().for_each(|row| drop(row.drain(..800)));
+    late[1].header.times = Some(TIMES as u64 - 400);
+    late[1].header.start = Epoch::new(57754, 0.0);
+    let (correlator, found) = correlate(&late, &CorrelateOptions { shortest: true, ..asked }, 1);
+    assert_eq!(correlator.header().start, Epoch::new(57754, 0.0));
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_both_polarizations_lack_is_masked_once() {
+    let header = VoltageHeader { polarizations: 2, ..header(&CENTRES, VoltageEncoding::Complex8) };
+    let mut recordings = voltages(&header, 2);
+    let cell = |streams, start, times| Flag { streams, start, times };
+    recordings[1].flags =
+        vec![cell(0..1, 0, 500), cell(1..2, 0, 700), cell(0..2, 100, 10), cell(7..8, 5, 70)];
+    let (correlator, _) = correlate(&recordings, &options(), 1);
+    let masked = correlator.summary().antennas[1].masked;
+    assert!((masked - 770.0 / 2800.0).abs() < 1e-12, "{masked}");
 }

@@ -2,6 +2,7 @@
 
 use num_complex::Complex;
 use sidereal::backend::Backend;
+use sidereal::geometry::{Array, Location};
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::pipeline::array::{
     ArrayCorrelator, ArrayInput, Baselines, CorrelateOptions, Gains, Integration, PhaseCentre,
@@ -62,10 +63,13 @@ fn recordings_that_do_not_belong_together_are_both_named() {
     second(|header| header.times = Some(3999), &["length", "3999", "4000", "--shortest"]);
     second(|header| header.tsamp_s = 1.1e-6, &["sample rate", "909090", "1000000"]);
     second(|header| header.start = header.start.plus_s(0.5e-6), &["start", "whole samples"]);
+    let late = |header: &mut VoltageHeader| header.start = header.start.plus_s(2e-9);
+    second(late, &["start", "0.002", "whole samples"]);
     second(|header| header.start = header.start.plus_s(5e-3), &["start", "ends before"]);
     second(|header| header.start = header.start.plus_s(-1.0), &["start", "ends before"]);
     second(|header| header.start = Epoch::default(), &["start", "unknown"]);
     second(|header| header.centres_hz[1] = 1402e6, &["centre", "1401", "1402"]);
+    second(|header| header.centres_hz[1] += 0.1, &["centre", "1401", "1401.00000009"]);
     second(|header| header.centres_hz.truncate(1), &["recorded channels"]);
     second(|header| header.lower_sideband = true, &["sideband", "upper", "lower"]);
     second(|header| header.polarizations = 2, &["polarizations"]);
@@ -180,4 +184,21 @@ fn what_a_recording_does_not_say_is_asked_for() {
     let real = vec![recording(&header, 0, TIMES, |stream, time| noise(stream, time) * 9.0)];
     let refused = bind(&real, |options| options.channelize = Some(false));
     holds(refused.unwrap_err(), &["Real8", "channelized"]);
+}
+
+#[test]
+fn what_does_not_fit_into_memory_is_one_error() {
+    let known = memory::header(&[1400.0, 1401.0], VoltageEncoding::Complex8);
+    let header = VoltageHeader { antennas: 4096, polarizations: 2, ..known };
+    let mut memory = Memory::new(header, 0, |_, _| Complex::ZERO);
+    memory.header.times = Some(10_000_000);
+    let options = CorrelateOptions { integration_s: 1.0, ..CorrelateOptions::new(1 << 19) };
+    let antennas: Vec<_> = (0..4096).map(|i| (array::name(i), [i as f64, 0.0, 0.0])).collect();
+    let location = Location { longitude_deg: -107.6, latitude_deg: 37.0, height_m: 2100.0 };
+    let array = Array::from_enu("large", &antennas, location).unwrap();
+    let names = (0..4096).map(array::name).collect();
+    let input = ArrayInput { antennas: names, source: memory.boxed() };
+    let backend = Backend::best(1);
+    let error = ArrayCorrelator::new(&array, vec![input], &options, &backend);
+    holds(error.unwrap_err(), &["memory", "4096 antennas", "1048576 channels", "bytes"]);
 }

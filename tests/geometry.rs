@@ -388,6 +388,12 @@ fn what_can_not_be_is_refused_by_name() {
     for length_s in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e8] {
         assert!(say(fit(length_s).unwrap_err()).contains("observation's length"));
     }
+    let enu: Vec<_> = (0..4096).map(|i| (format!("a{i}"), [f64::from(i), 0.0, 0.0])).collect();
+    let large = Array::from_enu("T", &enu, location(SITES[0])).unwrap();
+    let large = Sky::new(&large, Dut1::Table).unwrap();
+    let observation = (Epoch::new(59_000, 0.0), 90.0 * 86_400.0);
+    let error = say(DelayModel::fit(&large, PhaseCentre::Unphased, observation, &[]).unwrap_err());
+    assert!(error.contains("4096 antennas") && error.contains("bytes"), "{error}");
     let observation = (Epoch::new(57_753, 86_000.0), 1000.0);
     let centre = PhaseCentre::Source(direction);
     assert!(DelayModel::fit(&sky, centre, observation, &[0.0]).is_err());

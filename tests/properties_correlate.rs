@@ -14,7 +14,7 @@ use correlate::{Complex64, MISSING, Missing, Recording, Values, plan};
 use num_complex::Complex;
 use random::Random;
 use sidereal::backend::Backend;
-use sidereal::correlate::Plan;
+use sidereal::correlate::{Correlator, Options, Plan};
 use sidereal::voltage::VoltageEncoding::{Complex4, Complex8, ComplexF32};
 use sums::{Sums, whole};
 
@@ -305,4 +305,16 @@ fn delayed_noise_has_a_phase_slope_and_keeps_its_energy() {
             assert!((found - expected).norm() < CLOSE * power.re, "{name} {i}-{j}: {found}");
         }
     });
+}
+
+#[test]
+fn sums_that_do_not_fit_into_memory_are_an_error() {
+    let (antennas, polarizations, channels) = (4096, 2, 1 << 20);
+    let options = Options { antennas, polarizations, channels, encoding: Complex8 };
+    let plan = Plan::new(options).unwrap();
+    for backend in Backend::available(2) {
+        let error = Correlator::new(plan.clone(), &backend).unwrap_err().to_string();
+        let bytes = Correlator::bytes(&plan, &backend).unwrap().to_string();
+        assert!(error.contains("memory") && error.contains(&bytes), "{error}");
+    }
 }

@@ -12,7 +12,7 @@ mod turn;
 
 use std::ops::Range;
 
-use crate::array::check_length;
+use crate::array::{check_length, check_memory};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
@@ -60,8 +60,9 @@ impl Correlator {
     /// Binds a plan to a backend: allocates the sums of all channels and baselines.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when they can't be addressed.
+    /// [`Error::Unavailable`] when the system has not as much memory.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
+        check_memory("the sums of all channels", Self::bytes(&plan, backend))?;
         let engine = match backend {
             Backend::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
             Backend::Cpu(level, threads) => {
@@ -69,6 +70,18 @@ impl Correlator {
             }
         };
         Ok(Self { plan, engine, times: 0 })
+    }
+
+    /// Bytes of the sums of all channels and baselines, and of their counts; none when they can't be counted.
+    pub fn bytes(plan: &Plan, backend: &Backend) -> Option<usize> {
+        let channel = match backend {
+            Backend::Reference => {
+                plan.row_elements() * size_of::<num_complex::Complex<f64>>()
+                    + plan.baselines() * size_of::<u64>()
+            }
+            Backend::Cpu(_, threads) => cpu::bytes(plan, threads.count()),
+        };
+        channel.checked_mul(plan.channels()).filter(|bytes| *bytes <= isize::MAX as usize)
     }
 
     /// The plan.

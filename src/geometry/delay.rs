@@ -24,6 +24,9 @@ const SLIVER_S: f64 = 1.0;
 /// Longest observation, in seconds: a hundred days.
 const LONGEST_S: f64 = 8.64e6;
 
+/// The most bytes of all antennas' pieces: twenty days of 4096 antennas.
+const MOST_BYTES: usize = 1 << 30;
+
 /// To what the delays refer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PhaseCentre {
@@ -82,8 +85,9 @@ impl DelayModel {
     /// `cables_s` are fixed delays that each antenna's own adds to: one an antenna, or none.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a length that is not above 0 and at most a hundred days, for a given
-    /// UT1 - UTC if a leap second lies within; [`Error::Shape`] for another number of cable delays; and
+    /// [`Error::Parameter`] for a length that is not above 0 and at most a hundred days (less for more
+    /// than about 800 antennas: all pieces take a gibibyte at most), for a given UT1 - UTC if a leap second
+    /// lies within; [`Error::Shape`] for another number of cable delays; and
     /// as [`Sky::frame`].
     pub fn fit(
         sky: &Sky,
@@ -94,6 +98,14 @@ impl DelayModel {
         check(sky, (&start, length_s), cables_s)?;
         let origin = Tai::from_utc(&start)?;
         let stretches = stretches(&origin, length_s)?;
+        let bytes = stretches.len() * sky.antennas() * size_of::<DelayPolynomial>();
+        if bytes > MOST_BYTES {
+            let rule = format!(
+                "the delays of {} antennas would take {bytes} bytes, and {MOST_BYTES} are the most",
+                sky.antennas()
+            );
+            return Err(Error::parameter("observation's length (s)", length_s, rule));
+        }
         let mut pieces = vec![Vec::with_capacity(stretches.len()); sky.antennas()];
         for stretch in &stretches {
             let from = origin.plus_s(stretch.start_s);

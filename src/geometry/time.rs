@@ -108,6 +108,20 @@ pub fn plus_elapsed_s(epoch: &Epoch, seconds: f64) -> Result<Epoch> {
     Tai::from_utc(epoch)?.plus_s(seconds).utc()
 }
 
+/// Seconds of elapsed time from one UTC reading to a later one, leap seconds counted: the inverse of
+/// [`plus_elapsed_s`].
+///
+/// # Errors
+/// As [`tai_utc_s`], for readings of different days.
+pub fn elapsed_s(earlier: &Epoch, later: &Epoch) -> Result<f64> {
+    let leaps = if earlier.day == later.day {
+        0.0
+    } else {
+        tai_utc_s(later.day)? - tai_utc_s(earlier.day)?
+    };
+    Ok(later.seconds_since(earlier) + leaps)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +139,11 @@ mod tests {
         assert_eq!(after(2.0), Epoch::new(57754, 0.0));
         assert_eq!(after(2.0 + 86400.0), Epoch::new(57755, 0.0));
         assert_eq!(plus_elapsed_s(&Epoch::new(57755, 0.0), -86402.0).unwrap(), before);
+        for seconds in [0.25, 1.5, 2.0, 86402.0, 1e7, -86402.0] {
+            assert_eq!(elapsed_s(&before, &after(seconds)).unwrap(), seconds);
+            assert_eq!(elapsed_s(&after(seconds), &before).unwrap(), -seconds);
+        }
+        assert!(elapsed_s(&before, &Epoch::new(99_999, 0.0)).is_err());
         assert_eq!(
             plus_elapsed_s(&Epoch::new(57755, 0.0), -1.0).unwrap(),
             Epoch::new(57754, 86399.0)

@@ -21,7 +21,7 @@ mod write;
 pub(super) use channelized::deviation;
 pub use channelized::{ChannelizedVoltages, Gains, Requantization};
 pub use filterbank::VoltageFilterbank;
-pub(super) use finite::finite;
+pub(super) use finite::blank;
 pub use geometry::Geometry;
 pub use options::ChannelizeOptions;
 pub use scaling::Scaling;

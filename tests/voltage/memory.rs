@@ -1,4 +1,5 @@
 //! Voltages from memory, as a recording.
+#![allow(dead_code)]
 
 use num_complex::Complex;
 use sidereal::Result;

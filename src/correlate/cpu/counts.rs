@@ -23,6 +23,12 @@ impl Counts {
         Self { all: 0, each: vec![0; last - first], some: false, first }
     }
 
+    /// Bytes of a band's.
+    pub(super) fn bytes(band: &Band) -> usize {
+        let first = Plan::baseline(band.antennas.start, 0);
+        size_of::<u64>() * (Plan::baseline(band.antennas.end, 0) - first)
+    }
+
     pub(super) fn reset(&mut self) {
         if self.some {
             self.each.fill(0);

@@ -168,6 +168,12 @@ impl Engine {
     }
 }
 
+/// Bytes of one channel's sums and counts.
+pub(super) fn bytes(plan: &Plan, threads: usize) -> usize {
+    let own = |band: &Band| size_of::<Unit>() + Sums::bytes(band) + Counts::bytes(band);
+    shape::bands(plan, threads).iter().map(own).sum()
+}
+
 /// The first antenna of a baseline.
 fn antenna(baseline: usize) -> usize {
     let guess = ((8.0 * baseline as f64 + 1.0).sqrt() as usize).saturating_sub(1) / 2;

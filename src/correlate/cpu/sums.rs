@@ -24,6 +24,11 @@ impl Sums {
         Ok(Self { narrow: new(4 * band.sums())?, wide: new(8 * band.products)? })
     }
 
+    /// Bytes of a band's.
+    pub(super) fn bytes(band: &Band) -> usize {
+        4 * band.sums() + 8 * band.products
+    }
+
     /// A row's integers with a panel of columns, real and imaginary: `at` says where, `column` where those
     /// of the columns are.
     #[inline(always)]

@@ -162,7 +162,7 @@ wrapped! {
 
 /// Times whose columns fill a panel's room.
 #[inline(always)]
-fn times<A: Arithmetic>() -> usize {
+const fn times<A: Arithmetic>() -> usize {
     PANEL / A::COLUMN * A::TIMES
 }
 
@@ -178,6 +178,11 @@ fn asks(steps: usize) -> usize {
 /// As for [`Kernel::run`].
 #[inline(always)]
 unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
+    // Integers are settled between pieces: whole ones in a span, or the clock of a stream is another.
+    const {
+        assert!(times::<A>() <= MOST);
+        assert!(matches!(A::KIND, Kind::Float) || (STEPS * A::TIMES).is_multiple_of(times::<A>()));
+    }
     let mut clock = work.clock;
     let all = work.channel.block.times();
     let length = STEPS * A::TIMES;

@@ -27,8 +27,8 @@ use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
 ///
 /// Spectra are counted from the first sample that all recordings have (of `time_range`); spectrum `s` has the
 /// reference point's samples `s hop` to `s hop + span`, and every antenna's that the wave reached at the same
-/// phase. Spectra with flagged samples under their window, and those that a delay moves over an end of the
-/// recording, are not valid: they are missing from sums and counts.
+/// phase. Spectra with samples under their window that are flagged or not finite, and those that a delay moves
+/// over an end of the recording, are not valid: they are missing from sums and counts.
 ///
 /// # Numerics
 /// Voltages that are channelized already, without delays or gains, give exact sums of products of integers.
@@ -63,7 +63,7 @@ impl ArrayCorrelator {
     ///
     /// # Errors
     /// [`crate::Error::Parameter`] naming the option that is out of range, or both files and what differs
-    /// between them; whatever geometry and the sources report.
+    /// between them; [`crate::Error::Unavailable`] when all of it has no room in memory; whatever geometry and the sources report.
     pub fn new(
         array: &Array,
         inputs: Vec<ArrayInput>,

@@ -59,7 +59,7 @@ impl Cross {
         backend: &Backend,
         threads: &Threads,
     ) -> Result<Self> {
-        let together = (READ_BYTES / (16 * plan.row_elements())).clamp(1, plan.channels());
+        let together = together(&plan);
         let elements = together * plan.row_elements();
         let sums = match plan.encoding() {
             VoltageEncoding::ComplexF32 => Sums::Float(vec![Complex::ZERO; elements]),
@@ -74,6 +74,16 @@ impl Cross {
             sums,
             elapsed_s: [0.0; 3],
         })
+    }
+
+    /// Bytes that all of it takes; none when they can't be counted.
+    pub(super) fn bytes(plan: &Plan, capacity: usize, backend: &Backend) -> Option<usize> {
+        let read = together(plan) * (16 * plan.row_elements() + 8 * plan.baselines());
+        let mask = plan.channels() * plan.antennas() * Plan::mask_words(capacity) * 8;
+        let packed = plan.channels() * plan.panels();
+        let packed = packed.checked_mul(plan.panel_bytes(capacity))?;
+        let own = read.checked_add(mask)?.checked_add(packed)?;
+        Correlator::bytes(plan, backend)?.checked_add(own)
     }
 
     /// Seconds of the corner turn, of the X-engine, and of reading out.
@@ -141,6 +151,11 @@ impl Cross {
         };
         self.correlator.read(part.clone(), output, &mut self.counts[..counts])
     }
+}
+
+/// Channels that are read out at once.
+fn together(plan: &Plan) -> usize {
+    (READ_BYTES / (16 * plan.row_elements())).clamp(1, plan.channels())
 }
 
 /// What turns correlated sums into those that come out.

@@ -40,23 +40,24 @@ impl Delays {
         Self { model, tsamp_s, hop, span }
     }
 
-    /// Seconds of so many samples.
-    pub(super) fn shift_s(&self, shift: i64) -> f64 {
-        shift as f64 * self.tsamp_s
+    /// Seconds by which an antenna's samples are taken later that are `late` by themselves.
+    pub(super) fn shift_s(&self, shift: i64, late: f64) -> f64 {
+        (shift as f64 + late) * self.tsamp_s
     }
 
-    /// The delay in the middle of the window over the samples that are taken.
-    pub(super) fn at(&self, antenna: usize, spectrum: u64) -> Delay {
+    /// The delay in the middle of the window over the samples that are taken, of an antenna whose samples are
+    /// those of a moment `late` samples later.
+    pub(super) fn at(&self, antenna: usize, late: f64, spectrum: u64) -> Delay {
         let middle = (spectrum * self.hop) as f64 + 0.5 * self.span as f64;
-        let delay_s = |shift: f64| self.delay_s(antenna, (middle + shift) * self.tsamp_s);
+        let delay_s = |shift: f64| self.delay_s(antenna, (middle + shift + late) * self.tsamp_s);
         // The first guess is the reference point's time, and the delay changes little until the antenna's.
-        let shift = self.samples(delay_s(self.samples(delay_s(0.0))));
+        let shift = self.samples(delay_s(self.samples(delay_s(0.0), late)), late);
         Delay { delay_s: delay_s(shift), shift: shift as i64 }
     }
 
     /// The nearest whole number of samples.
-    fn samples(&self, delay_s: f64) -> f64 {
-        (delay_s / self.tsamp_s).round().clamp(-FARTHEST, FARTHEST)
+    fn samples(&self, delay_s: f64, late: f64) -> f64 {
+        (delay_s / self.tsamp_s - late).round().clamp(-FARTHEST, FARTHEST)
     }
 
     fn delay_s(&self, antenna: usize, seconds: f64) -> f64 {

@@ -23,6 +23,14 @@ pub(super) struct Flags {
 }
 
 impl Flags {
+    pub(super) fn none() -> Self {
+        Self { all: Vec::new(), ends: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Those of a recording that are about an antenna's streams: one polarization flags both.
     pub(super) fn new(flags: &[Flag], streams: &Range<usize>, polarizations: usize) -> Self {
         let own = |flag: &Flag| {
@@ -86,9 +94,32 @@ pub(super) fn lead(bad: &[Bad], spectra: &Range<u64>, coarse: usize) -> Option<u
     leads.into_iter().min().filter(|lead| *lead < spectra.end)
 }
 
+/// Spectra times recorded channels that are bad, each counted once.
+pub(super) fn cells(bad: &[Bad], coarse: usize) -> u64 {
+    let mut ends = vec![0; coarse];
+    let mut sorted: Vec<&Bad> = bad.iter().collect();
+    sorted.sort_by_key(|bad| bad.spectra.start);
+    let mut cells = 0;
+    for bad in sorted {
+        for end in &mut ends[bad.coarse.clone()] {
+            cells += bad.spectra.end.saturating_sub(bad.spectra.start.max(*end));
+            *end = bad.spectra.end.max(*end);
+        }
+    }
+    cells
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_are_counted_once() {
+        let bad = |spectra, coarse| Bad { spectra, coarse };
+        let all = [bad(5..9, 0..2), bad(2..6, 1..3), bad(3..4, 1..2), bad(5..9, 0..2)];
+        assert_eq!(cells(&all, 3), 4 + 7 + 4);
+        assert_eq!(cells(&[], 3), 0);
+    }
 
     #[test]
     fn a_spectrum_is_bad_when_its_window_touches_a_flag() {

@@ -3,13 +3,11 @@
 //! Invariant: a spectrum's bits and its mask depend on its number, never on how spectra are asked for.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::channels::Channels;
 use super::delays::Delays;
-use super::flags::Bad;
+use super::flags::{Bad, cells};
 use super::station::{Scratch, Station};
 use super::window::{Feed, Window};
 use crate::backend::threads::Threads;
@@ -24,8 +22,6 @@ pub(super) struct Parts {
     pub(super) stations: Vec<Station>,
     pub(super) channels: Channels,
     pub(super) delays: Delays,
-    /// Each recording's samples that were not finite.
-    pub(super) not_finite: Vec<Arc<AtomicU64>>,
 }
 
 /// The F-engine of all antennas.
@@ -102,7 +98,7 @@ impl Front {
 
     /// Recorded samples that were not finite.
     pub(super) fn not_finite(&self) -> u64 {
-        self.parts.not_finite.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+        self.parts.feeds.iter().map(|feed| feed.lost().count()).sum()
     }
 
     /// Elements of each antenna (spectrum, recorded channel) that were not valid.
@@ -117,8 +113,13 @@ impl Front {
     pub(super) fn make(&mut self, spectra: Range<u64>) -> Result<()> {
         let begin = Instant::now();
         self.made = spectra.start..spectra.start;
-        let needed = self.prepare(&spectra);
-        self.hold(needed)?;
+        self.prepare(&spectra);
+        self.hold(self.needed())?;
+        if self.lose() {
+            // Gains may have to be measured later.
+            self.hold(self.needed())?;
+            self.lose();
+        }
         self.run()?;
         self.count();
         self.made = spectra;
@@ -126,14 +127,28 @@ impl Front {
         Ok(())
     }
 
-    /// Decides on shifts; the samples that each recording is needed of.
-    fn prepare(&mut self, spectra: &Range<u64>) -> Vec<Option<Range<u64>>> {
-        let Parts { feeds, stations, channels, delays, .. } = &mut self.parts;
-        let mut needed: Vec<Option<Range<u64>>> = vec![None; feeds.len()];
+    /// Decides on shifts.
+    fn prepare(&mut self, spectra: &Range<u64>) {
+        let Parts { stations, channels, delays, .. } = &mut self.parts;
         self.threads.for_each_chunk(&mut self.scratches, stations, 1, |_, _, own| {
             own[0].prepare(spectra.clone(), delays, channels);
         });
-        for station in &mut *stations {
+    }
+
+    /// Takes account of what was lost of the samples that are held; whether there is any.
+    fn lose(&mut self) -> bool {
+        let Parts { feeds, stations, channels, .. } = &mut self.parts;
+        let lose = |station: &mut Station| {
+            station.lose(feeds[station.place().feed].lost(), channels.coarse)
+        };
+        stations.iter_mut().map(lose).fold(false, |any, own| any | own)
+    }
+
+    /// The samples that each recording is needed of.
+    fn needed(&self) -> Vec<Option<Range<u64>>> {
+        let Parts { feeds, stations, .. } = &self.parts;
+        let mut needed: Vec<Option<Range<u64>>> = vec![None; feeds.len()];
+        for station in stations {
             if let Some(own) = station.needed() {
                 let whole = needed[station.place().feed].get_or_insert(own.clone());
                 *whole = whole.start.min(own.start)..whole.end.max(own.end);
@@ -181,8 +196,7 @@ impl Front {
 
     fn count(&mut self) {
         for (masked, station) in self.masked.iter_mut().zip(&self.parts.stations) {
-            let cells = |bad: &Bad| bad.coarse.len() as u64 * (bad.spectra.end - bad.spectra.start);
-            *masked += station.bad().iter().map(cells).sum::<u64>();
+            *masked += cells(station.bad(), self.parts.channels.coarse);
         }
     }
 

@@ -1,12 +1,13 @@
 //! The recordings of an array, held against each other.
 //!
-//! Invariant: recordings that pass have one rate, one band, one form, and starts that lie whole samples
-//! apart.
+//! Invariant: recordings that pass have one rate, one band and one form, and it is known to a part of a sample
+//! by how much one starts later than another.
 
 use std::ops::Range;
 use std::path::Path;
 
 use super::options::CorrelateOptions;
+use super::tracking::{later, since};
 use crate::error::{Error, Result};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::units::{Epoch, HZ_PER_MHZ};
@@ -25,15 +26,18 @@ impl std::fmt::Debug for ArrayInput {
     }
 }
 
-/// The part of a sample by which starts may differ from whole samples: what decimal fractions of a second
-/// in headers leave.
-const START_TOLERANCE: f64 = 0.05;
+/// The part of a sample by which starts may differ from whole samples where nothing turns phases: half of a
+/// degree over the band.
+const START_TOLERANCE: f64 = 1e-3;
+
+/// How well the seconds of a day are known.
+const EPOCH_S: f64 = 3e-11;
 
 /// Samples by which clocks may part over a whole recording.
 const RATE_TOLERANCE: f64 = 0.1;
 
-/// The part of itself by which a centre's frequency may differ.
-const CENTRE_TOLERANCE: f64 = 1e-10;
+/// The part of itself by which a centre's frequency may differ: what a header's decimals leave.
+const CENTRE_TOLERANCE: f64 = 1e-13;
 
 /// What recordings have in common, and where each lies in it.
 #[derive(Clone, Debug)]
@@ -44,6 +48,8 @@ pub(super) struct Recordings {
     pub(super) times: u64,
     /// The recording's sample that each has at common sample 0.
     pub(super) offsets: Vec<u64>,
+    /// By how much of a sample each one's samples were taken later than the common ones, at most half.
+    pub(super) late: Vec<f64>,
     /// Samples of each recording.
     pub(super) lengths: Vec<u64>,
 }
@@ -65,7 +71,8 @@ impl Recordings {
         let lengths = headers.iter().map(|header| length(header)).collect::<Result<Vec<_>>>()?;
         check_lengths(headers, &lengths, options.shortest)?;
         let starts = headers.iter().map(|header| start(first, header));
-        let starts = starts.collect::<Result<Vec<_>>>()?;
+        let (starts, late): (Vec<i64>, Vec<f64>) =
+            starts.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let latest = starts.iter().copied().max().unwrap_or(0);
         let offsets: Vec<u64> = starts.iter().map(|start| (latest - start) as u64).collect();
         let rests =
@@ -77,13 +84,32 @@ impl Recordings {
         let part = part(first, common, options.time_range)?;
         let mut header = (*first).clone();
         if header.start.day != 0 {
-            header.start =
-                header.start.plus_s((latest as f64 + part.start as f64) * header.tsamp_s);
+            let samples = latest as f64 + part.start as f64;
+            header.start = later(header.start, samples * header.tsamp_s)?;
         }
         let times = part.end - part.start;
         header.times = Some(times);
         let offsets = offsets.into_iter().map(|offset| offset + part.start).collect();
-        Ok(Self { header, times, offsets, lengths })
+        Ok(Self { header, times, offsets, late, lengths })
+    }
+
+    /// Checks that recordings whose phases nothing turns start whole samples apart.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming both files and their starts.
+    pub(super) fn check_whole(&self, headers: &[&VoltageHeader]) -> Result<()> {
+        let most = START_TOLERANCE + EPOCH_S / self.header.tsamp_s;
+        let Some(bad) = self.late.iter().position(|late| late.abs() > most) else { return Ok(()) };
+        let (first, other) = (headers[0], headers[bad]);
+        let rule = format!(
+            "{} starts {}: without delays to take out, starts must lie whole samples apart, and these are off \
+             by {:.3}",
+            first.path.display(),
+            day(first.start),
+            self.late[bad],
+        );
+        let found = format!("{} in {}", day(other.start), other.path.display());
+        Err(Error::parameter("start", found, rule))
     }
 }
 
@@ -208,14 +234,15 @@ fn check_lengths(headers: &[&VoltageHeader], lengths: &[u64], shortest: bool) ->
     Err(Error::parameter("length (samples)", found, rule))
 }
 
-/// Whole samples from the first recording's start to another's.
-fn start(first: &VoltageHeader, other: &VoltageHeader) -> Result<i64> {
-    let samples = other.start.seconds_since(&first.start) / first.tsamp_s;
-    if (samples - samples.round()).abs() <= START_TOLERANCE && samples.abs() < 9e15 {
-        return Ok(samples.round() as i64);
+/// Whole samples from the first recording's start to another's, and what is left.
+fn start(first: &VoltageHeader, other: &VoltageHeader) -> Result<(i64, f64)> {
+    let samples = since(&first.start, &other.start)? / first.tsamp_s;
+    let whole = samples.round();
+    if whole.abs() < 9e15 {
+        return Ok((whole as i64, samples - whole));
     }
     let rule = format!(
-        "{} starts {}: starts must lie whole samples apart, and these {samples:.3}",
+        "{} starts {}: these lie {samples:e} samples apart",
         first.path.display(),
         day(first.start),
     );

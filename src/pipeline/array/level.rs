@@ -6,6 +6,7 @@ use num_complex::Complex;
 
 use super::flags::Bad;
 use crate::align;
+use crate::error::{Error, Result};
 use crate::pipeline::voltage::deviation;
 use crate::voltage::VoltageEncoding;
 
@@ -17,6 +18,19 @@ const FEWEST: usize = 16;
 
 /// The most bytes of an antenna's spectra that are looked at, if they are enough for [`FEWEST`].
 const BYTES: usize = 32 << 20;
+
+/// The encoding of spectra of so many bits.
+///
+/// # Errors
+/// [`Error::Parameter`] for other numbers than 4, 8 and 32.
+pub(super) fn encoding(nbits: usize) -> Result<VoltageEncoding> {
+    match nbits {
+        4 => Ok(VoltageEncoding::Complex4),
+        8 => Ok(VoltageEncoding::Complex8),
+        32 => Ok(VoltageEncoding::ComplexF32),
+        _ => Err(Error::parameter("--nbits", nbits, "spectra have 4, 8 or 32 bits")),
+    }
+}
 
 /// Gains of one antenna's polarizations and channels; axes polarization, channel.
 #[derive(Clone, Debug)]

@@ -2,9 +2,6 @@
 //!
 //! Invariant: what is built can be run; every fault of options and headers is found here.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
 use super::bank::Bank;
 use super::baselines::{Baseline, chosen, numbers};
 use super::channels::Channels;
@@ -15,12 +12,14 @@ use super::front::{Front, Parts, Spectra};
 use super::gains::{self, Table};
 use super::header::{ArrayHeader, BankHeader};
 use super::inputs::{ArrayInput, Recordings};
-use super::level::{self, Level};
+use super::level::{self, Level, encoding};
 use super::options::{CorrelateOptions, Gains};
-use super::station::{Place, Station, encoding};
+use super::place::Place;
+use super::station::Station;
 use super::tracking::{self, Tracking};
 use super::widened::widened;
 use super::window::Feed;
+use crate::array::check_memory;
 use crate::backend::Backend;
 use crate::backend::threads::Threads;
 use crate::channelize::{self, Channelizer, Form, Input, Order};
@@ -28,7 +27,6 @@ use crate::correlate;
 use crate::error::{Error, Result};
 use crate::geometry::{Array, DelayPolynomial};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
-use crate::pipeline::voltage::finite;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Bytes of spectra that are made at once, unless that is too few spectra.
@@ -97,6 +95,9 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     let recordings = Recordings::new(&headers, options)?;
     let tracking = Tracking::new(asked.array, &recordings.header, recordings.times, options)?;
     let model = tracking::model(&asked, &tracking, &recordings)?;
+    if matches!(model, Model::None) {
+        recordings.check_whole(&headers)?;
+    }
     let shape = Shape::new(recordings, &headers, options, matches!(model, Model::None))?;
     let mut stations = numbers.clone();
     stations.sort_unstable();
@@ -113,9 +114,10 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
         encoding: shape.encoding,
     })?;
     let capacity = shape.capacity(&plan, options.gulp);
+    shape.check_memory(&asked, &plan, capacity, baselines.len(), &inputs)?;
     let cross = Cross::new(plan.clone(), capacity, asked.backend, &threads)?;
     let delays = Delays::new(model, header.spectrum_s / shape.steps().0 as f64, shape.steps());
-    let (sources, not_finite) = shape.sources(inputs);
+    let sources = shape.sources(inputs);
     let stations = shape.stations(&asked, &sources, &numbers, capacity)?;
     let feeds = shape.feeds(sources, capacity);
     let spectra = match shape.direct {
@@ -128,7 +130,7 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
             Spectra::Rows(vec![0; capacity * row])
         }
     };
-    let parts = Parts { feeds, stations, channels: shape.channels, delays, not_finite };
+    let parts = Parts { feeds, stations, channels: shape.channels, delays };
     let front = Front::new(parts, spectra, capacity, &threads);
     Ok(Built { header, tracking, front, cross, baselines })
 }
@@ -189,6 +191,44 @@ impl Shape {
         asked.min((MOST_BYTES / row).max(1)).min(usize::try_from(self.spectra).unwrap_or(MOST))
     }
 
+    /// Checks that there is room for the X-engine, a gulp and an integration.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] naming the bytes.
+    fn check_memory(
+        &self,
+        asked: &Asked<'_>,
+        plan: &correlate::Plan,
+        capacity: usize,
+        baselines: usize,
+        inputs: &[ArrayInput],
+    ) -> Result<()> {
+        let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
+        let channels = plan.channels() / self.channels.average();
+        let visibilities = (baselines * channels).checked_mul(16 * plan.pairs() + 8);
+        let (hop, span) = (self.steps().0 as usize, self.steps().1 as usize);
+        let times = capacity.checked_mul(hop).and_then(|times| times.checked_add(span));
+        let window = |input: &ArrayInput| {
+            let header = input.source.header();
+            Some(
+                header.streams().checked_mul(times?)?.checked_mul(header.encoding.sample_bits())?
+                    / 8,
+            )
+        };
+        let windows = inputs.iter().map(window);
+        let parts =
+            [Cross::bytes(plan, capacity, asked.backend), capacity.checked_mul(row), visibilities];
+        let all = parts.into_iter().chain(windows);
+        let bytes = all.reduce(|sum, part| sum?.checked_add(part?)).flatten();
+        let what = format!(
+            "{} antennas with {} polarizations and {} channels",
+            plan.antennas(),
+            plan.polarizations(),
+            plan.channels()
+        );
+        check_memory(&what, bytes)
+    }
+
     fn header(
         &self,
         asked: &Asked<'_>,
@@ -228,26 +268,23 @@ impl Shape {
         }
     }
 
-    /// Sources whose windows may begin where they have to, and counts of samples that are not finite.
-    fn sources(
-        &self,
-        inputs: Vec<ArrayInput>,
-    ) -> (Vec<Box<dyn VoltageSource>>, Vec<Arc<AtomicU64>>) {
+    /// Sources whose windows may begin where they have to.
+    fn sources(&self, inputs: Vec<ArrayInput>) -> Vec<Box<dyn VoltageSource>> {
         let hop = self.steps().0;
         let sources = inputs.into_iter().zip(&self.recordings.offsets).map(|(input, offset)| {
-            let (source, count) = finite(input.source);
+            let source = input.source;
             let step = source.header().encoding.samples_per_byte() as u64;
             let whole = offset.is_multiple_of(step) && hop.is_multiple_of(step);
-            (if self.fixed && whole { source } else { widened(source) }, count)
+            if self.fixed && whole { source } else { widened(source) }
         });
-        sources.unzip()
+        sources.collect()
     }
 
     fn feeds(&self, sources: Vec<Box<dyn VoltageSource>>, capacity: usize) -> Vec<Feed> {
         let pairs = sources.into_iter().zip(&self.recordings.lengths);
         let feed = |(source, length): (Box<dyn VoltageSource>, &u64)| {
             let times = read_times(source.header(), capacity, self.steps());
-            Feed::new(source, *length, times)
+            Feed::new(source, *length, (times, self.steps().1))
         };
         pairs.map(feed).collect()
     }
@@ -278,6 +315,7 @@ impl Shape {
                     feed,
                     streams: antenna * each..(antenna + 1) * each,
                     offset: self.recordings.offsets[feed],
+                    late: if self.fixed { 0.0 } else { self.recordings.late[feed] },
                     length: self.recordings.lengths[feed],
                 };
                 let flags = Flags::new(source.flags(), &place.streams, header.polarizations);

@@ -12,11 +12,13 @@ use super::channels::Channels;
 use super::delays::{Delay, Delays};
 use super::flags::{Bad, Flags, lead};
 use super::level::{Level, Powers};
+use super::lost::Lost;
+use super::place::Place;
 use super::window::Window;
 use crate::align::{self, Aligner, Rows, Slope};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::voltage::{VoltageEncoding, Voltages};
+use crate::voltage::Voltages;
 
 /// Spectra of one shift.
 #[derive(Clone, Debug)]
@@ -25,21 +27,6 @@ struct Run {
     shift: i64,
     /// Whether the recording has all their samples.
     inside: bool,
-}
-
-/// Where an antenna's samples are.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// The antenna's number in the array.
-    pub(super) antenna: usize,
-    /// The recording.
-    pub(super) feed: usize,
-    /// Its streams there.
-    pub(super) streams: Range<usize>,
-    /// The recording's sample at common sample 0.
-    pub(super) offset: u64,
-    /// Samples of the recording.
-    pub(super) length: u64,
 }
 
 /// Seconds that an antenna's steps took.
@@ -54,6 +41,8 @@ pub(super) struct Station {
     place: Place,
     bank: Bank,
     flags: Flags,
+    /// What was lost of the samples that are held.
+    lost: Flags,
     level: Level,
     backend: Backend,
     /// There once gains are known.
@@ -93,6 +82,7 @@ impl Station {
             place,
             bank,
             flags,
+            lost: Flags::none(),
             level,
             backend: backend.clone(),
             aligner: None,
@@ -176,6 +166,29 @@ impl Station {
     /// Decides on the shifts of the next spectra, and which samples they need.
     pub(super) fn prepare(&mut self, spectra: Range<u64>, delays: &Delays, channels: &Channels) {
         self.find_runs(&spectra, delays, channels);
+        self.lost = Flags::none();
+        self.look(channels.coarse);
+    }
+
+    /// Takes account of what the recording lost of the samples that were needed; whether it did.
+    pub(super) fn lose(&mut self, lost: &Lost, coarse: usize) -> bool {
+        let polarizations = self.place.streams.len() / coarse;
+        self.lost = Flags::new(lost.runs(), &self.place.streams, polarizations);
+        if !self.lost.is_empty() {
+            self.look(coarse);
+        }
+        !self.lost.is_empty()
+    }
+
+    /// Appends what is flagged or lost of some spectra of one shift.
+    fn find_bad(&self, spectra: &Range<u64>, shift: i64, bad: &mut Vec<Bad>) {
+        for flags in [&self.flags, &self.lost] {
+            flags.find(spectra, self.at(0, shift), self.bank.steps(), bad);
+        }
+    }
+
+    /// Finds what is not valid, where gains are to be measured, and which samples all of that needs.
+    fn look(&mut self, coarse: usize) {
         self.bad.clear();
         self.measure = None;
         let mut needed: Option<Range<u64>> = None;
@@ -184,15 +197,16 @@ impl Station {
         self.from = first.unwrap_or(0).max(0) as u64;
         for Run { spectra, shift, inside } in &runs {
             if !inside {
-                self.bad.push(Bad { spectra: spectra.clone(), coarse: 0..channels.coarse });
+                self.bad.push(Bad { spectra: spectra.clone(), coarse: 0..coarse });
                 continue;
             }
             let first = self.bad.len();
-            let origin = self.at(0, *shift);
-            self.flags.find(spectra, origin, self.bank.steps(), &mut self.bad);
+            let mut bad = std::mem::take(&mut self.bad);
+            self.find_bad(spectra, *shift, &mut bad);
+            self.bad = bad;
             let mut samples = self.samples(spectra, *shift);
             if self.aligner.is_none() && self.measure.is_none() {
-                let start = lead(&self.bad[first..], spectra, channels.coarse);
+                let start = lead(&self.bad[first..], spectra, coarse);
                 self.measure = start.map(|start| (start, *shift));
                 if let Some(start) = start {
                     let looked = self.measured(start, *shift);
@@ -214,12 +228,12 @@ impl Station {
     }
 
     fn find_runs(&mut self, spectra: &Range<u64>, delays: &Delays, channels: &Channels) {
-        let antenna = self.place.antenna;
+        let (antenna, late) = (self.place.antenna, self.place.late);
         self.delays.clear();
-        self.delays.extend(spectra.clone().map(|spectrum| delays.at(antenna, spectrum)));
+        self.delays.extend(spectra.clone().map(|spectrum| delays.at(antenna, late, spectrum)));
         self.slopes.clear();
         for delay in &self.delays {
-            let shift_s = delays.shift_s(delay.shift);
+            let shift_s = delays.shift_s(delay.shift, late);
             let slope = |coarse| channels.slope(coarse, delay.delay_s, shift_s);
             self.slopes.extend((0..channels.coarse).map(slope));
         }
@@ -271,7 +285,7 @@ impl Station {
         if self.level.is_measured() {
             let spectra = self.measured(start, shift);
             let mut bad = Vec::new();
-            self.flags.find(&spectra, self.at(0, shift), self.bank.steps(), &mut bad);
+            self.find_bad(&spectra, shift, &mut bad);
             let mut powers = Powers::new(&self.level);
             let samples = self.samples(&spectra, shift);
             let mut input = window.voltages(self.place.streams.clone(), samples)?;
@@ -374,18 +388,5 @@ impl Station {
                 rows[bytes].fill(0);
             }
         }
-    }
-}
-
-/// The encoding of spectra of so many bits.
-///
-/// # Errors
-/// [`Error::Parameter`] for other numbers than 4, 8 and 32.
-pub(super) fn encoding(nbits: usize) -> Result<VoltageEncoding> {
-    match nbits {
-        4 => Ok(VoltageEncoding::Complex4),
-        8 => Ok(VoltageEncoding::Complex8),
-        32 => Ok(VoltageEncoding::ComplexF32),
-        _ => Err(Error::parameter("--nbits", nbits, "spectra have 4, 8 or 32 bits")),
     }
 }

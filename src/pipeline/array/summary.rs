@@ -22,12 +22,14 @@ pub struct Summary {
     pub antennas: Vec<AntennaSummary>,
     /// Names of antennas without a recording.
     pub missing: Vec<String>,
-    /// Recorded samples that were not finite numbers, and are taken for 0.
+    /// Recorded samples that were not finite numbers: no spectrum that would have them is valid.
     pub not_finite: u64,
     /// UT1 - UTC at the start in seconds.
     pub dut1_s: f64,
     /// The tracked source's altitude at the start and at the end in degrees.
     pub altitudes_deg: Option<(f64, f64)>,
+    /// Its lowest altitude in degrees, looked at every ten minutes at least.
+    pub lowest_altitude_deg: Option<f64>,
 }
 
 /// Seconds of each step. Those of reading, filter bank and alignment, which run side by side, are shares of
@@ -93,12 +95,13 @@ impl Summary {
             not_finite: front.not_finite(),
             dut1_s: header.dut1_s,
             altitudes_deg: tracking.altitudes_deg(),
+            lowest_altitude_deg: tracking.lowest_deg(),
         }
     }
 
-    /// Whether the source is below the horizon at the start or at the end.
+    /// Whether the source is below the horizon at any time, to ten minutes.
     pub fn is_below_horizon(&self) -> bool {
-        self.altitudes_deg.is_some_and(|(start, end)| start < 0.0 || end < 0.0)
+        self.lowest_altitude_deg.is_some_and(|lowest| lowest < 0.0)
     }
 
     /// Millions of recorded samples of each stream (antenna, polarization, recorded channel) a second.

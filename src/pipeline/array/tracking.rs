@@ -11,6 +11,12 @@ use crate::geometry::{self, Array, DelayModel, DelayPolynomial, Direction, Sky};
 use crate::io::voltages::VoltageHeader;
 use crate::units::Epoch;
 
+/// Seconds from one altitude that is looked at to the next.
+const ALTITUDES_S: f64 = 600.0;
+
+/// The most altitudes: those of the longest observation whose delays are modelled.
+const MOST_ALTITUDES: f64 = 14_400.0;
+
 /// The sky over an array, and what is looked at.
 #[derive(Clone, Debug)]
 pub(super) struct Tracking {
@@ -18,8 +24,8 @@ pub(super) struct Tracking {
     sky: Option<Sky>,
     direction: Option<Direction>,
     dut1_s: f64,
-    /// The source's altitude at the start and at the end.
-    altitudes_deg: Option<(f64, f64)>,
+    /// The source's altitude from the start to the end, ten minutes apart or less.
+    altitudes_deg: Vec<f64>,
 }
 
 impl Tracking {
@@ -45,15 +51,14 @@ impl Tracking {
                 );
                 return Err(Error::parameter("start", "unknown", rule));
             }
-            return Ok(Self { sky: None, direction, dut1_s: 0.0, altitudes_deg: None });
+            return Ok(Self { sky: None, direction, dut1_s: 0.0, altitudes_deg: Vec::new() });
         }
         let sky = Sky::new(array, options.dut1)?;
         let dut1_s = options.dut1.at(header.start)?;
-        let end = later(header.start, times as f64 * header.tsamp_s)?;
-        let altitude = |direction, epoch| sky.altitude_azimuth_deg(direction, epoch);
+        let observation = (header.start, times as f64 * header.tsamp_s);
         let altitudes_deg = match direction {
-            Some(source) => Some((altitude(source, header.start)?.0, altitude(source, end)?.0)),
-            None => None,
+            Some(source) => altitudes_deg(&sky, source, observation)?,
+            None => Vec::new(),
         };
         Ok(Self { sky: Some(sky), direction, dut1_s, altitudes_deg })
     }
@@ -75,8 +80,27 @@ impl Tracking {
 
     /// The source's altitude at the start and at the end.
     pub(super) fn altitudes_deg(&self) -> Option<(f64, f64)> {
-        self.altitudes_deg
+        self.altitudes_deg.first().copied().zip(self.altitudes_deg.last().copied())
     }
+
+    /// Its lowest altitude.
+    pub(super) fn lowest_deg(&self) -> Option<f64> {
+        self.altitudes_deg.iter().copied().reduce(f64::min)
+    }
+}
+
+/// Altitudes from the start to the end of an observation, ten minutes apart or less.
+fn altitudes_deg(
+    sky: &Sky,
+    source: Direction,
+    (start, length_s): (Epoch, f64),
+) -> Result<Vec<f64>> {
+    let steps = (length_s / ALTITUDES_S).ceil().clamp(1.0, MOST_ALTITUDES);
+    let altitude = |step: usize| {
+        let epoch = later(start, length_s * (step as f64 / steps))?;
+        Ok(sky.altitude_azimuth_deg(source, epoch)?.0)
+    };
+    (0..=steps as usize).map(altitude).collect()
 }
 
 /// The reading of the clock so many seconds later, leap seconds counted where they are known.
@@ -88,6 +112,18 @@ pub(super) fn later(epoch: Epoch, seconds: f64) -> Result<Epoch> {
         Ok(epoch.plus_s(seconds))
     } else {
         geometry::plus_elapsed_s(&epoch, seconds)
+    }
+}
+
+/// Seconds from an earlier reading of the clock to a later one, leap seconds counted where they are known.
+///
+/// # Errors
+/// As [`geometry::elapsed_s`].
+pub(super) fn since(earlier: &Epoch, later: &Epoch) -> Result<f64> {
+    if earlier.day == 0 || later.day == 0 {
+        Ok(later.seconds_since(earlier))
+    } else {
+        geometry::elapsed_s(earlier, later)
     }
 }
 
@@ -113,14 +149,14 @@ pub(super) fn model(
         return Err(Error::parameter("cable delay (s)", bad, "it must be finite"));
     }
     let cable = |antenna: usize| cables_s.get(antenna).copied().unwrap_or(0.0);
-    let since = |polynomial: &DelayPolynomial| header.start.seconds_since(&polynomial.start);
     if let Some(given) = asked.delays {
         let with_cable = |(antenna, polynomial): (usize, &DelayPolynomial)| {
             let mut own = *polynomial;
             own.coefficients[0] += cable(antenna);
-            (own, since(polynomial))
+            Ok((own, since(&polynomial.start, &header.start)?))
         };
-        return Ok(Model::Given(given.iter().enumerate().map(with_cable).collect()));
+        let all = given.iter().enumerate().map(with_cable).collect::<Result<_>>()?;
+        return Ok(Model::Given(all));
     }
     if let (Some(direction), Some(sky)) = (tracking.direction(), tracking.sky()) {
         let centre = geometry::PhaseCentre::Source(direction);

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use super::lost::Lost;
 use crate::error::{Error, Result};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
@@ -93,6 +94,7 @@ pub(super) struct Feed {
     source: Box<dyn VoltageSource>,
     block: VoltageBlock,
     window: Window,
+    lost: Lost,
     /// Samples that the source has.
     length: u64,
     /// Seconds spent reading.
@@ -102,8 +104,12 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// A source of known length, read `gulp` samples at a time.
-    pub(super) fn new(source: Box<dyn VoltageSource>, length: u64, gulp: usize) -> Self {
+    /// A source of known length, read `gulp` samples at a time, with `span` samples under a spectrum's window.
+    pub(super) fn new(
+        source: Box<dyn VoltageSource>,
+        length: u64,
+        (gulp, span): (usize, u64),
+    ) -> Self {
         let header = source.header();
         let window = Window {
             bytes: Vec::new(),
@@ -114,7 +120,8 @@ impl Feed {
             times: 0,
         };
         let block = header.block(gulp.max(1).next_multiple_of(WHOLE));
-        Self { source, block, window, length, elapsed_s: 0.0, outcome: Ok(()) }
+        let lost = Lost::new(window.streams, span);
+        Self { source, block, window, lost, length, elapsed_s: 0.0, outcome: Ok(()) }
     }
 
     pub(super) fn header(&self) -> &VoltageHeader {
@@ -123,6 +130,11 @@ impl Feed {
 
     pub(super) fn window(&self) -> &Window {
         &self.window
+    }
+
+    /// What the recording lost of what the window holds.
+    pub(super) fn lost(&self) -> &Lost {
+        &self.lost
     }
 
     /// Seconds spent reading.
@@ -152,12 +164,14 @@ impl Feed {
             return Err(Error::parameter("delay (samples)", times.start, rule));
         }
         self.window.drop_before(times.start);
+        self.lost.drop_before(self.window.first);
         self.pass_over(times.start)?;
         // Room for all at once, and for the block that goes over the end.
         let room = (end - self.window.first) as usize + WHOLE + self.block.capacity();
         self.window.reserve(room);
         while self.window.first + (self.window.times as u64) < end {
             let read = self.source.read(&mut self.block)?;
+            self.lost.find(&mut self.block, self.window.first + self.window.times as u64);
             self.window.append(&self.block);
             if read < self.block.capacity() && self.window.first + (self.window.times as u64) < end
             {

@@ -37,7 +37,10 @@ impl VoltageSource for Finite {
         let times = self.source.read(block)?;
         let encoding = block.encoding();
         let (length, sample) = (encoding.bytes(times), encoding.bytes(1));
-        let bad: u64 = block.rows_mut().map(|row| blank(&mut row[..length], sample)).sum();
+        let mut bad = 0;
+        for row in block.rows_mut() {
+            blank(&mut row[..length], sample, |_| bad += 1);
+        }
         self.count.fetch_add(bad, Ordering::Relaxed);
         Ok(times)
     }
@@ -51,13 +54,17 @@ impl VoltageSource for Finite {
     }
 }
 
-/// Puts zeros in the place of samples of so many bytes that are not finite; how many.
-fn blank(row: &mut [u8], sample: usize) -> u64 {
+/// Puts zeros in the place of samples of so many bytes that are not finite, and says which.
+pub(in crate::pipeline) fn blank(row: &mut [u8], sample: usize, mut found: impl FnMut(usize)) {
     if row.chunks_exact(4).all(is_finite) {
-        return 0;
+        return;
     }
-    let bad = row.chunks_exact_mut(sample).filter(|z| !z.chunks_exact(4).all(is_finite));
-    bad.map(|z| z.fill(0)).count() as u64
+    for (time, z) in row.chunks_exact_mut(sample).enumerate() {
+        if !z.chunks_exact(4).all(is_finite) {
+            z.fill(0);
+            found(time);
+        }
+    }
 }
 
 /// Whether a little-endian float is; an exponent of ones is not.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use self::scene::{Received, Scene};
 use crate::array::check_length;
 use crate::error::{Error, Result};
-use crate::geometry::{DelayModel, PhaseCentre, Sky};
+use crate::geometry::{DelayModel, PhaseCentre, Sky, plus_elapsed_s};
 use crate::io::voltages::VoltageHeader;
 
 /// Makes the voltages that the antennas of an array would have recorded.
@@ -75,7 +75,7 @@ impl ArraySimulator {
         options.check()?;
         let sky = Sky::new(&options.array, options.dut1)?;
         let length_s = options.times as f64 * options.tsamp_s();
-        let middle = options.start.plus_s(0.5 * length_s);
+        let middle = plus_elapsed_s(&options.start, 0.5 * length_s)?;
         let mut delays: Vec<Option<Delay>> = Vec::new();
         let mut places = Vec::new();
         for source in &options.sources {
