@@ -18,7 +18,7 @@ pub(super) const CHANNELS: usize = 1024;
 /// Taps where none are asked for.
 pub(super) const TAPS: usize = 8;
 
-/// Correlates the voltages of an array's antennas: visibilities (UVH5) that CASA and pyuvdata open.
+/// Correlates the voltages of an array's antennas: visibilities (UVH5) for pyuvdata, and through it CASA.
 ///
 /// Each antenna's voltages are delayed as its place asks for, divided into channels by a polyphase filter
 /// bank, turned by the rest of the delay, rounded, multiplied with those of every other antenna and summed.
