@@ -91,7 +91,12 @@ fn what_is_written_is_read_back() {
         ("a", "--layout 3,800", VoltageEncoding::Complex8, false),
         ("b", "--layout 3,800,wye --format guppi --nbits 4", VoltageEncoding::Complex4, false),
         ("c", "--layout 2,90 --lower-sideband --nbits 16", VoltageEncoding::Complex16, true),
-        ("d", "--layout 2,90 --real --polarizations 1", VoltageEncoding::Real8, false),
+        (
+            "d",
+            "--layout 2,90 --location 10,50,100 --telescope x --real --polarizations 1",
+            VoltageEncoding::Real8,
+            false,
+        ),
     ];
     for (name, words, encoding, lower) in cases {
         let truth = made(home.path(), &format!("-o {name} {BAND} {SKY} {words}"));

@@ -53,18 +53,25 @@ pub(in crate::simulate) struct Arguments {
 
 /// Where antennas stand.
 #[derive(Args, Clone, Debug)]
-#[group(id = "positions", required = true, multiple = false, args = ["antennas", "layout"])]
+#[group(skip)]
 pub(super) struct ArrayArguments {
     /// CSV file of the antennas' positions: name,x,y,z (ITRF, in metres), or name,east,north,up with lines
     /// "# longitude_deg=...", "# latitude_deg=..." and "# height_m=..." above; and number, diameter (m),
     /// delay_ns (of the cable) if you like.
-    #[arg(long, value_name = "CSV", help_heading = "Array")]
+    #[arg(
+        long,
+        value_name = "CSV",
+        required_unless_present = "layout",
+        conflicts_with = "layout",
+        help_heading = "Array"
+    )]
     pub(super) antennas: Option<PathBuf>,
     /// Make antennas up: ANTENNAS,SPREAD is so many anywhere in a circle of that diameter in metres, and
     /// ANTENNAS,SPREAD,wye along three arms.
     #[arg(
         long,
         value_name = "ANTENNAS,SPREAD",
+        required_unless_present = "antennas",
         allow_hyphen_values = true,
         help_heading = "Array"
     )]
