@@ -43,6 +43,8 @@ pub(crate) struct Document {
     spectra_made: Made,
     antennas: Vec<Antenna>,
     missing: Vec<String>,
+    /// Recorded samples that are not finite numbers.
+    not_finite: u64,
     dut1_s: f64,
     dut1_from: String,
     plots: Vec<String>,
@@ -59,6 +61,8 @@ struct Centre {
     dec_deg: f64,
     /// At the start and at the end.
     altitude_deg: Option<[f64; 2]>,
+    /// The lowest of the whole recording.
+    lowest_altitude_deg: Option<f64>,
 }
 
 /// How spectra were made.
@@ -124,7 +128,13 @@ impl Document {
         let (source, phase_centre) = match &header.phase_centre {
             PhaseCentre::Sidereal { ra_deg, dec_deg, name } => {
                 let altitude_deg = summary.altitudes_deg.map(|(start, end)| [start, end]);
-                let centre = Centre { ra_deg: *ra_deg, dec_deg: *dec_deg, altitude_deg };
+                let lowest_altitude_deg = summary.lowest_altitude_deg;
+                let centre = Centre {
+                    ra_deg: *ra_deg,
+                    dec_deg: *dec_deg,
+                    altitude_deg,
+                    lowest_altitude_deg,
+                };
                 (Some(name.clone()), Some(centre))
             }
             PhaseCentre::Drift => (None, None),
@@ -175,6 +185,7 @@ impl Document {
                 })
                 .collect(),
             missing: summary.missing.clone(),
+            not_finite: summary.not_finite,
             dut1_s: summary.dut1_s,
             dut1_from: match options.dut1 {
                 Dut1::Table => orientation_table().trim().to_owned(),
@@ -205,12 +216,16 @@ impl Document {
     /// Warnings, a line each.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
-        if let Some(Centre { altitude_deg: Some([start, end]), .. }) = self.phase_centre
-            && (start < 0.0 || end < 0.0)
-        {
+        let lowest = self.phase_centre.as_ref().and_then(|centre| centre.lowest_altitude_deg);
+        if let Some(lowest) = lowest.filter(|lowest| *lowest < 0.0) {
             all.push(format!(
-                "the phase centre is below the horizon: its altitude is {start:.1}° at the start and \
-                 {end:.1}° at the end"
+                "the phase centre is below the horizon: its altitude falls to {lowest:.1}°"
+            ));
+        }
+        if self.not_finite > 0 {
+            all.push(format!(
+                "{} recorded samples are not finite numbers; the spectra that would have them are flagged",
+                self.not_finite
             ));
         }
         if !self.missing.is_empty() {

@@ -40,6 +40,14 @@ pub(super) struct Axes<'a> {
 }
 
 impl GainWords {
+    /// The file that it names.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The gains, a file's for antennas, polarizations and channels.
     ///
     /// # Errors

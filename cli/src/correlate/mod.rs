@@ -72,6 +72,7 @@ pub(crate) fn make(
     let given = inputs::given(&arguments.inputs);
     let mut read: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
     read.push(arguments.array.antennas.clone());
+    read.extend(arguments.spectra.gains.file().map(Path::to_path_buf));
     let writing = &arguments.writing;
     let plots = writing.plots();
     let outputs = Outputs::new(&writing.output, plots.as_deref(), writing.overwrite, &read)?;
