@@ -76,7 +76,7 @@ pub fn is_uvh5(path: &Path) -> bool {
 /// Reads what a UVH5 file says of itself.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`] naming the data set that is missing or contradicts another.
+/// [`crate::Error::Io`]; [`crate::Error::Format`] naming the data set that is missing or contradicts another.
 pub fn summary(path: &Path) -> Result<Summary> {
     let fields = Fields::open(path)?;
     let visibilities = fields.shape("Data/visdata")?;
