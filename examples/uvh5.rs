@@ -78,6 +78,7 @@ fn write(description: &str, sums: &str, output: &str) -> Outcome {
             (0..spectra).map(|_| number().map(u64::from_le_bytes)).collect::<Result<_, _>>()?;
         writer.write(Integration {
             centre: Epoch::new(day as i64, seconds),
+            day_s: 86_400.0,
             lst_deg,
             pointing: Pointing { ra_deg, dec_deg, frame_angle_deg },
             uvw_m: uvw.as_chunks().0,

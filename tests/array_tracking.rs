@@ -154,6 +154,7 @@ fn worst(all: &[Integration], expected: &[Option<f64>]) -> (f64, f64) {
             for (channel, amplitude) in expected.iter().enumerate() {
                 let at = baseline * expected.len() + channel;
                 let Some(amplitude) = amplitude else { continue };
+                assert!(integration.counts[at] > 0, "no valid sample");
                 let mean = integration.sums[at] / integration.counts[at] as f64 / amplitude.powi(2);
                 worst.0 = worst.0.max(degrees(mean, Complex::ONE).abs());
                 worst.1 = worst.1.max((mean.norm() - 1.0).abs());
@@ -394,6 +395,7 @@ fn cables_are_taken_out_of_a_drift_scan() {
     let mut correlator =
         ArrayCorrelator::new(&array, inputs(&recordings), &options, &backend).unwrap();
     for integration in drain(&mut correlator) {
+        assert!(integration.sums.iter().all(|sum| sum.norm() > 0.0), "nothing was summed");
         let phases = integration.sums.iter().map(|sum| degrees(*sum, Complex::ONE));
         assert!(phases.fold(0.0_f64, |most, own| most.max(own.abs())) < 0.3);
     }

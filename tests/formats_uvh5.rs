@@ -57,6 +57,7 @@ fn sums() -> Vec<Complex<f64>> {
 fn integration<'a>(seconds: f64, sums: &'a [Complex<f64>], counts: &'a [u64]) -> Integration<'a> {
     Integration {
         centre: Epoch::new(60_000, seconds),
+        day_s: 86_400.0,
         lst_deg: 12.0,
         pointing: Pointing { ra_deg: 24.5, dec_deg: 33.1, frame_angle_deg: 0.1 },
         uvw_m: &UVW,
@@ -252,4 +253,32 @@ fn a_file_of_another_kind_is_refused() {
     assert!(!uvh5::is_uvh5(&path));
     assert!(uvh5::summary(&path).is_err());
     assert!(matches!(uvh5::summary(&folder.path().join("none")), Err(Error::Io { .. })));
+}
+
+#[test]
+fn a_leap_second_lies_between_integrations() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leap.uvh5");
+    let (sums, counts) = (sums(), vec![4; 6 * CHANNELS]);
+    let header = Header { integration_s: 1.0, integrations: 3, ..header() };
+    let mut writer = Writer::create(&path, header).unwrap();
+    let moments =
+        [(57_753, 86_399.5, 86_401.0), (57_753, 86_400.5, 86_401.0), (57_754, 0.5, 86_400.0)];
+    for (day, seconds, day_s) in moments {
+        let centre = Epoch { day, seconds };
+        writer.write(Integration { centre, day_s, ..integration(0.0, &sums, &counts) }).unwrap();
+    }
+    let again = Integration { centre: Epoch::new(57_754, 0.5), ..integration(0.0, &sums, &counts) };
+    let mut other =
+        Writer::create(&folder.path().join("o.uvh5"), Header { integrations: 2, ..self::header() })
+            .unwrap();
+    other.write(again).unwrap();
+    assert!(other.write(again).unwrap_err().to_string().contains("later"));
+    let short = Integration { day_s: 0.0, ..again };
+    assert!(other.write(short).unwrap_err().to_string().contains("day"));
+    writer.finish().unwrap();
+    let file = hdf5_pure::File::open(&path).unwrap();
+    let times: Vec<f64> = file.dataset("Header/time_array").unwrap().read_f64().unwrap();
+    let expected = moments.map(|(day, seconds, day_s)| 2_400_000.5 + day as f64 + seconds / day_s);
+    assert_eq!([times[0], times[6], times[12]], expected);
 }

@@ -198,7 +198,7 @@ fn samples_that_are_not_finite_become_zero_and_touch_no_other() {
             let at: Vec<usize> = (0..spectra.len()).filter(|i| i % 7 == 3).collect();
             for (i, at) in at.iter().enumerate() {
                 let part = if i % 2 == 0 { &mut spectra[*at].re } else { &mut spectra[*at].im };
-                *part = bad[i / 2 % 3];
+                *part = bad[i / 2 % 4];
             }
             let spoilt = Input { spectra, slopes: good.slopes.clone(), ..good };
             for backend in Backend::available(1) {

@@ -33,6 +33,7 @@ fn phase_rms(header: &ArrayHeader, all: &[Integration], case: &Case, place: (usi
         let means = means(integration);
         for channel in (0..channels).filter(|channel| is_inner(*channel, case)) {
             let value = means[(baseline * channels + channel) * header.pairs() + pair];
+            assert!(value.norm() > 0.0, "nothing was summed");
             squares += value.arg().to_degrees().powi(2);
             count += 1.0;
         }

@@ -16,4 +16,4 @@ pub use delay::{DelayModel, DelayPolynomial, PhaseCentre};
 pub use frame::{Direction, Frame};
 pub use orientation::{Dut1, orientation_table};
 pub use sky::{Apparent, Sky};
-pub use time::{elapsed_s, plus_elapsed_s, tai_utc_s};
+pub use time::{day_length_s, elapsed_s, plus_elapsed_s, tai_utc_s};

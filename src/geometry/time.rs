@@ -99,6 +99,14 @@ pub fn tai_utc_s(day: i64) -> Result<f64> {
     dat(year, month, day_of_month, 0.0).map_err(|_| refused())
 }
 
+/// Seconds of a UTC day: 86400, or 86401 where a leap second ends it.
+///
+/// # Errors
+/// As [`tai_utc_s`].
+pub fn day_length_s(day: i64) -> Result<f64> {
+    Ok(SECONDS_PER_DAY + tai_utc_s(day + 1)? - tai_utc_s(day)?)
+}
+
 /// The UTC reading `seconds` of elapsed time later, leap seconds counted: 2 s after 23:59:59 is
 /// 00:00:00 on a day that ends with a leap second. Within it the reading is 86400 to 86401 s.
 ///

@@ -12,8 +12,8 @@ use crate::progress::{multiple, rate};
 
 /// Antennas that warnings name, at most.
 const TOLD: usize = 8;
-/// Limited samples of an antenna that are told, as a part of all.
-const MANY_LIMITED: f64 = 0.01;
+/// Limited samples of an antenna that are told, as a part of all: of 8 bits, and of 4, where 1 % of good noise is.
+const MANY_LIMITED: [f64; 2] = [0.01, 0.03];
 
 /// Whence UT1 - UTC comes, when it is given.
 const GIVEN: &str = "--dut1";
@@ -43,6 +43,8 @@ pub(crate) struct Document {
     spectra_made: Made,
     antennas: Vec<Antenna>,
     missing: Vec<String>,
+    /// Antennas whose valid samples are all 0.
+    silent: Vec<String>,
     /// Recorded samples that are not finite numbers.
     not_finite: u64,
     dut1_s: f64,
@@ -108,6 +110,8 @@ pub(super) struct Written<'a> {
     pub(super) report: &'a WriteReport,
     /// Each antenna's file, by its name.
     pub(super) files: &'a [(String, String)],
+    /// Antennas whose valid samples are all 0.
+    pub(super) silent: Vec<String>,
     pub(super) plots: Vec<String>,
 }
 
@@ -123,7 +127,7 @@ pub(super) fn products(circular: bool, polarizations: usize) -> Vec<&'static str
 
 impl Document {
     pub(super) fn new(written: Written<'_>) -> Self {
-        let Written { file, header, options, report, files, plots } = written;
+        let Written { file, header, options, report, files, silent, plots } = written;
         let (summary, bank) = (&report.summary, &header.bank);
         let (source, phase_centre) = match &header.phase_centre {
             PhaseCentre::Sidereal { ra_deg, dec_deg, name } => {
@@ -185,6 +189,7 @@ impl Document {
                 })
                 .collect(),
             missing: summary.missing.clone(),
+            silent,
             not_finite: summary.not_finite,
             dut1_s: summary.dut1_s,
             dut1_from: match options.dut1 {
@@ -232,13 +237,19 @@ impl Document {
             let names = names(self.missing.iter().map(String::as_str));
             all.push(format!("no recording of {names}; its visibilities are flagged"));
         }
-        let limited = self.antennas.iter().filter(|own| own.limited > MANY_LIMITED);
+        let many = MANY_LIMITED[usize::from(self.spectra_made.bits == 4)];
+        let limited = self.antennas.iter().filter(|own| own.limited > many);
         let limited: Vec<&str> = limited.map(|own| own.name.as_str()).collect();
         if !limited.is_empty() {
             let names = names(limited.into_iter());
             all.push(format!(
-                "more than 1 % of the samples of {names} had to be limited (--gains)"
+                "more than {} % of the samples of {names} had to be limited (--gains)",
+                percent(many)
             ));
+        }
+        if !self.silent.is_empty() {
+            let names = names(self.silent.iter().map(String::as_str));
+            all.push(format!("every sample of {names} is 0, and none is flagged"));
         }
         let silent = self.antennas.iter().filter(|own| own.masked >= 1.0);
         let silent: Vec<&str> = silent.map(|own| own.name.as_str()).collect();

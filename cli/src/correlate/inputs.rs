@@ -188,7 +188,7 @@ fn unclear(claims: &[Claim<'_>], known: &[String], positions: &Path) -> Error {
     let unnamed = || claims.iter().filter(|claim| claim.names.is_empty());
     let is_known = |claim: &&Claim<'_>| known.iter().any(|name| name == claim.telescope);
     let same = |claim: &&Claim<'_>| {
-        let others = claims.iter().filter(|other| other.file != claim.file);
+        let others = claims.iter().filter(|other| !std::ptr::eq(*other, *claim));
         let names = |other: &Claim<'_>| other.names.iter().any(|name| name == claim.telescope);
         is_known(claim) && { others }.any(|o| o.telescope == claim.telescope || names(o))
     };

@@ -8,6 +8,7 @@ mod inputs;
 mod lags;
 mod outputs;
 mod quicklook;
+mod silent;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use document::{Written, products};
 use inputs::{Given, Matched};
 use outputs::Outputs;
 use quicklook::{Quicklook, Shape};
+use silent::Silent;
 
 /// Two places are one within this, in degrees: what headers' digits leave.
 const SAME_PLACE_DEG: f64 = 1e-6;
@@ -91,7 +93,9 @@ pub(crate) fn make(
     let header = correlator.header().clone();
     let _unfinished = outputs.unfinished();
     let mut looked = plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
+    let mut silent = Silent::new(&header);
     let mut see = |integration: &Integration| {
+        silent.add(integration);
         if let Some(looked) = &mut looked {
             looked.add(&integration.sums, &integration.counts);
         }
@@ -106,6 +110,7 @@ pub(crate) fn make(
             options: &options,
             report: &report,
             files: &files,
+            silent: silent.names(&header),
             plots: pictures.as_ref().map_or_else(Vec::new, |pictures| pictures.1.clone()),
         });
         interrupt::check()?;
@@ -298,12 +303,20 @@ impl Arguments {
     /// Where the array looks: as asked, or as all recordings say.
     fn phase_centre(&self, headers: &[&VoltageHeader]) -> Result<PhaseCentre> {
         let recorded = headers.iter().map(|header| header.source_name.trim());
-        let recorded = recorded.clone().find(|name| !name.is_empty()).unwrap_or(TARGET).to_owned();
-        let name = self.sky.source_name.clone().unwrap_or(recorded);
+        let recorded = recorded.clone().find(|name| !name.is_empty()).unwrap_or(TARGET);
+        let given = self.sky.source_name.clone();
         if self.sky.drift {
             return Ok(PhaseCentre::Drift);
         }
         if let Some(place) = self.sky.phase_centre {
+            // Another place than the recordings' has another name.
+            let own = |header: &&VoltageHeader| {
+                let near =
+                    |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() <= SAME_PLACE_DEG);
+                near(header.ra_deg, place.ra_deg) && near(header.dec_deg, place.dec_deg)
+            };
+            let name = if headers.iter().all(own) { recorded } else { TARGET };
+            let name = given.unwrap_or_else(|| name.to_owned());
             return Ok(PhaseCentre::Sidereal {
                 ra_deg: place.ra_deg,
                 dec_deg: place.dec_deg,
@@ -325,6 +338,7 @@ impl Arguments {
         if !places.all(near) {
             return Err(missing("the recordings say that antennas looked at different places"));
         }
+        let name = given.unwrap_or_else(|| recorded.to_owned());
         Ok(PhaseCentre::Sidereal { ra_deg, dec_deg, name })
     }
 }

@@ -22,6 +22,7 @@ mod line;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use self::columns::Columns;
@@ -87,7 +88,15 @@ pub struct AntennaTable {
 /// # Errors
 /// [`Error::Format`] naming line and column, and [`Error::Io`].
 pub fn read(path: &Path) -> Result<AntennaTable> {
-    let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
+    /// More than a million antennas.
+    const LONGEST: u64 = 1 << 26;
+    let file = fs::File::open(path).map_err(|error| Error::io(path, error))?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| Error::io(path, error))?;
+    if bytes.len() as u64 > LONGEST {
+        let why = "found more than 64 MiB, expected a table of antennas";
+        return Err(Error::format(path, "file", LONGEST, why));
+    }
     parse(&String::from_utf8_lossy(&bytes), path)
 }
 

@@ -42,6 +42,8 @@ pub struct Pointing {
 pub struct Integration<'a> {
     /// Its middle.
     pub centre: Epoch,
+    /// Seconds of that UTC day: 86400, or 86401 where a leap second ends it.
+    pub day_s: f64,
     /// Local apparent sidereal time at its middle, in degrees.
     pub lst_deg: f64,
     /// The phase centre at its middle.
@@ -55,6 +57,13 @@ pub struct Integration<'a> {
     pub counts: &'a [u64],
     /// How many there are when all are valid.
     pub full_count: u64,
+}
+
+impl Integration<'_> {
+    /// The Julian date of its middle, UTC; a day with a leap second is as long as others are.
+    fn julian_date(&self) -> f64 {
+        MJD_ZERO + self.centre.day as f64 + self.centre.seconds / self.day_s
+    }
 }
 
 /// A UVH5 file in the making.
@@ -73,7 +82,8 @@ pub struct Writer {
     skeleton: Skeleton,
     rows: Vec<Row>,
     written: usize,
-    last: Option<Epoch>,
+    /// The last integration's Julian date.
+    last: Option<f64>,
 }
 
 impl Writer {
@@ -115,7 +125,7 @@ impl Writer {
         self.check(&integration)?;
         self.write_times(&integration)?;
         self.write_data(&integration)?;
-        self.last = Some(integration.centre);
+        self.last = Some(integration.julian_date());
         self.written += 1;
         Ok(())
     }
@@ -152,8 +162,12 @@ impl Writer {
         if integration.full_count == 0 {
             return Err(Error::parameter("full count", 0, "it must be positive"));
         }
-        if self.last.is_some_and(|last| integration.centre.seconds_since(&last) <= 0.0) {
-            let rule = "each integration must be later than the one before";
+        if !(SECONDS_PER_DAY - 1.0..=SECONDS_PER_DAY + 1.0).contains(&integration.day_s) {
+            let rule = "a UTC day has 86400 s, one more or one less";
+            return Err(Error::parameter("length of the day (s)", integration.day_s, rule));
+        }
+        if self.last.is_some_and(|last| integration.julian_date() <= last) {
+            let rule = "each integration must be later than the one before, by 40 us at least";
             return Err(Error::parameter("middle (MJD)", integration.centre.mjd(), rule));
         }
         let pointing = integration.pointing;
@@ -172,10 +186,8 @@ impl Writer {
     /// All that is the same for every channel.
     fn write_times(&mut self, integration: &Integration<'_>) -> Result<()> {
         let pointing = integration.pointing;
-        let centre = integration.centre;
-        let julian = MJD_ZERO + centre.day as f64 + centre.seconds / SECONDS_PER_DAY;
         let same = [
-            (Rows::Time, julian),
+            (Rows::Time, integration.julian_date()),
             (Rows::SiderealTime, integration.lst_deg.to_radians()),
             (Rows::IntegrationTime, self.header.integration_s),
             (Rows::PointingRa, pointing.ra_deg.to_radians()),

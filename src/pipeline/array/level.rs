@@ -111,7 +111,8 @@ impl Level {
         let gain = |power: f64| {
             // Power is that of both parts.
             let deviation = (0.5 * power).sqrt();
-            if deviation > 0.0 { (target / deviation) as f32 } else { 1.0 }
+            let gain = (target / deviation) as f32;
+            if gain.is_normal() { gain } else { 1.0 }
         };
         self.gains.clear();
         for sums in powers.sums.chunks_exact(channels) {
@@ -170,16 +171,25 @@ impl Powers {
             bad.spectra.contains(&spectrum) && bad.coarse.contains(coarse)
         };
         for coarse in 0..self.counts.len() {
-            if bad.iter().any(|bad| hits(&bad, &coarse)) {
+            let own = coarse * self.fine..(coarse + 1) * self.fine;
+            // Zeros that nobody flagged, such as a receiver's that is not on yet, say nothing of its level.
+            let silent =
+                || row.chunks_exact(channels).all(|row| row[own.clone()].iter().all(is_zero));
+            if bad.iter().any(|bad| hits(&bad, &coarse)) || silent() {
                 continue;
             }
             self.counts[coarse] += 1;
-            let own = coarse * self.fine..(coarse + 1) * self.fine;
             let rows = self.sums.chunks_exact_mut(channels).zip(row.chunks_exact(channels));
             for (sums, values) in rows {
                 let pairs = sums[own.clone()].iter_mut().zip(&values[own.clone()]);
-                pairs.for_each(|(sum, z)| *sum += f64::from(z.norm_sqr()));
+                pairs.for_each(|(sum, z)| {
+                    *sum += f64::from(z.re).powi(2) + f64::from(z.im).powi(2);
+                });
             }
         }
     }
+}
+
+fn is_zero(value: &Complex<f32>) -> bool {
+    value.re == 0.0 && value.im == 0.0
 }

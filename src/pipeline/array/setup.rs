@@ -17,7 +17,7 @@ use super::options::{CorrelateOptions, Gains};
 use super::place::Place;
 use super::station::Station;
 use super::tracking::{self, Tracking};
-use super::widened::widened;
+use super::widened::{widened, widest};
 use super::window::Feed;
 use crate::array::check_memory;
 use crate::backend::Backend;
@@ -210,10 +210,8 @@ impl Shape {
         let times = capacity.checked_mul(hop).and_then(|times| times.checked_add(span));
         let window = |input: &ArrayInput| {
             let header = input.source.header();
-            Some(
-                header.streams().checked_mul(times?)?.checked_mul(header.encoding.sample_bits())?
-                    / 8,
-            )
+            let bits = widest(header.encoding).sample_bits();
+            Some(header.streams().checked_mul(times?)?.checked_mul(bits)? / 8)
         };
         let windows = inputs.iter().map(window);
         let parts =
@@ -376,8 +374,11 @@ fn integration(
     if !(asked.is_finite() && asked > 0.0) {
         return Err(Error::parameter("--integration (s)", asked, "it must be above 0"));
     }
-    let spectra = (asked / spectrum).round().max(1.0);
-    if spectra * hop as f64 > times as f64 {
+    // What a recording's rate, rounded in its header, makes of its length.
+    const ROUNDING: f64 = 1e-9;
+    let whole = (times / hop as u64).max(1);
+    let spectra = (asked / spectrum).round().clamp(1.0, whole as f64);
+    if asked > times as f64 * header.tsamp_s * (1.0 + ROUNDING) {
         let rule = format!(
             "{} and the other recordings have {:.6} s in common",
             header.path.display(),

@@ -6,13 +6,21 @@ use crate::error::Result;
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding, voltage};
 
-/// The source with whole bytes a sample; others pass as they are.
-pub(super) fn widened(source: Box<dyn VoltageSource>) -> Box<dyn VoltageSource> {
-    let encoding = match source.header().encoding {
+/// The encoding that has whole bytes a sample.
+pub(super) fn widest(encoding: VoltageEncoding) -> VoltageEncoding {
+    match encoding {
         VoltageEncoding::Real2 => VoltageEncoding::RealF32,
         VoltageEncoding::Real4 => VoltageEncoding::Real8,
-        _ => return source,
-    };
+        whole => whole,
+    }
+}
+
+/// The source with whole bytes a sample; others pass as they are.
+pub(super) fn widened(source: Box<dyn VoltageSource>) -> Box<dyn VoltageSource> {
+    let encoding = widest(source.header().encoding);
+    if encoding == source.header().encoding {
+        return source;
+    }
     let header = VoltageHeader { encoding, ..source.header().clone() };
     let packed = source.header().block(0);
     Box::new(Widened { source, header, packed })

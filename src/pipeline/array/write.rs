@@ -9,9 +9,13 @@ use super::integration::Integration;
 use super::options::{CorrelateOptions, Gains, PhaseCentre};
 use super::summary::Summary;
 use crate::error::{Error, Result};
-use crate::geometry::{Location, Sky};
+use crate::geometry::{Location, Sky, day_length_s};
 use crate::io::uvh5::{self, Feed, Feeds, Keyword, Mount, Pointing, Writer};
 use crate::pipeline::burst::Status;
+
+/// The shortest integration that a file keeps apart from its neighbours, in seconds: Julian dates are 40 us
+/// apart, and the last integration may be half as long.
+const SHORTEST_S: f64 = 2e-4;
 
 /// What a file says beside what the correlation knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +79,12 @@ pub fn write_uvh5(
     let header = correlator.header().clone();
     let sky = known(correlator, &header)?.clone();
     let file = file_header(&header, labels)?;
+    if file.integration_s < SHORTEST_S {
+        let rule = format!(
+            "times of visibilities are Julian dates, whose numbers are 40 us apart: at least {SHORTEST_S} s"
+        );
+        return Err(Error::parameter("--integration (s)", file.integration_s, rule));
+    }
     let mut writer = Writer::create(path, file)?;
     let bytes = writer.bytes();
     let location = header.array.location()?;
@@ -137,6 +147,7 @@ fn put(
     };
     writer.write(uvh5::Integration {
         centre,
+        day_s: day_length_s(centre.day)?,
         lst_deg,
         pointing,
         uvw_m: &uvw_m,
