@@ -260,6 +260,16 @@ impl Document {
         all
     }
 
+    /// What the last integration has, where it is less than nine tenths of the others.
+    fn rest(&self) -> String {
+        let each = (self.integration_s / self.spectrum_s).round() as u64;
+        let rest = self.spectra.saturating_sub(self.integrations.saturating_sub(1) * each);
+        if rest == 0 || 10 * rest >= 9 * each {
+            return String::new();
+        }
+        format!(" (the last has {} % of it)", percent(rest as f64 / each as f64))
+    }
+
     /// The lines that end the verb.
     pub(super) fn text(&self) -> String {
         let mut text = format!(
@@ -281,11 +291,12 @@ impl Document {
         let _ = writeln!(text, "  sky: {}", self.sky());
         let _ = write!(
             text,
-            "Wrote {}: {} integration{} of {}, {} baselines, {} channels of {}, {} to {} MHz, {}",
+            "Wrote {}: {} integration{} of {}{}, {} baselines, {} channels of {}, {} to {} MHz, {}",
             self.file,
             self.integrations,
             if self.integrations == 1 { "" } else { "s" },
             duration(self.integration_s),
+            self.rest(),
             self.baselines,
             self.channels,
             frequency(self.channel_width_mhz * HZ_PER_MHZ),
