@@ -78,15 +78,22 @@ pub fn copy(from: &[u8], to: &mut [u8], threads: &Threads) -> f64 {
 /// Single-precision multiply-adds a second on all threads, all operands in registers. Measured for about
 /// `seconds`.
 pub fn multiply_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
+    most_a_second(threads, seconds, || {
+        let (sum, multiply_adds) = multiply_add(level, black_box(1 << 14));
+        black_box(sum);
+        multiply_adds
+    })
+}
+
+/// The most, of what each call of `work` counts, that all threads do in a second.
+fn most_a_second(threads: &Threads, seconds: f64, work: impl Fn() -> usize + Sync) -> f64 {
     let mut counts = vec![0; threads.count()];
     let mut scratch = vec![(); threads.count()];
     let (mut best, start) = (0f64, Instant::now());
     while best == 0.0 || start.elapsed().as_secs_f64() < seconds {
         let began = Instant::now();
         threads.for_each_chunk(&mut scratch, &mut counts, 1, |(), _, count| {
-            let (sum, multiply_adds) = multiply_add(level, black_box(1 << 14));
-            black_box(sum);
-            count[0] = multiply_adds;
+            count[0] = work();
         });
         let all: usize = counts.iter().sum();
         best = best.max(all as f64 / began.elapsed().as_secs_f64());
@@ -118,20 +125,11 @@ fn multiply_add(level: Level, repeats: usize) -> (f32, usize) {
 /// registers: four products at once where there is AVX-512 VNNI, elsewhere two of widened integers.
 /// Measured for about `seconds`.
 pub fn integer_multiply_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
-    let mut counts = vec![0; threads.count()];
-    let mut scratch = vec![(); threads.count()];
-    let (mut best, start) = (0f64, Instant::now());
-    while best == 0.0 || start.elapsed().as_secs_f64() < seconds {
-        let began = Instant::now();
-        threads.for_each_chunk(&mut scratch, &mut counts, 1, |(), _, count| {
-            let (sum, multiply_adds) = integer_multiply_add(level, black_box(1 << 14));
-            black_box(sum);
-            count[0] = multiply_adds;
-        });
-        let all: usize = counts.iter().sum();
-        best = best.max(all as f64 / began.elapsed().as_secs_f64());
-    }
-    best
+    most_a_second(threads, seconds, || {
+        let (sum, multiply_adds) = integer_multiply_add(level, black_box(1 << 14));
+        black_box(sum);
+        multiply_adds
+    })
 }
 
 /// As [`multiply_add`], of integers.

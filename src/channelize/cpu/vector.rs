@@ -160,41 +160,7 @@ unsafe impl Vector for Portable {
     }
 }
 
-/// Makes a function of a level from a generic body: one call for each level.
-///
-/// The body is inlined into functions that have the level's instructions.
-macro_rules! levels {
-    ($name:ident, $body:ident, ($($argument:ident: $type:ty),* $(,)?)) => {
-        /// # Safety
-        /// As the body's.
-        pub(super) unsafe fn $name(level: Level, $($argument: $type),*) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2,fma")]
-                unsafe fn avx2($($argument: $type),*) {
-                    // SAFETY: the caller's promise is handed on.
-                    unsafe { $body::<x86::Avx2>($($argument),*) }
-                }
-                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-                unsafe fn avx512($($argument: $type),*) {
-                    // SAFETY: the caller's promise is handed on.
-                    unsafe { $body::<x86::Avx512>($($argument),*) }
-                }
-                match level {
-                    // SAFETY: holding the level is the proof that its instructions exist.
-                    Level::Avx512(_) => return unsafe { avx512($($argument),*) },
-                    // SAFETY: as above.
-                    Level::Avx2(_) => return unsafe { avx2($($argument),*) },
-                    Level::Portable => {}
-                }
-            }
-            let _ = level;
-            // SAFETY: the caller's promise is handed on; plain arrays need no instructions.
-            unsafe { $body::<Portable>($($argument),*) }
-        }
-    };
-}
-pub(super) use levels;
+pub(super) use crate::backend::simd::levels;
 
 /// Floats in a register of a level.
 pub(super) fn lanes(level: crate::backend::simd::Level) -> usize {
