@@ -1,6 +1,7 @@
 //! What a number in the options may be.
 
 use crate::error::{Error, Result};
+use crate::units::{HZ_PER_MHZ, MAX_FREQUENCY_HZ};
 
 /// Holds a number to a range with its ends.
 ///
@@ -22,4 +23,20 @@ pub(super) fn above_zero(name: &'static str, value: f64, high: f64) -> Result<()
         return Ok(());
     }
     Err(Error::parameter(name, value, format!("it must be above 0 and at most {high}")))
+}
+
+/// Checks recorded channels: each at least a millihertz wide and above zero frequency as a whole; `width` names
+/// the options that make `width_hz`.
+pub(super) fn recorded_band(width: &'static str, centres_hz: &[f64], width_hz: f64) -> Result<()> {
+    above_zero(width, width_hz, 1e12)?;
+    if width_hz < 1e-3 {
+        let rule = "a recorded channel must be at least 0.001 Hz wide";
+        return Err(Error::parameter("--bandwidth (Hz)", width_hz, rule));
+    }
+    let good = |f: &f64| *f - 0.5 * width_hz > 0.0 && *f <= MAX_FREQUENCY_HZ;
+    if let Some(bad) = centres_hz.iter().find(|f| !good(f)) {
+        let rule = "each recorded channel must lie above 0 MHz as a whole";
+        return Err(Error::parameter("--freq (MHz)", bad / HZ_PER_MHZ, rule));
+    }
+    Ok(())
 }

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::{Array, Direction, Dut1};
-use crate::simulate::bounds::{above_zero, within};
+use crate::simulate::bounds::{above_zero, recorded_band, within};
 use crate::simulate::voltages::{Polarization, usual_rms};
-use crate::units::{Epoch, HZ_PER_MHZ, MAX_CHANNELS, MAX_FREQUENCY_HZ};
+use crate::units::{Epoch, MAX_CHANNELS};
 use crate::voltage::VoltageEncoding;
 
 /// The most antennas.
@@ -162,7 +162,7 @@ impl ArrayOptions {
         }
         crate::array::check_length("receivers", antennas, self.receivers.len())?;
         self.check_streams()?;
-        self.check_band()?;
+        recorded_band("--bandwidth over --channels (Hz)", &self.centres_hz, self.channel_width_hz)?;
         let whole = self.encoding.samples_per_byte() as u64;
         if self.times == 0 || self.times > MAX_TIMES || !self.times.is_multiple_of(whole) {
             let rule = format!("it must be 1 to {MAX_TIMES} samples that fill whole bytes");
@@ -182,21 +182,6 @@ impl ArrayOptions {
         if !matches!(self.polarizations, 1 | 2) {
             let rule = "it must be 1 or 2";
             return Err(Error::parameter("--polarizations", self.polarizations, rule));
-        }
-        Ok(())
-    }
-
-    fn check_band(&self) -> Result<()> {
-        above_zero("--bandwidth over --channels (Hz)", self.channel_width_hz, 1e12)?;
-        if self.channel_width_hz < 1e-3 {
-            let rule = "a recorded channel must be at least 0.001 Hz wide";
-            return Err(Error::parameter("--bandwidth (Hz)", self.channel_width_hz, rule));
-        }
-        let half = 0.5 * self.channel_width_hz;
-        let good = |f: &f64| *f - half > 0.0 && *f <= MAX_FREQUENCY_HZ;
-        if let Some(bad) = self.centres_hz.iter().find(|f| !good(f)) {
-            let rule = "each recorded channel must lie above 0 MHz as a whole";
-            return Err(Error::parameter("--freq (MHz)", bad / HZ_PER_MHZ, rule));
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use super::polarization::Polarization;
 use crate::error::{Error, Result};
-use crate::simulate::bounds::{above_zero, within};
-use crate::units::{DM_CONSTANT, Epoch, HZ_PER_MHZ, MAX_CHANNELS, MAX_FREQUENCY_HZ};
+use crate::simulate::bounds::{above_zero, recorded_band, within};
+use crate::units::{DM_CONSTANT, Epoch, MAX_CHANNELS, MAX_FREQUENCY_HZ};
 use crate::voltage::VoltageEncoding;
 
 /// The most streams: antennas x recorded channels x polarizations.
@@ -201,7 +201,11 @@ impl Options {
 
     pub(super) fn check(&self) -> Result<()> {
         self.check_streams()?;
-        self.check_band()?;
+        recorded_band(
+            "--bandwidth over --coarse-channels (Hz)",
+            &self.centres_hz,
+            self.channel_width_hz,
+        )?;
         self.check_times()?;
         above_zero("--rms", self.rms, 1e9)?;
         within("--dm-constant", self.dm_constant, 1.0, 1e6)?;
@@ -222,21 +226,6 @@ impl Options {
         if self.antennas == 0 || self.antennas > most {
             let rule = format!("it must be 1 to {most} with so many channels and polarizations");
             return Err(Error::parameter("--antennas", self.antennas, rule));
-        }
-        Ok(())
-    }
-
-    fn check_band(&self) -> Result<()> {
-        above_zero("--bandwidth over --coarse-channels (Hz)", self.channel_width_hz, 1e12)?;
-        if self.channel_width_hz < 1e-3 {
-            let rule = "a recorded channel must be at least 0.001 Hz wide";
-            return Err(Error::parameter("--bandwidth (Hz)", self.channel_width_hz, rule));
-        }
-        let half = 0.5 * self.channel_width_hz;
-        let good = |f: &f64| *f - half > 0.0 && *f <= MAX_FREQUENCY_HZ;
-        if let Some(bad) = self.centres_hz.iter().find(|f| !good(f)) {
-            let rule = "each recorded channel must lie above 0 MHz as a whole";
-            return Err(Error::parameter("--freq (MHz)", bad / HZ_PER_MHZ, rule));
         }
         Ok(())
     }
