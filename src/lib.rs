@@ -15,7 +15,10 @@ pub mod pipeline;
 pub mod pulse;
 pub mod sample;
 pub mod simulate;
+pub mod spiir;
+pub mod strain;
 pub mod units;
 pub mod voltage;
+pub mod waveform;
 
 pub use error::{Error, Result};

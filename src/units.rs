@@ -180,9 +180,60 @@ impl Epoch {
     }
 }
 
+/// A moment of GPS time, in whole nanoseconds since 1980-01-06T00:00:00 UTC; GPS time knows no leap seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gps {
+    /// Nanoseconds since the beginning of GPS time.
+    pub ns: i64,
+}
+
+/// Nanoseconds of a second.
+const NS_PER_S: i64 = 1_000_000_000;
+
+impl Gps {
+    /// From GPS seconds, to the nearest nanosecond that the number can tell (about 0.1 us today).
+    pub fn from_s(seconds: f64) -> Self {
+        let whole = seconds.floor();
+        Self { ns: whole as i64 * NS_PER_S + ((seconds - whole) * NS_PER_S as f64).round() as i64 }
+    }
+
+    /// GPS seconds, exact to about 0.1 us.
+    pub fn s(self) -> f64 {
+        let (whole, part) = (self.ns.div_euclid(NS_PER_S), self.ns.rem_euclid(NS_PER_S));
+        whole as f64 + part as f64 / NS_PER_S as f64
+    }
+
+    /// The moment so many seconds later.
+    pub fn plus_s(self, seconds: f64) -> Self {
+        Self { ns: self.ns + (seconds * NS_PER_S as f64).round() as i64 }
+    }
+
+    /// The time of sample number `sample` of a stream that begins at this moment.
+    pub fn plus_samples(self, sample: i64, rate_hz: u32) -> Self {
+        let ns = i128::from(sample) * i128::from(NS_PER_S);
+        let rate = i128::from(rate_hz.max(1));
+        Self { ns: self.ns + (ns + rate / 2).div_euclid(rate) as i64 }
+    }
+
+    /// Seconds from `earlier` to this moment.
+    pub fn seconds_since(self, earlier: Self) -> f64 {
+        (self.ns - earlier.ns) as f64 / NS_PER_S as f64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gps_times_keep_their_nanoseconds() {
+        let start = Gps::from_s(1_126_259_446.0);
+        let late = start.plus_samples(67_240, 4096);
+        assert_eq!(late.ns, 1_126_259_462_416_015_625);
+        assert_eq!(late.seconds_since(start), 67_240.0 / 4096.0);
+        assert_eq!(start.plus_samples(-1, 4096).ns, 1_126_259_445_999_755_859);
+        assert!((Gps::from_s(late.s()).ns - late.ns).abs() < 200);
+    }
 
     #[test]
     fn a_descending_band_keeps_its_order() {

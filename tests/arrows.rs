@@ -13,7 +13,7 @@ const LONGEST: usize = 400;
 /// Files that may be longer, each with its reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-const GROUND: &[&str] = &["error", "array", "sample", "voltage", "units", "math"];
+const GROUND: &[&str] = &["error", "array", "sample", "voltage", "strain", "units", "math"];
 const STAGES: &[&str] =
     &["channelize", "align", "correlate", "clean", "dedisperse", "pulse", "spiir"];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];
@@ -30,8 +30,10 @@ fn forbidden(from: &[&str], to: &[&str]) -> Option<String> {
         "error" => other == "error",
         _ if room == other => return within_stage(from, to),
         _ if GROUND.contains(&room) => in_room,
-        "backend" | "io" | "stream" | "geometry" => in_room,
-        "simulate" => in_room || matches!(other, "backend" | "io" | "stream" | "geometry"),
+        "backend" | "io" | "stream" | "geometry" | "waveform" => in_room,
+        "simulate" => {
+            in_room || { matches!(other, "backend" | "io" | "stream" | "geometry" | "waveform") }
+        }
         "pipeline" => true,
         _ if STAGES.contains(&room) => {
             return within_stage(from, to).or_else(|| {

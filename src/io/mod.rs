@@ -17,6 +17,7 @@ pub mod rfifind;
 mod rows;
 mod sexagesimal;
 pub mod sigproc;
+pub mod strain;
 pub mod uvh5;
 pub mod voltages;
 pub mod window_file;

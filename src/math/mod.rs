@@ -3,6 +3,7 @@
 //! Invariant: pure functions of their arguments.
 
 pub mod normal;
+pub mod power_spectrum;
 pub mod response;
 pub mod running_median;
 pub mod statistics;

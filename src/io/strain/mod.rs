@@ -1,0 +1,40 @@
+//! Recorded gravitational-wave strain: what a source of it is; one file a format.
+//!
+//! Invariant: what is missing from a recording, or bad by its own flags, comes as samples marked invalid, of the
+//! right number.
+
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::units::Gps;
+
+/// What every format says of its strain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StrainHeader {
+    /// Where the data come from.
+    pub path: PathBuf,
+    /// The format's name, as `info` prints it.
+    pub format: &'static str,
+    /// Two letters of the detector: `H1`, `L1`, `V1`, `K1`; empty when unknown.
+    pub detector: String,
+    /// Time of the first sample.
+    pub start: Gps,
+    /// Samples in a second.
+    pub rate_hz: u32,
+    /// Samples in all, when the length is known beforehand.
+    pub times: Option<u64>,
+}
+
+/// Strain of one detector, sample after sample.
+pub trait StrainSource: Send {
+    /// What the recording says of itself.
+    fn header(&self) -> &StrainHeader;
+
+    /// Writes the next samples to the front of `samples`, and to `valid` which of them may be used; those that may
+    /// not are 0. Gives their number; 0 is the end.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] and [`crate::Error::Format`] of the file, [`crate::Error::Shape`] when the slices differ
+    /// in length.
+    fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize>;
+}

@@ -1,0 +1,125 @@
+//! Low-latency matched filtering of gravitational-wave strain by summed parallel infinite impulse response filters.
+//!
+//! Invariant: any split of a stream gives the same signal-to-noise ratios, bit for bit.
+
+pub mod plan;
+pub mod reference;
+pub mod resample;
+
+use num_complex::Complex;
+
+use crate::array::Progress;
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+pub use plan::{Branch, Filter, Options, Plan, Template};
+pub use resample::Resampler;
+
+#[derive(Debug)]
+enum Engine {
+    Reference(Box<reference::Engine>),
+}
+
+/// Filters whitened strain with the templates of a bank.
+///
+/// `y_l[k] = a_l y_l[k - 1] + b_l x_m[k - delay_l]` for each filter at its branch's rate, `z[k] = sum_l y_l[k]` over
+/// the template's filters, lower rates brought up: `x_(m+1)` is `x_m` at half the rate (see [`resample`]).
+///
+/// | buffer | axes           | type        | unit                                  | access      |
+/// |--------|----------------|-------------|---------------------------------------|-------------|
+/// | `x`    | time           | f32         | standard deviations of whitened noise | read        |
+/// | `z`    | template, time | complex f32 | standard deviations, each quadrature  | overwritten |
+///
+/// `z[k]` belongs to sample `k` of `x` and is known [`Plan::latency`] samples later. Samples that are not finite
+/// count as 0.
+///
+/// # Source
+/// Guo et al. 2018; Hooper et al. 2012, Phys. Rev. D 86, 024012.
+#[derive(Debug)]
+pub struct Spiir {
+    plan: Plan,
+    engine: Engine,
+    /// Samples of strain so far, and of output.
+    consumed: u64,
+    produced: u64,
+    /// Once the stream is being flushed, where its zeros end.
+    end: Option<u64>,
+}
+
+impl Spiir {
+    /// Binds a plan to a backend.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when there is no memory for its history.
+    pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
+        let engine = match backend {
+            Backend::Reference | Backend::Cpu(..) => {
+                Engine::Reference(Box::new(reference::Engine::new(&plan)))
+            }
+        };
+        Ok(Self { plan, engine, consumed: 0, produced: 0, end: None })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Takes all samples of whitened strain, and writes the next `produced <= input.len()` signal-to-noise ratios of
+    /// each template to the front of its row of `stride` elements.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `output.len() == templates * stride`, or when a row has no room for as many samples as
+    /// the input has.
+    pub fn run(
+        &mut self,
+        input: &[f32],
+        output: &mut [Complex<f32>],
+        stride: usize,
+    ) -> Result<Progress> {
+        self.check_output(output.len(), stride, input.len())?;
+        let produced = match &mut self.engine {
+            Engine::Reference(engine) => engine.run(input, output, stride),
+        };
+        self.consumed += input.len() as u64;
+        self.produced += produced as u64;
+        Ok(Progress { consumed: input.len(), produced })
+    }
+
+    /// Ends the stream: writes up to `stride` of the ratios of its last [`Plan::latency`] samples, as if zeros
+    /// followed. To be called until it has written none.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn flush(&mut self, output: &mut [Complex<f32>], stride: usize) -> Result<usize> {
+        const ZEROS: [f32; 256] = [0.0; 256];
+        self.check_output(output.len(), stride, 0)?;
+        let end = *self.end.get_or_insert(self.consumed + self.plan.latency() as u64);
+        let mut produced = 0;
+        while produced == 0 && self.consumed < end && stride > 0 {
+            let left = (end - self.consumed).min(stride.min(ZEROS.len()) as u64) as usize;
+            produced = self.run(&ZEROS[..left], output, stride)?.produced;
+        }
+        Ok(produced)
+    }
+
+    /// Forgets the stream, so that another may begin.
+    pub fn reset(&mut self) {
+        match &mut self.engine {
+            Engine::Reference(engine) => **engine = reference::Engine::new(&self.plan),
+        }
+        (self.consumed, self.produced, self.end) = (0, 0, None);
+    }
+
+    fn check_output(&self, length: usize, stride: usize, times: usize) -> Result<()> {
+        crate::array::check_length(
+            "signal-to-noise ratios (template, time)",
+            self.plan.templates() * stride,
+            length,
+        )?;
+        if stride < times {
+            let what = "row of signal-to-noise ratios";
+            return Err(Error::Shape { what, expected: times, actual: stride });
+        }
+        Ok(())
+    }
+}
