@@ -4,15 +4,14 @@
 
 pub mod plan;
 pub mod reference;
-pub mod resample;
 
 use num_complex::Complex;
 
 use crate::array::Progress;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
+pub use plan::resample::{self, Resampler};
 pub use plan::{Branch, Filter, Options, Plan, Template};
-pub use resample::Resampler;
 
 #[derive(Debug)]
 enum Engine {

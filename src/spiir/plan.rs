@@ -1,9 +1,11 @@
 //! What is asked of the filter bank: its filters and rates, all checks, all derived sizes.
 
+pub mod resample;
+
 use num_complex::Complex;
 
-use super::resample::Resampler;
 use crate::error::{Error, Result};
+use resample::Resampler;
 
 /// Most halvings of the rate.
 pub const MAX_HALVINGS: u32 = 12;
