@@ -2,8 +2,10 @@
 //!
 //! Invariant: any split of a stream gives the same signal-to-noise ratios, bit for bit.
 
+pub mod coincidence;
 pub mod plan;
 pub mod reference;
+pub mod trigger;
 
 use num_complex::Complex;
 
