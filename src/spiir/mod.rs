@@ -4,8 +4,10 @@
 
 pub mod bank;
 pub mod matched;
+pub mod coincidence;
 pub mod plan;
 pub mod reference;
+pub mod trigger;
 
 use num_complex::Complex;
 
