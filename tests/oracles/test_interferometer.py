@@ -29,7 +29,7 @@ def draw():
 
 def ours(name, folder):
     path = folder / f"{name}.txt"
-    path.write_text("".join(f"{name} {a!r} {d!r} {p!r} {t!r}\n" for a, d, p, t in zip(*map(list, draw()))))
+    path.write_text("".join(f"{name} {a!r} {d!r} {p!r} {t!r}\n" for a, d, p, t in zip(*(numbers.tolist() for numbers in draw()))))
     lines = call(BUILT / "examples" / "interferometers", path).splitlines()
     return numpy.array([[float(word) for word in line.split()] for line in lines]).T
 
