@@ -160,7 +160,12 @@ impl StrainOptions {
             let rule = format!("there must be 1 to {MAX_TIMES}");
             return Err(Error::parameter("samples", self.times, rule));
         }
-        within("lowest frequency of the noise (Hz)", self.lowest_hz, 0.0, f64::from(rate_hz) / 2.0)?;
+        within(
+            "lowest frequency of the noise (Hz)",
+            self.lowest_hz,
+            0.0,
+            f64::from(rate_hz) / 2.0,
+        )?;
         if self.detectors.is_empty() {
             return Err(Error::parameter("detectors", 0, "there must be one at least"));
         }
