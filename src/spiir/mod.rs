@@ -2,6 +2,7 @@
 //!
 //! Invariant: any split of a stream gives the same signal-to-noise ratios, bit for bit.
 
+pub mod bank;
 pub mod matched;
 pub mod plan;
 pub mod reference;
