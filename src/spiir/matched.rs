@@ -1,8 +1,8 @@
 //! Matched filters by Fourier transforms: the truth that the filter bank approaches.
 //!
-//! With `h = h_plus - i h_cross`, where `h_cross` lags `h_plus` by a quarter of a turn as a wave seen face on has it,
-//! the signal-to-noise ratio is `z[k] = sum_m h[m] x[k + m - last]` of whitened samples: its real part is the match
-//! with `h_plus`, its imaginary part minus that with `h_cross`.
+//! A template is `h_plus` made one-sided: its positive frequencies alone, doubled. Of a wave seen face on, whose
+//! `h_cross` lags `h_plus` by a quarter of a turn, that is `h_plus + i h_cross`. So the real part of a signal-to-noise
+//! ratio is the match with `h_plus`, and its imaginary part minus that with `h_cross`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -108,8 +108,8 @@ pub fn matched_filter(
 
 /// Overlap-save correlation of whitened strain with whitened templates, a block at a time.
 ///
-/// `z[k] = c * sum_m h[m] x[k + m - (L - 1)]`, with `c` such that each quadrature of `z` is N(0, 1) for white `x` of
-/// unit variance: what [`super::Spiir`] approaches. A block of [`Self::hop`] samples is known when it is complete: that
+/// `z[k] = c * sum_m conj(h[m]) x[k + m - (L - 1)]`, with `c` such that each quadrature of `z` is N(0, 1) for white `x` of
+/// unit variance: what `Spiir` approaches. A block of [`Self::hop`] samples is known when it is complete: that
 /// is the latency.
 pub struct MatchedFilter {
     points: usize,
@@ -132,7 +132,7 @@ impl fmt::Debug for MatchedFilter {
 }
 
 impl MatchedFilter {
-    /// For templates (whitened, last sample last), with transforms of `points` samples; 0 takes four times the longest
+    /// For templates (whitened, one-sided, last sample last), with transforms of `points` samples; 0 takes four times the longest
     /// template.
     ///
     /// # Errors
@@ -224,7 +224,7 @@ fn response(
     let scale = (2.0 / power).sqrt() / points as f64;
     let mut spectrum = vec![Complex::default(); points];
     for (u, h) in spectrum.iter_mut().zip(template.iter().rev()) {
-        let scaled = wide(h) * scale;
+        let scaled = wide(h).conj() * scale;
         *u = Complex::new(scaled.re as f32, scaled.im as f32);
     }
     forward.process(&mut spectrum);
@@ -232,7 +232,7 @@ fn response(
 }
 
 /// Signal-to-noise ratios of one whitened template in whitened strain: `z[k]` is that of a wave whose last sample is at
-/// `k`, as [`super::Spiir`] gives them.
+/// `k`, as `Spiir` gives them.
 ///
 /// # Errors
 /// As [`MatchedFilter::new`].
@@ -261,7 +261,7 @@ mod tests {
         let norm = (2.0 / template.iter().map(|h| h.norm_sqr()).sum::<f32>()).sqrt();
         for (k, z) in z.iter().enumerate() {
             let terms = template.iter().enumerate().filter(|(m, _)| k + m >= 12);
-            let expected: Complex<f32> = terms.map(|(m, h)| h * x[k + m - 12]).sum();
+            let expected: Complex<f32> = terms.map(|(m, h)| h.conj() * x[k + m - 12]).sum();
             assert!((z - expected * norm).norm() < 1e-4, "{k}: {z}");
         }
     }
