@@ -83,7 +83,8 @@ impl Cells {
                     self.state = State::Quoted(quote);
                 }
                 State::Closed => {
-                    let why = format!("{letter:?} found behind a closing quote, expected a delimiter");
+                    let why =
+                        format!("{letter:?} found behind a closing quote, expected a delimiter");
                     return Err((why, at).into());
                 }
             }
@@ -135,7 +136,8 @@ mod tests {
     #[test]
     fn quotes_escapes_and_empty_cells() {
         let some = |text: &str| Some(text.to_owned());
-        let found = cells(&["\n\t1.5 , \"H1\",,\"a\\\"b\\\\,c\", x\\,y,\"\" ,two words\n"]).unwrap();
+        let found =
+            cells(&["\n\t1.5 , \"H1\",,\"a\\\"b\\\\,c\", x\\,y,\"\" ,two words\n"]).unwrap();
         let expected = [
             some("1.5"),
             some("H1"),

@@ -68,8 +68,7 @@ fn array(
 ) -> Result<()> {
     sink.element("Array", &[("Type", "real_8"), ("Name", name), ("Unit", unit)], |sink| {
         let scale = real(axis.step);
-        let places =
-            [("Name", axis.name), ("Unit", axis.unit), ("Start", "0"), ("Scale", &scale)];
+        let places = [("Name", axis.name), ("Unit", axis.unit), ("Start", "0"), ("Scale", &scale)];
         sink.value("Dim", &places, &rows.len().to_string())?;
         sink.value("Dim", &[("Name", axis.values)], &columns.to_string())?;
         sink.element("Stream", &[("Type", "Local"), ("Delimiter", " ")], |sink| {

@@ -134,8 +134,12 @@ fn processes(sink: &mut Sink, path: &Path, file: &EventsFile) -> Result<()> {
 fn coincidences(sink: &mut Sink, file: &EventsFile) -> Result<()> {
     let slide = |ifo: &str| vec![SEARCH_PROCESS.into(), 0.into(), ifo.into(), 0.0.into()];
     sink.table("time_slide", TIME_SLIDE, ifos(file).into_iter().map(slide))?;
-    let definer =
-        vec![0.into(), "inspiral".into(), 0.into(), "sngl_inspiral<-->sngl_inspiral coincidences".into()];
+    let definer = vec![
+        0.into(),
+        "inspiral".into(),
+        0.into(),
+        "sngl_inspiral<-->sngl_inspiral coincidences".into(),
+    ];
     sink.table("coinc_definer", COINC_DEFINER, [definer])?;
     let numbered = || file.events.iter().enumerate().map(|(id, event)| (id as i64, event));
     let rows = numbered().map(|(id, event)| {
@@ -176,7 +180,8 @@ fn inspiral(id: i64, event: &EventRow) -> Vec<Field> {
 }
 
 fn triggers(sink: &mut Sink, file: &EventsFile) -> Result<()> {
-    let pairs = file.events.iter().flat_map(|event| event.detectors.iter().map(move |d| (event, d)));
+    let pairs =
+        file.events.iter().flat_map(|event| event.detectors.iter().map(move |d| (event, d)));
     let rows = pairs.zip(0_i64..).map(|((event, own), id)| trigger(id, event, own));
     sink.table("sngl_inspiral", &[SNGL_INSPIRAL, SNGL_INSPIRAL_EMPTY].concat(), rows)
 }

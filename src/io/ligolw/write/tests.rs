@@ -59,7 +59,9 @@ fn what_is_written_reads_back() {
         assert_eq!(table.reals("end_time_ns").expect("times"), [416_500_000.0, 423_600_001.0]);
         assert_eq!(table.reals("spin1z").expect("spins"), [0.5, 0.5]);
         let empty = |number: &f64| number.is_nan();
-        assert!(matches!(table.column("f_final"), Some(Values::Real(cells)) if cells.iter().all(empty)));
+        assert!(
+            matches!(table.column("f_final"), Some(Values::Real(cells)) if cells.iter().all(empty))
+        );
         assert!(table.reals("f_final").is_err());
         let map = read_table(&path, "coinc_event_map").expect("a table");
         assert_eq!(map.reals("event_id").expect("ids"), [0.0, 1.0]);
