@@ -4,6 +4,7 @@
 
 pub mod plan;
 pub mod reference;
+pub mod whiten;
 
 use num_complex::Complex;
 
