@@ -45,7 +45,8 @@ fn case(line: &str) -> Result<[f64; 3]> {
     let name = words.first().copied().unwrap_or_default();
     let detector = interferometer::by_name(name)
         .ok_or_else(|| Error::parameter("detector", name, "it is not known"))?;
-    let (ra, dec, polarization, gps) = (number(1)?, number(2)?, number(3)?, Gps::from_s(number(4)?));
+    let (ra, dec, polarization, gps) =
+        (number(1)?, number(2)?, number(3)?, Gps::from_s(number(4)?));
     let (plus, cross) = detector.antenna_pattern(ra, dec, polarization, gps);
     Ok([plus, cross, detector.delay_from_centre_s(ra, dec, gps)])
 }

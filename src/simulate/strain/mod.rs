@@ -8,9 +8,7 @@ mod truth;
 
 use std::path::PathBuf;
 
-pub use options::{
-    DetectorOptions, Flagged, Glitch, Injection, Quality, Source, StrainOptions,
-};
+pub use options::{DetectorOptions, Flagged, Glitch, Injection, Quality, Source, StrainOptions};
 pub use truth::{DetectorTruth, InjectionTruth, Truth};
 
 use self::noise::Coloured;
@@ -64,8 +62,11 @@ impl Simulation {
     /// frequency, an event outside the data, or a binary that makes no inspiral in band.
     pub fn new(options: &StrainOptions) -> Result<Self> {
         options.check()?;
-        let mut detectors: Vec<StrainSimulator> =
-            options.detectors.iter().map(|detector| StrainSimulator::new(options, detector)).collect();
+        let mut detectors: Vec<StrainSimulator> = options
+            .detectors
+            .iter()
+            .map(|detector| StrainSimulator::new(options, detector))
+            .collect();
         let mut injections = Vec::new();
         for injection in &options.injections {
             injections.push(inject(injection, options, &mut detectors)?);
@@ -87,7 +88,8 @@ fn inject(
     let after_s = (wave.samples.len() - 1 - wave.peak) as f64 / rate_hz;
     let mut products = Products::default();
     let mut detectors: Vec<DetectorTruth> = Vec::new();
-    for (index, (simulator, detector)) in simulators.iter_mut().zip(&options.detectors).enumerate() {
+    for (index, (simulator, detector)) in simulators.iter_mut().zip(&options.detectors).enumerate()
+    {
         if index == 0 || detector.psd != options.detectors[index - 1].psd {
             products = spectrum.products(detector, options.lowest_hz);
         }

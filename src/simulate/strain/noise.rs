@@ -98,9 +98,11 @@ impl Coloured {
         let mut bins = self.pairs[slot].take().map(|(_, bins)| bins).unwrap_or_default();
         bins.clear();
         let numbers = self.random.as_chunks::<2>().0;
-        bins.extend(numbers.iter().zip(&self.gains).map(|([re, im], gain)| {
-            Complex64::new(gain * f64::from(*re), gain * f64::from(*im))
-        }));
+        bins.extend(
+            numbers.iter().zip(&self.gains).map(|([re, im], gain)| {
+                Complex64::new(gain * f64::from(*re), gain * f64::from(*im))
+            }),
+        );
         self.fft.process_with_scratch(&mut bins, &mut self.scratch);
         self.pairs[slot] = Some((pair, bins));
     }

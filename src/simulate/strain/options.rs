@@ -160,7 +160,12 @@ impl StrainOptions {
             let rule = format!("there must be 1 to {MAX_TIMES}");
             return Err(Error::parameter("samples", self.times, rule));
         }
-        within("lowest frequency of the noise (Hz)", self.lowest_hz, 0.0, f64::from(rate_hz) / 2.0)?;
+        within(
+            "lowest frequency of the noise (Hz)",
+            self.lowest_hz,
+            0.0,
+            f64::from(rate_hz) / 2.0,
+        )?;
         if self.detectors.is_empty() {
             return Err(Error::parameter("detectors", 0, "there must be one at least"));
         }
@@ -177,7 +182,8 @@ impl StrainOptions {
     fn check_detector(&self, detector: &DetectorOptions) -> Result<()> {
         let nyquist_hz = f64::from(self.rate_hz) / 2.0;
         let highest_hz = detector.psd.highest_hz();
-        if highest_hz + detector.psd.spacing_hz() < nyquist_hz {
+        // Files may leave out Nyquist's own bin.
+        if highest_hz + detector.psd.spacing_hz().min(0.01 * nyquist_hz) < nyquist_hz {
             let rule = format!(
                 "at {} Hz it must reach Nyquist's frequency, {nyquist_hz} Hz",
                 self.rate_hz

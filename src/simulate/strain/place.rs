@@ -58,7 +58,8 @@ impl Placed {
             let highest = last.min(series.len() - 1);
             let terms = series[lowest..=highest].iter();
             let taps = self.taps[last - highest..=last - lowest].iter().rev();
-            samples[(number - start) as usize] += terms.zip(taps).map(|(h, tap)| h * tap).sum::<f64>();
+            samples[(number - start) as usize] +=
+                terms.zip(taps).map(|(h, tap)| h * tap).sum::<f64>();
         }
     }
 }
