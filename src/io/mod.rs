@@ -8,6 +8,7 @@ pub mod atomic;
 pub mod candidates;
 pub mod fbh5;
 pub mod fetch_h5;
+pub mod ligolw;
 pub mod npy;
 mod observation;
 mod open;
