@@ -1,6 +1,15 @@
 //! Design of filter banks: a waveform and a power spectrum in, filters with a known match out.
 
+mod assign;
+mod chain;
+mod check;
 mod design;
+mod gram;
+mod placement;
+mod solve;
+mod spectrum;
+mod target;
+mod whitened;
 
 use num_complex::Complex;
 
