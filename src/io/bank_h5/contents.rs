@@ -55,5 +55,8 @@ pub(super) fn complex_bytes(values: &[Complex<f32>]) -> Vec<u8> {
 pub(super) fn complex_values(bytes: &[u8]) -> Vec<Complex<f32>> {
     let (numbers, _) = bytes.as_chunks::<4>();
     let (pairs, _) = numbers.as_chunks::<2>();
-    pairs.iter().map(|[re, im]| Complex::new(f32::from_le_bytes(*re), f32::from_le_bytes(*im))).collect()
+    pairs
+        .iter()
+        .map(|[re, im]| Complex::new(f32::from_le_bytes(*re), f32::from_le_bytes(*im)))
+        .collect()
 }

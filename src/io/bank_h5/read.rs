@@ -198,8 +198,9 @@ impl<'a> Reader<'a> {
         let values = match self.dataset(name)? {
             None => Vec::new(),
             Some((dataset, _)) => {
-                let expected = complex_type()
-                    .map_err(|error| self.fault(name, hdf5_pure::Error::Format(error).to_string()))?;
+                let expected = complex_type().map_err(|error| {
+                    self.fault(name, hdf5_pure::Error::Format(error).to_string())
+                })?;
                 if dataset.datatype().map_err(library)? != expected {
                     return Err(self.fault(name, "expected a compound of two floats, r and i"));
                 }
@@ -259,7 +260,9 @@ impl<'a> Reader<'a> {
 
     fn binaries(&self, all: &mut [TemplateRecord]) -> Result<()> {
         let column = |name: &&str| {
-            self.reals(&format!("templates/{name}"), Some(all.len()), |number| !number.is_infinite())
+            self.reals(&format!("templates/{name}"), Some(all.len()), |number| {
+                !number.is_infinite()
+            })
         };
         let columns = BINARY.iter().map(column).collect::<Result<Vec<_>>>()?;
         for (place, own) in all.iter_mut().enumerate() {
@@ -274,8 +277,7 @@ impl<'a> Reader<'a> {
     /// Where each template's part of a group's data sets lies, and the length of all.
     fn offsets(&self, group: &str, templates: usize) -> Result<Vec<usize>> {
         let name = format!("{group}/offset");
-        let offsets =
-            self.elements(&name, &DType::U64, Some(templates + 1), Dataset::read_u64)?;
+        let offsets = self.elements(&name, &DType::U64, Some(templates + 1), Dataset::read_u64)?;
         // Nothing that they count can be longer than the file.
         let fits = offsets[0] == 0 && offsets.is_sorted() && offsets[templates] <= self.bytes;
         if !fits {
@@ -291,7 +293,8 @@ impl<'a> Reader<'a> {
             self.elements(&format!("filters/{name}"), &DType::U32, Some(length), Dataset::read_u32)
         };
         let (halvings, delays) = (whole("halvings")?, whole("delay")?);
-        let (poles, weights) = (self.complex("filters/a", length)?, self.complex("filters/b", length)?);
+        let (poles, weights) =
+            (self.complex("filters/a", length)?, self.complex("filters/b", length)?);
         for (own, ends) in all.iter_mut().zip(offsets.windows(2)) {
             let filter = |k: usize| FilterRecord {
                 halvings: halvings[k],

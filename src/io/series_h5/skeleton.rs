@@ -36,9 +36,9 @@ impl Series {
 
     fn detector(self) -> usize {
         match self {
-            Self::Snr { detector, .. }
-            | Self::Whitened { detector }
-            | Self::Valid { detector } => detector,
+            Self::Snr { detector, .. } | Self::Whitened { detector } | Self::Valid { detector } => {
+                detector
+            }
         }
     }
 
@@ -80,8 +80,9 @@ impl Skeleton {
     pub(super) fn new(path: &Path, file: &SeriesFile) -> Result<Self> {
         let mut series = Vec::new();
         for (detector, own) in file.detectors.iter().enumerate() {
-            series
-                .extend((0..own.templates.len()).map(|template| Series::Snr { detector, template }));
+            series.extend(
+                (0..own.templates.len()).map(|template| Series::Snr { detector, template }),
+            );
             if own.whitened {
                 series.extend([Series::Whitened { detector }, Series::Valid { detector }]);
             }
@@ -91,7 +92,8 @@ impl Skeleton {
         for each in &series {
             let start = end.next_multiple_of(ALIGNMENT);
             let samples = file.detectors[each.detector()].samples;
-            let bytes = samples.checked_mul(each.width()).and_then(|bytes| bytes.checked_add(start));
+            let bytes =
+                samples.checked_mul(each.width()).and_then(|bytes| bytes.checked_add(start));
             end = bytes.filter(|end| *end < i64::MAX as u64 - ALIGNMENT).ok_or_else(|| {
                 Error::parameter("samples", samples, "it is more than a file can hold")
             })?;

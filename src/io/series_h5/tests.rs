@@ -4,7 +4,8 @@ use super::*;
 use crate::error::Error;
 
 fn header() -> SeriesFile {
-    let template = |name: &str, peak_offset_s| TemplateSeries { name: name.to_owned(), peak_offset_s };
+    let template =
+        |name: &str, peak_offset_s| TemplateSeries { name: name.to_owned(), peak_offset_s };
     let own = |detector: &str, whitened| DetectorSeries {
         detector: detector.to_owned(),
         start: Gps::from_s(1_126_259_446.0),
@@ -64,7 +65,9 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(writer.snr(0, &block, 999, 10), Err(Error::Shape { .. })));
     assert!(matches!(writer.snr(0, &block, 1000, 1001), Err(Error::Parameter { .. })));
     assert!(matches!(writer.snr(2, &block, 1000, 10), Err(Error::Parameter { .. })));
-    assert!(writer.whitened(1, &[0.0], &[true]).is_err() && writer.whitened(0, &[0.0], &[]).is_err());
+    assert!(
+        writer.whitened(1, &[0.0], &[true]).is_err() && writer.whitened(0, &[0.0], &[]).is_err()
+    );
     assert!(matches!(writer.finish(), Err(Error::Parameter { .. })));
     assert_eq!(std::fs::read_dir(folder.path()).expect("a list").count(), 0);
     let refused = |change: fn(&mut SeriesFile)| {

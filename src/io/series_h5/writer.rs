@@ -90,7 +90,8 @@ impl Writer {
                 Error::parameter("detector", &self.header.detectors[detector].detector, rule)
             })
         };
-        let (strain, mask) = (place(Series::Whitened { detector })?, place(Series::Valid { detector })?);
+        let (strain, mask) =
+            (place(Series::Whitened { detector })?, place(Series::Valid { detector })?);
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
         self.file.put_at(strain, &bytes)?;
         let bytes: Vec<u8> = valid.iter().map(|good| u8::from(*good)).collect();
