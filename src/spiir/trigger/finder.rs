@@ -32,7 +32,7 @@ const TOGETHER: usize = 64;
 /// Triggers come by sample, then by template, and do not depend on how the stream was split. Values that are not
 /// finite count as 0. [`Finder::run`] allocates nothing but room for triggers, once it has seen its longest block.
 /// # Source
-/// Messick et al. 2017, Phys. Rev. D 95, 042001, section III C (xi-squared).
+/// Messick et al. 2017, Phys. Rev. D 95, 042001 (xi-squared).
 #[derive(Debug)]
 pub struct Finder {
     autocorrelations: Vec<Autocorrelation>,
