@@ -20,7 +20,7 @@ fn a_warm_search_asks_for_no_memory() {
     let mut values: Vec<_> = (-50..=50).map(value).collect();
     values[50] = Complex::new(1.0, 0.0);
     let shapes = vec![Autocorrelation::new(values); templates];
-    let options = TriggerOptions { threshold: 2.0, ..TriggerOptions::new(2048) };
+    let options = TriggerOptions { threshold: 2.0, gate_pad_s: 0.01, ..TriggerOptions::new(2048) };
     let mut finder = Finder::new(&options, &shapes).expect("a finder");
     let mut random = Random::new(1);
     let mut normal = || random.gaussian() as f32;
