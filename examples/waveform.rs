@@ -1,19 +1,21 @@
 //! Writes the inspiral of a binary at 1 Mpc: `h_plus` and `h_cross` of each sample, as little-endian doubles.
 //!
-//!     cargo run --release --example waveform -- MASS1 MASS2 SPIN1Z SPIN2Z APPROXIMANT F_LOW_HZ RATE_HZ RISE END OUT
+//!     cargo run --release --example waveform -- MASS1 MASS2 SPIN1Z SPIN2Z APPROXIMANT F_LOW_HZ RATE_HZ RISE END AMPLITUDE OUT
 //!
-//! APPROXIMANT is T4 or T2, RISE a number of cycles, END one of customary, isco, energy.
+//! APPROXIMANT is T4 or T2, RISE a number of cycles, END one of customary, isco, energy, AMPLITUDE full or leading.
 
 use std::process::ExitCode;
 
 use sidereal::strain::Binary;
-use sidereal::waveform::{Approximant, End, InspiralOptions, inspiral};
+use sidereal::waveform::{Amplitude, Approximant, End, InspiralOptions, inspiral};
 use sidereal::{Error, Result};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.len() != 10 {
-        eprintln!("usage: waveform MASS1 MASS2 SPIN1Z SPIN2Z T4|T2 F_LOW_HZ RATE_HZ RISE END OUT");
+    if words.len() != 11 {
+        eprintln!(
+            "usage: waveform MASS1 MASS2 SPIN1Z SPIN2Z T4|T2 F_LOW_HZ RATE_HZ RISE END AMPLITUDE OUT"
+        );
         return ExitCode::from(2);
     }
     match run(&words) {
@@ -50,9 +52,13 @@ fn run(words: &[String]) -> Result<()> {
             "energy" => End::MinimumEnergy,
             _ => End::Customary,
         },
+        amplitude: match words[9].as_str() {
+            "leading" => Amplitude::Leading,
+            _ => Amplitude::Full,
+        },
     };
     let wave = inspiral(&binary, &options)?;
     let bytes: Vec<u8> =
         wave.samples.iter().flat_map(|h| [h.re, -h.im]).flat_map(f64::to_le_bytes).collect();
-    std::fs::write(&words[9], bytes).map_err(|error| Error::io(&words[9], error))
+    std::fs::write(&words[10], bytes).map_err(|error| Error::io(&words[10], error))
 }

@@ -5,9 +5,11 @@
 
 pub mod antennas;
 pub mod atomic;
+pub mod bank_h5;
 pub mod candidates;
 pub mod fbh5;
 pub mod fetch_h5;
+mod hdf5_patch;
 pub mod ligolw;
 pub mod npy;
 mod observation;
@@ -16,6 +18,7 @@ pub mod presto;
 pub mod psrfits;
 pub mod rfifind;
 mod rows;
+pub mod series_h5;
 mod sexagesimal;
 pub mod sigproc;
 pub mod strain;

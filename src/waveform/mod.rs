@@ -2,15 +2,18 @@
 //!
 //! Invariant: pure functions of a binary; nothing of detectors or noise is known here.
 
+mod amplitude;
 mod coefficients;
 mod orbit;
+mod quadrature;
 mod rules;
 mod series;
 
-pub use rules::{Approximant, End, InspiralOptions, isco_hz};
+pub use rules::{Amplitude, Approximant, End, InspiralOptions, isco_hz};
 
 use crate::error::Result;
 use crate::strain::{Binary, Waveform};
+use amplitude::Correction;
 use orbit::Orbit;
 
 /// `G M_sun / c^3`, in seconds.
@@ -27,8 +30,8 @@ pub const MEGAPARSEC_S: f64 = 3.085_677_581_491_367e22 / crate::units::SPEED_OF_
 
 /// The inspiral of a binary that is seen face on, from where its wave has `f_low_hz` to the orbit's end.
 ///
-/// `h = h_plus - i h_cross = -(4 nu M / R) v^2 exp(-2 i phi)`, `v^3 = M dphi/dt`: the phase falls with time. It is pi
-/// at the last sample, which is the orbit's end and the peak of `|h|`.
+/// `h = h_plus - i h_cross = -(4 nu M / R) v^2 q(v) exp(-2 i phi)`, `v^3 = M dphi/dt`, q the correction of the
+/// amplitude: the phase falls with time. The last sample is the orbit's end, where phi is 0, and the peak of `|h|`.
 ///
 /// | result    | axes | type    | unit   |
 /// |-----------|------|---------|--------|
@@ -45,7 +48,11 @@ pub const MEGAPARSEC_S: f64 = 3.085_677_581_491_367e22 / crate::units::SPEED_OF_
 /// all equations.
 pub fn inspiral(binary: &Binary, options: &InspiralOptions) -> Result<Waveform> {
     let span = rules::span(binary, options)?;
-    let orbit = Orbit::new(&span, options.fade_in_cycles / options.f_low_hz);
+    let correction = match options.amplitude {
+        Amplitude::Full => Correction::full(span.nu),
+        Amplitude::Leading => Correction::leading(),
+    };
+    let orbit = Orbit::new(&span, &correction, options.fade_in_cycles / options.f_low_hz);
     let scale = 4.0 * span.nu * span.mass_s / (options.distance_mpc * MEGAPARSEC_S);
     let wave = orbit.wave(options.rate_hz, scale)?;
     Waveform::new(name(binary), Some(*binary), options.rate_hz, wave, options.distance_mpc)

@@ -4,6 +4,8 @@ use std::f64::consts::PI;
 
 use num_complex::Complex64;
 
+use super::amplitude::Correction;
+use super::quadrature::integrals;
 use super::rules::Span;
 use crate::error::{Error, Result};
 
@@ -13,15 +15,6 @@ const MAX_SAMPLES: f64 = (1_u64 << 26) as f64;
 /// Largest ratio of the velocities of two knots.
 const KNOT_RATIO: f64 = 1.002;
 
-/// Nodes and weights of Gauss and Legendre's rule of order 5 on -1 to 1.
-const GAUSS: [(f64, f64); 5] = [
-    (0.0, 0.568_888_888_888_888_9),
-    (-0.538_469_310_105_683_1, 0.478_628_670_499_366_5),
-    (0.538_469_310_105_683_1, 0.478_628_670_499_366_5),
-    (-0.906_179_845_938_664, 0.236_926_885_056_189_1),
-    (0.906_179_845_938_664, 0.236_926_885_056_189_1),
-];
-
 /// A point of the orbit.
 #[derive(Clone, Copy, Debug)]
 struct Knot {
@@ -29,8 +22,10 @@ struct Knot {
     time_s: f64,
     /// Phase and its first and second derivative by time; 0 at the end.
     phase: [f64; 3],
-    /// The wave's amplitude `v^2` and its derivative by time.
+    /// The wave's amplitude, `v^2` and its correction, and its derivative by time.
     amplitude: [f64; 2],
+    /// The correction of the wave's phase and its derivative by time.
+    correction: [f64; 2],
 }
 
 /// An orbit from the beginning of its rise to its end.
@@ -44,8 +39,8 @@ pub(super) struct Orbit {
 
 impl Orbit {
     /// An orbit with `rise_s` seconds before its lowest frequency.
-    pub(super) fn new(span: &Span, rise_s: f64) -> Self {
-        let mut walk = Walk { span, v: span.end, time_s: 0.0, phase: 0.0 };
+    pub(super) fn new(span: &Span, correction: &Correction, rise_s: f64) -> Self {
+        let mut walk = Walk { span, correction, v: span.end, time_s: 0.0, phase: 0.0 };
         let mut knots = vec![walk.knot()];
         walk.back_to(span.low, &mut knots);
         let low_s = walk.time_s;
@@ -57,7 +52,7 @@ impl Orbit {
         Self { knots, start_s, low_s }
     }
 
-    /// The wave `-scale v^2 exp(-2 i phi)`; the last sample is the orbit's end.
+    /// The wave `-scale v^2 exp(-2 i phi)`, corrected; the last sample is the orbit's end.
     pub(super) fn wave(&self, rate_hz: u32, scale: f64) -> Result<Vec<Complex64>> {
         let rate = f64::from(rate_hz);
         let last = (-self.start_s * rate).floor();
@@ -69,14 +64,10 @@ impl Orbit {
         let mut wave = Vec::with_capacity(last + 1);
         for pair in self.knots.windows(2) {
             let piece = Piece::between(&pair[0], &pair[1]);
-            while wave.len() < last && (wave.len() as f64 - last as f64) / rate < pair[1].time_s {
+            while wave.len() <= last && (wave.len() as f64 - last as f64) / rate <= pair[1].time_s {
                 let time_s = (wave.len() as f64 - last as f64) / rate;
                 wave.push(self.rise(time_s) * piece.wave(time_s - pair[0].time_s, scale));
             }
-        }
-        // The end itself, where phase and time are 0.
-        if let Some(end) = self.knots.last() {
-            wave.push(Complex64::new(-scale * end.amplitude[0], 0.0));
         }
         Ok(wave)
     }
@@ -95,6 +86,7 @@ impl Orbit {
 struct Piece {
     phase: [f64; 6],
     amplitude: [f64; 4],
+    correction: [f64; 4],
 }
 
 impl Piece {
@@ -109,26 +101,31 @@ impl Piece {
         let cubic = 10.0 * value - 4.0 * first + 0.5 * second;
         let quartic = (-15.0 * value + 7.0 * first - second) / t;
         let quintic = (6.0 * value - 3.0 * first + 0.5 * second) / (t * t);
-        let [h, s] = a.amplitude;
-        let value = (b.amplitude[0] - h - t * s) / (t * t);
-        let first = (b.amplitude[1] - s) / t;
         Self {
             phase: [p, w, 0.5 * d, cubic, quartic, quintic],
-            amplitude: [h, s, 3.0 * value - first, (first - 2.0 * value) / t],
+            amplitude: cubic_between(a.amplitude, b.amplitude, t),
+            correction: cubic_between(a.correction, b.correction, t),
         }
     }
 
     fn wave(&self, time_s: f64, scale: f64) -> Complex64 {
         let sum = |terms: &[f64]| terms.iter().rev().fold(0.0, |sum, term| sum * time_s + term);
-        let (sin, cos) = (2.0 * sum(&self.phase)).sin_cos();
-        let amplitude = -scale * sum(&self.amplitude);
-        Complex64::new(amplitude * cos, -amplitude * sin)
+        let phase = sum(&self.correction) - 2.0 * sum(&self.phase);
+        Complex64::from_polar(1.0, phase) * (-scale * sum(&self.amplitude))
     }
+}
+
+/// The cubic with these values and derivatives at 0 and at `t`.
+fn cubic_between([h, s]: [f64; 2], [later, later_slope]: [f64; 2], t: f64) -> [f64; 4] {
+    let value = (later - h - t * s) / (t * t);
+    let slope = (later_slope - s) / t;
+    [h, s, 3.0 * value - slope, (slope - 2.0 * value) / t]
 }
 
 /// The integrals of time and phase over the velocity.
 struct Walk<'a> {
     span: &'a Span,
+    correction: &'a Correction,
     v: f64,
     time_s: f64,
     phase: f64,
@@ -152,20 +149,25 @@ impl Walk<'_> {
     }
 
     fn step_to(&mut self, v: f64) {
-        let (half, middle) = (0.5 * (v - self.v), 0.5 * (v + self.v));
-        for (node, weight) in GAUSS {
-            let at = middle + half * node;
-            let time = weight * half * self.slope(at);
-            self.time_s += time;
-            self.phase += time * at.powi(3) / self.span.mass_s;
-        }
+        let [time, phase] = integrals(self.v, v, |at| {
+            let slope = self.slope(at);
+            [slope, slope * at.powi(3) / self.span.mass_s]
+        });
+        self.time_s += time;
+        self.phase += phase;
         self.v = v;
     }
 
     fn knot(&self) -> Knot {
         let (v, mass_s) = (self.v, self.span.mass_s);
         let rate = 1.0 / self.slope(v);
-        let phase = [self.phase, v.powi(3) / mass_s, 3.0 * v * v * rate / mass_s];
-        Knot { time_s: self.time_s, phase, amplitude: [v * v, 2.0 * v * rate] }
+        let by = self.correction.at(v);
+        let amplitude = v * v * by.factor;
+        Knot {
+            time_s: self.time_s,
+            phase: [self.phase, v.powi(3) / mass_s, 3.0 * v * v * rate / mass_s],
+            amplitude: [amplitude, amplitude * (2.0 / v + by.factor_slope) * rate],
+            correction: [by.phase, by.phase_slope * rate],
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::f64::consts::PI;
 
 use super::SOLAR_MASS_S;
 use super::coefficients::Bodies;
+use super::quadrature::integrals;
 use super::series::Series;
 use crate::error::{Error, Result};
 use crate::strain::Binary;
@@ -39,6 +40,16 @@ pub enum End {
     MinimumEnergy,
 }
 
+/// How the wave's amplitude goes with the orbit's velocity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Amplitude {
+    /// To 3PN as seen face on, with what it does to the phase (without spins).
+    #[default]
+    Full,
+    /// Leading order, `v^2`.
+    Leading,
+}
+
 /// How to make an inspiral.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InspiralOptions {
@@ -54,10 +65,12 @@ pub struct InspiralOptions {
     pub fade_in_cycles: f64,
     /// Where it ends.
     pub end: End,
+    /// How the amplitude goes.
+    pub amplitude: Amplitude,
 }
 
 impl Default for InspiralOptions {
-    /// TaylorT4 from 15 Hz at 4096 Hz and 1 Mpc, with a rise of 2 cycles.
+    /// TaylorT4 from 15 Hz at 4096 Hz and 1 Mpc, with a rise of 2 cycles and the full amplitude.
     fn default() -> Self {
         Self {
             approximant: Approximant::default(),
@@ -66,6 +79,7 @@ impl Default for InspiralOptions {
             distance_mpc: 1.0,
             fade_in_cycles: 2.0,
             end: End::default(),
+            amplitude: Amplitude::default(),
         }
     }
 }
@@ -110,6 +124,18 @@ pub(super) enum Rate {
 }
 
 impl Rate {
+    /// From `dv/dt` over its first term. Of the seventh power, what is linear in the spins is the most that is known
+    /// of them; of the eighth, only the tail of spin and orbit, which T4 has.
+    fn new(approximant: Approximant, series: Series) -> Self {
+        let is_known = |power, spins| power < 7 || (power == 7 && spins < 2);
+        match approximant {
+            Approximant::TaylorT4 => Self::Inverse(
+                series.kept(|power, spins| is_known(power, spins) || (power == 8 && spins == 1)),
+            ),
+            Approximant::TaylorT2 => Self::Direct(series.inverse().kept(is_known)),
+        }
+    }
+
     pub(super) fn at(&self, v: f64) -> f64 {
         match self {
             Self::Inverse(series) => 1.0 / series.at(v),
@@ -124,12 +150,8 @@ pub(super) fn span(binary: &Binary, options: &InspiralOptions) -> Result<Span> {
     check_options(options)?;
     let mass_s = binary.total_mass_msun() * SOLAR_MASS_S;
     let bodies = Bodies::new(binary);
-    let energy_slope = bodies.energy().scaled(|power| 1.0 + power / 2.0);
-    let series = bodies.flux().over(energy_slope);
-    let rate = match options.approximant {
-        Approximant::TaylorT4 => Rate::Inverse(series),
-        Approximant::TaylorT2 => Rate::Direct(series.inverse()),
-    };
+    let energy_slope = bodies.energy().scaled(|power| 1.0 + power as f64 / 2.0);
+    let rate = Rate::new(options.approximant, bodies.flux().over(energy_slope));
     let low = velocity_at(options.f_low_hz, mass_s);
     let has_spins = binary.spin1z != 0.0 || binary.spin2z != 0.0;
     let at_isco = match options.end {
@@ -137,7 +159,11 @@ pub(super) fn span(binary: &Binary, options: &InspiralOptions) -> Result<Span> {
         End::Isco => true,
         End::MinimumEnergy => false,
     };
-    let latest = if at_isco { ISCO } else { 1.0 };
+    let latest = match (options.approximant, at_isco) {
+        (Approximant::TaylorT2, true) => ISCO.min(last_of_one_time(&rate)),
+        (_, true) => ISCO,
+        (_, false) => 1.0,
+    };
     let goes_on = |v: f64| RATES.contains(&rate.at(v)) && (at_isco || energy_slope.at(v) > 0.0);
     let end = last_velocity(low, latest, goes_on);
     let nyquist = velocity_at(f64::from(options.rate_hz) / 2.0, mass_s);
@@ -153,6 +179,26 @@ pub(super) fn span(binary: &Binary, options: &InspiralOptions) -> Result<Span> {
             Err(Error::parameter("lowest frequency (Hz)", options.f_low_hz, rule))
         }
     }
+}
+
+/// The velocity below which T2's time says which velocity belongs to it: where `dt/dv` turns negative, time runs back,
+/// so that two velocities share one time. Searched up to 1.5 times the frequency of the innermost stable orbit, as other
+/// programs do, so that all agree on the end.
+fn last_of_one_time(rate: &Rate) -> f64 {
+    let mut v = ISCO * 1.5_f64.cbrt();
+    // Time from v to the highest velocity.
+    let mut time = 0.0;
+    while v > 1e-3 {
+        let below = v / STEP;
+        let [step, _] = integrals(below, v, |at| [rate.at(at) / at.powi(9), 0.0]);
+        if time + step > 0.0 {
+            // The time is as good as linear within a step.
+            return v - (v - below) * (-time / step).clamp(0.0, 1.0);
+        }
+        time += step;
+        v = below;
+    }
+    v
 }
 
 /// `dt/dv` over its first term: beyond these the series no longer tells anything.

@@ -1,21 +1,24 @@
-//! Series in the orbital velocity up to its seventh power (3.5PN), with a logarithm at the sixth.
+//! Series in the orbital velocity, term by term in powers of the spins.
 
-/// Coefficients of a series.
-const TERMS: usize = 8;
+/// Coefficients of a series: up to the eighth power (4PN).
+const TERMS: usize = 9;
+
+/// Powers of the spins that are kept apart: none, one, two.
+const SPINS: usize = 3;
 
 /// The power at which the logarithm stands.
 const LOGARITHM: usize = 6;
 
-/// `sum_k c_k v^k + l v^6 ln v`.
+/// `sum_k (c_k0 + c_k1 + c_k2) v^k + l v^6 ln v`; `c_kp` is of the p-th power in the spins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Series {
-    terms: [f64; TERMS],
+    terms: [[f64; SPINS]; TERMS],
     logarithm: f64,
 }
 
 impl Series {
     /// A series without a logarithm.
-    pub(super) fn new(terms: [f64; TERMS]) -> Self {
+    pub(super) fn new(terms: [[f64; SPINS]; TERMS]) -> Self {
         Self { terms, logarithm: 0.0 }
     }
 
@@ -24,34 +27,53 @@ impl Series {
     }
 
     /// Each term times a number that goes by its power.
-    pub(super) fn scaled(self, factor: impl Fn(f64) -> f64) -> Self {
-        let mut terms = self.terms;
-        for (power, term) in terms.iter_mut().enumerate() {
-            *term *= factor(power as f64);
+    pub(super) fn scaled(mut self, factor: impl Fn(usize) -> f64) -> Self {
+        for (power, term) in self.terms.iter_mut().enumerate() {
+            term.iter_mut().for_each(|part| *part *= factor(power));
         }
-        Self { terms, logarithm: self.logarithm * factor(LOGARITHM as f64) }
+        self.logarithm *= factor(LOGARITHM);
+        self
     }
 
-    /// The series of `self / other`, cut off behind the seventh power; both begin with 1.
+    /// The series of `self / other`, whose first terms are 1 and whose second ones 0.
     pub(super) fn over(self, other: Self) -> Self {
         let mut terms = self.terms;
         for power in 1..TERMS {
-            let known: f64 = (0..power).map(|k| terms[k] * other.terms[power - k]).sum();
-            terms[power] -= known;
+            for k in 0..power {
+                let (done, divisor) = (terms[k], other.terms[power - k]);
+                for (p, a) in done.iter().enumerate() {
+                    for (q, b) in divisor.iter().enumerate().take(SPINS - p) {
+                        terms[power][p + q] -= a * b;
+                    }
+                }
+            }
         }
-        // The logarithm times any other term but the first lies beyond the seventh power, since no series has a first.
+        // The logarithm times any term but the first lies at the eighth power or beyond it, of which only what is
+        // linear in the spins is ever kept.
         Self { terms, logarithm: self.logarithm - other.logarithm }
     }
 
-    /// One over the series, cut off likewise.
+    /// One over the series.
     pub(super) fn inverse(self) -> Self {
-        let mut one = [0.0; TERMS];
-        one[0] = 1.0;
+        let mut one = [[0.0; SPINS]; TERMS];
+        one[0][0] = 1.0;
         Self::new(one).over(self)
     }
 
+    /// Without the terms for which `keep` of the powers of velocity and spins is false.
+    pub(super) fn kept(mut self, keep: impl Fn(usize, usize) -> bool) -> Self {
+        for (power, term) in self.terms.iter_mut().enumerate() {
+            for (spins, part) in term.iter_mut().enumerate() {
+                if !keep(power, spins) {
+                    *part = 0.0;
+                }
+            }
+        }
+        self
+    }
+
     pub(super) fn at(&self, v: f64) -> f64 {
-        let sum = self.terms.iter().rev().fold(0.0, |sum, term| sum * v + term);
+        let sum = self.terms.iter().rev().fold(0.0, |sum, [a, b, c]| sum * v + (a + b + c));
         sum + self.logarithm * v.powi(LOGARITHM as i32) * v.ln()
     }
 }
@@ -62,10 +84,20 @@ mod tests {
 
     #[test]
     fn quotients_are_those_of_the_series() {
-        let a = Series::new([1.0, 0.0, 0.5, -2.0, 1.0, 3.0, -1.0, 2.0]).with_logarithm(4.0);
-        let b = Series::new([1.0, 0.0, -1.5, 1.0, 0.25, -2.0, 1.0, 1.0]);
+        let plain = |terms: [f64; TERMS]| Series::new(terms.map(|term| [term, 0.0, 0.0]));
+        let a = plain([1.0, 0.0, 0.5, -2.0, 1.0, 3.0, -1.0, 2.0, 0.0]).with_logarithm(4.0);
+        let b = plain([1.0, 0.0, -1.5, 1.0, 0.25, -2.0, 1.0, 1.0, 0.0]);
         let v = 1e-2;
         assert!((a.over(b).at(v) - a.at(v) / b.at(v)).abs() < 1e-13);
         assert!((a.inverse().at(v) - 1.0 / a.at(v)).abs() < 1e-13);
+    }
+
+    #[test]
+    fn powers_of_the_spins_are_kept_apart() {
+        let mut terms = [[0.0; SPINS]; TERMS];
+        terms[0][0] = 1.0;
+        terms[2][1] = 3.0;
+        let square = Series::new(terms).inverse().kept(|_, spins| spins == 2);
+        assert!((square.at(0.1) - 9e-4).abs() < 1e-18);
     }
 }

@@ -98,20 +98,18 @@ impl Groups {
         let columns = work.scratch.wrapping_add(TILES * TILE * 2 * 16);
         // SAFETY: the caller's promise is handed on.
         unsafe {
-            let get = |register: usize| -> [V; N] {
-                std::array::from_fn(|n| V::load(values.add(n * group + register * V::LANES)))
-            };
-            let keep = |p: [V; N], q: [V; N]| {
-                for n in 0..N {
-                    p[n].store(values.add(n * group));
-                    q[n].store(values.add(n * group + V::LANES));
-                }
-            };
-            let (mut p, mut q) = (get(0), get(1));
-            let (a_re, a_im, b_re, b_im) = (get(2), get(3), get(4), get(5));
+            let [mut p, mut q, mut a_re, mut a_im, mut b_re, mut b_im] = [[V::zero(); N]; SHORT];
+            for n in 0..N {
+                let from = values.add(n * group);
+                (p[n], q[n]) = (V::load(from), V::load(from.add(V::LANES)));
+                a_re[n] = V::load(from.add(2 * V::LANES));
+                a_im[n] = V::load(from.add(3 * V::LANES));
+                b_re[n] = V::load(from.add(4 * V::LANES));
+                b_im[n] = V::load(from.add(5 * V::LANES));
+            }
             for tile in 0..work.tiles {
                 if tile == work.complete {
-                    keep(p, q);
+                    keep(values, group, p, q);
                 }
                 for n in 0..N {
                     let to = columns.add(n * TILE * V::LANES);
@@ -124,12 +122,11 @@ impl Groups {
                     for n in 0..N {
                         let x = V::load(columns.add((n * TILE + sample) * V::LANES));
                         if L {
-                            let weight = |part: usize| {
-                                let at = SHORT + 4 + 2 * sample + part;
-                                V::load(values.add(n * group + at * V::LANES))
-                            };
-                            gathered[n][0] = weight(0).mul_add(x, gathered[n][0]);
-                            gathered[n][1] = weight(1).mul_add(x, gathered[n][1]);
+                            let at = n * group + (SHORT + 4 + 2 * sample) * V::LANES;
+                            let (re, im) =
+                                (V::load(values.add(at)), V::load(values.add(at + V::LANES)));
+                            gathered[n][0] = re.mul_add(x, gathered[n][0]);
+                            gathered[n][1] = im.mul_add(x, gathered[n][1]);
                         }
                         if !last {
                             let (old_p, old_q) = (p[n], q[n]);
@@ -141,13 +138,13 @@ impl Groups {
                     }
                     if last {
                         for n in 0..N {
-                            let power = |part: usize| {
-                                V::load(values.add(n * group + (SHORT + part) * V::LANES))
-                            };
+                            let from = values.add(n * group + SHORT * V::LANES);
+                            let coarse = [V::load(from), V::load(from.add(V::LANES))];
+                            let from = from.add(2 * V::LANES);
+                            let fine = [V::load(from), V::load(from.add(V::LANES))];
                             let state = [first_p[n], first_q[n]];
-                            let (fine_re, fine_im) = (power(2), power(3));
-                            let [re, im] = multiplied([fine_re, fine_im], state, gathered[n]);
-                            [p[n], q[n]] = multiplied([power(0), power(1)], state, [re, im]);
+                            let sum = multiplied(fine, state, gathered[n]);
+                            [p[n], q[n]] = multiplied(coarse, state, sum);
                         }
                     }
                     let to = work.scratch.add((tile * TILE + sample) * 2 * V::LANES);
@@ -163,10 +160,23 @@ impl Groups {
                 }
             }
             if work.complete == work.tiles {
-                keep(p, q);
+                keep(values, group, p, q);
             }
             self.values = values.add(N * group);
             self.offsets = offsets.add(N * V::LANES);
+        }
+    }
+}
+
+/// # Safety
+/// The states' registers can be written.
+#[inline(always)]
+unsafe fn keep<V: Vector, const N: usize>(values: *mut f32, group: usize, p: [V; N], q: [V; N]) {
+    for n in 0..N {
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            p[n].store(values.add(n * group));
+            q[n].store(values.add(n * group + V::LANES));
         }
     }
 }
@@ -194,14 +204,14 @@ unsafe fn add_to_rows<V: Vector>(work: &Work) {
     // SAFETY: the caller's promise is handed on.
     unsafe {
         for four in 0..work.tiles * TILE / 4 {
-            let sums = |part: usize| {
-                let row =
-                    |s: usize| V::load(work.scratch.add(((four * 4 + s) * 2 + part) * V::LANES));
-                V::sum_quads([row(0), row(1), row(2), row(3)])
-            };
             let mut parts = [[0f32; 16]; 2];
-            sums(0).store(parts[0].as_mut_ptr());
-            sums(1).store(parts[1].as_mut_ptr());
+            for part in 0..2 {
+                let mut rows = [V::zero(); 4];
+                for s in 0..4 {
+                    rows[s] = V::load(work.scratch.add(((four * 4 + s) * 2 + part) * V::LANES));
+                }
+                V::sum_quads(rows).store(parts[part].as_mut_ptr());
+            }
             for (slot, row) in work.rows.iter().take(V::LANES / 4).enumerate() {
                 if row.is_null() {
                     continue;
