@@ -1,5 +1,7 @@
 //! From a waveform to its filters.
 
+use std::f64::consts::TAU;
+
 use num_complex::Complex64;
 
 use super::assign::{self, Assigned, assign, exact, most_halvings, rounded};
@@ -18,13 +20,11 @@ const MOST_ROUNDS: usize = 10;
 /// Least tolerance, in cycles.
 const LEAST_EPSILON: f64 = 0.001;
 /// What keeps weights small where filters are nearly alike, as a part of the diagonal.
-const RIDGE: f64 = 1e-9;
+const RIDGE: f64 = 1e-4;
 /// Memories of the longest filter after which its response is left out of the match.
 const MEMORIES: f64 = 12.0;
 /// The signal-to-noise ratio at the horizon.
 const HORIZON_SNR: f64 = 8.0;
-/// Part of the power below the final frequency.
-const FINAL_POWER: f64 = 0.999;
 
 /// Designs the filters of one waveform for strain with this power spectrum.
 ///
@@ -138,7 +138,7 @@ impl<'a> Designer<'a> {
         let fit = |weights: &[Complex64]| {
             let cross: Complex64 =
                 weights.iter().zip(&products).map(|(b, product)| b.conj() * product).sum();
-            cross.norm() / (matrix.norm(weights) * self.target.power).sqrt()
+            cross.norm() / (matrix.norm(weights) * self.template.power).sqrt()
         };
         let placement: Vec<Complex64> = filters.iter().map(|filter| filter.weight).collect();
         let placement_fit = fit(&placement);
@@ -157,13 +157,13 @@ impl<'a> Designer<'a> {
         let norm: f64 = autocorrelation.iter().map(|a| 2.0 - 2.0 * a.norm_sqr()).sum();
         let h = &self.template.samples;
         // |h|^2 of a one-sided series is twice that of its real part.
-        let sigma_1mpc = (self.target.power / 2.0).sqrt() * self.waveform.distance_mpc;
+        let sigma_1mpc = (self.template.power / 2.0).sqrt() * self.waveform.distance_mpc;
         let scale = (2.0 / self.target.power).sqrt();
         BankTemplate {
             name: self.waveform.name.clone(),
             binary: self.waveform.binary,
             filters: assign::template(&round.filters),
-            fit: self.target.fit(&response),
+            fit: self.target.fit(&response) * (self.target.power / self.template.power).sqrt(),
             placement_fit: round.placement_fit,
             epsilon: round.epsilon,
             sigma_1mpc,
@@ -173,7 +173,7 @@ impl<'a> Designer<'a> {
             peak_offset_s: self.template.peak_offset as f64 / rate_hz,
             duration_s: (h.len() - self.template.start) as f64 / rate_hz,
             f_low_hz: self.options.f_low_hz,
-            f_final_hz: self.target.frequency_of(FINAL_POWER) * rate_hz,
+            f_final_hz: self.template.final_step.abs() / TAU * rate_hz,
             whitened: h.iter().map(|h| rounded(h * scale)).collect(),
         }
     }

@@ -82,7 +82,7 @@ impl Conditioned {
     }
 }
 
-/// Running median, then running mean.
+/// Running median over the width on both sides, then running mean under a window that is half as high at the width.
 fn smoothed(psd: &PowerSpectrum, width_hz: f64) -> Result<PowerSpectrum> {
     if width_hz == 0.0 {
         return Ok(psd.clone());
@@ -90,8 +90,8 @@ fn smoothed(psd: &PowerSpectrum, width_hz: f64) -> Result<PowerSpectrum> {
     let spacing = psd.spacing_hz().min(width_hz / BINS_A_WIDTH);
     let bins = (psd.highest_hz() / spacing).round() as usize + 1;
     let fine = psd.resampled(spacing, bins)?;
-    let half = ((width_hz / spacing) as usize / 2).max(1);
-    PowerSpectrum::new(spacing, running_mean(&running_median(fine.densities(), half), half))
+    let half = ((width_hz / spacing) as usize).max(1);
+    PowerSpectrum::new(spacing, running_mean(&running_median(fine.densities(), half), 2 * half))
 }
 
 /// The median of `2 half + 1` values around each; of fewer at the ends.
@@ -113,26 +113,26 @@ fn running_median(values: &[f64], half: usize) -> Vec<f64> {
     values.iter().enumerate().map(median).collect()
 }
 
-/// The mean of `2 half + 1` values around each; of fewer at the ends. Infinite values make no mean, but a limit.
+/// The mean under a Hann window of `2 half + 1` values around each, as far as they are finite: a window with edges
+/// would leave steps in the spectrum's slope, which come back as echoes of the template. What is infinite stays so.
 fn running_mean(values: &[f64], half: usize) -> Vec<f64> {
+    let shape =
+        |at: usize| (FRAC_PI_2 * (at as f64 - half as f64) / (half + 1) as f64).cos().powi(2);
+    let weights: Vec<f64> = (0..=2 * half).map(shape).collect();
     let mean = |at: usize| {
-        let near = &values[at.saturating_sub(half)..(at + half + 1).min(values.len())];
-        near.iter().sum::<f64>() / near.len() as f64
+        if values[at].is_infinite() {
+            return f64::INFINITY;
+        }
+        let first = at.saturating_sub(half);
+        let near = &values[first..(at + half + 1).min(values.len())];
+        let pairs = near.iter().zip(&weights[first + half - at..]);
+        let finite = pairs.filter(|(value, _)| value.is_finite());
+        let (sum, total) = finite.fold((0.0, 0.0), |(sum, total), (value, weight)| {
+            (sum + value * weight, total + weight)
+        });
+        sum / total
     };
-    let is_near = |at: usize| values[at].is_finite();
-    (0..values.len())
-        .map(|at| if is_near(at) { finite_mean(values, at, half) } else { mean(at) })
-        .collect()
-}
-
-/// The mean over what is finite around a value, so that the closed part of a spectrum does not spread.
-fn finite_mean(values: &[f64], at: usize, half: usize) -> f64 {
-    let near = &values[at.saturating_sub(half)..(at + half + 1).min(values.len())];
-    let (sum, count) = near
-        .iter()
-        .filter(|value| value.is_finite())
-        .fold((0.0, 0_usize), |(sum, count), value| (sum + value, count + 1));
-    sum / count as f64
+    (0..values.len()).map(mean).collect()
 }
 
 /// `integral of f^(-7/3) / S(f) df` over the band, in steps of the spectrum's.

@@ -135,15 +135,4 @@ impl Target {
         let half = half as i64;
         (-half..=half).map(at).collect()
     }
-
-    /// Frequency below which `part` of the target's power lies, in cycles a sample.
-    pub(super) fn frequency_of(&self, part: f64) -> f64 {
-        let size = self.spectrum.len();
-        let mut left = part * self.power * size as f64;
-        let passed = self.spectrum.iter().position(|value| {
-            left -= value.norm_sqr();
-            left <= 0.0
-        });
-        passed.unwrap_or(size / 2) as f64 / size as f64
-    }
 }

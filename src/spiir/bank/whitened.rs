@@ -13,10 +13,17 @@ use crate::strain::Waveform;
 
 /// Room for what whitening spreads, on each side, in seconds.
 const MARGIN_S: f64 = 4.0;
-/// Part of the power that may be lost before the first sample, and after the last.
+/// Part of the power that is always lost before the first sample, and after the last.
 const LOST: [f64; 2] = [1e-5, 2e-4];
+/// A waveform ends where it has fallen to this part of its peak for good: whitening rings on, with a phase of its own.
+const QUIET: f64 = 0.01;
+/// But no more than this part of the power may ring on.
+const RINGING: f64 = 1e-3;
 /// A template that starts at once is faded in over so many of its cycles, at most an eighth of it.
 const FADE_CYCLES: f64 = 2.0;
+/// Part of the power before the final frequency is reached, and samples on each side that it is taken from.
+const FINAL_POWER: f64 = 0.999;
+const FINAL_SAMPLES: usize = 4;
 /// Fewest samples of a template.
 const FEWEST: usize = 8;
 
@@ -25,6 +32,10 @@ const FEWEST: usize = 8;
 pub(super) struct Whitened {
     /// Its samples, in the unit of whitened noise.
     pub samples: Vec<Complex64>,
+    /// `sum |h|^2` with all that was cut off its ends, but for an early warning's cut.
+    pub power: f64,
+    /// The phase's advance a sample where nearly all of the power has passed, or at the peak if that is earlier.
+    pub final_step: f64,
     /// Index of the sample from which filters follow it.
     pub start: usize,
     /// The waveform's peak less the last sample, in samples.
@@ -65,7 +76,11 @@ impl Whitened {
         let first = reaches(LOST[0]).unwrap_or(0);
         // An early warning ends where it was told to.
         let last = match early {
-            0 => reaches(1.0 - LOST[1]).unwrap_or(end - 1),
+            0 => {
+                let rung = reaches(1.0 - RINGING).unwrap_or(end - 1);
+                let quiet = (margin + quiet_from(waveform)).max(rung);
+                reaches(1.0 - LOST[1]).unwrap_or(end - 1).min(quiet)
+            }
             _ => end - 1,
         };
         let start = reaches(1.0 - options.power).unwrap_or(0).max(first) - first;
@@ -75,13 +90,29 @@ impl Whitened {
                 format!("{} samples of it are left, at least {FEWEST} are needed", samples.len());
             return Err(Error::parameter("waveform", &waveform.name, rule));
         }
-        Ok(Self { samples, start, peak_offset: peak as i64 - last as i64 })
+        let passed = reaches(FINAL_POWER).unwrap_or(last).min(peak).max(first);
+        let final_step = mean_step(&samples, passed - first);
+        Ok(Self {
+            samples,
+            final_step,
+            power: total,
+            start,
+            peak_offset: peak as i64 - last as i64,
+        })
     }
+}
 
-    /// `sum |h|^2`.
-    pub(super) fn power(&self) -> f64 {
-        self.samples.iter().map(Complex64::norm_sqr).sum()
-    }
+/// The phase's mean advance a sample around one of them.
+fn mean_step(h: &[Complex64], at: usize) -> f64 {
+    let near = &h[at.saturating_sub(FINAL_SAMPLES).min(h.len() - 2)..];
+    let turn = |pair: &[Complex64]| pair[1] * pair[0].conj();
+    near.windows(2).take(2 * FINAL_SAMPLES).map(turn).sum::<Complex64>().arg()
+}
+
+/// The last sample that is not quiet.
+fn quiet_from(waveform: &Waveform) -> usize {
+    let least = QUIET * QUIET * waveform.samples[waveform.peak].norm_sqr();
+    waveform.samples.iter().rposition(|h| h.norm_sqr() > least).unwrap_or(waveform.peak)
 }
 
 /// The waveform's `h_plus`, faded in, whitened and made one-sided, with `margin` samples before it and after it.
