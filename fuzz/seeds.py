@@ -442,8 +442,6 @@ def ligolw_files():
     save("ligolw", "bomb.xml.gz", gzip.compress(ligolw("," * (1 << 24), new), mtime=0))
 
 
-if __name__ == "__main__":
-    ligolw_files()
 def gwosc(times=640, rate=64, chunks=(100,), **changes):
     """The smallest file of strain in GWOSC's layout."""
     out = io.BytesIO()
@@ -461,6 +459,8 @@ def gwosc(times=640, rate=64, chunks=(100,), **changes):
         file["meta/Detector"] = "H1"
         file["meta/GPSstart"] = 1126259446
     return out.getvalue()
+
+
 def strain():
     save("strain", "gwosc.hdf5", gwosc())
     save("strain", "one_piece.hdf5", gwosc(chunks=None))
@@ -478,6 +478,10 @@ def strain():
     numpy.save(out, numpy.array([1.0, numpy.nan, numpy.inf, -1.0]))
     save("strain", "raw.npy", out.getvalue())
     save("strain", "raw_cut.npy", out.getvalue()[:-3])
+
+
+if __name__ == "__main__":
+    ligolw_files()
     strain()
     uvh5_files()
     voltages()
