@@ -59,8 +59,8 @@ impl Fade {
         self.edges.zero + self.edges.before
     }
 
-    /// Takes a sample; gives the next one that is known, and whether it is as it was.
-    pub(super) fn push(&mut self, sample: f64, is_bad: bool) -> Option<(f64, bool)> {
+    /// Takes a sample; gives the next one that is known, weighed, and its weight: 1 for one as it was.
+    pub(super) fn push(&mut self, sample: f64, is_bad: bool) -> Option<(f64, f64)> {
         if is_bad && !self.waiting.back().is_some_and(|last| last.1) {
             self.runs.push_back(self.pushed);
         }
@@ -77,17 +77,13 @@ impl Fade {
         }
         if is_bad {
             self.after_bad = Some(number + 1);
-            return Some((0.0, false));
+            return Some((0.0, 0.0));
         }
         // Distances in samples, 0 for a neighbour.
         let after = self.after_bad.map_or(u64::MAX, |bad| number - bad);
         let before = self.runs.front().map_or(u64::MAX, |first| first - number - 1);
         let weight = self.weight(after, &self.rising) * self.weight(before, &self.falling);
-        match weight {
-            1.0 => Some((sample, true)),
-            0.0 => Some((0.0, false)),
-            weight => Some((sample * weight, false)),
-        }
+        Some((if weight == 0.0 { 0.0 } else { sample * weight }, weight))
     }
 
     fn weight(&self, distance: u64, edge: &[f64]) -> f64 {
@@ -145,7 +141,7 @@ mod tests {
                 let weights: Vec<f64> = found.iter().map(|found| found.0).collect();
                 let expected = expected(&bad, edges, begins_bad);
                 assert_eq!(weights, expected, "{edges:?} {begins_bad}");
-                assert!(found.iter().all(|(weight, is_whole)| *is_whole == (*weight == 1.0)));
+                assert!(found.iter().all(|(sample, weight)| sample == weight));
             }
         }
     }

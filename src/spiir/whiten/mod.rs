@@ -51,9 +51,9 @@ enum Engine {
 /// | `output_valid` | time | bool |                              | overwritten |
 ///
 /// Sample `k` of the output belongs to sample `k` of the strain and is known [`Whitener::latency`] samples later.
-/// Samples that are marked invalid or are not finite count as zeros, and the strain beside them fades by
-/// [`Options::taper`]; in the output all of these are marked invalid, and so is what a gate takes out and what comes
-/// before a running spectrum is known.
+/// Samples that are marked invalid or are not finite count as zeros, and come out as zeros; the strain beside them fades
+/// by [`Options::taper`], before the filter and once more behind it. In the output all of these are marked invalid, and
+/// so is what a gate takes out and what comes before a running spectrum is known.
 ///
 /// # Numerics
 /// f64 inside; `run` asks for no memory.
@@ -69,9 +69,9 @@ pub struct Whitener {
     follower: Option<Follower>,
     engine: Engine,
     gate: Option<(f64, Fade)>,
-    /// Whether samples inside the filter, and then inside the gate, are good.
-    flags: VecDeque<bool>,
-    gate_flags: VecDeque<bool>,
+    /// Weights of the samples inside the filter, and then inside the gate.
+    weights: VecDeque<f64>,
+    gate_weights: VecDeque<f64>,
     /// The first sample all of whose neighbours were whitened, once the spectrum is known.
     known_from: Option<u64>,
     /// Samples that went into the filter.
@@ -123,8 +123,8 @@ impl Whitener {
             designer: Designer::new(shape),
             kernel: vec![0.0; shape.coefficients()],
             fade: Fade::new(edges, true),
-            flags: VecDeque::with_capacity(engine.latency() + 1),
-            gate_flags: VecDeque::with_capacity(gate_latency + 1),
+            weights: VecDeque::with_capacity(engine.latency() + 1),
+            gate_weights: VecDeque::with_capacity(gate_latency + 1),
             follower,
             engine,
             gate,
@@ -208,8 +208,8 @@ impl Whitener {
     /// Forgets the stream, and what a running spectrum learned from it.
     pub fn reset(&mut self) {
         self.fade.reset();
-        self.flags.clear();
-        self.gate_flags.clear();
+        self.weights.clear();
+        self.gate_weights.clear();
         if let Some((_, fade)) = &mut self.gate {
             fade.reset();
         }
@@ -270,9 +270,9 @@ impl Whitener {
     /// One sample through all parts.
     fn push(&mut self, sample: f64, valid: bool) -> Option<(f32, bool)> {
         let is_good = valid && sample.abs() <= GREATEST;
-        let (sample, is_whole) = self.fade.push(if is_good { sample } else { 0.0 }, !is_good)?;
+        let (sample, weight) = self.fade.push(if is_good { sample } else { 0.0 }, !is_good)?;
         if let Some(follower) = &mut self.follower
-            && follower.push(sample, is_whole)
+            && follower.push(sample, weight == 1.0)
             && follower.is_settled()
         {
             let at_once = self.known_from.is_none();
@@ -281,20 +281,22 @@ impl Whitener {
         }
         let is_known = self.known_from.is_some_and(|first| self.filtered >= first);
         self.filtered += 1;
-        self.flags.push_back(is_whole && is_known);
+        self.weights.push_back(if is_known { weight } else { 0.0 });
         let whitened = match &mut self.engine {
             Engine::Overlap(engine) => engine.push(sample),
             Engine::Partition(engine) => engine.push(sample),
         }?;
-        let is_good = self.flags.pop_front()?;
+        // What rings into a gap is cut off there, as smoothly as the strain was.
+        let weight = self.weights.pop_front()?;
+        let whitened = if weight == 0.0 { 0.0 } else { whitened * weight };
         let Some((threshold, fade)) = &mut self.gate else {
-            return Some(finite(whitened, is_good));
+            return Some(finite(whitened, weight == 1.0));
         };
-        self.gate_flags.push_back(is_good);
+        self.gate_weights.push_back(weight);
         let is_quiet = whitened.abs() <= *threshold;
-        let (whitened, is_kept) = fade.push(whitened, !is_quiet)?;
-        let is_good = self.gate_flags.pop_front()?;
-        Some(finite(whitened, is_kept && is_good))
+        let (whitened, gate_weight) = fade.push(whitened, !is_quiet)?;
+        let weight = gate_weight * self.gate_weights.pop_front()?;
+        Some(finite(whitened, weight == 1.0))
     }
 
     fn update_kernel(&mut self, at_once: bool) {
