@@ -4,7 +4,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use hdf5_pure::{AttrValue, FileBuilder};
+use hdf5_pure::{AttrValue, CompoundTypeBuilder, FileBuilder};
 use num_complex::Complex64;
 use sidereal::Error;
 use sidereal::io::templates::{TemplateOptions, Templates, open, open_with};
@@ -91,8 +91,10 @@ fn complex_series_and_rows_of_many() {
         let twice = |one: &[f64]| one.repeat(2);
         builder.create_dataset("plus").with_f64_data(&twice(&plus)).with_shape(&[2, 6]);
         builder.create_dataset("cross").with_f64_data(&twice(&cross)).with_shape(&[2, 6]);
-        let pairs: Vec<(f64, f64)> = plus.iter().zip(&cross).map(|(a, b)| (*a, -b)).collect();
-        builder.create_dataset("other").with_compound_values(["r", "i"], &pairs).unwrap();
+        let numbers = plus.iter().zip(&cross).flat_map(|(a, b)| [*a, -b]);
+        let bytes = numbers.flat_map(f64::to_le_bytes).collect();
+        let kind = CompoundTypeBuilder::new().f64_field("r").f64_field("i").build().unwrap();
+        builder.create_dataset("other").with_raw_data(kind, bytes, 6);
     });
     let options = TemplateOptions { rate_hz: Some(1024), distance_mpc: Some(5.0) };
     let Templates::Waveforms(waves) = open_with(&path, &options).unwrap() else { panic!() };
