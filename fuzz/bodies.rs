@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sidereal::dedisperse;
 use sidereal::dedisperse::dm_plan::{DdplanOptions, DmPlan, DmRange, ToleranceOptions};
+use sidereal::io::ligolw::Values;
 use sidereal::io::voltages::{self, VoltageOptions, VoltageSource};
 use sidereal::io::{self, FilterbankSource, OpenOptions, Polarizations};
 use sidereal::pipeline;
@@ -259,6 +260,27 @@ pub fn antennas(bytes: &[u8]) {
         for (row, before) in again.rows.iter().zip(&table.rows) {
             assert_eq!((&row.name, row.number), (&before.name, before.number));
             assert_eq!((row.position_m, row.diameter_m), (before.position_m, before.diameter_m));
+        }
+    });
+}
+
+/// Tables of LIGO_LW files, gzipped or not.
+pub fn ligolw(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let is_one = io::ligolw::is_ligolw(path);
+        for name in ["sngl_inspiral", "process"] {
+            let Ok(table) = io::ligolw::read_table(path, name) else { continue };
+            // The document's own element may come late, behind a comment.
+            assert!(is_one || bytes.len() > 4096);
+            for column in &table.columns {
+                let cells = match &column.values {
+                    Values::Text(cells) => cells.len(),
+                    Values::Whole(cells) => cells.len(),
+                    Values::Real(cells) => cells.len(),
+                };
+                assert_eq!(cells, table.rows);
+                let _ = table.optional_reals(&column.name);
+            }
         }
     });
 }

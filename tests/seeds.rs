@@ -20,6 +20,7 @@ const TARGETS: &[(&str, Body)] = &[
     ("fbh5", bodies::fbh5),
     ("guppi", bodies::guppi),
     ("inf", bodies::inf),
+    ("ligolw", bodies::ligolw),
     ("mark5b", bodies::mark5b),
     ("mask", bodies::mask),
     ("npy", bodies::npy),

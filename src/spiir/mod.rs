@@ -2,8 +2,13 @@
 //!
 //! Invariant: any split of a stream gives the same signal-to-noise ratios, bit for bit.
 
+pub mod bank;
+pub mod coincidence;
+mod cpu;
+pub mod matched;
 pub mod plan;
 pub mod reference;
+pub mod trigger;
 pub mod whiten;
 
 use num_complex::Complex;
@@ -17,6 +22,7 @@ pub use plan::{Branch, Filter, Options, Plan, Template};
 #[derive(Debug)]
 enum Engine {
     Reference(Box<reference::Engine>),
+    Cpu(Box<cpu::Engine>),
 }
 
 /// Filters whitened strain with the templates of a bank.
@@ -52,8 +58,9 @@ impl Spiir {
     /// [`Error::Unavailable`] when there is no memory for its history.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         let engine = match backend {
-            Backend::Reference | Backend::Cpu(..) => {
-                Engine::Reference(Box::new(reference::Engine::new(&plan)))
+            Backend::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
+            Backend::Cpu(level, threads) => {
+                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
             }
         };
         Ok(Self { plan, engine, consumed: 0, produced: 0, end: None })
@@ -79,6 +86,7 @@ impl Spiir {
         self.check_output(output.len(), stride, input.len())?;
         let produced = match &mut self.engine {
             Engine::Reference(engine) => engine.run(input, output, stride),
+            Engine::Cpu(engine) => engine.run(input, output, stride),
         };
         self.consumed += input.len() as u64;
         self.produced += produced as u64;
@@ -106,6 +114,7 @@ impl Spiir {
     pub fn reset(&mut self) {
         match &mut self.engine {
             Engine::Reference(engine) => **engine = reference::Engine::new(&self.plan),
+            Engine::Cpu(engine) => engine.reset(),
         }
         (self.consumed, self.produced, self.end) = (0, 0, None);
     }

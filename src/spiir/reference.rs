@@ -48,7 +48,7 @@ impl Engine {
         let produced = known - *written;
         for (template, levels) in states.iter().enumerate() {
             let row = &mut output[template * stride..][..produced];
-            for (z, sum) in row.iter_mut().zip(&levels[0].1[*written + latency..]) {
+            for (z, sum) in row.iter_mut().zip(levels[0].1.iter().skip(*written + latency)) {
                 *z = Complex::new(sum.re as f32, sum.im as f32);
             }
         }

@@ -1,0 +1,148 @@
+//! The inputs of all rates: each level's recent past, and the way to the next level.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use super::super::plan::Plan;
+use super::resample::{HALVED, Halving, Phases, halve};
+use super::vector::TILE;
+use crate::backend::simd::Level;
+
+/// Samples of the full rate that are worked on at once.
+pub(super) const PIECE: usize = 1024;
+
+/// A level's recent samples; before the stream's start all are 0.
+#[derive(Debug)]
+struct History {
+    samples: Vec<f32>,
+    /// Samples that must stay.
+    keep: usize,
+    filled: usize,
+    /// The place in the stream of the first sample that is held.
+    first: i64,
+}
+
+impl History {
+    /// What is read beyond the last sample, and thrown away.
+    const SLACK: usize = 2 * HALVED;
+
+    fn floats(keep: usize) -> usize {
+        2 * keep + 4 * PIECE + Self::SLACK
+    }
+
+    fn new(keep: usize) -> Self {
+        let samples = vec![0.0; Self::floats(keep)];
+        Self { samples, keep, filled: keep, first: -(keep as i64) }
+    }
+
+    fn reset(&mut self) {
+        self.samples.fill(0.0);
+        (self.filled, self.first) = (self.keep, -(self.keep as i64));
+    }
+
+    /// Room for the next samples, [`Self::SLACK`] more than asked for, which [`Self::filled`] then counts.
+    fn room(&mut self, samples: usize) -> &mut [f32] {
+        if self.filled + samples + Self::SLACK > self.samples.len() {
+            self.samples.copy_within(self.filled - self.keep..self.filled, 0);
+            self.first += (self.filled - self.keep) as i64;
+            self.filled = self.keep;
+        }
+        &mut self.samples[self.filled..][..samples + Self::SLACK]
+    }
+
+    fn end(&self) -> u64 {
+        (self.first + self.filled as i64) as u64
+    }
+}
+
+/// The inputs of all levels.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    histories: Vec<History>,
+    /// The last piece's samples of each level.
+    fresh: Vec<Range<u64>>,
+    down: Phases,
+    /// Samples at even and at odd places.
+    split: [Vec<f32>; 2],
+}
+
+impl Inputs {
+    /// Samples that a level keeps.
+    fn keep(plan: &Plan, level: usize) -> usize {
+        plan.history(level) + plan.options().resampler.down.len() + 2 * TILE
+    }
+
+    /// Bytes of memory for all.
+    pub(super) fn bytes(plan: &Plan) -> usize {
+        (0..plan.levels()).map(|level| 4 * History::floats(Self::keep(plan, level))).sum()
+    }
+
+    pub(super) fn new(plan: &Plan) -> Self {
+        let levels = plan.levels();
+        let down = Phases::new(&plan.options().resampler.down);
+        let half = PIECE / 2 + down.reach() + 2 * History::SLACK;
+        Self {
+            histories: (0..levels).map(|level| History::new(Self::keep(plan, level))).collect(),
+            fresh: vec![0..0; levels],
+            split: [vec![0.0; half], vec![0.0; half]],
+            down,
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.histories.iter_mut().for_each(History::reset);
+        self.fresh.fill(0..0);
+    }
+
+    /// The last piece's samples of a level.
+    pub(super) fn fresh(&self, level: usize) -> Range<u64> {
+        self.fresh[level].clone()
+    }
+
+    /// Where a level's sample lies; the level's history is before it.
+    pub(super) fn at(&self, level: usize, sample: u64) -> *const f32 {
+        let history = &self.histories[level];
+        let place = (sample as i64 - history.first) as usize;
+        history.samples[place..].as_ptr()
+    }
+
+    /// Takes at most [`PIECE`] samples, and brings every level up to them. What isn't finite becomes 0.
+    pub(super) fn extend(&mut self, piece: &[f32], vectors: Level) {
+        let history = &mut self.histories[0];
+        let begin = history.end();
+        for (to, x) in history.room(piece.len()).iter_mut().zip(piece) {
+            *to = if x.is_finite() { *x } else { 0.0 };
+        }
+        history.filled += piece.len();
+        self.fresh[0] = begin..begin + piece.len() as u64;
+        for level in 1..self.histories.len() {
+            self.halve(level, vectors);
+        }
+    }
+
+    /// Brings `level` up to the level above it.
+    fn halve(&mut self, level: usize, vectors: Level) {
+        let (above, below) = self.histories.split_at_mut(level);
+        let (above, below) = (&above[level - 1], &mut below[0]);
+        let fresh = below.end()..above.end().div_ceil(2);
+        let outputs = (fresh.end - fresh.start) as usize;
+        self.fresh[level] = fresh.clone();
+        if outputs == 0 {
+            return;
+        }
+        let reach = self.down.reach();
+        let first = 2 * (fresh.start as i64 - reach as i64) - above.first;
+        // Odd samples are those before the even ones of the same place.
+        for (odd, split) in self.split.iter_mut().enumerate() {
+            let from = above.samples[first as usize - odd..].iter().step_by(2);
+            split[..reach + outputs].iter_mut().zip(from).for_each(|(to, x)| *to = *x);
+        }
+        let to = below.room(outputs).as_mut_ptr();
+        let [even, odd] = [0, 1].map(|odd| self.split[odd][reach..].as_ptr());
+        let work = Halving { phases: &self.down, even, odd, outputs, to };
+        // SAFETY: the split samples begin `reach` before the first output's, and have twice the slack behind them;
+        // the history has the slack behind its room.
+        unsafe { halve(vectors, &work) };
+        below.filled += outputs;
+    }
+}

@@ -1,0 +1,329 @@
+//! A bundle of templates over some tiles of time: filters in the lanes, their states in registers.
+//!
+//! A lane is a filter; a quad of lanes belongs to one template, a slot. A group of filters is one register; groups
+//! are stepped two at a time, and what they add up to stays in the cache until the quads are summed.
+#![allow(unsafe_code)]
+
+use num_complex::Complex;
+
+use super::vector::{PARTS, Portable, TILE, Vector};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use crate::backend::simd::{Level, levels};
+
+/// Slots of a bundle, at most.
+pub(super) const SLOTS: usize = 4;
+
+/// Registers of a group of ordinary filters: the state (re, im), the pole and the weight.
+pub(super) const SHORT: usize = 6;
+
+/// Registers of a group of filters with a long memory: the pole's 16th power in two parts, and the weights of the
+/// inputs of a tile, too.
+pub(super) const LONG: usize = SHORT + 4 + 2 * TILE;
+
+/// Groups whose inputs are turned ahead.
+pub(super) const AHEAD: usize = 2;
+
+/// Most tiles of a call.
+pub(super) const TILES: usize = 4;
+
+/// Floats of scratch memory that a call needs.
+pub(super) const SCRATCH: usize = (TILES + 2) * TILE * 2 * 16;
+
+/// A bundle's work over some tiles.
+#[derive(Debug)]
+pub(super) struct Work {
+    /// The first tile's first sample; all offsets reach back from it.
+    pub(super) x: *const f32,
+    pub(super) tiles: usize,
+    /// Tiles after which the state is kept: all, or all but the last one, whose samples aren't all there.
+    pub(super) complete: usize,
+    /// Registers of each group, those with a long memory first.
+    pub(super) values: *mut f32,
+    /// One for each lane of each group, and of [`AHEAD`] more.
+    pub(super) offsets: *const u32,
+    /// Even, unless it is all.
+    pub(super) long: usize,
+    pub(super) groups: usize,
+    pub(super) scratch: *mut f32,
+    /// For each slot, the sums that are added to; null for a slot that nobody has.
+    pub(super) rows: [*mut Complex<f32>; SLOTS],
+}
+
+levels!(filter, filter_body, (work: &Work));
+
+/// # Safety
+/// The instructions exist, and all pointers are valid: samples from the longest offset before `x` to the last
+/// tile's end, registers and offsets of all groups, [`SCRATCH`] floats, and rows of all tiles.
+#[inline(always)]
+unsafe fn filter_body<V: Vector>(work: &Work) {
+    // SAFETY: the caller's promise is handed on; groups are stepped through one after the other.
+    unsafe {
+        for at in 0..work.tiles * TILE * 2 {
+            V::zero().store(work.scratch.add(at * V::LANES));
+        }
+        let columns = work.scratch.add(TILES * TILE * 2 * 16);
+        let mut groups = Groups {
+            values: work.values,
+            offsets: work.offsets,
+            columns: [columns, columns.add(2 * TILE * 16)],
+        };
+        groups.begin::<V>(work);
+        for _ in 0..work.long / 2 {
+            groups.step::<V, 2, true>(work);
+        }
+        if work.long % 2 == 1 {
+            groups.step::<V, 1, true>(work);
+        }
+        let short = work.groups - work.long;
+        for _ in 0..short / 2 {
+            groups.step::<V, 2, false>(work);
+        }
+        if short % 2 == 1 {
+            groups.step::<V, 1, false>(work);
+        }
+        add_to_rows::<V>(work);
+    }
+}
+
+/// The next groups.
+struct Groups {
+    values: *mut f32,
+    offsets: *const u32,
+    /// Inputs of the lanes: of this tile, and of the next.
+    columns: [*mut f32; 2],
+}
+
+impl Groups {
+    /// Turns the first tile of the first two groups.
+    ///
+    /// # Safety
+    /// As for [`filter_body`].
+    #[inline(always)]
+    unsafe fn begin<V: Vector>(&mut self, work: &Work) {
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            for n in 0..work.groups.min(2) {
+                let mut turned = V::no_turned();
+                let (offsets, to) =
+                    (self.offsets.add(n * V::LANES), self.columns[0].add(n * TILE * V::LANES));
+                for part in 0..PARTS {
+                    V::turn(part, &mut turned, work.x, offsets, to);
+                }
+            }
+        }
+    }
+
+    /// Steps `N` groups through all tiles, adds up their states, and goes on to the next.
+    ///
+    /// Groups with a long memory gather a tile's inputs by themselves and add them to the state once a tile, so
+    /// that it is rounded once in 16 samples.
+    ///
+    /// # Safety
+    /// As for [`filter_body`].
+    #[inline(always)]
+    unsafe fn step<V: Vector, const N: usize, const L: bool>(&mut self, work: &Work) {
+        let registers = if L { LONG } else { SHORT };
+        let group = registers * V::LANES;
+        let (values, offsets) = (self.values, self.offsets);
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            let [mut p, mut q, mut a_re, mut a_im, mut b_re, mut b_im] = [[V::zero(); N]; SHORT];
+            for n in 0..N {
+                let from = values.add(n * group);
+                (p[n], q[n]) = (V::load(from), V::load(from.add(V::LANES)));
+                a_re[n] = V::load(from.add(2 * V::LANES));
+                a_im[n] = V::load(from.add(3 * V::LANES));
+                b_re[n] = V::load(from.add(4 * V::LANES));
+                b_im[n] = V::load(from.add(5 * V::LANES));
+            }
+            for tile in 0..work.tiles {
+                if tile == work.complete {
+                    keep(values, group, p, q);
+                }
+                let mut tile = Tile::<V, N> {
+                    p,
+                    q,
+                    a_re,
+                    a_im,
+                    b_re,
+                    b_im,
+                    first: [p, q],
+                    gathered: [[V::zero(); 2]; N],
+                    turned: V::no_turned(),
+                    columns: self.columns,
+                    next_x: if tile + 1 < work.tiles {
+                        work.x.add((tile + 1) * TILE)
+                    } else {
+                        work.x
+                    },
+                    next_offsets: if tile + 1 < work.tiles {
+                        offsets
+                    } else {
+                        offsets.add(N * V::LANES)
+                    },
+                    values,
+                    sums: work.scratch.add(tile * TILE * 2 * V::LANES),
+                };
+                tile.sample::<0, L>();
+                tile.sample::<1, L>();
+                tile.sample::<2, L>();
+                tile.sample::<3, L>();
+                tile.sample::<4, L>();
+                tile.sample::<5, L>();
+                tile.sample::<6, L>();
+                tile.sample::<7, L>();
+                tile.sample::<8, L>();
+                tile.sample::<9, L>();
+                tile.sample::<10, L>();
+                tile.sample::<11, L>();
+                tile.sample::<12, L>();
+                tile.sample::<13, L>();
+                tile.sample::<14, L>();
+                tile.sample::<15, L>();
+                (p, q) = (tile.p, tile.q);
+                self.columns = [self.columns[1], self.columns[0]];
+                for n in 0..N {
+                    (p[n], q[n]) = (p[n].flush(), q[n].flush());
+                }
+            }
+            if work.complete == work.tiles {
+                keep(values, group, p, q);
+            }
+            self.values = values.add(N * group);
+            self.offsets = offsets.add(N * V::LANES);
+        }
+    }
+}
+
+/// `N` groups at one tile.
+struct Tile<V: Vector, const N: usize> {
+    p: [V; N],
+    q: [V; N],
+    a_re: [V; N],
+    a_im: [V; N],
+    b_re: [V; N],
+    b_im: [V; N],
+    first: [[V; N]; 2],
+    gathered: [[V; 2]; N],
+    turned: V::Turned,
+    columns: [*mut f32; 2],
+    next_x: *const f32,
+    next_offsets: *const u32,
+    values: *const f32,
+    sums: *mut f32,
+}
+
+impl<V: Vector, const N: usize> Tile<V, N> {
+    /// Steps all groups by sample `S`, and turns a part of the next tile meanwhile: shuffles run beside arithmetic.
+    ///
+    /// # Safety
+    /// As for [`filter_body`]; samples come in order.
+    #[inline(always)]
+    unsafe fn sample<const S: usize, const L: bool>(&mut self) {
+        let group = if L { LONG } else { SHORT } * V::LANES;
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            if N == 2 || S % 2 == 0 {
+                let part = if N == 2 { S % PARTS } else { S / 2 };
+                let n = if N == 2 { S / PARTS } else { 0 };
+                let to = self.columns[1].add(n * TILE * V::LANES);
+                V::turn(
+                    part,
+                    &mut self.turned,
+                    self.next_x,
+                    self.next_offsets.add(n * V::LANES),
+                    to,
+                );
+            }
+            let last = L && S == TILE - 1;
+            for n in 0..N {
+                let x = V::load(self.columns[0].add((n * TILE + S) * V::LANES));
+                let values = self.values.add(n * group + SHORT * V::LANES);
+                if L {
+                    let from = values.add((4 + 2 * S) * V::LANES);
+                    let (re, im) = (V::load(from), V::load(from.add(V::LANES)));
+                    self.gathered[n][0] = re.mul_add(x, self.gathered[n][0]);
+                    self.gathered[n][1] = im.mul_add(x, self.gathered[n][1]);
+                }
+                if last {
+                    let coarse = [V::load(values), V::load(values.add(V::LANES))];
+                    let from = values.add(2 * V::LANES);
+                    let fine = [V::load(from), V::load(from.add(V::LANES))];
+                    let state = [self.first[0][n], self.first[1][n]];
+                    let sum = multiplied(fine, state, self.gathered[n]);
+                    [self.p[n], self.q[n]] = multiplied(coarse, state, sum);
+                } else {
+                    let inputs = [self.b_re[n].mul(x), self.b_im[n].mul(x)];
+                    let (a, y) = ([self.a_re[n], self.a_im[n]], [self.p[n], self.q[n]]);
+                    [self.p[n], self.q[n]] = multiplied(a, y, inputs);
+                }
+            }
+            let to = self.sums.add(S * 2 * V::LANES);
+            let (mut re, mut im) = (self.p[0], self.q[0]);
+            for n in 1..N {
+                (re, im) = (re.add(self.p[n]), im.add(self.q[n]));
+            }
+            V::load(to).add(re).store(to);
+            V::load(to.add(V::LANES)).add(im).store(to.add(V::LANES));
+        }
+    }
+}
+
+/// # Safety
+/// The states' registers can be written.
+#[inline(always)]
+unsafe fn keep<V: Vector, const N: usize>(values: *mut f32, group: usize, p: [V; N], q: [V; N]) {
+    for n in 0..N {
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            p[n].store(values.add(n * group));
+            q[n].store(values.add(n * group + V::LANES));
+        }
+    }
+}
+
+/// `a y + addend`, complex.
+///
+/// # Safety
+/// The instructions exist.
+#[inline(always)]
+unsafe fn multiplied<V: Vector>(a: [V; 2], y: [V; 2], addend: [V; 2]) -> [V; 2] {
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        let re = a[1].neg_mul_add(y[1], addend[0]);
+        let im = a[1].mul_add(y[0], addend[1]);
+        [a[0].mul_add(y[0], re), a[0].mul_add(y[1], im)]
+    }
+}
+
+/// Sums the quads, and adds them to the rows.
+///
+/// # Safety
+/// As for [`filter_body`].
+#[inline(always)]
+unsafe fn add_to_rows<V: Vector>(work: &Work) {
+    // SAFETY: the caller's promise is handed on.
+    unsafe {
+        for four in 0..work.tiles * TILE / 4 {
+            let mut parts = [[0f32; 16]; 2];
+            for part in 0..2 {
+                let mut rows = [V::zero(); 4];
+                for s in 0..4 {
+                    rows[s] = V::load(work.scratch.add(((four * 4 + s) * 2 + part) * V::LANES));
+                }
+                V::sum_quads(rows).store(parts[part].as_mut_ptr());
+            }
+            for (slot, row) in work.rows.iter().take(V::LANES / 4).enumerate() {
+                if row.is_null() {
+                    continue;
+                }
+                let row = row.add(four * 4);
+                for s in 0..4 {
+                    let at = slot * 4 + s;
+                    *row.add(s) += Complex::new(parts[0][at], parts[1][at]);
+                }
+            }
+        }
+    }
+}

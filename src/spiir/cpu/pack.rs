@@ -1,0 +1,141 @@
+//! Which filter goes to which lane.
+
+use num_complex::Complex64;
+
+use super::super::plan::{Branch, Filter, Plan};
+use super::kernel::{AHEAD, LONG, SHORT};
+use super::vector::TILE;
+
+/// Samples of memory from which on a state's rounding, once a sample, would show.
+const LONG_MEMORY: f64 = 1000.0;
+
+/// A slot that nobody has.
+pub(super) const NOBODY: usize = usize::MAX;
+
+/// 16 floats from a cache line's start on.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Line(pub(super) [f32; 16]);
+
+/// Filters of as many templates as a register has quads, in step.
+#[derive(Debug)]
+pub(super) struct Bundle {
+    /// The template of each slot, counted within the unit.
+    pub(super) slots: Vec<usize>,
+    /// Groups with a long memory, and groups in all.
+    pub(super) long: usize,
+    pub(super) groups: usize,
+    /// Registers of each group.
+    values: Vec<Line>,
+    /// For each lane of each group, samples that it reaches back; zeros for those that are turned ahead.
+    offsets: Vec<u32>,
+    lanes: usize,
+}
+
+impl Bundle {
+    /// Bundles of one level's branches: `branches` holds templates, counted within the unit.
+    pub(super) fn all(plan: &Plan, lanes: usize, branches: &[(usize, &Branch)]) -> Vec<Self> {
+        let mut order: Vec<_> = branches.to_vec();
+        order.sort_by_key(|(_, branch)| std::cmp::Reverse(branch.filters.len()));
+        let slots = lanes / 4;
+        order.chunks(slots).map(|some| Self::new(plan, lanes, some)).collect()
+    }
+
+    /// Templates that don't fill the slots have more slots each.
+    fn new(plan: &Plan, lanes: usize, templates: &[(usize, &Branch)]) -> Self {
+        let slots = lanes / 4;
+        let share = slots / templates.len();
+        let hands: Vec<Vec<Filter>> = (0..slots)
+            .map(|slot| {
+                templates.get(slot / share).map_or(Vec::new(), |t| hand(t.1, slot % share, share))
+            })
+            .collect();
+        let owner = |slot: usize| templates.get(slot / share).map_or(NOBODY, |t| t.0);
+        let level = templates[0].1.halvings as usize;
+        let groups = hands.iter().map(|hand| hand.len().div_ceil(4)).max().unwrap_or(0);
+        let lane = |group: usize, lane: usize| hands[lane / 4].get(group * 4 + lane % 4);
+        let is_long =
+            |group: &usize| (0..lanes).any(|l| lane(*group, l).is_some_and(has_long_memory));
+        // Groups go in pairs, of one kind.
+        let long = (0..groups).take_while(is_long).count().next_multiple_of(2).min(groups);
+        let mut bundle = Self {
+            slots: (0..slots).map(owner).collect(),
+            long,
+            groups,
+            values: Vec::new(),
+            offsets: vec![0; (groups + AHEAD) * lanes],
+            lanes,
+        };
+        let floats = bundle.registers() * lanes;
+        bundle.values = vec![Line([0.0; 16]); floats.div_ceil(16)];
+        for group in 0..groups {
+            for l in 0..lanes {
+                if let Some(filter) = lane(group, l) {
+                    let offset = filter.delay as usize + plan.alignment(level);
+                    bundle.offsets[group * lanes + l] = offset as u32;
+                    bundle.set(group, l, filter);
+                }
+            }
+        }
+        bundle
+    }
+
+    fn registers(&self) -> usize {
+        self.long * LONG + (self.groups - self.long) * SHORT
+    }
+
+    /// The first register of a group.
+    fn register(&self, group: usize) -> usize {
+        group.min(self.long) * LONG + group.saturating_sub(self.long) * SHORT
+    }
+
+    fn set(&mut self, group: usize, lane: usize, filter: &Filter) {
+        let (a, b) = (filter.pole(), filter.weight());
+        let mut values = vec![0.0, 0.0, a.re, a.im, b.re, b.im];
+        if group < self.long {
+            let power = a.powu(TILE as u32);
+            let coarse = Complex64::new((power.re as f32).into(), (power.im as f32).into());
+            let fine = power - coarse;
+            values.extend([coarse.re, coarse.im, fine.re, fine.im]);
+            let weights = (0..TILE).map(|sample| b * a.powu((TILE - 1 - sample) as u32));
+            values.extend(weights.flat_map(|weight| [weight.re, weight.im]));
+        }
+        let first = self.register(group);
+        for (register, value) in values.into_iter().enumerate() {
+            let at = (first + register) * self.lanes + lane;
+            self.values[at / 16].0[at % 16] = value as f32;
+        }
+    }
+
+    /// Forgets all states.
+    pub(super) fn reset(&mut self) {
+        for group in 0..self.groups {
+            for state in 0..2 * self.lanes {
+                let at = self.register(group) * self.lanes + state;
+                self.values[at / 16].0[at % 16] = 0.0;
+            }
+        }
+    }
+
+    pub(super) fn pointers(&mut self) -> (*mut f32, *const u32) {
+        (self.values.as_mut_ptr().cast(), self.offsets.as_ptr())
+    }
+
+    /// Bytes of memory that a plan's bundles take, about: at most.
+    pub(super) fn bytes(plan: &Plan, lanes: usize) -> usize {
+        let groups = plan.filters() / 4 + 2 * plan.templates() * plan.levels();
+        groups.saturating_mul(LONG * 4 + 16).saturating_mul(4).saturating_mul(lanes.min(4))
+    }
+}
+
+fn has_long_memory(filter: &Filter) -> bool {
+    1.0 - filter.pole().norm() < 1.0 / LONG_MEMORY
+}
+
+/// Every `share`th four of a branch's filters from the `part`th on, the longest memories first.
+fn hand(branch: &Branch, part: usize, share: usize) -> Vec<Filter> {
+    let mut filters = branch.filters.clone();
+    filters.sort_by(|x, y| y.pole().norm_sqr().total_cmp(&x.pole().norm_sqr()));
+    let fours = filters.chunks(4).skip(part).step_by(share);
+    fours.flatten().copied().collect()
+}

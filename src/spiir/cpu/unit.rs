@@ -1,0 +1,242 @@
+//! Some templates at all rates, which one thread works on.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use num_complex::Complex;
+
+use super::super::plan::{Branch, Plan, Template};
+use super::input::{Inputs, PIECE};
+use super::kernel::{SCRATCH, SLOTS, TILES, Work, filter};
+use super::pack::{Bundle, Line, NOBODY};
+use super::resample::{Doubling, Phases, double};
+use super::vector::TILE;
+use crate::backend::simd::Level;
+
+/// Most templates of a unit.
+const TEMPLATES: usize = 16;
+
+/// Samples of a worker's row.
+const ROW: usize = TILES * TILE;
+
+/// Templates of each unit: few where there are few, so that threads share them evenly.
+pub(super) fn templates_of_a_unit(plan: &Plan) -> usize {
+    (plan.templates() / 16).next_power_of_two().clamp(4, TEMPLATES)
+}
+
+/// What a thread needs for itself.
+#[derive(Debug)]
+pub(super) struct Worker {
+    scratch: Vec<Line>,
+    /// Sums of some tiles, axes template, time.
+    rows: Vec<Complex<f32>>,
+}
+
+impl Worker {
+    pub(super) fn new() -> Self {
+        let rows = vec![Complex::default(); TEMPLATES * ROW];
+        Self { scratch: vec![Line([0.0; 16]); SCRATCH / 16], rows }
+    }
+}
+
+/// Where ratios go: template 0's first ratio, and which sample that is of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Output {
+    pub(super) start: *mut Complex<f32>,
+    pub(super) stride: usize,
+    pub(super) first: u64,
+}
+
+// SAFETY: units write to rows of their own.
+unsafe impl Sync for Output {}
+
+/// What all units share.
+#[derive(Debug)]
+pub(super) struct Shared<'a> {
+    pub(super) vectors: Level,
+    pub(super) inputs: &'a Inputs,
+    pub(super) up: &'a Phases,
+    pub(super) output: Output,
+}
+
+/// One level of a unit.
+#[derive(Debug)]
+struct Rate {
+    /// Templates with filters here or below, counted within the unit; and whether there are some below.
+    active: Vec<(usize, bool)>,
+    bundles: Vec<Bundle>,
+    /// Sums of the last piece and of what doubling needs from before it, axes template, time; none at the full rate.
+    sums: Vec<Complex<f32>>,
+    /// Samples of a template's sums, and those of before the piece.
+    stride: usize,
+    past: usize,
+}
+
+/// Some templates at all rates.
+#[derive(Debug)]
+pub(super) struct Unit {
+    /// The first template.
+    first: usize,
+    rates: Vec<Rate>,
+}
+
+/// Sums of before a piece that doubling needs.
+fn past(up: &Phases) -> usize {
+    up.reach() + TILE
+}
+
+/// Samples of a template's sums at a level.
+fn sums(up: &Phases, level: usize) -> usize {
+    past(up) + (PIECE >> level) + 1 + 2 * TILE
+}
+
+impl Unit {
+    /// Bytes of sums of all units.
+    pub(super) fn bytes(plan: &Plan, up: &Phases) -> usize {
+        let each = (1..plan.levels()).map(|level| 8 * sums(up, level)).sum::<usize>();
+        each.saturating_mul(plan.templates())
+    }
+
+    pub(super) fn new(plan: &Plan, up: &Phases, lanes: usize, templates: Range<usize>) -> Self {
+        let own = &plan.options().templates[templates.clone()];
+        let rate = |level: usize| {
+            let deep = |template: &Template| template.halvings() as usize;
+            let reached = own.iter().enumerate().filter(|(_, template)| deep(template) >= level);
+            let active: Vec<_> =
+                reached.map(|(at, template)| (at, deep(template) > level)).collect();
+            let here =
+                |branch: &&Branch| branch.halvings as usize == level && !branch.filters.is_empty();
+            let branch = |(at, template): (usize, &'_ Template)| -> Option<(usize, Branch)> {
+                template.branches.iter().find(here).map(|branch| (at, branch.clone()))
+            };
+            let branches: Vec<_> = own.iter().enumerate().filter_map(branch).collect();
+            let branches: Vec<_> = branches.iter().map(|(at, branch)| (*at, branch)).collect();
+            let stride = if level == 0 { 0 } else { sums(up, level) };
+            Rate {
+                bundles: Bundle::all(plan, lanes, &branches),
+                sums: vec![Complex::default(); own.len() * stride],
+                active,
+                stride,
+                past: past(up),
+            }
+        };
+        Self { first: templates.start, rates: (0..plan.levels()).map(rate).collect() }
+    }
+
+    pub(super) fn reset(&mut self) {
+        for rate in &mut self.rates {
+            rate.bundles.iter_mut().for_each(Bundle::reset);
+            rate.sums.fill(Complex::default());
+        }
+    }
+
+    /// Works on the inputs' last piece.
+    pub(super) fn run(&mut self, worker: &mut Worker, shared: &Shared<'_>) {
+        for level in (0..self.rates.len()).rev() {
+            let fresh = shared.inputs.fresh(level);
+            let mut tiles = fresh.start / TILE as u64..fresh.end.div_ceil(TILE as u64);
+            while !fresh.is_empty() && !tiles.is_empty() {
+                let some = tiles.start..tiles.end.min(tiles.start + TILES as u64);
+                self.double(worker, shared, level, some.clone());
+                self.filter(worker, shared, level, some.clone());
+                self.hand_out(worker, shared, level, some.clone());
+                tiles.start = some.end;
+            }
+        }
+        for (level, rate) in self.rates.iter_mut().enumerate().skip(1) {
+            let fresh = shared.inputs.fresh(level);
+            let ended = (fresh.end - fresh.start) as usize;
+            for row in rate.sums.chunks_exact_mut(rate.stride) {
+                row.copy_within(ended..ended + rate.past, 0);
+            }
+        }
+    }
+
+    /// Begins the rows of some tiles: with the lower level's sums, or with zeros.
+    fn double(&self, worker: &mut Worker, shared: &Shared<'_>, level: usize, tiles: Range<u64>) {
+        let count = (tiles.end - tiles.start) as usize;
+        for (template, deeper) in &self.rates[level].active {
+            let row = &mut worker.rows[template * ROW..][..count * TILE];
+            if !deeper {
+                row.fill(Complex::default());
+                continue;
+            }
+            let lower = &self.rates[level + 1];
+            let begin = shared.inputs.fresh(level + 1).start;
+            // A tile begins at most half a tile before the samples that are new.
+            let at = lower.past + (tiles.start * (TILE as u64 / 2)) as usize - begin as usize;
+            let from = &lower.sums[template * lower.stride..][..lower.stride];
+            let room = at + count * TILE / 2;
+            assert!(at >= shared.up.reach() && room <= lower.stride, "sums of the lower level");
+            let work = Doubling {
+                phases: shared.up,
+                lower: from[at..].as_ptr(),
+                tiles: count,
+                to: row.as_mut_ptr(),
+            };
+            // SAFETY: what the taps reach and the tiles' ends lie in the row, as was just checked.
+            unsafe { double(shared.vectors, &work) };
+        }
+    }
+
+    /// Adds the level's own filters to the rows of some tiles.
+    fn filter(
+        &mut self,
+        worker: &mut Worker,
+        shared: &Shared<'_>,
+        level: usize,
+        tiles: Range<u64>,
+    ) {
+        let end = shared.inputs.fresh(level).end;
+        let complete = (end / TILE as u64).min(tiles.end) - tiles.start;
+        let rows = worker.rows.as_mut_ptr();
+        for bundle in &mut self.rates[level].bundles {
+            let row = |slot: usize| match bundle.slots.get(slot) {
+                Some(&template) if template != NOBODY => rows.wrapping_add(template * ROW),
+                _ => std::ptr::null_mut(),
+            };
+            let rows: [_; SLOTS] = std::array::from_fn(row);
+            let (values, offsets) = bundle.pointers();
+            let work = Work {
+                x: shared.inputs.at(level, tiles.start * TILE as u64),
+                tiles: (tiles.end - tiles.start) as usize,
+                complete: complete as usize,
+                values,
+                offsets,
+                long: bundle.long,
+                groups: bundle.groups,
+                scratch: worker.scratch.as_mut_ptr().cast(),
+                rows,
+            };
+            // SAFETY: the inputs keep what the longest offset reaches before the piece's first tile, and a tile
+            // behind its last sample; the bundle holds all groups; a row holds as many tiles.
+            unsafe { filter(shared.vectors, &work) };
+        }
+    }
+
+    /// Copies what is new of some tiles: to the level's sums, or to the output.
+    fn hand_out(&mut self, worker: &Worker, shared: &Shared<'_>, level: usize, tiles: Range<u64>) {
+        let fresh = shared.inputs.fresh(level);
+        let origin = tiles.start * TILE as u64;
+        let known = if level == 0 { shared.output.first } else { 0 };
+        let begin = origin.max(fresh.start).max(known);
+        let end = (tiles.end * TILE as u64).min(fresh.end);
+        if begin >= end {
+            return;
+        }
+        let (count, skipped) = ((end - begin) as usize, (begin - origin) as usize);
+        let rate = &mut self.rates[level];
+        for (template, _) in &rate.active {
+            let row = &worker.rows[template * ROW + skipped..][..count];
+            if level > 0 {
+                let at = template * rate.stride + rate.past + (begin - fresh.start) as usize;
+                rate.sums[at..][..count].copy_from_slice(row);
+                continue;
+            }
+            let Output { start, stride, first } = shared.output;
+            let at = (self.first + template) * stride + (begin - first) as usize;
+            // SAFETY: the engine's caller has room for each template's new ratios in a row of its own.
+            unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), start.add(at), count) };
+        }
+    }
+}

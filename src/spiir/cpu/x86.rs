@@ -1,0 +1,267 @@
+//! The filters' operations in AVX2 and AVX-512.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use super::vector::{SILENCE, Vector};
+
+/// 8 floats.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(__m256);
+
+/// 16 floats.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(__m512);
+
+/// What both widths do alike.
+macro_rules! arithmetic {
+    ($zero:ident, $splat:ident, $load:ident, $store:ident, $add:ident, $mul:ident, $mul_add:ident,
+     $neg_mul_add:ident) => {
+        #[inline(always)]
+        unsafe fn zero() -> Self {
+            // SAFETY: the caller promises the instructions.
+            Self(unsafe { $zero() })
+        }
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> Self {
+            // SAFETY: the caller promises the instructions.
+            Self(unsafe { $splat(value) })
+        }
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            // SAFETY: the caller promises a register's floats.
+            Self(unsafe { $load(from) })
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            // SAFETY: the caller promises room for a register.
+            unsafe { $store(to, self.0) }
+        }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: the caller promises the instructions.
+            Self(unsafe { $add(self.0, other.0) })
+        }
+        #[inline(always)]
+        unsafe fn mul(self, other: Self) -> Self {
+            // SAFETY: the caller promises the instructions.
+            Self(unsafe { $mul(self.0, other.0) })
+        }
+        #[inline(always)]
+        unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {
+            // SAFETY: the caller promises the instructions.
+            Self(unsafe { $mul_add(self.0, factor.0, addend.0) })
+        }
+        #[inline(always)]
+        unsafe fn neg_mul_add(self, factor: Self, addend: Self) -> Self {
+            // SAFETY: the caller promises the instructions.
+            Self(unsafe { $neg_mul_add(self.0, factor.0, addend.0) })
+        }
+    };
+}
+
+/// Two steps of a transposition within quads: of four rows, `[row][column]`, to `[column][row]`.
+macro_rules! transpose_quads {
+    ($rows:expr, $low:ident, $high:ident, $low_pairs:ident, $high_pairs:ident, $to_pairs:ident,
+     $from_pairs:ident) => {{
+        let rows = $rows;
+        let pairs = [
+            $to_pairs($low(rows[0], rows[1])),
+            $to_pairs($low(rows[2], rows[3])),
+            $to_pairs($high(rows[0], rows[1])),
+            $to_pairs($high(rows[2], rows[3])),
+        ];
+        [
+            $from_pairs($low_pairs(pairs[0], pairs[1])),
+            $from_pairs($high_pairs(pairs[0], pairs[1])),
+            $from_pairs($low_pairs(pairs[2], pairs[3])),
+            $from_pairs($high_pairs(pairs[2], pairs[3])),
+        ]
+    }};
+}
+
+// SAFETY: the methods use AVX2 and FMA only, which callers promise.
+unsafe impl Vector for Avx2 {
+    const LANES: usize = 8;
+    arithmetic!(
+        _mm256_setzero_ps,
+        _mm256_set1_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_add_ps,
+        _mm256_mul_ps,
+        _mm256_fmadd_ps,
+        _mm256_fnmadd_ps
+    );
+    #[inline(always)]
+    unsafe fn flush(self) -> Self {
+        // SAFETY: the caller promises the instructions.
+        unsafe {
+            let size = _mm256_andnot_ps(_mm256_set1_ps(-0.0), self.0);
+            let heard = _mm256_cmp_ps::<_CMP_GE_OQ>(size, _mm256_set1_ps(SILENCE));
+            Self(_mm256_and_ps(self.0, heard))
+        }
+    }
+    #[inline(always)]
+    unsafe fn sum_quads(rows: [Self; 4]) -> Self {
+        // SAFETY: the caller promises the instructions.
+        unsafe {
+            let [r0, r1, r2, r3] = [rows[0].0, rows[1].0, rows[2].0, rows[3].0];
+            let a = _mm256_add_ps(_mm256_unpacklo_ps(r0, r1), _mm256_unpackhi_ps(r0, r1));
+            let b = _mm256_add_ps(_mm256_unpacklo_ps(r2, r3), _mm256_unpackhi_ps(r2, r3));
+            let (a, b) = (_mm256_castps_pd(a), _mm256_castps_pd(b));
+            let (low, high) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
+            Self(_mm256_add_ps(_mm256_castpd_ps(low), _mm256_castpd_ps(high)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn zip_pairs(self, other: Self) -> [Self; 2] {
+        // SAFETY: the caller promises the instructions.
+        unsafe {
+            let (a, b) = (_mm256_castps_pd(self.0), _mm256_castps_pd(other.0));
+            let low = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+            let high = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+            let first = _mm256_permute2f128_ps::<0x20>(low, high);
+            [Self(first), Self(_mm256_permute2f128_ps::<0x31>(low, high))]
+        }
+    }
+    type Turned = [[Self; 4]; 2];
+    #[inline(always)]
+    unsafe fn no_turned() -> Self::Turned {
+        // SAFETY: the caller promises the instructions.
+        unsafe { [[Self::zero(); 4]; 2] }
+    }
+    #[inline(always)]
+    unsafe fn turn(
+        part: usize,
+        turned: &mut Self::Turned,
+        x: *const f32,
+        offsets: *const u32,
+        to: *mut f32,
+    ) {
+        // Parts 0 to 3 are of the first 8 samples, the others of the last.
+        let half = part / 4;
+        // SAFETY: the caller promises the instructions, offsets, the samples that they reach, and room.
+        unsafe {
+            if part % 4 < 2 {
+                let r = part % 4;
+                let mut rows = [_mm256_setzero_ps(); 4];
+                for k in 0..4 {
+                    let from = x.sub(*offsets.add(4 * r + k) as usize);
+                    rows[k] = _mm256_loadu_ps(from.add(8 * half));
+                }
+                let quads = transpose_quads!(
+                    rows,
+                    _mm256_unpacklo_ps,
+                    _mm256_unpackhi_ps,
+                    _mm256_unpacklo_pd,
+                    _mm256_unpackhi_pd,
+                    _mm256_castps_pd,
+                    _mm256_castpd_ps
+                );
+                turned[r] = [Self(quads[0]), Self(quads[1]), Self(quads[2]), Self(quads[3])];
+                return;
+            }
+            let to = to.add(half * 64);
+            for k in 0..2 {
+                let s = 2 * (part % 2) + k;
+                let (a, b) = (turned[0][s].0, turned[1][s].0);
+                _mm256_storeu_ps(to.add(8 * s), _mm256_permute2f128_ps::<0x20>(a, b));
+                _mm256_storeu_ps(to.add(8 * (s + 4)), _mm256_permute2f128_ps::<0x31>(a, b));
+            }
+        }
+    }
+}
+
+// SAFETY: the methods use AVX-512 F and DQ only, which callers promise.
+unsafe impl Vector for Avx512 {
+    const LANES: usize = 16;
+    arithmetic!(
+        _mm512_setzero_ps,
+        _mm512_set1_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_add_ps,
+        _mm512_mul_ps,
+        _mm512_fmadd_ps,
+        _mm512_fnmadd_ps
+    );
+    #[inline(always)]
+    unsafe fn flush(self) -> Self {
+        // SAFETY: the caller promises the instructions.
+        unsafe {
+            let (size, silence) = (_mm512_abs_ps(self.0), _mm512_set1_ps(SILENCE));
+            let heard = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(size, silence);
+            Self(_mm512_maskz_mov_ps(heard, self.0))
+        }
+    }
+    #[inline(always)]
+    unsafe fn sum_quads(rows: [Self; 4]) -> Self {
+        // SAFETY: the caller promises the instructions.
+        unsafe {
+            let [r0, r1, r2, r3] = [rows[0].0, rows[1].0, rows[2].0, rows[3].0];
+            let a = _mm512_add_ps(_mm512_unpacklo_ps(r0, r1), _mm512_unpackhi_ps(r0, r1));
+            let b = _mm512_add_ps(_mm512_unpacklo_ps(r2, r3), _mm512_unpackhi_ps(r2, r3));
+            let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
+            let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+            Self(_mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn zip_pairs(self, other: Self) -> [Self; 2] {
+        // SAFETY: the caller promises the instructions.
+        unsafe {
+            let (a, b) = (_mm512_castps_pd(self.0), _mm512_castps_pd(other.0));
+            let low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+            let high = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+            let low = _mm512_permutex2var_pd(a, low, b);
+            let high = _mm512_permutex2var_pd(a, high, b);
+            [Self(_mm512_castpd_ps(low)), Self(_mm512_castpd_ps(high))]
+        }
+    }
+    /// turned[r][s]: quad q holds sample 4 q + s of rows 4 r to 4 r + 3.
+    type Turned = [[Self; 4]; 4];
+    #[inline(always)]
+    unsafe fn no_turned() -> Self::Turned {
+        // SAFETY: the caller promises the instructions.
+        unsafe { [[Self::zero(); 4]; 4] }
+    }
+    #[inline(always)]
+    unsafe fn turn(
+        part: usize,
+        turned: &mut Self::Turned,
+        x: *const f32,
+        offsets: *const u32,
+        to: *mut f32,
+    ) {
+        // SAFETY: the caller promises the instructions, offsets, the samples that they reach, and room.
+        unsafe {
+            if part < 4 {
+                let mut rows = [_mm512_setzero_ps(); 4];
+                for k in 0..4 {
+                    rows[k] = _mm512_loadu_ps(x.sub(*offsets.add(4 * part + k) as usize));
+                }
+                let quads = transpose_quads!(
+                    rows,
+                    _mm512_unpacklo_ps,
+                    _mm512_unpackhi_ps,
+                    _mm512_unpacklo_pd,
+                    _mm512_unpackhi_pd,
+                    _mm512_castps_pd,
+                    _mm512_castpd_ps
+                );
+                turned[part] = [Self(quads[0]), Self(quads[1]), Self(quads[2]), Self(quads[3])];
+                return;
+            }
+            let s = part - 4;
+            let [a, b] = [turned[0][s].0, turned[1][s].0];
+            let [c, d] = [turned[2][s].0, turned[3][s].0];
+            let (ab, cd) = (_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0x44>(c, d));
+            _mm512_storeu_ps(to.add(16 * s), _mm512_shuffle_f32x4::<0x88>(ab, cd));
+            _mm512_storeu_ps(to.add(16 * (s + 4)), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
+            let (ab, cd) = (_mm512_shuffle_f32x4::<0xee>(a, b), _mm512_shuffle_f32x4::<0xee>(c, d));
+            _mm512_storeu_ps(to.add(16 * (s + 8)), _mm512_shuffle_f32x4::<0x88>(ab, cd));
+            _mm512_storeu_ps(to.add(16 * (s + 12)), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
+        }
+    }
+}
