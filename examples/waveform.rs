@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release --example waveform -- MASS1 MASS2 SPIN1Z SPIN2Z APPROXIMANT F_LOW_HZ RATE_HZ RISE END AMPLITUDE OUT
 //!
-//! APPROXIMANT is T4 or T2, RISE a number of cycles, END one of customary, isco, energy, AMPLITUDE full or leading.
+//! APPROXIMANT is T4 or T2, RISE a number of cycles, END one of customary, isco, energy, AMPLITUDE customary or leading.
 
 use std::process::ExitCode;
 
@@ -54,8 +54,9 @@ fn run(words: &[String]) -> Result<()> {
         },
         amplitude: match words[9].as_str() {
             "leading" => Amplitude::Leading,
-            _ => Amplitude::Full,
+            _ => Amplitude::Customary,
         },
+        ..InspiralOptions::default()
     };
     let wave = inspiral(&binary, &options)?;
     let bytes: Vec<u8> =

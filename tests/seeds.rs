@@ -26,6 +26,7 @@ const TARGETS: &[(&str, Body)] = &[
     ("npy", bodies::npy),
     ("psrfits", bodies::psrfits),
     ("sigproc", bodies::sigproc),
+    ("strain", bodies::strain),
     ("tim", bodies::tim),
     ("uvh5", bodies::uvh5),
     ("vdif", bodies::vdif),

@@ -1,10 +1,10 @@
 //! The wave's amplitude and phase over those of the orbit, seen face on.
 //!
-//! Only the modes of azimuthal number 2 are seen along the axis; this is their sum, without spins.
+//! Only the modes of azimuthal number 2 are seen along the axis; this is their sum.
 //!
 //! # Source
-//! Blanchet, Faye, Iyer & Sinha 2008, arXiv:0802.1249, eqs. 8.9 and 8.10 at inclination 0, and eq. 8.8 for the
-//! logarithm in the phase.
+//! Blanchet, Faye, Iyer & Sinha 2008, arXiv:0802.1249, section VIII at inclination 0 and the logarithm in its phase;
+//! spins: Arun, Buonanno, Faye & Ochsner 2009, arXiv:0810.5336, the modes (2, 2) and (3, 2).
 
 use std::f64::consts::PI;
 
@@ -13,6 +13,7 @@ use num_complex::Complex64;
 use super::coefficients::EULER_GAMMA;
 
 /// `sum_k c_k v^k + l v^6 ln v`, and the phase of the tail that comes before it.
+#[derive(Clone, Debug)]
 pub(super) struct Correction {
     terms: [Complex64; 7],
     logarithm: f64,
@@ -40,8 +41,15 @@ impl Correction {
         Self { terms, logarithm: 0.0, tail: [0.0; 2] }
     }
 
-    /// To 3PN, for a symmetric mass ratio.
-    pub(super) fn full(nu: f64) -> Self {
+    /// To 1.5PN, for a symmetric mass ratio and what spins add to the third power.
+    pub(super) fn one_and_half_pn(nu: f64, spins: f64) -> Self {
+        let mut whole = Self::three_pn(nu, spins);
+        whole.terms[4..].fill(Complex64::ZERO);
+        Self { logarithm: 0.0, tail: [0.0; 2], ..whole }
+    }
+
+    /// To 3PN, likewise.
+    pub(super) fn three_pn(nu: f64, spins: f64) -> Self {
         let nu2 = nu * nu;
         let third = 7_380_577.0 / 176_400.0 - 856.0 / 105.0 * (EULER_GAMMA + 2.0 * 2_f64.ln())
             + 2.0 / 3.0 * PI * PI
@@ -52,7 +60,7 @@ impl Correction {
             Complex64::ONE,
             Complex64::ZERO,
             (-13.0 / 6.0 + nu / 6.0).into(),
-            (2.0 * PI).into(),
+            (2.0 * PI + spins).into(),
             (-93.0 / 40.0 - 127.0 / 72.0 * nu + nu2 / 24.0).into(),
             Complex64::new(-PI / 3.0 * (13.0 + 2.0 * nu), -1.2 - 18.8 * nu),
             Complex64::new(third, 428.0 / 105.0 * PI),
@@ -86,7 +94,7 @@ mod tests {
 
     #[test]
     fn slopes_are_derivatives() {
-        let full = Correction::full(0.2);
+        let full = Correction::three_pn(0.2, -0.3);
         let (below, at, above) = (full.at(0.3 - 1e-5), full.at(0.3), full.at(0.3 + 1e-5));
         let slope = (above.phase - below.phase) / 2e-5;
         assert!((slope - at.phase_slope).abs() < 1e-7 * slope.abs(), "{slope}");

@@ -11,6 +11,8 @@
 
 use std::f64::consts::PI;
 
+use super::amplitude::Correction;
+use super::rules::Amplitude;
 use super::series::Series;
 use crate::strain::Binary;
 
@@ -27,23 +29,43 @@ pub(super) struct Bodies {
     spin: f64,
     /// `(S2 / m2 - S1 / m1) / M`.
     spin_difference: f64,
+    /// What the spins add to the amplitude's third power.
+    amplitude: f64,
 }
 
 impl Bodies {
     pub(super) fn new(binary: &Binary) -> Self {
         let total = binary.total_mass_msun();
         let (first, second) = (binary.mass1_msun / total, binary.mass2_msun / total);
+        let (nu, delta) = (first * second, first - second);
+        let half_sum = 0.5 * (binary.spin1z + binary.spin2z);
+        let half_difference = 0.5 * (binary.spin1z - binary.spin2z);
         Self {
-            nu: first * second,
-            delta: first - second,
+            nu,
+            delta,
+            amplitude: (8.0 * nu - 4.0) / 3.0 * half_sum - 4.0 / 3.0 * delta * half_difference,
             spin: first * first * binary.spin1z + second * second * binary.spin2z,
             spin_difference: second * binary.spin2z - first * binary.spin1z,
         }
     }
 
+    /// The amplitude's correction.
+    pub(super) fn amplitude(&self, order: Amplitude, has_spins: bool) -> Correction {
+        match order {
+            Amplitude::Leading => Correction::leading(),
+            Amplitude::OneAndHalfPn => Correction::one_and_half_pn(self.nu, self.amplitude),
+            Amplitude::Customary if has_spins => {
+                Correction::one_and_half_pn(self.nu, self.amplitude)
+            }
+            Amplitude::ThreePn | Amplitude::Customary => {
+                Correction::three_pn(self.nu, self.amplitude)
+            }
+        }
+    }
+
     /// The energy over `-(nu M / 2) v^2`.
     pub(super) fn energy(&self) -> Series {
-        let Self { nu, delta, spin: s, spin_difference: d } = *self;
+        let Self { nu, delta, spin: s, spin_difference: d, .. } = *self;
         let (nu2, nu3) = (nu * nu, nu * nu * nu);
         let second = -27.0 / 8.0 + 19.0 / 8.0 * nu - nu2 / 24.0;
         let spins_second = -4.0 * s * s - 4.0 * delta * s * d + (4.0 * nu - 1.0) * d * d;
@@ -98,7 +120,7 @@ impl Bodies {
 
     /// Terms of the powers 3, 5, 6, 7 and 8.
     fn flux_of_spin_and_orbit(&self) -> [f64; 5] {
-        let Self { nu, delta, spin, spin_difference } = *self;
+        let Self { nu, delta, spin, spin_difference, .. } = *self;
         let nu2 = nu * nu;
         let sum = |s: f64, d: f64| s * spin + delta * d * spin_difference;
         [
@@ -118,7 +140,7 @@ impl Bodies {
 
     /// Terms of the powers 4 and 6.
     fn flux_of_spin_and_spin(&self) -> [f64; 2] {
-        let Self { nu, delta, spin: s, spin_difference: d } = *self;
+        let Self { nu, delta, spin: s, spin_difference: d, .. } = *self;
         let second = 8.0 * s * s + 8.0 * delta * s * d + (33.0 / 16.0 - 8.0 * nu) * d * d;
         let third = s * s * (-5239.0 / 504.0 - 271.0 / 56.0 - 43.0 * nu)
             + delta * s * d * (-817.0 / 56.0 - 279.0 / 28.0 - 43.0 * nu)
@@ -154,7 +176,7 @@ mod tests {
     /// Around a Kerr black hole, Tagoshi et al. 1996 (gr-qc/9603028) found -11/4, 33/16, -59/16, -65 pi/6 and 611/504.
     #[test]
     fn a_light_body_radiates_as_around_kerr() {
-        let kerr = Bodies { nu: 0.0, delta: 1.0, spin: 1.0, spin_difference: -1.0 };
+        let kerr = Bodies { nu: 0.0, delta: 1.0, spin: 1.0, spin_difference: -1.0, amplitude: 0.0 };
         let [three, five, six, ..] = kerr.flux_of_spin_and_orbit();
         let [four, spins_six] = kerr.flux_of_spin_and_spin();
         let found = [three, five, six, four, spins_six];

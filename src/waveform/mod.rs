@@ -9,11 +9,10 @@ mod quadrature;
 mod rules;
 mod series;
 
-pub use rules::{Amplitude, Approximant, End, InspiralOptions, isco_hz};
+pub use rules::{Amplitude, Approximant, End, InspiralOptions, SpinOrder, isco_hz};
 
 use crate::error::Result;
 use crate::strain::{Binary, Waveform};
-use amplitude::Correction;
 use orbit::Orbit;
 
 /// `G M_sun / c^3`, in seconds.
@@ -48,11 +47,7 @@ pub const MEGAPARSEC_S: f64 = 3.085_677_581_491_367e22 / crate::units::SPEED_OF_
 /// all equations.
 pub fn inspiral(binary: &Binary, options: &InspiralOptions) -> Result<Waveform> {
     let span = rules::span(binary, options)?;
-    let correction = match options.amplitude {
-        Amplitude::Full => Correction::full(span.nu),
-        Amplitude::Leading => Correction::leading(),
-    };
-    let orbit = Orbit::new(&span, &correction, options.fade_in_cycles / options.f_low_hz);
+    let orbit = Orbit::new(&span, options.fade_in_cycles / options.f_low_hz);
     let scale = 4.0 * span.nu * span.mass_s / (options.distance_mpc * MEGAPARSEC_S);
     let wave = orbit.wave(options.rate_hz, scale)?;
     Waveform::new(name(binary), Some(*binary), options.rate_hz, wave, options.distance_mpc)

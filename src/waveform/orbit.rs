@@ -4,7 +4,6 @@ use std::f64::consts::PI;
 
 use num_complex::Complex64;
 
-use super::amplitude::Correction;
 use super::quadrature::integrals;
 use super::rules::Span;
 use crate::error::{Error, Result};
@@ -39,8 +38,8 @@ pub(super) struct Orbit {
 
 impl Orbit {
     /// An orbit with `rise_s` seconds before its lowest frequency.
-    pub(super) fn new(span: &Span, correction: &Correction, rise_s: f64) -> Self {
-        let mut walk = Walk { span, correction, v: span.end, time_s: 0.0, phase: 0.0 };
+    pub(super) fn new(span: &Span, rise_s: f64) -> Self {
+        let mut walk = Walk { span, v: span.end, time_s: 0.0, phase: 0.0 };
         let mut knots = vec![walk.knot()];
         walk.back_to(span.low, &mut knots);
         let low_s = walk.time_s;
@@ -125,7 +124,6 @@ fn cubic_between([h, s]: [f64; 2], [later, later_slope]: [f64; 2], t: f64) -> [f
 /// The integrals of time and phase over the velocity.
 struct Walk<'a> {
     span: &'a Span,
-    correction: &'a Correction,
     v: f64,
     time_s: f64,
     phase: f64,
@@ -161,7 +159,7 @@ impl Walk<'_> {
     fn knot(&self) -> Knot {
         let (v, mass_s) = (self.v, self.span.mass_s);
         let rate = 1.0 / self.slope(v);
-        let by = self.correction.at(v);
+        let by = self.span.correction.at(v);
         let amplitude = v * v * by.factor;
         Knot {
             time_s: self.time_s,

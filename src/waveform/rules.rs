@@ -3,8 +3,8 @@
 use std::f64::consts::PI;
 
 use super::SOLAR_MASS_S;
+use super::amplitude::Correction;
 use super::coefficients::Bodies;
-use super::quadrature::integrals;
 use super::series::Series;
 use crate::error::{Error, Result};
 use crate::strain::Binary;
@@ -31,7 +31,9 @@ pub enum Approximant {
 /// Where the inspiral ends, at the latest; it ends before where the approximant breaks down or at Nyquist's frequency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
-    /// At the innermost stable orbit without spins, at the minimum of energy with them, as is customary.
+    /// As LALSimulation's approximants of the same names end, so that waveforms are the same: without spins at the
+    /// innermost stable orbit, T2 also where its time is that of coalescence; with spins (SpinTaylor) at the minimum of
+    /// energy.
     #[default]
     Customary,
     /// At the innermost stable circular orbit of a body of the total mass without spin, `v = 6^(-1/2)`.
@@ -40,14 +42,28 @@ pub enum End {
     MinimumEnergy,
 }
 
-/// How the wave's amplitude goes with the orbit's velocity.
+/// How the wave's amplitude goes with the orbit's velocity, seen face on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Amplitude {
-    /// To 3PN as seen face on, with what it does to the phase (without spins).
+    /// To 3PN without spins, to 1.5PN with them, as LALSimulation's approximants have it.
     #[default]
-    Full,
+    Customary,
     /// Leading order, `v^2`.
     Leading,
+    /// To 1.5PN, spins included.
+    OneAndHalfPn,
+    /// To 3PN, with what it does to the phase; spins to 1.5PN.
+    ThreePn,
+}
+
+/// Up to which order the spins act on the phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpinOrder {
+    /// Spin and orbit to 3PN, spin and spin to 3PN, as in LALSimulation's approximants.
+    #[default]
+    ThreePn,
+    /// Spin and orbit to 3.5PN, in T4 with the tail at 4PN; spin and spin to 3PN.
+    Full,
 }
 
 /// How to make an inspiral.
@@ -67,10 +83,12 @@ pub struct InspiralOptions {
     pub end: End,
     /// How the amplitude goes.
     pub amplitude: Amplitude,
+    /// Up to which order spins act.
+    pub spin_order: SpinOrder,
 }
 
 impl Default for InspiralOptions {
-    /// TaylorT4 from 15 Hz at 4096 Hz and 1 Mpc, with a rise of 2 cycles and the full amplitude.
+    /// TaylorT4 from 15 Hz at 4096 Hz and 1 Mpc, with a rise of 2 cycles, as is customary.
     fn default() -> Self {
         Self {
             approximant: Approximant::default(),
@@ -80,6 +98,7 @@ impl Default for InspiralOptions {
             fade_in_cycles: 2.0,
             end: End::default(),
             amplitude: Amplitude::default(),
+            spin_order: SpinOrder::default(),
         }
     }
 }
@@ -108,6 +127,7 @@ pub(super) struct Span {
     pub(super) mass_s: f64,
     pub(super) nu: f64,
     pub(super) rate: Rate,
+    pub(super) correction: Correction,
     /// Velocity at the lowest frequency.
     pub(super) low: f64,
     /// Velocity at the end.
@@ -124,18 +144,6 @@ pub(super) enum Rate {
 }
 
 impl Rate {
-    /// From `dv/dt` over its first term. Of the seventh power, what is linear in the spins is the most that is known
-    /// of them; of the eighth, only the tail of spin and orbit, which T4 has.
-    fn new(approximant: Approximant, series: Series) -> Self {
-        let is_known = |power, spins| power < 7 || (power == 7 && spins < 2);
-        match approximant {
-            Approximant::TaylorT4 => Self::Inverse(
-                series.kept(|power, spins| is_known(power, spins) || (power == 8 && spins == 1)),
-            ),
-            Approximant::TaylorT2 => Self::Direct(series.inverse().kept(is_known)),
-        }
-    }
-
     pub(super) fn at(&self, v: f64) -> f64 {
         match self {
             Self::Inverse(series) => 1.0 / series.at(v),
@@ -149,57 +157,86 @@ pub(super) fn span(binary: &Binary, options: &InspiralOptions) -> Result<Span> {
     check_binary(binary)?;
     check_options(options)?;
     let mass_s = binary.total_mass_msun() * SOLAR_MASS_S;
-    let bodies = Bodies::new(binary);
-    let energy_slope = bodies.energy().scaled(|power| 1.0 + power as f64 / 2.0);
-    let rate = Rate::new(options.approximant, bodies.flux().over(energy_slope));
-    let low = velocity_at(options.f_low_hz, mass_s);
     let has_spins = binary.spin1z != 0.0 || binary.spin2z != 0.0;
+    let bodies = Bodies::new(binary);
+    let equations = Equations::new(&bodies, options);
     let at_isco = match options.end {
         End::Customary => !has_spins,
         End::Isco => true,
         End::MinimumEnergy => false,
     };
-    let latest = match (options.approximant, at_isco) {
-        (Approximant::TaylorT2, true) => ISCO.min(last_of_one_time(&rate)),
-        (_, true) => ISCO,
-        (_, false) => 1.0,
+    let latest = if at_isco { ISCO } else { 1.0 };
+    let goes_on = |v: f64| {
+        RATES.contains(&equations.rate.at(v))
+            && (at_isco || equations.energy_slope.at(v) > 0.0)
+            && (options.end != End::Customary || has_spins || equations.is_before_coalescence(v))
     };
-    let goes_on = |v: f64| RATES.contains(&rate.at(v)) && (at_isco || energy_slope.at(v) > 0.0);
-    let end = last_velocity(low, latest, goes_on);
+    let low = velocity_at(options.f_low_hz, mass_s);
     let nyquist = velocity_at(f64::from(options.rate_hz) / 2.0, mass_s);
-    match end {
-        Some(end) => Ok(Span { mass_s, nu: bodies.nu, rate, low, end: end.min(nyquist) }),
+    match last_velocity(low, latest, goes_on) {
+        Some(end) => Ok(Span {
+            mass_s,
+            nu: bodies.nu,
+            rate: equations.rate,
+            correction: bodies.amplitude(options.amplitude, has_spins),
+            low,
+            end: end.min(nyquist),
+        }),
         None => {
+            let end = last_velocity(LEAST_VELOCITY, latest, goes_on).unwrap_or(0.0);
             let rule = format!(
-                "masses of {} and {} solar masses make no inspiral in band: it ends at {:.1} Hz",
+                "masses of {} and {} solar masses make no inspiral in band: theirs ends at {:.1} Hz",
                 binary.mass1_msun,
                 binary.mass2_msun,
-                velocity_hz(last_velocity(1e-3, latest, goes_on).unwrap_or(0.0), mass_s)
+                velocity_hz(end, mass_s)
             );
             Err(Error::parameter("lowest frequency (Hz)", options.f_low_hz, rule))
         }
     }
 }
 
-/// The velocity below which T2's time says which velocity belongs to it: where `dt/dv` turns negative, time runs back,
-/// so that two velocities share one time. Searched up to 1.5 times the frequency of the innermost stable orbit, as other
-/// programs do, so that all agree on the end.
-fn last_of_one_time(rate: &Rate) -> f64 {
-    let mut v = ISCO * 1.5_f64.cbrt();
-    // Time from v to the highest velocity.
-    let mut time = 0.0;
-    while v > 1e-3 {
-        let below = v / STEP;
-        let [step, _] = integrals(below, v, |at| [rate.at(at) / at.powi(9), 0.0]);
-        if time + step > 0.0 {
-            // The time is as good as linear within a step.
-            return v - (v - below) * (-time / step).clamp(0.0, 1.0);
-        }
-        time += step;
-        v = below;
-    }
-    v
+/// An approximant's series for two bodies.
+struct Equations {
+    rate: Rate,
+    /// The energy's derivative by the velocity, over its first term.
+    energy_slope: Series,
+    /// T2's time before coalescence, over its first term.
+    time: Option<Series>,
 }
+
+impl Equations {
+    fn new(bodies: &Bodies, options: &InspiralOptions) -> Self {
+        let is_full = options.spin_order == SpinOrder::Full;
+        let is_kept = |power, spins| match (power, spins) {
+            (0..=6, _) | (7, 0) => true,
+            // Of the seventh power, what is linear in the spins is all that is known of them.
+            (7, 1) => is_full,
+            _ => false,
+        };
+        let energy_slope = bodies.energy().scaled(|power| 1.0 + power as f64 / 2.0);
+        let series = bodies.flux().over(energy_slope);
+        let (rate, time) = match options.approximant {
+            Approximant::TaylorT4 => {
+                let is_tail = |power, spins| is_full && power == 8 && spins == 1;
+                let series =
+                    series.kept(|power, spins| is_kept(power, spins) || is_tail(power, spins));
+                (Rate::Inverse(series), None)
+            }
+            Approximant::TaylorT2 => {
+                let series = series.inverse().kept(is_kept);
+                (Rate::Direct(series), Some(series.antiderivative()))
+            }
+        };
+        Self { rate, energy_slope: energy_slope.kept(is_kept), time }
+    }
+
+    fn is_before_coalescence(&self, v: f64) -> bool {
+        self.time.is_none_or(|time| time.at(v) > 0.0)
+    }
+}
+
+/// A velocity below that of all inspirals that are asked for.
+const LEAST_VELOCITY: f64 = 1e-3;
 
 /// `dt/dv` over its first term: beyond these the series no longer tells anything.
 const RATES: std::ops::RangeInclusive<f64> = 0.02..=50.0;

@@ -72,6 +72,16 @@ impl Series {
         self
     }
 
+    /// Of the series times `v^-9`, the antiderivative over that of `v^-9` itself; of the powers below the eighth.
+    pub(super) fn antiderivative(self) -> Self {
+        let logarithm = self.logarithm;
+        let mut result =
+            self.scaled(|power| if power < 8 { 8.0 / (8.0 - power as f64) } else { 0.0 });
+        // The antiderivative of v^-3 ln v is -(ln v + 1/2) v^-2 / 2.
+        result.terms[LOGARITHM][0] += 2.0 * logarithm;
+        result
+    }
+
     pub(super) fn at(&self, v: f64) -> f64 {
         let sum = self.terms.iter().rev().fold(0.0, |sum, [a, b, c]| sum * v + (a + b + c));
         sum + self.logarithm * v.powi(LOGARITHM as i32) * v.ln()
@@ -90,6 +100,19 @@ mod tests {
         let v = 1e-2;
         assert!((a.over(b).at(v) - a.at(v) / b.at(v)).abs() < 1e-13);
         assert!((a.inverse().at(v) - 1.0 / a.at(v)).abs() < 1e-13);
+    }
+
+    #[test]
+    fn antiderivatives_have_the_series_as_their_slope() {
+        let mut terms = [[0.0; SPINS]; TERMS];
+        for (power, term) in terms.iter_mut().enumerate().take(8) {
+            term[0] = 1.0 + power as f64;
+        }
+        let series = Series::new(terms).with_logarithm(3.0);
+        let time = |v: f64| -series.antiderivative().at(v) / (8.0 * v.powi(8));
+        let slope = (time(0.5 + 1e-5) - time(0.5 - 1e-5)) / 2e-5;
+        let expected = series.at(0.5) / 0.5_f64.powi(9);
+        assert!((slope / expected - 1.0).abs() < 1e-8, "{slope} {expected}");
     }
 
     #[test]
