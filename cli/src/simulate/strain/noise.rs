@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use sidereal::geometry::Interferometer;
-use sidereal::io::psd;
+use sidereal::io::psd::{self, Density};
 use sidereal::math::design_psd;
 use sidereal::math::power_spectrum::PowerSpectrum;
 use sidereal::simulate::strain::StrainOptions;
@@ -22,8 +22,8 @@ const WHITE: f64 = 4e-24;
 /// The noise.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NoiseArguments {
-    /// Power spectral density: aligo (Advanced LIGO's design), white, white:ASD (1/sqrt(Hz)) or a file; of one
-    /// detector with V1= before it. May be repeated.
+    /// Power spectral density: aligo (Advanced LIGO's design), white, white:ASD (1/sqrt(Hz)), a file of
+    /// frequencies and densities (1/Hz), or asd:FILE (1/sqrt(Hz)); of one detector with V1= before it. May be repeated.
     #[arg(long, value_name = "[DETECTOR=]WHICH", default_value = "aligo", help_heading = "Noise")]
     pub(super) psd: Vec<String>,
     /// Noise has its density from this frequency on, in Hz; below, it falls off to nothing at half of it.
@@ -86,6 +86,9 @@ fn spectrum(which: &str, rate_hz: u32) -> Result<PowerSpectrum> {
     if rate_hz == 0 {
         return Err(Error::parameter("--rate", 0, "it must be above 0"));
     }
+    if let Some(path) = which.strip_prefix("asd:") {
+        return psd::read(Path::new(path), Density::Amplitude);
+    }
     match which {
         "aligo" => {
             let bins = (nyquist_hz / SPACING_HZ).ceil() as usize + 1;
@@ -98,7 +101,7 @@ fn spectrum(which: &str, rate_hz: u32) -> Result<PowerSpectrum> {
                 let rule = "after white: comes a number, the density in 1/sqrt(Hz)";
                 Err(Error::parameter("--psd", which, rule))
             }
-            None => psd::read(Path::new(which)),
+            None => psd::read(Path::new(which), Density::Power),
         },
     }
 }
