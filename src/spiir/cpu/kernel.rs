@@ -25,7 +25,7 @@ pub(super) const LONG: usize = SHORT + 4 + 2 * TILE;
 pub(super) const AHEAD: usize = 2;
 
 /// Most tiles of a call.
-pub(super) const TILES: usize = 4;
+pub(super) const TILES: usize = 8;
 
 /// Floats of scratch memory that a call needs.
 pub(super) const SCRATCH: usize = (TILES + 2) * TILE * 2 * 16;
