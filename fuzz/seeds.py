@@ -6,6 +6,7 @@ Needs NumPy, h5py and hdf5plugin (the oracle tests' environment has them). Input
 findings lie beside these under names that begin with `found_`; they are kept by hand.
 """
 
+import gzip
 import io
 import pathlib
 import random
@@ -411,7 +412,77 @@ def uvh5_files():
     save("uvh5", "cut.uvh5", uvh5()[:3000])
 
 
+def ligolw(rows, columns, table="sngl_inspiral:table", head="<?xml version='1.0' encoding='utf-8'?>"):
+    """A LIGO_LW document with one table of (name, type) columns."""
+    fields = "".join(f'<Column Name="{name}" Type="{kind}"/>\n' for name, kind in columns)
+    stream = f'<Stream Name="{table}" Type="Local" Delimiter=",">\n{rows}\n</Stream>'
+    text = f'{head}\n<LIGO_LW>\n<Table Name="{table}">\n{fields}{stream}\n</Table>\n</LIGO_LW>\n'
+    return text.encode()
+
+
+def ligolw_files():
+    new = [("sngl_inspiral:event_id", "int_8s"), ("ifo", "lstring"), ("mass1", "real_4")]
+    rows = '0,"H1",1.4,\n1,"L\\"1&amp;&#65;\\\\",1e1'
+    plain = ligolw(rows, new)
+    save("ligolw", "plain.xml", plain)
+    save("ligolw", "plain.xml.gz", gzip.compress(plain, mtime=0))
+    save("ligolw", "cut.xml.gz", gzip.compress(plain, mtime=0)[:120])
+    old = [("sngl_inspiralgroup:sngl_inspiral:event_id", "ilwd:char"), ("mass1", "real_8"), ("end_time", "int_4s")]
+    name = "sngl_inspiralgroup:sngl_inspiral:table"
+    save("ligolw", "old.xml", ligolw('"sngl_inspiral:event_id:0",inf,-5', old, name))
+    save("ligolw", "empty_cells.xml", ligolw(",,1,\n7,\"\",", new))
+    save("ligolw", "no_rows.xml", ligolw("", new))
+    save("ligolw", "no_columns.xml", ligolw("1,2", []))
+    save("ligolw", "short_row.xml", ligolw('0,"H1",1.4,1', new))
+    save("ligolw", "open_quote.xml", ligolw('0,"H1,1.4', new))
+    save("ligolw", "odd_type.xml", ligolw("1", [("a", "complex_16")]))
+    laugh = '<!DOCTYPE LIGO_LW [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
+    save("ligolw", "entities.xml", ligolw("&b;", [("a", "lstring")], head=laugh))
+    save("ligolw", "deep.xml", b"<LIGO_LW>" * 2000)
+    save("ligolw", "bomb.xml.gz", gzip.compress(ligolw("," * (1 << 24), new), mtime=0))
+
+
+def gwosc(times=640, rate=64, chunks=(100,), **changes):
+    """The smallest file of strain in GWOSC's layout."""
+    out = io.BytesIO()
+    with h5py.File(out, "w", libver=changes.pop("libver", None)) as file:
+        values = numpy.arange(times) * 1e-21
+        packing = {"chunks": chunks, "compression": "gzip", "fletcher32": True} if chunks else {}
+        series = file.create_dataset("strain/Strain", data=values, **packing)
+        series.attrs["Xstart"] = changes.pop("start", 1126259446)
+        series.attrs["Xspacing"] = changes.pop("spacing", 1 / rate)
+        for group, name, bits in [("simple", "DQ", b"DATA CBC_CAT1"), ("injections", "Inj", b"NO_CBC_HW_INJ")]:
+            mask = numpy.full(changes.get("seconds", times // rate), 3, "u4")
+            mask[1:2] = 0
+            file[f"quality/{group}/{name}mask"] = mask
+            file[f"quality/{group}/{name}Shortnames"] = numpy.array(bits.split())
+        file["meta/Detector"] = "H1"
+        file["meta/GPSstart"] = 1126259446
+    return out.getvalue()
+
+
+def strain():
+    save("strain", "gwosc.hdf5", gwosc())
+    save("strain", "one_piece.hdf5", gwosc(chunks=None))
+    save("strain", "latest.hdf5", gwosc(libver="latest"))
+    save("strain", "short_mask.hdf5", gwosc(seconds=2))
+    save("strain", "spacing.hdf5", gwosc(spacing=1e-300))
+    save("strain", "start.hdf5", gwosc(start=2**62))
+    save("strain", "cut.hdf5", gwosc()[:5000])
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        file["strain"] = numpy.arange(100.0)
+        file["strain"].attrs.update(x0=1e9, dx=0.25, channel="L1:STRAIN")
+    save("strain", "gwpy.h5", out.getvalue())
+    out = io.BytesIO()
+    numpy.save(out, numpy.array([1.0, numpy.nan, numpy.inf, -1.0]))
+    save("strain", "raw.npy", out.getvalue())
+    save("strain", "raw_cut.npy", out.getvalue()[:-3])
+
+
 if __name__ == "__main__":
+    ligolw_files()
+    strain()
     uvh5_files()
     voltages()
     filterbanks()

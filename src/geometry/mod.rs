@@ -6,6 +6,7 @@
 mod array;
 mod delay;
 mod frame;
+pub mod interferometer;
 mod orientation;
 mod sky;
 mod time;
@@ -14,6 +15,7 @@ mod vector;
 pub use array::{Antenna, Array, Location};
 pub use delay::{DelayModel, DelayPolynomial, PhaseCentre};
 pub use frame::{Direction, Frame};
+pub use interferometer::Interferometer;
 pub use orientation::{Dut1, orientation_table};
 pub use sky::{Apparent, Sky};
 pub use time::{day_length_s, elapsed_s, plus_elapsed_s, tai_utc_s};

@@ -56,6 +56,17 @@ impl Dut1 {
         Ok(orientation.ut1_tai_s + tai_utc_s(epoch.day)?)
     }
 
+    /// UT1 - TAI in seconds by the table; after its end what it was on its last day, before its beginning what
+    /// it was on its first.
+    pub(super) fn ut1_tai_or_last_s(moment: &Tai) -> f64 {
+        let nearest = || {
+            let rows = rows();
+            let row = if moment.mjd() < FIRST_DAY as f64 { rows.first() } else { rows.last() };
+            row.map_or(0.0, |row| values(row)[0])
+        };
+        Self::Table.orientation(moment).map_or_else(|_| nearest(), |found| found.ut1_tai_s)
+    }
+
     pub(super) fn orientation(&self, moment: &Tai) -> Result<Orientation> {
         match *self {
             Self::Table => tabulated(moment)?.ok_or_else(|| outside(moment)),

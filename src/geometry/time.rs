@@ -26,6 +26,11 @@ pub(super) struct Tai {
 }
 
 impl Tai {
+    /// So many seconds of TAI into a day (MJD).
+    pub(super) fn new(day: i64, seconds: f64) -> Self {
+        Self { day, seconds }
+    }
+
     /// The moment of a UTC reading; a leap second is 86400 to 86401 s of its day.
     pub(super) fn from_utc(epoch: &Epoch) -> Result<Self> {
         if !epoch.seconds.is_finite() {

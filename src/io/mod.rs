@@ -5,19 +5,26 @@
 
 pub mod antennas;
 pub mod atomic;
+pub mod bank_h5;
 pub mod candidates;
+mod csv;
 pub mod fbh5;
 pub mod fetch_h5;
+mod hdf5_patch;
+pub mod ligolw;
 pub mod npy;
 mod observation;
 mod open;
 pub mod presto;
+pub mod psd;
 pub mod psrfits;
 pub mod rfifind;
 mod rows;
+pub mod series_h5;
 mod sexagesimal;
 pub mod sigproc;
 pub mod strain;
+pub mod templates;
 pub mod uvh5;
 pub mod voltages;
 pub mod window_file;

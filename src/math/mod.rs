@@ -2,6 +2,7 @@
 //!
 //! Invariant: pure functions of their arguments.
 
+pub mod design_psd;
 pub mod normal;
 pub mod power_spectrum;
 pub mod response;

@@ -14,6 +14,7 @@ mod noise;
 mod pulse_shape;
 mod rng;
 mod signal;
+pub mod strain;
 pub mod telescopes;
 pub mod voltages;
 

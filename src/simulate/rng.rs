@@ -19,6 +19,7 @@ pub(super) enum Stream {
     ArrayReceiver = 7,
     ArraySource = 8,
     ArrayLayout = 9,
+    Strain = 10,
 }
 
 /// Scrambles a word: each output bit depends on each input bit.

@@ -2,9 +2,14 @@
 //!
 //! Invariant: any split of a stream gives the same signal-to-noise ratios, bit for bit.
 
+pub mod bank;
+pub mod coincidence;
 mod cpu;
+pub mod matched;
 pub mod plan;
 pub mod reference;
+pub mod trigger;
+pub mod whiten;
 
 use num_complex::Complex;
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::line::{Line, shown};
 use super::{AntennaRow, NS_PER_S, Place, PositionFrame};
 use crate::error::{Error, Result};
+use crate::io::csv::{Line, shown};
 
 /// The columns that a table may have.
 const COLUMNS: [&str; 10] =

@@ -17,7 +17,6 @@
 //! empty in a row. Fields may be in double quotes.
 
 mod columns;
-mod line;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -26,8 +25,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use self::columns::Columns;
-use self::line::Line;
 use super::atomic;
+use super::csv::{self, Line};
 use crate::error::{Error, Result};
 
 /// Nanoseconds in a second.
@@ -108,7 +107,7 @@ pub fn parse(text: &str, path: &Path) -> Result<AntennaTable> {
     let mut comments = columns::Comments::default();
     let mut columns: Option<Columns> = None;
     let mut rows = Vec::new();
-    for line in line::lines(text, path) {
+    for line in csv::lines(text, path) {
         if let Some(comment) = line.comment() {
             comments.take(&line, comment)?;
         } else if let Some(columns) = &columns {
@@ -164,7 +163,7 @@ pub fn write(path: &Path, table: &AntennaTable) -> Result<()> {
     for row in &table.rows {
         let ([a, b, c], number) = (row.position_m, row.number);
         let diameter = row.diameter_m.map_or_else(String::new, |metres| metres.to_string());
-        let (name, delay_ns) = (line::quoted(&row.name), row.delay_s * NS_PER_S);
+        let (name, delay_ns) = (csv::quoted(&row.name), row.delay_s * NS_PER_S);
         let _ = writeln!(text, "{name},{a},{b},{c},{number},{diameter},{delay_ns}");
     }
     atomic::write(path, text.as_bytes())

@@ -3,6 +3,19 @@
 //! Invariant: what is missing from a recording, or bad by its own flags, comes as samples marked invalid, of the
 //! right number.
 
+pub mod gwosc_writer;
+mod hdf5;
+mod join;
+mod npy;
+mod open;
+mod quality;
+mod series;
+mod summary;
+
+pub use join::join;
+pub use open::{OpenOptions, open, open_all};
+pub use summary::Summary;
+
 use std::path::PathBuf;
 
 use crate::error::Result;

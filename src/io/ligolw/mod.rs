@@ -1,0 +1,24 @@
+//! LIGO_LW: the XML of tables and series in which gravitational-wave events and template banks are kept.
+//!
+//! Read are tables, of new files (`int_8s` ids) and of old ones (`ilwd:char` ids), gzipped or not. Written are events
+//! with all that a sky localization needs: [`write_events`].
+//!
+//! # Source
+//! The LIGO Light-Weight XML format (LIGO-T990023) as igwn-ligolw 2.1.1 reads and writes it; ligo.skymap 2.5.4 as the
+//! arbiter of what localization reads.
+
+mod cells;
+mod columns;
+mod events;
+mod read;
+mod series;
+mod sink;
+mod table;
+mod write;
+mod xml;
+
+pub use events::{DetectorRow, EventRow, EventsFile, PsdRow, SnrSeries, TemplateRow};
+pub use read::read_table;
+pub use table::{Column, Table, Values};
+pub use write::write_events;
+pub use xml::{MAX_XML_BYTES, is_ligolw};

@@ -1,0 +1,132 @@
+//! A table: named columns of equal length.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// The cells of a column; `None` where a cell is empty.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Text (`lstring`, `ilwd:char`, ...).
+    Text(Vec<Option<String>>),
+    /// Whole numbers (`int_4s`, `int_8s`, ...).
+    Whole(Vec<Option<i64>>),
+    /// Real numbers (`real_4`, `real_8`); empty cells are NaN.
+    Real(Vec<f64>),
+}
+
+impl Values {
+    /// An empty column of a LIGO_LW type.
+    pub(super) fn of_type(name: &str) -> Option<Self> {
+        match name {
+            "lstring" | "string" | "char_s" | "char_v" | "ilwd:char" | "ilwd:char_u" | "blob" => {
+                Some(Self::Text(Vec::new()))
+            }
+            "int_2s" | "int_2u" | "int_4s" | "int_4u" | "int_8s" | "int_8u" | "int" => {
+                Some(Self::Whole(Vec::new()))
+            }
+            "real_4" | "real_8" | "float" | "double" => Some(Self::Real(Vec::new())),
+            _ => None,
+        }
+    }
+
+    /// Appends a cell, or says what was expected.
+    pub(super) fn push(&mut self, cell: Option<String>) -> std::result::Result<(), String> {
+        let expected = |text: &str, what| format!("{text:?} found, expected {what}");
+        match self {
+            Self::Text(values) => values.push(cell),
+            Self::Whole(values) => {
+                let parse = |text: String| {
+                    text.parse().map_err(|_| expected(&text, "a whole number of 64 bits"))
+                };
+                values.push(cell.map(parse).transpose()?);
+            }
+            Self::Real(values) => {
+                let parse = |text: String| text.parse().map_err(|_| expected(&text, "a number"));
+                values.push(cell.map_or(Ok(f64::NAN), parse)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its name without the table's: `mass1`.
+    pub name: String,
+    /// Its cells.
+    pub values: Values,
+}
+
+/// A table of a LIGO_LW file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The file.
+    pub path: PathBuf,
+    /// The table's name: `sngl_inspiral`.
+    pub name: String,
+    /// Its columns, in the file's order.
+    pub columns: Vec<Column>,
+    /// Rows; every column has as many cells.
+    pub rows: usize,
+    /// The byte at which it begins, after decompression.
+    pub offset: u64,
+}
+
+impl Table {
+    /// A column's cells, if the table has it.
+    pub fn column(&self, name: &str) -> Option<&Values> {
+        self.columns.iter().find(|column| column.name == name).map(|column| &column.values)
+    }
+
+    /// A column's numbers, whole ones too; `None` when the table has no such column.
+    ///
+    /// # Errors
+    /// [`Error::Format`] when it holds text, an empty cell, or a number that is not finite.
+    pub fn optional_reals(&self, name: &str) -> Result<Option<Vec<f64>>> {
+        let numbers = match self.column(name) {
+            None => return Ok(None),
+            Some(Values::Real(numbers)) => numbers.clone(),
+            Some(Values::Whole(numbers)) => {
+                numbers.iter().map(|number| number.map_or(f64::NAN, |whole| whole as f64)).collect()
+            }
+            Some(Values::Text(_)) => {
+                return Err(self.fault(name, "a column of text found, expected numbers"));
+            }
+        };
+        match numbers.iter().position(|number| !number.is_finite()) {
+            Some(row) => {
+                let why = format!("row {row} is empty or not finite, expected a number");
+                Err(self.fault(name, &why))
+            }
+            None => Ok(Some(numbers)),
+        }
+    }
+
+    /// A column's numbers, whole ones too.
+    ///
+    /// # Errors
+    /// As [`Self::optional_reals`], and when the table has no such column.
+    pub fn reals(&self, name: &str) -> Result<Vec<f64>> {
+        self.optional_reals(name)?.ok_or_else(|| {
+            let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
+            self.fault(name, &format!("no such column; there are {}", names.join(", ")))
+        })
+    }
+
+    /// A column's texts, empty cells as empty ones; `None` when the table has no such column of text.
+    pub fn texts(&self, name: &str) -> Option<Vec<&str>> {
+        match self.column(name)? {
+            Values::Text(texts) => {
+                Some(texts.iter().map(|text| text.as_deref().unwrap_or_default()).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn fault(&self, column: &str, why: &str) -> Error {
+        let path: &Path = &self.path;
+        Error::format(path, format!("{}:{column}", self.name), self.offset, why)
+    }
+}

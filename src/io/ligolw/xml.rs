@@ -1,0 +1,179 @@
+//! Elements and text of an XML file, gzipped or not, with the byte at which each begins.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use quick_xml::Reader;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+
+use crate::error::{Error, Result};
+
+/// The most bytes of XML that a file may have, after decompression: beyond them, reading ends with an error.
+pub const MAX_XML_BYTES: u64 = 1 << 29;
+
+/// How deep elements may lie in each other; LIGO_LW's own need no more than ten.
+const MAX_DEPTH: usize = 64;
+
+/// First bytes of a gzip file.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Bytes in which the name of the document's first element is looked for.
+const HEAD_BYTES: u64 = 4096;
+
+/// What comes next in a document.
+#[derive(Debug)]
+pub(super) enum Node<'a> {
+    /// An element begins.
+    Start(Element),
+    /// The innermost element ends.
+    End,
+    /// Text, with the byte at which it begins; an element's text may come in pieces.
+    Text(Cow<'a, str>, u64),
+    /// The document's end.
+    Eof,
+}
+
+/// The start of an element.
+#[derive(Debug)]
+pub(super) struct Element {
+    pub(super) name: String,
+    attributes: Vec<(String, String)>,
+    /// The byte at which it begins.
+    pub(super) offset: u64,
+}
+
+impl Element {
+    /// An attribute's value, if it has one.
+    pub(super) fn attribute(&self, name: &str) -> Option<&str> {
+        let found = self.attributes.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Whether a file's first bytes are those of a LIGO_LW document, gzipped or not.
+pub fn is_ligolw(path: &Path) -> bool {
+    let mut head = Vec::new();
+    open(path).is_ok_and(|input| {
+        // A short gzip file may end in an error behind its text.
+        let _ = input.take(HEAD_BYTES).read_to_end(&mut head);
+        String::from_utf8_lossy(&head).contains("LIGO_LW")
+    })
+}
+
+fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+    let io = |error| Error::io(path, error);
+    let mut file = BufReader::new(File::open(path).map_err(io)?);
+    let is_gzip = file.fill_buf().map_err(io)?.starts_with(&GZIP);
+    Ok(if is_gzip { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+}
+
+/// A document that is read from its start to its end.
+pub(super) struct Xml {
+    path: PathBuf,
+    reader: Reader<std::io::Take<Box<dyn BufRead>>>,
+    buffer: Vec<u8>,
+    depth: usize,
+}
+
+impl Xml {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let mut reader = Reader::from_reader(open(path)?.take(MAX_XML_BYTES));
+        reader.config_mut().expand_empty_elements = true;
+        Ok(Self { path: path.to_path_buf(), reader, buffer: Vec::new(), depth: 0 })
+    }
+
+    /// The next element or piece of text; comments and instructions are passed over.
+    pub(super) fn next(&mut self) -> Result<Node<'_>> {
+        // A later event's text can't be borrowed inside of a loop that may go on, so first comes what to skip.
+        loop {
+            self.buffer.clear();
+            let start = self.reader.buffer_position();
+            let event = self.reader.read_event_into(&mut self.buffer);
+            let kind = match event {
+                Ok(Event::Start(start_tag)) => {
+                    self.depth += 1;
+                    if self.depth > MAX_DEPTH {
+                        let why = format!("elements lie more than {MAX_DEPTH} deep in each other");
+                        return Err(Error::format(&self.path, "XML", start, why));
+                    }
+                    return element(&self.path, &start_tag, start).map(Node::Start);
+                }
+                Ok(Event::End(_)) => {
+                    self.depth = self.depth.saturating_sub(1);
+                    return Ok(Node::End);
+                }
+                Ok(Event::Text(text)) => text.decode().map(Cow::into_owned),
+                Ok(Event::CData(text)) => text.decode().map(Cow::into_owned),
+                Ok(Event::GeneralRef(name)) => {
+                    let letter = reference(&name)
+                        .ok_or_else(|| Error::format(&self.path, "XML", start, "unknown &...;"))?;
+                    return Ok(Node::Text(letter.to_string().into(), start));
+                }
+                Ok(Event::Eof) => return self.end(),
+                Ok(_) => continue,
+                Err(error) => return Err(self.fault(&error, start)),
+            };
+            return match kind {
+                Ok(text) => Ok(Node::Text(text.into(), start)),
+                Err(error) => Err(Error::format(&self.path, "XML", start, error.to_string())),
+            };
+        }
+    }
+
+    fn end(&self) -> Result<Node<'_>> {
+        let offset = self.reader.buffer_position();
+        let why = match (offset >= MAX_XML_BYTES, self.depth) {
+            (true, _) => format!("more than {MAX_XML_BYTES} bytes of XML"),
+            (false, 0) => return Ok(Node::Eof),
+            (false, depth) => format!("the file ends inside of {depth} elements"),
+        };
+        Err(Error::format(&self.path, "XML", offset, why))
+    }
+
+    fn fault(&self, error: &quick_xml::Error, start: u64) -> Error {
+        if self.reader.buffer_position() >= MAX_XML_BYTES {
+            let why = format!("more than {MAX_XML_BYTES} bytes of XML");
+            return Error::format(&self.path, "XML", MAX_XML_BYTES, why);
+        }
+        match error {
+            quick_xml::Error::Io(error) if error.raw_os_error().is_some() => {
+                Error::io(&self.path, std::io::Error::new(error.kind(), error.to_string()))
+            }
+            _ => {
+                let offset = self.reader.error_position().max(start);
+                Error::format(&self.path, "XML", offset, error.to_string())
+            }
+        }
+    }
+}
+
+fn element(path: &Path, tag: &BytesStart<'_>, offset: u64) -> Result<Element> {
+    let name = String::from_utf8_lossy(tag.name().as_ref()).into_owned();
+    let mut attributes = Vec::new();
+    for attribute in tag.attributes() {
+        let fault = |why: String| Error::format(path, name.clone(), offset, why);
+        let attribute = attribute.map_err(|error| fault(error.to_string()))?;
+        let key = String::from_utf8_lossy(attribute.key.as_ref()).into_owned();
+        let value = attribute.unescape_value().map_err(|error| fault(error.to_string()))?;
+        attributes.push((key, value.into_owned()));
+    }
+    Ok(Element { name, attributes, offset })
+}
+
+/// The character that `&...;` stands for.
+fn reference(name: &BytesRef<'_>) -> Option<char> {
+    if let Ok(Some(letter)) = name.resolve_char_ref() {
+        return Some(letter);
+    }
+    match &**name {
+        b"lt" => Some('<'),
+        b"gt" => Some('>'),
+        b"amp" => Some('&'),
+        b"quot" => Some('"'),
+        b"apos" => Some('\''),
+        _ => None,
+    }
+}

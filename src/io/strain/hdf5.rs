@@ -1,0 +1,136 @@
+//! Strain in HDF5: GWOSC's layout (`strain/Strain` with bit masks, versions 1 to 3), and gwpy's single series.
+//!
+//! Invariant: reading holds one chunk of the file.
+//!
+//! # Source
+//! GWOSC's documentation of its HDF5 files; gwpy 4.1 (`gwpy/types/io/hdf5.py`): attributes x0 and dx in seconds.
+
+use std::path::Path;
+
+use super::open::{OpenOptions, Said, finish_header};
+use super::quality::{self, Mask};
+use super::series::{Input, Series};
+use super::{StrainHeader, StrainSource};
+use crate::array::check_length;
+use crate::error::Result;
+use crate::units::Gps;
+
+const STRAIN: &str = "strain/Strain";
+
+/// Opens a file in either layout.
+pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
+    let input = Input::open(path)?;
+    let source =
+        if input.has(STRAIN) { gwosc(&input, path, options) } else { gwpy(&input, path, options) };
+    Ok(Box::new(source?))
+}
+
+fn gwosc(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
+    let series = input.series(STRAIN)?;
+    let spacing_s = match series.number("Xspacing")? {
+        Some(spacing_s) => spacing_s,
+        None => return Err(input.fault("strain/Strain attribute Xspacing", "it is missing")),
+    };
+    let start_s = match series.number("Xstart")? {
+        Some(start_s) => start_s,
+        None => input.number("meta/GPSstart")?,
+    };
+    let detector = input.texts("meta/Detector").ok().and_then(|texts| texts.into_iter().next());
+    let said = Said { format: "GWOSC HDF5", detector, spacing_s, start_s };
+    let times = series.len();
+    let header = finish_header(path, said, times, options)?;
+    let masks = quality::masks(input, &header, times, options)?;
+    Ok(Source::new(header, series, masks))
+}
+
+fn gwpy(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
+    let mut found = Vec::new();
+    for name in input.root_names()? {
+        if let Ok(series) = input.series(&name)
+            && let (Some(spacing_s), Some(start_s)) = (series.number("dx")?, series.number("x0")?)
+        {
+            found.push((name, series, spacing_s, start_s));
+        }
+    }
+    if found.len() != 1 {
+        let names: Vec<&str> = found.iter().map(|(name, ..)| name.as_str()).collect();
+        let why = format!(
+            "it is missing, and of gwpy's series (attributes x0 and dx) there are {} {names:?}, expected 1",
+            found.len()
+        );
+        return Err(input.fault(STRAIN, why));
+    }
+    let (name, series, spacing_s, start_s) = found.remove(0);
+    if let Some(bits) =
+        options.required_quality.iter().flatten().chain(&options.required_injections).next()
+    {
+        return Err(input
+            .fault("quality", format!("{bits} is asked for, but a gwpy file has no such bits")));
+    }
+    let channel = [series.text("channel"), series.text("name"), &name];
+    let detector =
+        channel.iter().find_map(|text| text.split_once(':')).map(|(site, _)| site.to_string());
+    let said = Said { format: "gwpy HDF5", detector, spacing_s, start_s };
+    let header = finish_header(path, said, series.len(), options)?;
+    Ok(Source::new(header, series, Vec::new()))
+}
+
+/// The samples of one file.
+struct Source {
+    header: StrainHeader,
+    series: Series,
+    masks: Vec<Mask>,
+    next: u64,
+    /// Samples that were read, and the first of them.
+    piece: Vec<f64>,
+    piece_start: u64,
+}
+
+impl Source {
+    fn new(header: StrainHeader, series: Series, masks: Vec<Mask>) -> Self {
+        Self { header, series, masks, next: 0, piece: Vec::new(), piece_start: 0 }
+    }
+
+    fn fill_piece(&mut self) -> Result<()> {
+        let start = self.next / self.series.piece() * self.series.piece();
+        self.piece = self.series.read(start, self.series.piece().min(self.series.len() - start))?;
+        self.piece_start = start;
+        Ok(())
+    }
+}
+
+impl StrainSource for Source {
+    fn header(&self) -> &StrainHeader {
+        &self.header
+    }
+
+    fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize> {
+        check_length("flags of valid samples", samples.len(), valid.len())?;
+        let mut done = 0;
+        while done < samples.len() && self.next < self.series.len() {
+            let end = self.piece_start + self.piece.len() as u64;
+            if !(self.piece_start..end).contains(&self.next) {
+                self.fill_piece()?;
+            }
+            let from = (self.next - self.piece_start) as usize;
+            let count = (self.piece.len() - from).min(samples.len() - done);
+            for place in 0..count {
+                let sample = self.piece[from + place];
+                let time = self.next + place as u64;
+                let is_valid =
+                    sample.is_finite() && self.masks.iter().all(|mask| mask.is_good(time));
+                samples[done + place] = if is_valid { sample } else { 0.0 };
+                valid[done + place] = is_valid;
+            }
+            done += count;
+            self.next += count as u64;
+        }
+        Ok(done)
+    }
+}
+
+/// The time that a file gives in seconds.
+pub(super) fn start(start_s: f64) -> Option<Gps> {
+    // The times of all recordings that there can be: to the year 2140.
+    (0.0..5e9).contains(&start_s).then(|| Gps::from_s(start_s))
+}

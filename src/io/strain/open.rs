@@ -1,0 +1,187 @@
+//! Opening recorded strain of any format.
+//!
+//! Invariant: what a file says of itself is never overruled by an option; the two must agree.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::{StrainHeader, StrainSource, hdf5, join, npy};
+use crate::error::{Error, Result};
+use crate::units::Gps;
+
+/// What a caller knows of the strain, and which of it may be used.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpenOptions {
+    /// Two letters of the detector, where the file does not say.
+    pub detector: Option<String>,
+    /// Time of the first sample, for formats that do not say.
+    pub start: Option<Gps>,
+    /// Samples in a second, for formats that do not say.
+    pub rate_hz: Option<u32>,
+    /// Names of the data-quality bits that a second must have; `None` is `DATA` and `CBC_CAT1`, where the file has
+    /// them, and an empty list is none.
+    pub required_quality: Option<Vec<String>>,
+    /// Names of the injection bits that a second must have, such as `NO_CBC_HW_INJ`; none by default.
+    pub required_injections: Vec<String>,
+}
+
+/// Highest rate of recorded strain that is taken for real, in Hz.
+const HIGHEST_RATE_HZ: f64 = 1e6;
+/// The first letters of detectors' names: GEO, KAGRA, LIGO Hanford, Livingston and India, Virgo, CIT's 40 m (C).
+const SITES: &str = "GKHLAIVC";
+
+/// Opens one file: GWOSC's HDF5 (versions 1 to 3), a series that gwpy wrote to HDF5, or a raw `.npy` of one axis (which
+/// needs [`OpenOptions::rate_hz`] and [`OpenOptions::start`]).
+///
+/// Samples that are not finite, and seconds without the bits that are asked for, come as 0 and marked invalid.
+///
+/// # Errors
+/// [`Error::Format`] naming file and field for a file that is none of these, is truncated, has another rate, start or
+/// detector than asked for, or lacks a quality bit that is asked for; [`Error::Parameter`] for a raw file without rate
+/// or start; [`Error::Unavailable`] for another HDF5 filter or a frame file; [`Error::Io`].
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
+    let mut magic = [0; 8];
+    let mut file = std::fs::File::open(path).map_err(|error| Error::io(path, error))?;
+    let mut found = 0;
+    while found < magic.len() {
+        match file.read(&mut magic[found..]).map_err(|error| Error::io(path, error))? {
+            0 => break,
+            more => found += more,
+        }
+    }
+    match &magic {
+        b"\x89HDF\r\n\x1a\n" => hdf5::open(path, options),
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => npy::open(path, options),
+        [b'I', b'G', b'W', b'D', ..] => Err(Error::Unavailable {
+            what: "a reader of GWF frames".into(),
+            why: format!("{}: write it as HDF5 with gwpy first", path.display()),
+        }),
+        _ => {
+            let why = format!(
+                "{} found, expected an HDF5 file or a .npy file",
+                magic[..found].escape_ascii()
+            );
+            Err(Error::format(path, "magic", 0, why))
+        }
+    }
+}
+
+/// Opens several files of one detector, in any order, as one stream; between them may be gaps, which come as invalid
+/// samples. [`OpenOptions::start`] is that of the first file.
+///
+/// # Errors
+/// As [`open`]; [`Error::Format`] for files of different detectors or rates, that overlap, or whose distance is no
+/// whole number of samples; [`Error::Parameter`] for no files.
+pub fn open_all(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
+    let [path] = paths else {
+        let sources: Result<Vec<_>> = paths.iter().map(|path| open(path, options)).collect();
+        return join::join(sources?);
+    };
+    open(path, options)
+}
+
+/// What a file says of itself.
+pub(super) struct Said {
+    pub(super) format: &'static str,
+    pub(super) detector: Option<String>,
+    pub(super) spacing_s: f64,
+    pub(super) start_s: f64,
+}
+
+/// Checks what a file says, and against what was asked for.
+pub(super) fn finish_header(
+    path: &Path,
+    said: Said,
+    times: u64,
+    options: &OpenOptions,
+) -> Result<StrainHeader> {
+    let fault = |field: &str, why: String| Error::format(path, field, 0, why);
+    let rate = (1.0 / said.spacing_s).round();
+    // A whole rate to a part in 10^6: spacings are printed with few digits at times.
+    if !(1.0..=HIGHEST_RATE_HZ).contains(&rate) || (rate * said.spacing_s - 1.0).abs() > 1e-6 {
+        let found = said.spacing_s;
+        let why = format!("{found} s found, expected 1 s over a whole rate of at most 1 MHz");
+        return Err(fault("sample spacing", why));
+    }
+    let rate_hz = rate as u32;
+    if let Some(asked) = options.rate_hz.filter(|asked| *asked != rate_hz) {
+        return Err(fault("rate", format!("{rate_hz} Hz found, expected {asked} Hz")));
+    }
+    let Some(start) = hdf5::start(said.start_s) else {
+        let why = format!("{} s found, expected GPS seconds from 0 to 5e9", said.start_s);
+        return Err(fault("start", why));
+    };
+    if let Some(asked) = options.start.filter(|asked| (asked.ns - start.ns).abs() > 1000) {
+        return Err(fault("start", format!("{} found, expected {}", start.s(), asked.s())));
+    }
+    let known = said.detector.filter(|text| !text.is_empty()).or_else(|| detector_of_name(path));
+    let detector = match (known, &options.detector) {
+        (Some(known), Some(asked)) if known != *asked => {
+            return Err(fault("detector", format!("{known:?} found, expected {asked:?}")));
+        }
+        (Some(known), _) => known,
+        (None, asked) => asked.clone().unwrap_or_default(),
+    };
+    let path = path.to_path_buf();
+    Ok(StrainHeader { path, format: said.format, detector, start, rate_hz, times: Some(times) })
+}
+
+/// The detector in a file's name, such as `H-H1_GWOSC_4KHZ_R1-1126259447-32.hdf5`.
+fn detector_of_name(path: &Path) -> Option<String> {
+    let stem = path.file_stem()?.to_str()?;
+    let mut parts = stem.split(|c: char| !c.is_ascii_alphanumeric());
+    let found = parts.find(|part| match part.as_bytes() {
+        [site, number] => SITES.as_bytes().contains(site) && number.is_ascii_digit(),
+        _ => false,
+    });
+    found.map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn detectors_are_found_in_names() {
+        let cases = [
+            ("x/H-H1_LOSC_4_V2-1126259446-32.hdf5", Some("H1")),
+            ("V1.npy", Some("V1")),
+            ("strain.npy", None),
+            ("K-K1-12.hdf5", Some("K1")),
+            ("X1.npy", None),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(detector_of_name(Path::new(name)).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn headers_must_agree_with_the_options() {
+        let said = || Said {
+            format: "npy",
+            detector: Some("H1".into()),
+            spacing_s: 0.000_244_140_625,
+            start_s: 1e9,
+        };
+        let path = Path::new("x.npy");
+        let options = OpenOptions::default();
+        let header = finish_header(path, said(), 8, &options).expect("a header");
+        assert_eq!((header.rate_hz, header.start.ns), (4096, 1_000_000_000_000_000_000));
+        let wrong = [
+            OpenOptions { rate_hz: Some(2048), ..options.clone() },
+            OpenOptions { detector: Some("L1".into()), ..options.clone() },
+            OpenOptions { start: Some(Gps::from_s(1e9 + 1.0)), ..options.clone() },
+        ];
+        for options in wrong {
+            assert!(finish_header(path, said(), 8, &options).is_err(), "{options:?}");
+        }
+        for spacing_s in [0.0, f64::NAN, -1.0, 1e-9, 0.3, 2.0] {
+            let said = Said { spacing_s, ..said() };
+            assert!(finish_header(path, said, 8, &options).is_err(), "{spacing_s}");
+        }
+        for start_s in [f64::NAN, -1.0, 1e300] {
+            let said = Said { start_s, ..said() };
+            assert!(finish_header(path, said, 8, &options).is_err(), "{start_s}");
+        }
+    }
+}

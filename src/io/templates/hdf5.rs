@@ -1,0 +1,293 @@
+//! Data sets and attributes of an HDF5 file, read within bounds.
+//!
+//! Invariant: no read takes more memory than the file could fill at its filters' highest ratio.
+
+use std::path::{Path, PathBuf};
+
+use hdf5_pure::{AttrValue, DType, Dataset, File, Group, Layout};
+use num_complex::Complex64;
+
+use super::arrays::{Array, Numbers};
+use crate::error::{Error, Result};
+
+/// Filters that the HDF5 library decodes: deflate, shuffle, Fletcher's checksum, LZF.
+const FILTERS: [u16; 4] = [1, 2, 3, 32000];
+/// No filter here makes more than this many bytes out of one (deflate's ratio is the highest).
+const HIGHEST_RATIO: u64 = 1100;
+/// Bytes that any file may ask for.
+const FREE_BYTES: u64 = 1 << 20;
+/// The most numbers of a data set.
+const MAX_NUMBERS: u64 = 1 << 27;
+/// The most groups that are looked into.
+const MAX_GROUPS: usize = 1 << 16;
+
+/// An open file with its size.
+pub(super) struct Input {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+impl Input {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
+        let file = File::open_streaming(path)
+            .map_err(|error| Error::format(path, "HDF5", 0, error.to_string()))?;
+        Ok(Self { path: path.to_path_buf(), file, bytes: found.len() })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {
+        Error::format(&self.path, field, 0, why)
+    }
+
+    /// Whether there is a data set of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.file.dataset(name).is_ok()
+    }
+
+    /// Names of the root group (empty) and of all groups in it.
+    pub(super) fn groups(&self) -> Result<Vec<String>> {
+        let groups = self.file.root().groups();
+        let mut groups = groups.map_err(|error| self.fault("root group", error.to_string()))?;
+        if groups.len() > MAX_GROUPS {
+            let why = format!("{} groups, expected {MAX_GROUPS} at most", groups.len());
+            return Err(self.fault("root group", why));
+        }
+        groups.sort();
+        groups.insert(0, String::new());
+        Ok(groups)
+    }
+
+    /// Names of the data sets of a group, in order.
+    pub(super) fn datasets(&self, group: &str) -> Result<Vec<String>> {
+        let names = self.group(group).and_then(|group| group.datasets());
+        let mut names = names.map_err(|error| self.fault(group, error.to_string()))?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn group(&self, name: &str) -> std::result::Result<Group, hdf5_pure::Error> {
+        if name.is_empty() { Ok(self.file.root()) } else { self.file.group(name) }
+    }
+
+    /// A numeric attribute of a data set or group, or a single number in a group, if it is there.
+    pub(super) fn attribute(&self, object: &str, attribute: &str) -> Option<f64> {
+        let attributes = match self.file.dataset(object) {
+            Ok(dataset) if !object.is_empty() => dataset.attrs(),
+            _ => self.group(object).and_then(|group| group.attrs()),
+        };
+        let found = attributes.ok().and_then(|attributes| {
+            let value: &AttrValue = attributes.get(attribute)?;
+            value.as_f64().or_else(|| value.as_i64().map(|whole| whole as f64))
+        });
+        found.or_else(|| {
+            let name = if object.is_empty() {
+                attribute.to_string()
+            } else {
+                format!("{object}/{attribute}")
+            };
+            self.single(&name)
+        })
+    }
+
+    /// The only number of a data set without axes, or of one that has one number.
+    fn single(&self, name: &str) -> Option<f64> {
+        let dataset = self.file.dataset(name).ok()?;
+        let is_single = dataset.shape().ok()?.iter().all(|axis| *axis == 1);
+        let is_whole =
+            matches!(dataset.layout().ok()?, Layout::Compact { .. } | Layout::Contiguous { .. });
+        if !is_single || !is_whole || !is_real(&dataset.dtype().ok()?) {
+            return None;
+        }
+        match dataset.read_f64().ok()?[..] {
+            [number] => Some(number),
+            _ => None,
+        }
+    }
+
+    /// A data set as an error tells it: its name, type and axes.
+    pub(super) fn describe(&self, name: &str) -> String {
+        let Ok(dataset) = self.file.dataset(name) else { return name.to_string() };
+        let kind = dataset.dtype().map_or_else(|_| "?".to_string(), |kind| kind.to_string());
+        let shape = dataset.shape().unwrap_or_default();
+        format!("{name} ({kind} {shape:?})")
+    }
+
+    /// Whether a data set may be a series: its numbers are real or complex floats, of one or two axes.
+    pub(super) fn is_series(&self, name: &str) -> bool {
+        self.file.dataset(name).is_ok_and(|dataset| {
+            let is_float = dataset.dtype().is_ok_and(|kind| {
+                matches!(kind, DType::F32 | DType::F64) || complex_width(&kind).is_some()
+            });
+            is_float && dataset.shape().is_ok_and(|shape| matches!(shape.len(), 1 | 2))
+        })
+    }
+
+    /// Whether a data set's numbers are complex.
+    pub(super) fn is_complex(&self, name: &str) -> bool {
+        let kind = self.file.dataset(name).and_then(|dataset| dataset.dtype());
+        kind.is_ok_and(|kind| complex_width(&kind).is_some())
+    }
+
+    /// The shape of a data set.
+    pub(super) fn shape(&self, name: &str) -> Result<Vec<u64>> {
+        let shape = self.file.dataset(name).and_then(|dataset| dataset.shape());
+        shape.map_err(|error| self.fault(name, error.to_string()))
+    }
+
+    /// All numbers of a data set of one or two axes.
+    pub(super) fn numbers(&self, name: &str) -> Result<Array> {
+        let (dataset, shape) = self.checked(name)?;
+        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let kind = dataset.dtype().map_err(library)?;
+        let numbers = match (&kind, complex_width(&kind)) {
+            (_, Some(4)) => {
+                let pairs = dataset.read_compound::<(f32, f32)>().map_err(library)?;
+                let wide = |(re, im): (f32, f32)| Complex64::new(re.into(), im.into());
+                Numbers::Complex(pairs.into_iter().map(wide).collect())
+            }
+            (_, Some(_)) => {
+                let pairs = dataset.read_compound::<(f64, f64)>().map_err(library)?;
+                Numbers::Complex(pairs.into_iter().map(|(re, im)| Complex64::new(re, im)).collect())
+            }
+            (kind, None) if is_real(kind) => Numbers::Real(dataset.read_f64().map_err(library)?),
+            (other, None) => {
+                return Err(self.fault(name, format!("type {other} found, expected numbers")));
+            }
+        };
+        let found = match &numbers {
+            Numbers::Real(numbers) => numbers.len(),
+            Numbers::Complex(numbers) => numbers.len(),
+        };
+        let expected: usize = shape.iter().product();
+        if found != expected {
+            return Err(self.fault(name, format!("{found} numbers read, expected {expected}")));
+        }
+        Ok(Array { shape, numbers })
+    }
+
+    /// The whole numbers of a data set as texts; none when it holds no whole numbers.
+    pub(super) fn whole_texts(&self, name: &str, expected: usize) -> Result<Option<Vec<String>>> {
+        let (dataset, shape) = self.checked(name)?;
+        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        if shape != [expected] {
+            return Err(self.fault(name, format!("axes {shape:?}, expected {expected} rows")));
+        }
+        match dataset.dtype().map_err(library)? {
+            DType::I64 | DType::I32 | DType::U32 | DType::U64 => {
+                let numbers = dataset.read_i64().map_err(library)?;
+                Ok(Some(numbers.iter().map(i64::to_string).collect()))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A data set of one or two axes whose place in the file was checked: the library trusts what the file says of it.
+    fn checked(&self, name: &str) -> Result<(Dataset, Vec<usize>)> {
+        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let dataset = self.file.dataset(name).map_err(library)?;
+        let shape = dataset.shape().map_err(library)?;
+        let count = shape.iter().try_fold(1_u64, |product, axis| product.checked_mul(*axis));
+        let count = count.filter(|count| (1..=MAX_NUMBERS).contains(count));
+        let (Some(count), 1 | 2) = (count, shape.len()) else {
+            let why = format!(
+                "axes {shape:?} found, expected one or two with 1 to {MAX_NUMBERS} numbers"
+            );
+            return Err(self.fault(name, why));
+        };
+        let width = dataset.element_size().map_err(library)?.max(1);
+        match dataset.layout().map_err(library)? {
+            Layout::Compact { .. } | Layout::Contiguous { address: Some(_), .. } => {
+                if count.checked_mul(width).is_none_or(|bytes| bytes > self.bytes) {
+                    let why = format!(
+                        "{count} numbers of {width} bytes, in a file of {} bytes",
+                        self.bytes
+                    );
+                    return Err(self.fault(name, why));
+                }
+            }
+            Layout::Chunked { chunk_shape, .. } => {
+                self.check_chunks(name, &dataset, &shape, &chunk_shape)?;
+            }
+            other => {
+                let why = format!("layout {other}, expected chunks or one piece");
+                return Err(self.fault(name, why));
+            }
+        }
+        let filters = dataset.filter_pipeline();
+        if let Some(filter) = filters.iter().find(|filter| !FILTERS.contains(&filter.id)) {
+            let what = format!("HDF5 filter {} of {name}", filter.id);
+            let why = format!("{}: deflate, shuffle and LZF are read", self.path.display());
+            return Err(Error::Unavailable { what, why });
+        }
+        Ok((dataset, shape.iter().map(|axis| *axis as usize).collect()))
+    }
+
+    fn check_chunks(
+        &self,
+        name: &str,
+        dataset: &Dataset,
+        shape: &[u64],
+        chunk: &[u64],
+    ) -> Result<()> {
+        let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
+        let width = dataset.element_size().map_err(library)?.max(1);
+        let most = self.bytes.saturating_mul(HIGHEST_RATIO).saturating_add(FREE_BYTES);
+        let is_possible = |axes: &[u64]| {
+            let bytes = axes.iter().try_fold(width, |product, axis| product.checked_mul(*axis));
+            bytes.is_some_and(|bytes| bytes <= most)
+        };
+        let is_whole = chunk.len() == shape.len() && !chunk.contains(&0);
+        if !is_whole || !is_possible(chunk) || !is_possible(shape) {
+            let why =
+                format!("axes {shape:?} in chunks of {chunk:?}, in a file of {} bytes", self.bytes);
+            return Err(self.fault(name, why));
+        }
+        let chunks = dataset.chunks().map_err(library)?;
+        let expected: u64 =
+            shape.iter().zip(chunk).map(|(axis, step)| axis.div_ceil(*step)).product();
+        let mut seen = std::collections::HashSet::new();
+        for found in &chunks {
+            let end = found.address.checked_add(found.storage_size);
+            let mut places = found.offset.iter().zip(chunk);
+            let on_grid = found.offset.len() == chunk.len()
+                && places.all(|(offset, step)| offset.is_multiple_of(*step));
+            if end.is_none_or(|end| end > self.bytes) || !on_grid {
+                let why = format!(
+                    "truncated or damaged: a chunk of {} bytes at {:?}, in a file of {} bytes",
+                    found.storage_size, found.offset, self.bytes
+                );
+                return Err(self.fault(name, why));
+            }
+            if found.offset.iter().zip(shape).all(|(offset, axis)| offset < axis) {
+                seen.insert(&found.offset);
+            }
+        }
+        if seen.len() as u64 != expected {
+            let why = format!("{} chunks found, expected {expected}", seen.len());
+            return Err(self.fault(name, why));
+        }
+        Ok(())
+    }
+}
+
+fn is_real(kind: &DType) -> bool {
+    use DType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    matches!(kind, F32 | F64 | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
+}
+
+/// Bytes of a part of a complex number, if a type is one: a compound of two floats.
+fn complex_width(kind: &DType) -> Option<usize> {
+    let DType::Compound(fields) = kind else { return None };
+    let [(first, re), (second, im)] = fields.as_slice() else { return None };
+    let named = matches!((&**first, &**second), ("r", "i") | ("re", "im") | ("real", "imag"));
+    match (re, im) {
+        (DType::F32, DType::F32) if named => Some(4),
+        (DType::F64, DType::F64) if named => Some(8),
+        _ => None,
+    }
+}

@@ -1,0 +1,265 @@
+//! Series of samples in an HDF5 file: plus and cross apart, as rows of one data set, or complex.
+
+use num_complex::Complex64;
+
+use super::TemplateOptions;
+use super::arrays::{Array, Numbers};
+use super::binaries;
+use super::hdf5::Input;
+use crate::error::{Error, Result};
+use crate::strain::{Binary, Waveform};
+
+/// Names of the two polarizations, without case.
+const PAIRS: [[&str; 2]; 5] =
+    [["plus", "cross"], ["h_plus", "h_cross"], ["hplus", "hcross"], ["hp", "hc"], ["h+", "hx"]];
+
+/// Names of data sets whose two rows are plus and cross.
+const TWO_ROWS: [&str; 5] = ["template", "waveform", "strain", "h", "polarizations"];
+
+/// Attributes that say how many samples a second has.
+const RATES: [&str; 7] =
+    ["rate", "rate_hz", "sample_rate", "sampling_rate", "fs", "srate", "sample_rate_hz"];
+
+/// Attributes that say how long a sample is.
+const STEPS: [&str; 5] = ["dt", "delta_t", "deltaT", "Xspacing", "dx"];
+
+/// Attributes of the distance in Mpc.
+const DISTANCES: [&str; 3] = ["distance_mpc", "distance", "dist_mpc"];
+
+/// Names of [`Binary`]'s numbers.
+const BODIES: [[&str; 3]; 4] = [
+    ["mass1", "m1", "mass1_msun"],
+    ["mass2", "m2", "mass2_msun"],
+    ["spin1z", "a1", "chi1"],
+    ["spin2z", "a2", "chi2"],
+];
+
+/// Data sets that an error tells, at most.
+const TOLD: usize = 20;
+
+/// The samples of all series are this many at most.
+const MAX_SAMPLES: usize = 1 << 27;
+
+/// Reads all series of a file.
+pub(super) fn read(file: &Input, options: &TemplateOptions) -> Result<Vec<Waveform>> {
+    let mut search = Search { file, options, found: Vec::new(), samples: 0 };
+    let mut told = Vec::new();
+    for group in file.groups()? {
+        let names = file.datasets(&group)?;
+        search.group(&group, &names)?;
+        if told.len() < TOLD {
+            told.extend(names.iter().map(|name| file.describe(&full_name(&group, name))));
+        }
+    }
+    if search.found.is_empty() {
+        told.truncate(TOLD);
+        let found = if told.is_empty() { "no data sets".to_string() } else { told.join(", ") };
+        let why = format!(
+            "found {found}; expected data sets plus and cross, one of two rows named template, complex series, or \
+             masses mass1 and mass2"
+        );
+        return Err(file.fault("templates", why));
+    }
+    Ok(search.found)
+}
+
+struct Search<'a> {
+    file: &'a Input,
+    options: &'a TemplateOptions,
+    found: Vec<Waveform>,
+    samples: usize,
+}
+
+impl Search<'_> {
+    /// Takes the series of one group.
+    fn group(&mut self, group: &str, names: &[String]) -> Result<()> {
+        let find = |wanted: &str| names.iter().find(|name| name.eq_ignore_ascii_case(wanted));
+        for [plus, cross] in PAIRS {
+            match (find(plus), find(cross)) {
+                (Some(plus), Some(cross)) => self.pair(group, plus, cross)?,
+                (None, None) => {}
+                (Some(one), None) | (None, Some(one)) => {
+                    let other = if one.eq_ignore_ascii_case(plus) { cross } else { plus };
+                    let why = format!("found without {other}, expected both polarizations");
+                    return Err(self.file.fault(&full_name(group, one), why));
+                }
+            }
+        }
+        for name in names {
+            let full = full_name(group, name);
+            if !self.file.is_series(&full) {
+                continue;
+            }
+            if self.file.is_complex(&full) {
+                self.complex(group, name)?;
+            } else if TWO_ROWS.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+                self.two_rows(group, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Plus and cross in data sets of their own, of one series or of one a row.
+    fn pair(&mut self, group: &str, plus: &str, cross: &str) -> Result<()> {
+        let (plus, cross) = (full_name(group, plus), full_name(group, cross));
+        let (first, second) = (self.file.numbers(&plus)?, self.file.numbers(&cross)?);
+        if first.shape != second.shape {
+            let why =
+                format!("axes {:?}, expected {:?} as those of {plus}", second.shape, first.shape);
+            return Err(self.file.fault(&cross, why));
+        }
+        let (rows, columns) = first.rows();
+        let (first, second) = (self.reals(first, &plus)?, self.reals(second, &cross)?);
+        for row in 0..rows {
+            let range = row * columns..(row + 1) * columns;
+            let samples = joined(&first[range.clone()], &second[range]);
+            let name = self.name(group, "", (rows > 1).then_some(row));
+            self.take(name, [&plus, group], samples)?;
+        }
+        Ok(())
+    }
+
+    /// Plus and cross as rows (or columns) of one data set.
+    fn two_rows(&mut self, group: &str, name: &str) -> Result<()> {
+        let full = full_name(group, name);
+        let shape = self.file.shape(&full)?;
+        let samples = match shape[..] {
+            [2, _] => {
+                let rows = self.file.numbers(&full).and_then(|array| self.reals(array, &full))?;
+                let (plus, cross) = rows.split_at(rows.len() / 2);
+                joined(plus, cross)
+            }
+            [_, 2] => {
+                let pairs = self.file.numbers(&full).and_then(|array| self.reals(array, &full))?;
+                pairs.chunks_exact(2).map(|pair| Complex64::new(pair[0], -pair[1])).collect()
+            }
+            _ => {
+                let why = format!("axes {shape:?} found, expected two rows, plus and cross");
+                return Err(self.file.fault(&full, why));
+            }
+        };
+        let label = self.name(group, "", None);
+        self.take(label, [&full, group], samples)
+    }
+
+    /// Complex series, one or one a row.
+    fn complex(&mut self, group: &str, name: &str) -> Result<()> {
+        let full = full_name(group, name);
+        let array = self.file.numbers(&full)?;
+        let (rows, columns) = array.rows();
+        let Numbers::Complex(numbers) = array.numbers else { return Ok(()) };
+        for row in 0..rows {
+            let samples = numbers[row * columns..(row + 1) * columns].to_vec();
+            let label = self.name(group, name, (rows > 1).then_some(row));
+            self.take(label, [&full, group], samples)?;
+        }
+        Ok(())
+    }
+
+    fn reals(&self, array: Array, name: &str) -> Result<Vec<f64>> {
+        match array.numbers {
+            Numbers::Real(numbers) => Ok(numbers),
+            Numbers::Complex(_) => {
+                Err(self.file.fault(name, "complex numbers found, expected real ones"))
+            }
+        }
+    }
+
+    /// What a series is called: its file, its group, its data set and its row, as far as they tell one from another.
+    fn name(&self, group: &str, dataset: &str, row: Option<usize>) -> String {
+        let stem = self.file.path().file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let mut name = if group.is_empty() { stem.unwrap_or_default() } else { group.to_string() };
+        for part in [dataset.to_string(), row.map_or_else(String::new, |row| row.to_string())] {
+            if !part.is_empty() {
+                name = format!("{name}_{part}");
+            }
+        }
+        name
+    }
+
+    /// Makes a waveform of samples; `objects` are what may have attributes of it.
+    fn take(&mut self, name: String, objects: [&str; 2], samples: Vec<Complex64>) -> Result<()> {
+        let [dataset, group] = objects;
+        self.samples = self.samples.saturating_add(samples.len());
+        if self.samples > MAX_SAMPLES {
+            let why = format!("more than {MAX_SAMPLES} samples in all");
+            return Err(self.file.fault(dataset, why));
+        }
+        let objects = [dataset, group, "meta", ""];
+        let rate_hz = self.rate(&objects)?;
+        let distance = first(self.file, &objects, &DISTANCES);
+        let distance_mpc = distance.or(self.options.distance_mpc).unwrap_or(1.0);
+        let waveform = Waveform::new(
+            name,
+            binary(self.file, &objects),
+            rate_hz,
+            trimmed(samples),
+            distance_mpc,
+        );
+        // What is wrong with the samples is wrong with the file.
+        let waveform = waveform.map_err(|error| self.file.fault(dataset, error.to_string()))?;
+        self.found.push(waveform);
+        Ok(())
+    }
+
+    fn rate(&self, objects: &[&str; 4]) -> Result<u32> {
+        let step = first(self.file, objects, &STEPS).map(|seconds| 1.0 / seconds);
+        let rate = first(self.file, objects, &RATES).or(step);
+        match (rate, self.options.rate_hz) {
+            (Some(hertz), _) => {
+                let whole = hertz.round();
+                // A sample's length in single precision is good to 1e-7.
+                let is_whole = (hertz - whole).abs() <= 1e-6 * whole;
+                if !is_whole || !(1.0..=f64::from(1 << 30)).contains(&whole) {
+                    let why =
+                        format!("{hertz} Hz found, expected a whole number of samples a second");
+                    return Err(self.file.fault("rate", why));
+                }
+                Ok(whole as u32)
+            }
+            (None, Some(rate_hz)) => Ok(rate_hz),
+            (None, None) => {
+                let why = format!(
+                    "no rate found: expected an attribute {} or {} of {}, its group, a group meta or the file, or the \
+                     rate as an option",
+                    RATES.join(", "),
+                    STEPS.join(", "),
+                    objects[0]
+                );
+                Err(Error::format(self.file.path(), "rate", 0, why))
+            }
+        }
+    }
+}
+
+/// A data set's name with its group's.
+fn full_name(group: &str, name: &str) -> String {
+    if group.is_empty() { name.to_string() } else { format!("{group}/{name}") }
+}
+
+/// `h_plus - i h_cross`.
+fn joined(plus: &[f64], cross: &[f64]) -> Vec<Complex64> {
+    plus.iter().zip(cross).map(|(plus, cross)| Complex64::new(*plus, -cross)).collect()
+}
+
+/// Without the zeros at both ends, of which a filter would have no use.
+fn trimmed(mut samples: Vec<Complex64>) -> Vec<Complex64> {
+    let is_something = |sample: &Complex64| *sample != Complex64::ZERO;
+    let end = samples.iter().rposition(is_something).map_or(0, |last| last + 1);
+    samples.truncate(end);
+    let start = samples.iter().position(is_something).unwrap_or(0);
+    samples.split_off(start)
+}
+
+/// The first of these attributes that any object has, as a number above 0 or not.
+fn first(file: &Input, objects: &[&str], names: &[&str]) -> Option<f64> {
+    let mut all = objects.iter().flat_map(|object| names.iter().map(move |name| (object, name)));
+    all.find_map(|(object, name)| file.attribute(object, name))
+}
+
+/// The binary, where the attributes tell both its masses.
+fn binary(file: &Input, objects: &[&str; 4]) -> Option<Binary> {
+    let [mass1, mass2, spin1z, spin2z] = BODIES.map(|names| first(file, objects, &names));
+    let numbers = [mass1?, mass2?, spin1z.unwrap_or(0.0), spin2z.unwrap_or(0.0)];
+    binaries::fault(&numbers).is_none().then(|| binaries::binary(numbers))
+}

@@ -1,0 +1,202 @@
+//! Gravitational-wave strain of several detectors: coloured Gaussian noise, binaries, glitches, gaps.
+
+mod noise;
+mod options;
+mod place;
+mod signal;
+mod truth;
+
+use std::path::PathBuf;
+
+pub use options::{DetectorOptions, Flagged, Glitch, Injection, Quality, Source, StrainOptions};
+pub use truth::{DetectorTruth, InjectionTruth, Truth};
+
+use self::noise::Coloured;
+use self::signal::{Signal, SineGaussian};
+use self::truth::{Products, Projection, Spectrum};
+use crate::array::check_length;
+use crate::error::Result;
+use crate::io::strain::{StrainHeader, StrainSource};
+
+/// The detectors of a simulation, and what is in their data.
+pub struct Simulation {
+    /// One a detector, in the order of the options.
+    pub detectors: Vec<StrainSimulator>,
+    /// What was put in.
+    pub truth: Truth,
+}
+
+/// Makes the strain that one detector would have recorded.
+///
+/// `x[n] = noise[n] + sum_i Re(factor_i h_i((n - p_i) / rate)) + glitches`
+///
+/// - The noise is Gaussian and stationary, of the one-sided density asked for, smeared over 1/16 Hz; below the
+///   options' lowest frequency it falls off to nothing. Each detector's is its own.
+/// - A wave `h = h+ - i hx` is seen as `F+ (1 + cos^2 i)/2 h+ + Fx cos i hx`, turned by `exp(-2 i phase)`; the
+///   antenna patterns and the delay are those of the event's time, when `|h|` peaks at the Earth's centre. It is
+///   moved by parts of a sample with a sinc of 192 taps under a Kaiser window.
+///
+/// | buffer    | axes | type | unit   | access      |
+/// |-----------|------|------|--------|-------------|
+/// | `samples` | time | f64  | strain | overwritten |
+///
+/// Any sample is a function of the options and its number: the same are made in whatever blocks they are read,
+/// and a detector's noise is the same whatever other detectors there are.
+///
+/// # Source
+/// docs/design/strain_simulation.md.
+pub struct StrainSimulator {
+    header: StrainHeader,
+    detector: DetectorOptions,
+    noise: Option<Coloured>,
+    signals: Vec<Signal>,
+    glitches: Vec<SineGaussian>,
+    next: u64,
+}
+
+impl Simulation {
+    /// A simulation of these options.
+    ///
+    /// # Errors
+    /// [`crate::Error::Parameter`] naming the option that is out of range, a power spectrum that ends below Nyquist's
+    /// frequency, an event outside the data, or a binary that makes no inspiral in band.
+    pub fn new(options: &StrainOptions) -> Result<Self> {
+        options.check()?;
+        let mut detectors: Vec<StrainSimulator> = options
+            .detectors
+            .iter()
+            .map(|detector| StrainSimulator::new(options, detector))
+            .collect();
+        let mut injections = Vec::new();
+        for injection in &options.injections {
+            injections.push(inject(injection, options, &mut detectors)?);
+        }
+        Ok(Self { detectors, truth: Truth { injections } })
+    }
+}
+
+/// Gives an injection to all detectors.
+fn inject(
+    injection: &Injection,
+    options: &StrainOptions,
+    simulators: &mut [StrainSimulator],
+) -> Result<InjectionTruth> {
+    let wave = injection.source.waveform(options.rate_hz)?;
+    let spectrum = Spectrum::new(&wave.samples, options.rate_hz);
+    let rate_hz = f64::from(options.rate_hz);
+    let before_s = wave.peak as f64 / rate_hz;
+    let after_s = (wave.samples.len() - 1 - wave.peak) as f64 / rate_hz;
+    let mut products = Products::default();
+    let mut detectors: Vec<DetectorTruth> = Vec::new();
+    for (index, (simulator, detector)) in simulators.iter_mut().zip(&options.detectors).enumerate()
+    {
+        if index == 0 || detector.psd != options.detectors[index - 1].psd {
+            products = spectrum.products(detector, options.lowest_hz);
+        }
+        let projection = Projection::new(injection, detector, &wave);
+        let signal = Signal::new(&injection.source, &wave, &projection, options.start);
+        simulator.signals.push(signal);
+        let cut_s = (
+            (before_s - projection.gps.seconds_since(options.start)).max(0.0),
+            (after_s - options.end().seconds_since(projection.gps)).max(0.0),
+        );
+        detectors.push(projection.truth(detector.interferometer.name, &products, cut_s));
+    }
+    Ok(InjectionTruth {
+        name: wave.name.clone(),
+        binary: wave.binary,
+        gps: injection.gps,
+        duration_s: wave.duration_s(),
+        network_snr: detectors.iter().map(|one| one.snr * one.snr).sum::<f64>().sqrt(),
+        detectors,
+    })
+}
+
+impl StrainSimulator {
+    /// One detector of checked options, without injections.
+    fn new(options: &StrainOptions, detector: &DetectorOptions) -> Self {
+        let StrainOptions { start, rate_hz, lowest_hz, .. } = *options;
+        let header = StrainHeader {
+            path: PathBuf::from("simulation"),
+            format: "simulation",
+            detector: detector.interferometer.name.to_owned(),
+            start,
+            rate_hz,
+            times: Some(options.times),
+        };
+        let glitch = |glitch| SineGaussian::new(glitch, detector, (start, rate_hz, lowest_hz));
+        let noise = || Coloured::new(options.seed, detector, rate_hz, lowest_hz);
+        Self {
+            header,
+            detector: detector.clone(),
+            noise: options.noise.then(noise),
+            signals: Vec::new(),
+            glitches: detector.glitches.iter().map(glitch).collect(),
+            next: 0,
+        }
+    }
+
+    /// What may be done with a second, counted from the first sample.
+    pub fn quality(&self, second: u64) -> Quality {
+        self.detector.quality(second)
+    }
+
+    /// Writes the next samples as a file has them: those of bad quality too, and NaN where there are none. Gives
+    /// their number; 0 is the end.
+    ///
+    /// # Errors
+    /// As making the injected waves again; they were made before, so none is expected.
+    pub fn read_recorded(&mut self, samples: &mut [f64]) -> Result<usize> {
+        let left = self.header.times.unwrap_or(0) - self.next;
+        let times = left.min(samples.len() as u64) as usize;
+        let samples = &mut samples[..times];
+        match &mut self.noise {
+            Some(noise) => noise.fill(self.next, samples),
+            None => samples.fill(0.0),
+        }
+        for signal in &mut self.signals {
+            signal.add(self.next, self.header.rate_hz, samples)?;
+        }
+        self.glitches.iter().for_each(|glitch| glitch.add(self.next, samples));
+        self.each_second(samples, |quality, samples| {
+            if quality == Quality::Missing {
+                samples.fill(f64::NAN);
+            }
+        });
+        self.next += times as u64;
+        Ok(times)
+    }
+
+    /// Calls `act` with each second's quality and those of its samples that are here.
+    fn each_second(&self, mut samples: &mut [f64], mut act: impl FnMut(Quality, &mut [f64])) {
+        let rate = u64::from(self.header.rate_hz);
+        let mut number = self.next;
+        while !samples.is_empty() {
+            let second = number / rate;
+            let times = ((second + 1) * rate - number).min(samples.len() as u64) as usize;
+            let (now, later) = samples.split_at_mut(times);
+            act(self.detector.quality(second), now);
+            (samples, number) = (later, number + times as u64);
+        }
+    }
+}
+
+impl StrainSource for StrainSimulator {
+    fn header(&self) -> &StrainHeader {
+        &self.header
+    }
+
+    fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize> {
+        check_length("valid (time)", samples.len(), valid.len())?;
+        let from = self.next;
+        let times = self.read_recorded(samples)?;
+        let rate = u64::from(self.header.rate_hz);
+        for (number, (x, valid)) in (from..).zip(samples.iter_mut().zip(valid)).take(times) {
+            *valid = self.detector.quality(number / rate) == Quality::Good;
+            if !*valid {
+                *x = 0.0;
+            }
+        }
+        Ok(times)
+    }
+}

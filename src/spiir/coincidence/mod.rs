@@ -1,0 +1,163 @@
+//! Coincidence: triggers of one template in several detectors, with the rate at which chance makes their like.
+
+mod background;
+mod cluster;
+mod combine;
+mod found;
+mod search;
+pub mod segments;
+mod slides;
+mod table;
+
+pub use background::{Background, Rate};
+pub use found::{Event, Found, Histogram, Single};
+pub use search::search;
+pub use segments::Segments;
+
+use super::trigger::{Trigger, reweighted};
+use crate::error::{Error, Result};
+use crate::units::Gps;
+
+/// Most detectors.
+pub const MAX_DETECTORS: usize = 4;
+
+/// A trigger with the time at which its signal's peak passes the detector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimedTrigger {
+    /// Index of the template, the same in every detector.
+    pub template: u32,
+    /// Time of the event.
+    pub gps: Gps,
+    /// Signal-to-noise ratio.
+    pub snr: f32,
+    /// Phase in radians.
+    pub phase: f32,
+    /// Xi-squared.
+    pub xi2: f32,
+}
+
+impl TimedTrigger {
+    /// A trigger of a stream whose sample 0 is at `start`; `peak_offset_s` is the event's time less that of the
+    /// output sample, as the bank of this detector has it for the template.
+    pub fn new(trigger: &Trigger, start: Gps, rate_hz: u32, peak_offset_s: f64) -> Self {
+        let sample = start.plus_samples(trigger.sample as i64, rate_hz);
+        let offset_s = f64::from(trigger.offset) / f64::from(rate_hz.max(1));
+        Self {
+            template: trigger.template,
+            gps: sample.plus_s(offset_s + peak_offset_s),
+            snr: trigger.snr(),
+            phase: trigger.phase(),
+            xi2: trigger.xi2,
+        }
+    }
+
+    /// The signal-to-noise ratio lowered where the shape is wrong: see [`reweighted`].
+    pub fn reweighted(&self) -> f32 {
+        reweighted(self.snr, self.xi2)
+    }
+}
+
+/// What one detector gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Detector<'a> {
+    /// Its triggers, in any order.
+    pub triggers: &'a [TimedTrigger],
+    /// When it could have had triggers, on the scale of their times: gates and their pads left out.
+    pub valid: &'a Segments,
+}
+
+/// What ranks events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ranking {
+    /// The root of the sum of squares of the reweighted signal-to-noise ratios.
+    #[default]
+    Reweighted,
+    /// The network signal-to-noise ratio.
+    Snr,
+}
+
+impl Ranking {
+    /// A trigger's share in the square of an event's ranking.
+    fn square(self, trigger: &TimedTrigger) -> f64 {
+        let ranking = match self {
+            Self::Reweighted => trigger.reweighted(),
+            Self::Snr => trigger.snr,
+        };
+        f64::from(ranking).powi(2)
+    }
+}
+
+/// How events are made and ranked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// For each pair of detectors, the longest time between their triggers: light's travel time and a pad.
+    pub windows_s: Vec<Vec<f64>>,
+    /// Time slides asked for; fewer are made when the common time has no room for them. 0 for no background.
+    pub slides: usize,
+    /// Detector `j` of slide `i` (from 1) is moved by `i j` of these.
+    pub slide_interval_s: f64,
+    /// Of events this close in time only the best is kept, whatever the template.
+    pub cluster_s: f64,
+    /// What ranks events.
+    pub ranking: Ranking,
+    /// Zero-lag events of at least this ranking are left out of the background, with all that their detectors have
+    /// within `cluster_s` of them; `None` keeps everything in.
+    pub exclude_above: Option<f64>,
+    /// Should triggers without a partner be listed too?
+    pub singles: bool,
+}
+
+impl Options {
+    /// 100 slides of 0.1 s, events 0.5 s apart, an inclusive background, for windows like `windows_s`.
+    pub fn new(windows_s: Vec<Vec<f64>>) -> Self {
+        Self {
+            windows_s,
+            slides: 100,
+            slide_interval_s: 0.1,
+            cluster_s: 0.5,
+            ranking: Ranking::default(),
+            exclude_above: None,
+            singles: false,
+        }
+    }
+
+    /// Fails unless all numbers can be used with so many detectors.
+    fn check(&self, detectors: usize) -> Result<()> {
+        if !(2..=MAX_DETECTORS).contains(&detectors) {
+            let rule = format!("coincidence is between 2 to {MAX_DETECTORS}");
+            return Err(Error::parameter("detectors", detectors, rule));
+        }
+        let rows = self.windows_s.iter().map(Vec::len);
+        if self.windows_s.len() != detectors || rows.clone().any(|row| row != detectors) {
+            let found: Vec<usize> = rows.collect();
+            let rule = format!("there are {detectors} detectors");
+            let name = "rows of the coincidence windows";
+            return Err(Error::parameter(name, format!("{found:?}"), rule));
+        }
+        for (i, j) in (0..detectors).flat_map(|i| (0..i).map(move |j| (i, j))) {
+            let window = self.windows_s[i][j];
+            let equal = window == self.windows_s[j][i];
+            if !(equal && window > 0.0 && window <= 1.0) {
+                let rule = format!(
+                    "it must be above 0, at most 1, and the same both ways (detectors {j} and {i})"
+                );
+                return Err(Error::parameter("coincidence window (s)", window, rule));
+            }
+            if self.slides > 0 && self.slide_interval_s <= 2.0 * window {
+                let rule = format!("it must be above two windows of {window} s");
+                let name = "interval of time slides (s)";
+                return Err(Error::parameter(name, self.slide_interval_s, rule));
+            }
+        }
+        if self.slides > 0 && !(self.slide_interval_s <= 1e6) {
+            let rule = "it must be finite, at most 1e6";
+            let name = "interval of time slides (s)";
+            return Err(Error::parameter(name, self.slide_interval_s, rule));
+        }
+        if !(0.0..=1e6).contains(&self.cluster_s) {
+            let rule = "it must be 0 to 1e6";
+            return Err(Error::parameter("cluster window (s)", self.cluster_s, rule));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Time slides: detectors moved against each other round the circle of their common time.
+
+use super::background::Background;
+use super::cluster;
+use super::combine::{Coincidence, Combiner};
+use super::segments::Segments;
+use super::table::{Hit, Table};
+use crate::units::Gps;
+
+/// What the slides are made of.
+pub(super) struct Slides<'a> {
+    pub(super) table: &'a Table,
+    /// When each detector is valid.
+    pub(super) valid: &'a [Segments],
+    /// From the first moment with two valid detectors to the last: the circle.
+    pub(super) circle: (Gps, Gps),
+    pub(super) windows_ns: &'a [Vec<i64>],
+    pub(super) interval_ns: i64,
+    pub(super) cluster_ns: i64,
+}
+
+impl Slides<'_> {
+    /// How many slides the circle has room for: no two give a pair of detectors the same offset, and none comes
+    /// within an interval of a full turn.
+    pub(super) fn room(&self) -> usize {
+        let steps = (self.circle.1.ns - self.circle.0.ns) / self.interval_ns - 1;
+        steps.max(0) as usize / (self.valid.len() - 1)
+    }
+
+    /// The events of `slides` slides.
+    pub(super) fn run(&self, slides: usize) -> Background {
+        let mut background = Background { slides, ..Background::default() };
+        let mut coincidences = Vec::new();
+        let mut moved = vec![Vec::new(); self.valid.len()];
+        for slide in 1..=slides {
+            coincidences.clear();
+            self.slide(slide, &mut moved, &mut coincidences);
+            cluster::best(&mut coincidences, self.cluster_ns, |event| {
+                background.rankings.push(event.square.sqrt());
+            });
+            background.time_s += self.time_s(slide);
+        }
+        background.rankings.sort_unstable_by(|a, b| b.total_cmp(a));
+        background
+    }
+
+    fn offset_ns(&self, slide: usize, detector: usize) -> i64 {
+        (slide * detector) as i64 * self.interval_ns
+    }
+
+    /// The coincidences of one slide.
+    fn slide(&self, slide: usize, moved: &mut [Vec<Hit>], coincidences: &mut Vec<Coincidence>) {
+        for (place, template) in self.table.templates.iter().enumerate() {
+            for (detector, moved) in moved.iter_mut().enumerate() {
+                let offset = self.offset_ns(slide, detector);
+                turn(self.table.row(detector, place), self.circle, offset, moved);
+            }
+            let mut rows: [&[Hit]; super::MAX_DETECTORS] = [&[]; super::MAX_DETECTORS];
+            for (row, moved) in rows.iter_mut().zip(moved.iter()) {
+                *row = moved;
+            }
+            let (windows_ns, rows) = (self.windows_ns, &rows[..moved.len()]);
+            Combiner { windows_ns, template: *template, rows }.all(coincidences);
+        }
+    }
+
+    /// Time of one slide in which two detectors at least are valid.
+    fn time_s(&self, slide: usize) -> f64 {
+        let turned = |(detector, valid): (usize, &Segments)| {
+            valid.turned(self.circle, self.offset_ns(slide, detector))
+        };
+        let turned: Vec<Segments> = self.valid.iter().enumerate().map(turned).collect();
+        Segments::at_least(2, &turned.iter().collect::<Vec<_>>()).duration_s()
+    }
+}
+
+/// Moves triggers, in order of time and all on the circle, round it; the order is kept.
+fn turn(row: &[Hit], (first, last): (Gps, Gps), offset_ns: i64, moved: &mut Vec<Hit>) {
+    let length = last.ns - first.ns;
+    let offset = offset_ns.rem_euclid(length);
+    let stay = row.partition_point(|hit| hit.ns + offset < last.ns);
+    moved.clear();
+    let later = |hit: &Hit, by: i64| Hit { ns: hit.ns + by, ..*hit };
+    moved.extend(row[stay..].iter().map(|hit| later(hit, offset - length)));
+    moved.extend(row[..stay].iter().map(|hit| later(hit, offset)));
+}

@@ -1,0 +1,77 @@
+//! Which samples are far enough from every gate.
+
+/// The samples of a stream that may hold a trigger: none within the pad of one that is not valid.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pad: u64,
+    /// Samples seen, and the last of them that was not valid.
+    seen: u64,
+    last_bad: Option<u64>,
+    /// Whether each sample from `first` on is open.
+    open: Vec<bool>,
+    first: u64,
+}
+
+impl Gate {
+    pub(super) fn new(pad: usize) -> Self {
+        Self { pad: pad as u64, seen: 0, last_bad: None, open: Vec::new(), first: 0 }
+    }
+
+    /// Takes the next samples.
+    pub(super) fn push(&mut self, valid: &[bool]) {
+        for valid in valid {
+            if !valid {
+                self.last_bad = Some(self.seen);
+            }
+            if let Some(sample) = self.seen.checked_sub(self.pad) {
+                self.decide(sample);
+            }
+            self.seen += 1;
+        }
+    }
+
+    /// The stream has ended: its last samples have no gate after them.
+    pub(super) fn end(&mut self) {
+        for sample in self.seen.saturating_sub(self.pad)..self.seen {
+            self.decide(sample);
+        }
+    }
+
+    /// No sample before `sample` will be asked for again.
+    pub(super) fn forget(&mut self, sample: u64) {
+        self.open.drain(..(sample - self.first) as usize);
+        self.first = sample;
+    }
+
+    /// Forgets the stream.
+    pub(super) fn reset(&mut self) {
+        (self.seen, self.last_bad, self.first) = (0, None, 0);
+        self.open.clear();
+    }
+
+    pub(super) fn is_open(&self, sample: u64) -> bool {
+        self.open[(sample - self.first) as usize]
+    }
+
+    fn decide(&mut self, sample: u64) {
+        self.open.push(self.last_bad.is_none_or(|bad| bad + self.pad < sample));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Gate;
+
+    #[test]
+    fn a_gate_is_widened_to_both_sides() {
+        let mut gate = Gate::new(2);
+        for sample in 0..10 {
+            gate.push(&[sample != 4]);
+        }
+        gate.end();
+        let open: Vec<u64> = (0..10).filter(|sample| gate.is_open(*sample)).collect();
+        assert_eq!(open, [0, 1, 7, 8, 9]);
+        gate.forget(7);
+        assert!(gate.is_open(7));
+    }
+}

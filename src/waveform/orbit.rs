@@ -1,0 +1,171 @@
+//! Phase and velocity of an orbit at each sample, counted back from its end.
+
+use std::f64::consts::PI;
+
+use num_complex::Complex64;
+
+use super::quadrature::integrals;
+use super::rules::Span;
+use crate::error::{Error, Result};
+
+/// The most samples of a waveform.
+const MAX_SAMPLES: f64 = (1_u64 << 26) as f64;
+
+/// Largest ratio of the velocities of two knots.
+const KNOT_RATIO: f64 = 1.002;
+
+/// A point of the orbit.
+#[derive(Clone, Copy, Debug)]
+struct Knot {
+    /// Seconds before the end, not above 0.
+    time_s: f64,
+    /// Phase and its first and second derivative by time; 0 at the end.
+    phase: [f64; 3],
+    /// The wave's amplitude, `v^2` and its correction, and its derivative by time.
+    amplitude: [f64; 2],
+    /// The correction of the wave's phase and its derivative by time.
+    correction: [f64; 2],
+}
+
+/// An orbit from the beginning of its rise to its end.
+pub(super) struct Orbit {
+    /// From the earliest to the end.
+    knots: Vec<Knot>,
+    /// When the wave begins to rise, and when it has its lowest frequency; seconds before the end, not above 0.
+    start_s: f64,
+    low_s: f64,
+}
+
+impl Orbit {
+    /// An orbit with `rise_s` seconds before its lowest frequency.
+    pub(super) fn new(span: &Span, rise_s: f64) -> Self {
+        let mut walk = Walk { span, v: span.end, time_s: 0.0, phase: 0.0 };
+        let mut knots = vec![walk.knot()];
+        walk.back_to(span.low, &mut knots);
+        let low_s = walk.time_s;
+        let start_s = low_s - rise_s;
+        while walk.time_s > start_s {
+            walk.back_to(walk.v / KNOT_RATIO, &mut knots);
+        }
+        knots.reverse();
+        Self { knots, start_s, low_s }
+    }
+
+    /// The wave `-scale v^2 exp(-2 i phi)`, corrected; the last sample is the orbit's end.
+    pub(super) fn wave(&self, rate_hz: u32, scale: f64) -> Result<Vec<Complex64>> {
+        let rate = f64::from(rate_hz);
+        let last = (-self.start_s * rate).floor();
+        if !(last < MAX_SAMPLES) {
+            let rule = format!("at {rate_hz} Hz, it must stay below {MAX_SAMPLES} samples");
+            return Err(Error::parameter("length of the waveform (s)", -self.start_s, rule));
+        }
+        let last = last as usize;
+        let mut wave = Vec::with_capacity(last + 1);
+        for pair in self.knots.windows(2) {
+            let piece = Piece::between(&pair[0], &pair[1]);
+            while wave.len() <= last && (wave.len() as f64 - last as f64) / rate <= pair[1].time_s {
+                let time_s = (wave.len() as f64 - last as f64) / rate;
+                wave.push(self.rise(time_s) * piece.wave(time_s - pair[0].time_s, scale));
+            }
+        }
+        Ok(wave)
+    }
+
+    /// The part of the amplitude that the rise lets through.
+    fn rise(&self, time_s: f64) -> f64 {
+        if time_s >= self.low_s {
+            return 1.0;
+        }
+        let part = (time_s - self.start_s) / (self.low_s - self.start_s);
+        (0.5 * PI * part).sin().powi(2)
+    }
+}
+
+/// Polynomials in the time since a knot, up to the next one.
+struct Piece {
+    phase: [f64; 6],
+    amplitude: [f64; 4],
+    correction: [f64; 4],
+}
+
+impl Piece {
+    /// The polynomials that have both knots' values and derivatives.
+    fn between(a: &Knot, b: &Knot) -> Self {
+        let t = b.time_s - a.time_s;
+        let [p, w, d] = a.phase;
+        // What a parabola from the first knot leaves at the second one, in value and derivatives.
+        let value = (b.phase[0] - p - t * (w + 0.5 * t * d)) / t.powi(3);
+        let first = (b.phase[1] - w - t * d) / (t * t);
+        let second = (b.phase[2] - d) / t;
+        let cubic = 10.0 * value - 4.0 * first + 0.5 * second;
+        let quartic = (-15.0 * value + 7.0 * first - second) / t;
+        let quintic = (6.0 * value - 3.0 * first + 0.5 * second) / (t * t);
+        Self {
+            phase: [p, w, 0.5 * d, cubic, quartic, quintic],
+            amplitude: cubic_between(a.amplitude, b.amplitude, t),
+            correction: cubic_between(a.correction, b.correction, t),
+        }
+    }
+
+    fn wave(&self, time_s: f64, scale: f64) -> Complex64 {
+        let sum = |terms: &[f64]| terms.iter().rev().fold(0.0, |sum, term| sum * time_s + term);
+        let phase = sum(&self.correction) - 2.0 * sum(&self.phase);
+        Complex64::from_polar(1.0, phase) * (-scale * sum(&self.amplitude))
+    }
+}
+
+/// The cubic with these values and derivatives at 0 and at `t`.
+fn cubic_between([h, s]: [f64; 2], [later, later_slope]: [f64; 2], t: f64) -> [f64; 4] {
+    let value = (later - h - t * s) / (t * t);
+    let slope = (later_slope - s) / t;
+    [h, s, 3.0 * value - slope, (slope - 2.0 * value) / t]
+}
+
+/// The integrals of time and phase over the velocity.
+struct Walk<'a> {
+    span: &'a Span,
+    v: f64,
+    time_s: f64,
+    phase: f64,
+}
+
+impl Walk<'_> {
+    /// `dt/dv`, in seconds.
+    fn slope(&self, v: f64) -> f64 {
+        let leading = 5.0 * self.span.mass_s / (32.0 * self.span.nu * v.powi(9));
+        leading * self.span.rate.at(v)
+    }
+
+    /// Goes back to the velocity `v` in steps of which each end is a knot.
+    fn back_to(&mut self, v: f64, knots: &mut Vec<Knot>) {
+        let steps = ((self.v / v).ln() / KNOT_RATIO.ln()).ceil().max(1.0);
+        let ratio = (v / self.v).powf(1.0 / steps);
+        for _ in 0..steps as usize {
+            self.step_to(self.v * ratio);
+            knots.push(self.knot());
+        }
+    }
+
+    fn step_to(&mut self, v: f64) {
+        let [time, phase] = integrals(self.v, v, |at| {
+            let slope = self.slope(at);
+            [slope, slope * at.powi(3) / self.span.mass_s]
+        });
+        self.time_s += time;
+        self.phase += phase;
+        self.v = v;
+    }
+
+    fn knot(&self) -> Knot {
+        let (v, mass_s) = (self.v, self.span.mass_s);
+        let rate = 1.0 / self.slope(v);
+        let by = self.span.correction.at(v);
+        let amplitude = v * v * by.factor;
+        Knot {
+            time_s: self.time_s,
+            phase: [self.phase, v.powi(3) / mass_s, 3.0 * v * v * rate / mass_s],
+            amplitude: [amplitude, amplitude * (2.0 / v + by.factor_slope) * rate],
+            correction: [by.phase, by.phase_slope * rate],
+        }
+    }
+}

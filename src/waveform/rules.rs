@@ -1,0 +1,307 @@
+//! What may be asked of an inspiral, and from which velocity to which it goes.
+
+use std::f64::consts::PI;
+
+use super::SOLAR_MASS_S;
+use super::amplitude::Correction;
+use super::coefficients::Bodies;
+use super::series::Series;
+use crate::error::{Error, Result};
+use crate::strain::Binary;
+
+/// The heaviest body, in solar masses.
+const MAX_MASS_MSUN: f64 = 1e4;
+
+/// The longest rise, in cycles.
+const MAX_FADE_IN_CYCLES: f64 = 100.0;
+
+/// How the balance of energy and flux is turned into an orbit; both to 3.5PN.
+///
+/// # Source
+/// Buonanno et al. 2009, arXiv:0907.0700, sections III.D (T4) and III.B (T2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Approximant {
+    /// `dv/dt` as a series in v.
+    #[default]
+    TaylorT4,
+    /// `dt/dv` as a series in v.
+    TaylorT2,
+}
+
+/// Where the inspiral ends, at the latest; it ends before where the approximant breaks down or at Nyquist's frequency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// As LALSimulation's approximants of the same names end, so that waveforms are the same: without spins at the
+    /// innermost stable orbit, T2 also where its time is that of coalescence; with spins (SpinTaylor) at the minimum of
+    /// energy.
+    #[default]
+    Customary,
+    /// At the innermost stable circular orbit of a body of the total mass without spin, `v = 6^(-1/2)`.
+    Isco,
+    /// Where the orbit's energy has its minimum.
+    MinimumEnergy,
+}
+
+/// How the wave's amplitude goes with the orbit's velocity, seen face on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Amplitude {
+    /// To 3PN without spins, to 1.5PN with them, as LALSimulation's approximants have it.
+    #[default]
+    Customary,
+    /// Leading order, `v^2`.
+    Leading,
+    /// To 1.5PN, spins included.
+    OneAndHalfPn,
+    /// To 3PN, with what it does to the phase; spins to 1.5PN.
+    ThreePn,
+}
+
+/// Up to which order the spins act on the phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpinOrder {
+    /// Spin and orbit to 3PN, spin and spin to 3PN, as in LALSimulation's approximants.
+    #[default]
+    ThreePn,
+    /// Spin and orbit to 3.5PN, in T4 with the tail at 4PN; spin and spin to 3PN.
+    Full,
+}
+
+/// How to make an inspiral.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InspiralOptions {
+    /// The approximant.
+    pub approximant: Approximant,
+    /// Frequency of the wave (twice the orbit's) at which it begins, in Hz.
+    pub f_low_hz: f64,
+    /// Samples in a second.
+    pub rate_hz: u32,
+    /// Distance of the source, in Mpc.
+    pub distance_mpc: f64,
+    /// Cycles of the wave before `f_low_hz` over which the amplitude rises from 0 as a squared sine; 0 begins abruptly.
+    pub fade_in_cycles: f64,
+    /// Where it ends.
+    pub end: End,
+    /// How the amplitude goes.
+    pub amplitude: Amplitude,
+    /// Up to which order spins act.
+    pub spin_order: SpinOrder,
+}
+
+impl Default for InspiralOptions {
+    /// TaylorT4 from 15 Hz at 4096 Hz and 1 Mpc, with a rise of 2 cycles, as is customary.
+    fn default() -> Self {
+        Self {
+            approximant: Approximant::default(),
+            f_low_hz: 15.0,
+            rate_hz: 4096,
+            distance_mpc: 1.0,
+            fade_in_cycles: 2.0,
+            end: End::default(),
+            amplitude: Amplitude::default(),
+            spin_order: SpinOrder::default(),
+        }
+    }
+}
+
+/// Frequency of the wave at the innermost stable circular orbit of a body of the binary's mass without spin, in Hz.
+pub fn isco_hz(binary: &Binary) -> f64 {
+    velocity_hz(ISCO, binary.total_mass_msun() * SOLAR_MASS_S)
+}
+
+/// The velocity there.
+const ISCO: f64 = 0.408_248_290_463_863;
+
+/// Frequency of the wave of an orbit of this velocity.
+fn velocity_hz(v: f64, mass_s: f64) -> f64 {
+    v.powi(3) / (PI * mass_s)
+}
+
+fn velocity_at(frequency_hz: f64, mass_s: f64) -> f64 {
+    (PI * mass_s * frequency_hz).cbrt()
+}
+
+/// An inspiral's rate and the velocities at its ends.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    /// Sum of the masses, in seconds.
+    pub(super) mass_s: f64,
+    pub(super) nu: f64,
+    pub(super) rate: Rate,
+    pub(super) correction: Correction,
+    /// Velocity at the lowest frequency.
+    pub(super) low: f64,
+    /// Velocity at the end.
+    pub(super) end: f64,
+}
+
+/// `dt/dv` over `5 M / (32 nu v^9)`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rate {
+    /// One over this series.
+    Inverse(Series),
+    /// This series.
+    Direct(Series),
+}
+
+impl Rate {
+    pub(super) fn at(&self, v: f64) -> f64 {
+        match self {
+            Self::Inverse(series) => 1.0 / series.at(v),
+            Self::Direct(series) => series.at(v),
+        }
+    }
+}
+
+/// Checks all that was asked for, and finds the inspiral's ends.
+pub(super) fn span(binary: &Binary, options: &InspiralOptions) -> Result<Span> {
+    check_binary(binary)?;
+    check_options(options)?;
+    let mass_s = binary.total_mass_msun() * SOLAR_MASS_S;
+    let has_spins = binary.spin1z != 0.0 || binary.spin2z != 0.0;
+    let bodies = Bodies::new(binary);
+    let equations = Equations::new(&bodies, options);
+    let at_isco = match options.end {
+        End::Customary => !has_spins,
+        End::Isco => true,
+        End::MinimumEnergy => false,
+    };
+    let latest = if at_isco { ISCO } else { 1.0 };
+    let goes_on = |v: f64| {
+        RATES.contains(&equations.rate.at(v))
+            && (at_isco || equations.energy_slope.at(v) > 0.0)
+            && (options.end != End::Customary || has_spins || equations.is_before_coalescence(v))
+    };
+    let low = velocity_at(options.f_low_hz, mass_s);
+    let nyquist = velocity_at(f64::from(options.rate_hz) / 2.0, mass_s);
+    match last_velocity(low, latest, goes_on) {
+        Some(end) => Ok(Span {
+            mass_s,
+            nu: bodies.nu,
+            rate: equations.rate,
+            correction: bodies.amplitude(options.amplitude, has_spins),
+            low,
+            end: end.min(nyquist),
+        }),
+        None => {
+            let end = last_velocity(LEAST_VELOCITY, latest, goes_on).unwrap_or(0.0);
+            let rule = format!(
+                "masses of {} and {} solar masses make no inspiral in band: theirs ends at {:.1} Hz",
+                binary.mass1_msun,
+                binary.mass2_msun,
+                velocity_hz(end, mass_s)
+            );
+            Err(Error::parameter("lowest frequency (Hz)", options.f_low_hz, rule))
+        }
+    }
+}
+
+/// An approximant's series for two bodies.
+struct Equations {
+    rate: Rate,
+    /// The energy's derivative by the velocity, over its first term.
+    energy_slope: Series,
+    /// T2's time before coalescence, over its first term.
+    time: Option<Series>,
+}
+
+impl Equations {
+    fn new(bodies: &Bodies, options: &InspiralOptions) -> Self {
+        let is_full = options.spin_order == SpinOrder::Full;
+        let is_kept = |power, spins| match (power, spins) {
+            (0..=6, _) | (7, 0) => true,
+            // Of the seventh power, what is linear in the spins is all that is known of them.
+            (7, 1) => is_full,
+            _ => false,
+        };
+        let energy_slope = bodies.energy().scaled(|power| 1.0 + power as f64 / 2.0);
+        let series = bodies.flux().over(energy_slope);
+        let (rate, time) = match options.approximant {
+            Approximant::TaylorT4 => {
+                let is_tail = |power, spins| is_full && power == 8 && spins == 1;
+                let series =
+                    series.kept(|power, spins| is_kept(power, spins) || is_tail(power, spins));
+                (Rate::Inverse(series), None)
+            }
+            Approximant::TaylorT2 => {
+                let series = series.inverse().kept(is_kept);
+                (Rate::Direct(series), Some(series.antiderivative()))
+            }
+        };
+        Self { rate, energy_slope: energy_slope.kept(is_kept), time }
+    }
+
+    fn is_before_coalescence(&self, v: f64) -> bool {
+        self.time.is_none_or(|time| time.at(v) > 0.0)
+    }
+}
+
+/// A velocity below that of all inspirals that are asked for.
+const LEAST_VELOCITY: f64 = 1e-3;
+
+/// `dt/dv` over its first term: beyond these the series no longer tells anything.
+const RATES: std::ops::RangeInclusive<f64> = 0.02..=50.0;
+
+/// Ratio of two velocities between which nothing goes unnoticed.
+const STEP: f64 = 1.002;
+
+/// The greatest velocity up to which `goes_on` holds from `low` on, `latest` at most.
+fn last_velocity(low: f64, latest: f64, goes_on: impl Fn(f64) -> bool) -> Option<f64> {
+    if low >= latest || !goes_on(low) {
+        return None;
+    }
+    let mut good = low;
+    while good < latest {
+        let mut bad = (good * STEP).min(latest);
+        if goes_on(bad) {
+            good = bad;
+            continue;
+        }
+        while bad - good > 1e-13 {
+            let middle = 0.5 * (good + bad);
+            if goes_on(middle) { good = middle } else { bad = middle }
+        }
+        break;
+    }
+    (good > low).then_some(good)
+}
+
+fn check_binary(binary: &Binary) -> Result<()> {
+    for mass in [binary.mass1_msun, binary.mass2_msun] {
+        if !(mass > 0.0 && mass <= MAX_MASS_MSUN) {
+            let rule = format!("it must be above 0 and at most {MAX_MASS_MSUN}");
+            return Err(Error::parameter("mass (solar masses)", mass, rule));
+        }
+    }
+    for spin in [binary.spin1z, binary.spin2z] {
+        // Written so that NaN is refused, too.
+        if !(spin.abs() < 1.0) {
+            let rule = "it must lie between -1 and 1, in units of the mass squared";
+            return Err(Error::parameter("spin", spin, rule));
+        }
+    }
+    Ok(())
+}
+
+fn check_options(options: &InspiralOptions) -> Result<()> {
+    let InspiralOptions { f_low_hz, rate_hz, distance_mpc, fade_in_cycles, .. } = *options;
+    if rate_hz == 0 {
+        return Err(Error::parameter("rate of the waveform (Hz)", 0, "it must be above 0"));
+    }
+    let nyquist = f64::from(rate_hz) / 2.0;
+    if !(f_low_hz > 0.0 && f_low_hz < nyquist) {
+        let rule = format!("it must lie between 0 and Nyquist's frequency, {nyquist} Hz");
+        return Err(Error::parameter("lowest frequency (Hz)", f_low_hz, rule));
+    }
+    if !(distance_mpc > 0.0 && distance_mpc.is_finite()) {
+        return Err(Error::parameter(
+            "distance (Mpc)",
+            distance_mpc,
+            "it must be finite and above 0",
+        ));
+    }
+    if !(0.0..=MAX_FADE_IN_CYCLES).contains(&fade_in_cycles) {
+        let rule = format!("it must lie between 0 and {MAX_FADE_IN_CYCLES}");
+        return Err(Error::parameter("cycles of the rise", fade_in_cycles, rule));
+    }
+    Ok(())
+}
