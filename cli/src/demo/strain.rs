@@ -142,10 +142,15 @@ impl Merger {
 
     fn verdict(&self, html: &mut String) {
         let (sign, word) = if self.found { ("good", "Found") } else { ("bad", "Not found") };
-        let parts: Vec<String> =
-            self.detectors.iter().map(|(name, snr, _)| format!("{name} {}", short(*snr, 3))).collect();
+        let parts: Vec<String> = self
+            .detectors
+            .iter()
+            .map(|(name, snr, _)| format!("{name} {}", short(*snr, 3)))
+            .collect();
         let rate = match self.far_hz {
-            Some(rate) => format!(" Chance makes one as loud every {} s at most.", short(1.0 / rate, 2)),
+            Some(rate) => {
+                format!(" Chance makes one as loud every {} s at most.", short(1.0 / rate, 2))
+            }
             None => String::new(),
         };
         let _ = writeln!(
