@@ -170,6 +170,42 @@ pub fn uvh5(bytes: &[u8]) {
     });
 }
 
+/// Recorded strain: HDF5 in both layouts, and raw series.
+pub fn strain(bytes: &[u8]) {
+    use sidereal::io::strain::{OpenOptions, open};
+    use sidereal::units::Gps;
+    let start = Some(Gps::from_s(1e9));
+    let raw = OpenOptions { start, rate_hz: Some(4096), ..OpenOptions::default() };
+    let injections = vec!["NO_CBC_HW_INJ".to_string()];
+    let strict = OpenOptions { required_injections: injections, ..OpenOptions::default() };
+    with_file(bytes, |path| {
+        for options in [&OpenOptions::default(), &raw, &strict] {
+            if let Ok(mut source) = open(path, options) {
+                drain_strain(source.as_mut());
+            }
+        }
+    });
+}
+
+/// Reads strain to its end, if that is near, and holds it to what it promised.
+fn drain_strain(source: &mut dyn sidereal::io::strain::StrainSource) {
+    let promised = source.header().times.expect("a file's length is known");
+    assert!(promised > 0 && source.header().rate_hz > 0);
+    let (mut samples, mut valid) = ([1.0; 999], [true; 999]);
+    let mut read = 0;
+    for _ in 0..1000 {
+        let Ok(count) = source.read(&mut samples, &mut valid) else { return };
+        read += count as u64;
+        for (sample, valid) in samples[..count].iter().zip(&valid) {
+            assert!(sample.is_finite() && (*valid || *sample == 0.0));
+        }
+        if count == 0 {
+            assert_eq!(read, promised);
+            return;
+        }
+    }
+}
+
 /// A SIGPROC time series.
 pub fn tim(bytes: &[u8]) {
     with_file(bytes, |path| {

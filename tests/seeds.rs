@@ -27,6 +27,7 @@ const TARGETS: &[(&str, Body)] = &[
     ("psd", bodies::psd),
     ("psrfits", bodies::psrfits),
     ("sigproc", bodies::sigproc),
+    ("strain", bodies::strain),
     ("templates", bodies::templates),
     ("tim", bodies::tim),
     ("uvh5", bodies::uvh5),

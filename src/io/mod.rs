@@ -5,10 +5,12 @@
 
 pub mod antennas;
 pub mod atomic;
+pub mod bank_h5;
 pub mod candidates;
 mod csv;
 pub mod fbh5;
 pub mod fetch_h5;
+mod hdf5_patch;
 pub mod ligolw;
 pub mod npy;
 mod observation;
@@ -18,6 +20,7 @@ pub mod psd;
 pub mod psrfits;
 pub mod rfifind;
 mod rows;
+pub mod series_h5;
 mod sexagesimal;
 pub mod sigproc;
 pub mod strain;

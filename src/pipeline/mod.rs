@@ -5,6 +5,7 @@
 pub mod antennas;
 pub mod array;
 pub mod burst;
+pub mod chirp;
 mod cleaning;
 pub mod cutout;
 mod filled;

@@ -9,6 +9,7 @@ pub mod matched;
 pub mod plan;
 pub mod reference;
 pub mod trigger;
+pub mod whiten;
 
 use num_complex::Complex;
 

@@ -7,6 +7,7 @@ mod plane;
 mod pulse;
 mod quality;
 mod recovery;
+mod spiir;
 mod telescopes;
 
 use std::io::Write as _;
@@ -36,6 +37,7 @@ enum What {
     Telescopes(telescopes::Arguments),
     Recovery(recovery::Arguments),
     Plane(plane::Arguments),
+    Spiir(spiir::Arguments),
 }
 
 /// Runs the benchmark that is asked for.
@@ -48,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         What::Telescopes(arguments) => telescopes::run(arguments, common),
         What::Recovery(arguments) => recovery::run(arguments, common),
         What::Plane(arguments) => plane::run(arguments, common),
+        What::Spiir(arguments) => spiir::run(arguments, common),
     }
 }
 

@@ -6,6 +6,8 @@ pub(crate) mod correlation;
 pub(crate) mod frame;
 mod overview;
 pub(crate) mod pen;
+#[allow(dead_code)]
+pub(crate) mod strain;
 mod sweep;
 pub(crate) mod text;
 

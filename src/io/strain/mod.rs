@@ -3,6 +3,7 @@
 //! Invariant: what is missing from a recording, or bad by its own flags, comes as samples marked invalid, of the
 //! right number.
 
+pub mod gwosc_writer;
 mod hdf5;
 mod join;
 mod npy;

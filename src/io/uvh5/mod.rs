@@ -9,7 +9,6 @@
 mod contents;
 mod fields;
 mod header;
-mod patch;
 mod rows;
 mod skeleton;
 mod summary;

@@ -10,9 +10,9 @@ use hdf5_pure::{
 
 use super::contents;
 use super::header::Header;
-use super::patch::{Place, patch};
 use super::rows::{Element, Rows};
 use crate::error::{Error, Result};
+use crate::io::hdf5_patch::{Place, patch};
 
 /// What hdf5-pure's builders give.
 pub(super) type Built<T = ()> = std::result::Result<T, FormatError>;

@@ -182,7 +182,8 @@ impl StrainOptions {
     fn check_detector(&self, detector: &DetectorOptions) -> Result<()> {
         let nyquist_hz = f64::from(self.rate_hz) / 2.0;
         let highest_hz = detector.psd.highest_hz();
-        if highest_hz + detector.psd.spacing_hz() < nyquist_hz {
+        // Files may leave out Nyquist's own bin.
+        if highest_hz + detector.psd.spacing_hz().min(0.01 * nyquist_hz) < nyquist_hz {
             let rule = format!(
                 "at {} Hz it must reach Nyquist's frequency, {nyquist_hz} Hz",
                 self.rate_hz

@@ -1,6 +1,15 @@
 //! Design of filter banks: a waveform and a power spectrum in, filters with a known match out.
 
+mod assign;
+mod chain;
+mod check;
 mod design;
+mod gram;
+mod placement;
+mod solve;
+mod spectrum;
+mod target;
+mod whitened;
 
 use num_complex::Complex;
 
@@ -48,7 +57,8 @@ pub struct Options {
     pub before_s: f64,
     /// Length of the autocorrelation in samples: odd.
     pub autocorrelation_length: usize,
-    /// Width of the running median and mean over the power spectrum, in Hz; 0 takes it as it is.
+    /// Half the width of the running median over the power spectrum, and that at half height of the running mean
+    /// after it, in Hz; 0 takes the spectrum as it is.
     pub smoothing_hz: f64,
     /// Part of the template's power that filters follow: its slow beginning with the rest is left out.
     pub power: f64,
@@ -83,14 +93,14 @@ pub struct BankTemplate {
     pub binary: Option<Binary>,
     /// The filters.
     pub filters: Template,
-    /// The match of filters and whitened template, from 0 to 1: with the coefficients as they are rounded and with
-    /// the resampler's response.
+    /// The match of filters and whitened template, from 0 to 1: with the coefficients as they are rounded, with the
+    /// resampler's response, and with what was cut off the template's ends.
     pub fit: f64,
     /// The same before the weights were fitted.
     pub placement_fit: f64,
     /// The tolerance at which the filters were placed, in cycles.
     pub epsilon: f64,
-    /// Signal-to-noise ratio of the template at 1 Mpc, oriented as well as can be.
+    /// Signal-to-noise ratio at 1 Mpc, oriented as well as can be, in a filter that is the template itself.
     pub sigma_1mpc: f64,
     /// Distance at which that ratio is 8, in Mpc.
     pub horizon_mpc: f64,
@@ -105,7 +115,7 @@ pub struct BankTemplate {
     pub duration_s: f64,
     /// Lowest frequency used, in Hz.
     pub f_low_hz: f64,
-    /// Frequency below which 99.9 % of the whitened template's power lies, in Hz.
+    /// The template's frequency when 99.9 % of its power has passed, or at its peak if that is earlier, in Hz.
     pub f_final_hz: f64,
     /// The whitened template with `sum |h|^2 = 2`, in rising time: of positive frequencies alone, its real part that
     /// of the whitened `h_plus`. The response is `conj(h[L - 1 - n])`.

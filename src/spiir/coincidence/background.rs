@@ -32,7 +32,7 @@ impl Background {
     /// With no louder event both are `1 / time`: the rate is an upper limit then.
     ///
     /// # Source
-    /// Usman et al. 2016, Class. Quantum Grav. 33, 215004, section 4: 1 is added to the count, the event itself.
+    /// Usman et al. 2016, Class. Quantum Grav. 33, 215004: 1 is added to the count, the event itself.
     pub fn rate(&self, ranking: f64) -> Option<Rate> {
         let count = 1.0 + self.louder(ranking) as f64;
         (self.time_s > 0.0)

@@ -6,7 +6,7 @@
 
 use num_complex::Complex;
 
-use super::vector::{Portable, TILE, Vector};
+use super::vector::{PARTS, Portable, TILE, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 use crate::backend::simd::{Level, levels};
@@ -21,11 +21,14 @@ pub(super) const SHORT: usize = 6;
 /// inputs of a tile, too.
 pub(super) const LONG: usize = SHORT + 4 + 2 * TILE;
 
+/// Groups whose inputs are turned ahead.
+pub(super) const AHEAD: usize = 2;
+
 /// Most tiles of a call.
 pub(super) const TILES: usize = 4;
 
 /// Floats of scratch memory that a call needs.
-pub(super) const SCRATCH: usize = (TILES * TILE * 2 + 2 * TILE) * 16;
+pub(super) const SCRATCH: usize = (TILES + 2) * TILE * 2 * 16;
 
 /// A bundle's work over some tiles.
 #[derive(Debug)]
@@ -37,8 +40,9 @@ pub(super) struct Work {
     pub(super) complete: usize,
     /// Registers of each group, those with a long memory first.
     pub(super) values: *mut f32,
-    /// One for each lane of each group.
+    /// One for each lane of each group, and of [`AHEAD`] more.
     pub(super) offsets: *const u32,
+    /// Even, unless it is all.
     pub(super) long: usize,
     pub(super) groups: usize,
     pub(super) scratch: *mut f32,
@@ -58,7 +62,13 @@ unsafe fn filter_body<V: Vector>(work: &Work) {
         for at in 0..work.tiles * TILE * 2 {
             V::zero().store(work.scratch.add(at * V::LANES));
         }
-        let mut groups = Groups { values: work.values, offsets: work.offsets };
+        let columns = work.scratch.add(TILES * TILE * 2 * 16);
+        let mut groups = Groups {
+            values: work.values,
+            offsets: work.offsets,
+            columns: [columns, columns.add(2 * TILE * 16)],
+        };
+        groups.begin::<V>(work);
         for _ in 0..work.long / 2 {
             groups.step::<V, 2, true>(work);
         }
@@ -80,9 +90,30 @@ unsafe fn filter_body<V: Vector>(work: &Work) {
 struct Groups {
     values: *mut f32,
     offsets: *const u32,
+    /// Inputs of the lanes: of this tile, and of the next.
+    columns: [*mut f32; 2],
 }
 
 impl Groups {
+    /// Turns the first tile of the first two groups.
+    ///
+    /// # Safety
+    /// As for [`filter_body`].
+    #[inline(always)]
+    unsafe fn begin<V: Vector>(&mut self, work: &Work) {
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            for n in 0..work.groups.min(2) {
+                let mut turned = V::no_turned();
+                let (offsets, to) =
+                    (self.offsets.add(n * V::LANES), self.columns[0].add(n * TILE * V::LANES));
+                for part in 0..PARTS {
+                    V::turn(part, &mut turned, work.x, offsets, to);
+                }
+            }
+        }
+    }
+
     /// Steps `N` groups through all tiles, adds up their states, and goes on to the next.
     ///
     /// Groups with a long memory gather a tile's inputs by themselves and add them to the state once a tile, so
@@ -95,78 +126,159 @@ impl Groups {
         let registers = if L { LONG } else { SHORT };
         let group = registers * V::LANES;
         let (values, offsets) = (self.values, self.offsets);
-        let columns = work.scratch.wrapping_add(TILES * TILE * 2 * 16);
         // SAFETY: the caller's promise is handed on.
         unsafe {
-            let get = |register: usize| -> [V; N] {
-                std::array::from_fn(|n| V::load(values.add(n * group + register * V::LANES)))
-            };
-            let keep = |p: [V; N], q: [V; N]| {
-                for n in 0..N {
-                    p[n].store(values.add(n * group));
-                    q[n].store(values.add(n * group + V::LANES));
-                }
-            };
-            let (mut p, mut q) = (get(0), get(1));
-            let (a_re, a_im, b_re, b_im) = (get(2), get(3), get(4), get(5));
+            let [mut p, mut q, mut a_re, mut a_im, mut b_re, mut b_im] = [[V::zero(); N]; SHORT];
+            for n in 0..N {
+                let from = values.add(n * group);
+                (p[n], q[n]) = (V::load(from), V::load(from.add(V::LANES)));
+                a_re[n] = V::load(from.add(2 * V::LANES));
+                a_im[n] = V::load(from.add(3 * V::LANES));
+                b_re[n] = V::load(from.add(4 * V::LANES));
+                b_im[n] = V::load(from.add(5 * V::LANES));
+            }
             for tile in 0..work.tiles {
                 if tile == work.complete {
-                    keep(p, q);
+                    keep(values, group, p, q);
                 }
-                for n in 0..N {
-                    let to = columns.add(n * TILE * V::LANES);
-                    V::delayed(work.x.add(tile * TILE), offsets.add(n * V::LANES), to);
-                }
-                let (first_p, first_q) = (p, q);
-                let mut gathered = [[V::zero(); 2]; N];
-                for sample in 0..TILE {
-                    let last = L && sample == TILE - 1;
-                    for n in 0..N {
-                        let x = V::load(columns.add((n * TILE + sample) * V::LANES));
-                        if L {
-                            let weight = |part: usize| {
-                                let at = SHORT + 4 + 2 * sample + part;
-                                V::load(values.add(n * group + at * V::LANES))
-                            };
-                            gathered[n][0] = weight(0).mul_add(x, gathered[n][0]);
-                            gathered[n][1] = weight(1).mul_add(x, gathered[n][1]);
-                        }
-                        if !last {
-                            let (old_p, old_q) = (p[n], q[n]);
-                            let re = a_im[n].neg_mul_add(old_q, b_re[n].mul(x));
-                            let im = a_im[n].mul_add(old_p, b_im[n].mul(x));
-                            p[n] = a_re[n].mul_add(old_p, re);
-                            q[n] = a_re[n].mul_add(old_q, im);
-                        }
-                    }
-                    if last {
-                        for n in 0..N {
-                            let power = |part: usize| {
-                                V::load(values.add(n * group + (SHORT + part) * V::LANES))
-                            };
-                            let state = [first_p[n], first_q[n]];
-                            let (fine_re, fine_im) = (power(2), power(3));
-                            let [re, im] = multiplied([fine_re, fine_im], state, gathered[n]);
-                            [p[n], q[n]] = multiplied([power(0), power(1)], state, [re, im]);
-                        }
-                    }
-                    let to = work.scratch.add((tile * TILE + sample) * 2 * V::LANES);
-                    let (mut re, mut im) = (p[0], q[0]);
-                    for n in 1..N {
-                        (re, im) = (re.add(p[n]), im.add(q[n]));
-                    }
-                    V::load(to).add(re).store(to);
-                    V::load(to.add(V::LANES)).add(im).store(to.add(V::LANES));
-                }
+                let mut tile = Tile::<V, N> {
+                    p,
+                    q,
+                    a_re,
+                    a_im,
+                    b_re,
+                    b_im,
+                    first: [p, q],
+                    gathered: [[V::zero(); 2]; N],
+                    turned: V::no_turned(),
+                    columns: self.columns,
+                    next_x: if tile + 1 < work.tiles {
+                        work.x.add((tile + 1) * TILE)
+                    } else {
+                        work.x
+                    },
+                    next_offsets: if tile + 1 < work.tiles {
+                        offsets
+                    } else {
+                        offsets.add(N * V::LANES)
+                    },
+                    values,
+                    sums: work.scratch.add(tile * TILE * 2 * V::LANES),
+                };
+                tile.sample::<0, L>();
+                tile.sample::<1, L>();
+                tile.sample::<2, L>();
+                tile.sample::<3, L>();
+                tile.sample::<4, L>();
+                tile.sample::<5, L>();
+                tile.sample::<6, L>();
+                tile.sample::<7, L>();
+                tile.sample::<8, L>();
+                tile.sample::<9, L>();
+                tile.sample::<10, L>();
+                tile.sample::<11, L>();
+                tile.sample::<12, L>();
+                tile.sample::<13, L>();
+                tile.sample::<14, L>();
+                tile.sample::<15, L>();
+                (p, q) = (tile.p, tile.q);
+                self.columns = [self.columns[1], self.columns[0]];
                 for n in 0..N {
                     (p[n], q[n]) = (p[n].flush(), q[n].flush());
                 }
             }
             if work.complete == work.tiles {
-                keep(p, q);
+                keep(values, group, p, q);
             }
             self.values = values.add(N * group);
             self.offsets = offsets.add(N * V::LANES);
+        }
+    }
+}
+
+/// `N` groups at one tile.
+struct Tile<V: Vector, const N: usize> {
+    p: [V; N],
+    q: [V; N],
+    a_re: [V; N],
+    a_im: [V; N],
+    b_re: [V; N],
+    b_im: [V; N],
+    first: [[V; N]; 2],
+    gathered: [[V; 2]; N],
+    turned: V::Turned,
+    columns: [*mut f32; 2],
+    next_x: *const f32,
+    next_offsets: *const u32,
+    values: *const f32,
+    sums: *mut f32,
+}
+
+impl<V: Vector, const N: usize> Tile<V, N> {
+    /// Steps all groups by sample `S`, and turns a part of the next tile meanwhile: shuffles run beside arithmetic.
+    ///
+    /// # Safety
+    /// As for [`filter_body`]; samples come in order.
+    #[inline(always)]
+    unsafe fn sample<const S: usize, const L: bool>(&mut self) {
+        let group = if L { LONG } else { SHORT } * V::LANES;
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            if N == 2 || S % 2 == 0 {
+                let part = if N == 2 { S % PARTS } else { S / 2 };
+                let n = if N == 2 { S / PARTS } else { 0 };
+                let to = self.columns[1].add(n * TILE * V::LANES);
+                V::turn(
+                    part,
+                    &mut self.turned,
+                    self.next_x,
+                    self.next_offsets.add(n * V::LANES),
+                    to,
+                );
+            }
+            let last = L && S == TILE - 1;
+            for n in 0..N {
+                let x = V::load(self.columns[0].add((n * TILE + S) * V::LANES));
+                let values = self.values.add(n * group + SHORT * V::LANES);
+                if L {
+                    let from = values.add((4 + 2 * S) * V::LANES);
+                    let (re, im) = (V::load(from), V::load(from.add(V::LANES)));
+                    self.gathered[n][0] = re.mul_add(x, self.gathered[n][0]);
+                    self.gathered[n][1] = im.mul_add(x, self.gathered[n][1]);
+                }
+                if last {
+                    let coarse = [V::load(values), V::load(values.add(V::LANES))];
+                    let from = values.add(2 * V::LANES);
+                    let fine = [V::load(from), V::load(from.add(V::LANES))];
+                    let state = [self.first[0][n], self.first[1][n]];
+                    let sum = multiplied(fine, state, self.gathered[n]);
+                    [self.p[n], self.q[n]] = multiplied(coarse, state, sum);
+                } else {
+                    let inputs = [self.b_re[n].mul(x), self.b_im[n].mul(x)];
+                    let (a, y) = ([self.a_re[n], self.a_im[n]], [self.p[n], self.q[n]]);
+                    [self.p[n], self.q[n]] = multiplied(a, y, inputs);
+                }
+            }
+            let to = self.sums.add(S * 2 * V::LANES);
+            let (mut re, mut im) = (self.p[0], self.q[0]);
+            for n in 1..N {
+                (re, im) = (re.add(self.p[n]), im.add(self.q[n]));
+            }
+            V::load(to).add(re).store(to);
+            V::load(to.add(V::LANES)).add(im).store(to.add(V::LANES));
+        }
+    }
+}
+
+/// # Safety
+/// The states' registers can be written.
+#[inline(always)]
+unsafe fn keep<V: Vector, const N: usize>(values: *mut f32, group: usize, p: [V; N], q: [V; N]) {
+    for n in 0..N {
+        // SAFETY: the caller's promise is handed on.
+        unsafe {
+            p[n].store(values.add(n * group));
+            q[n].store(values.add(n * group + V::LANES));
         }
     }
 }
@@ -194,14 +306,14 @@ unsafe fn add_to_rows<V: Vector>(work: &Work) {
     // SAFETY: the caller's promise is handed on.
     unsafe {
         for four in 0..work.tiles * TILE / 4 {
-            let sums = |part: usize| {
-                let row =
-                    |s: usize| V::load(work.scratch.add(((four * 4 + s) * 2 + part) * V::LANES));
-                V::sum_quads([row(0), row(1), row(2), row(3)])
-            };
             let mut parts = [[0f32; 16]; 2];
-            sums(0).store(parts[0].as_mut_ptr());
-            sums(1).store(parts[1].as_mut_ptr());
+            for part in 0..2 {
+                let mut rows = [V::zero(); 4];
+                for s in 0..4 {
+                    rows[s] = V::load(work.scratch.add(((four * 4 + s) * 2 + part) * V::LANES));
+                }
+                V::sum_quads(rows).store(parts[part].as_mut_ptr());
+            }
             for (slot, row) in work.rows.iter().take(V::LANES / 4).enumerate() {
                 if row.is_null() {
                     continue;

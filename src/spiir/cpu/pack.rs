@@ -3,7 +3,7 @@
 use num_complex::Complex64;
 
 use super::super::plan::{Branch, Filter, Plan};
-use super::kernel::{LONG, SHORT};
+use super::kernel::{AHEAD, LONG, SHORT};
 use super::vector::TILE;
 
 /// Samples of memory from which on a state's rounding, once a sample, would show.
@@ -27,7 +27,7 @@ pub(super) struct Bundle {
     pub(super) groups: usize,
     /// Registers of each group.
     values: Vec<Line>,
-    /// For each lane of each group, samples that it reaches back.
+    /// For each lane of each group, samples that it reaches back; zeros for those that are turned ahead.
     offsets: Vec<u32>,
     lanes: usize,
 }
@@ -56,13 +56,14 @@ impl Bundle {
         let lane = |group: usize, lane: usize| hands[lane / 4].get(group * 4 + lane % 4);
         let is_long =
             |group: &usize| (0..lanes).any(|l| lane(*group, l).is_some_and(has_long_memory));
-        let long = (0..groups).take_while(is_long).count();
+        // Groups go in pairs, of one kind.
+        let long = (0..groups).take_while(is_long).count().next_multiple_of(2).min(groups);
         let mut bundle = Self {
             slots: (0..slots).map(owner).collect(),
             long,
             groups,
             values: Vec::new(),
-            offsets: vec![0; groups * lanes],
+            offsets: vec![0; (groups + AHEAD) * lanes],
             lanes,
         };
         let floats = bundle.registers() * lanes;

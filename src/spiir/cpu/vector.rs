@@ -4,6 +4,9 @@
 /// Samples of a tile: what is transposed and summed at once.
 pub(super) const TILE: usize = 16;
 
+/// Parts of turning a tile.
+pub(super) const PARTS: usize = 8;
+
 /// States below this become 0 at the end of a tile, long before they would be denormal; so does what is no number.
 pub(super) const SILENCE: f32 = 1e-25;
 
@@ -16,6 +19,7 @@ pub(super) unsafe trait Vector: Copy {
     /// Floats in the register: 4, 8 or 16.
     const LANES: usize;
     unsafe fn zero() -> Self;
+    unsafe fn no_turned() -> Self::Turned;
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
@@ -31,8 +35,17 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn sum_quads(rows: [Self; 4]) -> Self;
     /// Pairs of floats of both in turn.
     unsafe fn zip_pairs(self, other: Self) -> [Self; 2];
-    /// For each of [`TILE`] samples from `x` on, one register: lane `l` is that sample `offsets[l]` earlier.
-    unsafe fn delayed(x: *const f32, offsets: *const u32, to: *mut f32);
+    /// What is on its way from rows of time to rows of lanes.
+    type Turned: Copy;
+    /// One of [`PARTS`] parts, in order, of this: for each of [`TILE`] samples from `x` on, one register, of which
+    /// lane `l` is that sample `offsets[l]` earlier.
+    unsafe fn turn(
+        part: usize,
+        turned: &mut Self::Turned,
+        x: *const f32,
+        offsets: *const u32,
+        to: *mut f32,
+    );
 }
 
 /// Plain arrays, which the compiler makes vectors of.
@@ -96,13 +109,22 @@ unsafe impl Vector for Portable {
         let (a, b) = (self.0, other.0);
         [Self([a[0], a[1], b[0], b[1]]), Self([a[2], a[3], b[2], b[3]])]
     }
+    type Turned = ();
     #[inline(always)]
-    unsafe fn delayed(x: *const f32, offsets: *const u32, to: *mut f32) {
+    unsafe fn no_turned() {}
+    #[inline(always)]
+    unsafe fn turn(
+        part: usize,
+        (): &mut Self::Turned,
+        x: *const f32,
+        offsets: *const u32,
+        to: *mut f32,
+    ) {
         for lane in 0..4 {
             // SAFETY: the caller promises offsets, the samples that they reach, and room.
             unsafe {
                 let from = x.sub(*offsets.add(lane) as usize);
-                for sample in 0..TILE {
+                for sample in 2 * part..2 * part + 2 {
                     *to.add(sample * 4 + lane) = *from.add(sample);
                 }
             }

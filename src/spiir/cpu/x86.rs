@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::vector::{SILENCE, TILE, Vector};
+use super::vector::{SILENCE, Vector};
 
 /// 8 floats.
 #[derive(Clone, Copy)]
@@ -106,11 +106,10 @@ unsafe impl Vector for Avx2 {
     unsafe fn sum_quads(rows: [Self; 4]) -> Self {
         // SAFETY: the caller promises the instructions.
         unsafe {
-            let half = |a: Self, b: Self| {
-                let (low, high) = (_mm256_unpacklo_ps(a.0, b.0), _mm256_unpackhi_ps(a.0, b.0));
-                _mm256_castps_pd(_mm256_add_ps(low, high))
-            };
-            let (a, b) = (half(rows[0], rows[1]), half(rows[2], rows[3]));
+            let [r0, r1, r2, r3] = [rows[0].0, rows[1].0, rows[2].0, rows[3].0];
+            let a = _mm256_add_ps(_mm256_unpacklo_ps(r0, r1), _mm256_unpackhi_ps(r0, r1));
+            let b = _mm256_add_ps(_mm256_unpacklo_ps(r2, r3), _mm256_unpackhi_ps(r2, r3));
+            let (a, b) = (_mm256_castps_pd(a), _mm256_castps_pd(b));
             let (low, high) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
             Self(_mm256_add_ps(_mm256_castpd_ps(low), _mm256_castpd_ps(high)))
         }
@@ -126,33 +125,49 @@ unsafe impl Vector for Avx2 {
             [Self(first), Self(_mm256_permute2f128_ps::<0x31>(low, high))]
         }
     }
+    type Turned = [[Self; 4]; 2];
     #[inline(always)]
-    unsafe fn delayed(x: *const f32, offsets: *const u32, to: *mut f32) {
-        for half in 0..TILE / 8 {
-            // SAFETY: the caller promises the instructions, offsets, the samples that they reach, and room.
-            unsafe {
-                let row =
-                    |lane: usize| _mm256_loadu_ps(x.sub(*offsets.add(lane) as usize).add(8 * half));
-                let turn = |first: usize| {
-                    let rows: [_; 4] = std::array::from_fn(|r| row(first + r));
-                    transpose_quads!(
-                        rows,
-                        _mm256_unpacklo_ps,
-                        _mm256_unpackhi_ps,
-                        _mm256_unpacklo_pd,
-                        _mm256_unpackhi_pd,
-                        _mm256_castps_pd,
-                        _mm256_castpd_ps
-                    )
-                };
-                let (low, high) = (turn(0), turn(4));
-                let to = to.add(half * 64);
-                for s in 0..4 {
-                    let first = _mm256_permute2f128_ps::<0x20>(low[s], high[s]);
-                    let second = _mm256_permute2f128_ps::<0x31>(low[s], high[s]);
-                    _mm256_storeu_ps(to.add(8 * s), first);
-                    _mm256_storeu_ps(to.add(8 * (s + 4)), second);
+    unsafe fn no_turned() -> Self::Turned {
+        // SAFETY: the caller promises the instructions.
+        unsafe { [[Self::zero(); 4]; 2] }
+    }
+    #[inline(always)]
+    unsafe fn turn(
+        part: usize,
+        turned: &mut Self::Turned,
+        x: *const f32,
+        offsets: *const u32,
+        to: *mut f32,
+    ) {
+        // Parts 0 to 3 are of the first 8 samples, the others of the last.
+        let half = part / 4;
+        // SAFETY: the caller promises the instructions, offsets, the samples that they reach, and room.
+        unsafe {
+            if part % 4 < 2 {
+                let r = part % 4;
+                let mut rows = [_mm256_setzero_ps(); 4];
+                for k in 0..4 {
+                    let from = x.sub(*offsets.add(4 * r + k) as usize);
+                    rows[k] = _mm256_loadu_ps(from.add(8 * half));
                 }
+                let quads = transpose_quads!(
+                    rows,
+                    _mm256_unpacklo_ps,
+                    _mm256_unpackhi_ps,
+                    _mm256_unpacklo_pd,
+                    _mm256_unpackhi_pd,
+                    _mm256_castps_pd,
+                    _mm256_castpd_ps
+                );
+                turned[r] = [Self(quads[0]), Self(quads[1]), Self(quads[2]), Self(quads[3])];
+                return;
+            }
+            let to = to.add(half * 64);
+            for k in 0..2 {
+                let s = 2 * (part % 2) + k;
+                let (a, b) = (turned[0][s].0, turned[1][s].0);
+                _mm256_storeu_ps(to.add(8 * s), _mm256_permute2f128_ps::<0x20>(a, b));
+                _mm256_storeu_ps(to.add(8 * (s + 4)), _mm256_permute2f128_ps::<0x31>(a, b));
             }
         }
     }
@@ -184,11 +199,10 @@ unsafe impl Vector for Avx512 {
     unsafe fn sum_quads(rows: [Self; 4]) -> Self {
         // SAFETY: the caller promises the instructions.
         unsafe {
-            let half = |a: Self, b: Self| {
-                let (low, high) = (_mm512_unpacklo_ps(a.0, b.0), _mm512_unpackhi_ps(a.0, b.0));
-                _mm512_castps_pd(_mm512_add_ps(low, high))
-            };
-            let (a, b) = (half(rows[0], rows[1]), half(rows[2], rows[3]));
+            let [r0, r1, r2, r3] = [rows[0].0, rows[1].0, rows[2].0, rows[3].0];
+            let a = _mm512_add_ps(_mm512_unpacklo_ps(r0, r1), _mm512_unpackhi_ps(r0, r1));
+            let b = _mm512_add_ps(_mm512_unpacklo_ps(r2, r3), _mm512_unpackhi_ps(r2, r3));
+            let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
             let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
             Self(_mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high)))
         }
@@ -200,19 +214,34 @@ unsafe impl Vector for Avx512 {
             let (a, b) = (_mm512_castps_pd(self.0), _mm512_castps_pd(other.0));
             let low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
             let high = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
-            let zip = |order| Self(_mm512_castpd_ps(_mm512_permutex2var_pd(a, order, b)));
-            [zip(low), zip(high)]
+            let low = _mm512_permutex2var_pd(a, low, b);
+            let high = _mm512_permutex2var_pd(a, high, b);
+            [Self(_mm512_castpd_ps(low)), Self(_mm512_castpd_ps(high))]
         }
     }
+    /// turned[r][s]: quad q holds sample 4 q + s of rows 4 r to 4 r + 3.
+    type Turned = [[Self; 4]; 4];
     #[inline(always)]
-    unsafe fn delayed(x: *const f32, offsets: *const u32, to: *mut f32) {
+    unsafe fn no_turned() -> Self::Turned {
+        // SAFETY: the caller promises the instructions.
+        unsafe { [[Self::zero(); 4]; 4] }
+    }
+    #[inline(always)]
+    unsafe fn turn(
+        part: usize,
+        turned: &mut Self::Turned,
+        x: *const f32,
+        offsets: *const u32,
+        to: *mut f32,
+    ) {
         // SAFETY: the caller promises the instructions, offsets, the samples that they reach, and room.
         unsafe {
-            let row = |lane: usize| _mm512_loadu_ps(x.sub(*offsets.add(lane) as usize));
-            // turned[r][s]: quad q holds sample 4 q + s of rows 4 r to 4 r + 3.
-            let turned: [[__m512; 4]; 4] = std::array::from_fn(|r| {
-                let rows: [_; 4] = std::array::from_fn(|k| row(4 * r + k));
-                transpose_quads!(
+            if part < 4 {
+                let mut rows = [_mm512_setzero_ps(); 4];
+                for k in 0..4 {
+                    rows[k] = _mm512_loadu_ps(x.sub(*offsets.add(4 * part + k) as usize));
+                }
+                let quads = transpose_quads!(
                     rows,
                     _mm512_unpacklo_ps,
                     _mm512_unpackhi_ps,
@@ -220,24 +249,19 @@ unsafe impl Vector for Avx512 {
                     _mm512_unpackhi_pd,
                     _mm512_castps_pd,
                     _mm512_castpd_ps
-                )
-            });
-            for s in 0..4 {
-                let [a, b, c, d] = turned.map(|rows| rows[s]);
-                let (ab, cd) =
-                    (_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0x44>(c, d));
-                let (ef, gh) =
-                    (_mm512_shuffle_f32x4::<0xee>(a, b), _mm512_shuffle_f32x4::<0xee>(c, d));
-                let columns = [
-                    _mm512_shuffle_f32x4::<0x88>(ab, cd),
-                    _mm512_shuffle_f32x4::<0xdd>(ab, cd),
-                    _mm512_shuffle_f32x4::<0x88>(ef, gh),
-                    _mm512_shuffle_f32x4::<0xdd>(ef, gh),
-                ];
-                for (q, column) in columns.into_iter().enumerate() {
-                    _mm512_storeu_ps(to.add(16 * (4 * q + s)), column);
-                }
+                );
+                turned[part] = [Self(quads[0]), Self(quads[1]), Self(quads[2]), Self(quads[3])];
+                return;
             }
+            let s = part - 4;
+            let [a, b] = [turned[0][s].0, turned[1][s].0];
+            let [c, d] = [turned[2][s].0, turned[3][s].0];
+            let (ab, cd) = (_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0x44>(c, d));
+            _mm512_storeu_ps(to.add(16 * s), _mm512_shuffle_f32x4::<0x88>(ab, cd));
+            _mm512_storeu_ps(to.add(16 * (s + 4)), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
+            let (ab, cd) = (_mm512_shuffle_f32x4::<0xee>(a, b), _mm512_shuffle_f32x4::<0xee>(c, d));
+            _mm512_storeu_ps(to.add(16 * (s + 8)), _mm512_shuffle_f32x4::<0x88>(ab, cd));
+            _mm512_storeu_ps(to.add(16 * (s + 12)), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
         }
     }
 }

@@ -4,10 +4,9 @@ use num_complex::Complex;
 
 use super::Trigger;
 use super::gate::Gate;
-use super::interpolate::HALF;
 use super::options::{Autocorrelation, TriggerOptions};
 use super::series::{Series, power};
-use super::shape::Measure;
+use super::shape::{Measure, Peak, reach};
 use crate::array::{check_length, check_memory};
 use crate::error::{Error, Result};
 
@@ -17,8 +16,9 @@ const TOGETHER: usize = 64;
 /// Finds the peaks of every template's signal-to-noise ratio.
 ///
 /// Sample `t` is a trigger where `|z[t]| >= threshold`, `|z[t]|` is greatest within the window to either side (the
-/// earlier of equals), and no sample within the pad is invalid. Its offset, amplitude and phase are those of the
-/// interpolated series at its peak; with that series,
+/// earlier of equals), and no sample within the pad is invalid. Its time is that of the interpolated series' peak,
+/// less what `|A|` has its own peak behind its middle; its amplitude and phase are the series' at that time, and with
+/// the series interpolated there,
 ///
 /// `xi2 = sum_m |z[t + m] - z[t] A[m]|^2 / sum_m (2 - 2 |A[m]|^2)`, `|m| <= ` half the autocorrelation's length.
 ///
@@ -32,10 +32,12 @@ const TOGETHER: usize = 64;
 /// Triggers come by sample, then by template, and do not depend on how the stream was split. Values that are not
 /// finite count as 0. [`Finder::run`] allocates nothing but room for triggers, once it has seen its longest block.
 /// # Source
-/// Messick et al. 2017, Phys. Rev. D 95, 042001, section III C (xi-squared).
+/// Messick et al. 2017, Phys. Rev. D 95, 042001 (xi-squared).
 #[derive(Debug)]
 pub struct Finder {
     autocorrelations: Vec<Autocorrelation>,
+    /// How far behind its middle each of them is greatest, in samples.
+    shifts: Vec<f32>,
     /// Least `|z|^2` of a trigger.
     threshold: f32,
     /// Samples to either side among which a trigger is the greatest.
@@ -73,19 +75,22 @@ impl Finder {
         }
         let half = autocorrelations.iter().map(Autocorrelation::half).max().unwrap_or(0);
         let (window, pad) = (options.window(), options.gate_pad());
-        let back = window.max(half + HALF);
+        let back = window.max(reach(half));
         let latency = back.max(pad);
         let capacity = (back + latency) * 3 / 2;
         let bytes = capacity.checked_mul(autocorrelations.len() * size_of::<Complex<f32>>());
         check_memory("the last signal-to-noise ratios of all templates", bytes)?;
+        let measure = Measure::new(half);
+        let shifts = autocorrelations.iter().map(|one| measure.shift(one)).collect();
         Ok(Self {
             autocorrelations: autocorrelations.to_vec(),
+            shifts,
             threshold: options.threshold * options.threshold,
             window: window as u64,
             back,
             latency,
             gate: Gate::new(pad),
-            measure: Measure::new(half),
+            measure,
             known: 0,
             decided: 0,
             tails: vec![Complex::default(); capacity * autocorrelations.len()],
@@ -172,9 +177,10 @@ impl Finder {
                         if self.gate.is_open(sample)
                             && is_peak(&series, sample, self.threshold, self.window)
                         {
-                            let autocorrelation = &self.autocorrelations[template];
-                            let (offset, z, xi2) =
-                                self.measure.peak(&series, sample, autocorrelation);
+                            let shape = &self.autocorrelations[template];
+                            let shift = self.shifts[template];
+                            let Peak { offset, z, xi2 } =
+                                self.measure.peak(&series, sample, shape, shift);
                             let template = template as u32;
                             triggers.push(Trigger { template, sample, offset, z, xi2 });
                         }

@@ -44,10 +44,17 @@ impl Interpolator {
         let bend = before - 2.0 * here + after;
         let step = if bend < 0.0 { 0.5 * (before - after) / bend } else { 0.0 };
         let whole = (best as f32 - 1.0) - STEPS as f32 / 2.0;
-        // At an end of the range the vertex may lie beyond it.
         let half = STEPS as f32 / 2.0;
+        // At an end of the range the vertex may lie beyond it.
         let place = (whole + step.clamp(-0.5, 0.5)).clamp(-half, half);
         (place / STEPS as f32, self.between(best, place - whole))
+    }
+
+    /// The filter that gives the series at an offset of at most half a sample.
+    pub(super) fn at(&self, offset: f32) -> [f32; TAPS] {
+        let place = (offset * STEPS as f32).clamp(-0.5 * STEPS as f32, 0.5 * STEPS as f32);
+        let row = (place.round() + STEPS as f32 / 2.0) as usize + 1;
+        self.between(row, place - place.round())
     }
 
     /// The filter `step` steps behind trial position `row`: a parabola through each tap.
@@ -101,6 +108,8 @@ mod tests {
             let around: Vec<_> = (-8..=8).map(value).collect();
             let (offset, taps) = interpolator.peak(&around);
             let z = apply(&taps, &around);
+            let same = apply(&interpolator.at(offset), &around);
+            assert!((z - same).norm() < 1e-3, "{z} is {same} for {truth} at {frequency}");
             assert!((offset - truth).abs() < 0.02, "{offset} for {truth} at {frequency}");
             assert!((z.norm() - 10.0).abs() < 0.02, "{z} for {truth} at {frequency}");
             let turn = std::f32::consts::TAU * frequency * (offset - truth);

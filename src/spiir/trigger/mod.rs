@@ -19,9 +19,10 @@ pub struct Trigger {
     pub template: u32,
     /// The sample of the stream, from 0, at which `|z|` is greatest.
     pub sample: u64,
-    /// How far behind that sample the peak lies, in samples: -0.5 to 0.5.
+    /// How far behind that sample the signal's end lies, in samples: -0.5 to 0.5, but for filters whose own peak
+    /// lies beside the end of their template.
     pub offset: f32,
-    /// The signal-to-noise ratio at the peak, between samples.
+    /// The signal-to-noise ratio there, between samples.
     pub z: Complex<f32>,
     /// Mean square of what remains of `z` round the peak once the template's own shape is taken away, in units of
     /// what Gaussian noise leaves: 1 on average for a signal in noise, more for a glitch.

@@ -6,6 +6,22 @@ use super::interpolate::{HALF, Interpolator, TAPS, apply, apply_all};
 use super::options::{Autocorrelation, norm};
 use super::series::Series;
 
+/// Farthest that the peak of an autocorrelation is looked for from its middle, in samples.
+const FARTHEST: usize = 8;
+
+/// Samples to either side of a peak that are needed, for an autocorrelation of `half` samples to either side.
+pub(super) const fn reach(half: usize) -> usize {
+    half + HALF + FARTHEST + 1
+}
+
+/// A peak that has been measured.
+#[derive(Clone, Copy)]
+pub(super) struct Peak {
+    pub(super) offset: f32,
+    pub(super) z: Complex<f32>,
+    pub(super) xi2: f32,
+}
+
 /// Measures peaks: their offset between samples, their value and their shape.
 #[derive(Debug)]
 pub(super) struct Measure {
@@ -23,24 +39,48 @@ impl Measure {
         Self { interpolator: Interpolator::new(), around, moved }
     }
 
-    /// Offset, value and xi-squared of the peak at `sample`.
+    /// How far behind the middle `|A|` is greatest, in samples: filters that match their template only nearly may
+    /// have their peak a little beside it. 0 where there is no peak near the middle.
+    pub(super) fn shift(&self, autocorrelation: &Autocorrelation) -> f32 {
+        let values = &autocorrelation.values;
+        let half = autocorrelation.half();
+        let near = half.saturating_sub(FARTHEST)..(half + FARTHEST + 1).min(values.len());
+        let power = |at: usize| values[at].norm_sqr();
+        let best = near.clone().reduce(|best, at| if power(at) > power(best) { at } else { best });
+        let best = best.unwrap_or(half);
+        let has_neighbours = best >= HALF && best + HALF < values.len();
+        if best == near.start || best + 1 == near.end || !has_neighbours {
+            return 0.0;
+        }
+        let (offset, _) = self.interpolator.peak(&values[best - HALF..=best + HALF]);
+        best as f32 - half as f32 + offset
+    }
+
+    /// Measures the peak at `sample`, which lies `shift` samples behind the moment that `A[0]` stands for.
     pub(super) fn peak(
         &mut self,
         series: &Series<'_>,
         sample: u64,
         autocorrelation: &Autocorrelation,
-    ) -> (f32, Complex<f32>, f32) {
+        shift: f32,
+    ) -> Peak {
+        let mut middle = [Complex::default(); TAPS];
+        series.gather(sample as i64 - HALF as i64, &mut middle);
+        let offset = self.interpolator.peak(&middle).0 - shift;
+        let whole = offset.round();
+        let taps = self.interpolator.at(offset - whole);
+
         let half = autocorrelation.half();
         let around = &mut self.around[..2 * (half + HALF) + 1];
-        let held = series.gather(sample as i64 - (half + HALF) as i64, around);
-        let middle = &around[half..half + TAPS];
-        let (offset, taps) = self.interpolator.peak(middle);
-        let z = apply(&taps, middle);
+        let first = sample as i64 + whole as i64 - (half + HALF) as i64;
+        let held = series.gather(first, around);
+        let z = apply(&taps, &around[half..half + TAPS]);
         let moved = &mut self.moved[..2 * half + 1];
         apply_all(&taps, around, moved);
         // What the stream does not hold says nothing about the shape.
-        let held = held.start.saturating_sub(HALF)..(held.end - HALF).min(moved.len());
-        (offset, z, xi2(z, &moved[held.clone()], autocorrelation, held))
+        let end = held.end.saturating_sub(HALF).min(moved.len());
+        let held = held.start.saturating_sub(HALF).min(end)..end;
+        Peak { offset, z, xi2: xi2(z, &moved[held.clone()], autocorrelation, held) }
     }
 }
 

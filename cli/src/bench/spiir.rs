@@ -1,0 +1,96 @@
+//! `bench spiir`: filters a second of the bank of recursive filters.
+
+mod accuracy;
+mod bank;
+mod cases;
+mod measure;
+mod plain;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use sidereal::backend::threads::Threads;
+use sidereal::{Error, Result};
+
+use super::Table;
+use crate::common::{Common, Device};
+
+const ABOUT: &str = "\
+10^9 operations a second, 12 for each filter and sample of its own rate: the best and the median of all runs.
+Templates have the filters that a chirp asks for (0.02 cycles of error each), at 4096 Hz. Roof: the direct form's,
+12/16 of the multiply-adds with operands in registers, on as many threads. Baseline: a plain loop over one filter
+after another on one thread, without vector instructions (two threads: ours on one; rates: 10^6 template samples a
+second, beside all filters at one rate; silence: beside noise). Roof, baseline and ours take turns. Some
+templates are compared with the sums in double precision first. Accuracy: the largest error in an hour, in 10^-6 of
+the output's root mean square, beside what is allowed.";
+
+/// Which cases are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Name {
+    /// 4 to 512 filters a template (Guo et al. 2018, Table 2), and two threads.
+    Filters,
+    /// 1024 filters at 1 to 8 rates (Guo et al. 2018, Table 3).
+    Rates,
+    /// Every vector level of this machine, 64 filters.
+    Levels,
+    /// Blocks of 16 samples to 16384.
+    Blocks,
+    /// The decay into silence, beside noise.
+    Silence,
+    /// The largest error over an hour.
+    Accuracy,
+}
+
+/// Measure the filter bank.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Which table; may be given several times.
+    #[arg(long, value_enum, value_name = "NAME", default_value = "filters")]
+    table: Vec<Name>,
+    /// All tables.
+    #[arg(long)]
+    all: bool,
+    /// Seconds spent on each case, at least.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Only cases whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Also write the table to this CSV file.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if common.device == Device::Reference {
+        let rule = "the reference is too slow to be measured; leave --device out";
+        return Err(Error::parameter("--device", "reference", rule));
+    }
+    if !arguments.seconds.is_finite() || arguments.seconds < 0.0 {
+        let rule = "it must be finite and not negative";
+        return Err(Error::parameter("--seconds", arguments.seconds, rule));
+    }
+    let threads = Threads::new(common.threads).count();
+    let names = if arguments.all { Name::value_variants() } else { &arguments.table };
+    let wanted = |name: &str| arguments.only.as_ref().is_none_or(|part| name.contains(part));
+    let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
+    let mut found = false;
+    for name in names {
+        for case in cases::cases(*name, threads).iter().filter(|case| wanted(&case.name)) {
+            table.push(measure::measure(case, arguments.seconds)?)?;
+            found = true;
+        }
+        if *name == Name::Accuracy {
+            for case in accuracy::CASES.iter().filter(|case| wanted(case.name)) {
+                table.push(accuracy::measure(case)?)?;
+                found = true;
+            }
+        }
+    }
+    if !found {
+        let part = arguments.only.as_deref().unwrap_or_default();
+        return Err(Error::parameter("--only", part, "no case's name contains it"));
+    }
+    table.finish()
+}

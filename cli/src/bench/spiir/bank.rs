@@ -1,0 +1,75 @@
+//! Banks as chirps ask for them, without any waveform: delays, memories and frequencies follow their power laws.
+
+use std::f64::consts::TAU;
+
+use num_complex::Complex;
+use sidereal::Result;
+use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Template};
+
+/// Samples of the strain in a second.
+pub(super) const RATE_HZ: u32 = 4096;
+
+/// Filters of a chirp of this length in samples: 1.4 + 1.4 solar masses from 30 Hz with an error of 0.02 cycles.
+const FILTERS: f64 = 386.0;
+const LENGTH: f64 = 61.8 * 4096.0;
+
+/// Numbers that look random.
+#[derive(Debug)]
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    /// From 0 to 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// About normal, variance 1.
+    pub(super) fn normal(&mut self) -> f32 {
+        ((0..12).map(|_| self.unit()).sum::<f64>() - 6.0) as f32
+    }
+}
+
+/// `filters` of a chirp that is as long as that many cover: the time before the end grows as their number to the
+/// power 16/5, since a chirp's frequency falls as that time to the power -3/8. `halvings` slows them all.
+fn chirp(random: &mut Random, filters: usize, halvings: u32) -> Vec<Filter> {
+    let count = filters as f64;
+    let length = LENGTH * (count / FILTERS).powf(3.2);
+    let one = |index: usize| {
+        let part = (index as f64 + 1.0) / count;
+        let delay = length * part.powf(3.2) / f64::from(1u32 << halvings);
+        // A filter lasts for four times the distance to its neighbour.
+        let memory = (4.0 * 3.2 * delay / (part * count)).max(4.0);
+        let frequency = (0.12 * (64.0 / (delay + 1.0)).powf(0.375)).min(0.25);
+        let decay = (-1.0 / memory).exp();
+        let a = Complex::from_polar(decay, TAU * frequency * (0.98 + 0.04 * random.unit()));
+        let size = ((1.0 - decay * decay) * 2.0 / count).sqrt();
+        let b = Complex::from_polar(size, TAU * random.unit());
+        let single = |x: Complex<f64>| Complex::new(x.re as f32, x.im as f32);
+        let delay = (delay * (0.98 + 0.02 * random.unit())) as u32;
+        Filter { a: single(a), b: single(b), delay }
+    };
+    (0..filters).map(one).collect()
+}
+
+/// A plan of so many templates, whose filters are shared out equally among the rates.
+pub(super) fn plan(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut branch = |halvings: u32| {
+        let from = filters * halvings as usize / rates as usize;
+        let to = filters * (halvings as usize + 1) / rates as usize;
+        Branch { halvings, filters: chirp(&mut random, to - from, halvings) }
+    };
+    let template = |_| Template { branches: (0..rates).map(&mut branch).collect() };
+    let templates = (0..templates).map(template).collect();
+    Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
+}
+
+/// The first templates of a plan, alone.
+pub(super) fn first(plan: &Plan, templates: usize) -> Result<Plan> {
+    let mut options = plan.options().clone();
+    options.templates.truncate(templates);
+    Plan::new(options)
+}

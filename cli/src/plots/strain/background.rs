@@ -1,0 +1,164 @@
+//! How loud chance's own events are, and how far the events found stand out.
+
+use std::path::Path;
+
+use sidereal::Result;
+
+use super::super::colour::{BLUE, FAINT, GREY, INK, RED};
+use super::super::duration;
+use super::super::frame::{Axis, Frame, Labels};
+use super::super::pen::{Pen, Rect, picture};
+use super::super::text::{Anchor, Style};
+use super::Heading;
+use super::axes::{HEAD, WIDTH, decades, heading, log_guides, log_ticks};
+
+/// What is drawn.
+#[derive(Clone, Debug)]
+pub(crate) struct Background<'a> {
+    pub(crate) heading: Heading,
+    /// Rankings of the events of all time slides.
+    pub(crate) slides: &'a [f64],
+    /// Coincident time of all slides together, in seconds.
+    pub(crate) slides_s: f64,
+    /// Rankings of the events found.
+    pub(crate) events: &'a [f64],
+    /// Time searched, in seconds.
+    pub(crate) livetime_s: f64,
+    /// What the ranking is, for the axis.
+    pub(crate) ranking: &'a str,
+}
+
+const PLOT: Rect = Rect { left: 150.0, top: HEAD, right: 1440.0, bottom: 700.0 };
+
+/// Bins of the histogram.
+const BINS: usize = 60;
+
+/// Counts below which nothing is drawn.
+const LEAST: f64 = 0.5;
+
+/// Draws the histogram.
+///
+/// # Errors
+/// [`sidereal::Error::Io`] when the file can't be written.
+pub(crate) fn background(path: &Path, about: &Background<'_>) -> Result<()> {
+    let x = span(about);
+    let width = (x.1 - x.0) / BINS as f64;
+    let (slides, events) = (counts(about.slides, x, width), counts(about.events, x, width));
+    // The rate at a bin's lower edge is that of all events from there on.
+    let louder: Vec<f64> = slides
+        .iter()
+        .rev()
+        .scan(0.0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        })
+        .collect();
+    let most = louder.last().copied().unwrap_or(0.0).max(10.0);
+    let y = Axis::new(LEAST.log10(), (2.0 * most).log10()).every(1e9);
+    let frame = Frame { rect: PLOT, x: Axis::new(x.0, x.1), y };
+    picture(path, (WIDTH, 800), |pen| {
+        heading(pen, &about.heading);
+        let ticks = decades(0, (2.0 * most).log10() as i32, 8);
+        log_guides(pen, &frame, &ticks);
+        bars(pen, &frame, &slides, width);
+        let curve = louder.iter().rev().enumerate().map(|(bin, count)| (bin, 1.0 + count));
+        let steps: Vec<(f64, f64)> = curve
+            .flat_map(|(bin, count)| {
+                let from = x.0 + bin as f64 * width;
+                [(from, count.log10()), (from + width, count.log10())]
+            })
+            .collect();
+        frame.line(pen, &steps, INK, 2.0);
+        marks(pen, &frame, &events, about.events, width);
+        frame.axes(pen, Labels::Full(about.ranking), Labels::None);
+        log_ticks(pen, &frame, &ticks, "Events in a bin, or at least as loud", false);
+        rates(pen, &frame, about.slides_s, most);
+        legend(pen, about);
+    })
+}
+
+/// Rankings from end to end, with a margin.
+fn span(about: &Background<'_>) -> (f64, f64) {
+    let all = about.slides.iter().chain(about.events).filter(|x| x.is_finite());
+    let (low, high) =
+        all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)));
+    if low > high {
+        return (0.0, 10.0);
+    }
+    (low.floor(), (high + 0.04 * (high - low)).max(low.floor() + 1.0))
+}
+
+fn counts(rankings: &[f64], (low, _): (f64, f64), width: f64) -> Vec<f64> {
+    let mut counts = vec![0.0; BINS];
+    for ranking in rankings.iter().filter(|x| x.is_finite()) {
+        counts[(((ranking - low) / width) as usize).min(BINS - 1)] += 1.0;
+    }
+    counts
+}
+
+fn bars(pen: &Pen<'_>, frame: &Frame, counts: &[f64], width: f64) {
+    for (bin, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
+        let from = frame.x.from + bin as f64 * width;
+        let (left, top) = frame.place(from, count.log10());
+        let (right, _) = frame.place(from + width, 0.0);
+        pen.block(Rect { left, top, right: right - 1.0, bottom: frame.rect.bottom }, BLUE, 0.75);
+    }
+}
+
+/// Events found: a disc a bin, and a line down from the loudest.
+fn marks(pen: &Pen<'_>, frame: &Frame, counts: &[f64], events: &[f64], width: f64) {
+    if let Some(loudest) = events.iter().copied().filter(|x| x.is_finite()).reduce(f64::max) {
+        let (x, _) = frame.place(loudest, 0.0);
+        pen.line(&[(x, frame.rect.top), (x, frame.rect.bottom)], RED, 1.5);
+        let words = format!("loudest event: {loudest:.2}");
+        let is_left = x > 0.5 * (frame.rect.left + frame.rect.right);
+        let (place, anchor) =
+            if is_left { (x - 12.0, Anchor::End) } else { (x + 12.0, Anchor::Start) };
+        let style = Style::new(22.0).colour(RED).anchor(anchor);
+        pen.text((place, frame.rect.top + 24.0), &words, style);
+    }
+    for (bin, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
+        let middle = frame.x.from + (bin as f64 + 0.5) * width;
+        pen.disc(frame.place(middle, count.log10()), 5.0, RED);
+    }
+}
+
+/// The right axis: events at least as loud, as a rate.
+fn rates(pen: &Pen<'_>, frame: &Frame, slides_s: f64, most: f64) {
+    if !(slides_s.is_finite() && slides_s > 0.0) {
+        return;
+    }
+    let shift = slides_s.log10();
+    let y = Axis::new(frame.y.from - shift, frame.y.to - shift);
+    let right = Frame { y, ..*frame };
+    let high = (2.0 * most / slides_s).log10().floor() as i32;
+    let low = (LEAST / slides_s).log10().ceil() as i32;
+    log_ticks(pen, &right, &decades(low, high, 8), "False alarms at least as loud (Hz)", true);
+}
+
+fn legend(pen: &Pen<'_>, about: &Background<'_>) {
+    let slides =
+        format!("{} events of time slides, {}", about.slides.len(), duration(about.slides_s));
+    let events = format!("{} events found in {}", about.events.len(), duration(about.livetime_s));
+    let rows =
+        [(BLUE, slides), (INK, "1 + time slides at least as loud".to_owned()), (RED, events)];
+    let widest =
+        rows.iter().map(|row| super::super::text::length(&row.1, 20.0)).fold(0.0, f32::max);
+    let left = PLOT.right - f64::from(widest) - 66.0;
+    let top = PLOT.top + 52.0;
+    let room = Rect { left, top, right: PLOT.right - 14.0, bottom: top + 104.0 };
+    pen.block(room, plotters::style::WHITE, 0.9);
+    let corners = [(room.left, room.top), (room.right, room.top), (room.right, room.bottom)];
+    let corners = [&corners[..], &[(room.left, room.bottom), (room.left, room.top)]].concat();
+    pen.line(&corners, FAINT, 1.0);
+    for (row, (colour, words)) in rows.iter().enumerate() {
+        let y = room.top + 22.0 + 30.0 * row as f64;
+        let mark = Rect { left: left + 14.0, top: y - 5.0, right: left + 34.0, bottom: y + 5.0 };
+        match row {
+            0 => pen.block(mark, *colour, 0.75),
+            1 => pen.line(&[(mark.left, y), (mark.right, y)], *colour, 2.0),
+            _ => pen.disc((0.5 * (mark.left + mark.right), y), 5.0, *colour),
+        }
+        pen.text((left + 46.0, y), words, Style::new(20.0).colour(GREY));
+    }
+}

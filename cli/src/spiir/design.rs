@@ -1,0 +1,197 @@
+//! The options of a bank's design.
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use sidereal::io::templates;
+use sidereal::pipeline::chirp::{Source, waveforms};
+use sidereal::spiir::Resampler;
+use sidereal::spiir::bank::{Options, Rates};
+use sidereal::waveform::{Approximant, InspiralOptions};
+use sidereal::{Error, Result};
+
+/// How templates become filters.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Design {
+    /// Lowest frequency used, in Hz.
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = 20.0,
+        allow_negative_numbers = true,
+        help_heading = "Templates"
+    )]
+    pub(super) f_low: f64,
+    /// Highest frequency used, in Hz [default: half the rate].
+    #[arg(long, value_name = "HZ", allow_negative_numbers = true, help_heading = "Templates")]
+    pub(super) f_high: Option<f64>,
+    /// Waveforms of templates that are given as masses: post-Newtonian inspirals, 3.5PN, aligned spins.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME",
+        default_value = "TaylorT4",
+        ignore_case = true,
+        help_heading = "Templates"
+    )]
+    pub(super) approximant: ApproximantWord,
+    /// Early warning: templates end so many seconds before the merger.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0.0,
+        allow_negative_numbers = true,
+        help_heading = "Templates"
+    )]
+    pub(super) before: f64,
+    /// How far a filter's phase may stray from its template's, in cycles; made less until the match is reached.
+    #[arg(
+        long,
+        value_name = "CYCLES",
+        default_value_t = 0.02,
+        allow_negative_numbers = true,
+        help_heading = "Filters"
+    )]
+    pub(super) epsilon: f64,
+    /// The match of filters and template that must be reached, from 0 to 1.
+    #[arg(
+        long = "match",
+        value_name = "MATCH",
+        default_value_t = 0.97,
+        allow_negative_numbers = true,
+        help_heading = "Filters"
+    )]
+    pub(super) minimum_match: f64,
+    /// How rates are halved and doubled: as in the paper (384 and 32 taps of linear phase), or with less delay.
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "paper", help_heading = "Filters")]
+    pub(super) resampling: Resampling,
+    /// Stop-band of the paper's resampler, in dB.
+    #[arg(
+        long,
+        value_name = "DB",
+        default_value_t = 100.0,
+        allow_negative_numbers = true,
+        help_heading = "Filters"
+    )]
+    pub(super) stop_band: f64,
+    /// No filter runs below this rate, in Hz.
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = 128.0,
+        allow_negative_numbers = true,
+        help_heading = "Filters"
+    )]
+    pub(super) lowest_rate: f64,
+    /// Run all filters at the strain's rate.
+    #[arg(long, conflicts_with_all = ["resampling", "stop_band", "lowest_rate"], help_heading = "Filters")]
+    pub(super) single_rate: bool,
+    /// Width over which the spectrum that templates are whitened with is smoothed, in Hz; 0 takes it as it is.
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = 4.0,
+        allow_negative_numbers = true,
+        help_heading = "Filters"
+    )]
+    pub(super) smoothing: f64,
+    /// Samples of the autocorrelation that xi-squared compares peaks with: odd.
+    #[arg(long, value_name = "N", default_value_t = 201, help_heading = "Filters")]
+    pub(super) autocorrelation_length: usize,
+}
+
+/// The inspirals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ApproximantWord {
+    /// `dv/dt` as a series.
+    #[value(name = "TaylorT4")]
+    TaylorT4,
+    /// `dt/dv` as a series.
+    #[value(name = "TaylorT2")]
+    TaylorT2,
+}
+
+/// The resamplers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Resampling {
+    /// 384 and 32 taps of linear phase.
+    Paper,
+    /// Filters of less delay.
+    LowLatency,
+}
+
+impl Design {
+    /// The templates of a file for strain of a rate, and how they become filters.
+    ///
+    /// # Errors
+    /// What reading finds; [`Error::Parameter`] for masses without inspiral in band, or another rate.
+    pub(super) fn source(&self, path: &Path, rate_hz: u32) -> Result<Source> {
+        let options = self.options(rate_hz)?;
+        let inspirals = InspiralOptions {
+            approximant: match self.approximant {
+                ApproximantWord::TaylorT4 => Approximant::TaylorT4,
+                ApproximantWord::TaylorT2 => Approximant::TaylorT2,
+            },
+            f_low_hz: self.f_low,
+            rate_hz,
+            ..InspiralOptions::default()
+        };
+        Ok(Source { waveforms: waveforms(templates::open(path)?, &inspirals)?, options })
+    }
+
+    /// How filters are made.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the option that is out of range.
+    fn options(&self, rate_hz: u32) -> Result<Options> {
+        let nyquist = f64::from(rate_hz) / 2.0;
+        within("--f-low", self.f_low, (0.1, nyquist), "half the rate")?;
+        if let Some(f_high) = self.f_high {
+            within("--f-high", f_high, (self.f_low, nyquist), "half the rate")?;
+        }
+        within("--before", self.before, (0.0, 1e5), "a day")?;
+        within("--epsilon", self.epsilon, (1e-4, 1.0), "a cycle")?;
+        within("--match", self.minimum_match, (0.01, 0.9999), "what filters can reach")?;
+        within("--stop-band", self.stop_band, (20.0, 150.0), "what single precision holds")?;
+        within("--lowest-rate", self.lowest_rate, (1.0, f64::from(rate_hz)), "the rate")?;
+        within("--smoothing", self.smoothing, (0.0, nyquist), "half the rate")?;
+        if self.autocorrelation_length.is_multiple_of(2) || self.autocorrelation_length < 3 {
+            let rule = "it must be odd, 3 at least";
+            return Err(Error::parameter("--autocorrelation-length", self.autocorrelation_length, rule));
+        }
+        Ok(Options {
+            f_low_hz: self.f_low,
+            f_high_hz: self.f_high,
+            epsilon: self.epsilon,
+            minimum_match: self.minimum_match,
+            rates: match self.single_rate {
+                true => Rates::Single,
+                false => Rates::Multi { lowest_hz: self.lowest_rate },
+            },
+            resampler: match self.resampling {
+                Resampling::Paper => Resampler::linear_phase(384, 32, self.stop_band),
+                Resampling::LowLatency => Resampler::low_latency(),
+            },
+            before_s: self.before,
+            autocorrelation_length: self.autocorrelation_length,
+            smoothing_hz: self.smoothing,
+            ..Options::default()
+        })
+    }
+}
+
+/// Fails unless a number lies in its range.
+///
+/// # Errors
+/// [`Error::Parameter`] naming the option.
+pub(super) fn within(
+    name: &'static str,
+    value: f64,
+    (least, most): (f64, f64),
+    why: &str,
+) -> Result<()> {
+    if value >= least && value <= most {
+        return Ok(());
+    }
+    Err(Error::parameter(name, value, format!("it must be {least} to {most} ({why})")))
+}

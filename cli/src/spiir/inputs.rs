@@ -1,0 +1,151 @@
+//! Recordings of strain, and whose they are.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sidereal::io::strain::{OpenOptions, open_all};
+use sidereal::pipeline::chirp::{Recording, common_span};
+use sidereal::units::Gps;
+use sidereal::{Error, Result};
+
+use crate::selection::{TimeRange, parse_time_range};
+
+/// Strain that is read.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Strain {
+    /// Strain of each detector: HDF5 of GWOSC's or gwpy's layout, or a raw .npy. A STRAIN may be written NAME=FILE
+    /// (H1=strain.npy), where the file does not say whose it is; several files of one detector are joined.
+    #[arg(required = true, value_name = "STRAIN")]
+    pub(super) strain: Vec<PathBuf>,
+    /// Use these seconds only, counted from the first sample that all detectors have; an end may be left out: 10:20,
+    /// 10:, :20.
+    #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true, help_heading = "Strain")]
+    pub(super) time_range: Option<TimeRange>,
+    /// Use only seconds that have these bits of data quality, separated by commas; none takes all
+    /// [default: DATA and CBC_CAT1, where the file has them].
+    #[arg(long, value_name = "BITS", help_heading = "Strain")]
+    pub(super) quality: Option<String>,
+    /// Use only seconds that have these injection bits: NO_CBC_HW_INJ.
+    #[arg(long, value_name = "BITS", help_heading = "Strain")]
+    pub(super) injections: Option<String>,
+    /// GPS time of the first sample, for .npy files.
+    #[arg(long, value_name = "GPS", help_heading = "Strain")]
+    pub(super) start: Option<f64>,
+    /// Samples in a second, for .npy files; files that say it must agree.
+    #[arg(long, value_name = "HZ", help_heading = "Strain")]
+    pub(super) rate: Option<u32>,
+}
+
+/// One detector's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Given {
+    name: Option<String>,
+    files: Vec<PathBuf>,
+}
+
+impl Strain {
+    /// Every file that is read.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.strain.iter().map(|word| split(word).1).collect()
+    }
+
+    /// Reads all strain, and cuts it to the time range.
+    ///
+    /// # Errors
+    /// What reading finds; [`Error::Parameter`] for strain of a detector that nothing names, of different rates, without
+    /// common time, or a time range without strain.
+    pub(super) fn read(&self) -> Result<Vec<Recording>> {
+        let mut recordings = Vec::new();
+        for one in self.given()? {
+            let mut source = open_all(&one.files, &self.options(&one)?)?;
+            recordings.push(Recording::read(source.as_mut())?);
+        }
+        check_rates(&recordings)?;
+        let (from, until) = common_span(&recordings)?;
+        if let Some(range) = self.time_range {
+            let end = if range.end_s.is_finite() { from.plus_s(range.end_s) } else { until };
+            for recording in &mut recordings {
+                let length_s = recording.end().seconds_since(from);
+                recording.cut(from.plus_s(range.start_s), end);
+                if recording.samples.is_empty() {
+                    let rule = format!("there are {length_s} s of {}", recording.detector);
+                    return Err(Error::parameter("--time-range", range.start_s, rule));
+                }
+            }
+        }
+        Ok(recordings)
+    }
+
+    fn options(&self, one: &Given) -> Result<OpenOptions> {
+        let names = |words: &String| -> Vec<String> {
+            let words = words.split(',').map(str::trim);
+            words.filter(|word| !word.is_empty() && *word != "none").map(str::to_owned).collect()
+        };
+        if let Some(start) = self.start.filter(|start| !(0.0..5e9).contains(start)) {
+            return Err(Error::parameter("--start", start, "it must be GPS seconds, 0 to 5e9"));
+        }
+        Ok(OpenOptions {
+            detector: one.name.clone(),
+            start: self.start.map(Gps::from_s),
+            rate_hz: self.rate,
+            required_quality: self.quality.as_ref().map(names),
+            required_injections: self.injections.as_ref().map(names).unwrap_or_default(),
+        })
+    }
+
+    /// The files of each detector, in the order in which detectors come first.
+    fn given(&self) -> Result<Vec<Given>> {
+        let mut all: Vec<Given> = Vec::new();
+        for word in &self.strain {
+            let (name, file) = split(word);
+            // The file's own name for the detector joins files that no NAME joins.
+            let name = match name {
+                Some(name) => Some(name),
+                None => detector(&file, self)?,
+            };
+            match all.iter_mut().find(|one| name.is_some() && one.name == name) {
+                Some(one) => one.files.push(file),
+                None => all.push(Given { name, files: vec![file] }),
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The detector that a file says it is of.
+fn detector(file: &Path, strain: &Strain) -> Result<Option<String>> {
+    let options = OpenOptions {
+        start: strain.start.map(Gps::from_s),
+        rate_hz: strain.rate,
+        required_quality: Some(Vec::new()),
+        ..OpenOptions::default()
+    };
+    let source = sidereal::io::strain::open(file, &options)?;
+    let name = source.header().detector.clone();
+    Ok((!name.is_empty()).then_some(name))
+}
+
+/// Name and file of one word; a file of that name as a whole goes before.
+fn split(word: &Path) -> (Option<String>, PathBuf) {
+    let pair = word.to_str().and_then(|text| text.split_once('='));
+    match pair.filter(|(name, file)| !name.is_empty() && !file.is_empty() && !word.exists()) {
+        Some((name, file)) => (Some(name.to_owned()), file.into()),
+        None => (None, word.to_path_buf()),
+    }
+}
+
+fn check_rates(recordings: &[Recording]) -> Result<()> {
+    let Some((first, rest)) = recordings.split_first() else { return Ok(()) };
+    match rest.iter().find(|other| other.rate_hz != first.rate_hz) {
+        None => Ok(()),
+        Some(other) => {
+            let rule = format!(
+                "{} has {} Hz and {} this, and all detectors must have one rate",
+                first.path.display(),
+                first.rate_hz,
+                other.path.display()
+            );
+            Err(Error::parameter("rate of the strain (Hz)", other.rate_hz, rule))
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `sidereal spiir`: banks of filters for gravitational waves, their signal-to-noise ratios, and events.
+
+mod bank;
+mod design;
+mod filter;
+mod inputs;
+mod search;
+mod whitening;
+
+use clap::{Args, Subcommand};
+use sidereal::Result;
+
+use crate::common::Common;
+pub(crate) use search::{Arguments as SearchArguments, Done, run_into};
+
+/// Finds gravitational waves of compact binaries in strain, by summed parallel infinite impulse response filters.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    Bank(Box<bank::Arguments>),
+    Filter(Box<filter::Arguments>),
+    Search(Box<search::Arguments>),
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    match &arguments.what {
+        What::Bank(arguments) => bank::run(arguments, common),
+        What::Filter(arguments) => filter::run(arguments, common),
+        What::Search(arguments) => search::run(arguments, common),
+    }
+}

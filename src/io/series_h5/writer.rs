@@ -1,0 +1,159 @@
+//! Writes series as they come.
+
+use std::path::Path;
+
+use num_complex::Complex;
+
+use super::SeriesFile;
+use super::skeleton::{Series, Skeleton};
+use crate::array::check_length;
+use crate::error::{Error, Result};
+use crate::io::atomic::AtomicFile;
+
+/// Samples that are brought into the file's order together.
+const BATCH: usize = 1 << 16;
+
+/// A file of series in the making. Dropped before [`finish`](Self::finish), nothing is left behind.
+pub struct Writer {
+    header: SeriesFile,
+    file: AtomicFile,
+    skeleton: Skeleton,
+    /// Samples of each detector's ratios and of its whitened strain so far.
+    written: Vec<[u64; 2]>,
+}
+
+impl Writer {
+    /// Starts a file; an existing one is replaced at the end.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when there is no detector, one twice or without a name that a group can have, one
+    /// without anything to write, a rate of 0, or more samples than a file can hold; as [`AtomicFile::create`].
+    pub fn create(path: &Path, header: SeriesFile) -> Result<Self> {
+        check(&header)?;
+        let skeleton = Skeleton::new(path, &header)?;
+        let file = AtomicFile::create(path)?;
+        let written = vec![[0; 2]; header.detectors.len()];
+        Ok(Self { header, file, skeleton, written })
+    }
+
+    /// Appends signal-to-noise ratios of a detector: `times` of each template, from rows of `stride` elements.
+    ///
+    /// | buffer | axes           | type        | unit | access |
+    /// |--------|----------------|-------------|------|--------|
+    /// | `z`    | template, time | complex f32 | 1    | read   |
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `z.len() == templates * stride` and `times <= stride`; [`Error::Parameter`] for more
+    /// samples than were announced or an unknown detector; [`Error::Io`].
+    pub fn snr(
+        &mut self,
+        detector: usize,
+        z: &[Complex<f32>],
+        stride: usize,
+        times: usize,
+    ) -> Result<()> {
+        let start = self.advance(detector, 0, times)?;
+        let templates = self.header.detectors[detector].templates.len();
+        check_length("z (template, time)", templates * stride, z.len())?;
+        if times > stride {
+            return Err(Error::Shape { what: "rows of z", expected: times, actual: stride });
+        }
+        let first = self.skeleton.first_snr(detector);
+        let mut bytes = Vec::new();
+        for template in 0..templates {
+            let row = &z[template * stride..][..times];
+            for (batch, values) in row.chunks(BATCH).enumerate() {
+                bytes.clear();
+                for value in values {
+                    bytes.extend_from_slice(&value.re.to_le_bytes());
+                    bytes.extend_from_slice(&value.im.to_le_bytes());
+                }
+                let sample = start + (batch * BATCH) as u64;
+                self.file.put_at(self.skeleton.offset_at(first + template, sample), &bytes)?;
+            }
+        }
+        self.written[detector][0] += times as u64;
+        Ok(())
+    }
+
+    /// Appends whitened strain of a detector, and which of its samples are good.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the slices differ in length; [`Error::Parameter`] for more samples than were announced,
+    /// or a detector that is unknown or has no whitened strain; [`Error::Io`].
+    pub fn whitened(&mut self, detector: usize, samples: &[f32], valid: &[bool]) -> Result<()> {
+        check_length("valid (time)", samples.len(), valid.len())?;
+        let start = self.advance(detector, 1, samples.len())?;
+        let place = |series| {
+            self.skeleton.offset(series, start).ok_or_else(|| {
+                let rule = "no whitened strain was announced for it";
+                Error::parameter("detector", &self.header.detectors[detector].detector, rule)
+            })
+        };
+        let (strain, mask) =
+            (place(Series::Whitened { detector })?, place(Series::Valid { detector })?);
+        let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+        self.file.put_at(strain, &bytes)?;
+        let bytes: Vec<u8> = valid.iter().map(|good| u8::from(*good)).collect();
+        self.file.put_at(mask, &bytes)?;
+        self.written[detector][1] += samples.len() as u64;
+        Ok(())
+    }
+
+    /// Puts the whole file under its name.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when a series that was announced has no samples; [`Error::Io`].
+    pub fn finish(mut self) -> Result<()> {
+        for (own, [ratios, strain]) in self.header.detectors.iter().zip(&self.written) {
+            if (!own.templates.is_empty() && *ratios == 0) || (own.whitened && *strain == 0) {
+                let rule = format!("the series that were announced for {} need some", own.detector);
+                return Err(Error::parameter("samples", 0, rule));
+            }
+        }
+        let written = &self.written;
+        let length = |series: Series| match series {
+            Series::Snr { detector, .. } => written[detector][0],
+            Series::Whitened { detector } | Series::Valid { detector } => written[detector][1],
+        };
+        let start = self.skeleton.finish(self.file.path(), &self.header, length)?;
+        self.file.put_at(0, &start)?;
+        self.file.commit()
+    }
+
+    /// The number of samples so far, if there is room for more.
+    fn advance(&self, detector: usize, kind: usize, more: usize) -> Result<u64> {
+        let Some(own) = self.header.detectors.get(detector) else {
+            let rule = format!("there are {}", self.header.detectors.len());
+            return Err(Error::parameter("detector", detector, rule));
+        };
+        let so_far = self.written[detector][kind];
+        if so_far + more as u64 > own.samples {
+            let rule = format!("{} were announced for {}", own.samples, own.detector);
+            return Err(Error::parameter("samples", so_far + more as u64, rule));
+        }
+        Ok(so_far)
+    }
+}
+
+fn check(header: &SeriesFile) -> Result<()> {
+    if header.detectors.is_empty() {
+        return Err(Error::parameter("detectors", 0, "there is at least 1"));
+    }
+    for (index, own) in header.detectors.iter().enumerate() {
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+        let fits = !own.detector.is_empty() && own.detector.chars().all(is_name);
+        if !fits || header.detectors[..index].iter().any(|other| other.detector == own.detector) {
+            let rule = "each has a name of its own, of letters and digits";
+            return Err(Error::parameter("detector", &own.detector, rule));
+        }
+        if own.rate_hz == 0 {
+            return Err(Error::parameter("rate (Hz)", 0, "it must be above 0"));
+        }
+        if own.templates.is_empty() && !own.whitened {
+            let rule = "it has neither templates nor whitened strain to write";
+            return Err(Error::parameter("detector", &own.detector, rule));
+        }
+    }
+    Ok(())
+}

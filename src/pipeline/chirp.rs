@@ -1,0 +1,23 @@
+//! From gravitational-wave strain to coincident events: whitening, matched filters, triggers, coincidence.
+//!
+//! Invariant: events depend on the strain and the options alone, never on blocks or threads.
+
+mod bank;
+mod detector;
+mod latency;
+mod phase;
+mod recording;
+mod report;
+mod search;
+mod series;
+mod single;
+mod spectrum;
+
+pub use bank::{Source, design, waveforms};
+pub use detector::{ChirpDetector, DetectorOptions, Piece};
+pub use latency::Latency;
+pub use recording::{Recording, common_span};
+pub use report::{DetectorReport, Report};
+pub use search::{ChirpSearch, Input, SearchOptions, Status};
+pub use series::{Series, series};
+pub use spectrum::{Spectrum, Whitening};

@@ -1,0 +1,154 @@
+//! One detector's strain in memory, and the time that several have in common.
+
+use std::path::PathBuf;
+
+use crate::array::check_memory;
+use crate::error::{Error, Result};
+use crate::io::strain::{StrainHeader, StrainSource};
+use crate::units::Gps;
+
+/// Samples that are read at once.
+const PIECE: usize = 1 << 16;
+
+/// Strain of one detector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    /// Two letters of the detector: `H1`.
+    pub detector: String,
+    /// Where the data come from.
+    pub path: PathBuf,
+    /// Time of the first sample.
+    pub start: Gps,
+    /// Samples in a second.
+    pub rate_hz: u32,
+    /// The samples; those that are not valid are 0.
+    pub samples: Vec<f64>,
+    /// Which of them may be used.
+    pub valid: Vec<bool>,
+}
+
+impl Recording {
+    /// Reads a source to its end.
+    ///
+    /// # Errors
+    /// Those of the source; [`Error::Format`] when it holds no sample, [`Error::Unavailable`] when it does not fit into
+    /// memory.
+    pub fn read(source: &mut dyn StrainSource) -> Result<Self> {
+        let StrainHeader { path, detector, start, rate_hz, .. } = source.header().clone();
+        let mut recording =
+            Self { detector, path, start, rate_hz, samples: Vec::new(), valid: Vec::new() };
+        loop {
+            let known = recording.samples.len();
+            check_memory("the strain of one detector", (known + PIECE).checked_mul(9))?;
+            recording.samples.resize(known + PIECE, 0.0);
+            recording.valid.resize(known + PIECE, false);
+            let count =
+                source.read(&mut recording.samples[known..], &mut recording.valid[known..])?;
+            recording.samples.truncate(known + count);
+            recording.valid.truncate(known + count);
+            if count == 0 {
+                break;
+            }
+        }
+        if recording.samples.is_empty() {
+            return Err(Error::format(
+                recording.path,
+                "strain",
+                0,
+                "found no sample, expected some",
+            ));
+        }
+        Ok(recording)
+    }
+
+    /// Time of the sample after the last.
+    pub fn end(&self) -> Gps {
+        self.start.plus_samples(self.samples.len() as i64, self.rate_hz)
+    }
+
+    /// Length in seconds.
+    pub fn duration_s(&self) -> f64 {
+        self.samples.len() as f64 / f64::from(self.rate_hz)
+    }
+
+    /// Length of what may be used, in seconds.
+    pub fn valid_s(&self) -> f64 {
+        let valid = self.valid.iter().filter(|valid| **valid).count();
+        valid as f64 / f64::from(self.rate_hz)
+    }
+
+    /// Keeps the samples from one moment to before another.
+    pub fn cut(&mut self, from: Gps, until: Gps) {
+        let place = |gps: Gps| {
+            let samples = gps.seconds_since(self.start) * f64::from(self.rate_hz);
+            (samples.round().max(0.0) as usize).min(self.samples.len())
+        };
+        let (first, last) = (place(from), place(until));
+        self.start = self.start.plus_samples(first as i64, self.rate_hz);
+        for_both(&mut self.samples, first, last);
+        for_both(&mut self.valid, first, last);
+    }
+
+    /// `H1 GPS 1126259446.000 to 1126259478.000`.
+    fn span(&self) -> String {
+        let name = if self.detector.is_empty() { "a detector" } else { &self.detector };
+        format!("{name} GPS {:.3} to {:.3}", self.start.s(), self.end().s())
+    }
+}
+
+fn for_both<T>(values: &mut Vec<T>, first: usize, last: usize) {
+    values.truncate(last.max(first));
+    values.drain(..first);
+}
+
+/// The time that all recordings have.
+///
+/// # Errors
+/// [`Error::Parameter`] when there is none, with every detector's span.
+pub fn common_span(recordings: &[Recording]) -> Result<(Gps, Gps)> {
+    let from = recordings.iter().map(|recording| recording.start).max();
+    let until = recordings.iter().map(Recording::end).min();
+    match from.zip(until) {
+        Some((from, until)) if from < until => Ok((from, until)),
+        _ => {
+            let spans: Vec<String> = recordings.iter().map(Recording::span).collect();
+            let rule = format!("the detectors don't overlap in time: {}", spans.join(", "));
+            Err(Error::parameter("common time of the detectors (s)", 0, rule))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording(detector: &str, start_s: f64, samples: usize) -> Recording {
+        Recording {
+            detector: detector.to_owned(),
+            path: PathBuf::new(),
+            start: Gps::from_s(start_s),
+            rate_hz: 16,
+            samples: (0..samples).map(|k| k as f64).collect(),
+            valid: vec![true; samples],
+        }
+    }
+
+    #[test]
+    fn the_common_time_is_where_all_overlap() {
+        let both = [recording("H1", 10.0, 160), recording("L1", 15.0, 160)];
+        assert_eq!(common_span(&both).ok(), Some((Gps::from_s(15.0), Gps::from_s(20.0))));
+        let apart = [recording("H1", 10.0, 16), recording("L1", 11.0, 16)];
+        let error = common_span(&apart).expect_err("apart").to_string();
+        assert!(error.contains("overlap") && error.contains("H1 GPS 10.000 to 11.000"), "{error}");
+    }
+
+    #[test]
+    fn a_cut_keeps_times() {
+        let mut one = recording("H1", 10.0, 160);
+        one.cut(Gps::from_s(12.0), Gps::from_s(13.0));
+        assert_eq!((one.start, one.samples.len()), (Gps::from_s(12.0), 16));
+        assert_eq!(one.samples[0], 32.0);
+        one.cut(Gps::from_s(0.0), Gps::from_s(99.0));
+        assert_eq!((one.start, one.samples.len(), one.valid.len()), (Gps::from_s(12.0), 16, 16));
+    }
+}

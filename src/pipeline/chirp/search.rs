@@ -1,0 +1,275 @@
+//! The search: every detector's chain, then coincidence.
+
+use std::time::Instant;
+
+use super::bank::{Source, check_length, design_for};
+use super::detector::{ChirpDetector, DetectorOptions, Piece};
+use super::recording::{Recording, common_span};
+use super::report::{DetectorReport, Report};
+use super::single;
+use super::spectrum::Whitening;
+use crate::backend::Backend;
+use crate::backend::threads::Threads;
+use crate::error::{Error, Result};
+use crate::geometry::interferometer::{self, Interferometer};
+use crate::math::power_spectrum::PowerSpectrum;
+use crate::spiir::bank::Bank;
+use crate::spiir::coincidence::{self, Detector, Found, Ranking};
+
+/// Samples that are searched between two looks at the observer.
+const BLOCK: usize = 1 << 15;
+
+/// How a search is done.
+#[derive(Clone, Debug)]
+pub struct SearchOptions {
+    /// How strain is whitened.
+    pub whitening: Whitening,
+    /// Least signal-to-noise ratio of a trigger.
+    pub threshold: f32,
+    /// A trigger is the greatest of its template within this many seconds before it and after it.
+    pub window_s: f64,
+    /// Triggers this close to a gate, in seconds, are dropped.
+    pub gate_pad_s: f64,
+    /// Added to light's travel time between two detectors, in seconds.
+    pub window_pad_s: f64,
+    /// Time slides for the background.
+    pub slides: usize,
+    /// Interval of the slides, in seconds.
+    pub slide_interval_s: f64,
+    /// Events this close in time are one, in seconds.
+    pub cluster_s: f64,
+    /// What ranks events.
+    pub ranking: Ranking,
+    /// Samples taken at once; 0 chooses. Results are the same for any.
+    pub block: usize,
+}
+
+/// What a detector is searched with.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Templates, from which a bank is made for the detector's own noise.
+    Templates(Source),
+    /// A bank that was made before.
+    Bank(Box<Bank>),
+}
+
+/// How far a search is.
+#[derive(Clone, Copy, Debug)]
+pub struct Status {
+    /// Samples searched, of all detectors together.
+    pub times: u64,
+    /// Samples in all.
+    pub total: u64,
+}
+
+/// One detector, ready to be searched.
+struct Ready {
+    recording: Recording,
+    bank: Bank,
+    psd: PowerSpectrum,
+    chain: ChirpDetector,
+}
+
+/// A search for coincident events in several detectors' strain.
+pub struct ChirpSearch {
+    options: SearchOptions,
+    detectors: Vec<Ready>,
+    windows_s: Vec<Vec<f64>>,
+}
+
+impl ChirpSearch {
+    /// Checks everything, and makes banks where there are none.
+    ///
+    /// Each recording comes with what it is searched with. Banks must have the same templates in the same order.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for detectors that are unknown, twice there, of different rates or without common time, for
+    /// banks of other rates or templates, and templates longer than the data; whatever the steps report.
+    pub fn new(
+        inputs: Vec<(Recording, Input)>,
+        options: &SearchOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let (recordings, with): (Vec<Recording>, Vec<Input>) = inputs.into_iter().unzip();
+        let windows_s = windows(&recordings, options.window_pad_s)?;
+        common_span(&recordings)?;
+        let threads = match backend {
+            Backend::Cpu(_, threads) => threads.clone(),
+            Backend::Reference => Threads::new(1),
+        };
+        let pairs = recordings.into_iter().zip(with);
+        let ready = pairs.map(|(recording, input)| {
+            let (bank, psd) = match input {
+                Input::Templates(source) => {
+                    design_for(&source, &recording, &options.whitening, &threads)?
+                }
+                Input::Bank(bank) => {
+                    check_length(&bank, &recording)?;
+                    let psd = options.whitening.spectrum(&recording)?;
+                    (*bank, psd)
+                }
+            };
+            let f_low_hz = bank.options.f_low_hz;
+            let chain = DetectorOptions {
+                whitening: options.whitening.options(recording.rate_hz, &psd, f_low_hz),
+                threshold: options.threshold,
+                window_s: options.window_s,
+                gate_pad_s: options.gate_pad_s,
+            };
+            let chain = ChirpDetector::new(recording.start, &bank, &chain, backend)?;
+            Ok(Ready { recording, bank, psd, chain })
+        });
+        let detectors = ready.collect::<Result<Vec<_>>>()?;
+        check_templates(&detectors)?;
+        Ok(Self { options: options.clone(), detectors, windows_s })
+    }
+
+    /// Each detector's bank.
+    pub fn banks(&self) -> impl Iterator<Item = (&str, &Bank)> {
+        self.detectors.iter().map(|one| (one.recording.detector.as_str(), &one.bank))
+    }
+
+    /// Searches. `observe` is told on the way how far the search is, and stops it by giving false.
+    ///
+    /// # Errors
+    /// Those of the steps; `None` instead of a report when it was stopped.
+    pub fn run(self, observe: &mut dyn FnMut(&Status) -> bool) -> Result<Option<Report>> {
+        let begin = Instant::now();
+        let lengths = self.detectors.iter().map(|one| one.recording.samples.len() as u64);
+        let mut status = Status { times: 0, total: lengths.sum() };
+        let mut reports = Vec::with_capacity(self.detectors.len());
+        let block = if self.options.block == 0 { BLOCK } else { self.options.block };
+        for ready in self.detectors {
+            match ready.run(block, &mut status, observe)? {
+                Some(report) => reports.push(report),
+                None => return Ok(None),
+            }
+        }
+        let found = coincide(&reports, &self.options, self.windows_s)?;
+        let lengths = reports.iter().map(|report| report.duration_s);
+        Ok(Some(Report {
+            data_s: lengths.fold(0.0, f64::max),
+            detectors: reports,
+            found,
+            elapsed_s: begin.elapsed().as_secs_f64(),
+        }))
+    }
+}
+
+impl Ready {
+    fn run(
+        self,
+        block: usize,
+        status: &mut Status,
+        observe: &mut dyn FnMut(&Status) -> bool,
+    ) -> Result<Option<DetectorReport>> {
+        let Self { recording, bank, psd, mut chain } = self;
+        let mut whitened = Vec::with_capacity(recording.samples.len());
+        let mut whitened_valid = Vec::with_capacity(recording.samples.len());
+        let mut keep = |piece: Piece<'_>| {
+            if let Piece::Whitened { samples, valid, .. } = piece {
+                whitened.extend_from_slice(samples);
+                whitened_valid.extend_from_slice(valid);
+            }
+        };
+        for (strain, valid) in recording.samples.chunks(block).zip(recording.valid.chunks(block)) {
+            chain.run(strain, valid, &mut keep)?;
+            status.times += strain.len() as u64;
+            if !observe(status) {
+                return Ok(None);
+            }
+        }
+        chain.flush(&mut keep)?;
+        let latency = chain.latency();
+        let (triggers, valid) = chain.finish();
+        Ok(Some(DetectorReport {
+            name: recording.detector.clone(),
+            start: recording.start,
+            rate_hz: recording.rate_hz,
+            duration_s: recording.duration_s(),
+            livetime_s: valid.duration_s(),
+            psd,
+            bank,
+            triggers,
+            valid,
+            whitened,
+            whitened_valid,
+            latency,
+        }))
+    }
+}
+
+/// Events of all detectors' triggers.
+fn coincide(
+    reports: &[DetectorReport],
+    options: &SearchOptions,
+    windows_s: Vec<Vec<f64>>,
+) -> Result<Found> {
+    if let [only] = reports {
+        return Ok(single::events(only, options.cluster_s, options.ranking));
+    }
+    let detectors: Vec<Detector<'_>> = reports
+        .iter()
+        .map(|report| Detector { triggers: &report.triggers, valid: &report.valid })
+        .collect();
+    let asked = coincidence::Options {
+        slides: options.slides,
+        slide_interval_s: options.slide_interval_s,
+        cluster_s: options.cluster_s,
+        ranking: options.ranking,
+        ..coincidence::Options::new(windows_s)
+    };
+    coincidence::search(&detectors, &asked)
+}
+
+/// The longest time between triggers of each pair of detectors, in seconds.
+///
+/// # Errors
+/// [`Error::Parameter`] for a detector whose place is not known, or that is there twice.
+fn windows(recordings: &[Recording], pad_s: f64) -> Result<Vec<Vec<f64>>> {
+    if !(0.0..=0.1).contains(&pad_s) {
+        return Err(Error::parameter("window pad (s)", pad_s, "it must be 0 to 0.1"));
+    }
+    let mut places: Vec<&Interferometer> = Vec::new();
+    for recording in recordings {
+        let place = interferometer::by_name(&recording.detector).ok_or_else(|| {
+            let known: Vec<&str> = interferometer::ALL.iter().map(|one| one.name).collect();
+            let rule = format!(
+                "{} is its recording, and known are {}; say NAME=FILE",
+                recording.path.display(),
+                known.join(", ")
+            );
+            Error::parameter("detector", format!("{:?}", recording.detector), rule)
+        })?;
+        if places.iter().any(|other| other.name == place.name) {
+            let rule =
+                "it is there twice; files of one detector are joined when they are given as one";
+            return Err(Error::parameter("detector", place.name, rule));
+        }
+        places.push(place);
+    }
+    let row = |own: &&Interferometer| {
+        places.iter().map(|other| own.light_travel_s(other) + pad_s).collect()
+    };
+    Ok(places.iter().map(row).collect())
+}
+
+/// All banks must have the same templates.
+fn check_templates(detectors: &[Ready]) -> Result<()> {
+    let Some((first, rest)) = detectors.split_first() else {
+        return Err(Error::parameter("detectors", 0, "there must be at least one recording"));
+    };
+    let names = |ready: &Ready| -> Vec<String> {
+        ready.bank.templates.iter().map(|template| template.name.clone()).collect()
+    };
+    for other in rest {
+        if names(other) != names(first) {
+            let rule = format!(
+                "the bank of {} must have the same templates in the same order as that of {}",
+                other.recording.detector, first.recording.detector
+            );
+            return Err(Error::parameter("templates", other.bank.templates.len(), rule));
+        }
+    }
+    Ok(())
+}

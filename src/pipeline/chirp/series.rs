@@ -1,0 +1,75 @@
+//! Signal-to-noise ratios round one moment, made again from whitened strain.
+
+use num_complex::Complex;
+
+use super::report::DetectorReport;
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::spiir::Spiir;
+use crate::spiir::plan::{self, MAX_HALVINGS, Plan};
+use crate::units::Gps;
+
+/// Time before a template's beginning from which its filters run, in seconds: they forget what came before.
+const SETTLE_S: f64 = 2.0;
+
+/// Signal-to-noise ratios of one template of one detector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Time of the event that the first sample answers.
+    pub start: Gps,
+    /// Samples in a second.
+    pub rate_hz: u32,
+    /// The samples.
+    pub z: Vec<Complex<f32>>,
+}
+
+/// The ratios of `template` in `detector` from `half_s` before an event's time to `half_s` after it, as far as there is
+/// strain.
+///
+/// Filters run from a while before the template's beginning: that differs from the whole stream's ratios by what they
+/// have forgotten by then, some parts in a million.
+///
+/// # Errors
+/// Those of [`Spiir::new`].
+pub fn series(
+    detector: &DetectorReport,
+    template: usize,
+    (event, half_s): (Gps, f64),
+    backend: &Backend,
+) -> Result<Series> {
+    let one = &detector.bank.templates[template];
+    let plan = Plan::new(plan::Options {
+        rate_hz: detector.rate_hz,
+        templates: vec![one.filters.clone()],
+        resampler: detector.bank.resampler.clone(),
+    })?;
+    let rate = f64::from(detector.rate_hz);
+    let total = detector.whitened.len();
+    let middle_s = event.seconds_since(detector.start) - one.peak_offset_s;
+    let place = |seconds: f64| ((seconds * rate).round().max(0.0) as usize).min(total);
+    let (first, last) = (place(middle_s - half_s), place(middle_s + half_s));
+    // Lower rates keep their phase: they begin at a sample that all rates have.
+    let begin =
+        place(middle_s - half_s - one.duration_s - SETTLE_S) >> MAX_HALVINGS << MAX_HALVINGS;
+    let end = (last + plan.latency()).min(total);
+    let mut spiir = Spiir::new(plan, backend)?;
+    let mut z = vec![Complex::default(); (end - begin).max(1)];
+    let stride = z.len();
+    let mut known = spiir.run(&detector.whitened[begin..end], &mut z, stride)?.produced;
+    let mut row = vec![Complex::default(); 4096];
+    while known < last - begin {
+        let produced = spiir.flush(&mut row, 4096)?;
+        let room = produced.min(z.len() - known);
+        z[known..known + room].copy_from_slice(&row[..room]);
+        known += room;
+        if room == 0 {
+            break;
+        }
+    }
+    let start = detector.start.plus_samples(first as i64, detector.rate_hz);
+    Ok(Series {
+        start: start.plus_s(one.peak_offset_s),
+        rate_hz: detector.rate_hz,
+        z: z[first - begin..last - begin].to_vec(),
+    })
+}

@@ -1,0 +1,63 @@
+//! What options of a bank must keep.
+
+use super::{Options, Rates};
+use crate::error::{Error, Result};
+
+/// Longest autocorrelation, in samples.
+const LONGEST_AUTOCORRELATION: usize = 1 << 20;
+
+/// Checks the options, but for the band's frequencies, which need the rate.
+pub(super) fn options(options: &Options) -> Result<()> {
+    let is_above_0 = |value: f64| value.is_finite() && value > 0.0;
+    let (is_tolerance, is_part) =
+        (|value: f64| value > 0.0 && value <= 0.5, |value: f64| value > 0.0 && value <= 1.0);
+    let lowest_hz = match options.rates {
+        Rates::Single => 1.0,
+        Rates::Multi { lowest_hz } => lowest_hz,
+    };
+    let rules: [(&'static str, f64, bool, &str); 9] = [
+        (
+            "tolerance (cycles)",
+            options.epsilon,
+            is_tolerance(options.epsilon),
+            "above 0, at most 0.5",
+        ),
+        ("alpha", options.alpha, (0.0..=1.0).contains(&options.alpha), "within 0 to 1"),
+        ("beta", options.beta, is_above_0(options.beta), "finite and above 0"),
+        (
+            "padding",
+            options.padding,
+            options.padding.is_finite() && options.padding >= 1.0,
+            "at least 1",
+        ),
+        (
+            "match",
+            options.minimum_match,
+            (0.0..1.0).contains(&options.minimum_match),
+            "within 0 to 1, and below 1",
+        ),
+        ("lowest rate of a branch (Hz)", lowest_hz, is_above_0(lowest_hz), "finite and above 0"),
+        (
+            "early warning (s)",
+            options.before_s,
+            (0.0..1e5).contains(&options.before_s),
+            "at least 0",
+        ),
+        (
+            "smoothing of the power spectrum (Hz)",
+            options.smoothing_hz,
+            options.smoothing_hz.is_finite() && options.smoothing_hz >= 0.0,
+            "finite and at least 0",
+        ),
+        ("part of the power", options.power, is_part(options.power), "above 0, at most 1"),
+    ];
+    if let Some((name, value, _, rule)) = rules.into_iter().find(|rule| !rule.2) {
+        return Err(Error::parameter(name, value, format!("it must be {rule}")));
+    }
+    let length = options.autocorrelation_length;
+    if length % 2 == 0 || length > LONGEST_AUTOCORRELATION {
+        let rule = format!("it must be odd and at most {LONGEST_AUTOCORRELATION}");
+        return Err(Error::parameter("length of the autocorrelation (samples)", length, rule));
+    }
+    options.resampler.check()
+}

@@ -1,0 +1,108 @@
+//! Inner products of all pairs of filters, the resampler's response in them.
+
+use num_complex::Complex64;
+
+use super::assign::{Assigned, REACH};
+use super::chain::{Chain, Kernel};
+use super::solve::Hermitian;
+
+/// `G[l, k] = <u_l, u_k>` of the responses with unit weights, as they come out at the strain's rate on average over
+/// its phases.
+///
+/// A filter is a recursion, so that its response under a kernel `p` of a rate `2^j` times its own is one too:
+/// `s[n] = a s[n - 2^j] + p[n - 2^j d]`; beyond the kernel it is a geometric series and its product with another
+/// filter's is a sum in closed form.
+pub(super) fn gram(filters: &[Assigned], chain: &Chain) -> Hermitian {
+    let levels = filters.iter().map(|filter| filter.halvings).max().map_or(0, |last| last + 1);
+    let mut matrix = Hermitian::zeros(filters.len());
+    let mut series = Vec::new();
+    for (k, lower) in filters.iter().enumerate() {
+        for higher in 0..=lower.halvings.min(levels - 1) {
+            let mut response = None;
+            for (l, filter) in filters.iter().enumerate() {
+                let is_counted = higher == lower.halvings && l > k;
+                if filter.halvings != higher || is_counted {
+                    continue;
+                }
+                let kernel = chain.kernel(higher, lower.halvings);
+                let begin = ((lower.delay << (lower.halvings - higher)) as i64) + kernel.first;
+                let alive = filter.delay + filter.reach();
+                if begin >= alive as i64 {
+                    continue;
+                }
+                let response = response
+                    .get_or_insert_with(|| Response::new(lower, kernel, higher, &mut series));
+                matrix.set(l, k, response.product(filter, &series));
+            }
+        }
+    }
+    matrix
+}
+
+/// A filter's response at a rate above its own.
+#[derive(Clone, Copy, Debug)]
+struct Response {
+    /// Index of the first sample, and of the first beyond the kernel.
+    begin: i64,
+    beyond: i64,
+    ratio: usize,
+    pole: Complex64,
+}
+
+impl Response {
+    fn new(filter: &Assigned, kernel: &Kernel, higher: u32, series: &mut Vec<Complex64>) -> Self {
+        let ratio = 1_usize << (filter.halvings - higher);
+        let begin = (filter.delay * ratio) as i64 + kernel.first;
+        series.clear();
+        for n in 0..kernel.taps.len() + ratio {
+            let before = if n < ratio { Complex64::default() } else { series[n - ratio] };
+            series.push(filter.pole * before + kernel.taps.get(n).copied().unwrap_or(0.0));
+        }
+        let beyond = begin + kernel.taps.len() as i64;
+        Self { begin, beyond, ratio, pole: filter.pole }
+    }
+
+    /// `sum over n >= d of conj(a)^(n - d) s[n]` of a filter at this rate.
+    fn product(&self, filter: &Assigned, series: &[Complex64]) -> Complex64 {
+        let delay = filter.delay as i64;
+        let pole = filter.pole.conj();
+        let from = self.begin.max(delay);
+        let alive = delay + filter.reach() as i64;
+        let (mut sum, until) = if alive > self.beyond {
+            let start = self.beyond.max(delay);
+            (self.tail(pole, start, series), start.min(self.beyond))
+        } else {
+            (Complex64::default(), alive)
+        };
+        for n in (from..until).rev() {
+            sum = sum * pole + series[(n - self.begin) as usize];
+        }
+        sum * power(pole, (from - delay) as f64)
+    }
+
+    /// The sum from `start` on, where nothing but the recursion is left.
+    fn tail(&self, pole: Complex64, start: i64, series: &[Complex64]) -> Complex64 {
+        let last = &series[series.len() - self.ratio..];
+        let skipped = (start - self.beyond) as usize;
+        let mut sum = Complex64::default();
+        for step in (0..self.ratio).rev() {
+            let at = skipped + step;
+            let value = last[at % self.ratio] * power(self.pole, (at / self.ratio) as f64);
+            sum = sum * pole + value;
+        }
+        sum / (1.0 - power(pole, self.ratio as f64) * self.pole)
+    }
+}
+
+/// A power of a pole; of 0 where it is too small to count.
+fn power(pole: Complex64, exponent: f64) -> Complex64 {
+    if exponent == 0.0 {
+        return Complex64::new(1.0, 0.0);
+    }
+    let (size, angle) = (pole.norm().ln() * exponent, pole.arg() * exponent);
+    if size < -2.0 * REACH {
+        Complex64::default()
+    } else {
+        Complex64::from_polar(size.exp(), angle)
+    }
+}

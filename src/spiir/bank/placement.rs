@@ -1,0 +1,85 @@
+//! Where filters are placed: each follows a stretch of the template over which its phase is nearly linear.
+
+use std::f64::consts::TAU;
+
+use num_complex::Complex64;
+
+use super::Options;
+use super::whitened::Whitened;
+
+/// Least second and third differences of the phase, in cycles: below them they are rounding errors.
+const LEAST_DIFFERENCES: [f64; 2] = [1e-14, 1e-16];
+/// More filters than this are never placed.
+pub(super) const MOST_FILTERS: usize = 1 << 14;
+
+/// A filter at the strain's rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placed {
+    /// Phase advance a sample.
+    pub angle: f64,
+    /// Loss of amplitude a sample: `a = exp(-decay + i angle)`.
+    pub decay: f64,
+    /// The weight `b`.
+    pub weight: Complex64,
+    /// Delay in samples.
+    pub delay: usize,
+}
+
+/// Places filters from the template's end to its start, so that the phase strays by at most `epsilon` cycles over the
+/// stretch of each. `None` when they would be too many.
+pub(super) fn place(template: &Whitened, options: &Options, epsilon: f64) -> Option<Vec<Placed>> {
+    let h = &template.samples;
+    let steps = phase_steps(h);
+    let last = h.len() - 1;
+    let mut filters = Vec::new();
+    let mut j = last;
+    while j > template.start.max(3) {
+        let second = (steps[j] - steps[j - 1]).abs() / TAU;
+        let third = (steps[j] - 2.0 * steps[j - 1] + steps[j - 2]).abs() / TAU;
+        // The phase turns too fast for any filter: the ringdown's noise.
+        if second > 8.0 * epsilon {
+            j -= 1;
+            continue;
+        }
+        let stretch = stretch(second, third, epsilon).min(j as f64);
+        let k = (j as f64 - options.alpha * stretch).round() as usize;
+        let k = k.clamp(1, j);
+        if k <= template.start.max(2) {
+            break;
+        }
+        let angle = slope(&steps, k);
+        let value = h[k] * Complex64::cis(angle * (j - k) as f64);
+        let decay = options.beta / stretch;
+        filters.push(Placed { angle, decay, weight: value.conj(), delay: last - j });
+        if filters.len() > MOST_FILTERS {
+            return None;
+        }
+        j = j.saturating_sub(stretch as usize);
+    }
+    Some(filters)
+}
+
+/// The phase's advance from each sample's predecessor: differences of these are exact to rounding, those of a phase
+/// unwound over many cycles are not.
+fn phase_steps(h: &[Complex64]) -> Vec<f64> {
+    let step = |at: usize| if at == 0 { 0.0 } else { (h[at] * h[at - 1].conj()).arg() };
+    (0..h.len()).map(step).collect()
+}
+
+/// Samples over which neither the second nor the third difference makes the phase stray by `epsilon`.
+fn stretch(second: f64, third: f64, epsilon: f64) -> f64 {
+    let by_second = (2.0 * epsilon / second.max(LEAST_DIFFERENCES[0])).sqrt().round();
+    let by_third = (6.0 * epsilon / third.max(LEAST_DIFFERENCES[1])).cbrt().round();
+    by_second.min(by_third.max(1.0)).max(1.0)
+}
+
+/// The phase's derivative: five points, or four backward at the end.
+fn slope(steps: &[f64], k: usize) -> f64 {
+    if k + 2 < steps.len() {
+        let near = steps[k] + steps[k + 1];
+        let far = near + steps[k - 1] + steps[k + 2];
+        (8.0 * near - far) / 12.0
+    } else {
+        (11.0 * steps[k] - 7.0 * steps[k - 1] + 2.0 * steps[k - 2]) / 6.0
+    }
+}

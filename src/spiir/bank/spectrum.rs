@@ -1,0 +1,146 @@
+//! The power spectrum that templates are whitened with: smooth, and closed at the band's edges.
+
+use std::f64::consts::FRAC_PI_2;
+
+use super::Options;
+use crate::error::{Error, Result};
+use crate::math::power_spectrum::PowerSpectrum;
+
+/// Bins of the smoothed spectrum in the width that it is smoothed over.
+const BINS_A_WIDTH: f64 = 32.0;
+/// Where the band begins to open, as a part of its lowest frequency.
+const OPENING: f64 = 0.9;
+/// Where it begins to close, as a part of its highest frequency.
+const CLOSING: f64 = 0.9;
+
+/// A band and the smoothed spectrum within it.
+#[derive(Clone, Debug)]
+pub(super) struct Conditioned {
+    smooth: PowerSpectrum,
+    f_low_hz: f64,
+    f_high_hz: f64,
+    rate_hz: f64,
+}
+
+impl Conditioned {
+    /// Smooths a spectrum for templates of this rate.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when the band is empty or reaches above Nyquist's frequency or the spectrum.
+    pub(super) fn new(psd: &PowerSpectrum, options: &Options, rate_hz: u32) -> Result<Self> {
+        let nyquist = f64::from(rate_hz) / 2.0;
+        let f_low_hz = options.f_low_hz;
+        let f_high_hz = options.f_high_hz.unwrap_or(nyquist);
+        if !(f_high_hz > 0.0 && f_high_hz <= nyquist) {
+            let rule = format!("it must lie within 0 to {nyquist} Hz, half the template's rate");
+            return Err(Error::parameter("highest frequency (Hz)", f_high_hz, rule));
+        }
+        if !(f_low_hz > 0.0 && f_low_hz < CLOSING * f_high_hz) {
+            let rule = format!("it must lie within 0 to {} Hz", CLOSING * f_high_hz);
+            return Err(Error::parameter("lowest frequency (Hz)", f_low_hz, rule));
+        }
+        // A spectrum may lack the last bin.
+        if psd.highest_hz() + psd.spacing_hz() < f_high_hz {
+            let rule = format!("the template's band ends at {f_high_hz} Hz");
+            let name = "highest frequency of the power spectrum (Hz)";
+            return Err(Error::parameter(name, psd.highest_hz(), rule));
+        }
+        let smooth = smoothed(psd, options.smoothing_hz)?;
+        let range = |spectrum: &PowerSpectrum| newtonian_range(spectrum, f_low_hz, f_high_hz);
+        let (before, after) = (range(psd), range(&smooth));
+        if before <= 0.0 || after <= 0.0 {
+            let rule = format!("it is nowhere finite between {f_low_hz} and {f_high_hz} Hz");
+            return Err(Error::parameter("power spectrum", "infinite", rule));
+        }
+        let scale = after / before;
+        let densities = smooth.densities().iter().map(|density| density * scale).collect();
+        let smooth = PowerSpectrum::new(smooth.spacing_hz(), densities)?;
+        Ok(Self { smooth, f_low_hz, f_high_hz, rate_hz: f64::from(rate_hz) })
+    }
+
+    /// What whitening multiplies a frequency with: noise comes out with unit variance a sample.
+    pub(super) fn gain(&self, frequency_hz: f64) -> f64 {
+        let taper = self.taper(frequency_hz);
+        if taper == 0.0 {
+            return 0.0;
+        }
+        taper / (self.smooth.at(frequency_hz) * self.rate_hz / 2.0).sqrt()
+    }
+
+    /// Opens as `sin^2` below the lowest frequency, closes as `cos^2` below the highest.
+    fn taper(&self, f: f64) -> f64 {
+        let (opening, closing) = (OPENING * self.f_low_hz, CLOSING * self.f_high_hz);
+        if f <= opening || f >= self.f_high_hz {
+            0.0
+        } else if f < self.f_low_hz {
+            (FRAC_PI_2 * (f - opening) / (self.f_low_hz - opening)).sin().powi(2)
+        } else if f > closing {
+            (FRAC_PI_2 * (f - closing) / (self.f_high_hz - closing)).cos().powi(2)
+        } else {
+            1.0
+        }
+    }
+}
+
+/// Running median over the width on both sides, then running mean under a window that is half as high at the width.
+fn smoothed(psd: &PowerSpectrum, width_hz: f64) -> Result<PowerSpectrum> {
+    if width_hz == 0.0 {
+        return Ok(psd.clone());
+    }
+    let spacing = psd.spacing_hz().min(width_hz / BINS_A_WIDTH);
+    let bins = (psd.highest_hz() / spacing).round() as usize + 1;
+    let fine = psd.resampled(spacing, bins)?;
+    let half = ((width_hz / spacing) as usize).max(1);
+    PowerSpectrum::new(spacing, running_mean(&running_median(fine.densities(), half), 2 * half))
+}
+
+/// The median of `2 half + 1` values around each; of fewer at the ends.
+fn running_median(values: &[f64], half: usize) -> Vec<f64> {
+    let mut sorted: Vec<f64> = Vec::with_capacity(2 * half + 2);
+    let place = |sorted: &[f64], value: f64| sorted.partition_point(|other| *other < value);
+    for value in &values[..half.min(values.len())] {
+        sorted.insert(place(&sorted, *value), *value);
+    }
+    let median = |(at, _): (usize, &f64)| {
+        if let Some(value) = values.get(at + half) {
+            sorted.insert(place(&sorted, *value), *value);
+        }
+        if at > half {
+            sorted.remove(place(&sorted, values[at - half - 1]));
+        }
+        sorted[sorted.len() / 2]
+    };
+    values.iter().enumerate().map(median).collect()
+}
+
+/// The mean under a Hann window of `2 half + 1` values around each, as far as they are finite: a window with edges
+/// would leave steps in the spectrum's slope, which come back as echoes of the template. What is infinite stays so.
+fn running_mean(values: &[f64], half: usize) -> Vec<f64> {
+    let shape =
+        |at: usize| (FRAC_PI_2 * (at as f64 - half as f64) / (half + 1) as f64).cos().powi(2);
+    let weights: Vec<f64> = (0..=2 * half).map(shape).collect();
+    let mean = |at: usize| {
+        if values[at].is_infinite() {
+            return f64::INFINITY;
+        }
+        let first = at.saturating_sub(half);
+        let near = &values[first..(at + half + 1).min(values.len())];
+        let pairs = near.iter().zip(&weights[first + half - at..]);
+        let finite = pairs.filter(|(value, _)| value.is_finite());
+        let (sum, total) = finite.fold((0.0, 0.0), |(sum, total), (value, weight)| {
+            (sum + value * weight, total + weight)
+        });
+        sum / total
+    };
+    (0..values.len()).map(mean).collect()
+}
+
+/// `integral of f^(-7/3) / S(f) df` over the band, in steps of the spectrum's.
+fn newtonian_range(psd: &PowerSpectrum, f_low_hz: f64, f_high_hz: f64) -> f64 {
+    let spacing = psd.spacing_hz();
+    let term = |(bin, density): (usize, &f64)| {
+        let f = bin as f64 * spacing;
+        if f >= f_low_hz && f <= f_high_hz { f.powf(-7.0 / 3.0) / density } else { 0.0 }
+    };
+    spacing * psd.densities().iter().enumerate().map(term).sum::<f64>()
+}

@@ -1,0 +1,138 @@
+//! The response that is wanted, seen from every rate, and the response that a bank has.
+
+use num_complex::Complex64;
+use rustfft::{Fft, FftPlanner};
+use std::sync::Arc;
+
+use super::assign::Assigned;
+use super::chain::Kernel;
+use super::whitened::fast_size;
+
+/// The wanted response `t[n] = conj(h[L - 1 - n])`: as a spectrum, and under the resampler at each rate.
+pub(super) struct Target {
+    /// Spectrum of `t`, and of halving and doubling once.
+    spectrum: Vec<Complex64>,
+    once: Vec<Complex64>,
+    /// `sum |t|^2`.
+    pub power: f64,
+    /// Samples of any rate by which the resampler spreads the target.
+    spread: usize,
+    /// For each rate `q_m[k] = sum_n conj(r_m[n - k M]) t[n]`, from `k = 0`.
+    seen: Vec<Vec<Complex64>>,
+    planner: FftPlanner<f64>,
+}
+
+impl Target {
+    /// The target for a whitened template; `memory` samples are left for responses to die away in.
+    pub(super) fn new(h: &[Complex64], once: &Kernel, halvings: u32, memory: usize) -> Self {
+        let spread = once.taps.len() * usize::from(halvings > 0);
+        let size = fast_size(h.len() + 2 * (spread << halvings) + memory, halvings);
+        let mut planner = FftPlanner::new();
+        let forward = planner.plan_fft_forward(size);
+        let mut spectrum: Vec<Complex64> = h.iter().rev().map(Complex64::conj).collect();
+        spectrum.resize(size, Complex64::default());
+        forward.process(&mut spectrum);
+        let mut response = vec![Complex64::default(); size];
+        for (tap, n) in once.taps.iter().zip(once.first..) {
+            response[n.rem_euclid(size as i64) as usize] += tap;
+        }
+        forward.process(&mut response);
+        let power = h.iter().map(Complex64::norm_sqr).sum();
+        let mut target =
+            Self { spectrum, once: response, power, spread, seen: Vec::new(), planner };
+        target.seen = target.look(halvings, h.len());
+        target
+    }
+
+    /// Brings the target down, rate by rate: an inner product with what is brought up.
+    fn look(&mut self, halvings: u32, length: usize) -> Vec<Vec<Complex64>> {
+        let mut spectrum = self.spectrum.clone();
+        let mut seen = Vec::new();
+        for level in 0..=halvings {
+            let factor = 1 << level;
+            let mut series = spectrum.clone();
+            self.inverse(series.len()).process(&mut series);
+            let scale = 1.0 / series.len() as f64;
+            series.truncate((length >> level) + self.spread);
+            series.iter_mut().for_each(|value| *value *= scale);
+            seen.push(series);
+            let half = spectrum.len() / 2;
+            if level < halvings {
+                let folded = |k: usize| {
+                    let part = |k: usize| self.once[k * factor].conj() * spectrum[k];
+                    (part(k) + part(k + half)) / 2.0
+                };
+                spectrum = (0..half).map(folded).collect();
+            }
+        }
+        seen
+    }
+
+    fn inverse(&mut self, size: usize) -> Arc<dyn Fft<f64>> {
+        self.planner.plan_fft_inverse(size)
+    }
+
+    /// `<u_l, t>` for each filter with unit weight.
+    pub(super) fn products(&self, filters: &[Assigned]) -> Vec<Complex64> {
+        let product = |filter: &Assigned| {
+            let seen = &self.seen[filter.halvings as usize];
+            let end = seen.len().min(filter.delay + filter.reach());
+            let part = seen.get(filter.delay..end).unwrap_or(&[]);
+            let pole = filter.pole.conj();
+            part.iter().rev().fold(Complex64::default(), |sum, value| sum * pole + value)
+        };
+        filters.iter().map(product).collect()
+    }
+
+    /// Spectrum of the response of filters with their weights, on average over the phases of the lower rates.
+    pub(super) fn response(&mut self, filters: &[Assigned]) -> Vec<Complex64> {
+        let size = self.spectrum.len();
+        let deepest = filters.iter().map(|filter| filter.halvings).max().unwrap_or(0);
+        let mut sum: Vec<Complex64> = Vec::new();
+        for level in (0..=deepest).rev() {
+            let length = size >> level;
+            let mut series = vec![Complex64::default(); length];
+            for filter in filters.iter().filter(|filter| filter.halvings == level) {
+                let mut value = filter.weight;
+                let end = length.min(filter.delay + filter.reach());
+                for out in &mut series[filter.delay.min(end)..end] {
+                    *out += value;
+                    value *= filter.pole;
+                }
+            }
+            self.planner.plan_fft_forward(length).process(&mut series);
+            if !sum.is_empty() {
+                for (k, out) in series.iter_mut().enumerate() {
+                    *out += self.once[k << level] * sum[k % (length / 2)];
+                }
+            }
+            sum = series;
+        }
+        sum
+    }
+
+    /// `|<u, t>| / (|u| |t|)` of a response's spectrum.
+    pub(super) fn fit(&self, response: &[Complex64]) -> f64 {
+        let pairs = response.iter().zip(&self.spectrum);
+        let (cross, norm) = pairs.fold((Complex64::default(), 0.0), |(cross, norm), (u, t)| {
+            (cross + u.conj() * t, norm + u.norm_sqr())
+        });
+        let size = self.spectrum.len() as f64;
+        cross.norm() / (norm * self.power * size).sqrt()
+    }
+
+    /// `A[m] = sum_n u[n] conj(t[n - m])` for `|m| <= half`, divided by `A[0]`.
+    pub(super) fn autocorrelation(
+        &mut self,
+        response: &[Complex64],
+        half: usize,
+    ) -> Vec<Complex64> {
+        let pairs = response.iter().zip(&self.spectrum);
+        let mut series: Vec<Complex64> = pairs.map(|(u, t)| u * t.conj()).collect();
+        let size = series.len();
+        self.inverse(size).process(&mut series);
+        let at = |m: i64| series[m.rem_euclid(size as i64) as usize] / series[0];
+        let half = half as i64;
+        (-half..=half).map(at).collect()
+    }
+}

@@ -1,0 +1,148 @@
+//! Turns bad samples into zeros with smooth edges in the good ones beside them.
+//!
+//! Invariant: sample `k` comes out when sample `k + latency` has gone in, and is finite.
+
+use std::collections::VecDeque;
+
+/// Lengths in samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Edges {
+    /// Good samples that are zeroed before a bad one, and after.
+    pub(super) zero: usize,
+    /// Samples over which the weight falls before those, and rises after those.
+    pub(super) before: usize,
+    pub(super) after: usize,
+}
+
+/// A delay line that weighs its samples.
+pub(super) struct Fade {
+    edges: Edges,
+    /// The weights of an edge, from the bad side: `before` and `after`.
+    falling: Vec<f64>,
+    rising: Vec<f64>,
+    /// Samples that have not come out yet, with their being bad.
+    waiting: VecDeque<(f64, bool)>,
+    /// Numbers of the first samples of runs of bad ones that have not come out yet.
+    runs: VecDeque<u64>,
+    /// Whether the stream begins as if bad samples were before it.
+    begins_bad: bool,
+    pushed: u64,
+    popped: u64,
+    /// The number after that of the last bad sample that came out.
+    after_bad: Option<u64>,
+}
+
+/// The weights of a raised cosine from 0 (exclusive) to 1 (exclusive).
+fn edge(length: usize) -> Vec<f64> {
+    let step = std::f64::consts::FRAC_PI_2 / (length + 1) as f64;
+    (1..=length).map(|place| (place as f64 * step).sin().powi(2)).collect()
+}
+
+impl Fade {
+    pub(super) fn new(edges: Edges, begins_bad: bool) -> Self {
+        let latency = edges.zero + edges.before;
+        Self {
+            edges,
+            falling: edge(edges.before),
+            rising: edge(edges.after),
+            waiting: VecDeque::with_capacity(latency + 1),
+            runs: VecDeque::with_capacity(latency / 2 + 2),
+            begins_bad,
+            pushed: 0,
+            popped: 0,
+            after_bad: begins_bad.then_some(0),
+        }
+    }
+
+    /// Samples that must follow before one comes out.
+    pub(super) fn latency(&self) -> usize {
+        self.edges.zero + self.edges.before
+    }
+
+    /// Takes a sample; gives the next one that is known, weighed, and its weight: 1 for one as it was.
+    pub(super) fn push(&mut self, sample: f64, is_bad: bool) -> Option<(f64, f64)> {
+        if is_bad && !self.waiting.back().is_some_and(|last| last.1) {
+            self.runs.push_back(self.pushed);
+        }
+        self.waiting.push_back((sample, is_bad));
+        self.pushed += 1;
+        if self.waiting.len() <= self.latency() {
+            return None;
+        }
+        let (sample, is_bad) = self.waiting.pop_front()?;
+        let number = self.popped;
+        self.popped += 1;
+        if self.runs.front().is_some_and(|first| *first <= number) {
+            self.runs.pop_front();
+        }
+        if is_bad {
+            self.after_bad = Some(number + 1);
+            return Some((0.0, 0.0));
+        }
+        // Distances in samples, 0 for a neighbour.
+        let after = self.after_bad.map_or(u64::MAX, |bad| number - bad);
+        let before = self.runs.front().map_or(u64::MAX, |first| first - number - 1);
+        let weight = self.weight(after, &self.rising) * self.weight(before, &self.falling);
+        Some((if weight == 0.0 { 0.0 } else { sample * weight }, weight))
+    }
+
+    fn weight(&self, distance: u64, edge: &[f64]) -> f64 {
+        match distance.checked_sub(self.edges.zero as u64) {
+            None => 0.0,
+            Some(place) => {
+                edge.get(usize::try_from(place).unwrap_or(usize::MAX)).copied().unwrap_or(1.0)
+            }
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.waiting.clear();
+        self.runs.clear();
+        (self.pushed, self.popped) = (0, 0);
+        self.after_bad = self.begins_bad.then_some(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The weights of a stream, by the definition: distances looked for.
+    fn expected(bad: &[bool], edges: Edges, begins_bad: bool) -> Vec<f64> {
+        let weight = |distance: usize, length: usize| match distance.checked_sub(edges.zero) {
+            None => 0.0,
+            Some(place) => edge(length).get(place).copied().unwrap_or(1.0),
+        };
+        let one = |k: usize| {
+            if bad[k] {
+                return 0.0;
+            }
+            let before = bad[k..].iter().position(|bad| *bad);
+            let after = bad[..k].iter().rposition(|bad| *bad).map(|last| k - last - 1);
+            let after = after.or(begins_bad.then_some(k));
+            let rising = after.map_or(1.0, |distance| weight(distance, edges.after));
+            rising * before.map_or(1.0, |distance| weight(distance - 1, edges.before))
+        };
+        (0..bad.len()).map(one).collect()
+    }
+
+    #[test]
+    fn weights_are_those_of_the_distances() {
+        let bad: Vec<bool> =
+            (0..200).map(|k| matches!(k, 40 | 50..60 | 63 | 65 | 67 | 130)).collect();
+        for (zero, before, after) in [(0, 0, 0), (0, 5, 5), (3, 4, 7), (2, 0, 9), (0, 30, 0)] {
+            for begins_bad in [false, true] {
+                let edges = Edges { zero, before, after };
+                let mut fade = Fade::new(edges, begins_bad);
+                let mut found = Vec::new();
+                for bad in bad.iter().copied().chain(std::iter::repeat_n(false, fade.latency())) {
+                    found.extend(fade.push(if bad { f64::NAN } else { 1.0 }, bad));
+                }
+                let weights: Vec<f64> = found.iter().map(|found| found.0).collect();
+                let expected = expected(&bad, edges, begins_bad);
+                assert_eq!(weights, expected, "{edges:?} {begins_bad}");
+                assert!(found.iter().all(|(sample, weight)| sample == weight));
+            }
+        }
+    }
+}

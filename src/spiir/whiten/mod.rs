@@ -1,0 +1,380 @@
+//! Whitening of strain: power spectra, zero-phase and minimum-phase filters, gates.
+//!
+//! Invariant: any split of a stream gives the same bits, and nothing that is not finite comes out.
+
+mod fade;
+mod kernel;
+mod options;
+mod overlap;
+mod partition;
+mod running;
+mod smooth;
+mod welch;
+
+use std::collections::VecDeque;
+
+use num_complex::Complex;
+use rustfft::FftPlanner;
+
+use crate::array::{Progress, check_length};
+use crate::error::{Error, Result};
+use crate::math::power_spectrum::PowerSpectrum;
+use fade::{Edges, Fade};
+use kernel::{Designer, Shape};
+pub use options::{GateOptions, Method, Options, Psd, Taper};
+use overlap::Overlap;
+use partition::Partition;
+use running::Follower;
+pub use running::{RunningOptions, RunningPsd};
+pub use smooth::{ConditionOptions, condition, smooth};
+pub use welch::{Average, WelchOptions, welch};
+
+/// Samples beyond this are no strain: they count as not finite.
+const GREATEST: f64 = 1e60;
+/// Blocks in a second of the minimum-phase filter, about.
+const BLOCKS: f64 = 64.0;
+
+enum Engine {
+    Overlap(Box<Overlap>),
+    Partition(Box<Partition>),
+}
+
+/// Whitens strain: `y = h * x`, `|H(f)|^2 = 2 / (rate S(f))`, so that noise of one-sided power spectral density `S`
+/// comes out white, with unit variance a sample (over the whole band up to Nyquist's frequency; below
+/// [`Options::f_low_hz`] it falls to 0).
+///
+/// | buffer         | axes | type | unit                         | access      |
+/// |----------------|------|------|------------------------------|-------------|
+/// | `strain`       | time | f64  | strain                       | read        |
+/// | `valid`        | time | bool |                              | read        |
+/// | `output`       | time | f32  | standard deviations of noise | overwritten |
+/// | `output_valid` | time | bool |                              | overwritten |
+///
+/// Sample `k` of the output belongs to sample `k` of the strain and is known [`Whitener::latency`] samples later.
+/// Samples that are marked invalid or are not finite count as zeros, and come out as zeros; the strain beside them fades
+/// by [`Options::taper`], before the filter and once more behind it. In the output all of these are marked invalid, and
+/// so is what a gate takes out and what comes before a running spectrum is known.
+///
+/// # Numerics
+/// f64 inside; `run` asks for no memory.
+/// # Source
+/// Messick et al. 2017, Phys. Rev. D 95, 042001; the kernel's truncation: Allen et al. 2012, Phys. Rev. D 85, 122006;
+/// minimum phase: Tsukada et al. 2018, Phys. Rev. D 97, 103009.
+pub struct Whitener {
+    options: Options,
+    shape: Shape,
+    designer: Designer,
+    kernel: Vec<f64>,
+    fade: Fade,
+    follower: Option<Follower>,
+    engine: Engine,
+    gate: Option<(f64, Fade)>,
+    /// Weights of the samples inside the filter, and then inside the gate.
+    weights: VecDeque<f64>,
+    gate_weights: VecDeque<f64>,
+    /// The first sample all of whose neighbours were whitened, once the spectrum is known.
+    known_from: Option<u64>,
+    /// Samples that went into the filter.
+    filtered: u64,
+    /// Strain so far, without the zeros of a flush, and output.
+    consumed: u64,
+    produced: u64,
+    is_ended: bool,
+}
+
+impl Whitener {
+    /// A whitener.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a spectrum that does not reach Nyquist's frequency, a length of fewer than 16 samples
+    /// or more than 2^26, a lowest frequency that is not between 0 and Nyquist's, or a taper or gate that is negative
+    /// or longer than an hour.
+    pub fn new(options: Options) -> Result<Self> {
+        let shape = check(&options)?;
+        let rate = f64::from(options.rate_hz);
+        let samples = |seconds: f64| (seconds * rate).round() as usize;
+        let edges = Edges {
+            zero: 0,
+            before: samples(options.taper.before_s),
+            after: samples(options.taper.after_s),
+        };
+        let gate = options.gate.map(|gate| {
+            let taper = samples(gate.taper_s);
+            let edges = Edges { zero: samples(gate.hold_s), before: taper, after: taper };
+            (gate.threshold, Fade::new(edges, false))
+        });
+        let follower = match &options.psd {
+            Psd::Fixed(_) => None,
+            Psd::Running(running) => Some(Follower::new(options.rate_hz, running)?),
+        };
+        let engine = match shape.taps {
+            None => {
+                let hop = shape.length.div_ceil(4);
+                Engine::Overlap(Box::new(Overlap::new(shape.coefficients(), shape.origin(), hop)))
+            }
+            Some(taps) => {
+                let block = 1 << (rate / BLOCKS).log2().round().max(0.0) as usize;
+                let over = (shape.length / 2).div_ceil(block);
+                Engine::Partition(Box::new(Partition::new(taps, block, over)))
+            }
+        };
+        let gate_latency = gate.as_ref().map_or(0, |(_, fade)| fade.latency());
+        let mut whitener = Self {
+            designer: Designer::new(shape),
+            kernel: vec![0.0; shape.coefficients()],
+            fade: Fade::new(edges, true),
+            weights: VecDeque::with_capacity(engine.latency() + 1),
+            gate_weights: VecDeque::with_capacity(gate_latency + 1),
+            follower,
+            engine,
+            gate,
+            shape,
+            options,
+            known_from: None,
+            filtered: 0,
+            consumed: 0,
+            produced: 0,
+            is_ended: false,
+        };
+        whitener.reset();
+        Ok(whitener)
+    }
+
+    /// What it was made for.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Samples that must follow before one is known: of the filter, of the taper before gaps, and of the gate.
+    pub fn latency(&self) -> usize {
+        let gate = self.gate.as_ref().map_or(0, |(_, fade)| fade.latency());
+        self.fade.latency() + self.engine.latency() + gate
+    }
+
+    /// The same in seconds.
+    pub fn latency_s(&self) -> f64 {
+        self.latency() as f64 / f64::from(self.options.rate_hz)
+    }
+
+    /// Takes all of `strain`, and writes the next `produced <= strain.len()` whitened samples to the front of `output`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless all slices have the same length; [`Error::Parameter`] after [`Self::flush`].
+    pub fn run(
+        &mut self,
+        strain: &[f64],
+        valid: &[bool],
+        output: &mut [f32],
+        output_valid: &mut [bool],
+    ) -> Result<Progress> {
+        check_length("flags of valid strain", strain.len(), valid.len())?;
+        check_length("whitened strain", strain.len(), output.len())?;
+        check_length("flags of whitened strain", strain.len(), output_valid.len())?;
+        if self.is_ended {
+            let rule = "a stream that was flushed has ended: reset the whitener first";
+            return Err(Error::parameter("strain", strain.len(), rule));
+        }
+        let mut produced = 0;
+        for (sample, valid) in strain.iter().zip(valid) {
+            if let Some((sample, valid)) = self.push(*sample, *valid) {
+                (output[produced], output_valid[produced]) = (sample, valid);
+                produced += 1;
+            }
+        }
+        self.consumed += strain.len() as u64;
+        self.produced += produced as u64;
+        Ok(Progress { consumed: strain.len(), produced })
+    }
+
+    /// Ends the stream, as if a gap followed: writes up to `output.len()` of its last [`Self::latency`] samples, and
+    /// gives their number. To be called until it gives 0.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless both slices have the same length.
+    pub fn flush(&mut self, output: &mut [f32], output_valid: &mut [bool]) -> Result<usize> {
+        check_length("flags of whitened strain", output.len(), output_valid.len())?;
+        self.is_ended = true;
+        let mut produced = 0;
+        while produced < output.len() && self.produced < self.consumed {
+            if let Some((sample, valid)) = self.push(0.0, false) {
+                (output[produced], output_valid[produced]) = (sample, valid);
+                produced += 1;
+                self.produced += 1;
+            }
+        }
+        Ok(produced)
+    }
+
+    /// Forgets the stream, and what a running spectrum learned from it.
+    pub fn reset(&mut self) {
+        self.fade.reset();
+        self.weights.clear();
+        self.gate_weights.clear();
+        if let Some((_, fade)) = &mut self.gate {
+            fade.reset();
+        }
+        match &mut self.engine {
+            Engine::Overlap(engine) => engine.reset(),
+            Engine::Partition(engine) => engine.reset(),
+        }
+        let is_known = self.follower.as_mut().is_none_or(|follower| {
+            follower.reset();
+            follower.is_settled()
+        });
+        self.known_from = is_known.then_some(0);
+        if is_known {
+            self.update_kernel(true);
+        } else {
+            self.kernel.fill(0.0);
+            self.engine.set_kernel(&self.kernel, true);
+        }
+        (self.filtered, self.consumed, self.produced, self.is_ended) = (0, 0, 0, false);
+    }
+
+    /// The spectrum that is whitened with now; `None` before a running one is known.
+    pub fn psd(&self) -> Option<PowerSpectrum> {
+        match (&self.options.psd, &self.follower) {
+            (Psd::Fixed(spectrum), _) => Some(spectrum.clone()),
+            (Psd::Running(_), Some(follower)) if self.known_from.is_some() => {
+                follower.running().spectrum()
+            }
+            _ => None,
+        }
+    }
+
+    /// The impulse response in use, and the place of lag 0 in it; all 0 before a running spectrum is known.
+    pub fn kernel(&self) -> (&[f64], usize) {
+        (&self.kernel, self.shape.origin())
+    }
+
+    /// The frequency response: bins `0 ..= points / 2` of a Fourier transform of `points` samples, for whitening a
+    /// template just as the strain is. Real for [`Method::Overlap`].
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when the impulse response is longer than `points`.
+    pub fn response(&self, points: usize) -> Result<Vec<Complex<f64>>> {
+        if points < self.kernel.len() {
+            let rule = format!("the response has {} samples", self.kernel.len());
+            return Err(Error::parameter("points of the transform", points, rule));
+        }
+        let mut buffer = vec![Complex::default(); points];
+        for (place, coefficient) in self.kernel.iter().enumerate() {
+            buffer[(place + points - self.shape.origin()) % points] =
+                Complex::new(*coefficient, 0.0);
+        }
+        FftPlanner::new().plan_fft_forward(points).process(&mut buffer);
+        buffer.truncate(points / 2 + 1);
+        Ok(buffer)
+    }
+
+    /// One sample through all parts.
+    fn push(&mut self, sample: f64, valid: bool) -> Option<(f32, bool)> {
+        let is_good = valid && sample.abs() <= GREATEST;
+        let (sample, weight) = self.fade.push(if is_good { sample } else { 0.0 }, !is_good)?;
+        if let Some(follower) = &mut self.follower
+            && follower.push(sample, weight == 1.0)
+            && follower.is_settled()
+        {
+            let at_once = self.known_from.is_none();
+            self.known_from.get_or_insert(self.filtered + self.shape.origin() as u64);
+            self.update_kernel(at_once);
+        }
+        let is_known = self.known_from.is_some_and(|first| self.filtered >= first);
+        self.filtered += 1;
+        self.weights.push_back(if is_known { weight } else { 0.0 });
+        let whitened = match &mut self.engine {
+            Engine::Overlap(engine) => engine.push(sample),
+            Engine::Partition(engine) => engine.push(sample),
+        }?;
+        // What rings into a gap is cut off there, as smoothly as the strain was.
+        let weight = self.weights.pop_front()?;
+        let whitened = if weight == 0.0 { 0.0 } else { whitened * weight };
+        let Some((threshold, fade)) = &mut self.gate else {
+            return Some(finite(whitened, weight == 1.0));
+        };
+        self.gate_weights.push_back(weight);
+        let is_quiet = whitened.abs() <= *threshold;
+        let (whitened, gate_weight) = fade.push(whitened, !is_quiet)?;
+        let weight = gate_weight * self.gate_weights.pop_front()?;
+        Some(finite(whitened, weight == 1.0))
+    }
+
+    fn update_kernel(&mut self, at_once: bool) {
+        let (spacing_hz, densities) = match (&self.options.psd, &self.follower) {
+            (Psd::Fixed(spectrum), _) => (spectrum.spacing_hz(), spectrum.densities()),
+            (Psd::Running(_), Some(follower)) => {
+                (follower.running().spacing_hz(), follower.running().densities())
+            }
+            (Psd::Running(_), None) => return,
+        };
+        self.designer.design(spacing_hz, densities, &mut self.kernel);
+        self.engine.set_kernel(&self.kernel, at_once);
+    }
+}
+
+impl std::fmt::Debug for Whitener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Whitener").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    fn latency(&self) -> usize {
+        match self {
+            Self::Overlap(engine) => engine.latency(),
+            Self::Partition(engine) => engine.latency(),
+        }
+    }
+
+    fn set_kernel(&mut self, kernel: &[f64], at_once: bool) {
+        match self {
+            Self::Overlap(engine) => engine.set_kernel(kernel),
+            Self::Partition(engine) => engine.set_kernel(kernel, at_once),
+        }
+    }
+}
+
+/// Checks all options; gives the kernel's shape.
+fn check(options: &Options) -> Result<Shape> {
+    let rate_hz = options.rate_hz;
+    if !(1..=1_000_000).contains(&rate_hz) {
+        return Err(Error::parameter("rate (Hz)", rate_hz, "it must be 1 to 10^6"));
+    }
+    let nyquist = f64::from(rate_hz) / 2.0;
+    if !(options.f_low_hz > 0.0 && options.f_low_hz < nyquist) {
+        let rule = format!("it must lie between 0 and {nyquist} Hz");
+        return Err(Error::parameter("lowest frequency (Hz)", options.f_low_hz, rule));
+    }
+    if let Psd::Fixed(spectrum) = &options.psd
+        && spectrum.highest_hz() < nyquist - spectrum.spacing_hz()
+    {
+        let rule = format!("it must reach {nyquist} Hz for strain of {rate_hz} Hz");
+        return Err(Error::parameter(
+            "end of the power spectrum (Hz)",
+            spectrum.highest_hz(),
+            rule,
+        ));
+    }
+    let gate = options.gate.unwrap_or_default();
+    let seconds = [options.taper.before_s, options.taper.after_s, gate.hold_s, gate.taper_s];
+    if let Some(bad) = seconds.into_iter().find(|seconds| !(0.0..=3600.0).contains(seconds)) {
+        let rule = "it must be 0 to 3600 s";
+        return Err(Error::parameter("taper or hold of a gate (s)", bad, rule));
+    }
+    if !(gate.threshold > 0.0) {
+        let rule = "it must be above 0 standard deviations";
+        return Err(Error::parameter("threshold of the gate", gate.threshold, rule));
+    }
+    let (name, seconds, is_causal) = match options.method {
+        Method::Overlap { fft_s } => ("length of the whitening filter (s)", fft_s, false),
+        Method::MinimumPhase { taps_s } => ("length of the whitening filter (s)", taps_s, true),
+    };
+    let length = welch::even_samples(name, seconds, rate_hz)?;
+    let taps = is_causal.then_some(length);
+    Ok(Shape { rate_hz, f_low_hz: options.f_low_hz, length, taps })
+}
+
+fn finite(whitened: f64, is_good: bool) -> (f32, bool) {
+    let whitened = whitened as f32;
+    if whitened.is_finite() { (whitened, is_good) } else { (0.0, false) }
+}

@@ -1,0 +1,147 @@
+//! Causal filters with little latency: the kernel in equal parts, each applied by Fourier transforms of two blocks.
+//!
+//! Invariant: blocks lie at multiples of their length from the stream's first sample.
+//!
+//! # Source
+//! Uniformly partitioned overlap-save: Stockham 1966; Gardner 1995, J. Audio Eng. Soc. 43, 127.
+
+use std::sync::Arc;
+
+use num_complex::Complex;
+use rustfft::{Fft, FftPlanner};
+
+/// Convolves a stream, block by block.
+pub(super) struct Partition {
+    block: usize,
+    forward: Arc<dyn Fft<f64>>,
+    inverse: Arc<dyn Fft<f64>>,
+    /// Spectra of the kernel's parts, those before the last change and the changes; axes: part, bin.
+    before: Vec<Complex<f64>>,
+    change: Vec<Complex<f64>>,
+    /// Blocks since the change, and over how many it comes.
+    since: usize,
+    over: usize,
+    /// Spectra of the latest inputs, a ring; axes: part, bin.
+    inputs: Vec<Complex<f64>>,
+    /// The part of the ring that the next block takes.
+    next: usize,
+    /// The last block's samples and those of the next so far.
+    samples: Vec<f64>,
+    filled: usize,
+    output: Vec<f64>,
+    has_output: bool,
+    buffer: Vec<Complex<f64>>,
+    scratch: Vec<Complex<f64>>,
+}
+
+impl Partition {
+    /// For kernels of `taps` coefficients in parts of `block`; a change of the kernel comes over `over` blocks.
+    pub(super) fn new(taps: usize, block: usize, over: usize) -> Self {
+        let mut planner = FftPlanner::new();
+        let forward = planner.plan_fft_forward(2 * block);
+        let inverse = planner.plan_fft_inverse(2 * block);
+        let scratch = forward.get_inplace_scratch_len().max(inverse.get_inplace_scratch_len());
+        let spectra = vec![Complex::default(); taps.div_ceil(block) * (block + 1)];
+        Self {
+            block,
+            forward,
+            inverse,
+            before: spectra.clone(),
+            change: spectra.clone(),
+            since: 0,
+            over: over.max(1),
+            inputs: spectra,
+            next: 0,
+            samples: vec![0.0; 2 * block],
+            filled: 0,
+            output: vec![0.0; block],
+            has_output: false,
+            buffer: vec![Complex::default(); 2 * block],
+            scratch: vec![Complex::default(); scratch],
+        }
+    }
+
+    /// Samples that must follow before one is known.
+    pub(super) fn latency(&self) -> usize {
+        self.block - 1
+    }
+
+    /// Takes another kernel: at once, or in small steps from block to block.
+    pub(super) fn set_kernel(&mut self, kernel: &[f64], at_once: bool) {
+        let part = self.share();
+        let scale = 1.0 / (2 * self.block) as f64;
+        let rows = self.before.chunks_exact_mut(self.block + 1);
+        for (index, (before, change)) in
+            rows.zip(self.change.chunks_exact_mut(self.block + 1)).enumerate()
+        {
+            self.buffer.fill(Complex::default());
+            let coefficients = kernel.iter().skip(index * self.block).take(self.block);
+            for (value, coefficient) in self.buffer.iter_mut().zip(coefficients) {
+                *value = Complex::new(coefficient * scale, 0.0);
+            }
+            self.forward.process_with_scratch(&mut self.buffer, &mut self.scratch);
+            for ((before, change), new) in before.iter_mut().zip(change).zip(&self.buffer) {
+                *before = if at_once { *new } else { *before + *change * part };
+                *change = new - *before;
+            }
+        }
+        self.since = 0;
+    }
+
+    /// The share of the last change that has come.
+    fn share(&self) -> f64 {
+        self.since as f64 / self.over as f64
+    }
+
+    /// Takes a sample; gives the next filtered one.
+    pub(super) fn push(&mut self, sample: f64) -> Option<f64> {
+        self.samples[self.block + self.filled] = sample;
+        self.filled += 1;
+        if self.filled == self.block {
+            self.filter();
+            self.filled = 0;
+            self.samples.copy_within(self.block.., 0);
+            self.has_output = true;
+        }
+        // With the last sample of a block comes the first of its outputs.
+        self.has_output.then(|| self.output[self.filled])
+    }
+
+    fn filter(&mut self) {
+        let bins = self.block + 1;
+        for (value, sample) in self.buffer.iter_mut().zip(&self.samples) {
+            *value = Complex::new(*sample, 0.0);
+        }
+        self.forward.process_with_scratch(&mut self.buffer, &mut self.scratch);
+        self.inputs[self.next * bins..][..bins].copy_from_slice(&self.buffer[..bins]);
+        let parts = self.inputs.len() / bins;
+        self.since = (self.since + 1).min(self.over);
+        let share = self.share();
+        let sums = &mut self.buffer[..bins];
+        sums.fill(Complex::default());
+        for part in 0..parts {
+            let row = (self.next + parts - part) % parts * bins;
+            let input = &self.inputs[row..row + bins];
+            let before = &self.before[part * bins..][..bins];
+            let change = &self.change[part * bins..][..bins];
+            let kernel = before.iter().zip(change).map(|(before, change)| before + change * share);
+            for ((sum, input), kernel) in sums.iter_mut().zip(input).zip(kernel) {
+                *sum += input * kernel;
+            }
+        }
+        for bin in 1..self.block {
+            self.buffer[2 * self.block - bin] = self.buffer[bin].conj();
+        }
+        self.inverse.process_with_scratch(&mut self.buffer, &mut self.scratch);
+        for (output, value) in self.output.iter_mut().zip(&self.buffer[self.block..]) {
+            *output = value.re;
+        }
+        self.next = (self.next + 1) % parts;
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.inputs.fill(Complex::default());
+        self.samples.fill(0.0);
+        (self.next, self.filled, self.has_output) = (0, 0, false);
+    }
+}

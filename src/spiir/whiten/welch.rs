@@ -1,0 +1,225 @@
+//! Power spectra of stretches of strain: Hann-windowed segments, half overlapped, their median or mean.
+//!
+//! Invariant: a segment counts only if every sample of it may be used.
+
+use std::f64::consts::PI;
+use std::sync::Arc;
+
+use num_complex::Complex;
+use rustfft::{Fft, FftPlanner};
+
+use crate::array::{check_length, check_memory};
+use crate::error::{Error, Result};
+use crate::math::power_spectrum::PowerSpectrum;
+
+/// How the segments' spectra are joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Average {
+    /// Median of each bin over its bias: loud transients hardly count.
+    #[default]
+    Median,
+    /// Mean of each bin.
+    Mean,
+}
+
+/// What [`welch`] does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WelchOptions {
+    /// Length of a segment in seconds; the spectrum's spacing is 1 over it.
+    pub segment_s: f64,
+    /// How the segments are joined.
+    pub average: Average,
+    /// Seconds at both ends that are left out.
+    pub skip_ends_s: f64,
+    /// The fewest segments that make a spectrum.
+    pub min_segments: usize,
+}
+
+impl Default for WelchOptions {
+    fn default() -> Self {
+        Self { segment_s: 4.0, average: Average::Median, skip_ends_s: 2.0, min_segments: 4 }
+    }
+}
+
+/// The longest segment, in samples.
+const LONGEST: f64 = (1_u64 << 26) as f64;
+
+/// Samples in so many seconds, an even number.
+///
+/// # Errors
+/// [`Error::Parameter`] for fewer than 16 samples or more than 2^26.
+pub(super) fn even_samples(name: &'static str, seconds: f64, rate_hz: u32) -> Result<usize> {
+    let samples = (seconds * f64::from(rate_hz) / 2.0).round() * 2.0;
+    if !(16.0..=LONGEST).contains(&samples) {
+        let rule = format!("it must be 16 samples to 2^26 at {rate_hz} Hz");
+        return Err(Error::parameter(name, seconds, rule));
+    }
+    Ok(samples as usize)
+}
+
+/// The power spectral density of strain by Welch's method.
+///
+/// `S[k] = 2 / (rate sum w^2) average_j |sum_n w[n] x[n + j N / 2] exp(-2 pi i k n / N)|^2`, one-sided (bins 0 and
+/// Nyquist without the 2), `w` the periodic Hann window; the median is divided by its bias for as many segments.
+/// Nothing is subtracted from the samples.
+///
+/// | buffer    | axes | type | unit   | access |
+/// |-----------|------|------|--------|--------|
+/// | `samples` | time | f64  | strain | read   |
+/// | `valid`   | time | bool |        | read   |
+///
+/// # Errors
+/// [`Error::Shape`] for slices of different lengths; [`Error::Parameter`] for a segment of fewer than 16 samples, or
+/// when fewer than `min_segments` segments hold only valid samples, or their spectrum is 0 somewhere.
+/// # Source
+/// Welch 1967, IEEE Trans. Audio Electroacoust. 15, 70; the median and its bias: Allen et al. 2012, Phys. Rev. D 85,
+/// 122006, appendix B.
+pub fn welch(
+    samples: &[f64],
+    valid: &[bool],
+    rate_hz: u32,
+    options: &WelchOptions,
+) -> Result<PowerSpectrum> {
+    check_length("flags of valid samples", samples.len(), valid.len())?;
+    let length = even_samples("Welch segment (s)", options.segment_s, rate_hz)?;
+    let skip = options.skip_ends_s * f64::from(rate_hz);
+    if !(skip.is_finite() && skip >= 0.0) {
+        let rule = "it must be 0 s or more";
+        return Err(Error::parameter("seconds left out at the ends", options.skip_ends_s, rule));
+    }
+    let skip = (skip.round() as usize).min(samples.len() / 2);
+    let inside = skip..samples.len() - skip;
+    let (samples, valid) = (&samples[inside.clone()], &valid[inside]);
+    let is_good = |start: &usize| {
+        let part = *start..start + length;
+        let finite = samples[part.clone()].iter().all(|sample| sample.is_finite());
+        finite && valid[part].iter().all(|valid| *valid)
+    };
+    let last = samples.len().checked_sub(length);
+    let starts = last.map(|last| (0..=last).step_by(length / 2));
+    let starts: Vec<usize> = starts.into_iter().flatten().filter(is_good).collect();
+    if starts.len() < options.min_segments.max(1) {
+        let rule = format!(
+            "{} segments of {} s without invalid samples are needed for a power spectrum (in {} s of strain)",
+            options.min_segments.max(1),
+            options.segment_s,
+            samples.len() as f64 / f64::from(rate_hz)
+        );
+        return Err(Error::parameter("good segments", starts.len(), rule));
+    }
+    let bins = length / 2 + 1;
+    let mut periodogram = Periodogram::new(length, rate_hz);
+    let densities = match options.average {
+        Average::Mean => {
+            let mut sums = vec![0.0; bins];
+            for start in &starts {
+                let densities = periodogram.densities(samples[*start..][..length].iter().copied());
+                sums.iter_mut().zip(densities).for_each(|(sum, density)| *sum += density);
+            }
+            sums.iter().map(|sum| sum / starts.len() as f64).collect::<Vec<_>>()
+        }
+        Average::Median => {
+            let bytes = bins.checked_mul(starts.len()).and_then(|n| n.checked_mul(8));
+            check_memory("the spectra of all segments", bytes)?;
+            // Axes: bin, segment.
+            let mut all = vec![0.0; bins * starts.len()];
+            for (segment, start) in starts.iter().enumerate() {
+                let densities = periodogram.densities(samples[*start..][..length].iter().copied());
+                for (row, density) in all.chunks_exact_mut(starts.len()).zip(densities) {
+                    row[segment] = *density;
+                }
+            }
+            let bias = median_bias(starts.len());
+            all.chunks_exact_mut(starts.len()).map(|row| median(row) / bias).collect()
+        }
+    };
+    PowerSpectrum::new(f64::from(rate_hz) / length as f64, densities)
+}
+
+/// The median; of an even number the mean of the middle two.
+fn median(values: &mut [f64]) -> f64 {
+    let half = values.len() / 2;
+    let is_even = values.len().is_multiple_of(2);
+    let (below, middle, _) = values.select_nth_unstable_by(half, f64::total_cmp);
+    let middle = *middle;
+    if !is_even {
+        return middle;
+    }
+    let lower = below.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    0.5 * (lower + middle)
+}
+
+/// The median of `segments` exponentially distributed powers over their mean.
+fn median_bias(segments: usize) -> f64 {
+    let pairs = (1..=(segments - 1) / 2).map(|pair| 2.0 * pair as f64);
+    1.0 + pairs.map(|even| 1.0 / (even + 1.0) - 1.0 / even).sum::<f64>()
+}
+
+/// One-sided densities of single Hann-windowed segments; asks for no memory once made.
+pub(super) struct Periodogram {
+    window: Vec<f64>,
+    scale: f64,
+    fft: Arc<dyn Fft<f64>>,
+    buffer: Vec<Complex<f64>>,
+    scratch: Vec<Complex<f64>>,
+    densities: Vec<f64>,
+}
+
+impl Periodogram {
+    pub(super) fn new(length: usize, rate_hz: u32) -> Self {
+        let window: Vec<f64> =
+            (0..length).map(|n| (PI * n as f64 / length as f64).sin().powi(2)).collect();
+        let power: f64 = window.iter().map(|value| value * value).sum();
+        let fft = FftPlanner::new().plan_fft_forward(length);
+        let scratch = vec![Complex::default(); fft.get_inplace_scratch_len()];
+        let buffer = vec![Complex::default(); length];
+        let scale = 2.0 / (f64::from(rate_hz) * power);
+        Self { window, scale, fft, buffer, scratch, densities: vec![0.0; length / 2 + 1] }
+    }
+
+    /// The densities of one segment.
+    pub(super) fn densities(&mut self, samples: impl Iterator<Item = f64>) -> &[f64] {
+        for ((value, window), sample) in self.buffer.iter_mut().zip(&self.window).zip(samples) {
+            *value = Complex::new(window * sample, 0.0);
+        }
+        self.fft.process_with_scratch(&mut self.buffer, &mut self.scratch);
+        let last = self.densities.len() - 1;
+        for (bin, (density, value)) in self.densities.iter_mut().zip(&self.buffer).enumerate() {
+            let sides = if bin == 0 || bin == last { 0.5 } else { 1.0 };
+            *density = sides * self.scale * value.norm_sqr();
+        }
+        &self.densities
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bias_is_that_of_the_harmonic_series() {
+        assert_eq!(median_bias(1), 1.0);
+        assert!((median_bias(3) - (1.0 - 0.5 + 1.0 / 3.0)).abs() < 1e-15);
+        assert_eq!(median_bias(4), median_bias(3));
+        assert!((median_bias(100_001) - 2f64.ln()).abs() < 1e-5);
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [3.0, 1.0, 2.0, 10.0]), 2.5);
+    }
+
+    #[test]
+    fn a_spectrum_needs_enough_good_segments() {
+        let samples: Vec<f64> = (0..2048).map(|n| ((n * n) % 97) as f64 - 48.0).collect();
+        let mut valid = vec![true; 2048];
+        let options = WelchOptions { segment_s: 1.0, skip_ends_s: 0.0, ..WelchOptions::default() };
+        let spectrum = welch(&samples, &valid, 256, &options).expect("15 segments");
+        assert_eq!((spectrum.spacing_hz(), spectrum.densities().len()), (1.0, 129));
+        valid[900] = false;
+        valid[300] = false;
+        valid[1500] = false;
+        let all = WelchOptions { min_segments: 10, ..options };
+        assert!(welch(&samples, &valid, 256, &all).expect_err("9 left").to_string().contains("9"));
+        assert!(welch(&samples[..100], &valid[..100], 256, &options).is_err());
+        assert!(welch(&[0.0; 2048], &[true; 2048], 256, &options).is_err(), "no power");
+        assert!(welch(&samples, &valid[1..], 256, &options).is_err());
+    }
+}
