@@ -106,8 +106,7 @@ impl Point {
         if let Some(before) = before.filter(|before| hertz <= *before) {
             return Some(("frequency", format!("found {hertz} behind {before}, expected more")));
         }
-        // Written so that NaN is refused, too.
-        if !(density >= 0.0) {
+        if density.is_nan() || density < 0.0 {
             return Some(("density", format!("found {density}, expected 0 or more")));
         }
         None

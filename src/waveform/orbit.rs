@@ -55,7 +55,7 @@ impl Orbit {
     pub(super) fn wave(&self, rate_hz: u32, scale: f64) -> Result<Vec<Complex64>> {
         let rate = f64::from(rate_hz);
         let last = (-self.start_s * rate).floor();
-        if !(last < MAX_SAMPLES) {
+        if last.is_nan() || last >= MAX_SAMPLES {
             let rule = format!("at {rate_hz} Hz, it must stay below {MAX_SAMPLES} samples");
             return Err(Error::parameter("length of the waveform (s)", -self.start_s, rule));
         }

@@ -273,8 +273,7 @@ fn check_binary(binary: &Binary) -> Result<()> {
         }
     }
     for spin in [binary.spin1z, binary.spin2z] {
-        // Written so that NaN is refused, too.
-        if !(spin.abs() < 1.0) {
+        if spin.is_nan() || spin.abs() >= 1.0 {
             let rule = "it must lie between -1 and 1, in units of the mass squared";
             return Err(Error::parameter("spin", spin, rule));
         }

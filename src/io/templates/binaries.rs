@@ -20,8 +20,7 @@ pub(super) fn binary([mass1_msun, mass2_msun, spin1z, spin2z]: [f64; 4]) -> Bina
 pub(super) fn fault(numbers: &[f64; 4]) -> Option<(&'static str, String)> {
     let bad = numbers.iter().enumerate().find(|(column, number)| match column {
         0 | 1 => !(**number > 0.0 && **number <= MAX_MASS_MSUN),
-        // Written so that NaN is refused, too.
-        _ => !(number.abs() < 1.0),
+        _ => number.is_nan() || number.abs() >= 1.0,
     });
     bad.map(|(column, number)| {
         let expected = match column {

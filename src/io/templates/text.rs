@@ -80,12 +80,11 @@ fn row(line: &Line<'_>, columns: &[Option<usize>], order: usize) -> Result<(Stri
     let mut name = String::new();
     for (field, column) in fields.into_iter().zip(columns) {
         match *column {
+            // A spin that is left out is 0.
+            Some(2 | 3) if field.is_empty() => {}
             Some(place) if place < numbers.len() => {
-                // A spin that is left out is 0.
-                if place < 2 || !field.is_empty() {
-                    let any = (f64::MIN, f64::MAX);
-                    numbers[place] = line.number(COLUMNS[place], &field, any)?;
-                }
+                let any = (f64::MIN, f64::MAX);
+                numbers[place] = line.number(COLUMNS[place], &field, any)?;
             }
             Some(_) => name = field,
             None => {}
