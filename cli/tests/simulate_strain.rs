@@ -101,6 +101,7 @@ fn wrong_use_is_one_clear_error() {
         ("--detectors H1,H1", "once only"),
         ("--length 0", "--length"),
         ("--rate 0", "--rate"),
+        ("--rate 4000000000", "--rate"),
         ("--start -5", "--start"),
         ("--noise-low -1", "lowest frequency"),
         ("--inject m1=30,m2=30,distance=0,ra=0,dec=0,time=1400000001", "distance"),
@@ -125,7 +126,7 @@ fn wrong_use_is_one_clear_error() {
         let output = sidereal(home.path(), &format!("simulate strain x.hdf5 {words}"));
         let text = stderr(&output);
         assert!(!output.status.success() && text.contains(word), "{words}: {text}");
-        assert_eq!(text.matches("error").count(), 1, "{words}: {text}");
+        assert_eq!(text.matches("sidereal: ").count(), 1, "{words}: {text}");
     }
     let output = sidereal(home.path(), "simulate strain x.fil");
     assert!(stderr(&output).contains(".hdf5"));

@@ -19,6 +19,9 @@ const SPACING_HZ: f64 = 0.125;
 /// Amplitude spectral density of white noise unless told: about the design's lowest, 1/sqrt(Hz).
 const WHITE: f64 = 4e-24;
 
+/// The highest rate, in Hz.
+const MAX_RATE_HZ: u32 = 1 << 20;
+
 /// The noise.
 #[derive(Args, Clone, Debug)]
 pub(super) struct NoiseArguments {
@@ -83,8 +86,8 @@ impl NoiseArguments {
 fn spectrum(which: &str, rate_hz: u32) -> Result<PowerSpectrum> {
     let nyquist_hz = f64::from(rate_hz) / 2.0;
     let white = |amplitude: f64| PowerSpectrum::new(nyquist_hz, vec![amplitude * amplitude; 2]);
-    if rate_hz == 0 {
-        return Err(Error::parameter("--rate", 0, "it must be above 0"));
+    if !(16..=MAX_RATE_HZ).contains(&rate_hz) {
+        return Err(Error::parameter("--rate", rate_hz, format!("it must be 16 to {MAX_RATE_HZ}")));
     }
     if let Some(path) = which.strip_prefix("asd:") {
         return psd::read(Path::new(path), Density::Amplitude);
