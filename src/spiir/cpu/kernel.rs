@@ -229,7 +229,7 @@ impl<V: Vector, const N: usize> Tile<V, N> {
         let group = if L { LONG } else { SHORT } * V::LANES;
         // SAFETY: the caller's promise is handed on.
         unsafe {
-            if N == 2 || S % 2 == 0 {
+            if N == 2 || S.is_multiple_of(2) {
                 let part = if N == 2 { S % PARTS } else { S / 2 };
                 let n = if N == 2 { S / PARTS } else { 0 };
                 let to = self.columns[1].add(n * TILE * V::LANES);
@@ -316,12 +316,12 @@ unsafe fn add_to_rows<V: Vector>(work: &Work) {
     unsafe {
         for four in 0..work.tiles * TILE / 4 {
             let mut parts = [[0f32; 16]; 2];
-            for part in 0..2 {
+            for (part, sums) in parts.iter_mut().enumerate() {
                 let mut rows = [V::zero(); 4];
-                for s in 0..4 {
-                    rows[s] = V::load(work.scratch.add(((four * 4 + s) * 2 + part) * V::LANES));
+                for (s, row) in rows.iter_mut().enumerate() {
+                    *row = V::load(work.scratch.add(((four * 4 + s) * 2 + part) * V::LANES));
                 }
-                V::sum_quads(rows).store(parts[part].as_mut_ptr());
+                V::sum_quads(rows).store(sums.as_mut_ptr());
             }
             for (slot, row) in work.rows.iter().take(V::LANES / 4).enumerate() {
                 if row.is_null() {

@@ -151,9 +151,9 @@ unsafe impl Vector for Avx2 {
             if part % 4 < 2 {
                 let r = part % 4;
                 let mut rows = [_mm256_setzero_ps(); 4];
-                for k in 0..4 {
+                for (k, row) in rows.iter_mut().enumerate() {
                     let from = x.sub(*offsets.add(4 * r + k) as usize);
-                    rows[k] = _mm256_loadu_ps(from.add(8 * half));
+                    *row = _mm256_loadu_ps(from.add(8 * half));
                 }
                 let quads = transpose_quads!(
                     rows,
@@ -243,8 +243,8 @@ unsafe impl Vector for Avx512 {
         unsafe {
             if part < 4 {
                 let mut rows = [_mm512_setzero_ps(); 4];
-                for k in 0..4 {
-                    rows[k] = _mm512_loadu_ps(x.sub(*offsets.add(4 * part + k) as usize));
+                for (k, row) in rows.iter_mut().enumerate() {
+                    *row = _mm512_loadu_ps(x.sub(*offsets.add(4 * part + k) as usize));
                 }
                 let quads = transpose_quads!(
                     rows,
