@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use sidereal::dedisperse;
 use sidereal::dedisperse::dm_plan::{DdplanOptions, DmPlan, DmRange, ToleranceOptions};
 use sidereal::io::ligolw::Values;
+use sidereal::io::psd::Density;
+use sidereal::io::templates::{TemplateOptions, Templates};
 use sidereal::io::voltages::{self, VoltageOptions, VoltageSource};
 use sidereal::io::{self, FilterbankSource, OpenOptions, Polarizations};
 use sidereal::pipeline;
@@ -352,6 +354,39 @@ fn bind(range: &DmRange, band: &Band, tsamp_s: f64) {
             assert!(plan.valid_times(1 << 20, dm) <= 1 << 20);
         }
     }
+}
+
+/// Templates of any kind: HDF5 series and banks, LIGO_LW, CSV.
+pub fn templates(bytes: &[u8]) {
+    let options = TemplateOptions { rate_hz: Some(4096), distance_mpc: None };
+    with_file(bytes, |path| match io::templates::open_with(path, &options) {
+        Ok(Templates::Waveforms(waveforms)) => {
+            assert!(!waveforms.is_empty());
+            for wave in waveforms {
+                assert!(wave.peak < wave.samples.len() && wave.rate_hz > 0);
+                assert!(wave.samples.iter().all(|h| h.is_finite()));
+            }
+        }
+        Ok(Templates::Binaries(binaries)) => {
+            assert!(!binaries.is_empty());
+            for (_, binary) in binaries {
+                assert!(binary.mass1_msun > 0.0 && binary.mass2_msun > 0.0);
+                assert!(binary.spin1z.abs() < 1.0 && binary.spin2z.abs() < 1.0);
+            }
+        }
+        Err(_) => {}
+    });
+}
+
+/// Power spectra: text of two columns, `.npy`.
+pub fn psd(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        for density in [Density::Power, Density::Amplitude] {
+            let Ok(spectrum) = io::psd::read(path, density) else { continue };
+            assert!(spectrum.densities().len() >= 2 && spectrum.spacing_hz() > 0.0);
+            assert!(spectrum.densities().iter().all(|value| *value > 0.0));
+        }
+    });
 }
 
 /// Gives `work` a file that holds `bytes`; each thread has its own.

@@ -480,7 +480,62 @@ def strain():
     save("strain", "raw_cut.npy", out.getvalue()[:-3])
 
 
+def hdf5_of(datasets, attributes=None, **options):
+    """An HDF5 file of data sets, with attributes by the path of what has them."""
+    out = io.BytesIO()
+    with h5py.File(out, "w", **options) as file:
+        for name, value in datasets.items():
+            file[name] = value
+        for path, found in (attributes or {}).items():
+            file.require_group(path) if path not in file else None
+            file[path].attrs.update(found)
+    return out.getvalue()
+
+
+def template_files():
+    wave = numpy.sin(numpy.arange(40.0))
+    rate = {"meta": {"fs": 4096, "m1": 30.0, "m2": 25.0}}
+    rows = numpy.array([wave, wave[::-1]])
+    save("templates", "two_rows.h5", hdf5_of({"template": rows.astype("f4")}, rate))
+    save("templates", "pair.h5", hdf5_of({"a/plus": wave, "a/cross": wave}, {"a/plus": {"dt": 1 / 2048}}))
+    save("templates", "pairs.h5", hdf5_of({"hp": rows, "hc": rows}, {"/": {"sample_rate": 512}}))
+    save("templates", "complex.h5", hdf5_of({"h": rows.astype("c8"), "g": wave.astype("c16")}, libver="latest"))
+    save("templates", "lonely.h5", hdf5_of({"plus": wave}))
+    save("templates", "nothing.h5", hdf5_of({"data": wave.astype("i4")}))
+    save("templates", "not_finite.h5", hdf5_of({"plus": wave, "cross": wave * numpy.nan}))
+    bank = {"mass1": [30.0, 1.4], "mass2": [25.0, 1.4], "spin1z": [0.1, 0.0], "template_hash": [7, -7]}
+    save("templates", "bank.hdf", hdf5_of(bank))
+    save("templates", "bank_short.hdf", hdf5_of(bank | {"spin1z": [0.1]}))
+    save("templates", "bank_across.hdf", hdf5_of(bank | {"spin1x": [0.1, 0.0]}))
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        file.create_dataset("template", data=rows, chunks=(1, 16), compression="gzip", shuffle=True)
+        file["template"].attrs["rate"] = 4096
+    save("templates", "chunks.h5", out.getvalue())
+    save("templates", "chunks_cut.h5", out.getvalue()[:-200])
+    save("templates", "masses.csv", b"# a bank\nname,mass1,mass2,spin1z\n\"a, b\",5,1.4,-0.5\n,3,2,\n")
+    save("templates", "bad.csv", b"mass1,mass2\n1.4,1e5\n")
+    columns = [("event_id", "int_8s"), ("mass1", "real_4"), ("mass2", "real_4"), ("spin1z", "real_4")]
+    save("templates", "table.xml", ligolw("0,1.4,1.3,0.1,\n1,30,20,0", columns))
+    old = [("sngl_inspiral:event_id", "ilwd:char"), ("mass1", "real_4"), ("mass2", "real_4")]
+    save("templates", "old.xml.gz", gzip.compress(ligolw('"sngl_inspiral:event_id:3",1.4,1.3', old), mtime=0))
+
+
+def psd_files():
+    save("psd", "uniform.txt", b"# f S\n0 0\n0.5 1e-46\n1 2e-46\n")
+    save("psd", "points.txt", b"10,1e-22\n% a remark\n20.5\t3e-23\n1000 4e-24")
+    save("psd", "bad.txt", b"10 1e-22\n9 1e-22\n")
+    save("psd", "close.txt", b"1 1\n1.0000000001 1\n1e300 1\n")
+    save("psd", "huge.txt", b"0 1e300\n1e-300 1e-300\n")
+    for name, array in (("columns", numpy.array([[0, 1.0], [1, 2], [2, 3]])), ("rows", numpy.array([[0, 1.0, 2], [1, 2, 3]]))):
+        out = io.BytesIO()
+        numpy.save(out, array)
+        save("psd", f"{name}.npy", out.getvalue())
+
+
 if __name__ == "__main__":
+    template_files()
+    psd_files()
     ligolw_files()
     strain()
     uvh5_files()

@@ -4,7 +4,7 @@ use super::power_spectrum::PowerSpectrum;
 use crate::error::Result;
 
 /// Frequencies in Hz and amplitude spectral densities in 1/sqrt(Hz); straight lines between their logarithms stay within
-/// 0.1 % of the published curve.
+/// 0.2 % of the published curve's power.
 const ADVANCED_LIGO: [(f64, f64); 64] = [
     (9.0, 1.2397e-22),
     (10.25, 9.1944e-23),
@@ -74,7 +74,7 @@ const ADVANCED_LIGO: [(f64, f64); 64] = [
 
 /// Advanced LIGO's design: broadband, tuned for no signal-recycling detuning and high laser power.
 ///
-/// Below 9 Hz, the wall of seismic noise goes on as steeply as between the two lowest points, to infinity at 0 Hz.
+/// Below 9 Hz, the wall goes on as steeply as between the two lowest points, to infinity at 0 Hz.
 ///
 /// # Errors
 /// As [`PowerSpectrum::new`].
@@ -109,7 +109,7 @@ mod tests {
         let amplitude = |hertz: f64| spectrum.at(hertz).sqrt();
         assert!((amplitude(236.25) / 3.609e-24 - 1.0).abs() < 0.005);
         assert!((amplitude(2000.0) / 8.87e-24 - 1.0).abs() < 0.02, "{}", amplitude(2000.0));
-        assert!(amplitude(5.0) > 5.0 * amplitude(9.0));
+        assert!(amplitude(5.0) > 3.5 * amplitude(9.0));
         assert!(amplitude(0.25).is_finite());
         assert!(advanced_ligo(0.0, 10).is_err() && advanced_ligo(1.0, 1).is_err());
     }

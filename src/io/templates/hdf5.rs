@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use hdf5_pure::{AttrValue, DType, Dataset, File, Group, Layout};
-use num_complex::Complex64;
 
 use super::arrays::{Array, Numbers};
+use super::complex::ComplexLayout;
 use crate::error::{Error, Result};
 
 /// Filters that the HDF5 library decodes: deflate, shuffle, Fletcher's checksum, LZF.
@@ -120,17 +120,16 @@ impl Input {
     /// Whether a data set may be a series: its numbers are real or complex floats, of one or two axes.
     pub(super) fn is_series(&self, name: &str) -> bool {
         self.file.dataset(name).is_ok_and(|dataset| {
-            let is_float = dataset.dtype().is_ok_and(|kind| {
-                matches!(kind, DType::F32 | DType::F64) || complex_width(&kind).is_some()
-            });
+            let is_float =
+                dataset.dtype().is_ok_and(|kind| matches!(kind, DType::F32 | DType::F64))
+                    || complex_layout(&dataset).is_some();
             is_float && dataset.shape().is_ok_and(|shape| matches!(shape.len(), 1 | 2))
         })
     }
 
     /// Whether a data set's numbers are complex.
     pub(super) fn is_complex(&self, name: &str) -> bool {
-        let kind = self.file.dataset(name).and_then(|dataset| dataset.dtype());
-        kind.is_ok_and(|kind| complex_width(&kind).is_some())
+        self.file.dataset(name).is_ok_and(|dataset| complex_layout(&dataset).is_some())
     }
 
     /// The shape of a data set.
@@ -144,19 +143,11 @@ impl Input {
         let (dataset, shape) = self.checked(name)?;
         let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
         let kind = dataset.dtype().map_err(library)?;
-        let numbers = match (&kind, complex_width(&kind)) {
-            (_, Some(4)) => {
-                let pairs = dataset.read_compound::<(f32, f32)>().map_err(library)?;
-                let wide = |(re, im): (f32, f32)| Complex64::new(re.into(), im.into());
-                Numbers::Complex(pairs.into_iter().map(wide).collect())
-            }
-            (_, Some(_)) => {
-                let pairs = dataset.read_compound::<(f64, f64)>().map_err(library)?;
-                Numbers::Complex(pairs.into_iter().map(|(re, im)| Complex64::new(re, im)).collect())
-            }
-            (kind, None) if is_real(kind) => Numbers::Real(dataset.read_f64().map_err(library)?),
-            (other, None) => {
-                return Err(self.fault(name, format!("type {other} found, expected numbers")));
+        let numbers = match complex_layout(&dataset) {
+            Some(layout) => Numbers::Complex(layout.numbers(&dataset.read_raw().map_err(library)?)),
+            None if is_real(&kind) => Numbers::Real(dataset.read_f64().map_err(library)?),
+            None => {
+                return Err(self.fault(name, format!("type {kind} found, expected numbers")));
             }
         };
         let found = match &numbers {
@@ -280,14 +271,7 @@ fn is_real(kind: &DType) -> bool {
     matches!(kind, F32 | F64 | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
 }
 
-/// Bytes of a part of a complex number, if a type is one: a compound of two floats.
-fn complex_width(kind: &DType) -> Option<usize> {
-    let DType::Compound(fields) = kind else { return None };
-    let [(first, re), (second, im)] = fields.as_slice() else { return None };
-    let named = matches!((&**first, &**second), ("r", "i") | ("re", "im") | ("real", "imag"));
-    match (re, im) {
-        (DType::F32, DType::F32) if named => Some(4),
-        (DType::F64, DType::F64) if named => Some(8),
-        _ => None,
-    }
+/// Where the parts of complex numbers lie, if a data set has such.
+fn complex_layout(dataset: &Dataset) -> Option<ComplexLayout> {
+    ComplexLayout::of(&dataset.datatype().ok()?)
 }

@@ -15,6 +15,7 @@
 mod arrays;
 mod bank;
 mod binaries;
+mod complex;
 mod hdf5;
 mod series;
 mod text;

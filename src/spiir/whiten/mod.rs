@@ -360,7 +360,7 @@ fn check(options: &Options) -> Result<Shape> {
         let rule = "it must be 0 to 3600 s";
         return Err(Error::parameter("taper or hold of a gate (s)", bad, rule));
     }
-    if !(gate.threshold > 0.0) {
+    if gate.threshold.is_nan() || gate.threshold <= 0.0 {
         let rule = "it must be above 0 standard deviations";
         return Err(Error::parameter("threshold of the gate", gate.threshold, rule));
     }

@@ -51,7 +51,7 @@ impl Default for GateOptions {
 ///
 /// Short ones make sidebands of strong lines, which the filter's narrow notches let through: beside a hole in LIGO
 /// Livingston's strain of 2015, with a taper of 0.25 s on both sides, the whitened strain reached 17 standard
-/// deviations, with 0.5 s 7, and with 1 s or more that of the noise.
+/// deviations, with 0.5 s 8, and with 1 s 5, hardly more than the noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Taper {
     /// Before them; adds to the latency.
