@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const VERBS: [&str; 10] = [
+const VERBS: [&str; 11] = [
     "demo",
     "search",
     "info",
@@ -18,6 +18,7 @@ const VERBS: [&str; 10] = [
     "correlate",
     "plan",
     "simulate",
+    "spiir",
     "bench",
     "devices",
 ];
@@ -431,6 +432,8 @@ fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
     assert!(array("phase_rms_over_band_deg") < 1.0, "{document}");
     assert!(array("phase_rms_over_time_deg") < 0.5, "{document}");
     assert!((array("amplitude_ratio") - 1.0).abs() < 0.01, "{document}");
+    assert_eq!(document["strain"]["found"], true);
+    assert_eq!(document["strain"]["template"], "36+29");
     assert_eq!(entries(home.path()), ["shown".to_owned()].into());
     let folder = home.path().join("shown");
     let page = fs::read_to_string(folder.join("index.html")).unwrap();
@@ -443,7 +446,7 @@ fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
     for link in links {
         assert!(folder.join(link).is_file(), "{link}");
     }
-    for name in ["summary.json", "tracked.json", "drifting.json", "array/truth.json"] {
+    for name in ["summary.json", "tracked.json", "drifting.json", "array/truth.json", "strain.truth.json"] {
         let written = fs::read_to_string(folder.join(name)).unwrap();
         assert!(!written.contains("unfinished"), "{name}");
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
 use sidereal::pipeline::chirp::{ChirpDetector, DetectorOptions, Latency, Piece, Recording};
 use sidereal::spiir::bank::Bank;
-use sidereal::{Error, Result};
+use sidereal::Result;
 
 use super::inputs::Strain;
 use super::search::banks::Banks;
