@@ -12,8 +12,8 @@ use sidereal::backend::Backend;
 use sidereal::io::strain::{OpenOptions, open};
 use sidereal::io::templates;
 use sidereal::pipeline::chirp::{
-    ChirpSearch, DetectorReport, Input, Recording, Report, SearchOptions, Source, Spectrum, Whitening, series,
-    waveforms,
+    ChirpSearch, DetectorReport, Input, Recording, Report, SearchOptions, Source, Spectrum,
+    Whitening, series, waveforms,
 };
 use sidereal::spiir::Resampler;
 use sidereal::spiir::bank::{self, Rates};
@@ -43,7 +43,10 @@ fn source(folder: &Path, options: bank::Options) -> Source {
 fn options(method: Method) -> SearchOptions {
     SearchOptions {
         whitening: Whitening {
-            spectrum: Spectrum::Welch(WelchOptions { average: Average::Mean, ..WelchOptions::default() }),
+            spectrum: Spectrum::Welch(WelchOptions {
+                average: Average::Mean,
+                ..WelchOptions::default()
+            }),
             method,
             gate: Some(GateOptions::default()),
         },

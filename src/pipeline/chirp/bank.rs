@@ -30,7 +30,8 @@ pub fn waveforms(templates: Templates, inspirals: &InspiralOptions) -> Result<Ve
     match templates {
         Templates::Waveforms(waveforms) => {
             if let Some(other) = waveforms.iter().find(|waveform| waveform.rate_hz != rate_hz) {
-                let rule = format!("template {} must have {rate_hz} Hz, the strain's rate", other.name);
+                let rule =
+                    format!("template {} must have {rate_hz} Hz, the strain's rate", other.name);
                 return Err(Error::parameter("rate of the template (Hz)", other.rate_hz, rule));
             }
             Ok(waveforms)

@@ -42,7 +42,8 @@ impl Recording {
             check_memory("the strain of one detector", (known + PIECE).checked_mul(9))?;
             recording.samples.resize(known + PIECE, 0.0);
             recording.valid.resize(known + PIECE, false);
-            let count = source.read(&mut recording.samples[known..], &mut recording.valid[known..])?;
+            let count =
+                source.read(&mut recording.samples[known..], &mut recording.valid[known..])?;
             recording.samples.truncate(known + count);
             recording.valid.truncate(known + count);
             if count == 0 {
@@ -50,7 +51,12 @@ impl Recording {
             }
         }
         if recording.samples.is_empty() {
-            return Err(Error::format(recording.path, "strain", 0, "found no sample, expected some"));
+            return Err(Error::format(
+                recording.path,
+                "strain",
+                0,
+                "found no sample, expected some",
+            ));
         }
         Ok(recording)
     }

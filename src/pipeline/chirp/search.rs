@@ -242,7 +242,8 @@ fn windows(recordings: &[Recording], pad_s: f64) -> Result<Vec<Vec<f64>>> {
             Error::parameter("detector", format!("{:?}", recording.detector), rule)
         })?;
         if places.iter().any(|other| other.name == place.name) {
-            let rule = "it is there twice; files of one detector are joined when they are given as one";
+            let rule =
+                "it is there twice; files of one detector are joined when they are given as one";
             return Err(Error::parameter("detector", place.name, rule));
         }
         places.push(place);

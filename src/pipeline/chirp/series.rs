@@ -5,8 +5,8 @@ use num_complex::Complex;
 use super::report::DetectorReport;
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::spiir::plan::{self, MAX_HALVINGS, Plan};
 use crate::spiir::Spiir;
+use crate::spiir::plan::{self, MAX_HALVINGS, Plan};
 use crate::units::Gps;
 
 /// Time before a template's beginning from which its filters run, in seconds: they forget what came before.
@@ -49,7 +49,8 @@ pub fn series(
     let place = |seconds: f64| ((seconds * rate).round().max(0.0) as usize).min(total);
     let (first, last) = (place(middle_s - half_s), place(middle_s + half_s));
     // Lower rates keep their phase: they begin at a sample that all rates have.
-    let begin = place(middle_s - half_s - one.duration_s - SETTLE_S) >> MAX_HALVINGS << MAX_HALVINGS;
+    let begin =
+        place(middle_s - half_s - one.duration_s - SETTLE_S) >> MAX_HALVINGS << MAX_HALVINGS;
     let end = (last + plan.latency()).min(total);
     let mut spiir = Spiir::new(plan, backend)?;
     let mut z = vec![Complex::default(); (end - begin).max(1)];

@@ -11,9 +11,7 @@ pub(super) fn events(report: &DetectorReport, cluster_s: f64, ranking: Ranking) 
     };
     let mut triggers: Vec<TimedTrigger> = report.triggers.clone();
     triggers.sort_by_key(|trigger| (trigger.gps, trigger.template));
-    let near = |a: &TimedTrigger, b: &TimedTrigger| {
-        a.gps.seconds_since(b.gps).abs() <= cluster_s
-    };
+    let near = |a: &TimedTrigger, b: &TimedTrigger| a.gps.seconds_since(b.gps).abs() <= cluster_s;
     let is_best = |place: usize| {
         let own = &triggers[place];
         let before = triggers[..place].iter().rev().take_while(|other| near(own, other));
