@@ -3,8 +3,10 @@
 mod accuracy;
 mod bank;
 mod cases;
+mod fourier;
 mod measure;
 mod plain;
+mod whole;
 
 use std::path::PathBuf;
 
@@ -39,6 +41,12 @@ pub(super) enum Name {
     Silence,
     /// The largest error over an hour.
     Accuracy,
+    /// Beside a matched filter by Fourier transforms, for templates of 1 to 64 s.
+    Fourier,
+    /// 1.4 + 1.4 solar masses that one core follows, from 30, 20 and 15 Hz.
+    Binaries,
+    /// The whole search of two detectors with 1024 templates each, step by step (Guo et al. 2018, Section 5).
+    Whole,
 }
 
 /// Measure the filter bank.
@@ -53,6 +61,12 @@ pub(crate) struct Arguments {
     /// Seconds spent on each case, at least.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
+    /// Seconds of data of the whole search.
+    #[arg(long, default_value_t = 1000.0)]
+    length: f64,
+    /// Draw templates against latency, of the table `fourier`, to this PNG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Only cases whose name contains this.
     #[arg(long)]
     only: Option<String>,
@@ -81,6 +95,17 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             table.push(measure::measure(case, arguments.seconds)?)?;
             found = true;
         }
+        found |= match name {
+            Name::Fourier => {
+                fourier::run(&mut table, arguments.seconds, &wanted, arguments.plot.as_deref())?
+            }
+            Name::Binaries => fourier::binaries(&mut table, arguments.seconds, &wanted)?,
+            Name::Whole if wanted("the whole search") => {
+                whole::run(&mut table, arguments.length, common.threads)?;
+                true
+            }
+            _ => false,
+        };
         if *name == Name::Accuracy {
             for case in accuracy::CASES.iter().filter(|case| wanted(case.name)) {
                 table.push(accuracy::measure(case)?)?;

@@ -4,6 +4,7 @@ mod candidate;
 pub(crate) mod colour;
 pub(crate) mod correlation;
 pub(crate) mod frame;
+mod latency;
 mod overview;
 pub(crate) mod pen;
 #[allow(dead_code, unused_imports)]
@@ -12,6 +13,7 @@ mod sweep;
 pub(crate) mod text;
 
 pub(crate) use candidate::{Candidate, candidate};
+pub(crate) use latency::{Curve, latency};
 pub(crate) use overview::{Overview, Point, overview};
 pub(crate) use sweep::{Sweep, sweep};
 

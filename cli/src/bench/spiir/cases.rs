@@ -65,7 +65,7 @@ pub(super) fn cases(name: Name, threads: usize) -> Vec<Case> {
         Name::Levels => Level::available().into_iter().map(level).collect(),
         Name::Blocks => [16, 100, 256, 1024, 4096, 16384].into_iter().map(block).collect(),
         Name::Silence => [4, 64, 512].into_iter().map(silence).collect(),
-        Name::Accuracy => Vec::new(),
+        Name::Accuracy | Name::Fourier | Name::Binaries | Name::Whole => Vec::new(),
     }
 }
 

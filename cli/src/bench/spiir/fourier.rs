@@ -1,0 +1,301 @@
+//! The filter bank beside a matched filter by Fourier transforms: templates that one core follows, and latency.
+
+use std::f64::consts::PI;
+use std::path::Path;
+use std::time::Instant;
+
+use num_complex::Complex;
+use sidereal::Result;
+use sidereal::backend::simd::Level;
+use sidereal::backend::threads::Threads;
+use sidereal::backend::{Backend, roof};
+use sidereal::math::design_psd::advanced_ligo;
+use sidereal::spiir::bank::{Bank, Options, Rates};
+use sidereal::spiir::matched::MatchedFilter;
+use sidereal::spiir::{Resampler, Spiir};
+use sidereal::strain::Binary;
+use sidereal::waveform::{InspiralOptions, inspiral};
+
+use super::super::{Row, Table, best_and_median};
+use super::bank::{RATE_HZ, Random};
+use crate::plots::{Curve, latency};
+
+/// Templates of a bank.
+const TEMPLATES: usize = 4;
+/// Samples that the filter bank takes at once.
+const BLOCK: usize = 1024;
+/// Operations of a filter and sample.
+const OPERATIONS: f64 = 12.0;
+/// Fewest rounds of turns.
+const ROUNDS: usize = 3;
+/// Seconds of the two filters' common output that are compared.
+const COMPARED_S: f64 = 2.0;
+
+/// Lengths of templates in seconds, and the latencies that their transforms are allowed.
+const LENGTHS: [(f64, &[f64]); 4] = [
+    (1.0, &[0.0625, 0.25, 1.0, 4.0]),
+    (4.0, &[0.0625, 0.25, 1.0, 4.0, 16.0]),
+    (16.0, &[0.0625, 0.25, 1.0, 4.0, 16.0]),
+    (64.0, &[0.25, 1.0, 4.0, 16.0, 64.0]),
+];
+
+/// Frequency from which 1.4 + 1.4 solar masses take so many seconds: Newton's chirp.
+fn f_low_hz(seconds: f64) -> f64 {
+    let chirp_mass_s = Binary::of_masses(1.4, 1.4).chirp_mass_msun() * 4.925_491e-6;
+    (5.0 / (256.0 * seconds)).powf(0.375) * chirp_mass_s.powf(-0.625) / PI
+}
+
+/// Binary neutron stars about 1.4 + 1.4 solar masses, seen from `f_low_hz` on in Advanced LIGO's design noise.
+pub(super) fn neutron_stars(
+    templates: usize,
+    f_low_hz: f64,
+    lowest_hz: f64,
+    resampler: Resampler,
+) -> Result<Bank> {
+    let make = |index: usize| {
+        let binary = Binary::of_masses(1.4 + 0.003 * index as f64, 1.4);
+        let inspirals = InspiralOptions { f_low_hz, rate_hz: RATE_HZ, ..Default::default() };
+        inspiral(&binary, &inspirals)
+    };
+    let waves = (0..templates).map(make).collect::<Result<Vec<_>>>()?;
+    let psd = advanced_ligo(0.25, RATE_HZ as usize * 2 + 1)?;
+    let rates = Rates::Multi { lowest_hz };
+    Bank::design(&waves, &psd, &Options { f_low_hz, rates, resampler, ..Options::default() })
+}
+
+/// The filter bank in a stream that doesn't end.
+struct Ours {
+    spiir: Spiir,
+    input: Vec<f32>,
+    output: Vec<Complex<f32>>,
+    effective: f64,
+    latency_s: f64,
+}
+
+impl Ours {
+    fn new(bank: &Bank, level: Level) -> Result<Self> {
+        let mut random = Random(41);
+        let plan = bank.plan()?;
+        let filters = bank.templates.iter().map(|template| template.filters.effective_filters());
+        Ok(Self {
+            effective: filters.sum::<f64>() / bank.templates.len() as f64,
+            latency_s: plan.latency() as f64 / f64::from(RATE_HZ),
+            input: (0..BLOCK * 16).map(|_| random.normal()).collect(),
+            output: vec![Complex::default(); plan.templates() * BLOCK],
+            spiir: Spiir::new(plan, &Backend::Cpu(level, Threads::new(1)))?,
+        })
+    }
+
+    /// Templates that are followed in real time.
+    fn rate(&mut self) -> Result<f64> {
+        let began = Instant::now();
+        for block in self.input.chunks_exact(BLOCK) {
+            self.spiir.run(block, &mut self.output, BLOCK)?;
+        }
+        let data_s = self.input.len() as f64 / f64::from(RATE_HZ);
+        Ok(self.spiir.plan().templates() as f64 * data_s / began.elapsed().as_secs_f64())
+    }
+}
+
+/// Overlap-save, one block a turn.
+struct Fourier {
+    filter: MatchedFilter,
+    templates: usize,
+    input: Vec<f32>,
+    output: Vec<Complex<f32>>,
+}
+
+impl Fourier {
+    /// With blocks of `latency_s`, or a little more where the transform's length asks for it.
+    fn new(bank: &Bank, latency_s: f64) -> Result<Self> {
+        let rows: Vec<&[Complex<f32>]> =
+            bank.templates.iter().map(|template| template.whitened.as_slice()).collect();
+        let longest = rows.iter().map(|row| row.len()).max().unwrap_or(0);
+        let least = longest + (latency_s * f64::from(RATE_HZ)) as usize;
+        let filter = MatchedFilter::new(&rows, smooth(least))?;
+        let mut random = Random(43);
+        Ok(Self {
+            input: (0..filter.history() + filter.hop()).map(|_| random.normal()).collect(),
+            output: vec![Complex::default(); rows.len() * filter.hop()],
+            templates: rows.len(),
+            filter,
+        })
+    }
+
+    fn latency_s(&self) -> f64 {
+        self.filter.hop() as f64 / f64::from(RATE_HZ)
+    }
+
+    fn rate(&mut self) -> Result<f64> {
+        let began = Instant::now();
+        self.filter.run(&self.input, &mut self.output)?;
+        let followed = self.templates as f64 * self.latency_s();
+        Ok(followed / began.elapsed().as_secs_f64())
+    }
+}
+
+/// The least length from `least` on that has no prime factors but 2 and 3, and those few.
+fn smooth(least: usize) -> usize {
+    let power = least.next_power_of_two();
+    [power * 9 / 16, power * 3 / 4, power]
+        .into_iter()
+        .find(|length| *length >= least)
+        .unwrap_or(power)
+}
+
+/// Whether the filter bank's ratios follow the template's as closely as its match says.
+fn is_right(bank: &Bank, level: Level) -> Result<bool> {
+    let longest = bank.templates.iter().map(|template| template.whitened.len()).max().unwrap_or(0);
+    let times = longest + (COMPARED_S * f64::from(RATE_HZ)) as usize;
+    let mut random = Random(47);
+    let input: Vec<f32> = (0..times).map(|_| random.normal()).collect();
+    let plan = bank.plan()?;
+    let latency = plan.latency();
+    let mut padded = input.clone();
+    padded.resize(times + latency, 0.0);
+    let stride = padded.len();
+    let mut output = vec![Complex::default(); plan.templates() * stride];
+    let mut spiir = Spiir::new(plan, &Backend::Cpu(level, Threads::new(1)))?;
+    spiir.run(&padded, &mut output, stride)?;
+    let rows: Vec<&[Complex<f32>]> =
+        bank.templates.iter().map(|template| template.whitened.as_slice()).collect();
+    let mut filter = MatchedFilter::new(&rows, smooth(times + 1))?;
+    let hop = times - filter.history();
+    let mut expected = vec![Complex::default(); rows.len() * hop];
+    filter.run(&input, &mut expected)?;
+    let follows = bank.templates.iter().enumerate().map(|(index, template)| {
+        let ours = &output[index * stride + times - hop..][..hop];
+        // Over a short stretch of noise the likeness scatters about the match.
+        likeness(ours, &expected[index * hop..][..hop]) > template.fit - 0.02
+    });
+    Ok(follows.fold(true, |all, one| all && one))
+}
+
+/// `|<x, y>| / (|x| |y|)`.
+fn likeness(x: &[Complex<f32>], y: &[Complex<f32>]) -> f64 {
+    let wide = |z: &Complex<f32>| Complex::new(f64::from(z.re), f64::from(z.im));
+    let power = |z: &[Complex<f32>]| z.iter().map(|z| wide(z).norm_sqr()).sum::<f64>();
+    let product: Complex<f64> = x.iter().zip(y).map(|(x, y)| wide(x) * wide(y).conj()).sum();
+    product.norm() / (power(x) * power(y)).sqrt()
+}
+
+/// Measures all lengths and latencies; one row for each transform, and a plot of all when one is wanted.
+///
+/// # Errors
+/// Those of the design and the filters.
+pub(super) fn run(
+    table: &mut Table<'_>,
+    seconds: f64,
+    wanted: &dyn Fn(&str) -> bool,
+    plot: Option<&Path>,
+) -> Result<bool> {
+    let mut curves = Vec::new();
+    for (length_s, latencies) in LENGTHS {
+        let name = |latency_s: f64| format!("{length_s} s templates, transforms of {latency_s} s");
+        let latencies: Vec<f64> =
+            latencies.iter().copied().filter(|latency_s| wanted(&name(*latency_s))).collect();
+        if latencies.is_empty() {
+            continue;
+        }
+        let f_low = f_low_hz(length_s);
+        let bank = neutron_stars(TEMPLATES, f_low, 32.0, Resampler::low_latency())?;
+        let slow = neutron_stars(1, f_low, 32.0, Resampler::default())?;
+        let slow_s = slow.plan()?.latency() as f64 / f64::from(RATE_HZ);
+        let mut curve = Curve { length_s, transforms: Vec::new(), filters: Vec::new() };
+        let mut best = 0.0_f64;
+        let mut quick_s = 0.0;
+        for latency_s in latencies {
+            let (row, exact_s, ours_s) = measure(&bank, latency_s, seconds, name(latency_s))?;
+            curve.transforms.push((exact_s, row.baseline));
+            best = best.max(row.rate);
+            quick_s = ours_s;
+            table.push(row)?;
+        }
+        curve.filters = vec![(quick_s, best), (slow_s, best)];
+        curves.push(curve);
+    }
+    if let Some(path) = plot.filter(|_| !curves.is_empty()) {
+        latency(path, &curves)?;
+    }
+    Ok(!curves.is_empty())
+}
+
+/// One row, with the exact latencies of the transforms and of the filter bank.
+pub(super) fn measure(
+    bank: &Bank,
+    latency_s: f64,
+    seconds: f64,
+    name: String,
+) -> Result<(Row, f64, f64)> {
+    let level = Level::best();
+    let one = Threads::new(1);
+    let checked = is_right(bank, level)?;
+    let mut ours = Ours::new(bank, level)?;
+    let mut fourier = Fourier::new(bank, latency_s)?;
+    // Plans and pages are warmed up.
+    ours.rate()?;
+    fourier.rate()?;
+    let (mut roofs, mut baselines, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+    let start = Instant::now();
+    while rates.len() < ROUNDS || start.elapsed().as_secs_f64() < seconds {
+        let operations = OPERATIONS * ours.effective * f64::from(RATE_HZ);
+        let flops = 2.0 * roof::multiply_adds(level, &one, 2e-3) * OPERATIONS / 16.0;
+        roofs.push(flops / operations);
+        baselines.push(fourier.rate()?);
+        rates.push(ours.rate()?);
+    }
+    let (rate, median) = best_and_median(&mut rates);
+    let (roof, baseline) = (best_and_median(&mut roofs).0, best_and_median(&mut baselines).0);
+    let row = Row {
+        bench: "spiir",
+        case: format!("{name} (ours {:.2} s, {:.0} filters)", ours.latency_s, ours.effective),
+        device: Backend::Cpu(level, one).name(),
+        rate,
+        unit: "templates in real time",
+        roof,
+        roof_unit: "templates in real time",
+        fraction_of_roof: rate / roof,
+        baseline,
+        ratio_to_baseline: rate / baseline,
+        checked,
+        median,
+    };
+    Ok((row, fourier.latency_s(), ours.latency_s))
+}
+
+/// How many 1.4 + 1.4 solar-mass templates one core follows, from several frequencies on; beside transforms of as many
+/// seconds as the template has.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn binaries(
+    table: &mut Table<'_>,
+    seconds: f64,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Result<bool> {
+    let mut found = false;
+    for f_low in [30.0, 20.0, 15.0] {
+        let name = format!("1.4 + 1.4 solar masses from {f_low} Hz");
+        if wanted(&name) {
+            let bank = neutron_stars(TEMPLATES, f_low, 32.0, Resampler::default())?;
+            let length_s = bank.templates[0].duration_s;
+            table.push(measure(&bank, length_s, seconds, name)?.0)?;
+            found = true;
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{f_low_hz, smooth};
+
+    #[test]
+    fn lengths_of_transforms_are_smooth_and_long_enough() {
+        assert_eq!(
+            (smooth(1000), smooth(1025), smooth(1200), smooth(1600)),
+            (1024, 1152, 1536, 2048)
+        );
+        assert!((f_low_hz(64.0) - 29.6).abs() < 0.5, "{}", f_low_hz(64.0));
+    }
+}
