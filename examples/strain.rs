@@ -11,7 +11,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use sidereal::io::strain::{OpenOptions, Summary, open};
+use sidereal::io::strain::{OpenOptions, open};
 use sidereal::spiir::whiten::{Options, Psd, WelchOptions, Whitener, welch};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
@@ -43,7 +43,6 @@ fn main() -> ExitCode {
 fn load(input: &str, bits: Option<&str>) -> Outcome<(Vec<f64>, Vec<bool>, u32)> {
     let required_quality = bits.map(|bits| bits.split(',').map(str::to_string).collect());
     let options = OpenOptions { required_quality, ..OpenOptions::default() };
-    println!("{}", Summary::read(open(Path::new(input), &options)?.as_mut())?);
     let mut source = open(Path::new(input), &options)?;
     let times = source.header().times.unwrap_or(0) as usize;
     let (mut samples, mut valid) = (vec![0.0; times], vec![false; times]);
@@ -73,7 +72,6 @@ fn whiten(input: &str, output: &str, base: fn(u32, Psd) -> Options) -> Outcome {
     let (samples, valid, rate_hz) = load(input, None)?;
     let found = welch(&samples, &valid, rate_hz, &WelchOptions::default())?;
     let mut whitener = Whitener::new(base(rate_hz, Psd::Fixed(found)))?;
-    println!("latency {} s", whitener.latency_s());
     let (mut whitened, mut flags) = (vec![0.0_f32; samples.len()], vec![false; samples.len()]);
     let first = whitener.run(&samples, &valid, &mut whitened, &mut flags)?.produced;
     whitener.flush(&mut whitened[first..], &mut flags[first..])?;

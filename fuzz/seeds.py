@@ -442,6 +442,44 @@ def ligolw_files():
     save("ligolw", "bomb.xml.gz", gzip.compress(ligolw("," * (1 << 24), new), mtime=0))
 
 
+def gwosc(times=640, rate=64, chunks=(100,), **changes):
+    """The smallest file of strain in GWOSC's layout."""
+    out = io.BytesIO()
+    with h5py.File(out, "w", libver=changes.pop("libver", None)) as file:
+        values = numpy.arange(times) * 1e-21
+        packing = {"chunks": chunks, "compression": "gzip", "fletcher32": True} if chunks else {}
+        series = file.create_dataset("strain/Strain", data=values, **packing)
+        series.attrs["Xstart"] = changes.pop("start", 1126259446)
+        series.attrs["Xspacing"] = changes.pop("spacing", 1 / rate)
+        for group, name, bits in [("simple", "DQ", b"DATA CBC_CAT1"), ("injections", "Inj", b"NO_CBC_HW_INJ")]:
+            mask = numpy.full(changes.get("seconds", times // rate), 3, "u4")
+            mask[1:2] = 0
+            file[f"quality/{group}/{name}mask"] = mask
+            file[f"quality/{group}/{name}Shortnames"] = numpy.array(bits.split())
+        file["meta/Detector"] = "H1"
+        file["meta/GPSstart"] = 1126259446
+    return out.getvalue()
+
+
+def strain():
+    save("strain", "gwosc.hdf5", gwosc())
+    save("strain", "one_piece.hdf5", gwosc(chunks=None))
+    save("strain", "latest.hdf5", gwosc(libver="latest"))
+    save("strain", "short_mask.hdf5", gwosc(seconds=2))
+    save("strain", "spacing.hdf5", gwosc(spacing=1e-300))
+    save("strain", "start.hdf5", gwosc(start=2**62))
+    save("strain", "cut.hdf5", gwosc()[:5000])
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        file["strain"] = numpy.arange(100.0)
+        file["strain"].attrs.update(x0=1e9, dx=0.25, channel="L1:STRAIN")
+    save("strain", "gwpy.h5", out.getvalue())
+    out = io.BytesIO()
+    numpy.save(out, numpy.array([1.0, numpy.nan, numpy.inf, -1.0]))
+    save("strain", "raw.npy", out.getvalue())
+    save("strain", "raw_cut.npy", out.getvalue()[:-3])
+
+
 def hdf5_of(datasets, attributes=None, **options):
     """An HDF5 file of data sets, with attributes by the path of what has them."""
     out = io.BytesIO()
@@ -495,48 +533,10 @@ def psd_files():
         save("psd", f"{name}.npy", out.getvalue())
 
 
-def gwosc(times=640, rate=64, chunks=(100,), **changes):
-    """The smallest file of strain in GWOSC's layout."""
-    out = io.BytesIO()
-    with h5py.File(out, "w", libver=changes.pop("libver", None)) as file:
-        values = numpy.arange(times) * 1e-21
-        packing = {"chunks": chunks, "compression": "gzip", "fletcher32": True} if chunks else {}
-        series = file.create_dataset("strain/Strain", data=values, **packing)
-        series.attrs["Xstart"] = changes.pop("start", 1126259446)
-        series.attrs["Xspacing"] = changes.pop("spacing", 1 / rate)
-        for group, name, bits in [("simple", "DQ", b"DATA CBC_CAT1"), ("injections", "Inj", b"NO_CBC_HW_INJ")]:
-            mask = numpy.full(changes.get("seconds", times // rate), 3, "u4")
-            mask[1:2] = 0
-            file[f"quality/{group}/{name}mask"] = mask
-            file[f"quality/{group}/{name}Shortnames"] = numpy.array(bits.split())
-        file["meta/Detector"] = "H1"
-        file["meta/GPSstart"] = 1126259446
-    return out.getvalue()
-
-
-def strain():
-    save("strain", "gwosc.hdf5", gwosc())
-    save("strain", "one_piece.hdf5", gwosc(chunks=None))
-    save("strain", "latest.hdf5", gwosc(libver="latest"))
-    save("strain", "short_mask.hdf5", gwosc(seconds=2))
-    save("strain", "spacing.hdf5", gwosc(spacing=1e-300))
-    save("strain", "start.hdf5", gwosc(start=2**62))
-    save("strain", "cut.hdf5", gwosc()[:5000])
-    out = io.BytesIO()
-    with h5py.File(out, "w") as file:
-        file["strain"] = numpy.arange(100.0)
-        file["strain"].attrs.update(x0=1e9, dx=0.25, channel="L1:STRAIN")
-    save("strain", "gwpy.h5", out.getvalue())
-    out = io.BytesIO()
-    numpy.save(out, numpy.array([1.0, numpy.nan, numpy.inf, -1.0]))
-    save("strain", "raw.npy", out.getvalue())
-    save("strain", "raw_cut.npy", out.getvalue()[:-3])
-
-
 if __name__ == "__main__":
-    ligolw_files()
     template_files()
     psd_files()
+    ligolw_files()
     strain()
     uvh5_files()
     voltages()

@@ -146,7 +146,7 @@ fn all_variants_equal_the_reference() {
     for round in 0..8 {
         let deepest = [0, 4, 1, 0, 2, 3, 0, 4][round];
         let most = if round < 2 { 150 } else { 40 };
-        let memory = [30.0, 300.0, 5000.0][round % 3];
+        let memory = [30.0, 300.0, 40_000.0][round % 3];
         let plan = plan(&mut random, most, deepest, memory);
         let samples = 1000 + random.below(3000) as usize;
         let input = noise(&mut random, samples);
@@ -164,7 +164,7 @@ fn all_variants_equal_the_reference() {
 fn splits_and_threads_give_the_same_bits() {
     let mut random = Random(77);
     for deepest in [0, 4] {
-        let plan = plan(&mut random, 40, deepest, 3000.0);
+        let plan = plan(&mut random, 40, deepest, 60_000.0);
         let input = noise(&mut random, 5000);
         for (alone, three) in Backend::variants(1).iter().zip(Backend::variants(3)).skip(1) {
             let whole = filtered(&plan, alone, &input, &[input.len()]);
@@ -179,7 +179,7 @@ fn splits_and_threads_give_the_same_bits() {
 #[test]
 fn a_reset_forgets_everything() {
     let mut random = Random(4242);
-    let plan = plan(&mut random, 30, 3, 2000.0);
+    let plan = plan(&mut random, 30, 3, 50_000.0);
     let input = noise(&mut random, 3000);
     for backend in Backend::variants(1).iter().skip(1) {
         let mut spiir = Spiir::new(plan.clone(), backend).expect("bound");

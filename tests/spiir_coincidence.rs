@@ -275,7 +275,7 @@ fn false_alarm_rates_of_poisson_noise_are_true() {
         let pairs = if detectors == 2 { 0.02 } else { 0.02 + 0.02 + 0.036 };
         let predicted = 20.0 * 20.0 / 20.0 * pairs;
         let rate = background_events / background_s;
-        println!("{detectors} detectors: {rate} Hz of {predicted} Hz, {counts:?}");
+        eprintln!("{detectors} detectors: {rate} Hz of {predicted} Hz, {counts:?}");
         assert!(rate < 1.02 * predicted && rate > 0.8 * predicted);
         for (count, bound) in counts.iter().zip(bounds) {
             let expected = bound * time;

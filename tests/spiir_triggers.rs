@@ -221,7 +221,6 @@ fn two_hundred_injections_are_measured_as_they_were_made() {
     let [early, late] = [before, after].map(|a| f64::from(a.norm_sqr()));
     let width = (1.0 - 0.5 * (early + late)).sqrt();
     let turn = f64::from((after / before).arg()) / 2.0;
-    println!("width {width:.4} rad, turn {turn:.4} rad");
     let [mut snr, mut time, mut phase, mut xi2] = [const { Vec::new() }; 4];
     for Injection { end, z } in &injections {
         let lag = |one: &Trigger| one.sample as f64 + f64::from(one.offset) - end;
@@ -236,11 +235,25 @@ fn two_hundred_injections_are_measured_as_they_were_made() {
         xi2.push(f64::from(best.xi2));
         assert!(lag(best).abs() * expected.norm() * width < 5.0, "{best:?} for {end}");
     }
-    let rms = |values: &[f64]| (values.iter().map(|x| x * x).sum::<f64>() / 200.0).sqrt();
-    println!("match {:.4}, snr {:?} rms {:.3}", fit.norm(), mean(&snr), rms(&snr));
-    println!("time {:?} rms {:.3}", mean(&time), rms(&time));
-    println!("phase {:?} rms {:.3}", mean(&phase), rms(&phase));
-    println!("xi2 {:?}", mean(&xi2));
+    let rms =
+        |values: &[f64]| (values.iter().map(|x| x * x).sum::<f64>() / values.len() as f64).sqrt();
+    for some in [0..71, 71..122, 122..200, 0..200] {
+        let loud = |index: usize| injections[index].z.norm() * fit.norm();
+        let (low, high) = (loud(some.start), loud(some.end - 1));
+        let [snr, time, phase, xi2] = [&snr, &time, &phase, &xi2].map(|of| &of[some.clone()]);
+        eprintln!(
+            "| {low:.1} to {high:.1} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} +- {:.3} |",
+            some.len(),
+            mean(snr).0,
+            rms(snr),
+            mean(time).0,
+            rms(time),
+            mean(phase).0,
+            rms(phase),
+            mean(xi2).0,
+            mean(xi2).1
+        );
+    }
     assert!(mean(&snr).0.abs() < 0.25 && (rms(&snr) - 1.0).abs() < 0.15);
     // The unit is the bound for filters that match; these pass noise that the chirp's spectrum does not reach.
     assert!(mean(&time).0.abs() < 0.3 && rms(&time) > 0.85 && rms(&time) < 1.4);
@@ -280,7 +293,7 @@ fn xi_squared_is_1_in_the_mean_for_signals_and_for_noise() {
     // A loud signal leaves what its negative frequencies make, too.
     for snr in [0.0, 8.0, 20.0, 100.0] {
         let (mean, sigma) = mean_of(snr);
-        println!("snr {snr}: xi2 {mean:.4} +- {sigma:.4}");
+        eprintln!("snr {snr}: xi2 {mean:.4} +- {sigma:.4}");
         assert!((mean - 1.0).abs() < 0.04 + 3e-5 * snr * snr, "{mean} +- {sigma} at {snr}");
     }
 }
@@ -307,7 +320,7 @@ fn xi_squared_tells_the_orientation_of_the_autocorrelation() {
         let triggers = whole(&mut finder, &z, &vec![true; x.len()]);
         mean(&triggers.iter().map(|one| f64::from(one.xi2)).collect::<Vec<_>>()).0
     });
-    println!("{xi2:?}");
+    eprintln!("{xi2:?}");
     assert!((xi2[0] - 1.0).abs() < 0.1, "{xi2:?}");
     assert!(xi2[1] > 5.0 && xi2[2] > 5.0, "{xi2:?}");
     assert!(xi2[3] > xi2[0], "filters that miss a part of the chirp tell even this: {xi2:?}");
@@ -326,7 +339,7 @@ fn noise_alone_and_loud_signals_have_the_shape_too_and_a_glitch_does_not() {
     let mut finder = finder(&options, &[shape]);
     let noise = whole(&mut finder, &filtered(vec![template.clone()], &x), &valid);
     let xi2: Vec<f64> = noise.iter().map(|one| f64::from(one.xi2)).collect();
-    println!("{} triggers of noise, xi2 {:?}", xi2.len(), mean(&xi2));
+    eprintln!("{} triggers of noise, xi2 {:?}", xi2.len(), mean(&xi2));
     // Below 1: what is chosen for being a peak falls off to both sides.
     assert!(xi2.len() > 200 && mean(&xi2).0 > 0.75 && mean(&xi2).0 < 1.0);
 
@@ -341,7 +354,7 @@ fn noise_alone_and_loud_signals_have_the_shape_too_and_a_glitch_does_not() {
         *within.max_by(|a, b| a.snr().total_cmp(&b.snr())).expect("a trigger")
     };
     let (signal, glitch) = (loudest(11_000, 13_000), loudest(99_000, 103_000));
-    println!("{signal:?} {glitch:?}");
+    eprintln!("{signal:?} {glitch:?}");
     let ends = signal.sample as f64 + f64::from(signal.offset);
     assert!((ends - (10_000.5 + LENGTH as f64 - 1.0)).abs() < 0.5);
     assert!(signal.snr() > 95.0 && signal.xi2 < 1.6, "{signal:?}");

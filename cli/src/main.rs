@@ -26,6 +26,7 @@ mod progress;
 mod search;
 mod selection;
 mod simulate;
+mod spiir;
 mod voltage_arguments;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,6 +64,7 @@ enum Verb {
     Correlate(Box<correlate::Arguments>),
     Plan(plan::Arguments),
     Simulate(simulate::Arguments),
+    Spiir(spiir::Arguments),
     Bench(bench::Arguments),
     Devices(devices::Arguments),
 }
@@ -90,6 +92,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Correlate(arguments) => correlate::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common),
         Verb::Simulate(arguments) => simulate::run(arguments, common),
+        Verb::Spiir(arguments) => spiir::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common),
         Verb::Bench(arguments) => bench::run(arguments, common),
     }

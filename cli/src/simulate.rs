@@ -3,6 +3,7 @@
 mod array;
 mod burst;
 mod specs;
+mod strain;
 mod truth;
 mod voltages;
 
@@ -16,7 +17,7 @@ use sidereal::io::atomic;
 use crate::common::Common;
 use crate::json;
 
-/// Makes what a telescope would have recorded, with known bursts in it.
+/// Makes what a telescope would have recorded, with known signals in it.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -27,6 +28,7 @@ pub(crate) struct Arguments {
 enum What {
     Array(Box<array::Arguments>),
     Burst(Box<burst::Arguments>),
+    Strain(Box<strain::Arguments>),
     Voltages(Box<voltages::Arguments>),
 }
 
@@ -34,6 +36,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     match &arguments.what {
         What::Array(arguments) => array::run(arguments, common),
         What::Burst(arguments) => burst::run(arguments, common),
+        What::Strain(arguments) => strain::run(arguments, common),
         What::Voltages(arguments) => voltages::run(arguments, common),
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: events depend on the strain and the options alone, never on blocks or threads.
 
 mod bank;
+mod bank_file;
 mod detector;
 mod latency;
 mod phase;
@@ -14,6 +15,7 @@ mod single;
 mod spectrum;
 
 pub use bank::{Source, design, waveforms};
+pub use bank_file::{read_bank, write_bank};
 pub use detector::{ChirpDetector, DetectorOptions, Piece};
 pub use latency::Latency;
 pub use recording::{Recording, common_span};

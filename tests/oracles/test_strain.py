@@ -96,19 +96,20 @@ def test_the_spectrum_is_that_of_pycbc(detection, strain):
     series = gwpy.TimeSeries.read(detection, format="hdf5.gwosc").value[2 * RATE : -2 * RATE]
     series = types.TimeSeries(series, delta_t=1 / RATE)
     theirs = pycbc_psd.welch(series, 4 * RATE, 2 * RATE, avg_method="median")
-    ratio = found / theirs.numpy()
-    band = slice(20 * 4, 1700 * 4)
-    assert numpy.abs(ratio[band] - 1).max() < 0.01
+    difference = numpy.abs(found / theirs.numpy() - 1)[20 * 4 : 1700 * 4]
+    # Its Hann window is the symmetric one, which shows beside lines.
+    assert numpy.median(difference) < 1e-3
+    assert difference.max() < 0.05
 
 
 def test_whitened_strain_is_that_of_gwpy(detection, strain):
     found = numpy.frombuffer(strain("whiten", detection, "overlap"), "<f4")
     series = gwpy.TimeSeries.read(detection, format="hdf5.gwosc")
     asd = series.crop(1126259448, 1126259476).asd(4, 2, window="hann", method="median")
-    theirs = series.whiten(4, 2, asd=asd, fduration=4, highpass=15)
+    theirs = series.whiten(4, 2, asd=asd, fduration=4)
     off = slice(4 * RATE, 28 * RATE)
     ours, theirs = (
-        gwpy.TimeSeries(values, sample_rate=RATE).bandpass(30, 1600).value[off]
+        signal.sosfiltfilt(signal.butter(8, [30, 1600], "bandpass", fs=RATE, output="sos"), values)[off]
         for values in (found.astype(float), theirs.value)
     )
     correlation = ours @ theirs / numpy.sqrt((ours @ ours) * (theirs @ theirs))

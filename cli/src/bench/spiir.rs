@@ -22,7 +22,7 @@ Templates have the filters that a chirp asks for (0.02 cycles of error each), at
 after another on one thread, without vector instructions (two threads: ours on one; rates: 10^6 template samples a
 second, beside all filters at one rate; silence: beside noise). Roof, baseline and ours take turns. Some
 templates are compared with the sums in double precision first. Accuracy: the largest error in an hour, in 10^-6 of
-the output's root mean square, beside what is allowed.";
+the output's root mean square, beside what is allowed (as roof) and the root mean square error (as baseline).";
 
 /// Which cases are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

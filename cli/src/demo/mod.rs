@@ -2,6 +2,7 @@
 
 mod array;
 mod page;
+mod strain;
 mod sweep;
 mod truth;
 mod voltages;
@@ -20,6 +21,7 @@ use crate::search::Found;
 use crate::{interrupt, json, search, simulate};
 use array::Fringes;
 use page::Page;
+use strain::Merger;
 use truth::{Truth, Verdict};
 use voltages::Chapter;
 
@@ -46,7 +48,8 @@ const SIMULATION: &[&str] = &[
 const SEARCH: &str = "--dm-max 1000 --zero-dm --max-plots 12";
 
 /// Makes one observation and one recording of voltages, finds the bursts in them, makes an array that sees
-/// a source, correlates it, and leaves a page that explains it all.
+/// a source, correlates it, finds two black holes in the
+/// strain of two interferometers, and leaves a page that explains it all.
 ///
 /// Takes about a minute. Writes the folder sidereal-demo with the recordings, their truths, candidates,
 /// plots and index.html, and replaces the folder of an earlier demo.
@@ -72,6 +75,7 @@ struct Document<'a> {
     verdict: &'a Verdict,
     voltages: &'a Chapter,
     array: &'a Fringes,
+    strain: &'a Merger,
 }
 
 /// Runs the verb.
@@ -83,15 +87,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let existing = if replace { Existing::Replace } else { Existing::Refuse };
     let folder = Folder::begin(place, existing, &[])?;
     let steps = Steps { folder: &folder, place, common: &quietly(common) };
-    tell(common, "1/5  Making 60 s of a radio telescope's data, with bursts in it")?;
+    tell(common, "1/6  Making 60 s of a radio telescope's data, with bursts in it")?;
     let truth = steps.simulate()?;
-    tell(common, "2/5  Searching it, without a look at what was put in")?;
+    tell(common, "2/6  Searching it, without a look at what was put in")?;
     let found = steps.search()?;
-    tell(common, "3/5  Making 3 s of voltages with a pulse in them, and searching them")?;
+    tell(common, "3/6  Making 3 s of voltages with a pulse in them, and searching them")?;
     let chapter = Chapter::make(&folder, place, steps.common)?;
-    tell(common, "4/5  Making 2 s of the voltages of nine antennas, and correlating them")?;
+    tell(common, "4/6  Making 2 s of the voltages of nine antennas, and correlating them")?;
     let fringes = Fringes::make(&folder, place, steps.common)?;
-    tell(common, "5/5  Comparing, and writing the page")?;
+    tell(
+        common,
+        "5/6  Making 32 s of two interferometers with two black holes in them, and searching them",
+    )?;
+    let merger = Merger::make(&folder, steps.common)?;
+    tell(common, "6/6  Comparing, and writing the page")?;
     let verdict = Verdict::new(&truth, &found);
     sweep::draw(&folder.file(sweep::NAME), &folder.file(OBSERVATION), &found, &verdict)?;
     let page = Page {
@@ -101,13 +110,14 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         verdict: &verdict,
         chapter: &chapter,
         fringes: &fringes,
+        merger: &merger,
     };
     let path = folder.file(PAGE);
     std::fs::write(&path, page.html()).map_err(|error| Error::io(path, error))?;
     interrupt::check()?;
     folder.finish()?;
     let found_all = verdict.found_all() && chapter.found.is_some();
-    let complete = found_all && fringes.are_flat();
+    let complete = found_all && fringes.are_flat() && merger.is_found();
     let document = Document {
         folder: place.display().to_string(),
         page: place.join(PAGE).display().to_string(),
@@ -117,23 +127,25 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         verdict: &verdict,
         voltages: &chapter,
         array: &fringes,
+        strain: &merger,
     };
     if common.json {
         json::print(&document)?;
     } else if !common.quiet {
-        json::say(&verdict.text(&chapter, &fringes, &document.page))?;
+        json::say(&verdict.text((&chapter, &fringes, &merger), &document.page))?;
     }
     if complete {
         Ok(())
     } else {
-        Err(incomplete(verdict.missed() + usize::from(chapter.found.is_none())))
+        let merger = usize::from(!merger.is_found());
+        Err(incomplete(verdict.missed() + usize::from(chapter.found.is_none()) + merger))
     }
 }
 
 fn incomplete(missed: usize) -> Error {
     let why = match missed {
         0 => "the array's fringes are not what was put in; please report it".to_owned(),
-        _ => format!("{missed} of the injected bursts were not found; please report it"),
+        _ => format!("{missed} of the injected signals were not found; please report it"),
     };
     Error::Unavailable { what: "a complete demo".to_owned(), why }
 }
@@ -205,6 +217,13 @@ mod tests {
             parse::<search::Arguments>(&[], path, &[words]).unwrap();
         }
         parse::<simulate::Arguments>(&["array", "-o"], path, array::SIMULATION).unwrap();
+        parse::<simulate::Arguments>(&["strain"], path, strain::SIMULATION).unwrap();
+        parse::<crate::spiir::SearchArguments>(
+            &[],
+            path,
+            &["--templates a.csv -o a", strain::SEARCH],
+        )
+        .unwrap();
         for (name, words) in array::CORRELATIONS {
             let words = format!("verb a.dada -o {name} --antennas a.csv {words}");
             parse_words::<correlate::Arguments>(words.split(' ').map(Into::into).collect())

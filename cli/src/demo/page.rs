@@ -6,9 +6,10 @@ use std::path::Path;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 
 use super::array::Fringes;
+use super::strain::Merger;
 use super::truth::{Match, Truth, Verdict};
 use super::voltages::Chapter;
-use super::{OBSERVATION, SEARCH, SIMULATION, array, sweep, voltages};
+use super::{OBSERVATION, SEARCH, SIMULATION, array, strain, sweep, voltages};
 use crate::plots::{duration, short};
 use crate::progress::multiple;
 use crate::search::{Found, OVERVIEW, stem};
@@ -23,6 +24,7 @@ pub(super) struct Page<'a> {
     pub(super) verdict: &'a Verdict,
     pub(super) chapter: &'a Chapter,
     pub(super) fringes: &'a Fringes,
+    pub(super) merger: &'a Merger,
 }
 
 impl Page<'_> {
@@ -43,6 +45,7 @@ impl Page<'_> {
         self.bursts(&mut html);
         self.chapter.html(&mut html);
         self.fringes.html(&mut html);
+        self.merger.html(&mut html);
         self.commands(&mut html);
         html.push_str("</main>\n</body>\n</html>\n");
         html
@@ -248,9 +251,11 @@ impl Page<'_> {
         let coherent = voltages::SEARCHES[1].1;
         let array = array::SIMULATION.join(" \\\n    ");
         let tracked = array::CORRELATIONS[1].1;
+        let strain = strain::SIMULATION.join(" \\\n    ");
+        let strain_search = strain::SEARCH;
         let _ = write!(
             html,
-            "<h2>8. Do it yourself</h2>\n\
+            "<h2>9. Do it yourself</h2>\n\
              <p>The demo is a few commands and this page (where sidereal is not installed, \
              write <code>cargo run --release --</code> for <code>sidereal</code>). Another <code>--seed</code> gives other noise; \
              <code>sidereal search</code> takes your own recordings (.fil, PSRFITS, FBH5, and voltages: GUPPI raw, PSRDADA, VDIF, Mark 5B) likewise.</p>\n\
@@ -260,7 +265,9 @@ impl Page<'_> {
              sidereal search mine.raw -o sharp \\\n    {coherent}\n\n\
              sidereal simulate array -o mine \\\n    {array}\n\
              sidereal correlate mine/*.dada -o mine.uvh5 --antennas mine/antennas.csv \\\n    \
-             {tracked}</pre>\n\
+             {tracked}\n\n\
+             sidereal simulate strain mine.hdf5 \\\n    {strain}\n\
+             sidereal spiir search mine_H1.hdf5 mine_L1.hdf5 -o events \\\n    --templates binaries.csv {strain_search}</pre>\n\
              <p>Look at what was recorded, or write the channels that voltages were divided into:</p>\n\
              <pre>sidereal info mine.raw\n\
              sidereal channelize mine.raw -o mine.fil --channels 16 --integrate 8 --stokes IQUV</pre>\n\

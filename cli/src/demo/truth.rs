@@ -9,6 +9,7 @@ use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 use sidereal::{Error, Result};
 
 use super::array::Fringes;
+use super::strain::Merger;
 use super::voltages::Chapter;
 use crate::search::Found;
 
@@ -170,7 +171,11 @@ impl Verdict {
     }
 
     /// The lines that end the demo.
-    pub(super) fn text(&self, chapter: &Chapter, fringes: &Fringes, page: &str) -> String {
+    pub(super) fn text(
+        &self,
+        (chapter, fringes, merger): (&Chapter, &Fringes, &Merger),
+        page: &str,
+    ) -> String {
         let mut text = String::from("\n        put in                              found\n");
         text.push_str("     DM    time (s)    S/N           DM    time (s)    S/N\n");
         for burst in &self.bursts {
@@ -188,6 +193,7 @@ impl Verdict {
             None => writeln!(text, "     not found"),
         };
         let _ = write!(text, "\nAn array's fringes: {}\n", fringes.text());
+        let _ = write!(text, "\nTwo black holes in strain: {}\n", merger.text());
         let _ = write!(
             text,
             "\nAll in all: {} of {} bursts found, {} of {} pulses of the pulsar, {} other candidates.\n\

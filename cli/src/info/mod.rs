@@ -3,6 +3,7 @@
 mod header;
 mod series;
 mod statistics;
+mod strain;
 mod visibilities;
 mod voltages;
 
@@ -10,11 +11,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use sidereal::io::bank_h5;
 use sidereal::io::uvh5::is_uvh5;
 use sidereal::io::voltages::is_voltages;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+use crate::spiir;
 use crate::voltage_arguments::Lacking;
 use crate::{json, selection};
 use header::Header;
@@ -24,7 +27,8 @@ use statistics::Statistics;
 /// Shows a recording's header, statistics and bandpass.
 ///
 /// Reads SIGPROC filterbanks (.fil) and series (.tim), PSRFITS search mode and FBH5 (.h5), and voltages
-/// (GUPPI raw, PSRDADA, VDIF, Mark 5B) and visibilities (UVH5), told apart by their content; and by name
+/// (GUPPI raw, PSRDADA, VDIF, Mark 5B), visibilities (UVH5), gravitational-wave strain (HDF5) and
+/// filter banks of `spiir bank`, told apart by their content; and by name
 /// PRESTO series (.dat with .inf), NumPy arrays (.npy) and rfifind masks (.mask). Several files are shown
 /// one by one; `-` is a SIGPROC filterbank on standard input.
 #[derive(Args, Clone, Debug)]
@@ -58,6 +62,8 @@ enum Document {
     },
     Voltages(Box<voltages::Document>),
     Visibilities(Box<visibilities::Document>),
+    Strain(Box<strain::Document>),
+    Bank(Box<spiir::BankDocument>),
     Other(Facts),
 }
 
@@ -67,6 +73,8 @@ impl Document {
             Self::Other(facts) => facts.table(),
             Self::Voltages(document) => document.table(),
             Self::Visibilities(document) => document.table(),
+            Self::Strain(document) => document.table(),
+            Self::Bank(document) => document.table(),
             Self::Filterbank { header, statistics } => {
                 let statistics = statistics.as_ref().map_or_else(String::new, Statistics::table);
                 header.table() + &statistics
@@ -106,6 +114,12 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Docum
         arguments.lacking.check_none(input)?;
         return Ok(Document::Visibilities(Box::new(visibilities::Document::read(input)?)));
     }
+    if input.as_os_str() != "-"
+        && let Some(document) = strain_or_bank(input)?
+    {
+        arguments.lacking.check_none(input)?;
+        return Ok(document);
+    }
     if input.as_os_str() != "-" && is_voltages(input)? {
         if let Some(pol) = arguments.pol {
             let rule = "it is for filterbanks; of voltages every polarization is shown";
@@ -124,4 +138,17 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Docum
         .then(|| Statistics::measure(source.as_mut(), arguments.all, common))
         .transpose()?;
     Ok(Document::Filterbank { header, statistics })
+}
+
+/// A recording of strain, or a filter bank, if it is one.
+fn strain_or_bank(input: &Path) -> Result<Option<Document>> {
+    if bank_h5::is_bank(input) {
+        let (bank, detector) = sidereal::pipeline::chirp::read_bank(input)?;
+        let document = spiir::BankDocument::new(input, &bank, &detector)?;
+        return Ok(Some(Document::Bank(Box::new(document))));
+    }
+    if strain::is_strain(input) {
+        return Ok(Some(Document::Strain(Box::new(strain::Document::read(input)?))));
+    }
+    Ok(None)
 }

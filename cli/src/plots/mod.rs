@@ -6,7 +6,7 @@ pub(crate) mod correlation;
 pub(crate) mod frame;
 mod overview;
 pub(crate) mod pen;
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 pub(crate) mod strain;
 mod sweep;
 pub(crate) mod text;

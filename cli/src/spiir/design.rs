@@ -63,7 +63,13 @@ pub(crate) struct Design {
     )]
     pub(super) minimum_match: f64,
     /// How rates are halved and doubled: as in the paper (384 and 32 taps of linear phase), or with less delay.
-    #[arg(long, value_enum, value_name = "WHICH", default_value = "paper", help_heading = "Filters")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "paper",
+        help_heading = "Filters"
+    )]
     pub(super) resampling: Resampling,
     /// Stop-band of the paper's resampler, in dB.
     #[arg(
@@ -157,7 +163,11 @@ impl Design {
         within("--smoothing", self.smoothing, (0.0, nyquist), "half the rate")?;
         if self.autocorrelation_length.is_multiple_of(2) || self.autocorrelation_length < 3 {
             let rule = "it must be odd, 3 at least";
-            return Err(Error::parameter("--autocorrelation-length", self.autocorrelation_length, rule));
+            return Err(Error::parameter(
+                "--autocorrelation-length",
+                self.autocorrelation_length,
+                rule,
+            ));
         }
         Ok(Options {
             f_low_hz: self.f_low,

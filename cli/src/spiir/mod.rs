@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use sidereal::Result;
 
 use crate::common::Common;
+pub(crate) use bank::Document as BankDocument;
 pub(crate) use search::{Arguments as SearchArguments, Done, run_into};
 
 /// Finds gravitational waves of compact binaries in strain, by summed parallel infinite impulse response filters.

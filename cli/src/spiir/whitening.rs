@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use sidereal::io::psd;
+use sidereal::io::psd::{self, Density};
 use sidereal::math::design_psd;
 use sidereal::math::power_spectrum::PowerSpectrum;
 use sidereal::pipeline::chirp::{Spectrum, Whitening};
-use sidereal::spiir::whiten::{GateOptions, Method, RunningOptions, WelchOptions};
+use sidereal::spiir::whiten::{Average, GateOptions, Method, RunningOptions, WelchOptions};
 use sidereal::{Error, Result};
 
 use super::design::within;
@@ -33,17 +33,27 @@ pub(crate) struct Whiten {
     )]
     pub(super) psd_segment: f64,
     /// overlap (zero phase, seconds of latency) or minimum-phase (milliseconds).
-    #[arg(long, value_enum, value_name = "METHOD", default_value = "overlap", help_heading = "Whitening")]
-    pub(super) whitening: MethodWord,
-    /// Length of the whitening filter, in seconds.
     #[arg(
         long,
-        value_name = "SECONDS",
-        default_value_t = 4.0,
-        allow_negative_numbers = true,
+        value_enum,
+        value_name = "METHOD",
+        default_value = "overlap",
         help_heading = "Whitening"
     )]
-    pub(super) whitening_length: f64,
+    pub(super) whitening: MethodWord,
+    /// Length of the whitening filter, in seconds [default: twice the spectrum's segments for overlap, else once].
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Whitening")]
+    pub(super) whitening_length: Option<f64>,
+    /// How the spectra of segments are joined: auto takes the median of 64 and more, and else the mean, because the
+    /// median of few is too low where it is divided by.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value = "auto",
+        help_heading = "Whitening"
+    )]
+    pub(super) psd_average: AverageWord,
     /// Gate whitened strain beyond so many standard deviations, a quarter of a second on both sides; 0 gates nothing.
     #[arg(
         long,
@@ -55,6 +65,20 @@ pub(crate) struct Whiten {
     pub(super) gate: f64,
 }
 
+/// How segments are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum AverageWord {
+    /// By their number.
+    Auto,
+    /// Loud moments hardly count.
+    Median,
+    /// Every moment counts.
+    Mean,
+}
+
+/// Segments from which on a median is hardly biased.
+const MANY: f64 = 64.0;
+
 /// The whitening filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum MethodWord {
@@ -65,15 +89,40 @@ pub(super) enum MethodWord {
 }
 
 impl Whiten {
-    /// What is asked for, for strain of a rate.
+    /// Fails where banks of files would not match the strain.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for whitening that turns phases.
+    pub(super) fn check_bank(&self) -> Result<()> {
+        if self.whitening == MethodWord::MinimumPhase {
+            let rule = "a bank in a file is made for whitening that leaves phases as they are; \
+                        use overlap, or --templates, whose filters are made as the strain is whitened";
+            return Err(Error::parameter("--whitening", "minimum-phase", rule));
+        }
+        Ok(())
+    }
+
+    /// What is asked for, for strain of a rate and a length.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the option, or what reading the spectrum finds.
-    pub(super) fn whitening(&self, rate_hz: u32) -> Result<Whitening> {
+    pub(super) fn whitening(&self, rate_hz: u32, length_s: f64) -> Result<Whitening> {
         within("--psd-segment", self.psd_segment, (0.25, 1024.0), "seconds")?;
-        within("--whitening-length", self.whitening_length, (0.25, 1024.0), "seconds")?;
+        let segments = 2.0 * length_s / self.psd_segment;
+        let average = match self.psd_average {
+            AverageWord::Median => Average::Median,
+            AverageWord::Auto if segments >= MANY => Average::Median,
+            AverageWord::Auto | AverageWord::Mean => Average::Mean,
+        };
+        let usual_s = match self.whitening {
+            MethodWord::Overlap => 2.0 * self.psd_segment,
+            MethodWord::MinimumPhase => self.psd_segment,
+        };
+        let filter_s = self.whitening_length.unwrap_or(usual_s);
+        within("--whitening-length", filter_s, (0.25, 2048.0), "seconds")?;
         within("--gate", self.gate, (0.0, 1e6), "standard deviations")?;
-        let welch = WelchOptions { segment_s: self.psd_segment, ..WelchOptions::default() };
+        let welch =
+            WelchOptions { segment_s: self.psd_segment, average, ..WelchOptions::default() };
         let spectrum = match self.psd.as_str() {
             "welch" => Spectrum::Welch(welch),
             "running" => {
@@ -86,8 +135,8 @@ impl Whiten {
         Ok(Whitening {
             spectrum,
             method: match self.whitening {
-                MethodWord::Overlap => Method::Overlap { fft_s: self.whitening_length },
-                MethodWord::MinimumPhase => Method::MinimumPhase { taps_s: self.whitening_length },
+                MethodWord::Overlap => Method::Overlap { fft_s: filter_s },
+                MethodWord::MinimumPhase => Method::MinimumPhase { taps_s: filter_s },
             },
             gate: (self.gate > 0.0)
                 .then(|| GateOptions { threshold: self.gate, ..GateOptions::default() }),
@@ -102,12 +151,14 @@ impl Whiten {
 pub(super) fn spectrum(word: &str, rate_hz: u32) -> Result<PowerSpectrum> {
     let nyquist_hz = f64::from(rate_hz) / 2.0;
     if word == "aligo" {
-        return Ok(design_psd::advanced_ligo(SPACING_HZ, (nyquist_hz / SPACING_HZ) as usize + 1));
+        return design_psd::advanced_ligo(SPACING_HZ, (nyquist_hz / SPACING_HZ) as usize + 1);
     }
     let path = PathBuf::from(word);
     if !Path::new(&path).exists() {
         let rule = "it is neither a spectrum's name (welch, running, aligo) nor a file";
         return Err(Error::parameter("--psd", word, rule));
     }
-    psd::read(&path)
+    let name = word.to_lowercase();
+    let amplitude = name.rsplit('/').next().is_some_and(|name| name.contains("asd"));
+    psd::read(&path, if amplitude { Density::Amplitude } else { Density::Power })
 }

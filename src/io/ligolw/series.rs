@@ -72,7 +72,13 @@ fn array(
         sink.value("Dim", &places, &rows.len().to_string())?;
         sink.value("Dim", &[("Name", axis.values)], &columns.to_string())?;
         sink.element("Stream", &[("Type", "Local"), ("Delimiter", " ")], |sink| {
-            rows.into_iter().try_for_each(|row| sink.line(&row))
+            // A delimiter stands between any two numbers, over the line's end too.
+            let mut rows = rows.peekable();
+            while let Some(row) = rows.next() {
+                let end = if rows.peek().is_some() { " " } else { "" };
+                sink.line(&(row + end))?;
+            }
+            Ok(())
         })
     })
 }

@@ -67,7 +67,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>>
 }
 
 /// Opens several files of one detector, in any order, as one stream; between them may be gaps, which come as invalid
-/// samples. [`OpenOptions::start`] is that of the first file.
+/// samples. Raw files, each of which needs a start of its own, are opened one by one and joined by [`super::join`].
 ///
 /// # Errors
 /// As [`open`]; [`Error::Format`] for files of different detectors or rates, that overlap, or whose distance is no

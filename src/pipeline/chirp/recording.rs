@@ -109,6 +109,7 @@ pub fn common_span(recordings: &[Recording]) -> Result<(Gps, Gps)> {
     let from = recordings.iter().map(|recording| recording.start).max();
     let until = recordings.iter().map(Recording::end).min();
     match from.zip(until) {
+        None => Err(Error::parameter("detectors", 0, "there must be at least one recording")),
         Some((from, until)) if from < until => Ok((from, until)),
         _ => {
             let spans: Vec<String> = recordings.iter().map(Recording::span).collect();

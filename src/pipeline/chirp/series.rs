@@ -23,8 +23,8 @@ pub struct Series {
     pub z: Vec<Complex<f32>>,
 }
 
-/// The ratios of `template` in `detector` from `half_s` before an event's time to `half_s` after it, as far as there is
-/// strain.
+/// The ratios of `template` in `detector` at the sample nearest to an event's time, and `half` more before it and after
+/// it, as far as there is strain.
 ///
 /// Filters run from a while before the template's beginning: that differs from the whole stream's ratios by what they
 /// have forgotten by then, some parts in a million.
@@ -34,7 +34,7 @@ pub struct Series {
 pub fn series(
     detector: &DetectorReport,
     template: usize,
-    (event, half_s): (Gps, f64),
+    (event, half): (Gps, usize),
     backend: &Backend,
 ) -> Result<Series> {
     let one = &detector.bank.templates[template];
@@ -46,11 +46,13 @@ pub fn series(
     let rate = f64::from(detector.rate_hz);
     let total = detector.whitened.len();
     let middle_s = event.seconds_since(detector.start) - one.peak_offset_s;
-    let place = |seconds: f64| ((seconds * rate).round().max(0.0) as usize).min(total);
-    let (first, last) = (place(middle_s - half_s), place(middle_s + half_s));
+    let middle = (middle_s * rate).round() as i64;
+    let place = |sample: i64| (sample.max(0) as usize).min(total);
+    let half = i64::try_from(half).unwrap_or(i64::MAX / 4);
+    let (first, last) = (place(middle - half), place(middle + half + 1));
+    let reach = ((one.duration_s + SETTLE_S) * rate) as usize;
     // Lower rates keep their phase: they begin at a sample that all rates have.
-    let begin =
-        place(middle_s - half_s - one.duration_s - SETTLE_S) >> MAX_HALVINGS << MAX_HALVINGS;
+    let begin = first.saturating_sub(reach) >> MAX_HALVINGS << MAX_HALVINGS;
     let end = (last + plan.latency()).min(total);
     let mut spiir = Spiir::new(plan, backend)?;
     let mut z = vec![Complex::default(); (end - begin).max(1)];

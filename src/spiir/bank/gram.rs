@@ -106,3 +106,50 @@ fn power(pole: Complex64, exponent: f64) -> Complex64 {
         Complex64::from_polar(size.exp(), angle)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::target::Target;
+    use super::*;
+    use crate::spiir::plan::resample::Resampler;
+
+    fn filter(halvings: u32, frequency: f64, memory: f64, delay: usize) -> Assigned {
+        let pole = Complex64::from_polar((-1.0 / memory).exp(), std::f64::consts::TAU * frequency);
+        Assigned { halvings, pole, weight: Complex64::new(0.7, -0.2), delay }
+    }
+
+    #[test]
+    fn inner_products_are_those_of_the_responses() {
+        let filters = [
+            filter(0, 0.21, 6.0, 3),
+            filter(0, 0.17, 9.0, 11),
+            filter(1, 0.30, 15.0, 9),
+            filter(1, 0.22, 2.0, 0),
+            filter(2, 0.36, 20.0, 14),
+            filter(2, 0.20, 40.0, 60),
+        ];
+        for resampler in [Resampler::low_latency(), Resampler::linear_phase(40, 16, 60.0)] {
+            let chain = Chain::new(&resampler, 2);
+            let wanted: Vec<Complex64> =
+                (0..700).map(|n| Complex64::cis(2e-4 * f64::from(n * n))).collect();
+            let mut target = Target::new(&wanted, &chain.once, 2, 4000);
+            let matrix = gram(&filters, &chain);
+            let products = target.products(&filters);
+            // All weights but two are 0, so that one pair after the other is looked at.
+            for (l, k) in (0..6).flat_map(|l| (0..=l).map(move |k| (l, k))) {
+                let mut pair = filters;
+                let chosen = |at: usize| if at == l || at == k { 1.0 } else { 0.0 };
+                pair.iter_mut().zip(0..).for_each(|(filter, at)| filter.weight *= chosen(at));
+                let weights: Vec<Complex64> = pair.iter().map(|filter| filter.weight).collect();
+                let response = target.response(&pair);
+                let power = response.iter().map(Complex64::norm_sqr).sum::<f64>();
+                let (found, expected) = (matrix.norm(&weights), power / response.len() as f64);
+                assert!((found / expected - 1.0).abs() < 1e-8, "{l} {k}: {found} {expected}");
+                let cross: Complex64 =
+                    weights.iter().zip(&products).map(|(b, product)| b.conj() * product).sum();
+                let fit = cross.norm() / (found * target.power).sqrt();
+                assert!((fit - target.fit(&response)).abs() < 1e-8, "{l} {k}: {fit}");
+            }
+        }
+    }
+}

@@ -83,3 +83,34 @@ fn slope(steps: &[f64], k: usize) -> f64 {
         (11.0 * steps[k] - 7.0 * steps[k - 1] + 2.0 * steps[k - 2]) / 6.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(phase: impl Fn(f64) -> f64) -> Whitened {
+        let samples = (0..4000).map(|n| Complex64::cis(phase(f64::from(n)))).collect();
+        Whitened { samples, power: 4000.0, final_step: 0.1, start: 0, peak_offset: 0 }
+    }
+
+    #[test]
+    fn stretches_follow_the_second_difference() {
+        // 1e-6 cycles a sample squared: sqrt(2 epsilon / 1e-6) = 200 samples.
+        let chirp = template(|n| TAU * (0.02 * n + 0.5e-6 * n * n));
+        let placed = place(&chirp, &Options::default(), 0.02).expect("not too many");
+        assert!((17..=21).contains(&placed.len()), "{} filters", placed.len());
+        assert_eq!((placed[0].delay, placed[1].delay), (0, 200));
+        for filter in &placed {
+            let middle = 3999.0 - filter.delay as f64 - 198.0;
+            assert!((filter.angle / TAU - 0.02 - 1e-6 * middle).abs() < 1e-5, "{filter:?}");
+            assert!((filter.decay - 0.25 / 200.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_tone_has_filters_too() {
+        let placed = place(&template(|n| 0.1 * n), &Options::default(), 0.02).expect("few");
+        assert!(!placed.is_empty() && placed.iter().all(|filter| filter.decay > 0.0));
+        assert!(placed.iter().all(|filter| (filter.angle - 0.1).abs() < 1e-9));
+    }
+}

@@ -46,7 +46,10 @@ impl Conditioned {
             return Err(Error::parameter(name, psd.highest_hz(), rule));
         }
         let smooth = smoothed(psd, options.smoothing_hz)?;
-        let range = |spectrum: &PowerSpectrum| newtonian_range(spectrum, f_low_hz, f_high_hz);
+        // In the same steps: sums of different steps differ at the band's edges.
+        let bins = bins_within(smooth.spacing_hz(), f_low_hz, f_high_hz);
+        let range =
+            |spectrum: &PowerSpectrum| newtonian_range(spectrum, smooth.spacing_hz(), bins.clone());
         let (before, after) = (range(psd), range(&smooth));
         if before <= 0.0 || after <= 0.0 {
             let rule = format!("it is nowhere finite between {f_low_hz} and {f_high_hz} Hz");
@@ -135,12 +138,48 @@ fn running_mean(values: &[f64], half: usize) -> Vec<f64> {
     (0..values.len()).map(mean).collect()
 }
 
-/// `integral of f^(-7/3) / S(f) df` over the band, in steps of the spectrum's.
-fn newtonian_range(psd: &PowerSpectrum, f_low_hz: f64, f_high_hz: f64) -> f64 {
-    let spacing = psd.spacing_hz();
-    let term = |(bin, density): (usize, &f64)| {
-        let f = bin as f64 * spacing;
-        if f >= f_low_hz && f <= f_high_hz { f.powf(-7.0 / 3.0) / density } else { 0.0 }
-    };
-    spacing * psd.densities().iter().enumerate().map(term).sum::<f64>()
+/// The bins of a band.
+fn bins_within(spacing_hz: f64, f_low_hz: f64, f_high_hz: f64) -> std::ops::RangeInclusive<usize> {
+    (f_low_hz / spacing_hz).ceil() as usize..=(f_high_hz / spacing_hz).floor() as usize
+}
+
+/// `integral of f^(-7/3) / S(f) df` over these bins: the square of a light binary's range.
+fn newtonian_range(
+    psd: &PowerSpectrum,
+    spacing_hz: f64,
+    bins: std::ops::RangeInclusive<usize>,
+) -> f64 {
+    let frequencies = bins.map(|bin| bin as f64 * spacing_hz);
+    spacing_hz * frequencies.map(|f| f.powf(-7.0 / 3.0) / psd.at(f)).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_white_spectrum_whitens_to_unit_variance_within_the_band() {
+        let psd = PowerSpectrum::new(0.5, vec![8.0; 2049]).expect("a spectrum");
+        let options = Options { f_low_hz: 20.0, ..Options::default() };
+        let conditioned = Conditioned::new(&psd, &options, 2048).expect("a band");
+        for f in [20.0, 100.0, 900.0] {
+            assert!((conditioned.gain(f) - (8.0 * 1024.0_f64).sqrt().recip()).abs() < 1e-9, "{f}");
+        }
+        for f in [0.0, 17.9, 1024.0, 1100.0] {
+            assert_eq!(conditioned.gain(f), 0.0, "{f}");
+        }
+        assert!(conditioned.gain(19.0) < conditioned.gain(20.0));
+    }
+
+    #[test]
+    fn lines_go_and_what_is_unknown_does_not_spread() {
+        let mut densities = vec![1.0; 2049];
+        densities[200] = 1e6;
+        densities[..20].fill(f64::INFINITY);
+        let psd = PowerSpectrum::new(0.5, densities).expect("a spectrum");
+        let smooth = smoothed(&psd, 4.0).expect("smooth");
+        assert!((smooth.at(100.0) - 1.0).abs() < 1e-9);
+        assert!(smooth.at(5.0).is_infinite() && (smooth.at(14.0) - 1.0).abs() < 1e-9);
+        assert_eq!(smoothed(&psd, 0.0).expect("as it is"), psd);
+    }
 }

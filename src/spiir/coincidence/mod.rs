@@ -149,8 +149,8 @@ impl Options {
                 return Err(Error::parameter(name, self.slide_interval_s, rule));
             }
         }
-        if self.slides > 0 && !(self.slide_interval_s <= 1e6) {
-            let rule = "it must be finite, at most 1e6";
+        if self.slides > 0 && !(1e-3..=1e6).contains(&self.slide_interval_s) {
+            let rule = "it must be 0.001 to 1e6";
             let name = "interval of time slides (s)";
             return Err(Error::parameter(name, self.slide_interval_s, rule));
         }

@@ -45,17 +45,18 @@ impl Table {
             list
         };
         let lists: Vec<_> = detectors.iter().enumerate().map(sorted).collect();
-        let mut templates: Vec<u32> = lists.iter().flat_map(own_templates).collect();
+        let mut templates: Vec<u32> = lists.iter().flat_map(|list| own_templates(list)).collect();
         templates.sort_unstable();
         // A template is listed once for each detector that has it.
         let twice = templates.windows(2).filter(|pair| pair[0] == pair[1]);
         let mut templates: Vec<u32> = twice.map(|pair| pair[0]).collect();
         templates.dedup();
-        let range = |list: &Vec<(u32, Hit)>, template: u32| {
+        let range = |list: &[(u32, Hit)], template: u32| {
             let first = list.partition_point(|(own, _)| *own < template);
             first..first + list[first..].partition_point(|(own, _)| *own == template)
         };
-        let ranges = |list| templates.iter().map(|template| range(list, *template)).collect();
+        let ranges =
+            |list: &Vec<_>| templates.iter().map(|template| range(list, *template)).collect();
         let ranges = lists.iter().map(ranges).collect();
         let hits = |list: Vec<(u32, Hit)>| list.into_iter().map(|(_, hit)| hit).collect();
         Self { ranges, hits: lists.into_iter().map(hits).collect(), templates }
@@ -68,7 +69,7 @@ impl Table {
 }
 
 /// The templates of a list, each once.
-fn own_templates(list: &Vec<(u32, Hit)>) -> Vec<u32> {
+fn own_templates(list: &[(u32, Hit)]) -> Vec<u32> {
     let mut own: Vec<u32> = list.iter().map(|(template, _)| *template).collect();
     own.dedup();
     own

@@ -25,7 +25,7 @@ pub(super) const LONG: usize = SHORT + 4 + 2 * TILE;
 pub(super) const AHEAD: usize = 2;
 
 /// Most tiles of a call.
-pub(super) const TILES: usize = 4;
+pub(super) const TILES: usize = 8;
 
 /// Floats of scratch memory that a call needs.
 pub(super) const SCRATCH: usize = (TILES + 2) * TILE * 2 * 16;
@@ -162,6 +162,8 @@ impl Groups {
                     } else {
                         offsets.add(N * V::LANES)
                     },
+                    ahead_x: work.x.add(tile * TILE),
+                    ahead_offsets: offsets.add(N * V::LANES),
                     values,
                     sums: work.scratch.add(tile * TILE * 2 * V::LANES),
                 };
@@ -210,6 +212,9 @@ struct Tile<V: Vector, const N: usize> {
     columns: [*mut f32; 2],
     next_x: *const f32,
     next_offsets: *const u32,
+    /// This tile as the next groups will see it.
+    ahead_x: *const f32,
+    ahead_offsets: *const u32,
     values: *const f32,
     sums: *mut f32,
 }
@@ -238,6 +243,10 @@ impl<V: Vector, const N: usize> Tile<V, N> {
             }
             let last = L && S == TILE - 1;
             for n in 0..N {
+                if S < V::LANES {
+                    let offset = *self.ahead_offsets.add(n * V::LANES + S);
+                    V::prefetch(self.ahead_x.wrapping_sub(offset as usize));
+                }
                 let x = V::load(self.columns[0].add((n * TILE + S) * V::LANES));
                 let values = self.values.add(n * group + SHORT * V::LANES);
                 if L {

@@ -7,7 +7,7 @@ use super::kernel::{AHEAD, LONG, SHORT};
 use super::vector::TILE;
 
 /// Samples of memory from which on a state's rounding, once a sample, would show.
-const LONG_MEMORY: f64 = 1000.0;
+const LONG_MEMORY: f64 = 5000.0;
 
 /// A slot that nobody has.
 pub(super) const NOBODY: usize = usize::MAX;

@@ -108,14 +108,13 @@ unsafe fn double_body<V: Vector>(work: &Doubling<'_>) {
         // A tile has as many floats of lower sums as samples.
         for at in (0..work.tiles * TILE).step_by(V::LANES) {
             let from = work.lower.cast::<f32>().add(at);
-            let [even, odd] = [0, 1].map(|phase| {
-                let mut sum = V::zero();
-                for tap in &work.phases.0[phase] {
-                    let back = 2 * tap.back;
-                    sum = V::load(from.sub(back)).mul_add(V::splat(tap.weight), sum);
-                }
-                sum
-            });
+            let [mut even, mut odd] = [V::zero(); 2];
+            for tap in &work.phases.0[0] {
+                even = V::load(from.sub(2 * tap.back)).mul_add(V::splat(tap.weight), even);
+            }
+            for tap in &work.phases.0[1] {
+                odd = V::load(from.sub(2 * tap.back)).mul_add(V::splat(tap.weight), odd);
+            }
             let [low, high] = even.zip_pairs(odd);
             let to = work.to.cast::<f32>().add(2 * at);
             low.store(to);

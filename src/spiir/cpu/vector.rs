@@ -23,6 +23,8 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
+    /// Asks for the cache line of an address, whether there is memory or not.
+    unsafe fn prefetch(from: *const f32);
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
     /// `self * factor + addend`.
@@ -80,6 +82,8 @@ unsafe impl Vector for Portable {
         // SAFETY: the caller promises room for a register.
         unsafe { to.cast::<[f32; 4]>().write_unaligned(self.0) }
     }
+    #[inline(always)]
+    unsafe fn prefetch(_: *const f32) {}
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         self.each(other, |a, b| a + b)

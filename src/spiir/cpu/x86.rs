@@ -38,6 +38,11 @@ macro_rules! arithmetic {
             unsafe { $store(to, self.0) }
         }
         #[inline(always)]
+        unsafe fn prefetch(from: *const f32) {
+            // SAFETY: it is a hint, to any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+        }
+        #[inline(always)]
         unsafe fn add(self, other: Self) -> Self {
             // SAFETY: the caller promises the instructions.
             Self(unsafe { $add(self.0, other.0) })

@@ -93,11 +93,11 @@ impl Whitener {
         let shape = check(&options)?;
         let rate = f64::from(options.rate_hz);
         let samples = |seconds: f64| (seconds * rate).round() as usize;
-        let edges = Edges {
-            zero: 0,
-            before: samples(options.taper.before_s),
-            after: samples(options.taper.after_s),
-        };
+        let block = 1 << (rate / BLOCKS).log2().round().max(0.0) as usize;
+        let (before, after) = (samples(options.taper.before_s), samples(options.taper.after_s));
+        // A block has one beginning: the samples between two gaps in it do not count.
+        let after = if shape.taps.is_some() { after.max(block) } else { after };
+        let edges = Edges { zero: 0, before, after };
         let gate = options.gate.map(|gate| {
             let taper = samples(gate.taper_s);
             let edges = Edges { zero: samples(gate.hold_s), before: taper, after: taper };
@@ -113,7 +113,6 @@ impl Whitener {
                 Engine::Overlap(Box::new(Overlap::new(shape.coefficients(), shape.origin(), hop)))
             }
             Some(taps) => {
-                let block = 1 << (rate / BLOCKS).log2().round().max(0.0) as usize;
                 let over = (shape.length / 2).div_ceil(block);
                 Engine::Partition(Box::new(Partition::new(taps, block, over)))
             }
@@ -284,7 +283,7 @@ impl Whitener {
         self.weights.push_back(if is_known { weight } else { 0.0 });
         let whitened = match &mut self.engine {
             Engine::Overlap(engine) => engine.push(sample),
-            Engine::Partition(engine) => engine.push(sample),
+            Engine::Partition(engine) => engine.push(sample, weight == 0.0),
         }?;
         // What rings into a gap is cut off there, as smoothly as the strain was.
         let weight = self.weights.pop_front()?;
@@ -361,7 +360,7 @@ fn check(options: &Options) -> Result<Shape> {
         let rule = "it must be 0 to 3600 s";
         return Err(Error::parameter("taper or hold of a gate (s)", bad, rule));
     }
-    if !(gate.threshold > 0.0) {
+    if gate.threshold.is_nan() || gate.threshold <= 0.0 {
         let rule = "it must be above 0 standard deviations";
         return Err(Error::parameter("threshold of the gate", gate.threshold, rule));
     }

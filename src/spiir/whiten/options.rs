@@ -48,6 +48,10 @@ impl Default for GateOptions {
 }
 
 /// Seconds over which strain fades beside samples that may not be used.
+///
+/// Short ones make sidebands of strong lines, which the filter's narrow notches let through: beside a hole in LIGO
+/// Livingston's strain of 2015, with a taper of 0.25 s on both sides, the whitened strain reached 17 standard
+/// deviations, with 0.5 s 8, and with 1 s 5, hardly more than the noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Taper {
     /// Before them; adds to the latency.
@@ -74,18 +78,18 @@ pub struct Options {
 }
 
 impl Options {
-    /// Zero-phase whitening with a kernel of 4 s from 15 Hz on, tapers of 0.25 s, no gate.
+    /// Zero-phase whitening with a kernel of 4 s from 15 Hz on, tapers of 1 s, no gate; latency 5 s.
     pub fn new(rate_hz: u32, psd: Psd) -> Self {
         let method = Method::Overlap { fft_s: 4.0 };
-        let taper = Taper { before_s: 0.25, after_s: 0.25 };
+        let taper = Taper { before_s: 1.0, after_s: 1.0 };
         Self { rate_hz, psd, method, f_low_hz: 15.0, taper, gate: None }
     }
 
-    /// Minimum-phase whitening with a kernel of 4 s: what a gap cuts off rings into the gap, so there is no taper
-    /// before one.
+    /// Minimum-phase whitening with a kernel of 4 s, a taper of 1 s after gaps and none before: behind a gap the filter
+    /// begins anew, so nothing of the cut rings on. Latency 15 ms at 4096 Hz.
     pub fn low_latency(rate_hz: u32, psd: Psd) -> Self {
         let method = Method::MinimumPhase { taps_s: 4.0 };
-        let taper = Taper { before_s: 0.0, after_s: 0.25 };
+        let taper = Taper { before_s: 0.0, after_s: 1.0 };
         Self { method, taper, ..Self::new(rate_hz, psd) }
     }
 }

@@ -1,10 +1,12 @@
 //! Causal filters with little latency: the kernel in equal parts, each applied by Fourier transforms of two blocks.
 //!
-//! Invariant: blocks lie at multiples of their length from the stream's first sample.
+//! Invariant: blocks lie at multiples of their length from the stream's first sample; what came before a cut has no
+//! part in what comes after it.
 //!
 //! # Source
 //! Uniformly partitioned overlap-save: Stockham 1966; Gardner 1995, J. Audio Eng. Soc. 43, 127.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use num_complex::Complex;
@@ -28,6 +30,8 @@ pub(super) struct Partition {
     /// The last block's samples and those of the next so far.
     samples: Vec<f64>,
     filled: usize,
+    /// The first and the last cut of the block so far.
+    cuts: Option<(usize, usize)>,
     output: Vec<f64>,
     has_output: bool,
     buffer: Vec<Complex<f64>>,
@@ -54,6 +58,7 @@ impl Partition {
             next: 0,
             samples: vec![0.0; 2 * block],
             filled: 0,
+            cuts: None,
             output: vec![0.0; block],
             has_output: false,
             buffer: vec![Complex::default(); 2 * block],
@@ -93,12 +98,27 @@ impl Partition {
         self.since as f64 / self.over as f64
     }
 
-    /// Takes a sample; gives the next filtered one.
-    pub(super) fn push(&mut self, sample: f64) -> Option<f64> {
+    /// Takes a sample; gives the next filtered one. After a cut the stream begins anew, so that what the cut makes ring
+    /// does not reach beyond it.
+    pub(super) fn push(&mut self, sample: f64, is_cut: bool) -> Option<f64> {
+        if is_cut {
+            let first = self.cuts.map_or(self.filled, |cuts| cuts.0);
+            self.cuts = Some((first, self.filled));
+        }
         self.samples[self.block + self.filled] = sample;
         self.filled += 1;
         if self.filled == self.block {
-            self.filter();
+            self.since = (self.since + 1).min(self.over);
+            match self.cuts.take() {
+                None => self.filter(0..2 * self.block, 0..self.block),
+                Some((first, last)) => {
+                    self.filter(0..self.block + first, 0..first);
+                    self.inputs.fill(Complex::default());
+                    self.samples[..=self.block + last].fill(0.0);
+                    self.filter(0..2 * self.block, first..self.block);
+                }
+            }
+            self.next = (self.next + 1) % (self.inputs.len() / (self.block + 1));
             self.filled = 0;
             self.samples.copy_within(self.block.., 0);
             self.has_output = true;
@@ -107,15 +127,19 @@ impl Partition {
         self.has_output.then(|| self.output[self.filled])
     }
 
-    fn filter(&mut self) {
+    /// Filters the last two blocks, of which `kept` counts, and writes the outputs `wanted`.
+    fn filter(&mut self, kept: Range<usize>, wanted: Range<usize>) {
+        if wanted.is_empty() {
+            return;
+        }
         let bins = self.block + 1;
-        for (value, sample) in self.buffer.iter_mut().zip(&self.samples) {
+        self.buffer.fill(Complex::default());
+        for (value, sample) in self.buffer[kept.clone()].iter_mut().zip(&self.samples[kept]) {
             *value = Complex::new(*sample, 0.0);
         }
         self.forward.process_with_scratch(&mut self.buffer, &mut self.scratch);
         self.inputs[self.next * bins..][..bins].copy_from_slice(&self.buffer[..bins]);
         let parts = self.inputs.len() / bins;
-        self.since = (self.since + 1).min(self.over);
         let share = self.share();
         let sums = &mut self.buffer[..bins];
         sums.fill(Complex::default());
@@ -133,15 +157,15 @@ impl Partition {
             self.buffer[2 * self.block - bin] = self.buffer[bin].conj();
         }
         self.inverse.process_with_scratch(&mut self.buffer, &mut self.scratch);
-        for (output, value) in self.output.iter_mut().zip(&self.buffer[self.block..]) {
+        let values = &self.buffer[self.block..];
+        for (output, value) in self.output[wanted.clone()].iter_mut().zip(&values[wanted]) {
             *output = value.re;
         }
-        self.next = (self.next + 1) % parts;
     }
 
     pub(super) fn reset(&mut self) {
         self.inputs.fill(Complex::default());
         self.samples.fill(0.0);
-        (self.next, self.filled, self.has_output) = (0, 0, false);
+        (self.next, self.filled, self.has_output, self.cuts) = (0, 0, false, None);
     }
 }

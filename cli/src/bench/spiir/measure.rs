@@ -18,7 +18,7 @@ use super::plain::Plain;
 const ROUNDS: usize = 5;
 
 /// Seconds of blocks that a round measures, about.
-const ROUND_S: f64 = 5e-3;
+const ROUND_S: f64 = 2e-3;
 
 /// Operations of a filter and sample.
 const OPERATIONS: f64 = 12.0;

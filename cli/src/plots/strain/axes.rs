@@ -11,7 +11,7 @@ pub(super) const WIDTH: u32 = 1600;
 /// Left and right ends of panels that fill the width.
 pub(super) const SIDES: (f64, f64) = (130.0, 1560.0);
 /// Room above the first panel.
-pub(super) const HEAD: f64 = 130.0;
+pub(super) const HEAD: f64 = 156.0;
 /// Room between panels, and below the last.
 const BETWEEN: f64 = 56.0;
 const FOOT: f64 = 90.0;

@@ -28,7 +28,7 @@ pub(crate) struct Background<'a> {
     pub(crate) ranking: &'a str,
 }
 
-const PLOT: Rect = Rect { left: 150.0, top: HEAD, right: 1440.0, bottom: 700.0 };
+const PLOT: Rect = Rect { left: 150.0, top: HEAD, right: 1440.0, bottom: 726.0 };
 
 /// Bins of the histogram.
 const BINS: usize = 60;
@@ -56,7 +56,7 @@ pub(crate) fn background(path: &Path, about: &Background<'_>) -> Result<()> {
     let most = louder.last().copied().unwrap_or(0.0).max(10.0);
     let y = Axis::new(LEAST.log10(), (2.0 * most).log10()).every(1e9);
     let frame = Frame { rect: PLOT, x: Axis::new(x.0, x.1), y };
-    picture(path, (WIDTH, 800), |pen| {
+    picture(path, (WIDTH, 826), |pen| {
         heading(pen, &about.heading);
         let ticks = decades(0, (2.0 * most).log10() as i32, 8);
         log_guides(pen, &frame, &ticks);
@@ -69,11 +69,11 @@ pub(crate) fn background(path: &Path, about: &Background<'_>) -> Result<()> {
             })
             .collect();
         frame.line(pen, &steps, INK, 2.0);
-        marks(pen, &frame, &events, about.events, width);
+        let line = marks(pen, &frame, &events, about.events, width);
         frame.axes(pen, Labels::Full(about.ranking), Labels::None);
         log_ticks(pen, &frame, &ticks, "Events in a bin, or at least as loud", false);
         rates(pen, &frame, about.slides_s, most);
-        legend(pen, about);
+        legend(pen, about, line);
     })
 }
 
@@ -105,22 +105,22 @@ fn bars(pen: &Pen<'_>, frame: &Frame, counts: &[f64], width: f64) {
     }
 }
 
-/// Events found: a disc a bin, and a line down from the loudest.
-fn marks(pen: &Pen<'_>, frame: &Frame, counts: &[f64], events: &[f64], width: f64) {
-    if let Some(loudest) = events.iter().copied().filter(|x| x.is_finite()).reduce(f64::max) {
-        let (x, _) = frame.place(loudest, 0.0);
-        pen.line(&[(x, frame.rect.top), (x, frame.rect.bottom)], RED, 1.5);
-        let words = format!("loudest event: {loudest:.2}");
-        let is_left = x > 0.5 * (frame.rect.left + frame.rect.right);
-        let (place, anchor) =
-            if is_left { (x - 12.0, Anchor::End) } else { (x + 12.0, Anchor::Start) };
-        let style = Style::new(22.0).colour(RED).anchor(anchor);
-        pen.text((place, frame.rect.top + 24.0), &words, style);
+/// Events found: a disc each at the height of its bin, and a line at the loudest, whose place is given back.
+fn marks(pen: &Pen<'_>, frame: &Frame, counts: &[f64], events: &[f64], width: f64) -> Option<f64> {
+    let finite = || events.iter().copied().filter(|x| x.is_finite());
+    let loudest = finite().reduce(f64::max)?;
+    let (x, _) = frame.place(loudest, 0.0);
+    pen.line(&[(x, frame.rect.top), (x, frame.rect.bottom)], RED, 1.5);
+    for ranking in finite() {
+        let bin = (((ranking - frame.x.from) / width) as usize).min(counts.len() - 1);
+        pen.disc(frame.place(ranking, counts[bin].max(1.0).log10()), 5.0, RED);
     }
-    for (bin, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
-        let middle = frame.x.from + (bin as f64 + 0.5) * width;
-        pen.disc(frame.place(middle, count.log10()), 5.0, RED);
-    }
+    let words = format!("loudest event: {loudest:.2}");
+    let is_left = x > 0.5 * (frame.rect.left + frame.rect.right);
+    let (place, anchor) = if is_left { (x - 14.0, Anchor::End) } else { (x + 14.0, Anchor::Start) };
+    let style = Style::new(22.0).colour(RED).anchor(anchor);
+    pen.text((place, frame.rect.top + 24.0), &words, style);
+    Some(x)
 }
 
 /// The right axis: events at least as loud, as a rate.
@@ -136,7 +136,8 @@ fn rates(pen: &Pen<'_>, frame: &Frame, slides_s: f64, most: f64) {
     log_ticks(pen, &right, &decades(low, high, 8), "False alarms at least as loud (Hz)", true);
 }
 
-fn legend(pen: &Pen<'_>, about: &Background<'_>) {
+/// What the marks mean; left of the line at `line`, if it would be in the way.
+fn legend(pen: &Pen<'_>, about: &Background<'_>, line: Option<f64>) {
     let slides =
         format!("{} events of time slides, {}", about.slides.len(), duration(about.slides_s));
     let events = format!("{} events found in {}", about.events.len(), duration(about.livetime_s));
@@ -144,9 +145,11 @@ fn legend(pen: &Pen<'_>, about: &Background<'_>) {
         [(BLUE, slides), (INK, "1 + time slides at least as loud".to_owned()), (RED, events)];
     let widest =
         rows.iter().map(|row| super::super::text::length(&row.1, 20.0)).fold(0.0, f32::max);
-    let left = PLOT.right - f64::from(widest) - 66.0;
-    let top = PLOT.top + 52.0;
-    let room = Rect { left, top, right: PLOT.right - 14.0, bottom: top + 104.0 };
+    let length = f64::from(widest) + 60.0;
+    let right = PLOT.right - 14.0;
+    let right = line.filter(|x| *x > right - length - 14.0).map_or(right, |x| x - 14.0);
+    let (left, top) = (right - length, PLOT.top + 52.0);
+    let room = Rect { left, top, right, bottom: top + 104.0 };
     pen.block(room, plotters::style::WHITE, 0.9);
     let corners = [(room.left, room.top), (room.right, room.top), (room.right, room.bottom)];
     let corners = [&corners[..], &[(room.left, room.bottom), (room.left, room.top)]].concat();

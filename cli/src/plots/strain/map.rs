@@ -40,7 +40,7 @@ pub(crate) struct MapOf<'a> {
 
 /// Height of a panel, and the room between two.
 const EACH: f64 = 560.0;
-const BETWEEN: f64 = 40.0;
+const BETWEEN: f64 = 76.0;
 const LEFT: f64 = 130.0;
 const RIGHT: f64 = 1510.0;
 
@@ -77,7 +77,7 @@ pub(crate) fn map(path: &Path, about: &Map<'_>) -> Result<()> {
         .collect();
     let loudest = planes.iter().flatten().filter(|x| x.is_finite()).fold(8f32, |a, b| a.max(*b));
     let colours = (0.0, loudest);
-    picture(path, (1600, 800), |pen| {
+    picture(path, (1600, 826), |pen| {
         heading(pen, &about.heading);
         for (index, (own, plane)) in about.detectors.iter().zip(&planes).enumerate() {
             let left = LEFT + index as f64 * (width + BETWEEN);

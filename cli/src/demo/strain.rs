@@ -1,0 +1,178 @@
+//! The demo's fourth recording: the strain of two interferometers with two black holes in it.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+use sidereal::{Error, Result};
+
+use super::page;
+use crate::common::Common;
+use crate::output::Folder;
+use crate::plots::short;
+use crate::progress::multiple;
+use crate::{interrupt, simulate, spiir};
+
+/// Name of the files of strain, before the detector's name.
+const RECORDING: &str = "strain.hdf5";
+/// Folder of what was found.
+const FOUND: &str = "gravitational-wave";
+/// The templates.
+const TEMPLATES: &str = "binaries.csv";
+
+/// What is simulated: 32 s of two detectors of Advanced LIGO's design, with two black holes merging.
+pub(super) const SIMULATION: &[&str] = &[
+    "--detectors H1,L1 --start 1400000000 --length 32 --seed 2015",
+    "--inject m1=36,m2=29,distance=900,ra=1.95,dec=-1.27,inclination=2.7,time=1400000018.4",
+];
+
+/// How it is searched.
+pub(super) const SEARCH: &str = "--f-low 25 --psd aligo --slides 100";
+
+/// The binaries of the search: what was put in is among them.
+const BINARIES: &str = "mass1,mass2\n10,10\n30,20\n36,29\n50,40\n";
+
+/// When the wave reaches the Earth's centre, and how late it may be found in a detector: light's time from there.
+const TIME_GPS: f64 = 1_400_000_018.4;
+const NEAR_S: f64 = 0.03;
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Merger {
+    /// Whether the loudest event is what was put in.
+    found: bool,
+    network_snr: f64,
+    far_hz: Option<f64>,
+    template: String,
+    gps: f64,
+    /// Name, signal-to-noise ratio and time of each detector.
+    detectors: Vec<(String, f64, f64)>,
+    filters: usize,
+    realtime_factor: f64,
+}
+
+impl Merger {
+    /// Simulates, and searches.
+    pub(super) fn make(folder: &Folder, common: &Common) -> Result<Self> {
+        let recording = folder.file(RECORDING);
+        simulate::run(
+            &super::parse::<simulate::Arguments>(&["strain"], &recording, SIMULATION)?,
+            &Common { quiet: true, ..common.clone() },
+        )?;
+        interrupt::check()?;
+        let templates = folder.file(TEMPLATES);
+        std::fs::write(&templates, BINARIES).map_err(|error| Error::io(&templates, error))?;
+        let inner = folder.inner(FOUND)?;
+        let arguments = arguments(folder, &templates, &inner.file(""))?;
+        let done = spiir::run_into(&inner, &arguments, common)?;
+        let Some(event) = done.document.events.first() else {
+            let why = "the search found no event; please report it".to_owned();
+            return Err(Error::Unavailable { what: "a complete demo".to_owned(), why });
+        };
+        let detectors = event.detectors.iter();
+        let banks = done.report.detectors.iter().flat_map(|one| &one.bank.templates);
+        Ok(Self {
+            found: event.detectors.len() == 2 && (event.gps - TIME_GPS).abs() < NEAR_S,
+            network_snr: event.network_snr,
+            far_hz: event.far_hz,
+            template: event.template.clone(),
+            gps: event.gps,
+            detectors: detectors.map(|(name, one)| (name.clone(), one.snr, one.gps)).collect(),
+            filters: banks.map(|template| template.filters.filters()).sum(),
+            realtime_factor: done.report.realtime_factor(),
+        })
+    }
+
+    /// Whether what was put in is the loudest that was found.
+    pub(super) fn is_found(&self) -> bool {
+        self.found
+    }
+
+    /// A line for the end of the demo.
+    pub(super) fn text(&self) -> String {
+        format!(
+            "network SNR {:.1} at GPS {:.3}, template {}",
+            self.network_snr, self.gps, self.template
+        )
+    }
+
+    /// The chapter of the page.
+    pub(super) fn html(&self, html: &mut String) {
+        let picture = |name: &str| format!("{FOUND}/{name}");
+        let _ = write!(
+            html,
+            "<h2>8. Two black holes, heard by two detectors</h2>\n\
+             <p>When two black holes merge, space itself is stretched and squeezed, by a part in \
+             10<sup>21</sup> when it reaches us. An interferometer measures it: its <i>strain</i>. \
+             <a href=\"strain_H1.hdf5\">These</a> <a href=\"strain_L1.hdf5\">two recordings</a> have 32 s \
+             of noise as the two detectors of Advanced LIGO have it by design, and in it holes of 36 and 29 \
+             solar masses, 900 Mpc away. Their wave is far below the noise at nearly all frequencies.</p>\n\
+             <p>The search makes all frequencies of the noise equal (<i>whitening</i>), and compares with the \
+             waves of {} binaries: {} filters, each a sine that fades, whose sum answers a wave. What both \
+             detectors hear within the time that light takes from one to the other is an event; sliding one \
+             against the other tells how often chance makes one.</p>\n",
+            BINARIES.lines().count() - 1,
+            self.filters,
+        );
+        page::figure(
+            html,
+            &picture("event1_snr.png"),
+            "What the filters answer, in both detectors: the wave arrives in one some milliseconds before \
+             the other.",
+        );
+        page::figure(
+            html,
+            &picture("event1_whitened.png"),
+            "The whitened strain, and over it the wave that fits best.",
+        );
+        page::figure(
+            html,
+            &picture("event1_map.png"),
+            "Time and frequency: the chirp rises as the holes spiral in.",
+        );
+        self.verdict(html);
+        page::figure(
+            html,
+            &picture("background.png"),
+            "What chance makes of the same data, by sliding the detectors against each other, beside what \
+             was found.",
+        );
+    }
+
+    fn verdict(&self, html: &mut String) {
+        let (sign, word) = if self.found { ("good", "Found") } else { ("bad", "Not found") };
+        let parts: Vec<String> = self
+            .detectors
+            .iter()
+            .map(|(name, snr, _)| format!("{name} {}", short(*snr, 3)))
+            .collect();
+        let rate = match self.far_hz {
+            Some(rate) => {
+                format!(" Chance makes one as loud every {} s at most.", short(1.0 / rate, 2))
+            }
+            None => String::new(),
+        };
+        let _ = writeln!(
+            html,
+            "<p class=\"verdict {sign}\">{word}: network SNR {} ({}) at GPS {:.3}, by the template of {} solar \
+             masses; put in at {TIME_GPS:.3}.{rate} Searched at {} times real time.</p>",
+            short(self.network_snr, 3),
+            parts.join(", "),
+            self.gps,
+            self.template,
+            multiple(self.realtime_factor),
+        );
+    }
+}
+
+/// The words of the search.
+fn arguments(folder: &Folder, templates: &Path, output: &Path) -> Result<spiir::SearchArguments> {
+    let mut words: Vec<OsString> = vec!["verb".into()];
+    for name in ["H1", "L1"] {
+        words.push(folder.file(RECORDING.replace('.', &format!("_{name}."))).into());
+    }
+    words.extend(["--templates".into(), templates.into(), "-o".into(), output.into()]);
+    words.extend(SEARCH.split(' ').map(OsString::from));
+    super::parse_words(words)
+}

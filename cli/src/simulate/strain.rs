@@ -1,0 +1,314 @@
+//! `sidereal simulate strain`: what interferometers would have recorded, with binaries in it.
+
+mod noise;
+mod specs;
+mod truth;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use sidereal::geometry::{Interferometer, interferometer};
+use sidereal::io::strain::StrainSource;
+use sidereal::io::strain::gwosc_writer::{ALL_INJECTIONS, ALL_QUALITY, GwoscHeader, GwoscWriter};
+use sidereal::simulate::strain::{Quality, Simulation, StrainOptions, StrainSimulator};
+use sidereal::units::Gps;
+use sidereal::waveform::Approximant;
+use sidereal::{Error, Result};
+
+use self::truth::Document;
+use crate::common::Common;
+use crate::progress::Progress;
+use crate::{interrupt, output};
+
+/// Samples made at once.
+const GULP: usize = 1 << 16;
+
+/// The longest recording in seconds: a year.
+const MAX_LENGTH_S: u64 = 31_557_600;
+
+const EXAMPLES: &str = "Examples:\n  \
+    sidereal simulate strain noise.hdf5 --detectors H1,L1,V1 --length 256 --seed 1\n  \
+    sidereal simulate strain bbh.hdf5 --start 1400000000 --length 64 \\\n      \
+    --inject m1=30,m2=30,distance=800,ra=1.2,dec=-0.4,inclination=0.3,time=1400000040.2\n  \
+    sidereal simulate strain many.hdf5 --length 4096 --injections events.csv --f-low 15\n\n\
+    Each detector has a file of its own, as GWOSC writes them: bbh_H1.hdf5, bbh_L1.hdf5. Angles are in\n\
+    radians; right ascension is used as LAL does, against the mean sidereal time of date. An injection's\n\
+    time is when its |h| peaks at the Earth's centre (GPS seconds); when it arrives at each detector, and\n\
+    with which optimal SNR, stands in bbh.truth.json. Masses are those seen here, redshifted.";
+
+/// Makes the strain of several interferometers (GWOSC HDF5): coloured Gaussian noise with binaries in it.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// Name of the files to write: _H1 and so on is put before .hdf5.
+    #[arg(value_name = "OUT", required_unless_present = "output")]
+    out: Option<PathBuf>,
+    /// The same as OUT.
+    #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
+    output: Option<PathBuf>,
+    /// Replace the files and the truth file if they exist.
+    #[arg(long)]
+    overwrite: bool,
+    /// Detectors: H1, L1, V1, K1, G1.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "H1,L1")]
+    detectors: Vec<String>,
+    /// Time of the first sample, whole GPS seconds.
+    #[arg(
+        long,
+        value_name = "GPS",
+        default_value_t = 1_400_000_000,
+        allow_negative_numbers = true
+    )]
+    start: i64,
+    /// Length in whole seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 64)]
+    length: u64,
+    /// Samples in a second, in Hz.
+    #[arg(long, value_name = "HZ", default_value_t = 4096)]
+    rate: u32,
+    /// Chooses the noise; the same seed gives the same file, and a detector the same noise whatever others
+    /// there are.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    noise: noise::NoiseArguments,
+    #[command(flatten)]
+    signals: Signals,
+    #[command(flatten)]
+    faults: Faults,
+}
+
+/// What is in it.
+#[derive(Args, Clone, Debug)]
+struct Signals {
+    /// A binary: m1=,m2= (solar masses),distance= (Mpc),ra=,dec= (radians),time= (GPS s at the Earth's centre) and,
+    /// if wanted, inclination=,polarization=,phase= (radians),spin1=,spin2=,f_low=. May be repeated.
+    #[arg(long, value_name = "FIELDS", help_heading = "Signals")]
+    inject: Vec<String>,
+    /// Binaries of a table: a line of names as in --inject, then one binary a line.
+    #[arg(long, value_name = "CSV", help_heading = "Signals")]
+    injections: Option<PathBuf>,
+    /// A waveform (HDF5, plus and cross or complex, at the rate of the data) for injections without masses.
+    #[arg(long, value_name = "FILE", help_heading = "Signals")]
+    waveform: Option<PathBuf>,
+    /// Frequency at which inspirals begin, in Hz.
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = 15.0,
+        allow_negative_numbers = true,
+        help_heading = "Signals"
+    )]
+    f_low: f64,
+    /// Inspirals: post-Newtonian, 3.5PN, aligned spins.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME",
+        default_value = "TaylorT4",
+        ignore_case = true,
+        help_heading = "Signals"
+    )]
+    approximant: ApproximantWord,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ApproximantWord {
+    /// `dv/dt` as a series.
+    #[value(name = "TaylorT4")]
+    TaylorT4,
+    /// `dt/dv` as a series.
+    #[value(name = "TaylorT2")]
+    TaylorT2,
+}
+
+impl ApproximantWord {
+    fn approximant(self) -> Approximant {
+        match self {
+            Self::TaylorT4 => Approximant::TaylorT4,
+            Self::TaylorT2 => Approximant::TaylorT2,
+        }
+    }
+}
+
+/// What is wrong with it.
+#[derive(Args, Clone, Debug)]
+struct Faults {
+    /// A glitch (a sine under a Gaussian): H1:time= (GPS s),snr= and, if wanted, frequency= (Hz),q=. May be repeated.
+    #[arg(long, value_name = "DETECTOR:FIELDS", help_heading = "Faults")]
+    glitch: Vec<String>,
+    /// Seconds, counted from the start, that have data but fail the quality tests; of one detector with H1: before
+    /// them. May be repeated.
+    #[arg(long, value_name = "[DETECTOR:]A:B", help_heading = "Faults")]
+    bad_seconds: Vec<String>,
+    /// Seconds, likewise, without data: NaN in the file. May be repeated.
+    #[arg(long, value_name = "[DETECTOR:]A:B", help_heading = "Faults")]
+    gap_seconds: Vec<String>,
+}
+
+pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let out = arguments.out.as_ref().or(arguments.output.as_ref());
+    let out = out.map_or(Path::new(""), PathBuf::as_path);
+    let options = arguments.options()?;
+    let files = files(out, &options)?;
+    let truth_path = out.with_extension("truth.json");
+    if !arguments.overwrite {
+        let all = files.iter().chain([&truth_path]);
+        all.into_iter().try_for_each(|path| output::check_new("OUT", path))?;
+    }
+    let mut simulation = Simulation::new(&options)?;
+    let document = Document::new(&options, &simulation.truth, &files, &arguments.noise.psd);
+    let begun = Instant::now();
+    write(&mut simulation.detectors, &files, &options, common)?;
+    let elapsed_s = begun.elapsed().as_secs_f64();
+    super::conclude(&truth_path, &document, common, || {
+        summary(&options, &files, elapsed_s, &document)
+    })
+}
+
+fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &Document) -> String {
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let length_s = options.times / u64::from(options.rate_hz);
+    format!(
+        "{}: {length_s} s at {} Hz from GPS {}; {} made in {elapsed_s:.1} s{}",
+        names.join(", "),
+        options.rate_hz,
+        options.start.s(),
+        truth.contents(),
+        truth.warnings.iter().map(|warning| format!("\nwarning: {warning}")).collect::<String>(),
+    )
+}
+
+/// Each detector's file: its name goes before the ending.
+fn files(out: &Path, options: &StrainOptions) -> Result<Vec<PathBuf>> {
+    let ending = out.extension().map_or("hdf5".into(), |ending| ending.to_string_lossy());
+    let (Some(stem), "hdf5" | "h5") = (out.file_stem(), &*ending) else {
+        let rule = "strain is written as HDF5; name it .hdf5";
+        return Err(Error::parameter("OUT", out.display(), rule));
+    };
+    let stem = stem.to_string_lossy();
+    let name = |detector: &str| out.with_file_name(format!("{stem}_{detector}.{ending}"));
+    Ok(options.detectors.iter().map(|one| name(one.interferometer.name)).collect())
+}
+
+/// Writes all detectors' files; none is under its name before all are whole.
+fn write(
+    simulators: &mut [StrainSimulator],
+    files: &[PathBuf],
+    options: &StrainOptions,
+    common: &Common,
+) -> Result<()> {
+    let total = options.times * files.len() as u64;
+    let tsamp_s = 1.0 / (f64::from(options.rate_hz) * files.len() as f64);
+    let progress = Progress::new(common, Some(total), 1, tsamp_s);
+    let mut samples = vec![0.0; GULP];
+    let mut writers = Vec::new();
+    let mut done = 0;
+    for (simulator, path) in simulators.iter_mut().zip(files) {
+        let mut writer = GwoscWriter::create(path, &header(simulator, options))?;
+        loop {
+            interrupt::check()?;
+            let times = simulator.read_recorded(&mut samples)?;
+            if times == 0 {
+                break;
+            }
+            writer.write(&samples[..times])?;
+            done += times as u64;
+            progress.at(done);
+        }
+        writers.push(writer);
+    }
+    progress.finish();
+    writers.into_iter().try_for_each(GwoscWriter::finish)
+}
+
+fn header(simulator: &StrainSimulator, options: &StrainOptions) -> GwoscHeader {
+    let seconds = options.times / u64::from(options.rate_hz);
+    let bits = |good: u32, bad: u32| {
+        let of = move |second| match simulator.quality(second) {
+            Quality::Good => good,
+            Quality::Bad => bad,
+            Quality::Missing => 0,
+        };
+        (0..seconds).map(of).collect()
+    };
+    GwoscHeader {
+        detector: simulator.header().detector.clone(),
+        start_s: options.start.ns.div_euclid(1_000_000_000),
+        rate_hz: options.rate_hz,
+        description: format!("Simulated strain, seed {}", options.seed),
+        // The lowest bit says that there are data.
+        quality: bits(ALL_QUALITY, 1),
+        injections: bits(ALL_INJECTIONS, ALL_INJECTIONS),
+    }
+}
+
+impl Arguments {
+    fn options(&self) -> Result<StrainOptions> {
+        if !(1..=MAX_LENGTH_S).contains(&self.length) {
+            let rule = format!("it must be 1 to {MAX_LENGTH_S}");
+            return Err(Error::parameter("--length", self.length, rule));
+        }
+        if !(0..3_700_000_000).contains(&self.start) {
+            return Err(Error::parameter(
+                "--start",
+                self.start,
+                "it must be 0 to 3.7e9 GPS seconds",
+            ));
+        }
+        let detectors: Vec<&'static Interferometer> = self
+            .detectors
+            .iter()
+            .map(|name| detector("--detectors", name))
+            .collect::<Result<_>>()?;
+        let times = self.length * u64::from(self.rate);
+        let start = Gps { ns: self.start * 1_000_000_000 };
+        let mut options = self.noise.options(&detectors, (start, self.rate, times))?;
+        options.seed = self.seed;
+        self.signals.add(&mut options)?;
+        self.faults.add(&mut options)?;
+        Ok(options)
+    }
+}
+
+impl Signals {
+    fn add(&self, options: &mut StrainOptions) -> Result<()> {
+        let binaries = specs::Binaries::new(self, options.rate_hz)?;
+        for text in &self.inject {
+            options.injections.push(binaries.injection("--inject", text)?);
+        }
+        if let Some(path) = &self.injections {
+            options.injections.extend(binaries.table(path)?);
+        }
+        Ok(())
+    }
+}
+
+impl Faults {
+    fn add(&self, options: &mut StrainOptions) -> Result<()> {
+        for text in &self.glitch {
+            let (name, glitch) = specs::glitch(text)?;
+            specs::of_detectors("--glitch", Some(name), options)?
+                .for_each(|detector| detector.glitches.push(glitch));
+        }
+        for (option, texts, quality) in [
+            ("--bad-seconds", &self.bad_seconds, Quality::Bad),
+            ("--gap-seconds", &self.gap_seconds, Quality::Missing),
+        ] {
+            for text in texts {
+                let (name, flagged) = specs::seconds(option, text, quality)?;
+                specs::of_detectors(option, name, options)?
+                    .for_each(|detector| detector.flagged.push(flagged));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn detector(option: &'static str, name: &str) -> Result<&'static Interferometer> {
+    interferometer::by_name(name.trim()).ok_or_else(|| {
+        let names: Vec<&str> = interferometer::ALL.iter().map(|one| one.name).collect();
+        Error::parameter(option, name, format!("there are {}", names.join(", ")))
+    })
+}

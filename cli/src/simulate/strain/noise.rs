@@ -1,0 +1,107 @@
+//! Which noise each detector has.
+
+use std::path::Path;
+
+use clap::Args;
+use sidereal::geometry::Interferometer;
+use sidereal::io::psd::{self, Density};
+use sidereal::math::design_psd;
+use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::simulate::strain::StrainOptions;
+use sidereal::units::Gps;
+use sidereal::{Error, Result};
+
+use super::detector;
+
+/// Spacing of the design's curve, in Hz.
+const SPACING_HZ: f64 = 0.125;
+
+/// Amplitude spectral density of white noise unless told: about the design's lowest, 1/sqrt(Hz).
+const WHITE: f64 = 4e-24;
+
+/// The noise.
+#[derive(Args, Clone, Debug)]
+pub(super) struct NoiseArguments {
+    /// Power spectral density: aligo (Advanced LIGO's design), white, white:ASD (1/sqrt(Hz)), a file of
+    /// frequencies and densities (1/Hz), or asd:FILE (1/sqrt(Hz)); of one detector with V1= before it. May be repeated.
+    #[arg(long, value_name = "[DETECTOR=]WHICH", default_value = "aligo", help_heading = "Noise")]
+    pub(super) psd: Vec<String>,
+    /// Noise has its density from this frequency on, in Hz; below, it falls off to nothing at half of it.
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = 8.0,
+        allow_negative_numbers = true,
+        help_heading = "Noise"
+    )]
+    noise_low: f64,
+    /// Make no noise: signals alone, as strong as they would be with it.
+    #[arg(long, help_heading = "Noise")]
+    no_noise: bool,
+}
+
+impl NoiseArguments {
+    /// Options of these detectors, with noise alone.
+    pub(super) fn options(
+        &self,
+        detectors: &[&'static Interferometer],
+        (start, rate_hz, times): (Gps, u32, u64),
+    ) -> Result<StrainOptions> {
+        let mut common = None;
+        let mut own = Vec::new();
+        for text in &self.psd {
+            match text.split_once('=') {
+                Some((name, which)) => {
+                    let site = detector("--psd", name)?;
+                    if !detectors.contains(&site) {
+                        let rule = "that detector is not among --detectors";
+                        return Err(Error::parameter("--psd", text, rule));
+                    }
+                    own.push((site, spectrum(which, rate_hz)?));
+                }
+                None if common.is_some() => {
+                    let rule = "only one may be for all detectors";
+                    return Err(Error::parameter("--psd", text, rule));
+                }
+                None => common = Some(spectrum(text, rate_hz)?),
+            }
+        }
+        let common = common.map_or_else(|| spectrum("aligo", rate_hz), Ok)?;
+        let mut options = StrainOptions::new(detectors, &common, (start, rate_hz, times));
+        for (site, psd) in own {
+            let is_it = |one: &&mut sidereal::simulate::strain::DetectorOptions| {
+                one.interferometer.name == site.name
+            };
+            options.detectors.iter_mut().filter(is_it).for_each(|one| one.psd = psd.clone());
+        }
+        options.lowest_hz = self.noise_low;
+        options.noise = !self.no_noise;
+        Ok(options)
+    }
+}
+
+fn spectrum(which: &str, rate_hz: u32) -> Result<PowerSpectrum> {
+    let nyquist_hz = f64::from(rate_hz) / 2.0;
+    let white = |amplitude: f64| PowerSpectrum::new(nyquist_hz, vec![amplitude * amplitude; 2]);
+    if rate_hz == 0 {
+        return Err(Error::parameter("--rate", 0, "it must be above 0"));
+    }
+    if let Some(path) = which.strip_prefix("asd:") {
+        return psd::read(Path::new(path), Density::Amplitude);
+    }
+    match which {
+        "aligo" => {
+            let bins = (nyquist_hz / SPACING_HZ).ceil() as usize + 1;
+            design_psd::advanced_ligo(SPACING_HZ, bins)
+        }
+        "white" => white(WHITE),
+        _ => match which.strip_prefix("white:").map(str::parse) {
+            Some(Ok(amplitude)) => white(amplitude),
+            Some(Err(_)) => {
+                let rule = "after white: comes a number, the density in 1/sqrt(Hz)";
+                Err(Error::parameter("--psd", which, rule))
+            }
+            None => psd::read(Path::new(which), Density::Power),
+        },
+    }
+}

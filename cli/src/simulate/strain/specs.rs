@@ -1,0 +1,206 @@
+//! Binaries, glitches and seconds as they are written on the command line and in tables.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sidereal::io::templates::{self, Templates};
+use sidereal::simulate::strain::{
+    DetectorOptions, Flagged, Glitch, Injection, Quality, Source, StrainOptions,
+};
+use sidereal::strain::{Binary, Waveform};
+use sidereal::units::Gps;
+use sidereal::waveform::InspiralOptions;
+use sidereal::{Error, Result};
+
+use super::{Signals, detector};
+use crate::fields::Fields;
+
+/// The names of a binary's fields.
+const NAMES: [&str; 12] = [
+    "m1",
+    "m2",
+    "spin1",
+    "spin2",
+    "distance",
+    "ra",
+    "dec",
+    "inclination",
+    "polarization",
+    "phase",
+    "time",
+    "f_low",
+];
+
+/// Other names that tables have for them.
+const OTHER_NAMES: [(&str, &str); 8] = [
+    ("mass1", "m1"),
+    ("mass2", "m2"),
+    ("spin1z", "spin1"),
+    ("spin2z", "spin2"),
+    ("declination", "dec"),
+    ("right_ascension", "ra"),
+    ("coa_phase", "phase"),
+    ("gps", "time"),
+];
+
+const GLITCH_FREQUENCY_HZ: f64 = 150.0;
+const GLITCH_Q: f64 = 9.0;
+
+/// What all injections have in common.
+pub(super) struct Binaries {
+    inspiral: InspiralOptions,
+    waveform: Option<Arc<Waveform>>,
+}
+
+impl Binaries {
+    pub(super) fn new(signals: &Signals, rate_hz: u32) -> Result<Self> {
+        let approximant = signals.approximant.approximant();
+        let f_low_hz = signals.f_low;
+        let inspiral = InspiralOptions { approximant, f_low_hz, rate_hz, ..Default::default() };
+        let waveform = signals.waveform.as_deref().map(waveform).transpose()?;
+        Ok(Self { inspiral, waveform })
+    }
+
+    /// An injection from `m1=30,m2=30,distance=800,...`.
+    pub(super) fn injection(&self, option: &'static str, text: &str) -> Result<Injection> {
+        let fields = Fields::parse(option, text, &NAMES)?;
+        let source = match (&self.waveform, fields.get("m1").or(fields.get("m2"))) {
+            (Some(wave), None) => Source::Waveform(Arc::clone(wave)),
+            _ => {
+                let binary = Binary {
+                    mass1_msun: fields.need("m1")?,
+                    mass2_msun: fields.need("m2")?,
+                    spin1z: fields.or("spin1", 0.0),
+                    spin2z: fields.or("spin2", 0.0),
+                };
+                let f_low_hz = fields.or("f_low", self.inspiral.f_low_hz);
+                Source::Inspiral(binary, InspiralOptions { f_low_hz, ..self.inspiral })
+            }
+        };
+        Ok(Injection {
+            source,
+            distance_mpc: fields.need("distance")?,
+            ra_rad: fields.need("ra")?,
+            dec_rad: fields.need("dec")?,
+            inclination_rad: fields.or("inclination", 0.0),
+            polarization_rad: fields.or("polarization", 0.0),
+            phase_rad: fields.or("phase", 0.0),
+            gps: gps(option, fields.need("time")?)?,
+        })
+    }
+
+    /// The injections of a table; empty lines and those that begin with # are passed over.
+    pub(super) fn table(&self, path: &Path) -> Result<Vec<Injection>> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        let is_row = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
+        let mut lines = text.lines().map(str::trim).enumerate().filter(is_row);
+        let Some((_, head)) = lines.next() else {
+            return Err(Error::format(path, "line 1", 0, "there is no line of names"));
+        };
+        let names: Vec<&str> = head.split(',').map(|name| known(name.trim())).collect();
+        let injection = |(number, line): (usize, &str)| {
+            let fault = |why: String| Error::format(path, format!("line {}", number + 1), 0, why);
+            let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+            if cells.len() != names.len() {
+                let (found, expected) = (cells.len(), names.len());
+                return Err(fault(format!("{found} cells found, expected {expected}")));
+            }
+            let fields: Vec<String> = names
+                .iter()
+                .zip(cells)
+                .filter(|(_, cell)| !cell.is_empty())
+                .map(|(name, cell)| format!("{name}={cell}"))
+                .collect();
+            let made = self.injection("--injections", &fields.join(","));
+            made.map_err(|error| fault(error.to_string()))
+        };
+        lines.map(injection).collect()
+    }
+}
+
+/// The name that a field has here.
+fn known(name: &str) -> &str {
+    OTHER_NAMES.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| own)
+}
+
+/// GPS seconds.
+fn gps(option: &'static str, seconds: f64) -> Result<Gps> {
+    if (0.0..4e9).contains(&seconds) {
+        return Ok(Gps::from_s(seconds));
+    }
+    Err(Error::parameter(option, format!("time={seconds}"), "a time must be 0 to 4e9 GPS seconds"))
+}
+
+fn waveform(path: &Path) -> Result<Arc<Waveform>> {
+    match templates::open(path)? {
+        Templates::Waveforms(waves) if waves.len() == 1 => {
+            Ok(Arc::new(waves.into_iter().next().ok_or_else(|| missing(path, 0))?))
+        }
+        Templates::Waveforms(waves) => Err(missing(path, waves.len())),
+        Templates::Binaries(_) => {
+            let rule = "it has masses, not series; give them with --inject or --injections";
+            Err(Error::parameter("--waveform", path.display(), rule))
+        }
+    }
+}
+
+fn missing(path: &Path, found: usize) -> Error {
+    let rule = format!("it has {found} waveforms, and must have one");
+    Error::parameter("--waveform", path.display(), rule)
+}
+
+/// A glitch from `H1:time=1400000012.5,snr=30,...`, with its detector's name.
+pub(super) fn glitch(text: &str) -> Result<(&str, Glitch)> {
+    let Some((name, fields)) = text.split_once(':') else {
+        let rule = "it begins with a detector's name, as H1:time=1400000012.5,snr=30";
+        return Err(Error::parameter("--glitch", text, rule));
+    };
+    let fields = Fields::parse("--glitch", fields, &["time", "snr", "frequency", "q"])?;
+    let glitch = Glitch {
+        gps: gps("--glitch", fields.need("time")?)?,
+        snr: fields.need("snr")?,
+        frequency_hz: fields.or("frequency", GLITCH_FREQUENCY_HZ),
+        q: fields.or("q", GLITCH_Q),
+    };
+    Ok((name, glitch))
+}
+
+/// Seconds from `3:5` or `H1:3:5`, with the detector's name if one is given.
+pub(super) fn seconds<'a>(
+    option: &'static str,
+    text: &'a str,
+    quality: Quality,
+) -> Result<(Option<&'a str>, Flagged)> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let (name, first, end) = match parts[..] {
+        [first, end] => (None, first, end),
+        [name, first, end] => (Some(name), first, end),
+        _ => (None, "", ""),
+    };
+    match (first.trim().parse(), end.trim().parse()) {
+        (Ok(first_s), Ok(end_s)) => Ok((name, Flagged { first_s, end_s, quality })),
+        _ => {
+            let rule = "it has the form A:B or H1:A:B, whole seconds from the start";
+            Err(Error::parameter(option, text, rule))
+        }
+    }
+}
+
+/// The detector of that name, or all.
+pub(super) fn of_detectors<'a>(
+    option: &'static str,
+    name: Option<&'a str>,
+    options: &'a mut StrainOptions,
+) -> Result<impl Iterator<Item = &'a mut DetectorOptions>> {
+    let wanted = name.map(|name| detector(option, name)).transpose()?;
+    if let Some(wanted) = wanted
+        && options.detectors.iter().all(|one| one.interferometer.name != wanted.name)
+    {
+        let rule = "that detector is not among --detectors";
+        return Err(Error::parameter(option, wanted.name, rule));
+    }
+    let is_wanted = move |one: &&mut DetectorOptions| {
+        wanted.is_none_or(|it| it.name == one.interferometer.name)
+    };
+    Ok(options.detectors.iter_mut().filter(is_wanted))
+}

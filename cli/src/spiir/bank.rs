@@ -1,0 +1,193 @@
+//! `sidereal spiir bank`: from templates to filters.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
+use sidereal::pipeline::chirp::{design, write_bank};
+use sidereal::spiir::bank::{Bank, BankTemplate};
+use sidereal::{Error, Result};
+
+use super::design::Design;
+use super::whitening::spectrum;
+use crate::common::Common;
+use crate::json;
+use crate::output::check_new;
+use crate::plots::short;
+
+/// Makes a bank of filters from templates, for noise of one power spectrum.
+///
+/// Templates are series in HDF5 (plus and cross, or complex), or masses and aligned spins in CSV, LIGO_LW
+/// (sngl_inspiral, .xml or .xml.gz) or a PyCBC bank; of masses it makes inspirals. Prints for each template its filters,
+/// how many run at which rate, their match with the template, and the distance at which it is seen.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    sidereal spiir bank masses.csv -o bank.h5 --psd aligo --f-low 30\n  \
+    sidereal spiir bank template.hdf5 -o bank.h5 --psd H1_asd.txt --match 0.98 --json")]
+pub(crate) struct Arguments {
+    /// File of templates.
+    #[arg(value_name = "TEMPLATES")]
+    templates: PathBuf,
+    /// File to write.
+    #[arg(short, long, value_name = "BANK", help_heading = "Output")]
+    output: PathBuf,
+    /// Replace BANK if it exists.
+    #[arg(long, help_heading = "Output")]
+    overwrite: bool,
+    /// The power spectrum: aligo (Advanced LIGO's design), or a file: text of two columns, Hz and strain^2/Hz
+    /// (strain/sqrt(Hz) where the name holds asd), or .npy.
+    #[arg(long, value_name = "PSD", default_value = "aligo", help_heading = "Noise")]
+    psd: String,
+    /// Samples of the strain in a second.
+    #[arg(long, value_name = "HZ", default_value_t = 4096, help_heading = "Noise")]
+    rate: u32,
+    /// The detector that the spectrum is of, such as H1; none in particular by default.
+    #[arg(long, value_name = "NAME", default_value = "", help_heading = "Noise")]
+    detector: String,
+    #[command(flatten)]
+    design: Design,
+}
+
+/// One template, as it is shown.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    name: String,
+    filters: usize,
+    effective_filters: f64,
+    /// Filters at each rate.
+    rates: Vec<Rate>,
+    #[serde(rename = "match")]
+    fit: f64,
+    epsilon: f64,
+    horizon_mpc: f64,
+    sigma_1mpc: f64,
+    duration_s: f64,
+    f_low_hz: f64,
+    f_final_hz: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mass1_msun: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mass2_msun: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Rate {
+    rate_hz: u32,
+    filters: usize,
+}
+
+/// A bank, as it is shown.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Document {
+    file: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    detector: String,
+    rate_hz: u32,
+    latency_s: f64,
+    filters: usize,
+    templates: Vec<Row>,
+}
+
+impl Document {
+    /// What is said of a bank.
+    ///
+    /// # Errors
+    /// As [`Bank::plan`].
+    pub(crate) fn new(file: &Path, bank: &Bank, detector: &str) -> Result<Self> {
+        let plan = bank.plan()?;
+        Ok(Self {
+            file: file.display().to_string(),
+            detector: detector.to_owned(),
+            rate_hz: bank.rate_hz,
+            latency_s: plan.latency() as f64 / f64::from(bank.rate_hz),
+            filters: plan.filters(),
+            templates: bank.templates.iter().map(|one| row(one, bank.rate_hz)).collect(),
+        })
+    }
+
+    /// A table.
+    pub(crate) fn table(&self) -> String {
+        let mut text = format!(
+            "{}: {} templates, {} filters at {} Hz and below, known {} s late\n",
+            self.file,
+            self.templates.len(),
+            self.filters,
+            self.rate_hz,
+            short(self.latency_s, 3),
+        );
+        let width = self.templates.iter().map(|row| row.name.len()).max().unwrap_or(0).max(8);
+        let _ = writeln!(
+            text,
+            "{:width$}  {:>7}  {:>9}  {:>7}  {:>12}  {:>9}  filters at each rate (Hz)",
+            "template", "filters", "effective", "match", "horizon (Mpc)", "length (s)"
+        );
+        for row in &self.templates {
+            let rates: Vec<String> = row
+                .rates
+                .iter()
+                .map(|rate| format!("{}: {}", rate.rate_hz, rate.filters))
+                .collect();
+            let _ = writeln!(
+                text,
+                "{:width$}  {:>7}  {:>9.1}  {:>7.4}  {:>12.1}  {:>10.3}  {}",
+                row.name,
+                row.filters,
+                row.effective_filters,
+                row.fit,
+                row.horizon_mpc,
+                row.duration_s,
+                rates.join(", "),
+            );
+        }
+        text
+    }
+}
+
+fn row(template: &BankTemplate, rate_hz: u32) -> Row {
+    let rate = |branch: &sidereal::spiir::Branch| Rate {
+        rate_hz: rate_hz >> branch.halvings,
+        filters: branch.filters.len(),
+    };
+    Row {
+        name: template.name.clone(),
+        filters: template.filters.filters(),
+        effective_filters: template.filters.effective_filters(),
+        rates: template.filters.branches.iter().map(rate).collect(),
+        fit: template.fit,
+        epsilon: template.epsilon,
+        horizon_mpc: template.horizon_mpc,
+        sigma_1mpc: template.sigma_1mpc,
+        duration_s: template.duration_s,
+        f_low_hz: template.f_low_hz,
+        f_final_hz: template.f_final_hz,
+        mass1_msun: template.binary.map(|binary| binary.mass1_msun),
+        mass2_msun: template.binary.map(|binary| binary.mass2_msun),
+    }
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if !arguments.overwrite {
+        check_new("--output", &arguments.output)?;
+    }
+    if !(16..=1 << 20).contains(&arguments.rate) {
+        return Err(Error::parameter("--rate", arguments.rate, "it must be 16 to 1048576"));
+    }
+    let psd = spectrum(&arguments.psd, arguments.rate)?;
+    let source = arguments.design.source(&arguments.templates, arguments.rate)?;
+    let threads = match common.backend()? {
+        Backend::Cpu(_, threads) => threads,
+        Backend::Reference => Threads::new(1),
+    };
+    let bank = design(&source, &psd, &threads)?;
+    let comment = format!("{} for {}", arguments.templates.display(), arguments.psd);
+    write_bank(&arguments.output, &bank, &arguments.detector, &comment)?;
+    let document = Document::new(&arguments.output, &bank, &arguments.detector)?;
+    if common.json {
+        return json::print(&document);
+    }
+    if common.quiet { Ok(()) } else { json::say(document.table().trim_end()) }
+}

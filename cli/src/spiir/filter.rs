@@ -1,0 +1,211 @@
+//! `sidereal spiir filter`: signal-to-noise ratios of every template, and whitened strain.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use num_complex::Complex;
+use serde::Serialize;
+use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
+use sidereal::pipeline::chirp::{ChirpDetector, DetectorOptions, Latency, Piece, Recording};
+use sidereal::spiir::bank::Bank;
+use sidereal::{Error, Result};
+
+use super::inputs::Strain;
+use super::search::banks::Banks;
+use super::whitening::Whiten;
+use crate::common::Common;
+use crate::output::check_new;
+use crate::plots::short;
+use crate::progress::Progress;
+use crate::{interrupt, json};
+
+/// Samples taken at once.
+const BLOCK: usize = 1 << 14;
+
+/// Filters strain with a bank: writes the complex signal-to-noise ratio of every template, and whitened strain.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  \
+    sidereal spiir filter H-H1_STRAIN.hdf5 --bank bank.h5 -o snr.h5")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    strain: Strain,
+    /// A bank: FILE, or NAME=FILE for one detector's own.
+    #[arg(long, value_name = "BANK", required = true)]
+    bank: Vec<PathBuf>,
+    /// File to write.
+    #[arg(short, long, value_name = "OUT", help_heading = "Output")]
+    output: PathBuf,
+    /// Replace OUT if it exists.
+    #[arg(long, help_heading = "Output")]
+    overwrite: bool,
+    #[command(flatten)]
+    whitening: Whiten,
+}
+
+/// What was written.
+#[derive(Serialize)]
+struct Document {
+    file: String,
+    detectors: Vec<Part>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    detector: String,
+    start_gps: f64,
+    rate_hz: u32,
+    samples: usize,
+    templates: usize,
+    rms: f64,
+    largest: f64,
+    latency_s: f64,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if !arguments.overwrite {
+        check_new("--output", &arguments.output)?;
+    }
+    let backend = common.backend()?;
+    let recordings = arguments.strain.read()?;
+    let mut banks = Banks::read(&arguments.bank)?;
+    let mut chains = Vec::new();
+    for recording in &recordings {
+        let bank = banks.take(&recording.detector)?;
+        let whitening = arguments.whitening.whitening(recording.rate_hz, recording.duration_s())?;
+        arguments.whitening.check_bank()?;
+        let psd = whitening.spectrum(recording)?;
+        let options = DetectorOptions {
+            whitening: whitening.options(recording.rate_hz, &psd, bank.options.f_low_hz),
+            threshold: f32::MAX,
+            window_s: 0.0,
+            gate_pad_s: 0.0,
+        };
+        chains.push((ChirpDetector::new(recording.start, &bank, &options, &backend)?, bank));
+    }
+    let announced = recordings.iter().zip(&chains);
+    let header = SeriesFile {
+        comment: "sidereal spiir filter".to_owned(),
+        detectors: announced
+            .map(|(recording, (chain, bank))| header(recording, chain, bank))
+            .collect(),
+    };
+    let mut writer = Writer::create(&arguments.output, header)?;
+    let total = recordings.iter().map(|recording| recording.samples.len() as u64).sum();
+    let rate_hz = recordings.first().map_or(1, |recording| recording.rate_hz);
+    let progress = Progress::new(common, Some(total), 1, 1.0 / f64::from(rate_hz));
+    progress.doing("Filtering");
+    let mut done = 0;
+    let mut detectors = Vec::new();
+    for (index, (recording, (mut chain, bank))) in recordings.iter().zip(chains).enumerate() {
+        let mut sums = Sums::default();
+        let mut fault = Ok(());
+        let mut write = |piece: Piece<'_>| {
+            if fault.is_ok() {
+                fault = sums.take(&mut writer, index, piece);
+            }
+        };
+        let blocks = recording.samples.chunks(BLOCK).zip(recording.valid.chunks(BLOCK));
+        for (strain, valid) in blocks {
+            chain.run(strain, valid, &mut write)?;
+            done += strain.len() as u64;
+            progress.at(done);
+            interrupt::check()?;
+        }
+        chain.flush(&mut write)?;
+        fault?;
+        detectors.push(Part {
+            detector: recording.detector.clone(),
+            start_gps: recording.start.s(),
+            rate_hz: recording.rate_hz,
+            samples: recording.samples.len(),
+            templates: bank.templates.len(),
+            rms: sums.rms(),
+            largest: sums.largest.sqrt().into(),
+            latency_s: seconds(&chain.latency()),
+        });
+    }
+    writer.finish()?;
+    progress.finish();
+    let document = Document { file: arguments.output.display().to_string(), detectors };
+    if common.json {
+        return json::print(&document);
+    }
+    if common.quiet { Ok(()) } else { json::say(document.text().trim_end()) }
+}
+
+/// What whitening and resampling wait for.
+fn seconds(latency: &Latency) -> f64 {
+    latency.whitening_s + latency.resampling_s
+}
+
+fn header(recording: &Recording, chain: &ChirpDetector, bank: &Bank) -> DetectorSeries {
+    let template = |one: &sidereal::spiir::bank::BankTemplate| TemplateSeries {
+        name: one.name.clone(),
+        peak_offset_s: one.peak_offset_s,
+    };
+    DetectorSeries {
+        detector: recording.detector.clone(),
+        start: recording.start,
+        rate_hz: recording.rate_hz,
+        samples: recording.samples.len() as u64,
+        latency_s: seconds(&chain.latency()),
+        templates: bank.templates.iter().map(template).collect(),
+        whitened: true,
+    }
+}
+
+/// What is said of the ratios.
+#[derive(Default)]
+struct Sums {
+    squares: f64,
+    count: u64,
+    /// The greatest `|z|^2`.
+    largest: f32,
+}
+
+impl Sums {
+    fn take(&mut self, writer: &mut Writer, detector: usize, piece: Piece<'_>) -> Result<()> {
+        match piece {
+            Piece::Whitened { samples, valid, .. } => writer.whitened(detector, samples, valid),
+            Piece::Ratios { z, stride, times, .. } => {
+                for row in z.chunks_exact(stride) {
+                    self.add(&row[..times]);
+                }
+                writer.snr(detector, z, stride, times)
+            }
+        }
+    }
+
+    fn add(&mut self, row: &[Complex<f32>]) {
+        let squares = row.iter().map(|z| z.norm_sqr());
+        self.largest = squares.clone().fold(self.largest, f32::max);
+        self.squares += squares.map(f64::from).sum::<f64>();
+        self.count += row.len() as u64;
+    }
+
+    /// Of each quadrature.
+    fn rms(&self) -> f64 {
+        (self.squares / 2.0 / self.count.max(1) as f64).sqrt()
+    }
+}
+
+impl Document {
+    fn text(&self) -> String {
+        let line = |part: &Part| {
+            format!(
+                "{}: {} templates, {} samples from GPS {:.3}; rms of each quadrature {}, greatest SNR {}; known {} s \
+                 late\n",
+                part.detector,
+                part.templates,
+                part.samples,
+                part.start_gps,
+                short(part.rms, 3),
+                short(part.largest, 4),
+                short(part.latency_s, 3),
+            )
+        };
+        let lines: String = self.detectors.iter().map(line).collect();
+        lines + &format!("written: {}", self.file)
+    }
+}

@@ -1,0 +1,206 @@
+//! events.json, and what is said on the screen.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+use sidereal::pipeline::chirp::{DetectorReport, Latency, Report};
+use sidereal::spiir::coincidence::{Event, TimedTrigger};
+
+use crate::plots::short;
+use crate::progress::multiple;
+
+/// Events that the screen lists.
+const LISTED: usize = 10;
+
+/// The document.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Document {
+    /// Loudest first.
+    pub(crate) events: Vec<EventRow>,
+    /// Events in all.
+    found: usize,
+    detectors: Vec<DetectorRow>,
+    /// The latest that triggers are known after their sample.
+    latency_s: LatencyRow,
+    livetime_s: f64,
+    slides: usize,
+    background_s: f64,
+    realtime_factor: f64,
+}
+
+/// One event.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct EventRow {
+    pub(crate) gps: f64,
+    pub(crate) network_snr: f64,
+    pub(crate) far_hz: Option<f64>,
+    pub(crate) far_sigma: Option<f64>,
+    /// The template's name.
+    pub(crate) template: String,
+    ranking: f64,
+    pub(crate) detectors: BTreeMap<String, TriggerRow>,
+}
+
+/// One detector's trigger.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct TriggerRow {
+    pub(crate) gps: f64,
+    pub(crate) snr: f64,
+    pub(crate) phase: f64,
+    pub(crate) xi2: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct DetectorRow {
+    name: String,
+    start_gps: f64,
+    rate_hz: u32,
+    duration_s: f64,
+    livetime_s: f64,
+    templates: usize,
+    filters: usize,
+    lowest_match: f64,
+    triggers: usize,
+    latency_s: LatencyRow,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct LatencyRow {
+    whitening: f64,
+    resampling: f64,
+    triggers: f64,
+    total: f64,
+}
+
+impl From<Latency> for LatencyRow {
+    fn from(latency: Latency) -> Self {
+        Self {
+            whitening: latency.whitening_s,
+            resampling: latency.resampling_s,
+            triggers: latency.triggers_s,
+            total: latency.total_s(),
+        }
+    }
+}
+
+impl Document {
+    /// With so many of the loudest events.
+    pub(super) fn new(report: &Report, most: usize) -> Self {
+        let events = report.found.events.iter().take(most);
+        Self {
+            events: events.map(|one| event(report, one)).collect(),
+            found: report.found.events.len(),
+            detectors: report.detectors.iter().map(detector).collect(),
+            latency_s: report.latency().into(),
+            livetime_s: report.found.livetime_s,
+            slides: report.found.background.slides,
+            background_s: report.found.background.time_s,
+            realtime_factor: report.realtime_factor(),
+        }
+    }
+
+    /// What the screen shows.
+    pub(super) fn text(&self, place: &Path) -> String {
+        let mut text = String::new();
+        for one in &self.detectors {
+            let _ = writeln!(
+                text,
+                "{}: {} s from GPS {:.3}, {} s of them good; {} templates with {} filters, match {} at least; \
+                 {} triggers",
+                one.name,
+                short(one.duration_s, 4),
+                one.start_gps,
+                short(one.livetime_s, 4),
+                one.templates,
+                one.filters,
+                short(one.lowest_match, 4),
+                one.triggers,
+            );
+        }
+        let latency = &self.latency_s;
+        let _ = writeln!(
+            text,
+            "Triggers are known {} s after their sample: whitening {}, resampling {}, the search for peaks {}.",
+            short(latency.total, 3),
+            short(latency.whitening, 3),
+            short(latency.resampling, 3),
+            short(latency.triggers, 3),
+        );
+        let _ = writeln!(
+            text,
+            "{} events in {} s; background of {} s from {} time slides; {} times real time.\n",
+            self.found,
+            short(self.livetime_s, 4),
+            short(self.background_s, 4),
+            self.slides,
+            multiple(self.realtime_factor),
+        );
+        if !self.events.is_empty() {
+            text += "     network SNR   false alarms (Hz)    GPS                 template\n";
+        }
+        for (index, event) in self.events.iter().take(LISTED).enumerate() {
+            let rate = match event.far_hz.zip(event.far_sigma) {
+                Some((rate, sigma)) => format!("{rate:.2e} ± {sigma:.0e}"),
+                None => "-".to_owned(),
+            };
+            let _ = writeln!(
+                text,
+                "{:>3}  {:>11.2}   {rate:<19}  {:.4}  {}",
+                index + 1,
+                event.network_snr,
+                event.gps,
+                event.template
+            );
+            for (name, trigger) in &event.detectors {
+                let _ = writeln!(
+                    text,
+                    "       {name}  SNR {:6.2}  GPS {:.4}  phase {:+.2}  xi-squared {:.2}",
+                    trigger.snr, trigger.gps, trigger.phase, trigger.xi2
+                );
+            }
+        }
+        text + &format!("\nwritten: {}", place.display())
+    }
+}
+
+fn event(report: &Report, event: &Event) -> EventRow {
+    let pairs = report.detectors.iter().zip(&event.detectors);
+    let seen = pairs.filter_map(|(detector, one)| Some((detector.name.clone(), row(&(*one)?))));
+    let template = report.detectors.first().map(|one| &one.bank.templates[event.template as usize]);
+    EventRow {
+        gps: event.gps.s(),
+        network_snr: event.network_snr,
+        far_hz: event.far_hz,
+        far_sigma: event.far_sigma,
+        template: template.map_or_else(String::new, |template| template.name.clone()),
+        ranking: event.ranking,
+        detectors: seen.collect(),
+    }
+}
+
+fn row(trigger: &TimedTrigger) -> TriggerRow {
+    TriggerRow {
+        gps: trigger.gps.s(),
+        snr: trigger.snr.into(),
+        phase: trigger.phase.into(),
+        xi2: trigger.xi2.into(),
+    }
+}
+
+fn detector(one: &DetectorReport) -> DetectorRow {
+    let fits = one.bank.templates.iter().map(|template| template.fit);
+    DetectorRow {
+        name: one.name.clone(),
+        start_gps: one.start.s(),
+        rate_hz: one.rate_hz,
+        duration_s: one.duration_s,
+        livetime_s: one.livetime_s,
+        templates: one.bank.templates.len(),
+        filters: one.bank.templates.iter().map(|template| template.filters.filters()).sum(),
+        lowest_match: fits.fold(1.0, f64::min),
+        triggers: one.triggers.len(),
+        latency_s: one.latency.into(),
+    }
+}

@@ -1,0 +1,79 @@
+//! events.xml: the loudest events with what BAYESTAR needs to localize them.
+
+use std::path::Path;
+
+use sidereal::Result;
+use sidereal::backend::Backend;
+use sidereal::io::ligolw::{
+    DetectorRow, EventRow, EventsFile, PsdRow, SnrSeries, TemplateRow, write_events,
+};
+use sidereal::pipeline::chirp::{DetectorReport, Report, series};
+use sidereal::spiir::coincidence::{Event, TimedTrigger};
+
+/// Seconds of ratios before a trigger, and after it.
+const HALF_S: f64 = 0.1;
+
+/// Writes so many of the loudest events.
+pub(super) fn write(path: &Path, report: &Report, most: usize, backend: &Backend) -> Result<()> {
+    let events = report.found.events.iter().take(most);
+    let events = events.map(|event| row(report, event, backend)).collect::<Result<Vec<_>>>()?;
+    let ends = report.detectors.iter().map(|one| (one.start, one.start.plus_s(one.duration_s)));
+    let psd = |one: &DetectorReport| PsdRow { ifo: one.name.clone(), psd: one.psd.clone() };
+    let file = EventsFile {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        comment: "sidereal spiir search".to_owned(),
+        parameters: Vec::new(),
+        span: ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+        psds: report.detectors.iter().map(psd).collect(),
+        events,
+    };
+    write_events(path, &file)
+}
+
+fn row(report: &Report, event: &Event, backend: &Backend) -> Result<EventRow> {
+    let template = event.template as usize;
+    let pairs = report.detectors.iter().zip(&event.detectors);
+    let seen = pairs.filter_map(|(detector, trigger)| Some((detector, (*trigger)?)));
+    let detectors = seen.map(|(detector, trigger)| part(detector, &trigger, backend));
+    let about = report.detectors.first().map(|one| &one.bank.templates[template]);
+    Ok(EventRow {
+        gps: event.gps,
+        network_snr: event.network_snr,
+        far_hz: event.far_hz,
+        template: about.map_or_else(TemplateRow::default, |about| TemplateRow {
+            name: about.name.clone(),
+            binary: about.binary,
+            duration_s: Some(about.duration_s),
+            f_final_hz: Some(about.f_final_hz),
+        }),
+        detectors: detectors.collect::<Result<_>>()?,
+    })
+}
+
+fn part(
+    detector: &DetectorReport,
+    trigger: &TimedTrigger,
+    backend: &Backend,
+) -> Result<DetectorRow> {
+    let template = trigger.template as usize;
+    let sigma = detector.bank.templates[template].sigma_1mpc;
+    let half = (HALF_S * f64::from(detector.rate_hz)).round() as usize;
+    let ratios = series(detector, template, (trigger.gps, half), backend)?;
+    // At the data's ends a series is too short to be of use.
+    let whole = ratios.z.len() == 2 * half + 1;
+    let snr = f64::from(trigger.snr);
+    Ok(DetectorRow {
+        ifo: detector.name.clone(),
+        gps: trigger.gps,
+        snr,
+        phase: trigger.phase.into(),
+        xi2: Some(trigger.xi2.into()),
+        effective_distance_mpc: Some(sigma / snr),
+        sigmasq: Some(sigma * sigma),
+        snr_series: whole.then_some(SnrSeries {
+            start: ratios.start,
+            rate_hz: ratios.rate_hz,
+            samples: ratios.z,
+        }),
+    })
+}

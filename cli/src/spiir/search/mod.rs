@@ -1,0 +1,289 @@
+//! `sidereal spiir search`: from strain to coincident events.
+
+pub(super) mod banks;
+mod document;
+mod localize;
+mod pictures;
+mod ratios;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use sidereal::backend::Backend;
+use sidereal::pipeline::chirp::{ChirpSearch, Input, Recording, Report, SearchOptions};
+use sidereal::spiir::coincidence::Ranking;
+use sidereal::{Error, Result};
+
+use super::design::{Design, within};
+use super::inputs::Strain;
+use super::whitening::Whiten;
+use crate::common::Common;
+use crate::output::{Existing, Folder};
+use crate::progress::Progress;
+use crate::{interrupt, json};
+use banks::Banks;
+pub(crate) use document::Document;
+
+/// Searches strain of several detectors for compact binaries: whitens, filters, finds triggers, and keeps those that
+/// light's travel time allows.
+///
+/// Writes a folder with events.json (loudest first), events.xml (LIGO_LW: sngl_inspiral, coinc tables, the SNR series and
+/// spectra that BAYESTAR localizes with), snr.h5 (SNR series of what was found, whitened strain), bank_H1.h5 and so on
+/// where banks were made, and pictures. False-alarm rates come from time slides.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    sidereal spiir search H-H1_STRAIN.hdf5 L-L1_STRAIN.hdf5 --templates GW150914_4_template.hdf5 -o found\n  \
+    sidereal spiir search h1.hdf5 l1.hdf5 v1.hdf5 --templates masses.csv --f-low 30 --psd running -o found\n  \
+    sidereal spiir search h1.hdf5 l1.hdf5 --bank H1=h1_bank.h5 --bank L1=l1_bank.h5 -o found")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    strain: Strain,
+    /// File of templates, of which a bank is made for each detector's own noise.
+    #[arg(long, value_name = "FILE", required_unless_present = "bank", help_heading = "Templates")]
+    templates: Option<PathBuf>,
+    /// A bank that was made before: FILE for all detectors, or NAME=FILE for one.
+    #[arg(long, value_name = "BANK", conflicts_with = "templates", help_heading = "Templates")]
+    bank: Vec<PathBuf>,
+    #[command(flatten)]
+    design: Design,
+    #[command(flatten)]
+    whitening: Whiten,
+    #[command(flatten)]
+    detection: Detection,
+    #[command(flatten)]
+    writing: Writing,
+}
+
+/// What an event is.
+#[derive(Args, Clone, Debug)]
+struct Detection {
+    /// Least signal-to-noise ratio of a trigger.
+    #[arg(
+        long,
+        value_name = "SNR",
+        default_value_t = 4.0,
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
+    threshold: f64,
+    /// Added to light's travel time between two detectors, in seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0.002,
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
+    window_pad: f64,
+    /// Of events this close in time only the best is kept, in seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0.5,
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
+    cluster: f64,
+    /// Triggers this close to a gate are dropped, in seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0.25,
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
+    gate_pad: f64,
+    /// What ranks events: reweighted (by xi-squared) or snr.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value = "reweighted",
+        help_heading = "Detection"
+    )]
+    rank: RankWord,
+    /// Time slides for the background; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Detection")]
+    slides: usize,
+    /// Interval of the slides, in seconds.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0.1,
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
+    slide_interval: f64,
+    /// Samples taken at once; 0 chooses. Results are the same for any.
+    #[arg(long, value_name = "SAMPLES", default_value_t = 0, help_heading = "Detection")]
+    gulp: usize,
+}
+
+/// The rankings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RankWord {
+    /// Signal-to-noise ratios lowered where xi-squared is above 1.
+    Reweighted,
+    /// The network's signal-to-noise ratio.
+    Snr,
+}
+
+/// What is written.
+#[derive(Args, Clone, Debug)]
+struct Writing {
+    /// Folder to write.
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
+    output: PathBuf,
+    /// Replace the folder if it exists.
+    #[arg(long, help_heading = "Output")]
+    overwrite: bool,
+    /// Draw nothing.
+    #[arg(long, help_heading = "Output")]
+    no_plots: bool,
+    /// Draw this many of the loudest events at most.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Output")]
+    max_plots: usize,
+    /// List this many of the loudest events at most, in events.json.
+    #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
+    max_events: usize,
+    /// Write this many of the loudest events at most into events.xml.
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Output")]
+    max_xml: usize,
+}
+
+/// A search that was done and written.
+pub(crate) struct Done {
+    pub(crate) document: Document,
+    pub(crate) report: Report,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let writing = &arguments.writing;
+    let existing = if writing.overwrite { Existing::Replace } else { Existing::Refuse };
+    let mut read = arguments.strain.files();
+    read.extend(arguments.templates.clone());
+    let work = Work::begin(arguments, common)?;
+    let folder = Folder::begin(&writing.output, existing, &read)?;
+    let done = work.search(&folder, common)?;
+    let place = folder.place().to_path_buf();
+    interrupt::check()?;
+    folder.finish()?;
+    if common.json {
+        return json::print(&done.document);
+    }
+    if common.quiet { Ok(()) } else { json::say(done.document.text(&place).trim_end()) }
+}
+
+/// Searches into a folder that is being filled.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_into(folder: &Folder, arguments: &Arguments, common: &Common) -> Result<Done> {
+    Work::begin(arguments, common)?.search(folder, common)
+}
+
+/// One search, all options checked.
+struct Work<'a> {
+    arguments: &'a Arguments,
+    backend: Backend,
+    search: ChirpSearch,
+    rate_hz: u32,
+}
+
+impl<'a> Work<'a> {
+    fn begin(arguments: &'a Arguments, common: &Common) -> Result<Self> {
+        let backend = common.backend()?;
+        let options = arguments.detection.options()?;
+        let recordings = arguments.strain.read()?;
+        let (rate_hz, length_s) = recordings
+            .first()
+            .map_or((1, 0.0), |recording| (recording.rate_hz, recording.duration_s()));
+        let whitening = arguments.whitening.whitening(rate_hz, length_s)?;
+        let inputs = arguments.inputs(recordings, rate_hz)?;
+        let search = ChirpSearch::new(inputs, &options(whitening), &backend)?;
+        Ok(Self { arguments, backend, search, rate_hz })
+    }
+
+    /// Searches, and writes everything.
+    fn search(self, folder: &Folder, common: &Common) -> Result<Done> {
+        let progress = Arc::new(Progress::new(common, Some(0), 1, 1.0 / f64::from(self.rate_hz)));
+        progress.doing("Searching");
+        if self.arguments.templates.is_some() {
+            ratios::write_banks(folder, self.search.banks())?;
+        }
+        let shown = Arc::clone(&progress);
+        let report = self.search.run(&mut |status| {
+            shown.total(Some(status.total));
+            shown.at(status.times);
+            !interrupt::requested()
+        })?;
+        progress.finish();
+        interrupt::check()?;
+        let Some(report) = report else {
+            let why = "it was stopped".to_owned();
+            return Err(Error::Unavailable { what: "the search's report".to_owned(), why });
+        };
+        let writing = &self.arguments.writing;
+        let document = Document::new(&report, writing.max_events);
+        json::write(&folder.file("events.json"), &document)?;
+        localize::write(&folder.file("events.xml"), &report, writing.max_xml, &self.backend)?;
+        ratios::write(&folder.file("snr.h5"), &report, &self.backend)?;
+        if !writing.no_plots {
+            let threshold = self.arguments.detection.threshold;
+            pictures::draw(folder, &report, (writing.max_plots, threshold), &self.backend)?;
+        }
+        Ok(Done { document, report })
+    }
+}
+
+impl Arguments {
+    /// Each recording with its templates or its bank.
+    fn inputs(&self, recordings: Vec<Recording>, rate_hz: u32) -> Result<Vec<(Recording, Input)>> {
+        if let Some(path) = &self.templates {
+            let source = self.source(path, rate_hz)?;
+            let with = |recording| (recording, Input::Templates(source.clone()));
+            return Ok(recordings.into_iter().map(with).collect());
+        }
+        self.whitening.check_bank()?;
+        let mut banks = Banks::read(&self.bank)?;
+        let with = |recording: Recording| {
+            let bank = banks.take(&recording.detector)?;
+            Ok((recording, Input::Bank(Box::new(bank))))
+        };
+        recordings.into_iter().map(with).collect()
+    }
+
+    fn source(&self, path: &Path, rate_hz: u32) -> Result<sidereal::pipeline::chirp::Source> {
+        self.design.source(path, rate_hz)
+    }
+}
+
+impl Detection {
+    /// What is asked of a search, given how it whitens.
+    fn options(
+        &self,
+    ) -> Result<impl Fn(sidereal::pipeline::chirp::Whitening) -> SearchOptions + use<'_>> {
+        within("--threshold", self.threshold, (1.0, 1e3), "standard deviations")?;
+        within("--window-pad", self.window_pad, (0.0, 0.1), "seconds")?;
+        within("--cluster", self.cluster, (0.0, 60.0), "seconds")?;
+        within("--gate-pad", self.gate_pad, (0.0, 60.0), "seconds")?;
+        within("--slide-interval", self.slide_interval, (1e-3, 1e6), "seconds")?;
+        Ok(|whitening| SearchOptions {
+            whitening,
+            threshold: self.threshold as f32,
+            window_s: 0.1,
+            gate_pad_s: self.gate_pad,
+            window_pad_s: self.window_pad,
+            slides: self.slides,
+            slide_interval_s: self.slide_interval,
+            cluster_s: self.cluster,
+            ranking: match self.rank {
+                RankWord::Reweighted => Ranking::Reweighted,
+                RankWord::Snr => Ranking::Snr,
+            },
+            block: self.gulp,
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! snr.h5: signal-to-noise ratios of the templates that found the loudest events, and whitened strain.
+
+use std::path::Path;
+
+use num_complex::Complex;
+use sidereal::Result;
+use sidereal::backend::Backend;
+use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
+use sidereal::pipeline::chirp::{DetectorReport, Report, series, write_bank};
+use sidereal::spiir::bank::Bank;
+
+use crate::output::Folder;
+
+/// Templates with a series, at most.
+const TEMPLATES: usize = 4;
+
+/// Writes the series of every detector.
+pub(super) fn write(path: &Path, report: &Report, backend: &Backend) -> Result<()> {
+    let mut templates: Vec<usize> = Vec::new();
+    for event in report.found.events.iter().take(TEMPLATES) {
+        if !templates.contains(&(event.template as usize)) {
+            templates.push(event.template as usize);
+        }
+    }
+    let header = SeriesFile {
+        comment: "sidereal spiir search".to_owned(),
+        detectors: report.detectors.iter().map(|one| header(one, &templates)).collect(),
+    };
+    let mut writer = Writer::create(path, header)?;
+    for (index, one) in report.detectors.iter().enumerate() {
+        let samples = one.whitened.len();
+        writer.whitened(index, &one.whitened, &one.whitened_valid)?;
+        if templates.is_empty() {
+            continue;
+        }
+        let mut z = vec![Complex::default(); samples * templates.len()];
+        for (template, row) in templates.iter().zip(z.chunks_exact_mut(samples)) {
+            let middle = one.start.plus_s(one.bank.templates[*template].peak_offset_s);
+            let all = series(one, *template, (middle, samples), backend)?;
+            row.copy_from_slice(&all.z);
+        }
+        writer.snr(index, &z, samples, samples)?;
+    }
+    writer.finish()
+}
+
+fn header(one: &DetectorReport, templates: &[usize]) -> DetectorSeries {
+    let template = |index: &usize| {
+        let template = &one.bank.templates[*index];
+        TemplateSeries { name: template.name.clone(), peak_offset_s: template.peak_offset_s }
+    };
+    DetectorSeries {
+        detector: one.name.clone(),
+        start: one.start,
+        rate_hz: one.rate_hz,
+        samples: one.whitened.len() as u64,
+        latency_s: one.latency.whitening_s + one.latency.resampling_s,
+        templates: templates.iter().map(template).collect(),
+        whitened: true,
+    }
+}
+
+/// Writes the banks that a search made.
+pub(super) fn write_banks<'a>(
+    folder: &Folder,
+    banks: impl Iterator<Item = (&'a str, &'a Bank)>,
+) -> Result<()> {
+    for (name, bank) in banks {
+        let path = folder.file(format!("bank_{name}.h5"));
+        write_bank(&path, bank, name, "made by sidereal spiir search")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `sidereal simulate strain`: the files that it writes, read back; the truth file; faults.
+
+mod common;
+
+use std::path::Path;
+
+use common::{document, done, json, sidereal, stderr};
+use sidereal::geometry::interferometer::by_name;
+use sidereal::io::strain::{OpenOptions, StrainSource, open};
+use sidereal::math::design_psd::advanced_ligo;
+use sidereal::simulate::strain::{Simulation, StrainOptions};
+use sidereal::units::Gps;
+
+const EVENT: &str = "m1=30,m2=30,distance=500,ra=1.2,dec=-0.4,inclination=0.3,time=1400000020.5";
+
+fn whole(source: &mut dyn StrainSource) -> (Vec<f64>, Vec<bool>) {
+    let times = source.header().times.unwrap() as usize;
+    let (mut samples, mut valid) = (vec![0.0; times], vec![false; times]);
+    let mut at = 0;
+    while at < times {
+        let made = source.read(&mut samples[at..], &mut valid[at..]).unwrap();
+        assert!(made > 0);
+        at += made;
+    }
+    (samples, valid)
+}
+
+fn read_back(path: &Path) -> (Vec<f64>, Vec<bool>) {
+    let mut source = open(path, &OpenOptions::default()).unwrap();
+    assert_eq!(source.header().start, Gps::from_s(1.4e9));
+    whole(&mut *source)
+}
+
+#[test]
+fn files_hold_what_the_library_makes_and_the_truth() {
+    let home = tempfile::tempdir().unwrap();
+    let words = format!(
+        "simulate strain a.hdf5 --length 32 --rate 1024 --seed 4 --f-low 30 --inject {EVENT} \
+         --glitch L1:time=1400000005.5,snr=25 --bad-seconds H1:3:4 --gap-seconds L1:8:10"
+    );
+    let truth = json(home.path(), &words);
+    assert_eq!(truth, document(home.path(), "a.truth.json"));
+    let (samples, valid) = read_back(&home.path().join("a_H1.hdf5"));
+    let bad: Vec<usize> = (0..valid.len()).filter(|place| !valid[*place]).collect();
+    assert_eq!((bad.len(), bad[0], bad[1023]), (1024, 3072, 4095));
+    let detectors = [by_name("H1").unwrap(), by_name("L1").unwrap()];
+    let psd = advanced_ligo(0.125, 4097).unwrap();
+    let mut options = StrainOptions::new(&detectors, &psd, (Gps::from_s(1.4e9), 1024, 32 * 1024));
+    options.seed = 4;
+    let mut simulation = Simulation::new(&options).unwrap();
+    let (noise, _) = whole(&mut simulation.detectors[0]);
+    assert_eq!(samples[5 * 1024..10 * 1024], noise[5 * 1024..10 * 1024]);
+    assert!((20 * 1024..21 * 1024).any(|n| (samples[n] - noise[n]).abs() > 1e-22));
+    let (_, valid) = read_back(&home.path().join("a_L1.hdf5"));
+    assert_eq!(valid.iter().filter(|valid| !**valid).count(), 2048);
+
+    let event = &truth["events"][0];
+    assert_eq!(event["gps"], 1_400_000_020.5);
+    let snr = |name: &str| event["detectors"][name]["snr"].as_f64().unwrap();
+    let network = event["network_snr"].as_f64().unwrap();
+    assert!((snr("H1").hypot(snr("L1")) / network - 1.0).abs() < 1e-9 && network > 10.0);
+    let gps = |name: &str| event["detectors"][name]["gps"].as_f64().unwrap();
+    assert!((gps("H1") - gps("L1")).abs() < 0.0101);
+    assert_eq!(truth["glitches"][0]["detector"], "L1");
+    assert_eq!(truth["bad_seconds"][1]["missing"], true);
+    assert_eq!(truth["warnings"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn tables_of_injections_and_long_waves() {
+    let home = tempfile::tempdir().unwrap();
+    let table = "# made by hand\nmass1,mass2,distance,ra,dec,time,f_low\n\
+                 30,20,400,0.1,0.2,1400000010.5,\n\n1.4,1.4,40,2.5,-1,1400000031,24\n";
+    std::fs::write(home.path().join("t.csv"), table).unwrap();
+    let words = "simulate strain b --detectors V1 --length 40 --rate 4096 --no-noise --f-low 20 \
+                 --injections t.csv";
+    let said = done(home.path(), words);
+    assert!(
+        said.contains("2 injections") && said.contains("warning: of the injection 1.4+1.4"),
+        "{said}"
+    );
+    assert!(home.path().join("b_V1.hdf5").exists());
+    let truth = document(home.path(), "b.truth.json");
+    let events = truth["events"].as_array().unwrap();
+    assert_eq!(events.len(), 2);
+    assert!(events[0]["network_snr"].as_f64() >= events[1]["network_snr"].as_f64());
+    let long = events.iter().find(|event| event["binary"]["m1"] == 1.4).unwrap();
+    assert!(long["detectors"]["V1"]["cut_before_s"].as_f64().unwrap() > 20.0);
+    let refused = sidereal(home.path(), words);
+    assert!(!refused.status.success() && stderr(&refused).contains("--overwrite"));
+    done(home.path(), &format!("{words} --overwrite"));
+}
+
+#[test]
+fn wrong_use_is_one_clear_error() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("bad.csv"), "m1,m2\n1,2,3\n").unwrap();
+    std::fs::write(home.path().join("name.csv"), "m1,colour\n1,2\n").unwrap();
+    for (words, word) in [
+        ("--detectors H1,X1", "X1"),
+        ("--detectors H1,H1", "once only"),
+        ("--length 0", "--length"),
+        ("--rate 0", "--rate"),
+        ("--start -5", "--start"),
+        ("--noise-low -1", "lowest frequency"),
+        ("--inject m1=30,m2=30,distance=0,ra=0,dec=0,time=1400000001", "distance"),
+        ("--inject m1=30,m2=30,distance=1,ra=0,dec=45,time=1400000001", "dec"),
+        ("--inject m1=30,m2=30,distance=1,ra=0,dec=0,time=1300000000", "1400000000 to 1400000064"),
+        ("--inject m1=30,distance=1,ra=0,dec=0,time=1400000001", "m2"),
+        ("--inject m1=900,m2=900,distance=1,ra=0,dec=0,time=1400000001", "no inspiral in band"),
+        ("--inject m1=30,m2=30,mass=1", "its names are"),
+        ("--injections none.csv", "none.csv"),
+        ("--injections bad.csv", "3 cells found, expected 2"),
+        ("--injections name.csv", "line 2"),
+        ("--psd none.txt", "none.txt"),
+        ("--psd white:loud", "white:"),
+        ("--psd V1=white", "--detectors"),
+        ("--glitch time=3,snr=3", "H1:time"),
+        ("--glitch H1:time=1300000000,snr=3", "1400000000 to 1400000064"),
+        ("--glitch V1:time=1400000001,snr=3", "--detectors"),
+        ("--bad-seconds 5", "A:B"),
+        ("--bad-seconds 5:3", "5:3"),
+        ("--gap-seconds H1:60:70", "60:70"),
+    ] {
+        let output = sidereal(home.path(), &format!("simulate strain x.hdf5 {words}"));
+        let text = stderr(&output);
+        assert!(!output.status.success() && text.contains(word), "{words}: {text}");
+        assert_eq!(text.matches("error").count(), 1, "{words}: {text}");
+    }
+    let output = sidereal(home.path(), "simulate strain x.fil");
+    assert!(stderr(&output).contains(".hdf5"));
+    let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().collect();
+    assert_eq!(left.len(), 2);
+}

@@ -1,0 +1,132 @@
+//! `spiir`: banks, ratios and events from strain, and what is refused.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{document, done, entries, fails, json, sidereal};
+use serde_json::Value;
+use sidereal::io::npy;
+use sidereal::strain::Binary;
+use sidereal::waveform::{InspiralOptions, inspiral};
+use tempfile::TempDir;
+
+const RATE_HZ: u32 = 2048;
+const STRAIN: &str = "H1=h1.npy L1=l1.npy --rate 2048 --start 1400000000";
+const TEMPLATES: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256";
+
+/// White noise with a wave in it, at both detectors.
+fn home() -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let options = InspiralOptions { f_low_hz: 40.0, rate_hz: RATE_HZ, ..Default::default() };
+    let wave = inspiral(&Binary::of_masses(30.0, 30.0), &options).unwrap();
+    let power: f64 = wave.samples.iter().map(|h| h.re * h.re).sum();
+    for (name, seed, at) in [("h1.npy", 1_u64, 20_000), ("l1.npy", 2, 20_008)] {
+        let mut state = seed;
+        let mut uniform = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let times = 24 * RATE_HZ as usize;
+        let mut strain: Vec<f32> =
+            (0..times).map(|_| ((0..12).map(|_| uniform()).sum::<f64>() - 6.0) as f32).collect();
+        for (x, h) in strain[at..].iter_mut().zip(&wave.samples) {
+            *x += (15.0 * h.re / power.sqrt()) as f32;
+        }
+        strain.iter_mut().for_each(|x| *x *= 1e-21);
+        npy::write_f32(&home.path().join(name), &[times], &strain).unwrap();
+    }
+    fs::write(home.path().join("binaries.csv"), "mass1,mass2\n30,30\n20,10\n").unwrap();
+    home
+}
+
+fn is_hdf5(path: &Path) -> bool {
+    fs::read(path).unwrap().starts_with(b"\x89HDF\r\n\x1a\n")
+}
+
+#[test]
+fn a_search_finds_the_wave_and_leaves_its_files() {
+    let home = home();
+    let told = json(home.path(), &format!("spiir search {STRAIN} {TEMPLATES} -o found"));
+    let found = home.path().join("found");
+    assert_eq!(told, document(&found, "events.json"));
+    let names = entries(&found);
+    for name in ["events.xml", "snr.h5", "bank_H1.h5", "event1_snr.png", "background.png"] {
+        assert!(names.contains(name), "{name} is not in {names:?}");
+    }
+    assert!(is_hdf5(&found.join("snr.h5")));
+    let event = &told["events"][0];
+    let number = |path: &str| event.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    assert!((18.0..25.0).contains(&number("/network_snr")), "{event}");
+    let late = number("/detectors/L1/gps") - number("/detectors/H1/gps");
+    assert!((late - 8.0 / 2048.0).abs() < 1e-3, "{late}");
+    assert!(number("/detectors/H1/xi2") < 3.0 && number("/detectors/H1/phase").abs() < 3.2);
+    assert!(number("/far_hz") > 0.0 && number("/far_sigma") > 0.0);
+    assert_eq!(event["template"].as_str(), Some("30+30"));
+    let latency = told["latency_s"]["total"].as_f64().unwrap();
+    assert!((1.0..30.0).contains(&latency), "{latency}");
+    // Another number of samples at once changes nothing.
+    let again = json(
+        home.path(),
+        &format!("spiir search {STRAIN} {TEMPLATES} -o again --gulp 999 --no-plots"),
+    );
+    assert_eq!(again["events"], told["events"]);
+    // The banks that it made give the same.
+    let banks = "--bank found/bank_H1.h5 --bank found/bank_L1.h5";
+    let again = json(home.path(), &format!("spiir search {STRAIN} {banks} -o banks --no-plots"));
+    assert_eq!(again["events"], told["events"]);
+    let about = json(home.path(), "info found/bank_H1.h5");
+    assert_eq!(about["templates"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_bank_is_told_and_filters_strain() {
+    let home = home();
+    let bank = "spiir bank binaries.csv -o bank.h5 --rate 2048 --f-low 40 --lowest-rate 256";
+    let told = json(home.path(), bank);
+    for template in told["templates"].as_array().unwrap() {
+        assert!(template["match"].as_f64().unwrap() >= 0.97, "{template}");
+        assert!(template["horizon_mpc"].as_f64().unwrap() > 100.0, "{template}");
+        let rates = template["rates"].as_array().unwrap().iter();
+        let filters: u64 = rates.map(|rate| rate["filters"].as_u64().unwrap()).sum();
+        assert_eq!(Some(filters), template["filters"].as_u64());
+    }
+    assert!(done(home.path(), "info bank.h5").contains("30+30"));
+    let white = "spiir filter H1=h1.npy --rate 2048 --start 1400000000 --bank bank.h5 -o snr.h5";
+    let told = json(home.path(), white);
+    assert!(is_hdf5(&home.path().join("snr.h5")));
+    assert_eq!(told["detectors"][0]["samples"].as_u64(), Some(24 * 2048));
+    assert!(told["detectors"][0]["largest"].as_f64().unwrap() > 5.0);
+    fails(&sidereal(home.path(), white), 2, &["it exists"]);
+}
+
+#[test]
+fn nonsense_is_one_clear_error() {
+    let home = home();
+    let folder = home.path();
+    fs::write(folder.join("light.csv"), "mass1,mass2\n800,800\n").unwrap();
+    done(folder, "spiir bank binaries.csv -o other.h5 --rate 4096 --f-low 40 --lowest-rate 512");
+    let search = |more: &str| sidereal(folder, &format!("spiir search {more} -o out"));
+    let cases: [(String, &[&str]); 10] = [
+        (format!("{STRAIN} --bank other.h5"), &["made for strain of 4096 Hz"]),
+        (format!("{STRAIN} {TEMPLATES} --quality x --time-range 30:"), &["--time-range"]),
+        (format!("{STRAIN} --templates light.csv --f-low 40"), &["40"]),
+        (format!("{STRAIN} {TEMPLATES} --f-high 3000"), &["--f-high"]),
+        (format!("{STRAIN} {TEMPLATES} --psd nowhere.txt"), &["--psd", "nowhere.txt"]),
+        (format!("{STRAIN} {TEMPLATES} --threshold 0"), &["--threshold"]),
+        (format!("{STRAIN} {TEMPLATES} --match 1.5"), &["--match"]),
+        (format!("{STRAIN} --bank other.h5 --whitening minimum-phase"), &["phases"]),
+        (
+            format!("h1.npy --rate 2048 --start 1400000000 {TEMPLATES} --slide-interval 0"),
+            &["--slide-interval"],
+        ),
+        (format!("Q1=h1.npy --rate 2048 --start 1400000000 {TEMPLATES}"), &["Q1"]),
+    ];
+    for (words, told) in cases {
+        fails(&search(&words), 2, told);
+        assert!(!folder.join("out").exists(), "{words}");
+    }
+}

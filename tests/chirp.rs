@@ -1,0 +1,219 @@
+//! The chain from strain to events: any split gives the same bits, gates hold, nonsense is refused.
+
+use std::path::PathBuf;
+
+use num_complex::Complex64;
+use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
+use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::pipeline::chirp::{
+    ChirpDetector, ChirpSearch, DetectorOptions, Input, Piece, Recording, SearchOptions, Source,
+    Spectrum, Whitening, design, read_bank, write_bank,
+};
+use sidereal::spiir::bank::{self, Bank, Rates};
+use sidereal::spiir::coincidence::Ranking;
+use sidereal::spiir::trigger::Trigger;
+use sidereal::spiir::whiten::Method;
+use sidereal::strain::Waveform;
+use sidereal::units::Gps;
+
+const RATE_HZ: u32 = 1024;
+const SIGMA: f64 = 1e-21;
+
+/// A chirp from 40 Hz to 200 Hz in half a second.
+fn chirp() -> Waveform {
+    let times = 512;
+    let sample = |k: usize| {
+        let t = k as f64 / f64::from(RATE_HZ);
+        let phase = std::f64::consts::TAU * (40.0 * t + 160.0 * t * t);
+        Complex64::from_polar(SIGMA * (0.2 + t), -phase)
+    };
+    let samples = (0..times).map(sample).collect();
+    Waveform::new("chirp", None, RATE_HZ, samples, 1.0).expect("a wave")
+}
+
+fn white() -> PowerSpectrum {
+    let density = 2.0 * SIGMA * SIGMA / f64::from(RATE_HZ);
+    PowerSpectrum::new(1.0, vec![density; RATE_HZ as usize / 2 + 1]).expect("a spectrum")
+}
+
+fn source() -> Source {
+    let options = bank::Options {
+        f_low_hz: 30.0,
+        minimum_match: 0.9,
+        rates: Rates::Multi { lowest_hz: 256.0 },
+        ..bank::Options::default()
+    };
+    Source { waveforms: vec![chirp()], options }
+}
+
+fn bank() -> Bank {
+    design(&source(), &white(), &Threads::new(1)).expect("a bank")
+}
+
+/// Noise of unit variance from a small generator.
+fn noise(seed: u64, times: usize) -> Vec<f64> {
+    let mut state = seed;
+    let mut uniform = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    (0..times).map(|_| (0..12).map(|_| uniform()).sum::<f64>() - 6.0).collect()
+}
+
+fn recording(detector: &str, seed: u64, chirp_at: usize) -> Recording {
+    let mut samples = noise(seed, 16 * RATE_HZ as usize);
+    samples.iter_mut().for_each(|x| *x *= SIGMA);
+    let power: f64 = chirp().samples.iter().map(|h| (h.re / SIGMA).powi(2)).sum();
+    for (x, h) in samples[chirp_at..].iter_mut().zip(&chirp().samples) {
+        *x += 20.0 / power.sqrt() * h.re;
+    }
+    let valid = vec![true; samples.len()];
+    let (detector, path) = (detector.to_owned(), PathBuf::from(detector));
+    Recording { detector, path, start: Gps::from_s(1e9), rate_hz: RATE_HZ, samples, valid }
+}
+
+fn whitening(method: Method) -> Whitening {
+    Whitening { spectrum: Spectrum::Given(white()), method, gate: None }
+}
+
+fn chain(method: Method) -> DetectorOptions {
+    DetectorOptions {
+        whitening: whitening(method).options(RATE_HZ, &white(), 30.0),
+        threshold: 4.0,
+        window_s: 0.1,
+        gate_pad_s: 0.25,
+    }
+}
+
+/// Whitened strain's bits, and the triggers.
+fn run(one: &Recording, method: Method, block: usize) -> (Vec<u32>, Vec<Trigger>) {
+    let bank = bank();
+    let mut detector =
+        ChirpDetector::new(one.start, &bank, &chain(method), &Backend::best(1)).expect("a chain");
+    let mut whitened = Vec::new();
+    let mut ratios = 0;
+    let mut keep = |piece: Piece<'_>| match piece {
+        Piece::Whitened { first, samples, .. } => {
+            assert_eq!(first as usize, whitened.len());
+            whitened.extend(samples.iter().map(|x| x.to_bits()));
+        }
+        Piece::Ratios { first, times, z, stride } => {
+            assert_eq!(first, ratios);
+            assert!(z[..times.min(stride)].iter().all(|z| z.re.is_finite() && z.im.is_finite()));
+            ratios += times as u64;
+        }
+    };
+    for (strain, valid) in one.samples.chunks(block).zip(one.valid.chunks(block)) {
+        detector.run(strain, valid, &mut keep).expect("run");
+    }
+    detector.flush(&mut keep).expect("flushed");
+    assert_eq!((ratios as usize, whitened.len()), (one.samples.len(), one.samples.len()));
+    (whitened, detector.triggers().to_vec())
+}
+
+#[test]
+fn any_split_gives_the_same_bits_from_strain_to_triggers() {
+    let mut one = recording("H1", 7, 9000);
+    one.samples[3000] = f64::NAN;
+    one.valid[12_000..12_100].fill(false);
+    for method in [Method::Overlap { fft_s: 1.0 }, Method::MinimumPhase { taps_s: 1.0 }] {
+        let whole = run(&one, method, one.samples.len());
+        assert!(whole.1.iter().any(|trigger| trigger.snr() > 12.0), "{method:?}: {:?}", whole.1);
+        for block in [13, 1000, 4097] {
+            assert_eq!(run(&one, method, block), whole, "{method:?}, blocks of {block}");
+        }
+    }
+}
+
+#[test]
+fn nothing_that_is_not_finite_passes_its_gate() {
+    let mut one = recording("H1", 11, 9000);
+    one.samples[9500] = f64::NAN;
+    one.samples[200] = f64::INFINITY;
+    let (whitened, triggers) = run(&one, Method::Overlap { fft_s: 1.0 }, 777);
+    assert!(whitened.iter().all(|x| f32::from_bits(*x).is_finite()));
+    // The chirp lies in the gate.
+    assert!(triggers.iter().all(|trigger| trigger.snr() < 12.0), "{triggers:?}");
+}
+
+fn options() -> SearchOptions {
+    SearchOptions {
+        whitening: whitening(Method::Overlap { fft_s: 1.0 }),
+        threshold: 4.0,
+        window_s: 0.1,
+        gate_pad_s: 0.25,
+        window_pad_s: 0.002,
+        slides: 20,
+        slide_interval_s: 0.1,
+        cluster_s: 0.5,
+        ranking: Ranking::Snr,
+        block: 0,
+    }
+}
+
+fn search(
+    recordings: Vec<Recording>,
+    asked: &SearchOptions,
+) -> sidereal::Result<Option<sidereal::pipeline::chirp::Report>> {
+    let inputs = recordings.into_iter().map(|one| (one, Input::Templates(source()))).collect();
+    ChirpSearch::new(inputs, asked, &Backend::best(1))?.run(&mut |_| true)
+}
+
+#[test]
+fn a_chirp_in_two_detectors_is_the_loudest_event_whatever_the_block() {
+    let pair = || vec![recording("H1", 1, 9000), recording("L1", 2, 9004)];
+    let report = search(pair(), &options()).expect("searched").expect("not stopped");
+    let event = &report.found.events[0];
+    assert!((25.0..31.0).contains(&event.network_snr), "{}", event.network_snr);
+    let times: Vec<f64> = event.detectors.iter().flatten().map(|one| one.gps.s() - 1e9).collect();
+    let peak = chirp().peak as f64;
+    for (time, at) in times.iter().zip([9000.0, 9004.0]) {
+        let expected = (at + peak) / f64::from(RATE_HZ);
+        assert!((time - expected).abs() < 2e-3, "{time} {expected}");
+    }
+    let asked = SearchOptions { block: 1234, ..options() };
+    let again = search(pair(), &asked).expect("searched").expect("not stopped");
+    assert_eq!(again.found, report.found);
+    let alone = search(vec![recording("H1", 1, 9000)], &options()).expect("one").expect("done");
+    assert!((18.0..22.5).contains(&alone.found.events[0].network_snr));
+    assert!(alone.found.events[0].far_hz.is_none());
+}
+
+#[test]
+fn a_bank_from_a_file_is_the_same_bank() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("bank.h5");
+    let bank = bank();
+    write_bank(&path, &bank, "H1", "a test").expect("written");
+    let (read, detector) = read_bank(&path).expect("read");
+    assert_eq!((read, detector.as_str()), (bank, "H1"));
+}
+
+#[test]
+fn nonsense_is_refused_in_whole_sentences() {
+    let refused = |recordings: Vec<Recording>, asked: &SearchOptions, words: &[&str]| {
+        let error =
+            search(recordings, asked).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
+    };
+    let h1 = || recording("H1", 1, 9000);
+    let late = || Recording { start: Gps::from_s(1e9 + 16.0), ..recording("L1", 2, 9000) };
+    refused(vec![h1(), late()], &options(), &["don't overlap in time", "H1 GPS", "L1 GPS"]);
+    refused(vec![h1(), h1()], &options(), &["twice"]);
+    refused(vec![recording("Q9", 1, 9000)], &options(), &["Q9", "known are"]);
+    refused(Vec::new(), &options(), &["at least one recording"]);
+    let other = Recording { rate_hz: 2048, ..h1() };
+    refused(vec![other], &options(), &["1024", "2048 Hz"]);
+    let mut short = h1();
+    short.cut(short.start, short.start.plus_s(0.3));
+    refused(vec![short], &options(), &["longer than the data"]);
+    let inputs = vec![(Recording { rate_hz: 512, ..h1() }, Input::Bank(Box::new(bank())))];
+    let error = ChirpSearch::new(inputs, &options(), &Backend::best(1)).err();
+    let error = error.map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("made for strain of 1024 Hz"), "{error}");
+    let stopped =
+        ChirpSearch::new(vec![(h1(), Input::Templates(source()))], &options(), &Backend::best(1));
+    assert!(stopped.expect("a search").run(&mut |_| false).expect("stopped").is_none());
+}
