@@ -111,4 +111,36 @@ mod tests {
         let heavy = wave((80.0, 100.0), options).map_err(|error| error.to_string());
         assert!(heavy.is_err_and(|text| text.contains("no inspiral in band")));
     }
+
+    #[test]
+    fn extreme_binaries_make_finite_waves_or_errors() {
+        let mut made = 0;
+        for (mass1_msun, mass2_msun) in
+            [(0.5, 0.5), (1e4, 0.7), (3.0, 60.0), (30.0, 30.0), (1e4, 1e4)]
+        {
+            for (spin1z, spin2z) in [(0.0, 0.0), (0.99, 0.99), (-0.99, -0.99), (0.99, -0.99)] {
+                let binary = Binary { mass1_msun, mass2_msun, spin1z, spin2z };
+                for approximant in [Approximant::TaylorT4, Approximant::TaylorT2] {
+                    for end in [End::Customary, End::Isco, End::MinimumEnergy] {
+                        let amplitude = Amplitude::ThreePn;
+                        let options = InspiralOptions {
+                            approximant,
+                            end,
+                            amplitude,
+                            f_low_hz: 40.0,
+                            rate_hz: 1024,
+                            spin_order: SpinOrder::Full,
+                            ..Default::default()
+                        };
+                        if let Ok(wave) = inspiral(&binary, &options) {
+                            made += 1;
+                            assert!(wave.samples.iter().all(|h| h.is_finite()));
+                            assert!(wave.samples.len() < 1 << 20, "{binary:?}");
+                        }
+                    }
+                }
+            }
+        }
+        assert!(made >= 60, "{made}");
+    }
 }
