@@ -125,36 +125,42 @@ def test_ligo_skymap_opens_our_events(tmp_path):
     assert event.template_args["mass1"] == pytest.approx(3.0)
 
 
-def localized(path):
-    """BAYESTAR's map: the credible level of the true place, and log Bayes factor of a coherent signal."""
-    ligolw = client("ligo.skymap.io.events.ligolw")
-    bayestar, moc = client("ligo.skymap.bayestar"), client("ligo.skymap.moc")
-    healpy = client("astropy_healpix")
+def likeliest(path, places):
+    """BAYESTAR's greatest log posterior at each place of the sky, over distance, orientation and time, and the cosine
+    of the inclination that gives it."""
+    ligolw, bayestar = client("ligo.skymap.io.events.ligolw"), client("ligo.skymap.bayestar")
+    lal = client("lal")
     (event,) = ligolw.open(str(path)).values()
-    sky = bayestar.localize(event, waveform="TaylorF2threePointFivePN", f_low=F_LOW)
-    order, place = moc.uniq2nest(sky["UNIQ"])
-    sides = 2 ** order.astype(int)
-    here = [healpy.HEALPix(int(side), "nested").lonlat_to_healpix(*_angles()) for side in numpy.unique(sides)]
-    here = dict(zip(numpy.unique(sides), here))
-    (own,) = [row for row in range(len(sky)) if place[row] == here[sides[row]]]
-    density = numpy.asarray(sky["PROBDENSITY"])
-    mass = density * numpy.asarray(moc.uniq2pixarea(sky["UNIQ"]))
-    return mass[density > density[own]].sum(), sky.meta["log_bci"]
-
-
-def _angles():
-    units = client("astropy.units")
-    return RA * units.rad, DEC * units.rad
+    epoch, rate, toas, snrs, responses, locations, horizons = bayestar.condition(
+        event, waveform="TaylorF2threePointFivePN", f_low=F_LOW
+    )
+    gmst = lal.GreenwichMeanSiderealTime(epoch)
+    constants = (*bayestar.condition_prior(horizons), gmst, rate, toas, snrs, responses, locations, horizons)
+    distances = DISTANCE * numpy.array([0.7, 1.0, 1.4])
+    orientations = numpy.linspace(-1, 1, 11)
+    angles = numpy.linspace(0, 2 * numpy.pi, 12, endpoint=False)
+    # The middle of the series, a few samples to either side.
+    times = (0.5 * (snrs.shape[1] - 1) + numpy.arange(-16, 17) / 2) / rate
+    grid = [axis.ravel() for axis in numpy.meshgrid(distances, orientations, angles, times)]
+    best = []
+    for ra, dec in places:
+        values = bayestar.log_posterior_toa_phoa_snr(ra, numpy.sin(dec), *grid, *constants)
+        best.append((numpy.max(values), grid[1][numpy.argmax(values)]))
+    return best
 
 
 def test_bayestar_finds_the_source_where_it_was(tmp_path):
-    """The sign of phases too: with the conjugate series the detectors fit no common signal."""
+    """The sign of phases too: conjugate series are those of an orbit that turns the other way round."""
+    random = numpy.random.default_rng(3)
+    places = [(RA, DEC)] + [(random.uniform(0, 2 * numpy.pi), numpy.arcsin(random.uniform(-1, 1))) for _ in range(40)]
     for name in ("ours", "conjugate"):
         (tmp_path / name).mkdir()
-    level, coherence = localized(describe(tmp_path / "ours", tmp_path / "ours" / "events.xml"))
-    assert level < 0.5
-    other = describe(tmp_path / "conjugate", tmp_path / "conjugate" / "events.xml", conjugate=True)
-    assert localized(other)[1] < coherence - 1
+    ours = describe(tmp_path / "ours", tmp_path / "ours" / "events.xml")
+    conjugate = describe(tmp_path / "conjugate", tmp_path / "conjugate" / "events.xml", conjugate=True)
+    found = likeliest(ours, places)
+    assert found[0][0] > max(value for value, _ in found[1:]) + 5
+    assert found[0][1] * numpy.cos(INCLINATION) > 0.5
+    assert likeliest(conjugate, places[:1])[0][1] * numpy.cos(INCLINATION) < -0.5
 
 
 def printed(path, name):

@@ -166,7 +166,9 @@ impl Sink {
                 while let Some(row) = rows.next() {
                     debug_assert_eq!(row.len(), columns.len());
                     let cells: Vec<String> = row.iter().map(cell).collect();
-                    let end = if rows.peek().is_some() { "," } else { "" };
+                    // An empty cell at the stream's end would not be seen without its delimiter.
+                    let is_open = rows.peek().is_some() || row.last() == Some(&Field::Empty);
+                    let end = if is_open { "," } else { "" };
                     sink.line(&(cells.join(",") + end))?;
                 }
                 Ok(())
