@@ -55,7 +55,7 @@ pub(super) fn options(options: &Options) -> Result<()> {
         return Err(Error::parameter(name, value, format!("it must be {rule}")));
     }
     let length = options.autocorrelation_length;
-    if length % 2 == 0 || length > LONGEST_AUTOCORRELATION {
+    if length.is_multiple_of(2) || length > LONGEST_AUTOCORRELATION {
         let rule = format!("it must be odd and at most {LONGEST_AUTOCORRELATION}");
         return Err(Error::parameter("length of the autocorrelation (samples)", length, rule));
     }
