@@ -77,7 +77,8 @@ impl Finder {
         let (window, pad) = (options.window(), options.gate_pad());
         let back = window.max(reach(half));
         let latency = back.max(pad);
-        let capacity = (back + latency) * 3 / 2;
+        // Twice what is needed: the tails are moved to their rows' fronts once in so many samples.
+        let capacity = (back + latency) * 2;
         let bytes = capacity.checked_mul(autocorrelations.len() * size_of::<Complex<f32>>());
         check_memory("the last signal-to-noise ratios of all templates", bytes)?;
         let measure = Measure::new(half);
