@@ -155,7 +155,7 @@ pub(super) fn spectrum(word: &str, rate_hz: u32) -> Result<PowerSpectrum> {
     }
     let path = PathBuf::from(word);
     if !Path::new(&path).exists() {
-        let rule = "it is neither a spectrum's name (welch, running, aligo) nor a file";
+        let rule = "it is neither the name of a spectrum that this verb takes (see --help) nor a file";
         return Err(Error::parameter("--psd", word, rule));
     }
     let name = word.to_lowercase();

@@ -259,11 +259,13 @@ fn check_templates(detectors: &[Ready]) -> Result<()> {
     let Some((first, rest)) = detectors.split_first() else {
         return Err(Error::parameter("detectors", 0, "there must be at least one recording"));
     };
-    let names = |ready: &Ready| -> Vec<String> {
-        ready.bank.templates.iter().map(|template| template.name.clone()).collect()
+    let same = |other: &Ready| {
+        let pairs = first.bank.templates.iter().zip(&other.bank.templates);
+        first.bank.templates.len() == other.bank.templates.len()
+            && pairs.into_iter().all(|(a, b)| a.name == b.name && a.binary == b.binary)
     };
     for other in rest {
-        if names(other) != names(first) {
+        if !same(other) {
             let rule = format!(
                 "the bank of {} must have the same templates in the same order as that of {}",
                 other.recording.detector, first.recording.detector
