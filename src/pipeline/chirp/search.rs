@@ -1,5 +1,6 @@
 //! The search: every detector's chain, then coincidence.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::bank::{Source, check_length, design_for};
@@ -49,6 +50,8 @@ pub struct SearchOptions {
 pub enum Input {
     /// Templates, from which a bank is made for the detector's own noise.
     Templates(Source),
+    /// The same, of templates that several detectors share.
+    Shared(Arc<Source>),
     /// A bank that was made before.
     Bank(Box<Bank>),
 }
@@ -99,10 +102,11 @@ impl ChirpSearch {
         };
         let pairs = recordings.into_iter().zip(with);
         let ready = pairs.map(|(recording, input)| {
+            let made =
+                |source: &Source| design_for(source, &recording, &options.whitening, &threads);
             let (bank, psd) = match input {
-                Input::Templates(source) => {
-                    design_for(&source, &recording, &options.whitening, &threads)?
-                }
+                Input::Templates(source) => made(&source)?,
+                Input::Shared(source) => made(&source)?,
                 Input::Bank(bank) => {
                     check_length(&bank, &recording)?;
                     let psd = options.whitening.spectrum(&recording)?;
