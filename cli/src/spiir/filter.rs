@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use num_complex::Complex;
 use serde::Serialize;
+use sidereal::Result;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
 use sidereal::pipeline::chirp::{ChirpDetector, DetectorOptions, Latency, Piece, Recording};
 use sidereal::spiir::bank::Bank;
-use sidereal::Result;
 
 use super::inputs::Strain;
 use super::search::banks::Banks;
