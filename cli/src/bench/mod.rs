@@ -3,6 +3,7 @@
 mod channelize;
 mod correlate;
 mod dedisperse;
+mod injections;
 mod plane;
 mod pulse;
 mod quality;
@@ -36,6 +37,7 @@ enum What {
     Pulse(pulse::Arguments),
     Telescopes(telescopes::Arguments),
     Recovery(recovery::Arguments),
+    Injections(injections::Arguments),
     Plane(plane::Arguments),
     Spiir(spiir::Arguments),
 }
@@ -49,6 +51,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         What::Pulse(arguments) => pulse::run(arguments, common),
         What::Telescopes(arguments) => telescopes::run(arguments, common),
         What::Recovery(arguments) => recovery::run(arguments, common),
+        What::Injections(arguments) => injections::run(arguments, common),
         What::Plane(arguments) => plane::run(arguments, common),
         What::Spiir(arguments) => spiir::run(arguments, common),
     }

@@ -1,0 +1,114 @@
+//! `sidereal bench injections`: binaries of known masses, places and strengths are put into simulated noise of two
+//! detectors, searched for, and what is found is held against the truth.
+
+mod case;
+mod draw;
+mod figure;
+mod report;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use sidereal::backend::threads::Threads;
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+use case::{Outcome, Setup};
+use draw::Case;
+
+/// Inject binaries into noise of two detectors, search for them, and compare what is found with the truth.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Binaries.
+    #[arg(long, default_value_t = 200, value_name = "COUNT")]
+    injections: usize,
+    /// Chooses binaries and noise.
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+    /// Rate of the strain in Hz.
+    #[arg(long, default_value_t = 2048, value_name = "HZ")]
+    rate: u32,
+    /// Where the power spectrum comes from.
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "design")]
+    psd: Spectrum,
+    /// How the strain is whitened.
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "overlap")]
+    whitening: Whitening,
+    /// How rates are halved and doubled.
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "paper")]
+    resampling: Resampling,
+    /// Early warning: templates end so many seconds before the merger.
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
+    before: f64,
+    /// Also write the table as Markdown.
+    #[arg(long, value_name = "FILE.md")]
+    markdown: Option<PathBuf>,
+    /// Also plot found against injected.
+    #[arg(long, value_name = "FILE.png")]
+    plot: Option<PathBuf>,
+}
+
+/// The spectra that strain and templates are whitened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Spectrum {
+    /// The design curve that the noise was made with.
+    Design,
+    /// Welch's of each recording.
+    Welch,
+}
+
+/// The whiteners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Whitening {
+    /// Zero phase.
+    Overlap,
+    /// Minimum phase.
+    MinimumPhase,
+}
+
+/// The resamplers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Resampling {
+    /// 384 and 32 taps of linear phase.
+    Paper,
+    /// Filters of less delay.
+    LowLatency,
+    /// One rate.
+    None,
+}
+
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if !(1..=100_000).contains(&arguments.injections) {
+        let rule = "it must be 1 to 100000";
+        return Err(Error::parameter("--injections", arguments.injections, rule));
+    }
+    if !(1024..=16_384).contains(&arguments.rate) {
+        return Err(Error::parameter("--rate (Hz)", arguments.rate, "it must be 1024 to 16384"));
+    }
+    let setup = Setup::new(arguments)?;
+    let outcomes = campaign(&setup, arguments, common)?;
+    if common.json {
+        report::print_json(&outcomes);
+    } else if !common.quiet {
+        report::print(&outcomes);
+    }
+    if let Some(path) = &arguments.markdown {
+        report::write_markdown(path, &outcomes)?;
+    }
+    if let Some(path) = &arguments.plot {
+        figure::draw(path, &outcomes)?;
+    }
+    Ok(())
+}
+
+/// Runs the cases side by side, each on a thread of its own.
+fn campaign(setup: &Setup, arguments: &Arguments, common: &Common) -> Result<Vec<Outcome>> {
+    let threads = Threads::new(common.threads()?);
+    let mut outcomes: Vec<Option<Result<Outcome>>> =
+        (0..arguments.injections).map(|_| None).collect();
+    let mut scratch = vec![(); threads.count()];
+    threads.for_each_chunk(&mut scratch, &mut outcomes, 1, |(), index, outcome| {
+        outcome[0] = Some(setup.run(&Case::draw(arguments.seed, index as u64)));
+    });
+    outcomes.into_iter().flatten().collect()
+}

@@ -1,0 +1,60 @@
+//! What is injected.
+
+use std::f64::consts::TAU;
+
+/// Masses in solar masses, and network signal-to-noise ratios.
+const MASSES: (f64, f64) = (1.4, 30.0);
+const RATIOS: (f64, f64) = (8.0, 30.0);
+
+/// One binary, before it is known how strong the detectors see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    pub(super) masses_msun: (f64, f64),
+    /// Root of the sum of the detectors' optimal ratios squared.
+    pub(super) network_snr: f64,
+    pub(super) ra_rad: f64,
+    pub(super) dec_rad: f64,
+    pub(super) inclination_rad: f64,
+    pub(super) polarization_rad: f64,
+    pub(super) phase_rad: f64,
+    /// Seconds by which the peak lies after a whole one.
+    pub(super) part_s: f64,
+    /// Chooses the noise.
+    pub(super) seed: u64,
+}
+
+impl Case {
+    /// A binary with masses uniform in their logarithms, anywhere in the sky, turned any way.
+    pub(super) fn draw(seed: u64, number: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(1 << 20).wrapping_add(number));
+        let (low, high) = MASSES;
+        let mut mass = || low * (high / low).powf(random.unit());
+        let masses_msun = (mass(), mass());
+        let mut between = |from: f64, until: f64| from + (until - from) * random.unit();
+        Self {
+            masses_msun: (masses_msun.0.max(masses_msun.1), masses_msun.0.min(masses_msun.1)),
+            network_snr: between(RATIOS.0, RATIOS.1),
+            ra_rad: between(0.0, TAU),
+            dec_rad: between(-1.0, 1.0).asin(),
+            inclination_rad: between(-1.0, 1.0).acos(),
+            polarization_rad: between(0.0, TAU / 2.0),
+            phase_rad: between(0.0, TAU),
+            part_s: between(0.0, 1.0),
+            seed: (between(0.0, 1.0) * (1_u64 << 52) as f64) as u64,
+        }
+    }
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    /// From 0 to 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
