@@ -19,6 +19,7 @@
 //! Files are little endian. A table is printed as lines of words with tabs between.
 
 use std::error::Error;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -216,7 +217,7 @@ fn series(description: &str, output: &Path) -> Outcome {
 fn table(file: &Path, name: &str) -> Outcome {
     let table = read_table(file, name)?;
     let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
-    println!("{}", names.join("\t"));
+    let mut text = names.join("\t") + "\n";
     for row in 0..table.rows {
         let cell = |values: &Values| match values {
             Values::Text(cells) => cells[row].clone().unwrap_or_default(),
@@ -224,7 +225,7 @@ fn table(file: &Path, name: &str) -> Outcome {
             Values::Real(cells) => cells[row].to_string(),
         };
         let cells: Vec<String> = table.columns.iter().map(|column| cell(&column.values)).collect();
-        println!("{}", cells.join("\t"));
+        text.push_str(&(cells.join("\t") + "\n"));
     }
-    Ok(())
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }

@@ -287,6 +287,18 @@ pub fn ligolw(bytes: &[u8]) {
     });
 }
 
+/// Filter banks: what can be read can be written and read again.
+pub fn bank_h5(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let Ok(bank) = io::bank_h5::read(path) else { return };
+        assert!(io::bank_h5::is_bank(path) && bank.rate_hz > 0 && !bank.templates.is_empty());
+        io::bank_h5::write(path, &bank).expect("what was read can be written");
+        let again = io::bank_h5::read(path).expect("what was written can be read");
+        assert_eq!(again.templates, bank.templates);
+        assert_eq!((again.rate_hz, again.resampler), (bank.rate_hz, bank.resampler));
+    });
+}
+
 /// A chunk of bitshuffle and LZ4, behind a byte that says how wide its elements are.
 pub fn bitshuffle(bytes: &[u8]) {
     let Some((width, chunk)) = bytes.split_first() else { return };

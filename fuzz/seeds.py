@@ -533,7 +533,51 @@ def psd_files():
         save("psd", f"{name}.npy", out.getvalue())
 
 
+def bank_h5(**changes):
+    """A filter bank of two templates; `changes` are data sets by name, without one for None."""
+    out = io.BytesIO()
+    scalars = ("fit", "placement_fit", "epsilon", "sigma_1mpc", "horizon_mpc", "peak_offset_s",
+               "duration_s", "f_low_hz", "f_final_hz", "mass1_msun", "mass2_msun", "spin1z", "spin2z")  # fmt: skip
+    sets = {f"templates/{name}": numpy.array([0.5, 2.0]) for name in scalars} | {
+        "templates/name": numpy.array(["a", "b"], h5py.string_dtype()),
+        "templates/autocorrelation_norm": numpy.ones(2, "f4"),
+        "psd/densities": numpy.array([1e-46, 2e-46, 3e-46]),
+        "filters/offset": numpy.array([0, 2, 3], "u8"),
+        "filters/halvings": numpy.array([0, 1, 0], "u4"),
+        "filters/delay": numpy.array([0, 7, 9], "u4"),
+        "filters/a": numpy.full(3, 0.5 + 0.25j, "c8"),
+        "filters/b": numpy.full(3, 1 - 1j, "c8"),
+        "autocorrelation/offset": numpy.array([0, 1, 4], "u8"),
+        "autocorrelation/values": numpy.ones(4, "c8"),
+        "whitened/offset": numpy.zeros(3, "u8"),
+        "options/name": numpy.array(["epsilon"], h5py.string_dtype()),
+        "options/value": numpy.array([0.02]),
+        "resampler/down": numpy.ones(3, "f4"),
+    }
+    with h5py.File(out, "w", libver=changes.pop("libver", None)) as file:
+        file.attrs.update({"format": "sidereal filter bank", "version": changes.pop("version", 1), "rate_hz": 4096})
+        for name, value in (sets | changes).items():
+            if value is not None:
+                file[name] = value
+        file["psd"].attrs["spacing_hz"] = 0.25
+        file["resampler"].attrs.update({"down_delay": 1, "up_delay": 0})
+    return out.getvalue()
+
+
+def bank_h5_files():
+    save("bank_h5", "plain.h5", bank_h5())
+    save("bank_h5", "latest.h5", bank_h5(libver="latest"))
+    save("bank_h5", "version_9.h5", bank_h5(version=9))
+    save("bank_h5", "cut.h5", bank_h5()[:5000])
+    save("bank_h5", "falling.h5", bank_h5(**{"filters/offset": numpy.array([0, 3, 2], "u8")}))
+    save("bank_h5", "far.h5", bank_h5(**{"whitened/offset": numpy.array([0, 0, 2**63], "u8")}))
+    save("bank_h5", "short.h5", bank_h5(**{"filters/a": numpy.ones(2, "c8")}))
+    save("bank_h5", "missing.h5", bank_h5(**{"templates/fit": None}))
+    save("bank_h5", "not_finite.h5", bank_h5(**{"templates/fit": numpy.array([numpy.nan, 1])}))
+
+
 if __name__ == "__main__":
+    bank_h5_files()
     template_files()
     psd_files()
     ligolw_files()

@@ -205,7 +205,7 @@ impl Gps {
 
     /// The moment so many seconds later.
     pub fn plus_s(self, seconds: f64) -> Self {
-        Self { ns: self.ns + (seconds * NS_PER_S as f64).round() as i64 }
+        Self { ns: self.ns.saturating_add((seconds * NS_PER_S as f64).round() as i64) }
     }
 
     /// The time of sample number `sample` of a stream that begins at this moment.

@@ -8,7 +8,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::math::power_spectrum::PowerSpectrum;
 use sidereal::pipeline::chirp::{
     ChirpDetector, ChirpSearch, DetectorOptions, Input, Piece, Recording, SearchOptions, Source,
-    Spectrum, Whitening, design, read_bank, write_bank,
+    Spectrum, Whitening, design, read_bank, series, write_bank,
 };
 use sidereal::spiir::bank::{self, Bank, Rates};
 use sidereal::spiir::coincidence::Ranking;
@@ -216,4 +216,37 @@ fn nonsense_is_refused_in_whole_sentences() {
     let stopped =
         ChirpSearch::new(vec![(h1(), Input::Templates(source()))], &options(), &Backend::best(1));
     assert!(stopped.expect("a search").run(&mut |_| false).expect("stopped").is_none());
+}
+
+#[test]
+fn ratios_round_an_event_are_those_of_the_whole_stream() {
+    // A wave so slow that its filters remember seconds.
+    let sample = |k: usize| {
+        let t = k as f64 / f64::from(RATE_HZ);
+        Complex64::from_polar(SIGMA, -std::f64::consts::TAU * (40.0 * t + 0.2 * t * t))
+    };
+    let samples = (0..8 * RATE_HZ as usize).map(sample).collect();
+    let wave = Waveform::new("slow", None, RATE_HZ, samples, 1.0).expect("a wave");
+    let source = Source { waveforms: vec![wave], ..source() };
+    let mut one = recording("H1", 5, 9000);
+    one.samples = noise(5, 32 * RATE_HZ as usize).iter().map(|x| x * SIGMA).collect();
+    one.valid = vec![true; one.samples.len()];
+    let total = one.samples.len();
+    let inputs = vec![(one, Input::Shared(std::sync::Arc::new(source)))];
+    let search = ChirpSearch::new(inputs, &options(), &Backend::best(1)).expect("a search");
+    let report = search.run(&mut |_| true).expect("searched").expect("not stopped");
+    let detector = &report.detectors[0];
+    let time = |seconds: f64| {
+        let offset_s = detector.bank.templates[0].peak_offset_s;
+        detector.start.plus_s(seconds + offset_s)
+    };
+    let ratios =
+        |middle, half| series(detector, 0, (middle, half), &Backend::best(1)).expect("a series").z;
+    let whole = ratios(time(0.0), total);
+    assert_eq!(whole.len(), total);
+    let part = ratios(time(28.0), 500);
+    let expected = &whole[28 * RATE_HZ as usize - 500..][..1001];
+    let worst = part.iter().zip(expected).map(|(a, b)| (a - b).norm()).fold(0.0, f32::max);
+    assert_eq!(part.len(), 1001);
+    assert!(worst < 2e-5, "{worst}");
 }

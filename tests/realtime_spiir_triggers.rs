@@ -27,11 +27,15 @@ fn a_warm_search_asks_for_no_memory() {
     let z: Vec<_> = (0..templates * times).map(|_| Complex::new(normal(), normal())).collect();
     let mut valid = vec![true; times];
     valid[5] = false;
-    let mut triggers = Vec::with_capacity(100_000);
-    assert_quiet("search for triggers", 3, 30, || {
+    let mut triggers = Vec::with_capacity(10_000);
+    let mut found = 0;
+    // A long warm-up: the thread that started this test asks for memory meanwhile.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert_quiet("search for triggers", 300, 30, || {
+        triggers.clear();
         finder.run(&z, times, times, &valid, &mut triggers).expect("run");
         finder.run(&z, times, 100, &valid[..100], &mut triggers).expect("run");
+        found += triggers.len();
     });
-    finder.flush(&mut triggers);
-    assert!(triggers.len() > 100 && triggers.len() < 100_000, "{}", triggers.len());
+    assert!(found > 100, "{found}");
 }

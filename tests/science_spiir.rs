@@ -111,6 +111,7 @@ fn gw150914_is_the_loudest_event_however_it_is_filtered() {
     let overlap = Method::Overlap { fft_s: 8.0 };
     let cases = [
         ("several rates", design(multi, Resampler::default()), overlap),
+        ("low latency", design(multi, Resampler::low_latency()), overlap),
         ("one rate", design(Rates::Single, Resampler::default()), overlap),
         (
             "minimum phase",

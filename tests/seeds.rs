@@ -13,6 +13,7 @@ type Body = fn(&[u8]);
 /// Each target with its body, as in `fuzz/targets`.
 const TARGETS: &[(&str, Body)] = &[
     ("antennas", bodies::antennas),
+    ("bank_h5", bodies::bank_h5),
     ("bitshuffle", bodies::bitshuffle),
     ("cand", bodies::cand),
     ("dada", bodies::dada),

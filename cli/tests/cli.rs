@@ -446,7 +446,9 @@ fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
     for link in links {
         assert!(folder.join(link).is_file(), "{link}");
     }
-    for name in ["summary.json", "tracked.json", "drifting.json", "array/truth.json", "strain.truth.json"] {
+    for name in
+        ["summary.json", "tracked.json", "drifting.json", "array/truth.json", "strain.truth.json"]
+    {
         let written = fs::read_to_string(folder.join(name)).unwrap();
         assert!(!written.contains("unfinished"), "{name}");
     }

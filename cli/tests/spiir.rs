@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const RATE_HZ: u32 = 2048;
 const STRAIN: &str = "H1=h1.npy L1=l1.npy --rate 2048 --start 1400000000";
-const TEMPLATES: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256";
+const TEMPLATES: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256 --threshold 3.5";
 
 /// White noise with a wave in it, at both detectors.
 fn home() -> TempDir {
@@ -75,11 +75,25 @@ fn a_search_finds_the_wave_and_leaves_its_files() {
     );
     assert_eq!(again["events"], told["events"]);
     // The banks that it made give the same.
-    let banks = "--bank found/bank_H1.h5 --bank found/bank_L1.h5";
+    let banks = "--threshold 3.5 --bank found/bank_H1.h5 --bank found/bank_L1.h5";
     let again = json(home.path(), &format!("spiir search {STRAIN} {banks} -o banks --no-plots"));
     assert_eq!(again["events"], told["events"]);
     let about = json(home.path(), "info found/bank_H1.h5");
     assert_eq!(about["templates"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn templates_that_are_turned_for_a_whitener_are_in_no_file() {
+    let home = home();
+    let words =
+        format!("spiir search {STRAIN} {TEMPLATES} --whitening minimum-phase -o found --no-plots");
+    let told = json(home.path(), &words);
+    assert!((18.0..25.0).contains(&told["events"][0]["network_snr"].as_f64().unwrap()));
+    let names = entries(&home.path().join("found"));
+    assert!(
+        names.contains("snr.h5") && !names.iter().any(|name| name.starts_with("bank_")),
+        "{names:?}"
+    );
 }
 
 #[test]
@@ -101,6 +115,8 @@ fn a_bank_is_told_and_filters_strain() {
     assert_eq!(told["detectors"][0]["samples"].as_u64(), Some(24 * 2048));
     assert!(told["detectors"][0]["largest"].as_f64().unwrap() > 5.0);
     fails(&sidereal(home.path(), white), 2, &["it exists"]);
+    let short = format!("{white} --overwrite --time-range :0.2 --psd aligo");
+    fails(&sidereal(home.path(), &short), 2, &["longer than the data of H1"]);
 }
 
 #[test]

@@ -36,6 +36,8 @@ fn the_walk_through_walks() {
     let folder = tempfile::tempdir().expect("a folder");
     let commands = commands();
     assert!(commands.len() >= 5, "{commands:?}");
+    // Made with an editor, as the walk-through says.
+    std::fs::write(folder.path().join("masses.csv"), "mass1,mass2\n30,30\n").expect("written");
     // A bench measures for longer than a test should.
     for arguments in commands.iter().filter(|arguments| arguments[0] != "bench") {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sidereal"));
@@ -61,4 +63,8 @@ fn the_walk_through_walks() {
             assert!((found - truth).abs() < by, "{search}: {key} is {found}, expected {truth}");
         }
     }
+    let events = std::fs::read(folder.path().join("events/events.json")).expect("it is there");
+    let events: serde_json::Value = serde_json::from_slice(&events).expect("JSON");
+    let gps = events["events"][0]["gps"].as_f64().unwrap_or(f64::NAN);
+    assert!((gps - 1_000_000_040.0).abs() < 0.05, "the binary is found at {gps}");
 }

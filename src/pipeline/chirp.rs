@@ -14,7 +14,7 @@ mod series;
 mod single;
 mod spectrum;
 
-pub use bank::{Source, design, waveforms};
+pub use bank::{Source, check_length, design, waveforms};
 pub use bank_file::{read_bank, write_bank};
 pub use detector::{ChirpDetector, DetectorOptions, Piece};
 pub use latency::Latency;

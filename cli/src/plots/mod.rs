@@ -7,7 +7,6 @@ pub(crate) mod frame;
 mod latency;
 mod overview;
 pub(crate) mod pen;
-#[allow(dead_code, unused_imports)]
 pub(crate) mod strain;
 mod sweep;
 pub(crate) mod text;

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use num_complex::Complex;
 use serde::Serialize;
-use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
-use sidereal::pipeline::chirp::{ChirpDetector, DetectorOptions, Latency, Piece, Recording};
-use sidereal::spiir::bank::Bank;
 use sidereal::Result;
+use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
+use sidereal::pipeline::chirp::{
+    ChirpDetector, DetectorOptions, Latency, Piece, Recording, check_length,
+};
+use sidereal::spiir::bank::Bank;
 
 use super::inputs::Strain;
 use super::search::banks::Banks;
@@ -72,6 +74,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut chains = Vec::new();
     for recording in &recordings {
         let bank = banks.take(&recording.detector)?;
+        check_length(&bank, recording)?;
         let whitening = arguments.whitening.whitening(recording.rate_hz, recording.duration_s())?;
         arguments.whitening.check_bank()?;
         let psd = whitening.spectrum(recording)?;

@@ -89,12 +89,17 @@ pub(super) enum MethodWord {
 }
 
 impl Whiten {
+    /// Whether whitening turns phases, so that filters are made for it alone.
+    pub(super) fn turns_phases(&self) -> bool {
+        self.whitening == MethodWord::MinimumPhase
+    }
+
     /// Fails where banks of files would not match the strain.
     ///
     /// # Errors
     /// [`Error::Parameter`] for whitening that turns phases.
     pub(super) fn check_bank(&self) -> Result<()> {
-        if self.whitening == MethodWord::MinimumPhase {
+        if self.turns_phases() {
             let rule = "a bank in a file is made for whitening that leaves phases as they are; \
                         use overlap, or --templates, whose filters are made as the strain is whitened";
             return Err(Error::parameter("--whitening", "minimum-phase", rule));
@@ -155,7 +160,8 @@ pub(super) fn spectrum(word: &str, rate_hz: u32) -> Result<PowerSpectrum> {
     }
     let path = PathBuf::from(word);
     if !Path::new(&path).exists() {
-        let rule = "it is neither a spectrum's name (welch, running, aligo) nor a file";
+        let rule =
+            "it is neither the name of a spectrum that this verb takes (see --help) nor a file";
         return Err(Error::parameter("--psd", word, rule));
     }
     let name = word.to_lowercase();

@@ -33,7 +33,7 @@ use crate::strain::{Binary, Waveform};
 pub enum Templates {
     /// Series of samples.
     Waveforms(Vec<Waveform>),
-    /// Binaries with their names.
+    /// Binaries with their names, empty where a CSV file gives none.
     Binaries(Vec<(String, Binary)>),
 }
 

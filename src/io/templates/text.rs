@@ -39,7 +39,7 @@ fn parse(text: &str, path: &Path) -> Result<Vec<(String, Binary)>> {
         }
         match &columns {
             None => columns = Some(find(&line)?),
-            Some(columns) => rows.push(row(&line, columns, rows.len())?),
+            Some(columns) => rows.push(row(&line, columns)?),
         }
     }
     Ok(rows)
@@ -70,7 +70,7 @@ fn find(line: &Line<'_>) -> Result<Vec<Option<usize>>> {
     Ok(columns)
 }
 
-fn row(line: &Line<'_>, columns: &[Option<usize>], order: usize) -> Result<(String, Binary)> {
+fn row(line: &Line<'_>, columns: &[Option<usize>]) -> Result<(String, Binary)> {
     let fields = line.fields()?;
     if fields.len() > columns.len() {
         let why = format!("found {} fields, expected {}", fields.len(), columns.len());
@@ -93,9 +93,6 @@ fn row(line: &Line<'_>, columns: &[Option<usize>], order: usize) -> Result<(Stri
     if let Some((column, why)) = binaries::fault(&numbers) {
         return Err(line.fault(column, why));
     }
-    if name.is_empty() {
-        name = order.to_string();
-    }
     Ok((name, binaries::binary(numbers)))
 }
 
@@ -113,7 +110,7 @@ mod tests {
         let rows = read_text(text).unwrap();
         let expected = Binary { mass1_msun: 5.0, mass2_msun: 1.4, spin1z: 0.0, spin2z: -0.25 };
         assert_eq!(rows[0], ("first".to_string(), expected));
-        assert_eq!(rows[1], ("1".to_string(), Binary::of_masses(2.0, 3.0)));
+        assert_eq!(rows[1], (String::new(), Binary::of_masses(2.0, 3.0)));
     }
 
     #[test]

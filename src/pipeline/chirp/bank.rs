@@ -103,8 +103,11 @@ pub(super) fn design_for(
     Ok((bank, psd))
 }
 
-/// Templates must fit into the data.
-pub(super) fn check_length(bank: &Bank, recording: &Recording) -> Result<()> {
+/// Fails unless all templates of a bank fit into the data.
+///
+/// # Errors
+/// [`Error::Parameter`] naming the longest template, for one that is longer than the recording.
+pub fn check_length(bank: &Bank, recording: &Recording) -> Result<()> {
     let longest = bank.templates.iter().max_by(|a, b| a.duration_s.total_cmp(&b.duration_s));
     match longest {
         Some(one) if one.duration_s > recording.duration_s() => {

@@ -1,5 +1,6 @@
 //! The search: every detector's chain, then coincidence.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::bank::{Source, check_length, design_for};
@@ -49,6 +50,8 @@ pub struct SearchOptions {
 pub enum Input {
     /// Templates, from which a bank is made for the detector's own noise.
     Templates(Source),
+    /// The same, of templates that several detectors share.
+    Shared(Arc<Source>),
     /// A bank that was made before.
     Bank(Box<Bank>),
 }
@@ -99,10 +102,11 @@ impl ChirpSearch {
         };
         let pairs = recordings.into_iter().zip(with);
         let ready = pairs.map(|(recording, input)| {
+            let made =
+                |source: &Source| design_for(source, &recording, &options.whitening, &threads);
             let (bank, psd) = match input {
-                Input::Templates(source) => {
-                    design_for(&source, &recording, &options.whitening, &threads)?
-                }
+                Input::Templates(source) => made(&source)?,
+                Input::Shared(source) => made(&source)?,
                 Input::Bank(bank) => {
                     check_length(&bank, &recording)?;
                     let psd = options.whitening.spectrum(&recording)?;
@@ -259,11 +263,13 @@ fn check_templates(detectors: &[Ready]) -> Result<()> {
     let Some((first, rest)) = detectors.split_first() else {
         return Err(Error::parameter("detectors", 0, "there must be at least one recording"));
     };
-    let names = |ready: &Ready| -> Vec<String> {
-        ready.bank.templates.iter().map(|template| template.name.clone()).collect()
+    let same = |other: &Ready| {
+        let pairs = first.bank.templates.iter().zip(&other.bank.templates);
+        first.bank.templates.len() == other.bank.templates.len()
+            && pairs.into_iter().all(|(a, b)| a.name == b.name && a.binary == b.binary)
     };
     for other in rest {
-        if names(other) != names(first) {
+        if !same(other) {
             let rule = format!(
                 "the bank of {} must have the same templates in the same order as that of {}",
                 other.recording.detector, first.recording.detector

@@ -6,11 +6,11 @@ use super::report::DetectorReport;
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::spiir::Spiir;
-use crate::spiir::plan::{self, MAX_HALVINGS, Plan};
+use crate::spiir::plan::{self, Branch, Filter, MAX_HALVINGS, Plan, Template};
 use crate::units::Gps;
 
-/// Time before a template's beginning from which its filters run, in seconds: they forget what came before.
-const SETTLE_S: f64 = 2.0;
+/// Memories of each filter for which it runs before its ratios count: it forgets what came before.
+const MEMORIES: f64 = 14.0;
 
 /// Signal-to-noise ratios of one template of one detector.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,8 +26,8 @@ pub struct Series {
 /// The ratios of `template` in `detector` at the sample nearest to an event's time, and `half` more before it and after
 /// it, as far as there is strain.
 ///
-/// Filters run from a while before the template's beginning: that differs from the whole stream's ratios by what they
-/// have forgotten by then, some parts in a million.
+/// Filters run from where the one that remembers longest has forgotten what came before: that differs from the whole
+/// stream's ratios by some parts in a million.
 ///
 /// # Errors
 /// Those of [`Spiir::new`].
@@ -50,7 +50,7 @@ pub fn series(
     let place = |sample: i64| (sample.max(0) as usize).min(total);
     let half = i64::try_from(half).unwrap_or(i64::MAX / 4);
     let (first, last) = (place(middle - half), place(middle + half + 1));
-    let reach = ((one.duration_s + SETTLE_S) * rate) as usize;
+    let reach = reach(&one.filters) + plan.latency();
     // Lower rates keep their phase: they begin at a sample that all rates have.
     let begin = first.saturating_sub(reach) >> MAX_HALVINGS << MAX_HALVINGS;
     let end = (last + plan.latency()).min(total);
@@ -74,4 +74,17 @@ pub fn series(
         rate_hz: detector.rate_hz,
         z: z[first - begin..last - begin].to_vec(),
     })
+}
+
+/// Samples of strain that a template's filters remember.
+fn reach(filters: &Template) -> usize {
+    let of_branch = |branch: &Branch| {
+        let of_filter = |filter: &Filter| {
+            let memory = -1.0 / filter.pole().norm().ln();
+            filter.delay as usize + (MEMORIES * memory).ceil() as usize
+        };
+        let samples = branch.filters.iter().map(of_filter).max().unwrap_or(0);
+        samples.saturating_mul(1 << branch.halvings)
+    };
+    filters.branches.iter().map(of_branch).max().unwrap_or(0)
 }

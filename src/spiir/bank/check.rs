@@ -3,8 +3,8 @@
 use super::{Options, Rates};
 use crate::error::{Error, Result};
 
-/// Longest autocorrelation, in samples.
-const LONGEST_AUTOCORRELATION: usize = 1 << 20;
+/// Longest autocorrelation, in samples: the longest that the search for triggers takes.
+const LONGEST_AUTOCORRELATION: usize = 1 << 16;
 
 /// Checks the options, but for the band's frequencies, which need the rate.
 pub(super) fn options(options: &Options) -> Result<()> {
@@ -55,8 +55,8 @@ pub(super) fn options(options: &Options) -> Result<()> {
         return Err(Error::parameter(name, value, format!("it must be {rule}")));
     }
     let length = options.autocorrelation_length;
-    if length.is_multiple_of(2) || length > LONGEST_AUTOCORRELATION {
-        let rule = format!("it must be odd and at most {LONGEST_AUTOCORRELATION}");
+    if length.is_multiple_of(2) || !(3..=LONGEST_AUTOCORRELATION).contains(&length) {
+        let rule = format!("it must be odd, 3 to {LONGEST_AUTOCORRELATION}");
         return Err(Error::parameter("length of the autocorrelation (samples)", length, rule));
     }
     options.resampler.check()

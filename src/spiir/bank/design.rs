@@ -75,7 +75,8 @@ impl<'a> Designer<'a> {
         let assigned = assign(&placed, options, most);
         let halvings = assigned.iter().map(|filter| filter.halvings).max().unwrap_or(most);
         let chain = Chain::new(&options.resampler, halvings);
-        let memory = (MEMORIES * memory) as usize;
+        // The autocorrelation's lags must not meet round the transform's end.
+        let memory = (MEMORIES * memory) as usize + options.autocorrelation_length / 2;
         let target = Target::new(&template.samples, &chain.once, halvings, memory);
         Ok(Self { waveform, template, options, halvings, chain, target })
     }

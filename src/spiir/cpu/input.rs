@@ -103,7 +103,9 @@ impl Inputs {
     pub(super) fn at(&self, level: usize, sample: u64) -> *const f32 {
         let history = &self.histories[level];
         let place = (sample as i64 - history.first) as usize;
-        history.samples[place..].as_ptr()
+        debug_assert!(place <= history.filled);
+        // Made of the whole: what is read lies before it, too.
+        history.samples.as_ptr().wrapping_add(place)
     }
 
     /// Takes at most [`PIECE`] samples, and brings every level up to them. What isn't finite becomes 0.
@@ -138,7 +140,7 @@ impl Inputs {
             split[..reach + outputs].iter_mut().zip(from).for_each(|(to, x)| *to = *x);
         }
         let to = below.room(outputs).as_mut_ptr();
-        let [even, odd] = [0, 1].map(|odd| self.split[odd][reach..].as_ptr());
+        let [even, odd] = [0, 1].map(|odd: usize| self.split[odd].as_ptr().wrapping_add(reach));
         let work = Halving { phases: &self.down, even, odd, outputs, to };
         // SAFETY: the split samples begin `reach` before the first output's, and have twice the slack behind them;
         // the history has the slack behind its room.

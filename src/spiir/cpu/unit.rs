@@ -170,7 +170,7 @@ impl Unit {
             assert!(at >= shared.up.reach() && room <= lower.stride, "sums of the lower level");
             let work = Doubling {
                 phases: shared.up,
-                lower: from[at..].as_ptr(),
+                lower: from.as_ptr().wrapping_add(at),
                 tiles: count,
                 to: row.as_mut_ptr(),
             };

@@ -8,7 +8,6 @@ mod options;
 mod overlap;
 mod partition;
 mod running;
-mod smooth;
 mod welch;
 
 use std::collections::VecDeque;
@@ -26,7 +25,6 @@ use overlap::Overlap;
 use partition::Partition;
 use running::Follower;
 pub use running::{RunningOptions, RunningPsd};
-pub use smooth::{ConditionOptions, condition, smooth};
 pub use welch::{Average, WelchOptions, welch};
 
 /// Samples beyond this are no strain: they count as not finite.

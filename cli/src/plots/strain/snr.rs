@@ -73,7 +73,8 @@ pub(crate) fn snr(path: &Path, about: &Snr<'_>) -> Result<()> {
 
 /// Times that all series cover together.
 fn span(about: &Snr<'_>) -> (f64, f64) {
-    let ends = about.detectors.iter().map(|own| {
+    let heard = about.detectors.iter().filter(|own| !own.snr.is_empty());
+    let ends = heard.map(|own| {
         (own.start_s, own.start_s + own.snr.len() as f64 / own.rate_hz.max(f64::MIN_POSITIVE))
     });
     ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (from, to)| (a.min(from), b.max(to)))

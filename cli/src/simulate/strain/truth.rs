@@ -98,7 +98,9 @@ impl Document {
         psd: &[String],
     ) -> Self {
         let names = options.detectors.iter().map(|one| one.interferometer.name);
-        let files = names.zip(files).map(|(name, file)| (name, with_final_names(&file.display().to_string())));
+        let files = names
+            .zip(files)
+            .map(|(name, file)| (name, with_final_names(&file.display().to_string())));
         let pairs = options.injections.iter().zip(&truth.injections);
         let mut events: Vec<Event> = pairs.clone().map(|(put, is)| event(put, is)).collect();
         events.sort_by(|a, b| b.network_snr.total_cmp(&a.network_snr));

@@ -30,7 +30,7 @@ pub(crate) use document::Document;
 ///
 /// Writes a folder with events.json (loudest first), events.xml (LIGO_LW: sngl_inspiral, coinc tables, the SNR series and
 /// spectra that BAYESTAR localizes with), snr.h5 (SNR series of what was found, whitened strain), bank_H1.h5 and so on
-/// where banks were made, and pictures. False-alarm rates come from time slides.
+/// where banks were made (none of minimum-phase whitening, whose turn of phases they would hold), and pictures. False-alarm rates come from time slides.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal spiir search H-H1_STRAIN.hdf5 L-L1_STRAIN.hdf5 --templates GW150914_4_template.hdf5 -o found\n  \
@@ -210,7 +210,8 @@ impl<'a> Work<'a> {
     fn search(self, folder: &Folder, common: &Common) -> Result<Done> {
         let progress = Arc::new(Progress::new(common, Some(0), 1, 1.0 / f64::from(self.rate_hz)));
         progress.doing("Searching");
-        if self.arguments.templates.is_some() {
+        let whitening = &self.arguments.whitening;
+        if self.arguments.templates.is_some() && !whitening.turns_phases() {
             ratios::write_banks(folder, self.search.banks())?;
         }
         let shown = Arc::clone(&progress);
@@ -242,8 +243,8 @@ impl Arguments {
     /// Each recording with its templates or its bank.
     fn inputs(&self, recordings: Vec<Recording>, rate_hz: u32) -> Result<Vec<(Recording, Input)>> {
         if let Some(path) = &self.templates {
-            let source = self.source(path, rate_hz)?;
-            let with = |recording| (recording, Input::Templates(source.clone()));
+            let source = Arc::new(self.source(path, rate_hz)?);
+            let with = |recording| (recording, Input::Shared(Arc::clone(&source)));
             return Ok(recordings.into_iter().map(with).collect());
         }
         self.whitening.check_bank()?;

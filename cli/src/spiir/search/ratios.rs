@@ -6,13 +6,17 @@ use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
-use sidereal::pipeline::chirp::{DetectorReport, Report, series, write_bank};
+use sidereal::pipeline::chirp::{DetectorReport, Report, write_bank};
 use sidereal::spiir::bank::Bank;
+use sidereal::spiir::{Options, Plan, Spiir};
 
+use crate::interrupt;
 use crate::output::Folder;
 
 /// Templates with a series, at most.
 const TEMPLATES: usize = 4;
+/// Samples that are filtered at once.
+const BLOCK: usize = 1 << 14;
 
 /// Writes the series of every detector.
 pub(super) fn write(path: &Path, report: &Report, backend: &Backend) -> Result<()> {
@@ -28,20 +32,40 @@ pub(super) fn write(path: &Path, report: &Report, backend: &Backend) -> Result<(
     };
     let mut writer = Writer::create(path, header)?;
     for (index, one) in report.detectors.iter().enumerate() {
-        let samples = one.whitened.len();
         writer.whitened(index, &one.whitened, &one.whitened_valid)?;
-        if templates.is_empty() {
-            continue;
+        if !templates.is_empty() {
+            write_ratios(&mut writer, (index, one), &templates, backend)?;
         }
-        let mut z = vec![Complex::default(); samples * templates.len()];
-        for (template, row) in templates.iter().zip(z.chunks_exact_mut(samples)) {
-            let middle = one.start.plus_s(one.bank.templates[*template].peak_offset_s);
-            let all = series(one, *template, (middle, samples), backend)?;
-            row.copy_from_slice(&all.z);
-        }
-        writer.snr(index, &z, samples, samples)?;
     }
     writer.finish()
+}
+
+/// Filters a detector's whitened strain with some of its templates, block by block.
+fn write_ratios(
+    writer: &mut Writer,
+    (index, one): (usize, &DetectorReport),
+    templates: &[usize],
+    backend: &Backend,
+) -> Result<()> {
+    let filters = |template: &usize| one.bank.templates[*template].filters.clone();
+    let plan = Plan::new(Options {
+        rate_hz: one.rate_hz,
+        templates: templates.iter().map(filters).collect(),
+        resampler: one.bank.resampler.clone(),
+    })?;
+    let mut spiir = Spiir::new(plan, backend)?;
+    let mut z = vec![Complex::default(); templates.len() * BLOCK];
+    for block in one.whitened.chunks(BLOCK) {
+        interrupt::check()?;
+        let produced = spiir.run(block, &mut z, BLOCK)?.produced;
+        writer.snr(index, &z, BLOCK, produced)?;
+    }
+    loop {
+        match spiir.flush(&mut z, BLOCK)? {
+            0 => return Ok(()),
+            produced => writer.snr(index, &z, BLOCK, produced)?,
+        }
+    }
 }
 
 fn header(one: &DetectorReport, templates: &[usize]) -> DetectorSeries {
