@@ -15,7 +15,7 @@ const RATE_HZ: u32 = 2048;
 const OVERLAP: Method = Method::Overlap { fft_s: 4.0 };
 const MINIMUM_PHASE: Method = Method::MinimumPhase { taps_s: 4.0 };
 
-/// The loudest event is the injection in both detectors, with ratio, time and phase within 4.5 sigma, and no other is loud.
+/// The loudest event is the injection in both detectors, with ratio, time and phase within 4.5 sigma; no other is loud.
 fn check(name: &str, report: &Report, truths: &[DetectorTruth]) {
     let event = report.found.events.first().unwrap_or_else(|| panic!("{name}: no event"));
     for ((detector, found), truth) in report.detectors.iter().zip(&event.detectors).zip(truths) {

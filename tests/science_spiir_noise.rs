@@ -1,5 +1,5 @@
-//! Simulated noise through the whole chain, from strain to signal-to-noise ratios: their law, and how often chance alone
-//! makes a trigger.
+//! Simulated noise through the whole chain, from strain to signal-to-noise ratios: their law, and how often chance
+//! alone makes a trigger.
 //!
 //! Verification method: quadratures of unit variance and Rayleigh's law; the rate at which a narrow-band envelope
 //! crosses a level (Rice 1945, Bell System Technical Journal 24, 46).
