@@ -21,7 +21,7 @@ use sidereal::spiir::whiten::{Average, Method, WelchOptions, welch};
 use sidereal::strain::Binary;
 use sidereal::waveform::{InspiralOptions, inspiral};
 
-const RATE_HZ: u32 = 1024;
+const RATE_HZ: u32 = 2048;
 const LENGTH_S: u64 = 300;
 /// Left out at both ends: whitening and filters begin there.
 const ENDS_S: usize = 12;
