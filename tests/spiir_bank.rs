@@ -223,7 +223,10 @@ fn what_can_not_be_made_is_refused_with_its_reason() {
         Options { rates: Rates::Multi { lowest_hz: 0.0 }, ..good.clone() },
         Options { before_s: -1.0, ..good.clone() },
         Options { autocorrelation_length: 200, ..good.clone() },
+        Options { autocorrelation_length: 1, ..good.clone() },
+        Options { autocorrelation_length: 65_537, ..good.clone() },
         Options { smoothing_hz: -4.0, ..good.clone() },
+        Options { smoothing_hz: 1e-9, ..good.clone() },
         Options { power: 0.0, ..good.clone() },
     ];
     for options in bad {
