@@ -96,7 +96,10 @@ impl<'a> Line<'a> {
     ) -> Result<f64> {
         let found = field.parse::<f64>().ok().filter(|number| (least..=most).contains(number));
         found.ok_or_else(|| {
-            let why = format!("found {}, expected a number from {least} to {most}", shown(field));
+            let why = match (least, most) {
+                (f64::MIN, f64::MAX) => format!("found {}, expected a number", shown(field)),
+                _ => format!("found {}, expected a number from {least} to {most}", shown(field)),
+            };
             self.fault(column, why)
         })
     }

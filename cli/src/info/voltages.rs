@@ -11,7 +11,7 @@ use sidereal::units::{Epoch, HZ_PER_MHZ};
 
 use super::header::{calendar, duration_exactly, or_unknown, position, sexagesimal};
 use crate::common::Common;
-use crate::plots::{duration, frequency, short};
+use crate::plots::{duration, frequency, plural, short};
 use statistics::Statistics;
 
 /// Gaps that are listed, at most.
@@ -247,10 +247,6 @@ pub(super) fn utc(start: &Epoch) -> String {
     let date = date.split(' ').next().unwrap_or_default();
     let time = sexagesimal(start.seconds / 3600.0, 9);
     format!("{date} {}", time.trim_end_matches('0').trim_end_matches('.'))
-}
-
-fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 #[cfg(test)]

@@ -30,6 +30,11 @@ pub(crate) fn short(value: f64, digits: i32) -> String {
     }
 }
 
+/// So many of what is counted: 1 event, 2 events.
+pub(crate) fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// A duration with the unit that suits it.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds.abs() {

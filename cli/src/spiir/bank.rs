@@ -16,7 +16,7 @@ use super::whitening::spectrum;
 use crate::common::Common;
 use crate::json;
 use crate::output::check_new;
-use crate::plots::short;
+use crate::plots::{plural, short};
 
 /// Makes a bank of filters from templates, for noise of one power spectrum.
 ///
@@ -111,10 +111,10 @@ impl Document {
     /// A table.
     pub(crate) fn table(&self) -> String {
         let mut text = format!(
-            "{}: {} templates, {} filters at {} Hz and below, known {} s late\n",
+            "{}: {}, {} at {} Hz and below, known {} s late\n",
             self.file,
-            self.templates.len(),
-            self.filters,
+            plural(self.templates.len(), "template"),
+            plural(self.filters, "filter"),
             self.rate_hz,
             short(self.latency_s, 3),
         );

@@ -156,7 +156,7 @@ impl Design {
         if let Some(f_high) = self.f_high {
             within("--f-high", f_high, (self.f_low, nyquist), "half the rate")?;
         }
-        within("--before", self.before, (0.0, 1e5), "a day")?;
+        within("--before", self.before, (0.0, 86_400.0), "a day")?;
         within("--epsilon", self.epsilon, (1e-4, 0.5), "half a cycle")?;
         within("--match", self.minimum_match, (0.01, 0.9999), "what filters can reach")?;
         within("--stop-band", self.stop_band, (20.0, 150.0), "what single precision holds")?;

@@ -117,7 +117,8 @@ pub fn check_length(bank: &Bank, recording: &Recording) -> Result<()> {
                 recording.detector,
                 recording.duration_s()
             );
-            Err(Error::parameter("length of the whitened template (s)", one.duration_s, rule))
+            let length_s = format!("{:.2}", one.duration_s);
+            Err(Error::parameter("length of the whitened template (s)", length_s, rule))
         }
         _ => Ok(()),
     }

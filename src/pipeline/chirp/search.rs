@@ -209,6 +209,7 @@ fn coincide(
     options: &SearchOptions,
     windows_s: Vec<Vec<f64>>,
 ) -> Result<Found> {
+    check_good(reports)?;
     if let [only] = reports {
         return Ok(single::events(only, options.cluster_s, options.ranking));
     }
@@ -226,6 +227,25 @@ fn coincide(
     coincidence::search(&detectors, &asked)
 }
 
+/// Fails unless two detectors, or the only one, have data that are good.
+fn check_good(reports: &[DetectorReport]) -> Result<()> {
+    let least = reports.len().min(2);
+    if reports.iter().filter(|report| report.livetime_s > 0.0).count() >= least {
+        return Ok(());
+    }
+    let part = |report: &DetectorReport| {
+        format!("{} has {} of {} s", report.name, report.livetime_s, report.duration_s)
+    };
+    let parts: Vec<String> = reports.iter().map(part).collect();
+    let rule = format!(
+        "there must be some of {}: {}. The rest is bad or missing data, gates (the spectrum may not be that of these \
+         data), the ends where filters start, or what a running spectrum learned from",
+        if least == 1 { "the detector" } else { "two detectors" },
+        parts.join(", ")
+    );
+    Err(Error::parameter("strain that is good (s)", 0, rule))
+}
+
 /// The longest time between triggers of each pair of detectors, in seconds.
 ///
 /// # Errors
@@ -238,12 +258,18 @@ fn windows(recordings: &[Recording], pad_s: f64) -> Result<Vec<Vec<f64>>> {
     for recording in recordings {
         let place = interferometer::by_name(&recording.detector).ok_or_else(|| {
             let known: Vec<&str> = interferometer::ALL.iter().map(|one| one.name).collect();
-            let rule = format!(
-                "{} is its recording, and known are {}; say NAME=FILE",
-                recording.path.display(),
-                known.join(", ")
-            );
-            Error::parameter("detector", format!("{:?}", recording.detector), rule)
+            let (path, known) = (recording.path.display(), known.join(", "));
+            match recording.detector.as_str() {
+                "" => {
+                    let rule =
+                        format!("{path} does not say whose it is; say NAME=FILE, of {known}");
+                    Error::parameter("detector", "not named", rule)
+                }
+                other => {
+                    let rule = format!("{path} is its recording, and known are {known}");
+                    Error::parameter("detector", other, rule)
+                }
+            }
         })?;
         if places.iter().any(|other| other.name == place.name) {
             let rule =

@@ -1,7 +1,7 @@
 //! Which power spectrum strain is whitened with, and how.
 
 use super::recording::Recording;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::spiir::whiten::{self, GateOptions, Method, Psd, RunningOptions, WelchOptions};
 
@@ -31,12 +31,13 @@ impl Whitening {
     /// The power spectrum of a recording that its templates are whitened with.
     ///
     /// # Errors
-    /// As [`whiten::welch`].
+    /// As [`whiten::welch`], naming the recording.
     pub fn spectrum(&self, recording: &Recording) -> Result<PowerSpectrum> {
         match &self.spectrum {
             Spectrum::Given(psd) => Ok(psd.clone()),
             Spectrum::Welch(welch) | Spectrum::Running(_, welch) => {
                 whiten::welch(&recording.samples, &recording.valid, recording.rate_hz, welch)
+                    .map_err(|error| whose(error, recording))
             }
         }
     }
@@ -54,5 +55,16 @@ impl Whitening {
         // Templates open a little below their lowest frequency: the strain must be whole there.
         let f_low_hz = usual.f_low_hz.min(0.9 * f_low_hz);
         whiten::Options { method: self.method, gate: self.gate, f_low_hz, ..usual }
+    }
+}
+
+/// An error that says which recording it is about.
+fn whose(error: Error, recording: &Recording) -> Error {
+    match error {
+        Error::Parameter { name, value, rule } => {
+            let (detector, path) = (&recording.detector, recording.path.display());
+            Error::Parameter { name, value, rule: format!("{rule}: strain of {detector}, {path}") }
+        }
+        other => other,
     }
 }

@@ -119,9 +119,14 @@ impl<'a> Designer<'a> {
     }
 
     fn unreached(&self, (fit, filters, epsilon): (f64, usize, f64), more: &str) -> Error {
+        let best = match filters {
+            0 => String::new(),
+            _ => format!(
+                "the best is {fit:.4}, of {filters} filters at a tolerance of {epsilon:.4} cycles, and "
+            ),
+        };
         let why = format!(
-            "the best is {fit:.4}, of {filters} filters at a tolerance of {epsilon:.4} cycles, and {more}; a smoother \
-             power spectrum, a higher lowest frequency or a single rate may help"
+            "{best}{more}; a smoother power spectrum, a higher lowest frequency, another tolerance or a lower match may help"
         );
         let (wanted, name) = (self.options.minimum_match, &self.waveform.name);
         Error::Unavailable { what: format!("a match of {wanted} for {name}"), why }

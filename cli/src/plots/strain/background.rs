@@ -5,10 +5,10 @@ use std::path::Path;
 use sidereal::Result;
 
 use super::super::colour::{BLUE, FAINT, GREY, INK, RED};
-use super::super::duration;
 use super::super::frame::{Axis, Frame, Labels};
 use super::super::pen::{Pen, Rect, picture};
 use super::super::text::{Anchor, Style};
+use super::super::{duration, plural};
 use super::Heading;
 use super::axes::{HEAD, WIDTH, decades, heading, log_guides, log_ticks};
 
@@ -138,9 +138,13 @@ fn rates(pen: &Pen<'_>, frame: &Frame, slides_s: f64, most: f64) {
 
 /// What the marks mean; left of the line at `line`, if it would be in the way.
 fn legend(pen: &Pen<'_>, about: &Background<'_>, line: Option<f64>) {
-    let slides =
-        format!("{} events of time slides, {}", about.slides.len(), duration(about.slides_s));
-    let events = format!("{} events found in {}", about.events.len(), duration(about.livetime_s));
+    let slides = format!(
+        "{} of time slides, {}",
+        plural(about.slides.len(), "event"),
+        duration(about.slides_s)
+    );
+    let events =
+        format!("{} found in {}", plural(about.events.len(), "event"), duration(about.livetime_s));
     let rows =
         [(BLUE, slides), (INK, "1 + time slides at least as loud".to_owned()), (RED, events)];
     let widest =

@@ -8,7 +8,7 @@ use serde::Serialize;
 use sidereal::pipeline::chirp::{DetectorReport, Latency, Report};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 
-use crate::plots::short;
+use crate::plots::{plural, short};
 use crate::progress::multiple;
 
 /// Events that the screen lists.
@@ -107,16 +107,23 @@ impl Document {
         for one in &self.detectors {
             let _ = writeln!(
                 text,
-                "{}: {} s from GPS {:.3}, {} s of them good; {} templates with {} filters, match {} at least; \
-                 {} triggers",
+                "{}: {} s from GPS {:.3}, {} s of them good; {} with {}, match {} at least; {}",
                 one.name,
                 short(one.duration_s, 4),
                 one.start_gps,
                 short(one.livetime_s, 4),
-                one.templates,
-                one.filters,
+                plural(one.templates, "template"),
+                plural(one.filters, "filter"),
                 short(one.lowest_match, 4),
-                one.triggers,
+                plural(one.triggers, "trigger"),
+            );
+        }
+        for one in self.detectors.iter().filter(|one| one.livetime_s < 0.5 * one.duration_s) {
+            let _ = writeln!(
+                text,
+                "{}: the rest is bad or missing data, gates, the ends where filters start, or what a running spectrum \
+                 learned from.",
+                one.name
             );
         }
         let latency = &self.latency_s;
@@ -128,13 +135,19 @@ impl Document {
             short(latency.resampling, 3),
             short(latency.triggers, 3),
         );
+        let background = match self.slides {
+            0 => "no background, so no rate of false alarms".to_owned(),
+            slides => format!(
+                "background of {} s from {}",
+                short(self.background_s, 4),
+                plural(slides, "time slide")
+            ),
+        };
         let _ = writeln!(
             text,
-            "{} events in {} s; background of {} s from {} time slides; {} times real time.\n",
-            self.found,
+            "{} in {} s; {background}; {} times real time.\n",
+            plural(self.found, "event"),
             short(self.livetime_s, 4),
-            short(self.background_s, 4),
-            self.slides,
             multiple(self.realtime_factor),
         );
         if !self.events.is_empty() {
@@ -142,6 +155,8 @@ impl Document {
         }
         for (index, event) in self.events.iter().take(LISTED).enumerate() {
             let rate = match event.far_hz.zip(event.far_sigma) {
+                // Nothing of the background is as loud.
+                Some((rate, _)) if event.far_hz == event.far_sigma => format!("below {rate:.1e}"),
                 Some((rate, sigma)) => format!("{rate:.2e} ± {sigma:.0e}"),
                 None => "-".to_owned(),
             };

@@ -9,7 +9,7 @@ mod ratios;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use sidereal::backend::Backend;
 use sidereal::pipeline::chirp::{ChirpSearch, Input, Recording, Report, SearchOptions};
 use sidereal::spiir::coincidence::Ranking;
@@ -25,6 +25,23 @@ use crate::{interrupt, json};
 use banks::Banks;
 pub(crate) use document::Document;
 
+/// What a bank in a file has settled, and templates.
+const DESIGN: [&str; 13] = [
+    "templates",
+    "f_low",
+    "f_high",
+    "approximant",
+    "before",
+    "epsilon",
+    "minimum_match",
+    "resampling",
+    "stop_band",
+    "lowest_rate",
+    "single_rate",
+    "smoothing",
+    "autocorrelation_length",
+];
+
 /// Searches strain of several detectors for compact binaries: whitens, filters, finds triggers, and keeps those that
 /// light's travel time allows.
 ///
@@ -32,6 +49,7 @@ pub(crate) use document::Document;
 /// spectra that BAYESTAR localizes with), snr.h5 (SNR series of what was found, whitened strain), bank_H1.h5 and so on
 /// where banks were made (none of minimum-phase whitening, whose turn of phases they would hold), and pictures. False-alarm rates come from time slides.
 #[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("waves").args(["templates", "bank"]).required(true))]
 #[command(after_help = "Examples:\n  \
     sidereal spiir search H-H1_STRAIN.hdf5 L-L1_STRAIN.hdf5 --templates GW150914_4_template.hdf5 -o found\n  \
     sidereal spiir search h1.hdf5 l1.hdf5 v1.hdf5 --templates masses.csv --f-low 30 --psd running -o found\n  \
@@ -40,10 +58,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     strain: Strain,
     /// File of templates, of which a bank is made for each detector's own noise.
-    #[arg(long, value_name = "FILE", required_unless_present = "bank", help_heading = "Templates")]
+    #[arg(long, value_name = "FILE", help_heading = "Templates")]
     templates: Option<PathBuf>,
-    /// A bank that was made before: FILE for all detectors, or NAME=FILE for one.
-    #[arg(long, value_name = "BANK", conflicts_with = "templates", help_heading = "Templates")]
+    /// A bank that was made before: FILE for all detectors, or NAME=FILE for one; how it was made is settled.
+    #[arg(long, value_name = "BANK", conflicts_with_all = DESIGN, help_heading = "Templates")]
     bank: Vec<PathBuf>,
     #[command(flatten)]
     design: Design,

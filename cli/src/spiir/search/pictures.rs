@@ -7,6 +7,7 @@ use sidereal::spiir::coincidence::{Event, TimedTrigger};
 use sidereal::units::Gps;
 
 use crate::output::Folder;
+use crate::plots::plural;
 use crate::plots::strain::{
     self, Background, Heading, Map, MapOf, Peak, Snr, SnrOf, Whitened, WhitenedOf,
 };
@@ -55,7 +56,11 @@ pub(super) fn draw(
     let rankings: Vec<f64> = events.iter().map(|event| event.ranking).collect();
     let about = Background {
         heading: Heading {
-            title: format!("{} events, {} time slides", events.len(), found.background.slides),
+            title: format!(
+                "{}, {}",
+                plural(events.len(), "event"),
+                plural(found.background.slides, "time slide")
+            ),
             subtitle: "What chance makes of the same triggers".to_owned(),
         },
         slides: &found.background.rankings,
@@ -73,12 +78,20 @@ fn band(report: &Report) -> (f64, f64) {
     (BAND_HZ.0.min(0.1 * nyquist), BAND_HZ.1.min(0.9 * nyquist))
 }
 
+/// Whether nothing of the background is as loud: the rate is an upper limit.
+fn is_limit(event: &Event) -> bool {
+    event.far_hz.is_some() && event.far_hz == event.far_sigma
+}
+
 fn heading(report: &Report, event: &Event, index: usize) -> Heading {
     let count = report.found.events.len();
     let template = report.detectors.first().map(|one| &one.bank.templates[event.template as usize]);
     let name = template.map_or("", |template| template.name.as_str());
-    let rate =
-        event.far_hz.map_or_else(String::new, |rate| format!(" · false alarms {rate:.1e} Hz"));
+    let rate = match event.far_hz {
+        Some(rate) if is_limit(event) => format!(" · false alarms below {rate:.1e} Hz"),
+        Some(rate) => format!(" · false alarms {rate:.1e} Hz"),
+        None => String::new(),
+    };
     Heading {
         title: format!("Event {} of {count} · network SNR {:.1}", index + 1, event.network_snr),
         subtitle: format!("GPS {:.3} · template {name}{rate}", event.gps.s()),
