@@ -296,6 +296,6 @@ mod tests {
             (smooth(1000), smooth(1025), smooth(1200), smooth(1600)),
             (1024, 1152, 1536, 2048)
         );
-        assert!((f_low_hz(64.0) - 29.6).abs() < 0.5, "{}", f_low_hz(64.0));
+        assert!((f_low_hz(64.0) - 28.06).abs() < 0.01, "{}", f_low_hz(64.0));
     }
 }
