@@ -298,6 +298,6 @@ mod tests {
     #[test]
     fn lengths_of_transforms_are_smooth_and_long_enough() {
         assert_eq!([1000, 1001, 1025, 1601].map(smooth), [1000, 1024, 1080, 1620]);
-        assert!((f_low_hz(64.0) - 29.6).abs() < 0.5, "{}", f_low_hz(64.0));
+        assert!((f_low_hz(64.0) - 28.06).abs() < 0.01, "{}", f_low_hz(64.0));
     }
 }
