@@ -14,7 +14,7 @@ use sidereal::spiir::bank::{self, Bank, Rates};
 use sidereal::spiir::coincidence::Ranking;
 use sidereal::spiir::trigger::Trigger;
 use sidereal::spiir::whiten::Method;
-use sidereal::strain::Waveform;
+use sidereal::strain::{Binary, Waveform};
 use sidereal::units::Gps;
 
 const RATE_HZ: u32 = 1024;
@@ -213,6 +213,13 @@ fn nonsense_is_refused_in_whole_sentences() {
     let error = ChirpSearch::new(inputs, &options(), &Backend::best(1)).err();
     let error = error.map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("made for strain of 1024 Hz"), "{error}");
+    let mut other = bank();
+    other.templates[0].binary = Some(Binary::of_masses(1.0, 2.0));
+    let with = |bank: Bank| Input::Bank(Box::new(bank));
+    let inputs = vec![(h1(), with(bank())), (recording("L1", 2, 9000), with(other))];
+    let error = ChirpSearch::new(inputs, &options(), &Backend::best(1)).err();
+    let error = error.map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("same templates in the same order"), "{error}");
     let stopped =
         ChirpSearch::new(vec![(h1(), Input::Templates(source()))], &options(), &Backend::best(1));
     assert!(stopped.expect("a search").run(&mut |_| false).expect("stopped").is_none());

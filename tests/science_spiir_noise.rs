@@ -1,5 +1,5 @@
-//! Simulated noise through the whole chain, from strain to signal-to-noise ratios: their law, and how often chance alone
-//! makes a trigger.
+//! Simulated noise through the whole chain, from strain to signal-to-noise ratios: their law, and how often chance
+//! alone makes a trigger.
 //!
 //! Verification method: quadratures of unit variance and Rayleigh's law; the rate at which a narrow-band envelope
 //! crosses a level (Rice 1945, Bell System Technical Journal 24, 46).
@@ -21,7 +21,7 @@ use sidereal::spiir::whiten::{Average, Method, WelchOptions, welch};
 use sidereal::strain::Binary;
 use sidereal::waveform::{InspiralOptions, inspiral};
 
-const RATE_HZ: u32 = 1024;
+const RATE_HZ: u32 = 2048;
 const LENGTH_S: u64 = 300;
 /// Left out at both ends: whitening and filters begin there.
 const ENDS_S: usize = 12;

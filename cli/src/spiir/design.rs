@@ -101,9 +101,10 @@ pub(crate) struct Design {
         help_heading = "Filters"
     )]
     pub(super) smoothing: f64,
-    /// Samples of the autocorrelation that xi-squared compares peaks with: odd.
-    #[arg(long, value_name = "N", default_value_t = 201, help_heading = "Filters")]
-    pub(super) autocorrelation_length: usize,
+    /// Samples of the autocorrelation that xi-squared compares peaks with: odd [default: 201; above 4096 Hz more, so
+    /// that they last as long].
+    #[arg(long, value_name = "N", help_heading = "Filters")]
+    pub(super) autocorrelation_length: Option<usize>,
 }
 
 /// The inspirals.
@@ -161,13 +162,11 @@ impl Design {
         within("--stop-band", self.stop_band, (20.0, 150.0), "what single precision holds")?;
         within("--lowest-rate", self.lowest_rate, (1.0, f64::from(rate_hz)), "the rate")?;
         within("--smoothing", self.smoothing, (0.0, nyquist), "half the rate")?;
-        if self.autocorrelation_length.is_multiple_of(2) || self.autocorrelation_length < 3 {
+        let autocorrelation_length =
+            self.autocorrelation_length.unwrap_or_else(|| usual_length(rate_hz));
+        if autocorrelation_length.is_multiple_of(2) || autocorrelation_length < 3 {
             let rule = "it must be odd, 3 at least";
-            return Err(Error::parameter(
-                "--autocorrelation-length",
-                self.autocorrelation_length,
-                rule,
-            ));
+            return Err(Error::parameter("--autocorrelation-length", autocorrelation_length, rule));
         }
         Ok(Options {
             f_low_hz: self.f_low,
@@ -183,11 +182,17 @@ impl Design {
                 Resampling::LowLatency => Resampler::low_latency(),
             },
             before_s: self.before,
-            autocorrelation_length: self.autocorrelation_length,
+            autocorrelation_length,
             smoothing_hz: self.smoothing,
             ..Options::default()
         })
     }
+}
+
+/// The usual length of the autocorrelation: 201 samples up to 4096 Hz, above it as many as last as long. Of a shorter
+/// stretch noise leaves less, beside which the small errors of any match weigh more.
+fn usual_length(rate_hz: u32) -> usize {
+    1 + 2 * (100 * rate_hz as usize).div_ceil(4096).max(100)
 }
 
 /// Fails unless a number lies in its range.
@@ -204,4 +209,15 @@ pub(super) fn within(
         return Ok(());
     }
     Err(Error::parameter(name, value, format!("it must be {least} to {most} ({why})")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usual_length;
+
+    #[test]
+    fn autocorrelations_last_as_long_at_higher_rates() {
+        let lengths = [1024, 4096, 10_000, 16_384].map(usual_length);
+        assert_eq!(lengths, [201, 201, 491, 801]);
+    }
 }

@@ -6,6 +6,9 @@ use crate::error::{Error, Result};
 /// Longest autocorrelation, in samples: the longest that the search for triggers takes.
 const LONGEST_AUTOCORRELATION: usize = 1 << 16;
 
+/// Widths that a power spectrum may be smoothed over: narrower ones make too many bins.
+const SMOOTHING_HZ: std::ops::RangeInclusive<f64> = 0.01..=1e5;
+
 /// Checks the options, but for the band's frequencies, which need the rate.
 pub(super) fn options(options: &Options) -> Result<()> {
     let is_above_0 = |value: f64| value.is_finite() && value > 0.0;
@@ -46,8 +49,8 @@ pub(super) fn options(options: &Options) -> Result<()> {
         (
             "smoothing of the power spectrum (Hz)",
             options.smoothing_hz,
-            options.smoothing_hz.is_finite() && options.smoothing_hz >= 0.0,
-            "finite and at least 0",
+            options.smoothing_hz == 0.0 || SMOOTHING_HZ.contains(&options.smoothing_hz),
+            "0, or 0.01 to 10^5",
         ),
         ("part of the power", options.power, is_part(options.power), "above 0, at most 1"),
     ];

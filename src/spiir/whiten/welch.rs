@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_spectrum_needs_enough_good_segments() {
-        let samples: Vec<f64> = (0..2048).map(|n| ((n * n) % 97) as f64 - 48.0).collect();
+        let samples: Vec<f64> = (0..2048).map(|n| f64::from((n * n) % 97) - 48.0).collect();
         let mut valid = vec![true; 2048];
         let options = WelchOptions { segment_s: 1.0, skip_ends_s: 0.0, ..WelchOptions::default() };
         let spectrum = welch(&samples, &valid, 256, &options).expect("15 segments");

@@ -157,7 +157,7 @@ impl Setup {
         let source = Source { waveforms: vec![waveform], options: self.bank.clone() };
         let mut inputs = Vec::new();
         let shared = match self.search.whitening {
-            // The bank of one spectrum does for both detectors, unless the whitener turns phases: then each is made anew.
+            // The bank of one spectrum does for both detectors, unless the whitener turns phases.
             chirp::Whitening {
                 spectrum: chirp::Spectrum::Given(_),
                 method: Method::Overlap { .. },

@@ -163,12 +163,12 @@ fn is_right(bank: &Bank, level: Level) -> Result<bool> {
     let hop = times - filter.history();
     let mut expected = vec![Complex::default(); rows.len() * hop];
     filter.run(&input, &mut expected)?;
-    let follows = bank.templates.iter().enumerate().map(|(index, template)| {
+    let mut follows = bank.templates.iter().enumerate().map(|(index, template)| {
         let ours = &output[index * stride + times - hop..][..hop];
         // Over a short stretch of noise the likeness scatters about the match.
         likeness(ours, &expected[index * hop..][..hop]) > template.fit - 0.02
     });
-    Ok(follows.fold(true, |all, one| all && one))
+    Ok(follows.all(|one| one))
 }
 
 /// `|<x, y>| / (|x| |y|)`.

@@ -37,7 +37,7 @@ const F_LOW_HZ: f64 = 30.0;
 /// Operations of a filter and sample.
 const OPERATIONS: f64 = 12.0;
 /// When the injected binary ends, before the data's end.
-const BEFORE_END_S: f64 = 8.0;
+const BEFORE_END_S: f64 = 30.0;
 
 /// The steps that are timed.
 const STEPS: [&str; 5] =
@@ -116,8 +116,8 @@ impl Chain {
         let made = self.whitener.run(
             &block.strain[..count],
             &block.valid[..count],
-            &mut block.white,
-            &mut block.white_valid,
+            &mut block.white[..count],
+            &mut block.white_valid[..count],
         )?;
         lap(1);
         let white = &block.white[..made.produced];
