@@ -125,8 +125,9 @@ fn nonsense_is_one_clear_error() {
     let folder = home.path();
     fs::write(folder.join("light.csv"), "mass1,mass2\n800,800\n").unwrap();
     done(folder, "spiir bank binaries.csv -o other.h5 --rate 4096 --f-low 40 --lowest-rate 512");
+    npy::write_f32(&folder.join("zero.npy"), &[65_536], &[0.0; 65_536]).unwrap();
     let search = |more: &str| sidereal(folder, &format!("spiir search {more} -o out"));
-    let cases: [(String, &[&str]); 10] = [
+    let cases: [(String, &[&str]); 13] = [
         (format!("{STRAIN} --bank other.h5"), &["made for strain of 4096 Hz"]),
         (format!("{STRAIN} {TEMPLATES} --quality x --time-range 30:"), &["--time-range"]),
         (format!("{STRAIN} --templates light.csv --f-low 40"), &["40"]),
@@ -135,6 +136,12 @@ fn nonsense_is_one_clear_error() {
         (format!("{STRAIN} {TEMPLATES} --threshold 0"), &["--threshold"]),
         (format!("{STRAIN} {TEMPLATES} --match 1.5"), &["--match"]),
         (format!("{STRAIN} --bank other.h5 --whitening minimum-phase"), &["phases"]),
+        (format!("{STRAIN} {TEMPLATES} --psd aligo --gate 3"), &["H1 has 0 of 24 s", "gates"]),
+        (format!("h1.npy --rate 2048 --start 1400000000 {TEMPLATES}"), &["say NAME=FILE"]),
+        (
+            format!("H1=zero.npy --rate 2048 --start 1400000000 {TEMPLATES}"),
+            &["strain of H1, zero.npy"],
+        ),
         (
             format!("h1.npy --rate 2048 --start 1400000000 {TEMPLATES} --slide-interval 0"),
             &["--slide-interval"],
@@ -145,4 +152,29 @@ fn nonsense_is_one_clear_error() {
         fails(&search(&words), 2, told);
         assert!(!folder.join("out").exists(), "{words}");
     }
+}
+
+#[test]
+fn a_bank_settles_how_filters_are_made() {
+    let home = home();
+    let search =
+        |more: &str| sidereal(home.path(), &format!("spiir search {STRAIN} {more} -o out"));
+    for option in ["--f-low 30", "--match 0.9", "--single-rate", "--templates binaries.csv"] {
+        let option_name = option.split(' ').next().unwrap_or_default();
+        fails(&search(&format!("--bank bank.h5 {option}")), 2, &["--bank", option_name]);
+    }
+    fails(&search(""), 2, &["--templates", "--bank"]);
+}
+
+#[test]
+fn what_is_one_is_told_as_one() {
+    let home = home();
+    fs::write(home.path().join("one.csv"), "mass1,mass2\n30,30\n").unwrap();
+    let words = TEMPLATES.replace("binaries", "one");
+    let text = done(
+        home.path(),
+        &format!("spiir search H1=h1.npy --rate 2048 --start 1400000000 {words} -o out --no-plots"),
+    );
+    assert!(text.contains("; 1 template with "), "{text}");
+    assert!(text.contains("no background"), "{text}");
 }

@@ -62,7 +62,7 @@ pub(super) struct Arguments {
     )]
     start: i64,
     /// Length in whole seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 64)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 64, allow_negative_numbers = true)]
     length: u64,
     /// Samples in a second, in Hz.
     #[arg(long, value_name = "HZ", default_value_t = 4096)]

@@ -17,7 +17,7 @@ use super::search::banks::Banks;
 use super::whitening::Whiten;
 use crate::common::Common;
 use crate::output::check_new;
-use crate::plots::short;
+use crate::plots::{plural, short};
 use crate::progress::Progress;
 use crate::{interrupt, json};
 
@@ -197,10 +197,10 @@ impl Document {
     fn text(&self) -> String {
         let line = |part: &Part| {
             format!(
-                "{}: {} templates, {} samples from GPS {:.3}; rms of each quadrature {}, greatest SNR {}; known {} s \
+                "{}: {}, {} samples from GPS {:.3}; rms of each quadrature {}, greatest SNR {}; known {} s \
                  late\n",
                 part.detector,
-                part.templates,
+                plural(part.templates, "template"),
                 part.samples,
                 part.start_gps,
                 short(part.rms, 3),

@@ -234,7 +234,8 @@ fn check_good(reports: &[DetectorReport]) -> Result<()> {
         return Ok(());
     }
     let part = |report: &DetectorReport| {
-        format!("{} has {} of {} s", report.name, report.livetime_s, report.duration_s)
+        // The sum of no segments is -0.
+        format!("{} has {} of {} s", report.name, report.livetime_s.abs(), report.duration_s)
     };
     let parts: Vec<String> = reports.iter().map(part).collect();
     let rule = format!(
