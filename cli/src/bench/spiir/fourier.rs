@@ -204,8 +204,8 @@ pub(super) fn run(
         }
         let f_low = f_low_hz(length_s);
         let bank = neutron_stars(TEMPLATES, f_low, 32.0, Resampler::low_latency())?;
-        let slow = neutron_stars(1, f_low, 32.0, Resampler::default())?;
-        let slow_s = slow.plan()?.latency() as f64 / f64::from(RATE_HZ);
+        let slow = neutron_stars(TEMPLATES, f_low, 32.0, Resampler::default())?;
+        let (slow_s, slow_rate) = alone(&slow, seconds)?;
         let mut curve = Curve { length_s, transforms: Vec::new(), filters: Vec::new() };
         let mut best = 0.0_f64;
         let mut quick_s = 0.0;
@@ -216,13 +216,23 @@ pub(super) fn run(
             quick_s = ours_s;
             table.push(row)?;
         }
-        curve.filters = vec![(quick_s, best), (slow_s, best)];
+        curve.filters = vec![(quick_s, best), (slow_s, slow_rate)];
         curves.push(curve);
     }
     if let Some(path) = plot.filter(|_| !curves.is_empty()) {
         latency(path, &curves)?;
     }
     Ok(!curves.is_empty())
+}
+
+/// A bank's latency in seconds, and the templates that are followed in real time.
+fn alone(bank: &Bank, seconds: f64) -> Result<(f64, f64)> {
+    let mut ours = Ours::new(bank, Level::best())?;
+    let (start, mut best) = (Instant::now(), ours.rate()?);
+    while start.elapsed().as_secs_f64() < seconds {
+        best = best.max(ours.rate()?);
+    }
+    Ok((ours.latency_s, best))
 }
 
 /// One row, with the exact latencies of the transforms and of the filter bank.
