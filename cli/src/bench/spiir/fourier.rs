@@ -14,7 +14,7 @@ use sidereal::spiir::bank::{Bank, Options, Rates};
 use sidereal::spiir::matched::MatchedFilter;
 use sidereal::spiir::{Resampler, Spiir};
 use sidereal::strain::Binary;
-use sidereal::waveform::{InspiralOptions, inspiral};
+use sidereal::waveform::{InspiralOptions, SOLAR_MASS_S, inspiral};
 
 use super::super::{Row, Table, best_and_median};
 use super::bank::{RATE_HZ, Random};
@@ -41,7 +41,7 @@ const LENGTHS: [(f64, &[f64]); 4] = [
 
 /// Frequency from which 1.4 + 1.4 solar masses take so many seconds: Newton's chirp.
 fn f_low_hz(seconds: f64) -> f64 {
-    let chirp_mass_s = Binary::of_masses(1.4, 1.4).chirp_mass_msun() * 4.925_491e-6;
+    let chirp_mass_s = Binary::of_masses(1.4, 1.4).chirp_mass_msun() * SOLAR_MASS_S;
     (5.0 / (256.0 * seconds)).powf(0.375) * chirp_mass_s.powf(-0.625) / PI
 }
 

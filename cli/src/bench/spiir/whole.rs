@@ -9,7 +9,6 @@ use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
 use sidereal::geometry::interferometer::{self, Interferometer};
 use sidereal::io::strain::StrainSource;
-use sidereal::math::design_psd::advanced_ligo;
 use sidereal::simulate::strain::{Injection, Source, StrainOptions, StrainSimulator};
 use sidereal::spiir::bank::Bank;
 use sidereal::spiir::coincidence::{self, Detector, Segments, TimedTrigger};
@@ -139,7 +138,6 @@ pub(super) fn run(table: &mut Table<'_>, length_s: f64, threads: usize) -> Resul
     let threads = Threads::new(threads);
     let backend = Backend::Cpu(level, threads.clone());
     let mut bank = neutron_stars(DESIGNS, F_LOW_HZ, LOWEST_HZ, Resampler::default())?;
-    bank.psd = advanced_ligo(0.25, RATE_HZ as usize * 2 + 1)?;
     bank.templates = bank.templates.iter().cycle().take(TEMPLATES).cloned().collect();
     let times = (length_s * f64::from(RATE_HZ)) as u64;
     let places: Vec<&'static Interferometer> =
