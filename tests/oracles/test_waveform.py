@@ -48,6 +48,19 @@ def theirs(case, approximant, rate=RATE, **options):
     return plus.numpy() - 1j * cross.numpy()
 
 
+def theirs_whole(case, approximant):
+    """LALSimulation's TaylorT2 finds each velocity by a search for a root, which on some processors leaves the orbit at
+    once for heavy binaries: then another start is tried, and if none gives a wave like their own TaylorT4's, there is
+    nothing to compare with."""
+    norm = numpy.linalg.norm(theirs(case, "TaylorT4"))
+    for nudge in (0, 1e-7, -1e-7, 1e-6, -1e-6, 1e-5):
+        start = case[-1] * (1 + nudge)
+        found = theirs((*case[:-1], start), approximant)
+        if 0.5 < numpy.linalg.norm(found) / norm < 2:
+            return found
+    pytest.skip(f"LALSimulation's {approximant} of {case} is not a whole inspiral on this machine")
+
+
 def overlap(one, other, f_low, rate=RATE):
     """The overlap over time (to an eighth of a sample) and phase, and the ratio of norms."""
     length = 1 << int(numpy.ceil(numpy.log2(max(len(one), len(other)) + rate)))
@@ -68,7 +81,7 @@ def overlap(one, other, f_low, rate=RATE):
 @pytest.mark.parametrize("case", PLAIN, ids=str)
 @pytest.mark.parametrize("approximant", ["T4", "T2"])
 def test_without_spins(case, approximant, tmp_path):
-    found, expected = ours(case, approximant, tmp_path), theirs(case, f"Taylor{approximant}")
+    found, expected = ours(case, approximant, tmp_path), theirs_whole(case, f"Taylor{approximant}")
     match, ratio = overlap(found, expected, case[-1])
     print(case, approximant, f"overlap {match:.6f}, amplitude {ratio:.5f}")
     assert match >= 0.999
