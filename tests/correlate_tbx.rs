@@ -90,7 +90,7 @@ fn frames_as_spectra() {
 
 fn same(recording: &Recording) {
     let (sums, _, counts) = truth(recording);
-    for backend in Backend::available(2).into_iter().skip(1) {
+    for backend in Backend::variants(2).into_iter().skip(1) {
         let found = split(recording, &backend, &mut Random::new(1));
         assert_eq!(found.counts, counts, "{}", backend.name());
         for (at, sum) in sums.iter().enumerate() {

@@ -167,7 +167,7 @@ proptest! {
         let mut random = Random::new(case.seed);
         let plan = plan(&case, &mut random);
         let input = input(&plan, case.times, &mut random);
-        for backend in Backend::available(1) {
+        for backend in Backend::variants(1) {
             let name = format!("{case:?} on {}", backend.name());
             let whole = run(&plan, &backend, &input, case.times);
             check(&name, &plan, &input, &whole);
@@ -201,7 +201,7 @@ fn samples_that_are_not_finite_become_zero_and_touch_no_other() {
                 *part = bad[i / 2 % 4];
             }
             let spoilt = Input { spectra, slopes: good.slopes.clone(), ..good };
-            for backend in Backend::available(1) {
+            for backend in Backend::variants(1) {
                 let whole = run(&plan, &backend, &good, 3).0;
                 let found = run(&plan, &backend, &spoilt, 3).0;
                 for i in 0..good.spectra.len() {
@@ -233,7 +233,7 @@ fn one(backend: &Backend, encoding: VoltageEncoding, value: Complex<f32>) -> (Co
 
 #[test]
 fn ties_and_limits_are_those_of_the_rule() {
-    for backend in Backend::available(1) {
+    for backend in Backend::variants(1) {
         for (encoding, most) in
             [(VoltageEncoding::Complex4, 7f32), (VoltageEncoding::Complex8, 127.0)]
         {
@@ -271,7 +271,7 @@ fn slopes_that_are_not_finite_void_their_recorded_channel_alone() {
     let plan = Plan::new(options).unwrap();
     let slopes = vec![Slope { start: f64::NAN, step: 0.0 }, Slope { start: 0.5, step: 1.0 }];
     let input = Input { spectra: vec![Complex::new(3.0, -4.0); 40], slopes, times: 1 };
-    for backend in Backend::available(1) {
+    for backend in Backend::variants(1) {
         let (bytes, saturated) = run(&plan, &backend, &input, 1);
         let turned = [(-3i8) as u8, 4];
         let expected = [vec![0u8; 40], turned.repeat(20)].concat();

@@ -147,7 +147,7 @@ fn run(case: Case) {
     let first = random.below(case.spare + 1);
     let spectra = Spectra::new(&mut random, &plan, case.times + case.spare, first);
     let streams = Streams::new(&mut random, &plan, case.times);
-    for backend in Backend::available(1 + random.below(3)) {
+    for backend in Backend::variants(1 + random.below(3)) {
         let name = format!("{case:?} on {}", backend.name());
         let mut turn = CornerTurn::new(&plan, &backend);
         let mut buffer = dirty(&plan, case.times);
@@ -180,7 +180,7 @@ fn long_blocks_are_turned_past_the_caches_to_the_same_bytes() {
         let spectra = Spectra::new(&mut random, &plan, times, 0);
         let streams = Streams::new(&mut random, &plan, times);
         let mut expected = [dirty(&plan, times), dirty(&plan, times)];
-        for backend in Backend::available(2) {
+        for backend in Backend::variants(2) {
             let mut turn = CornerTurn::new(&plan, &backend);
             let mut found = [dirty(&plan, times), dirty(&plan, times)];
             turn.rows(spectra.rows(), 0, &mut found[0]).unwrap();

@@ -312,7 +312,7 @@ fn sums_that_do_not_fit_into_memory_are_an_error() {
     let (antennas, polarizations, channels) = (4096, 2, 1 << 20);
     let options = Options { antennas, polarizations, channels, encoding: Complex8 };
     let plan = Plan::new(options).unwrap();
-    for backend in Backend::available(2) {
+    for backend in Backend::variants(2) {
         let error = Correlator::new(plan.clone(), &backend).unwrap_err().to_string();
         let bytes = Correlator::bytes(&plan, &backend).unwrap().to_string();
         assert!(error.contains("memory") && error.contains(&bytes), "{error}");

@@ -19,7 +19,7 @@ static ALLOCATOR: Counting = Counting;
 fn alignment_and_corner_turn_ask_for_no_memory() {
     use VoltageEncoding::{Complex4, Complex8, ComplexF32};
     for threads in [1, 3] {
-        for backend in Backend::available(threads).into_iter().skip(1) {
+        for backend in Backend::variants(threads).into_iter().skip(1) {
             start_threads(&backend);
             for encoding in [Complex4, Complex8, ComplexF32] {
                 for (coarse, channels) in [(1, 300), (7, 9), (40, 1)] {

@@ -68,6 +68,8 @@ fn device(backend: &Backend, measure: bool) -> Device {
     let (kind, level, threads) = match backend {
         Backend::Reference => ("reference", None, Threads::new(1)),
         Backend::Cpu(level, threads) => ("cpu", Some(*level), threads.clone()),
+        #[cfg(feature = "cuda")]
+        Backend::Cuda(_, threads) => ("cuda", None, threads.clone()),
     };
     let adds = |threads: &Threads| level.map(|level| roof::byte_adds(level, threads, SECONDS));
     Device {

@@ -10,7 +10,7 @@ mod rows;
 use num_complex::Complex;
 
 use crate::array::check_length;
-use crate::backend::Backend;
+use crate::backend::{Backend, Host};
 use crate::error::Result;
 pub use plan::{Options, Plan, Slope};
 pub use rows::Rows;
@@ -53,9 +53,9 @@ pub struct Aligner {
 impl Aligner {
     /// Binds a plan to a backend; the work is done on the calling thread.
     pub fn new(plan: Plan, backend: &Backend) -> Self {
-        let engine = match backend {
-            Backend::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
-            Backend::Cpu(level, _) => Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level))),
+        let engine = match &backend.host() {
+            Host::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
+            Host::Cpu(level, _) => Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level))),
         };
         Self { plan, engine }
     }

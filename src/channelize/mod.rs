@@ -10,7 +10,7 @@ pub mod reference;
 use num_complex::Complex;
 
 use crate::array::{Progress, check_length};
-use crate::backend::Backend;
+use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 pub use output::Output;
@@ -67,11 +67,11 @@ impl Channelizer {
     /// # Errors
     /// [`Error::Parameter`] when the history can't be addressed.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match backend {
-            Backend::Reference => {
+        let engine = match &backend.only_host("channelize")? {
+            Host::Reference => {
                 Engine::Reference(Box::new(reference::Engine::new(&plan)), Vec::new())
             }
-            Backend::Cpu(level, threads) => {
+            Host::Cpu(level, threads) => {
                 Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
             }
         };

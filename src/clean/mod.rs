@@ -11,7 +11,7 @@ pub use channels::channel_mask;
 pub use plan::{Options, Plan, TimeMask};
 
 use crate::array::{Progress, check_length};
-use crate::backend::Backend;
+use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::math::running_median::RunningMedian;
 use crate::sample::Samples;
@@ -53,12 +53,12 @@ impl Cleaner {
     /// # Errors
     /// None yet: for backends that may be missing.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match backend {
-            Backend::Reference => {
+        let engine = match &backend.only_host("clean")? {
+            Host::Reference => {
                 let medians = RunningMedian::sparse(plan.encoding(), plan.channels());
                 Engine::Reference { medians, time: 0 }
             }
-            Backend::Cpu(level, threads) => {
+            Host::Cpu(level, threads) => {
                 Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads.clone())))
             }
         };

@@ -13,7 +13,7 @@ mod turn;
 use std::ops::Range;
 
 use crate::array::{check_length, check_memory};
-use crate::backend::Backend;
+use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
 pub use block::{Block, BlockBuffer};
@@ -63,9 +63,9 @@ impl Correlator {
     /// [`Error::Unavailable`] when the system has not as much memory.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         check_memory("the sums of all channels", Self::bytes(&plan, backend))?;
-        let engine = match backend {
-            Backend::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
-            Backend::Cpu(level, threads) => {
+        let engine = match &backend.only_host("correlate")? {
+            Host::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
+            Host::Cpu(level, threads) => {
                 Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
             }
         };
@@ -74,12 +74,12 @@ impl Correlator {
 
     /// Bytes of the sums of all channels and baselines, and of their counts; none when they can't be counted.
     pub fn bytes(plan: &Plan, backend: &Backend) -> Option<usize> {
-        let channel = match backend {
-            Backend::Reference => {
+        let channel = match &backend.host() {
+            Host::Reference => {
                 plan.row_elements() * size_of::<num_complex::Complex<f64>>()
                     + plan.baselines() * size_of::<u64>()
             }
-            Backend::Cpu(_, threads) => cpu::bytes(plan, threads.count()),
+            Host::Cpu(_, threads) => cpu::bytes(plan, threads.count()),
         };
         channel.checked_mul(plan.channels()).filter(|bytes| *bytes <= isize::MAX as usize)
     }

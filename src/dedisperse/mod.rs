@@ -9,7 +9,7 @@ pub mod plan;
 pub mod reference;
 
 use crate::array::{PlaneMut, Progress, check_length};
-use crate::backend::Backend;
+use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::sample::Samples;
 pub use plan::{Options, Plan};
@@ -91,9 +91,9 @@ impl Dedisperser {
     /// # Errors
     /// [`Error::Parameter`] when the history of the longest delay can't be addressed.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match backend {
-            Backend::Reference => Engine::Reference(reference::Engine::new(&plan)),
-            Backend::Cpu(level, threads) => {
+        let engine = match &backend.only_host("dedisperse")? {
+            Host::Reference => Engine::Reference(reference::Engine::new(&plan)),
+            Host::Cpu(level, threads) => {
                 Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
             }
         };

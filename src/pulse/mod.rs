@@ -14,7 +14,7 @@ pub use plan::{Options, Plan};
 pub use rules::Event;
 
 use crate::array::{Progress, check_length};
-use crate::backend::Backend;
+use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 
 /// Finds boxcar pulses in the series of every trial.
@@ -55,9 +55,9 @@ impl Detector {
     /// # Errors
     /// [`Error::Unavailable`] if the history does not fit the address space.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match backend {
-            Backend::Reference => Engine::Reference(vec![Vec::new(); plan.dms()]),
-            Backend::Cpu(level, threads) => {
+        let engine = match &backend.only_host("pulse")? {
+            Host::Reference => Engine::Reference(vec![Vec::new(); plan.dms()]),
+            Host::Cpu(level, threads) => {
                 Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads.clone())?))
             }
         };

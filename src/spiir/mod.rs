@@ -14,7 +14,7 @@ pub mod whiten;
 use num_complex::Complex;
 
 use crate::array::Progress;
-use crate::backend::Backend;
+use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 pub use plan::resample::{self, Resampler};
 pub use plan::{Branch, Filter, Options, Plan, Template};
@@ -57,9 +57,9 @@ impl Spiir {
     /// # Errors
     /// [`Error::Unavailable`] when there is no memory for its history.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match backend {
-            Backend::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
-            Backend::Cpu(level, threads) => {
+        let engine = match &backend.only_host("spiir")? {
+            Host::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
+            Host::Cpu(level, threads) => {
                 Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
             }
         };

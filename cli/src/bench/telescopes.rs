@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
-use sidereal::backend::{Backend, roof};
+use sidereal::backend::{Backend, Host, roof};
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::FilterbankSource;
 use sidereal::io::sigproc::FilterbankWriter;
@@ -84,9 +84,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 
 /// Additions a second of 8-bit samples by brute force at best.
 fn roof_adds_per_s(backend: &Backend) -> f64 {
-    match backend {
-        Backend::Cpu(level, threads) => roof::byte_adds(*level, threads, 0.2),
-        Backend::Reference => roof::byte_adds(Level::Portable, &Threads::new(1), 0.2),
+    match &backend.host() {
+        Host::Cpu(level, threads) => roof::byte_adds(*level, threads, 0.2),
+        Host::Reference => roof::byte_adds(Level::Portable, &Threads::new(1), 0.2),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use sidereal::backend::Backend;
+use sidereal::backend::Host;
 use sidereal::backend::threads::Threads;
 use sidereal::pipeline::chirp::{design, write_bank};
 use sidereal::spiir::bank::{Bank, BankTemplate};
@@ -178,9 +178,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
     let psd = spectrum(&arguments.psd, arguments.rate)?;
     let source = arguments.design.source(&arguments.templates, arguments.rate)?;
-    let threads = match common.backend()? {
-        Backend::Cpu(_, threads) => threads,
-        Backend::Reference => Threads::new(1),
+    let threads = match common.backend()?.host() {
+        Host::Cpu(_, threads) => threads,
+        Host::Reference => Threads::new(1),
     };
     let bank = design(&source, &psd, &threads)?;
     let comment = format!("{} for {}", arguments.templates.display(), arguments.psd);

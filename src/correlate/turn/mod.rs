@@ -5,7 +5,7 @@ mod reference;
 mod source;
 
 use crate::array::check_length;
-use crate::backend::Backend;
+use crate::backend::{Backend, Host};
 use crate::correlate::block::BlockBuffer;
 use crate::correlate::plan::Plan;
 use crate::error::{Error, Result};
@@ -44,9 +44,9 @@ pub struct CornerTurn {
 impl CornerTurn {
     /// Binds an X-engine's plan to a backend.
     pub fn new(plan: &Plan, backend: &Backend) -> Self {
-        let engine = match backend {
-            Backend::Reference => Engine::Reference,
-            Backend::Cpu(level, threads) => {
+        let engine = match &backend.host() {
+            Host::Reference => Engine::Reference,
+            Host::Cpu(level, threads) => {
                 Engine::Cpu(Box::new(cpu::Engine::new(plan, *level, threads)))
             }
         };

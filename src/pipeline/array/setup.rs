@@ -20,8 +20,8 @@ use super::tracking::{self, Tracking};
 use super::widened::{widened, widest};
 use super::window::Feed;
 use crate::array::check_memory;
-use crate::backend::Backend;
 use crate::backend::threads::Threads;
+use crate::backend::{Backend, Host};
 use crate::channelize::{self, Channelizer, Form, Input, Order};
 use crate::correlate;
 use crate::error::{Error, Result};
@@ -103,9 +103,9 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     stations.sort_unstable();
     let baselines = chosen(asked.array, &options.baselines, &stations)?;
     let header = shape.header(&asked, &stations, &baselines, tracking.dut1_s());
-    let threads = match asked.backend {
-        Backend::Reference => Threads::new(1),
-        Backend::Cpu(_, threads) => threads.clone(),
+    let threads = match &asked.backend.host() {
+        Host::Reference => Threads::new(1),
+        Host::Cpu(_, threads) => threads.clone(),
     };
     let plan = correlate::Plan::new(correlate::Options {
         antennas: stations.len(),
@@ -296,9 +296,9 @@ impl Shape {
         capacity: usize,
     ) -> Result<Vec<Station>> {
         let (channels, options) = (&self.channels, asked.options);
-        let backend = match asked.backend {
-            Backend::Reference => Backend::Reference,
-            Backend::Cpu(level, _) => Backend::Cpu(*level, Threads::new(1)),
+        let backend = match &asked.backend.host() {
+            Host::Reference => Backend::Reference,
+            Host::Cpu(level, _) => Backend::Cpu(*level, Threads::new(1)),
         };
         let table =
             Table::new(&options.gains, asked.array.antennas.len(), &self.recordings, channels)?;

@@ -9,8 +9,8 @@ use super::recording::{Recording, common_span};
 use super::report::{DetectorReport, Report};
 use super::single;
 use super::spectrum::Whitening;
-use crate::backend::Backend;
 use crate::backend::threads::Threads;
+use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::geometry::interferometer::{self, Interferometer};
 use crate::math::power_spectrum::PowerSpectrum;
@@ -96,9 +96,9 @@ impl ChirpSearch {
         let (recordings, with): (Vec<Recording>, Vec<Input>) = inputs.into_iter().unzip();
         let windows_s = windows(&recordings, options.window_pad_s)?;
         common_span(&recordings)?;
-        let threads = match backend {
-            Backend::Cpu(_, threads) => threads.clone(),
-            Backend::Reference => Threads::new(1),
+        let threads = match &backend.host() {
+            Host::Cpu(_, threads) => threads.clone(),
+            Host::Reference => Threads::new(1),
         };
         let pairs = recordings.into_iter().zip(with);
         let ready = pairs.map(|(recording, input)| {

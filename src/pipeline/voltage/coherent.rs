@@ -12,8 +12,8 @@ use transfer::{Request, Transfer};
 
 use super::layout::offsets_hz;
 use super::options::ChannelizeOptions;
-use crate::backend::Backend;
 use crate::backend::threads::Threads;
+use crate::backend::{Backend, Host};
 use crate::channelize::Plan;
 use crate::error::Result;
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
@@ -71,9 +71,9 @@ impl Coherent {
         };
         let antennas = 2 * recorded.antennas;
         let header = VoltageHeader { encoding, antennas, ..recorded.clone() };
-        let threads = match backend {
-            Backend::Reference => Threads::new(1),
-            Backend::Cpu(_, threads) => threads.clone(),
+        let threads = match &backend.host() {
+            Host::Reference => Threads::new(1),
+            Host::Cpu(_, threads) => threads.clone(),
         };
         let each = if encoding.is_complex() { 1 } else { recorded.polarizations };
         let unit = |first: usize| {

@@ -1,0 +1,190 @@
+//! Memory of a device, and memory of the host that a device copies to and from at full speed.
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+use cudarc::driver::sys;
+
+use super::Device;
+use super::call::check;
+use crate::error::{Error, Result};
+
+/// Elements in a device's memory; freed when dropped, after all work that was queued before.
+#[derive(Debug)]
+pub struct Buffer<T> {
+    device: Device,
+    address: u64,
+    len: usize,
+    kind: PhantomData<T>,
+}
+
+impl Device {
+    /// Memory for `len` elements, which hold anything until they are written.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it does not fit, with what is asked and what is free; [`Error::Device`]
+    /// when the driver refuses for another reason.
+    pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        self.bind()?;
+        let bytes = len.checked_mul(size_of::<T>()).unwrap_or(usize::MAX).max(1);
+        let mut address = 0;
+        // SAFETY: writes one address.
+        let result = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
+        if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            let free = self.free_bytes()?;
+            let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+            return Err(Error::Unavailable {
+                what: format!("{} MiB of memory on CUDA device {}", mib(bytes), self.ordinal()),
+                why: format!(
+                    "{} MiB of {} are free",
+                    mib(free),
+                    mib(self.properties().memory_bytes)
+                ),
+            });
+        }
+        check("cuMemAlloc", result)?;
+        Ok(Buffer { device: self.clone(), address, len, kind: PhantomData })
+    }
+
+    /// Memory that holds a copy of `values`.
+    ///
+    /// # Errors
+    /// As [`Device::buffer`].
+    pub fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>> {
+        let buffer = self.buffer(values.len())?;
+        if !values.is_empty() {
+            // SAFETY: the buffer has room for the values; the call returns when they are copied.
+            let result = unsafe {
+                sys::cuMemcpyHtoD_v2(buffer.address, values.as_ptr().cast(), size_of_val(values))
+            };
+            check("cuMemcpyHtoD", result)?;
+        }
+        Ok(buffer)
+    }
+
+    /// Page-locked memory of the host for `len` elements, all zero; cached, so that reading is fast too.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the system has no more of it.
+    pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
+        self.bind()?;
+        let bytes = len.checked_mul(size_of::<T>()).unwrap_or(usize::MAX).max(1);
+        let mut address = std::ptr::null_mut();
+        // SAFETY: writes one address; flags 0 ask for cached memory.
+        check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, 0) })?;
+        // SAFETY: the driver gave so many bytes.
+        unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, bytes) };
+        Ok(Pinned { device: self.clone(), address: address.cast(), len })
+    }
+}
+
+impl<T: Pod> Buffer<T> {
+    /// Its device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The address of its first element, as kernels see it.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The address of element `index`.
+    ///
+    /// # Panics
+    /// Past the end.
+    pub fn at(&self, index: usize) -> u64 {
+        assert!(index <= self.len, "element {index} of {}", self.len);
+        self.address + (index * size_of::<T>()) as u64
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A copy of elements `start .. start + values.len()` in the host's memory, when all work queued on the
+    /// device has ended.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] past the end; [`Error::Device`] when the driver or work before it failed.
+    pub fn download(&self, start: usize, values: &mut [T]) -> Result<()> {
+        if start + values.len() > self.len {
+            let (expected, actual) = (self.len, start + values.len());
+            return Err(Error::Shape { what: "elements of a device's buffer", expected, actual });
+        }
+        self.device.synchronize()?;
+        if values.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: both sides have so many bytes; the call returns when they are copied.
+        let result = unsafe {
+            let bytes = size_of_val(values);
+            sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), self.at(start), bytes)
+        };
+        check("cuMemcpyDtoH", result)
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() {
+            // SAFETY: allocated once; the driver waits for the work that uses it.
+            let _ = unsafe { sys::cuMemFree_v2(self.address) };
+        }
+    }
+}
+
+/// Page-locked memory of the host.
+#[derive(Debug)]
+pub struct Pinned<T> {
+    device: Device,
+    address: *mut T,
+    len: usize,
+}
+
+// SAFETY: plain memory with one owner.
+unsafe impl<T: Send> Send for Pinned<T> {}
+
+impl<T: Pod> Pinned<T> {
+    /// What it holds.
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: so many elements were allocated, and zeroed when they were; any bits are a `T`.
+        unsafe { std::slice::from_raw_parts(self.address, self.len) }
+    }
+
+    /// What it holds, to be changed.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: as above, and borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.address, self.len) }
+    }
+
+    pub(super) fn pointer(&self) -> *mut T {
+        self.address
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<T> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        // Copies that still run must end before the memory goes.
+        if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
+            // SAFETY: allocated once, and no copy uses it any more.
+            let _ = unsafe { sys::cuMemFreeHost(self.address.cast()) };
+        }
+    }
+}

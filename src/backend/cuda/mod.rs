@@ -1,0 +1,233 @@
+//! NVIDIA GPUs: devices, memory, streams, kernels compiled for the device found.
+//!
+//! Nothing of CUDA is needed to build or to start: the driver and NVRTC are looked for when a device is
+//! opened, and what is missing is an [`Error::Unavailable`] that says what to install.
+
+#![allow(unsafe_code)]
+
+mod cache;
+mod call;
+mod compile;
+mod memory;
+mod module;
+mod status;
+mod stream;
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+
+use crate::error::{Error, Result};
+use call::check;
+pub use compile::{Compiled, Resources, Source, compile};
+pub use memory::{Buffer, Pinned};
+pub use module::{Arguments, Function, Module};
+pub use status::{Status, status};
+pub use stream::{Event, Stream};
+
+/// What kernels of ours include: plain helpers, and the instructions that C++ has no words for.
+pub const HEADERS: &[(&str, &str)] =
+    &[("device.cuh", include_str!("device.cuh")), ("ptx.cuh", include_str!("ptx.cuh"))];
+
+/// A GPU that is open; clones are the same one.
+#[derive(Clone)]
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    ordinal: usize,
+    handle: sys::CUdevice,
+    context: sys::CUcontext,
+    properties: Properties,
+}
+
+// SAFETY: the driver allows a context to be used from every thread; each call binds it first.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+/// What a device is and has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// The maker's name.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: usize,
+    /// Bytes of memory.
+    pub memory_bytes: usize,
+    /// Bytes of level-2 cache.
+    pub l2_bytes: usize,
+    /// The most bytes of shared memory that one block may ask for.
+    pub shared_bytes: usize,
+    /// The driver's version of CUDA: 1000 x major + 10 x minor.
+    pub driver_version: u32,
+}
+
+impl Device {
+    /// Devices of this machine.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when there is no driver; [`Error::Device`] when it does not answer.
+    pub fn count() -> Result<usize> {
+        start()?;
+        let mut count = 0;
+        // SAFETY: writes one integer.
+        check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// Opens device `ordinal`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when there is no driver or no such device; [`Error::Device`] when the
+    /// driver does not answer.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let count = Self::count()?;
+        if ordinal >= count {
+            let why = match count {
+                0 => "the driver finds no GPU".to_owned(),
+                _ => format!("this machine has devices 0 to {}", count - 1),
+            };
+            return Err(Error::Unavailable { what: format!("CUDA device {ordinal}"), why });
+        }
+        let mut handle = 0;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: both write what they are given room for; the context is released in `Inner::drop`.
+        unsafe {
+            check("cuDeviceGet", sys::cuDeviceGet(&raw mut handle, ordinal as i32))?;
+            let retained = sys::cuDevicePrimaryCtxRetain(&raw mut context, handle);
+            check("cuDevicePrimaryCtxRetain", retained)?;
+        }
+        let properties = Properties::of(handle)?;
+        Ok(Self(Arc::new(Inner { ordinal, handle, context, properties })))
+    }
+
+    /// Opens every device that can be opened.
+    pub fn all() -> Vec<Self> {
+        let count = Self::count().unwrap_or(0);
+        (0..count).filter_map(|ordinal| Self::open(ordinal).ok()).collect()
+    }
+
+    /// Its place among the machine's devices.
+    pub fn ordinal(&self) -> usize {
+        self.0.ordinal
+    }
+
+    /// What it is and has.
+    pub fn properties(&self) -> &Properties {
+        &self.0.properties
+    }
+
+    /// The architecture that NVRTC compiles for: `sm_90a` for capability 9.0, whose own instructions need
+    /// the letter, `sm_80` and so on without it for others.
+    pub fn architecture(&self) -> String {
+        let (major, minor) = self.0.properties.capability;
+        let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
+        format!("sm_{major}{minor}{suffix}")
+    }
+
+    /// Whether it has Hopper's own matrix instructions (`wgmma`) and its copy engine.
+    pub fn is_hopper(&self) -> bool {
+        self.0.properties.capability == (9, 0)
+    }
+
+    /// Bytes of memory that are free now.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the driver does not answer.
+    pub fn free_bytes(&self) -> Result<usize> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two integers.
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
+        Ok(free)
+    }
+
+    /// Compiles a source for this device, or takes it from the cache, and loads it.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] when it or the driver refuses.
+    pub fn module(&self, source: &Source) -> Result<Module> {
+        let cubin = cache::cubin(source, &self.architecture())?;
+        Module::load(self, &cubin)
+    }
+
+    /// Makes this device the one that the thread's calls go to.
+    fn bind(&self) -> Result<()> {
+        // SAFETY: the context lives as long as `self`.
+        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.0.context) })
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("ordinal", &self.0.ordinal)
+            .field("properties", &self.0.properties)
+            .finish()
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ordinal == other.0.ordinal
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `open`, and nothing of the context outlives this.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.handle) };
+    }
+}
+
+impl Properties {
+    fn of(handle: sys::CUdevice) -> Result<Self> {
+        let attribute = |attribute| {
+            let mut value = 0;
+            // SAFETY: writes one integer.
+            let result = unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, handle) };
+            check("cuDeviceGetAttribute", result).map(|()| usize::try_from(value).unwrap_or(0))
+        };
+        let mut name = [0_u8; 256];
+        let (mut memory_bytes, mut driver_version) = (0, 0);
+        // SAFETY: each writes into the room that it is given; the name ends with a zero.
+        unsafe {
+            let room = name.len() as i32;
+            check("cuDeviceGetName", sys::cuDeviceGetName(name.as_mut_ptr().cast(), room, handle))?;
+            let total = sys::cuDeviceTotalMem_v2(&raw mut memory_bytes, handle);
+            check("cuDeviceTotalMem", total)?;
+            check("cuDriverGetVersion", sys::cuDriverGetVersion(&raw mut driver_version))?;
+        }
+        let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        Ok(Self {
+            name: String::from_utf8_lossy(&name[..length]).into_owned(),
+            capability: (major as u32, minor as u32),
+            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            memory_bytes,
+            l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            shared_bytes: attribute(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+            )?,
+            driver_version: u32::try_from(driver_version).unwrap_or(0),
+        })
+    }
+}
+
+/// Starts the driver.
+fn start() -> Result<()> {
+    // SAFETY: only looks whether the library can be loaded; nothing else runs in its start.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::Unavailable {
+            what: "a CUDA device".to_owned(),
+            why: "the NVIDIA driver (libcuda.so.1) is not installed, or not on the library path"
+                .to_owned(),
+        });
+    }
+    // SAFETY: the library is there; the flags must be 0.
+    check("cuInit", unsafe { sys::cuInit(0) })
+}

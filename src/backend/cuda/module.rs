@@ -1,0 +1,209 @@
+//! Kernels on a device, and how they are launched: without a heap, without a lock.
+
+use std::ffi::{CString, c_void};
+
+use bytemuck::Pod;
+use cudarc::driver::sys::{self, CUfunction_attribute as Attribute};
+
+use super::call::check;
+use super::{Device, Stream};
+use crate::error::{Error, Result};
+
+/// Compiled kernels that are loaded.
+#[derive(Debug)]
+pub struct Module {
+    device: Device,
+    handle: sys::CUmodule,
+}
+
+// SAFETY: the driver allows a module to be used from any thread.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+/// One kernel of a module, with the shared memory that its blocks ask for.
+#[derive(Clone, Debug)]
+pub struct Function {
+    name: String,
+    handle: sys::CUfunction,
+    shared_bytes: u32,
+}
+
+// SAFETY: as for modules.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// The most arguments of a kernel.
+const MOST: usize = 40;
+
+/// A kernel's arguments, in order: numbers and addresses of at most 8 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments {
+    values: [u64; MOST],
+    count: usize,
+}
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Self { values: [0; MOST], count: 0 }
+    }
+}
+
+impl Arguments {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one: of the very type that the kernel declares (`u64` for a pointer).
+    ///
+    /// # Panics
+    /// For more than 40 arguments, or one of more than 8 bytes.
+    #[must_use]
+    pub fn with<T: Pod>(mut self, value: T) -> Self {
+        let bytes = bytemuck::bytes_of(&value);
+        bytemuck::bytes_of_mut(&mut self.values[self.count])[..bytes.len()].copy_from_slice(bytes);
+        self.count += 1;
+        self
+    }
+}
+
+impl Module {
+    /// Loads a cubin.
+    pub(super) fn load(device: &Device, cubin: &[u8]) -> Result<Self> {
+        device.bind()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the image is a whole cubin, which the driver checks and copies.
+        let result = unsafe { sys::cuModuleLoadData(&raw mut handle, cubin.as_ptr().cast()) };
+        check("cuModuleLoadData", result)?;
+        Ok(Self { device: device.clone(), handle })
+    }
+
+    /// A kernel, which must not be used after its module is dropped; `shared_bytes` of dynamic shared memory
+    /// for each block.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when there is none of this name; [`Error::Unavailable`] when the device has less
+    /// shared memory.
+    pub fn function(&self, name: &str, shared_bytes: usize) -> Result<Function> {
+        self.device.bind()?;
+        let most = self.device.properties().shared_bytes;
+        if shared_bytes > most {
+            let what = format!("{shared_bytes} bytes of shared memory for kernel {name}");
+            let why = format!("a block of {} has at most {most}", self.device.properties().name);
+            return Err(Error::Unavailable { what, why });
+        }
+        let text = CString::new(name).unwrap_or_default();
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: writes one handle; the module lives.
+        let found =
+            unsafe { sys::cuModuleGetFunction(&raw mut handle, self.handle, text.as_ptr()) };
+        check("cuModuleGetFunction", found)?;
+        let shared_bytes = shared_bytes as u32;
+        if shared_bytes > 48 << 10 {
+            let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the handle lives.
+            let set = unsafe { sys::cuFuncSetAttribute(handle, attribute, shared_bytes as i32) };
+            check("cuFuncSetAttribute", set)?;
+        }
+        Ok(Function { name: name.to_owned(), handle, shared_bytes })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
+            // SAFETY: loaded once, and no kernel of it runs.
+            let _ = unsafe { sys::cuModuleUnload(self.handle) };
+        }
+    }
+}
+
+impl Function {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of dynamic shared memory of a block.
+    pub fn shared_bytes(&self) -> usize {
+        self.shared_bytes as usize
+    }
+
+    /// Blocks of so many threads that one multiprocessor runs at a time; 0 when none can run.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the driver refuses.
+    pub fn blocks_per_multiprocessor(&self, threads: usize) -> Result<usize> {
+        let mut blocks = 0;
+        // SAFETY: writes one integer; the handle lives.
+        let result = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &raw mut blocks,
+                self.handle,
+                threads as i32,
+                self.shared_bytes(),
+            )
+        };
+        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", result)?;
+        Ok(usize::try_from(blocks).unwrap_or(0))
+    }
+}
+
+impl Stream {
+    /// Queues a kernel: `grid` blocks of `block` threads.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for an empty grid or one past the driver's limits; [`Error::Device`] when the
+    /// driver refuses.
+    /// # Safety
+    /// The arguments are those that the kernel declares, and what it reads and writes through them is
+    /// memory of this device that nothing else writes meanwhile.
+    pub unsafe fn launch(
+        &self,
+        function: &Function,
+        grid: [usize; 3],
+        block: [usize; 3],
+        arguments: &Arguments,
+    ) -> Result<()> {
+        check_sizes(function, grid, block)?;
+        self.bind()?;
+        let mut pointers = [std::ptr::null_mut::<c_void>(); MOST];
+        let values = arguments.values.iter().take(arguments.count);
+        for (pointer, value) in pointers.iter_mut().zip(values) {
+            *pointer = std::ptr::from_ref(value).cast_mut().cast();
+        }
+        let [grid, block] = [grid, block].map(|sizes| sizes.map(|size| size as u32));
+        // SAFETY: the caller vouches for the arguments; the driver copies them before it returns.
+        let result = unsafe {
+            sys::cuLaunchKernel(
+                function.handle,
+                grid[0],
+                grid[1],
+                grid[2],
+                block[0],
+                block[1],
+                block[2],
+                function.shared_bytes,
+                self.handle(),
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        check("cuLaunchKernel", result)?;
+        if super::status::is_checking() { self.synchronize() } else { Ok(()) }
+    }
+}
+
+fn check_sizes(function: &Function, grid: [usize; 3], block: [usize; 3]) -> Result<()> {
+    let most = [(1 << 31) - 1, 65535, 65535];
+    let threads: usize = block.iter().product();
+    let fits = grid.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
+    if fits && (1..=1024).contains(&threads) {
+        return Ok(());
+    }
+    let value = format!("{grid:?} blocks of {block:?} threads for {}", function.name);
+    let rule = "a launch needs 1 to (2^31 - 1, 65535, 65535) blocks of 1 to 1024 threads";
+    Err(Error::parameter("size of a launch", value, rule))
+}
