@@ -94,14 +94,18 @@ impl Backend {
     /// # Errors
     /// [`Error::Unavailable`] when this is one.
     pub fn only_host(&self, stage: &str) -> Result<Host> {
-        match self {
-            #[cfg(feature = "cuda")]
-            Self::Cuda(..) => Err(Error::Unavailable {
-                what: format!("{stage} on {}", self.name()),
-                why: "it has no kernels for a GPU: use --device cpu".to_owned(),
-            }),
-            _ => Ok(self.host()),
+        if !self.is_gpu() {
+            return Ok(self.host());
         }
+        Err(Error::Unavailable {
+            what: format!("{stage} on {}", self.name()),
+            why: "it has no kernels for a GPU: use --device cpu".to_owned(),
+        })
+    }
+
+    /// Whether it is a GPU.
+    pub fn is_gpu(&self) -> bool {
+        !matches!(self, Self::Reference | Self::Cpu(..))
     }
 
     /// A short name: `reference`, `cpu avx512 x2`, or `cuda:0` and the GPU's name.
