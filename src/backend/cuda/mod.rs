@@ -8,8 +8,10 @@
 mod cache;
 mod call;
 mod compile;
+mod inbox;
 mod memory;
 mod module;
+pub mod roof;
 mod status;
 mod stream;
 
@@ -21,6 +23,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use crate::error::{Error, Result};
 use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
+pub use inbox::Inbox;
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use status::{Status, status};
