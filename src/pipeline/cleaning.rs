@@ -4,6 +4,8 @@
 
 use super::options::{Part, SearchOptions};
 use crate::backend::Backend;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda;
 use crate::clean::{self, Cleaner, TimeMask};
 use crate::error::{Error, Result};
 use crate::io::rfifind::RecordedMask;
@@ -141,6 +143,36 @@ impl Cleaning {
         buffer.resize(bytes, 0);
         cleaner.run(rows, buffer)?;
         Samples::new(buffer, self.encoding, rows.times(), rows.channels())
+    }
+}
+
+/// The way through a device.
+#[cfg(feature = "cuda")]
+impl Cleaning {
+    /// Bytes of a row that cleaning gives; none where rows are taken as they are.
+    pub(super) fn cleaned_row_bytes(&self) -> Option<usize> {
+        self.cleaner.as_ref().map(|cleaner| cleaner.plan().output_row_bytes())
+    }
+
+    /// Queues the cleaning of rows that are on a device; there is a cleaner.
+    pub(super) fn enqueue(
+        &mut self,
+        rows: &cuda::Buffer<u8>,
+        times: usize,
+        cleaned: &mut cuda::Buffer<u8>,
+        stream: &cuda::Stream,
+    ) -> Result<()> {
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.enqueue(rows, times, cleaned, stream)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the stream, so that another may begin.
+    pub(super) fn reset(&mut self) {
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.reset();
+        }
     }
 }
 

@@ -46,13 +46,13 @@ impl Inbox {
         self.slots[0].host.len()
     }
 
-    /// The host's buffer of this round, once its last copy has ended.
+    /// The host's buffer of this round, once all work on what it last held has ended.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) when work on the device failed.
     pub fn fill(&mut self) -> Result<&mut [u8]> {
         let slot = &mut self.slots[self.present];
-        slot.copied.synchronize()?;
+        slot.worked.synchronize()?;
         Ok(slot.host.as_mut_slice())
     }
 
@@ -66,7 +66,7 @@ impl Inbox {
         let slot = &mut self.slots[self.present];
         check_length("bytes sent to a device", bytes.min(slot.host.len()), bytes)?;
         self.stream.wait(&slot.worked)?;
-        // SAFETY: the slot keeps the host's buffer, and gives it out again only after `copied`.
+        // SAFETY: the slot keeps the host's buffer, and gives it out again only when that work has ended.
         unsafe { self.stream.copy_in(&slot.host, 0..bytes, &mut slot.device, 0)? };
         self.stream.record(&slot.copied)?;
         work.wait(&slot.copied)?;

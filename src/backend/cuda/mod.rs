@@ -9,9 +9,10 @@ mod cache;
 mod call;
 mod compile;
 mod inbox;
+pub mod measure;
 mod memory;
 mod module;
-pub mod roof;
+
 mod status;
 mod stream;
 

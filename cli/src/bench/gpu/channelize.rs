@@ -3,7 +3,7 @@
 mod check;
 mod whole;
 
-use sidereal::backend::cuda::{Buffer, Stream, roof};
+use sidereal::backend::cuda::{Buffer, Stream, measure};
 use sidereal::channelize::{
     Channelizer, Detection, DeviceVoltages, Feed, Form, Options, Plan, Products,
 };
@@ -151,7 +151,7 @@ fn kernels(gpu: &Gpu, case: &Case, plan: &Plan, data: &Data) -> Result<Figure> {
     let rows = step(&mut output, &stream)?.produced;
     let checked = rows as u64 == plan.rows(times as u64)
         && check::is_right(plan, &data.host, &output, rows)?;
-    let seconds = roof::seconds(&stream, &mut |stream| step(&mut output, stream).map(|_| ()))?;
+    let seconds = measure::seconds(&stream, &mut |stream| step(&mut output, stream).map(|_| ()))?;
     Ok(Figure {
         case: case.name.clone(),
         work: times as f64 * 1e-9,

@@ -1,6 +1,6 @@
 //! `bench dedisperse` on a GPU: adds a second, data and planes on the device.
 
-use sidereal::backend::cuda::{Buffer, Plane, PlaneKind, Stream, roof};
+use sidereal::backend::cuda::{Buffer, Plane, PlaneKind, Stream, measure};
 use sidereal::dedisperse::{Dedisperser, Plan};
 use sidereal::sample::{Encoding, Samples};
 use sidereal::{Error, Result};
@@ -150,7 +150,7 @@ fn measure(gpu: &Gpu, case: &Case, host: &[u8]) -> Result<Figure> {
         let points = (range.plan.dms().len() * times) as f64;
         adds += points * case.channels as f64;
         bytes += 4.0 * points + (times * row_bytes) as f64;
-        let each = roof::seconds(&stream, &mut |stream| range.step(&input, times, stream))?;
+        let each = measure::seconds(&stream, &mut |stream| range.step(&input, times, stream))?;
         add(&mut seconds, &each);
     }
     Ok(Figure {
@@ -168,7 +168,7 @@ fn measure(gpu: &Gpu, case: &Case, host: &[u8]) -> Result<Figure> {
 
 /// Adds the seconds of a range to those of the ranges before: best to best, median to median.
 fn add(total: &mut Vec<f64>, each: &[f64]) {
-    let (best, median) = (each.first().copied().unwrap_or(f64::INFINITY), roof::median(each));
+    let (best, median) = (each.first().copied().unwrap_or(f64::INFINITY), measure::median(each));
     if total.is_empty() {
         *total = vec![best, median];
     } else {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::roof;
+use sidereal::backend::cuda::measure;
 use sidereal::channelize::{Channelizer, Options, Output, Plan};
 use sidereal::voltage::{VoltageEncoding, Voltages};
 use sidereal::{Error, Result};
@@ -48,8 +48,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     };
     let bytes = arguments.memory.max(1) << 20;
     let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
-    let mut memory = roof::Memory::new(device, bytes)?;
-    let transfers = roof::transfers(device, bytes)?;
+    let mut memory = measure::Memory::new(device, bytes)?;
+    let transfers = measure::transfers(device, bytes)?;
     let figures = [
         ("memory copy, read and written", memory.copy()?, 4200.0),
         ("memory read", memory.read()?, 4500.0),

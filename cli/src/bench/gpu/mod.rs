@@ -11,7 +11,7 @@ pub(super) mod telescopes;
 use std::path::Path;
 
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::{Device, roof};
+use sidereal::backend::cuda::{Device, measure};
 use sidereal::{Error, Result};
 
 use super::{Row, Table};
@@ -60,7 +60,7 @@ impl Gpu {
         let Backend::Cuda(device, _) = backend else { return Ok(None) };
         let longest = 4 * device.properties().l2_bytes;
         let bytes = if quick { QUICK_BYTES } else { longest.max(ROOF_BYTES) };
-        let mut memory = roof::Memory::new(device, bytes)?;
+        let mut memory = measure::Memory::new(device, bytes)?;
         let (copy, read) = (memory.copy()?, memory.read()?);
         Ok(Some(Self { device: device.clone(), backend: backend.clone(), copy, read, quick }))
     }
@@ -111,7 +111,7 @@ impl Gpu {
             baseline: figure.peer,
             ratio_to_baseline: if figure.peer > 0.0 { rate / figure.peer } else { 0.0 },
             checked: figure.checked,
-            median: figure.work / roof::median(&figure.seconds),
+            median: figure.work / measure::median(&figure.seconds),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use sidereal::Result;
-use sidereal::backend::cuda::roof;
+use sidereal::backend::cuda::measure;
 use sidereal::channelize::{Channelizer, Output, Plan};
 use sidereal::voltage::Voltages;
 
@@ -35,7 +35,7 @@ pub(super) fn measure(gpu: &Gpu, case: &Case, plan: &Plan, data: &Data) -> Resul
         seconds.push(began.elapsed().as_secs_f64());
     }
     seconds.sort_by(f64::total_cmp);
-    let bus = roof::transfers(&gpu.device, if gpu.quick { 1 << 16 } else { BUS_BYTES })?;
+    let bus = measure::transfers(&gpu.device, if gpu.quick { 1 << 16 } else { BUS_BYTES })?;
     let inward = plan.input().encoding.sample_bits() as f64 / 8.0;
     let outward = bytes_per_sample(plan) - inward;
     // Both ways run at once: the slower one is the roof.

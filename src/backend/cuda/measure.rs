@@ -46,7 +46,7 @@ pub struct Memory {
 
 /// The source of these kernels.
 pub fn source() -> Source {
-    let (name, text) = ("roof.cu", include_str!("roof.cu"));
+    let (name, text) = ("measure.cu", include_str!("measure.cu"));
     Source { name, text, includes: &[], defines: Vec::new() }
 }
 
