@@ -12,7 +12,7 @@ mod inbox;
 pub mod measure;
 mod memory;
 mod module;
-
+mod plane;
 mod status;
 mod stream;
 
@@ -27,6 +27,7 @@ pub use compile::{Compiled, Resources, Source, compile};
 pub use inbox::Inbox;
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
+pub use plane::{Plane, PlaneKind};
 pub use status::{Status, status};
 pub use stream::{Event, Stream};
 
