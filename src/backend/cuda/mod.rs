@@ -150,8 +150,14 @@ impl Device {
     /// # Errors
     /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] when it or the driver refuses.
     pub fn module(&self, source: &Source) -> Result<Module> {
-        let cubin = cache::cubin(source, &self.architecture())?;
-        Module::load(self, &cubin)
+        let architecture = self.architecture();
+        let cubin = cache::cubin(source, &architecture)?;
+        match Module::load(self, &cubin.code) {
+            Err(_) if cubin.is_stored => {
+                Module::load(self, &cache::compiled(source, &architecture)?.code)
+            }
+            loaded => loaded,
+        }
     }
 
     /// Makes this device the one that the thread's calls go to.
