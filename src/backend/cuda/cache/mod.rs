@@ -61,7 +61,7 @@ fn key(source: &Source, architecture: &str, (major, minor): (u32, u32)) -> u128 
 }
 
 fn nvrtc() -> Result<(u32, u32)> {
-    let unavailable = |why| Error::Unavailable { what: "CUDA kernels".to_owned(), why };
+    let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
     status::nvrtc_version().map_err(unavailable)
 }
 
