@@ -134,7 +134,7 @@ struct Work<'a> {
 struct Sum {
     cubins: usize,
     bytes: usize,
-    problems: usize,
+    problems: Vec<String>,
     seconds: f64,
 }
 
@@ -168,20 +168,24 @@ fn run(arguments: &Arguments) -> Result<bool> {
         workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
     })?;
     let sum = sum.into_inner().expect("no worker panics while it holds this");
+    sum.problems.iter().try_for_each(|problem| say(problem))?;
     say(&format!(
         "{} cubins, {} bytes, {:.1} s of compilation: {} problems",
-        sum.cubins, sum.bytes, sum.seconds, sum.problems
+        sum.cubins,
+        sum.bytes,
+        sum.seconds,
+        sum.problems.len()
     ))?;
     let is_bounded = arguments.file.is_some() || std::env::var_os("SIDEREAL_ALL_KERNELS").is_some();
     if !is_bounded && (sum.cubins > MOST_CUBINS || sum.seconds > MOST_SECONDS) {
         say(&format!("too many: at most {MOST_CUBINS} cubins and {MOST_SECONDS} s are allowed"))?;
         return Ok(false);
     }
-    Ok(sum.problems == 0)
+    Ok(sum.problems.is_empty())
 }
 
 impl Sum {
-    /// Tells one line a kernel of what was compiled, and one a problem.
+    /// Tells one line a kernel of what was compiled, and keeps the problems for the end.
     fn add(
         &mut self,
         work: &Work<'_>,
@@ -196,18 +200,16 @@ impl Sum {
             Ok(compiled) => compiled,
             Err(error @ Error::Unavailable { .. }) => return Err(error),
             Err(error) => {
-                self.problems += 1;
-                return say(&format!("{head}: NOT COMPILED: {error}"));
+                self.problems.push(format!("{head}: NOT COMPILED: {error}"));
+                return Ok(());
             }
         };
         self.bytes += compiled.cubin.len();
         for found in &compiled.resources {
             say(&line(&head, found, compiled.cubin.len(), seconds))?;
         }
-        for problem in compiled.problems() {
-            self.problems += 1;
-            say(&format!("{head}: PROBLEM: {problem}"))?;
-        }
+        let problems = compiled.problems().into_iter();
+        self.problems.extend(problems.map(|problem| format!("{head}: PROBLEM: {problem}")));
         if let Some(path) = &arguments.cubin {
             std::fs::write(path, &compiled.cubin).map_err(|error| Error::io(path, error))?;
         }
