@@ -1,10 +1,10 @@
-//! What a device can do at best, measured: its memory, and the way between it and the host's.
+//! How work on a device is timed, and further roofs: reading its memory, and the bus.
 
 use std::ops::Range;
 use std::time::Instant;
 
-use super::{Arguments, Buffer, Device, Function, Module, Source, Stream};
-use crate::error::{Error, Result};
+use super::{Arguments, Device, Stream, roof};
+use crate::error::Result;
 
 /// Batches of a measurement, unless each takes long.
 const BATCHES: usize = 20;
@@ -18,9 +18,6 @@ const TOTAL_S: f64 = 0.5;
 /// Fewest batches, however long each takes.
 const FEWEST: usize = 3;
 
-/// Threads of a block of these kernels.
-const THREADS: usize = 512;
-
 /// Bytes a second between page-locked memory of the host and the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Transfers {
@@ -30,24 +27,6 @@ pub struct Transfers {
     pub from_device: f64,
     /// Each way, while both ways are in use.
     pub both: f64,
-}
-
-/// The kernels that measure a device's memory, compiled and with their buffers.
-#[derive(Debug)]
-pub struct Memory {
-    copy: Function,
-    read: Function,
-    _module: Module,
-    from: Buffer<u8>,
-    to: Buffer<u8>,
-    blocks: usize,
-    stream: Stream,
-}
-
-/// The source of these kernels.
-pub fn source() -> Source {
-    let (name, text) = ("measure.cu", include_str!("measure.cu"));
-    Source { name, text, includes: &[], defines: Vec::new() }
 }
 
 /// Seconds that one call of `work` takes on the device, smallest first: one figure for each batch of calls,
@@ -82,63 +61,34 @@ pub fn seconds(
     Ok(seconds)
 }
 
-impl Memory {
-    /// Compiles the kernels, and takes two buffers of `bytes` bytes, rounded down to 16.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] without NVRTC or room; [`Error::Device`] when the driver refuses.
-    pub fn new(device: &Device, bytes: usize) -> Result<Self> {
-        let bytes = (bytes / 16).max(1) * 16;
-        let module = device.module(&source())?;
-        let stream = device.stream()?;
-        let (mut from, to) = (device.buffer::<u8>(bytes)?, device.buffer::<u8>(bytes)?);
-        stream.fill(&mut from, 0..bytes, 1)?;
-        let (copy, read) = (module.function("copy", 0)?, module.function("read", 0)?);
-        let each = copy.blocks_per_multiprocessor(THREADS)?.max(1);
-        let blocks = each * device.properties().multiprocessors;
-        Ok(Self { copy, read, _module: module, from, to, blocks, stream })
-    }
-
-    /// Bytes a second of a copy in the device's memory, read and written ones together: the median.
-    ///
-    /// # Errors
-    /// [`Error::Device`] when the driver refuses; [`Error::Unavailable`] when the copy is not what was copied.
-    pub fn copy(&mut self) -> Result<f64> {
-        let times = self.run(&self.copy)?;
-        let mut last = [0];
-        self.to.download(self.to.len() - 1, &mut last)?;
-        if last != [1] {
-            let (what, why) = ("the rate of a copy".to_owned(), "its output is wrong".to_owned());
-            return Err(Error::Unavailable { what, why });
-        }
-        Ok(2.0 * self.from.len() as f64 / median(&times))
-    }
-
-    /// Bytes a second of reading the device's memory: the median.
-    ///
-    /// # Errors
-    /// [`Error::Device`] when the driver refuses.
-    pub fn read(&mut self) -> Result<f64> {
-        let times = self.run(&self.read)?;
-        Ok(self.from.len() as f64 / median(&times))
-    }
-
-    fn run(&self, function: &Function) -> Result<Vec<f64>> {
-        let words = (self.from.len() / 16) as u64;
-        let arguments =
-            Arguments::new().with(self.to.address()).with(self.from.address()).with(words);
-        let (grid, block) = ([self.blocks, 1, 1], [THREADS, 1, 1]);
-        seconds(&self.stream, &mut |stream| {
-            // SAFETY: both kernels take two addresses and the words of each, and stay within them.
-            unsafe { stream.launch(function, grid, block, &arguments) }
-        })
-    }
+/// Bytes a second of reading `bytes` bytes of the device's memory: the median.
+///
+/// # Errors
+/// [`Error::Unavailable`](crate::Error::Unavailable) without NVRTC or memory;
+/// [`Error::Device`](crate::Error::Device) when the driver refuses.
+pub fn read_rate(device: &Device, bytes: usize) -> Result<f64> {
+    let words = (bytes / 16).max(1);
+    let (mut from, mut to) = (device.buffer::<u8>(16 * words)?, device.buffer::<u32>(1)?);
+    let stream = device.stream()?;
+    stream.fill(&mut from, 0..16 * words, 1)?;
+    stream.fill(&mut to, 0..1, 0)?;
+    let module = device.module(&roof::source())?;
+    let read = module.function("read", 0)?;
+    let blocks =
+        read.blocks_per_multiprocessor(roof::THREADS)? * device.properties().multiprocessors;
+    let arguments = Arguments::new().with(from.address()).with(to.address()).with(words as u64);
+    let times = seconds(&stream, &mut |stream| {
+        // SAFETY: the arguments are the kernel's, and the buffers hold so many words.
+        unsafe { stream.launch(&read, [blocks, 1, 1], [roof::THREADS, 1, 1], &arguments) }
+    })?;
+    Ok(16.0 * words as f64 / median(&times))
 }
 
 /// Measures copies of `bytes` bytes between page-locked memory and the device: the best of ten.
 ///
 /// # Errors
-/// [`Error::Unavailable`] without room; [`Error::Device`] when the driver refuses.
+/// [`Error::Unavailable`](crate::Error::Unavailable) without room;
+/// [`Error::Device`](crate::Error::Device) when the driver refuses.
 pub fn transfers(device: &Device, bytes: usize) -> Result<Transfers> {
     let (source, mut sink) = (device.pinned::<u8>(bytes)?, device.pinned::<u8>(bytes)?);
     let (mut to, from) = (device.buffer::<u8>(bytes)?, device.buffer::<u8>(bytes)?);
