@@ -37,10 +37,7 @@ pub struct Transfers {
 ///
 /// # Errors
 /// Those of `work`, and of the driver.
-pub fn seconds(
-    stream: &Stream,
-    work: &mut dyn FnMut(&Stream) -> Result<()>,
-) -> Result<Vec<f64>> {
+pub fn seconds(stream: &Stream, work: &mut dyn FnMut(&Stream) -> Result<()>) -> Result<Vec<f64>> {
     let device = stream.device();
     let (begin, end) = (device.event()?, device.event()?);
     let mut batch = |calls: Range<usize>| -> Result<f64> {

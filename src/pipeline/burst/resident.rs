@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::device::{DeviceWork, Stage};
 use super::{Outcome, Report, SearchOptions, Setup};
-use crate::backend::cuda::Buffer;
 use crate::backend::Backend;
+use crate::backend::cuda::Buffer;
 use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 

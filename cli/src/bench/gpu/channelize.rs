@@ -91,15 +91,24 @@ pub(crate) fn run(gpu: &Gpu, arguments: &Arguments, common: &Common) -> Result<(
     }
     let table = table(gpu, common, arguments.csv.as_deref(), ("channelize", ABOUT))?;
     let mut data = None;
-    gpu.measure(table, &cases, |case| case.name.clone(), |case| {
-        let plan = Plan::new(case.options.clone())?;
-        let encoding = plan.input().encoding;
-        if data.as_ref().is_none_or(|data: &Data| data.encoding != encoding) {
-            data = Some(Data::new(gpu, encoding)?);
-        }
-        let Some(data) = &data else { return Err(no_data()) };
-        if case.whole { whole::measure(gpu, case, &plan, data) } else { kernels(gpu, case, &plan, data) }
-    })
+    gpu.measure(
+        table,
+        &cases,
+        |case| case.name.clone(),
+        |case| {
+            let plan = Plan::new(case.options.clone())?;
+            let encoding = plan.input().encoding;
+            if data.as_ref().is_none_or(|data: &Data| data.encoding != encoding) {
+                data = Some(Data::new(gpu, encoding)?);
+            }
+            let Some(data) = &data else { return Err(no_data()) };
+            if case.whole {
+                whole::measure(gpu, case, &plan, data)
+            } else {
+                kernels(gpu, case, &plan, data)
+            }
+        },
+    )
 }
 
 fn no_data() -> Error {
@@ -149,8 +158,8 @@ fn kernels(gpu: &Gpu, case: &Case, plan: &Plan, data: &Data) -> Result<Figure> {
         channelizer.enqueue(&data.device, layout, output, stream)
     };
     let rows = step(&mut output, &stream)?.produced;
-    let checked = rows as u64 == plan.rows(times as u64)
-        && check::is_right(plan, &data.host, &output, rows)?;
+    let checked =
+        rows as u64 == plan.rows(times as u64) && check::is_right(plan, &data.host, &output, rows)?;
     let seconds = measure::seconds(&stream, &mut |stream| step(&mut output, stream).map(|_| ()))?;
     Ok(Figure {
         case: case.name.clone(),

@@ -134,8 +134,7 @@ impl Range {
 fn measure(gpu: &Gpu, case: &Case, host: &[u8]) -> Result<Figure> {
     let times = times(gpu);
     let row_bytes = case.channels * case.encoding.bits() / 8;
-    let samples =
-        Samples::new(&host[..times * row_bytes], case.encoding, times, case.channels)?;
+    let samples = Samples::new(&host[..times * row_bytes], case.encoding, times, case.channels)?;
     let input = gpu.device.upload(samples.bytes())?;
     let stream = gpu.device.stream()?;
     let (mut seconds, mut checked) = (Vec::new(), true);

@@ -48,11 +48,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     };
     let bytes = arguments.memory.max(1) << 20;
     let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
-    let mut memory = measure::Memory::new(device, bytes)?;
     let transfers = measure::transfers(device, bytes)?;
     let figures = [
-        ("memory copy, read and written", memory.copy()?, 4200.0),
-        ("memory read", memory.read()?, 4500.0),
+        ("memory copy, read and written", device.rates()?.copy, 4200.0),
+        ("memory read", measure::read_rate(device, bytes)?, 4500.0),
         ("host to device, page-locked", transfers.to_device, 55.0),
         ("device to host, page-locked", transfers.from_device, 55.0),
         ("each way while both are used", transfers.both, 50.6),

@@ -14,13 +14,13 @@ use sidereal::backend::Backend;
 use sidereal::backend::cuda::{Device, measure};
 use sidereal::{Error, Result};
 
-use super::{Row, Table};
+use super::{Quick, Row, Table};
 use crate::common::Common;
 
-/// Bytes of each buffer of the roofs, in the least: longer than any cache.
+/// Bytes that are read for the roof, in the least: more than any cache holds.
 const ROOF_BYTES: usize = 1 << 30;
 
-/// Bytes of each buffer of the roofs when it is only tried whether all works.
+/// The same when it is only tried whether all works.
 const QUICK_BYTES: usize = 1 << 16;
 
 /// The device, and its roofs, measured at the start of the run.
@@ -56,12 +56,11 @@ impl Gpu {
     ///
     /// # Errors
     /// Those of the driver.
-    pub(super) fn of(backend: &Backend, quick: bool) -> Result<Option<Self>> {
+    pub(super) fn of(backend: &Backend, Quick { quick }: Quick) -> Result<Option<Self>> {
         let Backend::Cuda(device, _) = backend else { return Ok(None) };
         let longest = 4 * device.properties().l2_bytes;
         let bytes = if quick { QUICK_BYTES } else { longest.max(ROOF_BYTES) };
-        let mut memory = measure::Memory::new(device, bytes)?;
-        let (copy, read) = (memory.copy()?, memory.read()?);
+        let (copy, read) = (device.rates()?.copy, measure::read_rate(device, bytes)?);
         Ok(Some(Self { device: device.clone(), backend: backend.clone(), copy, read, quick }))
     }
 
@@ -71,15 +70,17 @@ impl Gpu {
     /// When a case failed, or its output was wrong, after the table's end.
     fn measure<C>(
         &self,
-        mut table: Table<'_>,
+        table: (Table<'_>, &'static str),
         cases: &[C],
         name: impl Fn(&C) -> String,
         mut measure: impl FnMut(&C) -> Result<Figure>,
     ) -> Result<()> {
+        let bench = table.1;
+        let mut table = table.0;
         let mut failed = Vec::new();
         for case in cases {
             match measure(case) {
-                Ok(figure) => table.push(self.row(table.name(), figure))?,
+                Ok(figure) => table.push(self.row(bench, figure))?,
                 Err(error) => {
                     eprintln!("sidereal: {}: {error}", name(case));
                     failed.push(name(case));
@@ -116,13 +117,13 @@ impl Gpu {
     }
 }
 
-/// A table of a benchmark on a GPU.
+/// A table of a benchmark on a GPU, with the benchmark's name.
 fn table<'a>(
     gpu: &Gpu,
     common: &'a Common,
     csv: Option<&Path>,
     (bench, about): (&'static str, &str),
-) -> Result<Table<'a>> {
+) -> Result<(Table<'a>, &'static str)> {
     let device = gpu.device.properties();
     let words = format!(
         "{about}\nOn {} (driver of CUDA {}.{}): memory copy {:.2} TB/s (read and written), read {:.2} TB/s.",
@@ -132,5 +133,5 @@ fn table<'a>(
         gpu.copy * 1e-12,
         gpu.read * 1e-12,
     );
-    Ok(Table::new(common, csv, &words)?.named(bench))
+    Ok((Table::new(common, csv, &words)?, bench))
 }

@@ -15,6 +15,7 @@ use super::Gpu;
 use crate::bench::telescopes::{Arguments, Observation};
 use crate::bench::{Row, Table};
 use crate::common::Common;
+use crate::json;
 use memory::Recording;
 
 /// Least length of a recording in seconds, unless asked otherwise.
@@ -46,7 +47,7 @@ pub(crate) fn run(
     let mut table = Table::hidden(common, arguments.csv.as_deref());
     let talk = !common.json && !common.quiet;
     if talk {
-        print_head();
+        json::say(&head())?;
     }
     let bus = measure::transfers(&gpu.device, if gpu.quick { 1 << 16 } else { 256 << 20 })?;
     let mut failed = Vec::new();
@@ -54,7 +55,7 @@ pub(crate) fn run(
         match Measured::new(gpu, telescope, arguments, bus.to_device) {
             Ok(measured) => {
                 if talk {
-                    measured.print();
+                    json::say(&measured.line())?;
                 }
                 measured.rows(gpu).into_iter().try_for_each(|row| table.push(row))?;
             }
@@ -65,7 +66,7 @@ pub(crate) fn run(
         }
     }
     if talk {
-        println!("{FOOT}");
+        json::say(FOOT)?;
     }
     table.finish()?;
     if failed.is_empty() {
@@ -106,8 +107,7 @@ impl Measured {
         let report = resident.search()?;
         let resident_s = timed(|| resident.search().map(|_| ()))?;
         drop(resident);
-        let from_host =
-            || search(&mut recording.source(), &options, &gpu.backend, &mut |_| true);
+        let from_host = || search(&mut recording.source(), &options, &gpu.backend, &mut |_| true);
         let same = same(&from_host()?.candidates, &report.candidates);
         let host = timed(|| from_host().map(|_| ()))?;
         let adds = observation.adds_per_s * observation.seconds;
@@ -164,11 +164,11 @@ impl Measured {
         ]
     }
 
-    fn print(&self) {
+    fn line(&self) -> String {
         let Telescope { name, channels, published_v100, published_a100, .. } =
             *self.observation.telescope;
         let ((best, median), (host, _)) = (self.rate(&self.resident), self.rate(&self.host));
-        println!(
+        format!(
             "{name:<16} {channels:>8} {:>7} {:>7.1} {best:>10.1} {median:>10.1} {host:>10.1} {:>7.2} \
              {published_v100:>9} {published_a100:>9} {:>7.2} {:>6} {:>6}",
             self.observation.plan.trials(),
@@ -181,12 +181,12 @@ impl Measured {
                 Some(false) => "NO",
                 None => "-",
             }
-        );
+        )
     }
 }
 
-fn print_head() {
-    println!(
+fn head() -> String {
+    format!(
         "{:<16} {:>8} {:>7} {:>7} {:>10} {:>10} {:>10} {:>7} {:>9} {:>9} {:>7} {:>6} {:>6}",
         "telescope",
         "channels",
@@ -201,7 +201,7 @@ fn print_head() {
         "x A100",
         "found",
         "equal"
-    );
+    )
 }
 
 /// Whether the burst is among the candidates, at its DM and time.
@@ -225,9 +225,7 @@ fn same(some: &[Candidate], others: &[Candidate]) -> bool {
 /// Seconds of each run, smallest first.
 fn timed(mut run: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let (mut seconds, begin) = (Vec::new(), Instant::now());
-    while seconds.len() < 3
-        || (seconds.len() < RUNS && begin.elapsed().as_secs_f64() < ENOUGH_S)
-    {
+    while seconds.len() < 3 || (seconds.len() < RUNS && begin.elapsed().as_secs_f64() < ENOUGH_S) {
         let began = Instant::now();
         run()?;
         seconds.push(began.elapsed().as_secs_f64());
