@@ -10,8 +10,10 @@ mod call;
 mod compile;
 mod memory;
 mod module;
+mod roof;
 mod status;
 mod stream;
+mod variants;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,8 +25,10 @@ use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
+pub use roof::{Rates, kernels};
 pub use status::{Status, status};
 pub use stream::{Event, Stream};
+pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
 /// What kernels of ours include: plain helpers, and the instructions that C++ has no words for.
 pub const HEADERS: &[(&str, &str)] =
@@ -150,8 +154,14 @@ impl Device {
     /// # Errors
     /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] when it or the driver refuses.
     pub fn module(&self, source: &Source) -> Result<Module> {
-        let cubin = cache::cubin(source, &self.architecture())?;
-        Module::load(self, &cubin)
+        let architecture = self.architecture();
+        let cubin = cache::cubin(source, &architecture)?;
+        match Module::load(self, &cubin.code) {
+            Err(_) if cubin.is_stored => {
+                Module::load(self, &cache::compiled(source, &architecture)?.code)
+            }
+            loaded => loaded,
+        }
     }
 
     /// Makes this device the one that the thread's calls go to.
