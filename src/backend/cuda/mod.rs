@@ -11,8 +11,10 @@ mod compile;
 mod memory;
 mod module;
 mod plane;
+mod roof;
 mod status;
 mod stream;
+mod variants;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,8 +27,10 @@ pub use compile::{Compiled, Resources, Source, compile};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use plane::{Plane, PlaneKind};
+pub use roof::{Rates, kernels};
 pub use status::{Status, status};
 pub use stream::{Event, Stream};
+pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
 /// What kernels of ours include: plain helpers, and the instructions that C++ has no words for.
 pub const HEADERS: &[(&str, &str)] =
@@ -152,8 +156,14 @@ impl Device {
     /// # Errors
     /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] when it or the driver refuses.
     pub fn module(&self, source: &Source) -> Result<Module> {
-        let cubin = cache::cubin(source, &self.architecture())?;
-        Module::load(self, &cubin)
+        let architecture = self.architecture();
+        let cubin = cache::cubin(source, &architecture)?;
+        match Module::load(self, &cubin.code) {
+            Err(_) if cubin.is_stored => {
+                Module::load(self, &cache::compiled(source, &architecture)?.code)
+            }
+            loaded => loaded,
+        }
     }
 
     /// Makes this device the one that the thread's calls go to.
