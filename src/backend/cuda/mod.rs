@@ -8,6 +8,7 @@
 mod cache;
 mod call;
 mod compile;
+mod fourier;
 mod inbox;
 pub mod measure;
 mod memory;
@@ -26,6 +27,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use crate::error::{Error, Result};
 use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
+pub use fourier::{Fourier, Length};
 pub use inbox::Inbox;
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
