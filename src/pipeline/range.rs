@@ -162,7 +162,7 @@ impl RangeSearch {
         clusterer: &mut Clusterer,
     ) -> Result<()> {
         self.shape(plane);
-        let progress = self.dedisperser.enqueue(rows, times, plane, stream)?;
+        let progress = self.dedisperser.enqueue((rows, 0), times, plane, stream)?;
         check_length("rows that are dedispersed", times, progress.consumed)?;
         self.detector.enqueue(plane, progress.produced, &mut self.events, stream)?;
         self.hand_over(clusterer)
