@@ -8,6 +8,7 @@
 mod cache;
 mod call;
 mod compile;
+mod fourier;
 mod memory;
 mod module;
 mod roof;
@@ -23,6 +24,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use crate::error::{Error, Result};
 use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
+pub use fourier::{Fourier, Length};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use roof::{Rates, kernels};
