@@ -10,6 +10,7 @@ mod call;
 mod compile;
 mod memory;
 mod module;
+mod plane;
 mod status;
 mod stream;
 
@@ -23,6 +24,7 @@ use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
+pub use plane::{Plane, PlaneKind};
 pub use status::{Status, status};
 pub use stream::{Event, Stream};
 
