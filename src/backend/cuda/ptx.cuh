@@ -67,6 +67,13 @@ INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) {
   return result;
 }
 
+// --- a product that is rounded by itself: the compiler may not join it with a sum
+INLINE double product(double a, double b) {
+  double result;
+  asm("mul.rn.f64 %0, %1, %2;" : "=d"(result) : "d"(a), "d"(b));
+  return result;
+}
+
 #if __CUDA_ARCH__ >= 900 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HAS_WGMMA 1
 // --- Hopper's matrix instructions, by warpgroups
