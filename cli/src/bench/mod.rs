@@ -54,6 +54,8 @@ impl Arguments {
             What::Recovery(_) => Some("bench recovery"),
             What::Injections(_) => Some("bench injections"),
             What::Spiir(_) => Some("bench spiir"),
+            #[cfg(feature = "cuda")]
+            What::Device(_) => None,
             What::Channelize(_)
             | What::Dedisperse(_)
             | What::Pulse(_)

@@ -92,6 +92,13 @@ INLINE void load_matrix_x4_transposed(u32 (&r)[4], u32 address) {
                : "memory");
 }
 
+// --- a product that is rounded by itself: the compiler may not join it with a sum
+INLINE double product(double a, double b) {
+  double result;
+  asm("mul.rn.f64 %0, %1, %2;" : "=d"(result) : "d"(a), "d"(b));
+  return result;
+}
+
 #if __CUDA_ARCH__ >= 900 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HAS_WGMMA 1
 // --- Hopper's matrix instructions, by warpgroups

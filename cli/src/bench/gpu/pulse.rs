@@ -42,7 +42,7 @@ fn measure(gpu: &Gpu, case: &Case) -> Result<Figure> {
     detector.reset();
     let seconds = measure::seconds(&stream, &mut |stream| {
         events.clear();
-        detector.enqueue(&plane, times, &mut events, stream)
+        detector.enqueue(&plane, times, &mut events, stream).map(|_| ())
     })?;
     Ok(Figure {
         case: format!("{}, {} trials", case.name, copies * TRIALS),
