@@ -4,8 +4,6 @@
 
 use super::options::{Part, SearchOptions};
 use crate::backend::Backend;
-#[cfg(feature = "cuda")]
-use crate::backend::cuda;
 use crate::clean::{self, Cleaner, TimeMask};
 use crate::error::{Error, Result};
 use crate::io::rfifind::RecordedMask;
@@ -28,6 +26,11 @@ pub(super) struct Cleaning {
     encoding: Encoding,
     range: Option<(i32, i32)>,
     scale: i32,
+    reader: Reader,
+}
+
+/// The rows of a source, those first that were read for the automatic mask.
+pub(super) struct Reader {
     row_bytes: usize,
     prefix: Vec<u8>,
     used: usize,
@@ -74,10 +77,7 @@ impl Cleaning {
             scale: if needed { plan.scale() } else { 1 },
             cleaner: if needed { Some(Cleaner::new(plan, backend)?) } else { None },
             masked,
-            row_bytes: header.row_bytes(),
-            prefix,
-            used: 0,
-            left,
+            reader: Reader { row_bytes: header.row_bytes(), prefix, used: 0, left },
         })
     }
 
@@ -117,21 +117,8 @@ impl Cleaning {
         source: &mut dyn FilterbankSource,
         rows: &mut [u8],
     ) -> Result<usize> {
-        let held = (self.prefix.len() - self.used).min(rows.len());
-        if held > 0 {
-            rows[..held].copy_from_slice(&self.prefix[self.used..][..held]);
-            self.used += held;
-            if self.used == self.prefix.len() {
-                (self.prefix, self.used) = (Vec::new(), 0);
-            }
-            return Ok(held / self.row_bytes);
-        }
-        let wanted = (rows.len() / self.row_bytes).min(self.left.min(usize::MAX as u64) as usize);
-        let times = source.read(&mut rows[..wanted * self.row_bytes])?;
-        self.left -= times as u64;
-        Ok(times)
+        self.reader.read(source, rows)
     }
-
     /// The rows as the first stage takes them.
     pub(super) fn clean<'a>(
         &mut self,
@@ -146,6 +133,29 @@ impl Cleaning {
     }
 }
 
+impl Reader {
+    /// The next rows; 0 at the end.
+    pub(super) fn read(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        rows: &mut [u8],
+    ) -> Result<usize> {
+        let held = (self.prefix.len() - self.used).min(rows.len());
+        if held > 0 {
+            rows[..held].copy_from_slice(&self.prefix[self.used..][..held]);
+            self.used += held;
+            if self.used == self.prefix.len() {
+                (self.prefix, self.used) = (Vec::new(), 0);
+            }
+            return Ok(held / self.row_bytes);
+        }
+        let wanted = (rows.len() / self.row_bytes).min(self.left.min(usize::MAX as u64) as usize);
+        let times = source.read(&mut rows[..wanted * self.row_bytes])?;
+        self.left -= times as u64;
+        Ok(times)
+    }
+}
+
 /// The way through a device.
 #[cfg(feature = "cuda")]
 impl Cleaning {
@@ -154,18 +164,9 @@ impl Cleaning {
         self.cleaner.as_ref().map(|cleaner| cleaner.plan().output_row_bytes())
     }
 
-    /// Queues the cleaning of rows that are on a device; there is a cleaner.
-    pub(super) fn enqueue(
-        &mut self,
-        rows: &cuda::Buffer<u8>,
-        times: usize,
-        cleaned: &mut cuda::Buffer<u8>,
-        stream: &cuda::Stream,
-    ) -> Result<()> {
-        if let Some(cleaner) = &mut self.cleaner {
-            cleaner.enqueue(rows, times, cleaned, stream)?;
-        }
-        Ok(())
+    /// What reads rows, and what cleans them, if anything does: they may work at the same time.
+    pub(super) fn parts(&mut self) -> (&mut Reader, Option<&mut Cleaner>) {
+        (&mut self.reader, self.cleaner.as_mut())
     }
 
     /// Forgets the stream, so that another may begin.

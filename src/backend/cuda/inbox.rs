@@ -6,14 +6,22 @@ use crate::error::Result;
 
 /// Buffers of the host and of a device, in pairs that are used in turn.
 ///
-/// A round is [`Inbox::fill`], [`Inbox::send`], work in a stream on what was sent, [`Inbox::release`].
+/// What is to be worked on now is the present pair: [`Inbox::present`] fills it, [`Inbox::turn`] gives it with
+/// the next pair, which may be filled meanwhile, and [`Inbox::release`] ends the turn.
 #[derive(Debug)]
 pub struct Inbox {
     slots: Vec<Slot>,
-    /// The slot of the present round.
+    /// The slot of the present turn.
     present: usize,
     /// Where copies run.
     stream: Stream,
+}
+
+/// A pair that the host fills, on any thread.
+#[derive(Debug)]
+pub struct Filling<'a> {
+    slot: &'a mut Slot,
+    stream: &'a Stream,
 }
 
 #[derive(Debug)]
@@ -27,7 +35,7 @@ struct Slot {
 }
 
 impl Inbox {
-    /// `slots` pairs of buffers of `bytes` bytes; two let copies run beside work.
+    /// `slots` pairs of buffers of `bytes` bytes, at least two.
     ///
     /// # Errors
     /// [`Error::Unavailable`](crate::Error::Unavailable) without room; [`Error::Device`](crate::Error::Device)
@@ -37,43 +45,30 @@ impl Inbox {
             let (host, buffer) = (device.pinned(bytes)?, device.buffer(bytes)?);
             Ok(Slot { host, device: buffer, copied: device.event()?, worked: device.event()? })
         };
-        let slots = (0..slots.max(1)).map(slot).collect::<Result<Vec<_>>>()?;
+        let slots = (0..slots.max(2)).map(slot).collect::<Result<Vec<_>>>()?;
         Ok(Self { slots, present: 0, stream: device.stream()? })
     }
 
-    /// Bytes of a buffer.
-    pub fn capacity(&self) -> usize {
-        self.slots[0].host.len()
+    /// The present pair, to be filled: what is there before the first turn.
+    pub fn present(&mut self) -> Filling<'_> {
+        Filling { slot: &mut self.slots[self.present], stream: &self.stream }
     }
 
-    /// The host's buffer of this round, once all work on what it last held has ended.
+    /// The present pair's buffer on the device, and the next pair, to be filled; what is queued in `work` from now
+    /// on waits for the present copy.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) when work on the device failed.
-    pub fn fill(&mut self) -> Result<&mut [u8]> {
-        let slot = &mut self.slots[self.present];
-        slot.worked.synchronize()?;
-        Ok(slot.host.as_mut_slice())
-    }
-
-    /// Queues the copy of the first `bytes` bytes; what is queued in `work` from now on waits for it. Gives the
-    /// device's buffer.
-    ///
-    /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for more bytes than there are;
     /// [`Error::Device`](crate::Error::Device) when the driver refuses.
-    pub fn send(&mut self, bytes: usize, work: &Stream) -> Result<&Buffer<u8>> {
-        let slot = &mut self.slots[self.present];
-        check_length("bytes sent to a device", bytes.min(slot.host.len()), bytes)?;
-        self.stream.wait(&slot.worked)?;
-        // SAFETY: the slot keeps the host's buffer, and gives it out again only when that work has ended.
-        unsafe { self.stream.copy_in(&slot.host, 0..bytes, &mut slot.device, 0)? };
-        self.stream.record(&slot.copied)?;
-        work.wait(&slot.copied)?;
-        Ok(&slot.device)
+    pub fn turn(&mut self, work: &Stream) -> Result<(&Buffer<u8>, Filling<'_>)> {
+        let (before, behind) = self.slots.split_at_mut(self.present);
+        let [present, later @ ..] = behind else { unreachable!("the present slot is one of them") };
+        work.wait(&present.copied)?;
+        let next = later.first_mut().unwrap_or_else(|| &mut before[0]);
+        Ok((&present.device, Filling { slot: next, stream: &self.stream }))
     }
 
-    /// Ends the round: the device's buffer is free once all that is queued in `work` has run.
+    /// Ends the turn: the present pair is free once all that is queued in `work` has run, and the next becomes
+    /// the present one.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) when the driver refuses.
@@ -81,5 +76,30 @@ impl Inbox {
         work.record(&self.slots[self.present].worked)?;
         self.present = (self.present + 1) % self.slots.len();
         Ok(())
+    }
+}
+
+impl Filling<'_> {
+    /// The host's buffer, once all work on what it last held has ended.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) when work on the device failed.
+    pub fn bytes(&mut self) -> Result<&mut [u8]> {
+        self.slot.worked.synchronize()?;
+        self.slot.copied.synchronize()?;
+        Ok(self.slot.host.as_mut_slice())
+    }
+
+    /// Queues the copy of the first `bytes` bytes to the device.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for more bytes than there are;
+    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    pub fn send(&mut self, bytes: usize) -> Result<()> {
+        check_length("bytes sent to a device", bytes.min(self.slot.host.len()), bytes)?;
+        self.stream.wait(&self.slot.worked)?;
+        // SAFETY: the slot keeps the host's buffer, and gives it out again only when the copy has ended.
+        unsafe { self.stream.copy_in(&self.slot.host, 0..bytes, &mut self.slot.device, 0)? };
+        self.stream.record(&self.slot.copied)
     }
 }

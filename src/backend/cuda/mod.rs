@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
 pub use fourier::{Fourier, Length};
-pub use inbox::Inbox;
+pub use inbox::{Filling, Inbox};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use plane::{Plane, PlaneKind};

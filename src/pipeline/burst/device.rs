@@ -1,16 +1,17 @@
 //! A search on a GPU: rows go in, and stay there until only events come back.
 
-use super::super::cleaning::Cleaning;
+use super::super::cleaning::{Cleaning, Reader};
 use super::super::options::Part;
 use super::super::range::RangeSearch;
 use super::{GULP_BYTES, Step};
-use crate::backend::cuda::{Buffer, Device, Inbox, Plane, PlaneKind, Stream};
+use crate::backend::cuda::{Buffer, Device, Filling, Inbox, Plane, PlaneKind, Stream};
+use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::pulse::cluster::Clusterer;
 
-/// Pairs of buffers on the way in: one is filled, one copied, one worked on.
-const SLOTS: usize = 3;
+/// Pairs of buffers on the way in: one is filled and copied while the other is worked on.
+const SLOTS: usize = 2;
 
 /// Bytes of the plane of trials that a gulp may fill: the largest range's, for they are searched one after
 /// another.
@@ -30,12 +31,12 @@ pub(super) struct DeviceWork {
     stage: Stage,
     inbox: Inbox,
     gulp: usize,
-    /// Rows up to the end of the last gulp in each of the inbox's slots.
-    ends: [u64; SLOTS],
-    slot: usize,
-    /// Rows read.
-    sent: u64,
-    /// Rows whose search has ended.
+    /// Rows of the gulp that is on its way; 0 at the start and at the end.
+    present: usize,
+    has_begun: bool,
+    /// Rows of the gulps that were queued.
+    queued: u64,
+    /// Rows whose search has ended: the next gulp is not read before.
     whole: u64,
 }
 
@@ -121,16 +122,16 @@ impl Stage {
     pub(super) fn run(
         &mut self,
         (rows, times): (&Buffer<u8>, usize),
-        cleaning: &mut Cleaning,
+        cleaner: Option<&mut Cleaner>,
         ranges: &mut [RangeSearch],
         clusterer: &mut Clusterer,
     ) -> Result<()> {
-        let rows = match &mut self.cleaned {
-            None => rows,
-            Some(cleaned) => {
-                cleaning.enqueue(rows, times, cleaned, &self.stream)?;
+        let rows = match (cleaner, &mut self.cleaned) {
+            (Some(cleaner), Some(cleaned)) => {
+                cleaner.enqueue(rows, times, cleaned, &self.stream)?;
                 &*cleaned
             }
+            _ => rows,
         };
         for range in ranges {
             range.enqueue((rows, times), &mut self.plane, &self.stream, clusterer)?;
@@ -171,9 +172,9 @@ impl DeviceWork {
             stage: Stage::new(device, cleaning, ranges, gulp)?,
             inbox: Inbox::new(device, gulp * header.row_bytes(), SLOTS)?,
             gulp,
-            ends: [0; SLOTS],
-            slot: 0,
-            sent: 0,
+            present: 0,
+            has_begun: false,
+            queued: 0,
             whole: 0,
         })
     }
@@ -188,6 +189,7 @@ impl DeviceWork {
         self.stage
     }
 
+    /// Searches the gulp that is on its way, while the next one is read and copied.
     fn take(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -195,31 +197,49 @@ impl DeviceWork {
         ranges: &mut [RangeSearch],
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
-        let rows = self.inbox.fill()?;
-        self.whole = self.ends[self.slot];
-        let times = cleaning.read(source, rows)?;
+        let (reader, cleaner) = cleaning.parts();
+        if !self.has_begun {
+            self.has_begun = true;
+            self.present = read(reader, source, self.inbox.present())?;
+        }
+        let times = self.present;
         if times == 0 {
             return Ok(0);
         }
-        let bytes = times * source.header().row_bytes();
-        self.sent += times as u64;
-        let rows = self.inbox.send(bytes, &self.stage.stream)?;
-        self.stage.run((rows, times), cleaning, ranges, clusterer)?;
-        self.inbox.release(&self.stage.stream)?;
-        self.ends[self.slot] = self.sent;
-        self.slot = (self.slot + 1) % SLOTS;
+        let stage = &mut self.stage;
+        let (rows, next) = self.inbox.turn(&stage.stream)?;
+        let (searched, next) = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| read(reader, source, next));
+            let searched = stage.run((rows, times), cleaner, ranges, clusterer);
+            (searched, reading.join())
+        });
+        searched?;
+        self.inbox.release(&stage.stream)?;
+        self.present = next.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        self.whole = self.queued;
+        self.queued += times as u64;
         Ok(times)
     }
 
     /// An error of the device, with how far the search is whole.
     fn told(&self, error: Error) -> Error {
         let Error::Device { call, code, text } = error else { return error };
-        let text = format!(
-            "{text}; of {} rows sent to the device, the first {} were searched whole",
-            self.sent, self.whole
-        );
+        let text = format!("{text}; the first {} rows were searched whole", self.whole);
         Error::Device { call, code, text }
     }
+}
+
+/// Reads a gulp and sends it on its way; its rows.
+fn read(
+    reader: &mut Reader,
+    source: &mut dyn FilterbankSource,
+    mut gulp: Filling<'_>,
+) -> Result<usize> {
+    let times = reader.read(source, gulp.bytes()?)?;
+    if times > 0 {
+        gulp.send(times * source.header().row_bytes())?;
+    }
+    Ok(times)
 }
 
 impl Step for DeviceWork {

@@ -66,7 +66,8 @@ impl Resident {
         let mut clusterer = setup.clusterer()?;
         let mut times = 0;
         for (rows, count) in gulps.iter() {
-            stage.run((rows, *count), &mut setup.cleaning, &mut setup.ranges, &mut clusterer)?;
+            let (_, cleaner) = setup.cleaning.parts();
+            stage.run((rows, *count), cleaner, &mut setup.ranges, &mut clusterer)?;
             times += *count as u64;
         }
         let late = stage.finish(times, &mut setup.ranges, &mut clusterer)?;
