@@ -22,6 +22,7 @@ struct Function {
 
 struct Image {
   void* library;
+  int file;
   const Module* module;
   std::vector<std::unique_ptr<Function>> functions;
 };
@@ -34,7 +35,7 @@ size_t image_bytes(const Elf64_Ehdr* header) {
 }
 
 // The shared object, from a file that has no name.
-void* load(const void* image) {
+void* load(const void* image, int* opened) {
   size_t bytes = image_bytes((const Elf64_Ehdr*)image);
   int file = memfd_create("emulated_module", 0);
   char path[64];
@@ -42,7 +43,9 @@ void* load(const void* image) {
   bool written = file >= 0 && write(file, image, bytes) == (ssize_t)bytes;
   void* library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!library) fprintf(stderr, "emulated device: %s\n", written ? dlerror() : "can't write a module");
-  close(file);
+  // The loader knows libraries by their paths: the number must not be given again while this one is loaded.
+  *opened = file;
+  if (!library) close(file);
   return library;
 }
 
@@ -88,12 +91,13 @@ DRIVER cuModuleLoadData(void** handle, const void* image) {
   const Elf64_Ehdr* header = (const Elf64_Ehdr*)image;
   if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return INVALID_IMAGE;
   if (header->e_machine != EM_X86_64) return NO_BINARY_FOR_GPU;
-  void* library = load(image);
+  int file = -1;
+  void* library = load(image, &file);
   const Module* module = library ? (const Module*)dlsym(library, "emulated_module") : nullptr;
   if (!module) return INVALID_IMAGE;
-  if (!is_for_device(module->architecture)) return dlclose(library), NO_BINARY_FOR_GPU;
+  if (!is_for_device(module->architecture)) return dlclose(library), close(file), NO_BINARY_FOR_GPU;
   *module->machine = &machine;
-  Image* loaded = new Image{library, module, {}};
+  Image* loaded = new Image{library, file, module, {}};
   images.insert(loaded);
   *handle = loaded;
   return SUCCESS;
@@ -107,6 +111,7 @@ DRIVER cuModuleUnload(void* handle) {
   for (auto& function : image->functions) functions.erase(function.get());
   images.erase(image);
   dlclose(image->library);
+  close(image->file);
   delete image;
   return result;
 }
