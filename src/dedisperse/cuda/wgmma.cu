@@ -17,7 +17,7 @@ constexpr u32 THREADS = 512, WARPS = THREADS / 32, TRIALS = 64, GROUP = 32;
 constexpr u32 TIMES = 384;               // output times of a block
 constexpr u32 WORDS = TIMES / 64;        // words of two sums that a lane owns of each of its four trials
 constexpr u32 COLUMNS = 520;             // staged samples of a channel
-constexpr u32 RAW_BYTES = 560;           // of one channel, as it comes from memory
+constexpr u32 RAW_BYTES = 528;           // of one channel, as it comes from memory
 constexpr u32 ROW_WORDS = 228;           // of one trial's sums; 4 mod 32, so that eight rows fall on different banks
 constexpr u32 ROW_COLUMNS = 448;
 constexpr u32 RING = 3, HEADS = 16;
@@ -61,7 +61,7 @@ INLINE Place place(const Task& task, u32 step) {
 }
 
 INLINE u64 descriptor(u32 address) {
-  return (u64)(address >> 4) | ((u64)(SUB_BYTES >> 4) << 16) | ((u64)(128 >> 4) << 32);
+  return (u64)((address & 0x3ffff) >> 4) | ((u64)(SUB_BYTES >> 4) << 16) | ((u64)(128 >> 4) << 32);
 }
 
 // Sums of the blocks first, first + 4, ... of a group, in one warpgroup.
