@@ -8,10 +8,14 @@
 mod cache;
 mod call;
 mod compile;
+mod fourier;
 mod memory;
 mod module;
+mod plane;
+mod roof;
 mod status;
 mod stream;
+mod variants;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,10 +25,14 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use crate::error::{Error, Result};
 use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
+pub use fourier::{Fourier, Length};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
-pub use status::{Status, status};
+pub use plane::{Plane, PlaneKind};
+pub use roof::{Rates, kernels};
+pub use status::{Status, nvrtc, status};
 pub use stream::{Event, Stream};
+pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
 /// What kernels of ours include: plain helpers, and the instructions that C++ has no words for.
 pub const HEADERS: &[(&str, &str)] =
@@ -150,8 +158,14 @@ impl Device {
     /// # Errors
     /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] when it or the driver refuses.
     pub fn module(&self, source: &Source) -> Result<Module> {
-        let cubin = cache::cubin(source, &self.architecture())?;
-        Module::load(self, &cubin)
+        let architecture = self.architecture();
+        let cubin = cache::cubin(source, &architecture)?;
+        match Module::load(self, &cubin.code) {
+            Err(_) if cubin.is_stored => {
+                Module::load(self, &cache::compiled(source, &architecture)?.code)
+            }
+            loaded => loaded,
+        }
     }
 
     /// Makes this device the one that the thread's calls go to.
@@ -224,7 +238,8 @@ fn start() -> Result<()> {
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::Unavailable {
             what: "a CUDA device".to_owned(),
-            why: "the NVIDIA driver (libcuda.so.1) is not installed, or not on the library path"
+            why: "the NVIDIA driver (libcuda.so.1) is not installed, or not on the library path: \
+                  install your system's package of it"
                 .to_owned(),
         });
     }
