@@ -59,7 +59,7 @@ fn nvrtc_version() -> Result<(u32, u32), String> {
 }
 
 /// cuFFT's version.
-fn cufft_version() -> Result<u32, String> {
+pub(super) fn cufft_version() -> Result<u32, String> {
     // SAFETY: only looks whether the library can be loaded.
     if !unsafe { cufft::sys::is_culib_present() } {
         return Err("cuFFT (libcufft.so.12 or .11) is not on the library path: it comes with the CUDA \

@@ -1,0 +1,62 @@
+// What kernels and the emulated driver share: the thread that runs, the block it belongs to, and how it waits.
+#pragma once
+typedef __SIZE_TYPE__ size_t;
+
+namespace emulated {
+
+struct Uint3 {
+  unsigned x, y, z;
+};
+
+// A thread of a block, with a stack of its own.
+struct Fiber {
+  void* stack_pointer;
+  Uint3 thread;
+  unsigned linear, lane;
+  bool ended;
+  // Why it waits: a word for messages, and what wakes it; null while it runs or is ready to.
+  const char* waits_for;
+  const void* key;
+  unsigned long long detail;
+  // What it brings to an instruction that several threads execute together, and what it takes from it.
+  unsigned long long value, result;
+  unsigned operand;
+  void* pointers[4];
+};
+
+// What threads execute together, once all of `lanes` have come; `first` is lane 0 of them.
+typedef void (*Work)(Fiber* first, const bool* present, unsigned lanes);
+
+// The running block. `suspend` returns when `wake` was called with the same key.
+struct Machine {
+  Fiber* current;
+  Uint3 block, block_size, grid_size;
+  unsigned char* shared;
+  unsigned shared_bytes;
+  void (*suspend)(const char* what, const void* key, unsigned long long detail);
+  void (*wake)(const void* key);
+  void (*pass)();  // lets others run
+  void (*barrier)(unsigned id, unsigned threads, bool wait);  // id 0 with 0 threads: all of the block
+  void (*meet_warp)(unsigned mask, Work work, const char* what);
+  void (*meet_warpgroup)(Work work, const char* what);
+  void (*trap)();
+  void (*die)(const char* format, ...);
+};
+
+// What a compiled module says of a kernel.
+struct Kernel {
+  const char* name;
+  void (*call)(void** arguments);
+  unsigned arguments;
+  const unsigned* sizes;
+  unsigned most_threads;
+};
+
+struct Module {
+  const char* architecture;
+  unsigned kernels;
+  const Kernel* kernel;
+  Machine** machine;
+};
+
+}  // namespace emulated

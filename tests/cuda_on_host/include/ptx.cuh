@@ -1,0 +1,113 @@
+// The functions of src/backend/cuda/ptx.cuh, emulated: same names, same meaning.
+#pragma once
+
+#define SHARED_MEMORY(name) unsigned char* const name = emulated_machine->shared
+
+namespace emulated {
+// Addresses in dynamic shared memory are below 2 GiB; those of static shared memory are offsets in the module.
+constexpr u32 STATIC = 0x80000000u, MIDDLE = 0x40000000u;
+INLINE void* shared_pointer(u32 address) {
+  if (address & STATIC) return (char*)&__dso_handle + (long)(address & ~STATIC) - (long)MIDDLE;
+  return (void*)(u64)address;
+}
+template <class T> INLINE T& shared_word(u32 address, const char* what) {
+  if (address % sizeof(T)) emulated_machine->die("%s: address %#x is not a multiple of %d", what, address, (int)sizeof(T));
+  return *(T*)shared_pointer(address);
+}
+INLINE void aligned(const char* what, u64 to, u64 from, u64 bytes, u64 unit) {
+  if (to % unit || from % unit || bytes % unit)
+    emulated_machine->die("%s of %llu bytes from %#llx to %#llx: not multiples of %llu", what, bytes, from, to, unit);
+}
+}  // namespace emulated
+
+INLINE u32 shared_address(const void* p) {
+  if ((u64)p < emulated::STATIC) return (u32)(u64)p;
+  long offset = (const char*)p - (const char*)&__dso_handle + (long)emulated::MIDDLE;
+  if (offset < 0 || offset >= (long)emulated::STATIC)
+    emulated_machine->die("shared_address of %p, which is not in shared memory", p);
+  return emulated::STATIC | (u32)offset;
+}
+
+// --- copies in the background: at once
+INLINE void copy_async_16_filled(u32 to, const void* from, u32 bytes) {
+  emulated::aligned("copy_async_16", to, bytes ? (u64)from : 0, 0, 16);
+  if (bytes > 16) emulated_machine->die("copy_async_16_filled of %u bytes", bytes);
+  char* shared = (char*)emulated::shared_pointer(to);
+  __builtin_memset(shared, 0, 16);
+  for (u32 i = 0; i < bytes; i++) shared[i] = ((const char*)from)[i];
+}
+INLINE void copy_async_16(u32 to, const void* from) { copy_async_16_filled(to, from, 16); }
+INLINE void copy_async_4(u32 to, const void* from) {
+  emulated::aligned("copy_async_4", to, (u64)from, 0, 4);
+  __builtin_memcpy(emulated::shared_pointer(to), from, 4);
+}
+INLINE void copy_async_commit() {}
+template <int LEFT> INLINE void copy_async_wait() {}
+
+// --- barriers in shared memory
+namespace emulated {
+#if __CUDA_ARCH__ >= 900
+INLINE void from_sm_90() {}
+#else
+// A call that is left in the kernel ends its compilation, as ptxas would.
+void from_sm_90() __attribute__((error("an instruction that needs sm_90")));
+#endif
+struct Barrier {
+  u32 parity : 1, magic : 3, arrivals : 14, left : 14;
+  i32 bytes;
+};
+constexpr u32 MAGIC = 2;
+INLINE Barrier& barrier_at(u32 address) {
+  from_sm_90();
+  Barrier& barrier = shared_word<Barrier>(address, "barrier");
+  if (address % 8) emulated_machine->die("barrier at %#x: not a multiple of 8", address);
+  if (barrier.magic != MAGIC) emulated_machine->die("barrier at %#x: not initialized", address);
+  return barrier;
+}
+INLINE void barrier_update(Barrier& barrier, u32 arrivals, i32 bytes) {
+  if (arrivals > barrier.left) emulated_machine->die("barrier: more arrivals than its phase waits for");
+  barrier.left -= arrivals, barrier.bytes += bytes;
+  if (barrier.left || barrier.bytes) return;
+  barrier.left = barrier.arrivals, barrier.parity ^= 1;
+  emulated_machine->wake(&barrier);
+}
+}  // namespace emulated
+INLINE void barrier_init(u32 address, u32 arrivals) {
+  emulated::Barrier& barrier = emulated::shared_word<emulated::Barrier>(address, "barrier_init");
+  if (arrivals < 1 || arrivals > 16383) emulated_machine->die("barrier_init: %u arrivals", arrivals);
+  barrier.parity = 0, barrier.magic = emulated::MAGIC, barrier.arrivals = barrier.left = arrivals, barrier.bytes = 0;
+}
+INLINE void barrier_init_fence() {}
+INLINE void barrier_arrive(u32 address) { emulated::barrier_update(emulated::barrier_at(address), 1, 0); }
+INLINE void barrier_expect(u32 address, u32 bytes) {
+  emulated::barrier_update(emulated::barrier_at(address), 1, (i32)bytes);
+}
+INLINE void barrier_wait(u32 address, u32 parity) {
+  emulated::Barrier& barrier = emulated::barrier_at(address);
+  if (parity > 1) emulated_machine->die("barrier_wait: parity %u", parity);
+  while (*(volatile u32*)&barrier % 2 == parity) emulated_machine->suspend("barrier_wait", &barrier, address);
+}
+// --- the copy engine: at once
+INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 address) {
+  emulated::aligned("bulk_load", to, (u64)from, bytes, 16);
+  __builtin_memcpy(emulated::shared_pointer(to), from, bytes);
+  emulated::barrier_update(emulated::barrier_at(address), 0, -(i32)bytes);
+}
+INLINE void bulk_store(void* to, u32 from, u32 bytes) {
+  emulated::from_sm_90();
+  emulated::aligned("bulk_store", (u64)to, from, bytes, 16);
+  __builtin_memcpy(to, emulated::shared_pointer(from), bytes);
+}
+INLINE void bulk_commit() {}
+template <int LEFT> INLINE void bulk_wait_read() {}
+INLINE void fence_async_shared() {}
+
+// --- barriers of a part of the block
+INLINE void named_barrier(u32 id, u32 threads) { emulated_machine->barrier(id, threads, true); }
+INLINE void named_barrier_arrive(u32 id, u32 threads) { emulated_machine->barrier(id, threads, false); }
+
+INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) { return emulated::permute(a, b, selector); }
+INLINE void keep(u32&) {}
+INLINE double product(double a, double b) { return a * b; }
+
+#include "matrix.h"

@@ -1,0 +1,204 @@
+// Runs the kernels of kernels.cu on the emulated device, or lets one of them fail: main FOLDER [KERNEL].
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+extern "C" {
+int cuInit(unsigned);
+int cuDevicePrimaryCtxRetain(void**, int);
+int cuCtxSetCurrent(void*);
+int cuModuleLoadData(void**, const void*);
+int cuModuleGetFunction(void**, void*, const char*);
+int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+int cuMemAlloc_v2(uint64_t*, size_t);
+int cuMemFree_v2(uint64_t);
+int cuMemcpyHtoD_v2(uint64_t, const void*, size_t);
+int cuMemcpyDtoH_v2(void*, uint64_t, size_t);
+int cuCtxSynchronize();
+int nvrtcCreateProgram(void**, const char*, const char*, int, const char* const*, const char* const*);
+int nvrtcCompileProgram(void*, int, const char* const*);
+int nvrtcGetProgramLogSize(void*, size_t*);
+int nvrtcGetProgramLog(void*, char*);
+int nvrtcGetCUBINSize(void*, size_t*);
+int nvrtcGetCUBIN(void*, char*);
+}
+
+static int failures;
+static void expect(bool good, const char* what) {
+  printf("%s %s\n", good ? "ok    " : "FAILED", what);
+  failures += !good;
+}
+static std::string read(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+static bool is_hopper() {
+  const char* capability = getenv("SIDEREAL_EMULATED_CAPABILITY");
+  return !capability || strcmp(capability, "8.0");
+}
+
+struct Device {
+  void* module = nullptr;
+
+  explicit Device(const std::string& folder) {
+    std::string source = read(folder + "/selftest/kernels.cu");
+    std::string helpers = read(folder + "/../../src/backend/cuda/device.cuh");
+    const char *names[] = {"device.cuh", "ptx.cuh"}, *texts[] = {helpers.c_str(), "#error not replaced"};
+    void *program, *context;
+    nvrtcCreateProgram(&program, source.c_str(), "kernels.cu", 2, texts, names);
+    const char* options[] = {is_hopper() ? "--gpu-architecture=sm_90a" : "--gpu-architecture=sm_80", "--std=c++17", "-default-device"};
+    int compiled = nvrtcCompileProgram(program, 3, options);
+    size_t bytes;
+    nvrtcGetProgramLogSize(program, &bytes);
+    std::string log(bytes, 0);
+    nvrtcGetProgramLog(program, log.data());
+    if (compiled) printf("%s\n", log.c_str()), exit(1);
+    nvrtcGetCUBINSize(program, &bytes);
+    std::string image(bytes, 0);
+    nvrtcGetCUBIN(program, image.data());
+    cuInit(0), cuDevicePrimaryCtxRetain(&context, 0), cuCtxSetCurrent(context);
+    expect(cuModuleLoadData(&module, image.data()) == 0, "a module loads");
+  }
+
+  template <class... Arguments> int launch(const char* name, unsigned grid, unsigned block, unsigned shared, Arguments... arguments) {
+    void* function = nullptr;
+    if (int result = cuModuleGetFunction(&function, module, name)) return result;
+    void* pointers[] = {(void*)&arguments..., nullptr};
+    return cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, nullptr, pointers, nullptr);
+  }
+};
+
+template <class T> static uint64_t upload(const std::vector<T>& values) {
+  uint64_t address = 0;
+  cuMemAlloc_v2(&address, values.size() * sizeof(T));
+  cuMemcpyHtoD_v2(address, values.data(), values.size() * sizeof(T));
+  return address;
+}
+template <class T> static std::vector<T> download(uint64_t address, size_t elements) {
+  std::vector<T> values(elements);
+  cuMemcpyDtoH_v2(values.data(), address, elements * sizeof(T));
+  return values;
+}
+static std::vector<uint8_t> noise(size_t bytes, unsigned seed) {
+  std::vector<uint8_t> values(bytes);
+  for (auto& value : values) value = (uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
+  return values;
+}
+
+static void simple(Device& device) {
+  std::vector<float> x(1000), y(1000);
+  for (int i = 0; i < 1000; i++) x[i] = (float)i, y[i] = 1.0f / (float)(i + 1);
+  uint64_t at_x = upload(x), at_y = upload(y);
+  expect(device.launch("saxpy", 4, 256, 0, 2.0f, at_x, at_y, 1000u) == 0, "saxpy runs");
+  auto result = download<float>(at_y, 1000);
+  bool same = true;
+  for (int i = 0; i < 1000; i++) same &= result[i] == __builtin_fmaf(2.0f, x[i], y[i]);
+  expect(same, "saxpy is right");
+  expect(cuMemFree_v2(at_x) == 0 && cuMemFree_v2(at_y) == 0, "memory is freed");
+}
+
+static void sums(Device& device) {
+  std::vector<uint32_t> values(1024);
+  for (uint32_t i = 0; i < 1024; i++) values[i] = i * i;
+  uint64_t in = upload(values), out = upload(std::vector<uint32_t>(4));
+  expect(device.launch("block_sum", 4, 256, 1024, in, out) == 0, "block_sum runs");
+  auto result = download<uint32_t>(out, 4);
+  bool same = true;
+  for (uint32_t b = 0; b < 4; b++) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < 256; i++) sum += values[b * 256 + i];
+    same &= result[b] == sum;
+  }
+  expect(same, "block_sum is right");
+  expect(device.launch("block_sum", 4, 512, 2048, in, out) != 0, "more threads than the bounds are refused");
+  expect(device.launch("block_sum", 4, 256, 60000, in, out) != 0, "shared memory must be asked for");
+
+  uint64_t words = upload(std::vector<uint32_t>(64 * 4));
+  expect(device.launch("warp_words", 1, 64, 0, words) == 0, "warp_words runs");
+  auto got = download<uint32_t>(words, 64 * 4);
+  same = true;
+  for (uint32_t t = 0; t < 40; t++) {
+    uint32_t lane = t % 32, lanes = t < 32 ? 32 : 8, votes = t < 32 ? 0xaaaaaaaau : 0xaau;
+    uint32_t expected[4] = {votes, lanes * (lanes - 1) / 2, lane % 8 == 7 ? lane : lane + 1, (uint32_t)(5 - (int)lanes + 1)};
+    same &= !memcmp(expected, &got[4 * t], 16);
+  }
+  expect(same, "votes, shuffles and reductions are right");
+}
+
+static void copies(Device& device) {
+  if (!is_hopper()) return;
+  auto bytes = noise(5 * 1024, 1);
+  uint64_t in = upload(bytes), out = upload(std::vector<uint32_t>(1));
+  expect(device.launch("pipeline", 1, 128, 1024, in, out, 5u) == 0, "pipeline runs");
+  uint32_t sum = 0;
+  for (uint8_t byte : bytes) sum += byte;
+  expect(download<uint32_t>(out, 1)[0] == sum, "pipeline is right");
+}
+
+static void matrices(Device& device) {
+  auto a = noise(64 * 32, 2), b = noise(64 * 32, 3);
+  uint64_t at_a = upload(a), at_b = upload(b), out = upload(std::vector<int32_t>(64 * 64));
+  bool same = true;
+  if (is_hopper()) {
+    expect(device.launch("wgmma_product", 1, 128, 2048, at_a, at_b, out) == 0, "wgmma runs");
+    auto c = download<int32_t>(out, 64 * 64);
+    for (int m = 0; m < 64; m++)
+      for (int n = 0; n < 64; n++) {
+        int sum = 0;
+        for (int k = 0; k < 32; k++) sum += a[m * 32 + k] * b[n * 32 + k];
+        same &= c[m * 64 + n] == 2 * sum;
+      }
+    expect(same, "wgmma is right");
+  }
+  expect(device.launch("mma_product", 1, 32, 512, at_a, at_b, out) == 0, "mma runs");
+  auto d = download<int32_t>(out, 256);
+  same = true;
+  for (int m = 0; m < 16; m++)
+    for (int n = 0; n < 8; n++) {
+      int with_signs = 0, without = 0;
+      for (int k = 0; k < 32; k++) {
+        with_signs += (int8_t)a[m * 32 + k] * (int8_t)b[n * 32 + k];
+        without += a[m * 32 + k] * b[n * 32 + k];
+      }
+      same &= d[m * 8 + n] == with_signs && d[128 + m * 8 + n] == without;
+    }
+  expect(same, "mma is right");
+}
+
+static void transposes(Device& device) {
+  auto in = noise(512, 4);
+  uint64_t at = upload(in), out = upload(std::vector<uint8_t>(512));
+  expect(device.launch("transposed", 1, 32, 1024, at, out) == 0, "ldmatrix runs");
+  auto got = download<uint16_t>(out, 256);
+  const uint16_t* halves = (const uint16_t*)in.data();
+  bool same = true;
+  for (int m = 0; m < 4; m++)
+    for (int i = 0; i < 8; i++)
+      for (int j = 0; j < 8; j++) same &= got[64 * m + 8 * i + j] == halves[64 * m + 8 * j + i];
+  expect(same, "ldmatrix and stmatrix are right");
+}
+
+int main(int count, char** words) {
+  Device device(words[1]);
+  std::string name = count > 2 ? words[2] : "";
+  uint64_t out = upload(std::vector<uint32_t>(64));
+  if (name == "past_the_end") return device.launch("past_the_end", 1, 1, 0, out, 64u);
+  if (name == "stuck") return device.launch("stuck", 1, 64, 0);
+  if (name == "past_shared") return device.launch("past_shared", 1, 32, 1024);
+  if (name == "misaligned") return device.launch("misaligned", 1, 1, 0, out + 4);
+  if (name == "trapped") return device.launch("trapped", 1, 32, 0) == 719 && cuCtxSynchronize() == 719 ? 0 : 1;
+  if (name == "host_pointer") return cuMemcpyDtoH_v2(&name, (uint64_t)words, 8);
+  simple(device), sums(device), copies(device), matrices(device), transposes(device);
+  printf("%d failures\n", failures);
+  return failures != 0;
+}

@@ -1,0 +1,14 @@
+// Where threads of a block wait for each other.
+#pragma once
+#include "../include/emulated.h"
+
+namespace emulated {
+
+void start_barriers(unsigned threads);
+void barrier(unsigned id, unsigned threads, bool wait);
+void meet_warp(unsigned mask, Work work, const char* what);
+void meet_warpgroup(Work work, const char* what);
+// A thread that ends is not waited for any more.
+void leave_barriers(Fiber* fiber);
+
+}  // namespace emulated

@@ -1,0 +1,125 @@
+#include "block.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "barriers.h"
+#include "fibers.h"
+
+namespace emulated {
+
+Machine machine;
+
+namespace {
+
+constexpr unsigned long WINDOW = 256 * 1024;
+constexpr unsigned char POISON = 0xCB;
+const Launch* current_launch;
+unsigned char* window;
+bool trapped;
+
+// 256 KiB below 2 GiB, and a page behind it that can't be touched.
+void make_window() {
+  if (window) return;
+  for (unsigned long at = 0x10000000; at < 0x70000000 && !window; at += WINDOW) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    void* got = mmap((void*)at, WINDOW + 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (got == (void*)at) window = (unsigned char*)got;
+    else if (got != MAP_FAILED) munmap(got, WINDOW + 4096);
+  }
+  if (!window) die("no room for shared memory below 2 GiB");
+  mprotect(window + WINDOW, 4096, PROT_NONE);
+}
+
+void describe(FILE* to) {
+  if (!current_launch) return;
+  fprintf(to, "  kernel %s, block (%u, %u, %u)", current_launch->kernel->name, machine.block.x, machine.block.y, machine.block.z);
+  Fiber* fiber = machine.current;
+  if (fiber) fprintf(to, ", thread (%u, %u, %u)", fiber->thread.x, fiber->thread.y, fiber->thread.z);
+  fprintf(to, "\n");
+}
+
+[[noreturn]] void deadlock(unsigned threads) {
+  fprintf(stderr, "emulated device: no thread can go on\n");
+  describe(stderr);
+  for (unsigned i = 0; i < threads; i++) {
+    const Fiber& fiber = fibers[i];
+    const Fiber& before = fibers[i ? i - 1 : 0];
+    bool same = i % 32 && fiber.ended == before.ended && fiber.key == before.key && fiber.detail == before.detail;
+    if (same || fiber.ended) continue;
+    fprintf(stderr, "  from thread %u (warp %u, lane %u) on: waits in %s (%#llx)\n", i, i / 32, i % 32,
+            fiber.waits_for ? fiber.waits_for : "nothing", fiber.detail);
+  }
+  abort();
+}
+
+void trap() {
+  fprintf(stderr, "emulated device: __trap\n");
+  describe(stderr);
+  trapped = true;
+  abandon_fibers();
+}
+
+void body() { current_launch->kernel->call(current_launch->arguments); }
+
+void number_threads(Uint3 size) {
+  unsigned linear = 0;
+  for (unsigned z = 0; z < size.z; z++)
+    for (unsigned y = 0; y < size.y; y++)
+      for (unsigned x = 0; x < size.x; x++, linear++)
+        fibers[linear].thread = {x, y, z}, fibers[linear].linear = linear, fibers[linear].lane = linear % 32;
+}
+
+void run_block(unsigned threads) {
+  unsigned bytes = machine.shared_bytes;
+  memset(machine.shared, POISON, (unsigned long)(window + WINDOW - machine.shared));
+  start_barriers(threads);
+  run_fibers(threads, body, leave_barriers);
+  if (trapped) return;
+  if (waiting_fibers()) deadlock(threads);
+  for (unsigned char* p = machine.shared + bytes; p < window + WINDOW; p++)
+    if (*p != POISON) die("shared memory was written %ld bytes past its %u", (long)(p - machine.shared - bytes), bytes);
+}
+
+}  // namespace
+
+void die(const char* format, ...) {
+  va_list words;
+  va_start(words, format);
+  fprintf(stderr, "emulated device: ");
+  vfprintf(stderr, format, words);
+  fprintf(stderr, "\n");
+  va_end(words);
+  describe(stderr);
+  abort();
+}
+
+const Launch* running() { return current_launch; }
+
+bool run(const Launch& launch) {
+  make_stacks();
+  make_window();
+  current_launch = &launch;
+  unsigned threads = launch.block.x * launch.block.y * launch.block.z;
+  machine.block_size = launch.block, machine.grid_size = launch.grid;
+  machine.shared_bytes = launch.shared_bytes;
+  // The end of what the launch asks for lies at the guard, as near as the alignment allows.
+  machine.shared = window + WINDOW - (launch.shared_bytes + 1023) / 1024 * 1024;
+  machine.suspend = suspend, machine.wake = wake, machine.pass = pass, machine.barrier = barrier;
+  machine.meet_warp = meet_warp, machine.meet_warpgroup = meet_warpgroup, machine.trap = trap, machine.die = die;
+  trapped = false;
+  number_threads(launch.block);
+  for (unsigned z = 0; z < launch.grid.z && !trapped; z++)
+    for (unsigned y = 0; y < launch.grid.y && !trapped; y++)
+      for (unsigned x = 0; x < launch.grid.x && !trapped; x++) {
+        machine.block = {x, y, z};
+        run_block(threads);
+      }
+  current_launch = nullptr;
+  return !trapped;
+}
+
+}  // namespace emulated

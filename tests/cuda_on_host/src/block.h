@@ -1,0 +1,26 @@
+// Runs the blocks of a launch, one after another, on the calling thread.
+#pragma once
+#include "../include/emulated.h"
+
+namespace emulated {
+
+struct Launch {
+  const Kernel* kernel;
+  Uint3 grid, block;
+  unsigned shared_bytes;
+  void** arguments;
+};
+
+// What all kernels see of the block that runs.
+extern Machine machine;
+// Prints where the emulated device is, and ends the process.
+[[noreturn]] void die(const char* format, ...);
+// False when a kernel trapped.
+bool run(const Launch& launch);
+// The launch that runs, if any, and the number of the thread in its block.
+const Launch* running();
+// Whether an address lies in the guard of a thread's stack.
+bool is_stack_guard(const void* address);
+constexpr unsigned MOST_SHARED = 227 * 1024;
+
+}  // namespace emulated

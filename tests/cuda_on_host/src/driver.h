@@ -1,0 +1,71 @@
+// What the files of the emulated driver share.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "block.h"
+
+namespace emulated {
+
+// The driver's answers that are given here, by the numbers of cuda.h.
+enum Result : int {
+  SUCCESS = 0,
+  INVALID_VALUE = 1,
+  OUT_OF_MEMORY = 2,
+  NOT_INITIALIZED = 3,
+  INVALID_DEVICE = 101,
+  INVALID_IMAGE = 200,
+  INVALID_CONTEXT = 201,
+  NO_BINARY_FOR_GPU = 209,
+  INVALID_HANDLE = 400,
+  NOT_FOUND = 500,
+  NOT_READY = 600,
+  LAUNCH_OUT_OF_RESOURCES = 701,
+  LAUNCH_FAILED = 719,
+  NOT_SUPPORTED = 801,
+};
+
+// One call at a time.
+extern std::recursive_mutex calls;
+// What every later call answers, once work on the device has failed.
+extern Result sticky;
+// Whether this call fails because SIDEREAL_EMULATED_FAIL asks for it, or because of an earlier failure.
+Result begin(const char* name);
+// Whether the driver was started, for all calls but cuInit.
+extern bool initialized;
+
+struct Settings {
+  int major, minor;
+  size_t memory_bytes;
+};
+const Settings& settings();
+
+// --- memory
+// Prints and ends the process when [address, address + bytes) is not in one allocation of the device.
+void expect_device(const char* call, uint64_t address, size_t bytes);
+// The same when the host's pointer is one of the device's.
+void expect_host(const char* call, const void* pointer);
+// What an address belongs to, in words.
+std::string describe_address(uint64_t address);
+
+// --- streams: runs at once, or when something waits for it (SIDEREAL_EMULATED_LATE)
+struct Stream;
+Result enqueue(void* stream, std::function<Result()> work);
+Result finish(void* stream);
+Result finish_all();
+
+// --- faults
+void catch_faults();
+
+}  // namespace emulated
+
+// Begins a function of the driver: takes the lock, and answers at once when it has to fail.
+#define EMULATED_CALL                                             \
+  std::lock_guard<std::recursive_mutex> emulated_lock(emulated::calls); \
+  if (emulated::Result emulated_result = emulated::begin(__func__)) return emulated_result
+
+#define DRIVER extern "C" __attribute__((visibility("default"))) int

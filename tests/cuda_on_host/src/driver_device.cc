@@ -1,0 +1,187 @@
+// The device, its context, its answers and its failures.
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+namespace emulated {
+
+std::recursive_mutex calls;
+Result sticky = SUCCESS;
+bool initialized;
+
+const Settings& settings() {
+  static const Settings found = [] {
+    Settings settings{9, 0, 4096ull << 20};
+    if (const char* text = getenv("SIDEREAL_EMULATED_CAPABILITY")) sscanf(text, "%d.%d", &settings.major, &settings.minor);
+    if (const char* text = getenv("SIDEREAL_EMULATED_MEMORY_MIB")) settings.memory_bytes = strtoull(text, nullptr, 10) << 20;
+    return settings;
+  }();
+  return found;
+}
+
+namespace {
+
+// SIDEREAL_EMULATED_FAIL=name:call or name:call:code.
+struct Failure {
+  std::string name;
+  long call = 0;
+  int code = LAUNCH_FAILED;
+};
+
+const Failure& failure() {
+  static const Failure found = [] {
+    Failure failure;
+    const char* text = getenv("SIDEREAL_EMULATED_FAIL");
+    char name[128] = "";
+    if (text && sscanf(text, "%127[^:]:%ld:%d", name, &failure.call, &failure.code) >= 2) failure.name = name;
+    return failure;
+  }();
+  return found;
+}
+
+bool is_named(const char* call, const std::string& name) {
+  return name == call || (name + "_v2") == call;
+}
+
+void on_fault(int signal, siginfo_t* info, void*) {
+  if (running()) {
+    const char* what = signal == SIGFPE ? "division by zero"
+                       : signal == SIGILL ? "misaligned address, or an operation that has no meaning"
+                       : is_stack_guard(info->si_addr) ? "stack of a thread overflowed"
+                                                       : "illegal address";
+    if (signal == SIGSEGV || signal == SIGBUS)
+      die("%s %p: %s", what, info->si_addr, describe_address((uint64_t)info->si_addr).c_str());
+    die("%s", what);
+  }
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+}  // namespace
+
+void catch_faults() {
+  struct sigaction action = {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) sigaction(signal, &action, nullptr);
+}
+
+Result begin(const char* name) {
+  static long calls_of_it;
+  if (!initialized && strcmp(name, "cuInit")) return NOT_INITIALIZED;
+  if (sticky) return sticky;
+  if (failure().call && is_named(name, failure().name) && ++calls_of_it >= failure().call) return sticky = (Result)failure().code;
+  return SUCCESS;
+}
+
+}  // namespace emulated
+
+using namespace emulated;
+
+static int context_of_device;
+static thread_local void* current_context;
+
+DRIVER cuInit(unsigned flags) {
+  EMULATED_CALL;
+  if (flags) return INVALID_VALUE;
+  if (!initialized) catch_faults();
+  initialized = true;
+  return SUCCESS;
+}
+DRIVER cuDriverGetVersion(int* version) { *version = 13000; return SUCCESS; }
+DRIVER cuDeviceGetCount(int* count) { EMULATED_CALL; *count = 1; return SUCCESS; }
+DRIVER cuDeviceGet(int* device, int ordinal) {
+  EMULATED_CALL;
+  if (ordinal) return INVALID_DEVICE;
+  *device = 0;
+  return SUCCESS;
+}
+DRIVER cuDeviceGetName(char* name, int room, int device) {
+  EMULATED_CALL;
+  if (device) return INVALID_DEVICE;
+  snprintf(name, (size_t)room, "Emulated sm_%d%d", settings().major, settings().minor);
+  return SUCCESS;
+}
+DRIVER cuDeviceTotalMem_v2(size_t* bytes, int device) {
+  EMULATED_CALL;
+  if (device) return INVALID_DEVICE;
+  *bytes = settings().memory_bytes;
+  return SUCCESS;
+}
+DRIVER cuDeviceGetUuid_v2(unsigned char* uuid, int) { memset(uuid, 0xE, 16); return SUCCESS; }
+DRIVER cuDeviceGetPCIBusId(char* text, int room, int) { snprintf(text, (size_t)room, "0000:00:00.0"); return SUCCESS; }
+
+// The attributes that mean something, by their numbers in cuda.h; all others are 1.
+DRIVER cuDeviceGetAttribute(int* value, int attribute, int device) {
+  EMULATED_CALL;
+  if (device) return INVALID_DEVICE;
+  switch (attribute) {
+    case 1: *value = 1024; break;                              // threads of a block
+    case 2: case 3: *value = 1024; break;                      // a block's width and height
+    case 4: *value = 64; break;                                // and depth
+    case 5: *value = 2147483647; break;                        // a grid's width
+    case 6: case 7: *value = 65535; break;                     // its height and depth
+    case 8: *value = 48 * 1024; break;                         // shared memory of a block without asking
+    case 9: *value = 64 * 1024; break;                         // constant memory
+    case 10: *value = 32; break;                               // threads of a warp
+    case 12: *value = 65536; break;                            // registers of a block
+    case 13: case 36: *value = 1000000; break;                 // clocks, in kHz
+    case 16: *value = 4; break;                                // multiprocessors
+    case 37: *value = 1024; break;                             // bits of the memory's bus
+    case 38: *value = 1 << 20; break;                          // bytes of level-2 cache
+    case 39: *value = 2048; break;                             // threads of a multiprocessor
+    case 75: *value = settings().major; break;
+    case 76: *value = settings().minor; break;
+    case 81: *value = (int)MOST_SHARED + 1024; break;          // shared memory of a multiprocessor
+    case 82: *value = 65536; break;                            // its registers
+    case 97: *value = (int)MOST_SHARED; break;                 // shared memory of a block that asks
+    case 106: *value = 32; break;                              // blocks of a multiprocessor
+    case 111: *value = 1024; break;                            // shared memory that the system takes of each block
+    default: *value = 1;
+  }
+  return SUCCESS;
+}
+
+DRIVER cuDevicePrimaryCtxRetain(void** context, int device) {
+  EMULATED_CALL;
+  if (device) return INVALID_DEVICE;
+  *context = &context_of_device;
+  return SUCCESS;
+}
+DRIVER cuDevicePrimaryCtxRelease_v2(int) { EMULATED_CALL; return finish_all(); }
+DRIVER cuCtxSetCurrent(void* context) { EMULATED_CALL; current_context = context; return SUCCESS; }
+DRIVER cuCtxGetCurrent(void** context) { EMULATED_CALL; *context = current_context; return SUCCESS; }
+DRIVER cuCtxGetDevice(int* device) { EMULATED_CALL; *device = 0; return SUCCESS; }
+
+static const struct { int code; const char *name, *text; } answers[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {600, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+};
+DRIVER cuGetErrorName(int code, const char** name) {
+  for (const auto& answer : answers)
+    if (answer.code == code) return *name = answer.name, SUCCESS;
+  return *name = nullptr, INVALID_VALUE;
+}
+DRIVER cuGetErrorString(int code, const char** text) {
+  for (const auto& answer : answers)
+    if (answer.code == code) return *text = answer.text, SUCCESS;
+  return *text = nullptr, INVALID_VALUE;
+}

@@ -1,0 +1,192 @@
+// Modules and launches. A module's image is a shared object that the emulated NVRTC made.
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "driver.h"
+
+namespace emulated {
+namespace {
+
+struct Function {
+  const Kernel* kernel;
+  unsigned most_shared = 48 * 1024;
+};
+
+struct Image {
+  void* library;
+  const Module* module;
+  std::vector<std::unique_ptr<Function>> functions;
+};
+
+std::set<Image*> images;
+std::set<Function*> functions;
+
+size_t image_bytes(const Elf64_Ehdr* header) {
+  return header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;
+}
+
+// The shared object, from a file that has no name.
+void* load(const void* image) {
+  size_t bytes = image_bytes((const Elf64_Ehdr*)image);
+  int file = memfd_create("emulated_module", 0);
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  bool written = file >= 0 && write(file, image, bytes) == (ssize_t)bytes;
+  void* library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!library) fprintf(stderr, "emulated device: %s\n", written ? dlerror() : "can't write a module");
+  close(file);
+  return library;
+}
+
+bool is_for_device(const char* architecture) {
+  int number = 0;
+  char letter = 0;
+  sscanf(architecture, "sm_%d%c", &number, &letter);
+  int major = number / 10, minor = number % 10;
+  bool same = major == settings().major && minor == settings().minor;
+  return letter ? same : major == settings().major && minor <= settings().minor;
+}
+
+Function* function_at(void* handle) {
+  if (!functions.count((Function*)handle)) die("%p is not a kernel", handle);
+  return (Function*)handle;
+}
+
+Image* image_at(void* handle) {
+  if (!images.count((Image*)handle)) die("%p is not a module", handle);
+  return (Image*)handle;
+}
+
+Result check_launch(const Function& function, Uint3 grid, Uint3 block, unsigned shared_bytes) {
+  unsigned long threads = (unsigned long)block.x * block.y * block.z;
+  if (!threads || !grid.x || !grid.y || !grid.z) return INVALID_VALUE;
+  if (threads > 1024 || block.z > 64 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) return INVALID_VALUE;
+  if (shared_bytes > function.most_shared) return INVALID_VALUE;
+  if (function.kernel->most_threads && threads > function.kernel->most_threads) {
+    fprintf(stderr, "emulated device: kernel %s is bounded to %u threads, not %lu\n", function.kernel->name,
+            function.kernel->most_threads, threads);
+    return INVALID_VALUE;
+  }
+  return SUCCESS;
+}
+
+}  // namespace
+}  // namespace emulated
+
+using namespace emulated;
+
+DRIVER cuModuleLoadData(void** handle, const void* image) {
+  EMULATED_CALL;
+  const Elf64_Ehdr* header = (const Elf64_Ehdr*)image;
+  if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return INVALID_IMAGE;
+  if (header->e_machine != EM_X86_64) return NO_BINARY_FOR_GPU;
+  void* library = load(image);
+  const Module* module = library ? (const Module*)dlsym(library, "emulated_module") : nullptr;
+  if (!module) return INVALID_IMAGE;
+  if (!is_for_device(module->architecture)) return dlclose(library), NO_BINARY_FOR_GPU;
+  *module->machine = &machine;
+  Image* loaded = new Image{library, module, {}};
+  images.insert(loaded);
+  *handle = loaded;
+  return SUCCESS;
+}
+DRIVER cuModuleLoadDataEx(void** handle, const void* image, unsigned, int*, void**) { return cuModuleLoadData(handle, image); }
+
+DRIVER cuModuleUnload(void* handle) {
+  EMULATED_CALL;
+  Image* image = image_at(handle);
+  Result result = finish_all();
+  for (auto& function : image->functions) functions.erase(function.get());
+  images.erase(image);
+  dlclose(image->library);
+  delete image;
+  return result;
+}
+
+DRIVER cuModuleGetFunction(void** handle, void* module, const char* name) {
+  EMULATED_CALL;
+  Image* image = image_at(module);
+  for (unsigned i = 0; i < image->module->kernels; i++) {
+    const Kernel* kernel = &image->module->kernel[i];
+    if (strcmp(kernel->name, name)) continue;
+    image->functions.push_back(std::make_unique<Function>(Function{kernel}));
+    *handle = image->functions.back().get();
+    functions.insert(image->functions.back().get());
+    return SUCCESS;
+  }
+  return NOT_FOUND;
+}
+
+DRIVER cuModuleGetGlobal_v2(uint64_t* address, size_t* bytes, void* module, const char* name) {
+  EMULATED_CALL;
+  void* found = dlsym(image_at(module)->library, name);
+  Dl_info info;
+  const Elf64_Sym* symbol = nullptr;
+  if (!found || !dladdr1(found, &info, (void**)&symbol, RTLD_DL_SYMENT)) return NOT_FOUND;
+  if (address) *address = (uint64_t)found;
+  if (bytes) *bytes = symbol ? symbol->st_size : 0;
+  return SUCCESS;
+}
+
+// Attributes by their numbers in cuda.h; 8 is the most dynamic shared memory.
+DRIVER cuFuncSetAttribute(void* handle, int attribute, int value) {
+  EMULATED_CALL;
+  if (attribute != 8) return SUCCESS;
+  if (value < 0 || (unsigned)value > MOST_SHARED) return INVALID_VALUE;
+  function_at(handle)->most_shared = (unsigned)value;
+  return SUCCESS;
+}
+DRIVER cuFuncGetAttribute(int* value, int attribute, void* handle) {
+  EMULATED_CALL;
+  Function* function = function_at(handle);
+  switch (attribute) {
+    case 0: *value = function->kernel->most_threads ? (int)function->kernel->most_threads : 1024; break;
+    case 4: *value = 32; break;  // registers
+    case 8: *value = (int)function->most_shared; break;
+    default: *value = 0;
+  }
+  return SUCCESS;
+}
+
+DRIVER cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* handle, int threads, size_t shared_bytes) {
+  EMULATED_CALL;
+  function_at(handle);
+  if (threads < 1 || threads > 1024) return INVALID_VALUE;
+  int by_threads = 2048 / ((threads + 31) / 32 * 32), by_shared = (int)((MOST_SHARED + 1024) / (shared_bytes + 1024));
+  int most = by_threads < by_shared ? by_threads : by_shared;
+  *blocks = most < 32 ? most : 32;
+  return SUCCESS;
+}
+
+DRIVER cuLaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                      unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void** extra) {
+  EMULATED_CALL;
+  Function* function = function_at(handle);
+  const Kernel* kernel = function->kernel;
+  Uint3 grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
+  if (Result result = check_launch(*function, grid, block, shared_bytes)) return result;
+  if (extra) return NOT_SUPPORTED;
+  // The driver copies arguments: what they point to is gone when the kernel runs.
+  size_t bytes = 0;
+  for (unsigned i = 0; i < kernel->arguments; i++) bytes += (kernel->sizes[i] + 15) / 16 * 16;
+  auto copies = std::make_shared<std::vector<max_align_t>>(bytes / sizeof(max_align_t) + 1);
+  std::vector<void*> pointers;
+  char* next = (char*)copies->data();
+  for (unsigned i = 0; i < kernel->arguments; i++) {
+    if (!arguments || !arguments[i]) die("kernel %s takes %u arguments, not %u", kernel->name, kernel->arguments, i);
+    memcpy(next, arguments[i], kernel->sizes[i]);
+    pointers.push_back(next);
+    next += (kernel->sizes[i] + 15) / 16 * 16;
+  }
+  return enqueue(stream, [=, kept = copies]() mutable {
+    return run({kernel, grid, block, shared_bytes, pointers.data()}) ? SUCCESS : (sticky = LAUNCH_FAILED);
+  });
+}

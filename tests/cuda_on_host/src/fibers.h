@@ -1,0 +1,24 @@
+// Threads of a block as fibers: each has a stack, and one runs at a time.
+#pragma once
+#include "../include/emulated.h"
+
+namespace emulated {
+
+constexpr unsigned MOST_THREADS = 1024;
+constexpr unsigned long STACK_BYTES = 128 * 1024;
+extern Fiber fibers[MOST_THREADS];
+
+// Maps the stacks.
+void make_stacks();
+// Lets fibers 0 to threads - 1 run `body` until all have ended or none can go on.
+void run_fibers(unsigned threads, void (*body)(), void (*ended)(Fiber*));
+// Leaves all fibers where they are; called from one of them.
+[[noreturn]] void abandon_fibers();
+// Whether a fiber ended for lack of anything to do: the number of those that still wait.
+unsigned waiting_fibers();
+void suspend(const char* what, const void* key, unsigned long long detail);
+void make_ready(Fiber* fiber);
+void wake(const void* key);
+void pass();
+
+}  // namespace emulated

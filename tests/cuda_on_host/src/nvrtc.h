@@ -1,0 +1,29 @@
+// A program that is compiled, and how.
+#pragma once
+#include <stdio.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace emulated {
+
+struct Program {
+  std::string source, name = "default_program", architecture = "sm_75", log, image;
+  int number = 75;
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::vector<std::string> defines;
+};
+
+// Compiles into `image`, or says in `log` why not.
+bool build(Program& program);
+
+// A kernel that a preprocessed source declares: its name, and the words between the brackets of its bounds.
+struct Declared {
+  std::string name, bounds;
+};
+std::vector<Declared> declared_kernels(const std::string& source);
+// What is put behind the source so that the driver finds its kernels.
+std::string registration(const std::vector<Declared>& kernels, const std::string& architecture);
+
+}  // namespace emulated
