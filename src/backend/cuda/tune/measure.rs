@@ -142,7 +142,7 @@ fn seconds(
     let mut work = build()?;
     let device = stream.device();
     let (begin, end) = (device.event()?, device.event()?);
-    let mut batch = |work: &mut dyn Work, runs: usize| {
+    let batch = |work: &mut dyn Work, runs: usize| {
         stream.record(&begin)?;
         for _ in 0..runs {
             work.enqueue(stream)?;
