@@ -177,6 +177,20 @@ impl Common {
     }
 }
 
+/// Tells what the backend's user should know of the run: tuned choices that no longer hold.
+pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
+    #[cfg(feature = "cuda")]
+    if let Backend::Cuda(device, _) = backend
+        && !common.quiet
+    {
+        for note in device.take_notes() {
+            eprintln!("sidereal: {note}");
+        }
+    }
+    #[cfg(not(feature = "cuda"))]
+    let _ = (backend, common);
+}
+
 /// A device as it is written on the command line.
 fn parse_device(text: &str) -> std::result::Result<Device, String> {
     let word = text.to_ascii_lowercase();
