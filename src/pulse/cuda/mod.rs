@@ -222,12 +222,7 @@ impl Engine {
             let skipped = start * window;
             let ahead = (skipped as u64).wrapping_sub(held as u64).wrapping_mul(SAMPLE as u64);
             let batch = Batch {
-                history: self
-                    .search
-                    .memory
-                    .history
-                    .address()
-                    .wrapping_add((skipped * SAMPLE) as u64),
+                history: self.search.memory.history.address().wrapping_add((skipped * SAMPLE) as u64),
                 plane: rows.address.wrapping_add(ahead),
                 plane_stride: rows.stride,
                 split: held.saturating_sub(skipped),
