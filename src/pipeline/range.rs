@@ -18,6 +18,10 @@ use crate::pulse::cluster::{BandEdges, Clusterer, TrialRange};
 use crate::pulse::{self, Detector, Event, Input};
 use crate::sample::Samples;
 
+/// Words that a row of a device's plane is a multiple of: 128 bytes.
+#[cfg(feature = "cuda")]
+const ALIGNED: usize = 32;
+
 /// A range's two stages with the plane between them.
 pub(super) struct RangeSearch {
     index: usize,
@@ -135,7 +139,7 @@ impl RangeSearch {
     #[cfg(feature = "cuda")]
     pub(super) fn plane_words(&self, times: usize) -> usize {
         let plan = self.dedisperser.plan();
-        plan.dms().len() * plan.max_output(times).max(1)
+        plan.dms().len() * plan.max_output(times).max(1).next_multiple_of(ALIGNED)
     }
 
     /// Whether the plane holds integers.
@@ -198,7 +202,7 @@ impl RangeSearch {
     #[cfg(feature = "cuda")]
     fn shape(&self, plane: &mut cuda::Plane) {
         plane.dms = self.dedisperser.plan().dms().len();
-        plane.stride = plane.words.len() / plane.dms;
+        plane.stride = plane.words.len() / plane.dms / ALIGNED * ALIGNED;
     }
 
     /// Dedisperses and searches a gulp.
