@@ -69,6 +69,25 @@ enum Verb {
     Devices(devices::Arguments),
 }
 
+impl Verb {
+    /// The verb's name, if GPUs have no kernels for it.
+    fn of_the_host(&self) -> Option<&'static str> {
+        match self {
+            Self::Info(_) => Some("info"),
+            Self::Correlate(_) => Some("correlate"),
+            Self::Plan(_) => Some("plan"),
+            Self::Simulate(_) => Some("simulate"),
+            Self::Spiir(_) => Some("spiir"),
+            Self::Bench(arguments) => arguments.of_the_host(),
+            Self::Demo(_)
+            | Self::Search(_)
+            | Self::Dedisperse(_)
+            | Self::Channelize(_)
+            | Self::Devices(_) => None,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     // Clap itself ends the program: 0 after help, 2 after wrong use.
     let arguments = Arguments::parse();
@@ -83,6 +102,9 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let common = &arguments.common;
+    if let Some(verb) = arguments.verb.of_the_host() {
+        common.on_host_only(verb)?;
+    }
     match &arguments.verb {
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Info(arguments) => info::run(arguments, common),

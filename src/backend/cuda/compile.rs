@@ -99,7 +99,7 @@ fn is_problem(line: &str) -> bool {
 /// the compiler's words when the source is refused.
 pub fn compile(source: &Source, architecture: &str) -> Result<Compiled> {
     let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
-    let (major, minor) = status::nvrtc_version().map_err(unavailable)?;
+    let (major, minor) = status::nvrtc()?;
     let mut program = Program::new(source)?;
     let compiled = program.compile(&source.options(architecture));
     let log = program.log();

@@ -8,6 +8,7 @@
 mod cache;
 mod call;
 mod compile;
+mod fourier;
 mod memory;
 mod module;
 mod plane;
@@ -24,11 +25,12 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use crate::error::{Error, Result};
 use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
+pub use fourier::{Fourier, Length};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use plane::{Plane, PlaneKind};
 pub use roof::{Rates, kernels};
-pub use status::{Status, status};
+pub use status::{Status, nvrtc, status};
 pub use stream::{Event, Stream};
 pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
@@ -236,7 +238,8 @@ fn start() -> Result<()> {
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::Unavailable {
             what: "a CUDA device".to_owned(),
-            why: "the NVIDIA driver (libcuda.so.1) is not installed, or not on the library path"
+            why: "the NVIDIA driver (libcuda.so.1) is not installed, or not on the library path: \
+                  install your system's package of it"
                 .to_owned(),
         });
     }

@@ -65,6 +65,14 @@ template <bool TRANSPOSED> static inline void load_rows(Fiber* warp, const bool*
       ((u32*)warp[lane].pointers[0])[i] = word;
     }
 }
+static inline void store_rows(Fiber* warp, const bool* present, unsigned lanes) {
+  all_there(present, lanes, 32, "store_matrices");
+  for (u32 lane = 0; lane < 32; lane++)
+    if (warp[lane].operand % 16) emulated_machine->die("store_matrices: address %#x is not a multiple of 16", warp[lane].operand);
+  for (u32 lane = 0; lane < 32; lane++)
+    for (u32 i = 0; i < 4; i++)
+      ((u32*)warp[8 * i + lane / 4].pointers[1])[lane % 4] = ((const u32*)warp[lane].pointers[0])[i];
+}
 INLINE void bring(void* c, const void* a, const void* b) {
   Fiber* self = emulated_machine->current;
   self->pointers[0] = c, self->pointers[1] = (void*)a, self->pointers[2] = (void*)b;
@@ -92,6 +100,13 @@ INLINE void load_matrix_x4_transposed(u32 (&r)[4], u32 address) {
   emulated::bring(r, emulated::shared_pointer(address), nullptr);
   emulated_machine->current->operand = address;
   emulated_machine->meet_warp(~0u, emulated::load_rows<true>, "load_matrix_x4_transposed");
+}
+INLINE void store_matrices(u32 to, u32 a, u32 b, u32 c, u32 d) {
+  emulated::from_sm_90();
+  u32 words[4] = {a, b, c, d};
+  emulated::bring(words, emulated::shared_pointer(to), nullptr);
+  emulated_machine->current->operand = to;
+  emulated_machine->meet_warp(~0u, emulated::store_rows, "store_matrices");
 }
 
 #if __CUDA_ARCH__ >= 900 && defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -46,12 +46,19 @@ template <int LEFT> INLINE void copy_async_wait() {}
 
 // --- barriers in shared memory
 namespace emulated {
+#if __CUDA_ARCH__ >= 900
+INLINE void from_sm_90() {}
+#else
+// A call that is left in the kernel ends its compilation, as ptxas would.
+void from_sm_90() __attribute__((error("an instruction that needs sm_90")));
+#endif
 struct Barrier {
   u32 parity : 1, magic : 3, arrivals : 14, left : 14;
   i32 bytes;
 };
 constexpr u32 MAGIC = 2;
 INLINE Barrier& barrier_at(u32 address) {
+  from_sm_90();
   Barrier& barrier = shared_word<Barrier>(address, "barrier");
   if (address % 8) emulated_machine->die("barrier at %#x: not a multiple of 8", address);
   if (barrier.magic != MAGIC) emulated_machine->die("barrier at %#x: not initialized", address);
@@ -87,6 +94,7 @@ INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 address) {
   emulated::barrier_update(emulated::barrier_at(address), 0, -(i32)bytes);
 }
 INLINE void bulk_store(void* to, u32 from, u32 bytes) {
+  emulated::from_sm_90();
   emulated::aligned("bulk_store", (u64)to, from, bytes, 16);
   __builtin_memcpy(to, emulated::shared_pointer(from), bytes);
 }
@@ -99,5 +107,7 @@ INLINE void named_barrier(u32 id, u32 threads) { emulated_machine->barrier(id, t
 INLINE void named_barrier_arrive(u32 id, u32 threads) { emulated_machine->barrier(id, threads, false); }
 
 INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) { return emulated::permute(a, b, selector); }
+INLINE void keep(u32&) {}
+INLINE double product(double a, double b) { return a * b; }
 
 #include "matrix.h"

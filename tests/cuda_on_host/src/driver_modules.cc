@@ -186,7 +186,7 @@ DRIVER cuLaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, unsigned g
     pointers.push_back(next);
     next += (kernel->sizes[i] + 15) / 16 * 16;
   }
-  return enqueue(stream, [=]() mutable {
+  return enqueue(stream, [=, kept = copies]() mutable {
     return run({kernel, grid, block, shared_bytes, pointers.data()}) ? SUCCESS : (sticky = LAUNCH_FAILED);
   });
 }

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use super::compile::{Source, compile};
 use super::{HEADERS, status};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use folder::Folder;
 use hash::Hash;
 
@@ -37,13 +37,13 @@ pub(super) struct Cubin {
 
 /// The machine code of a source for an architecture: from the cache, or compiled.
 pub(super) fn cubin(source: &Source, architecture: &str) -> Result<Cubin> {
-    let key = key(source, architecture, nvrtc()?);
+    let key = key(source, architecture, status::nvrtc()?);
     cache().get(key, || Ok(compile(source, architecture)?.cubin))
 }
 
 /// As [`cubin`], compiled whatever the disk holds: for an entry that the driver refuses.
 pub(super) fn compiled(source: &Source, architecture: &str) -> Result<Cubin> {
-    let key = key(source, architecture, nvrtc()?);
+    let key = key(source, architecture, status::nvrtc()?);
     cache().make(key, || Ok(compile(source, architecture)?.cubin))
 }
 
@@ -58,11 +58,6 @@ pub(super) fn source_hash(source: &Source, architecture: &str) -> Hash {
 
 fn key(source: &Source, architecture: &str, (major, minor): (u32, u32)) -> u128 {
     source_hash(source, architecture).text(&format!("NVRTC {major}.{minor}")).value()
-}
-
-fn nvrtc() -> Result<(u32, u32)> {
-    let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
-    status::nvrtc_version().map_err(unavailable)
 }
 
 fn cache() -> &'static Cache {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::Error;
 
 const SOURCE: Source =
     Source { name: "a.cu", text: "a", includes: &[("b.cuh", "b")], defines: vec![] };
