@@ -98,6 +98,9 @@ INLINE void fence_async_shared() {}
 INLINE void named_barrier(u32 id, u32 threads) { emulated_machine->barrier(id, threads, true); }
 INLINE void named_barrier_arrive(u32 id, u32 threads) { emulated_machine->barrier(id, threads, false); }
 
+// --- a product that is rounded by itself: nothing is fused here
+INLINE double product(double a, double b) { return a * b; }
+
 INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) { return emulated::permute(a, b, selector); }
 
 #include "matrix.h"
