@@ -227,8 +227,11 @@ fn check(case: &Case) {
             }
         }
     }
-    let rows = stream(&plan, &Backend::Reference, samples, case.seed);
-    compare(case, &plan, &rows, &truth, "reference");
+    let others = Backend::available(1).into_iter();
+    for backend in others.filter(|b| b.is_gpu() || matches!(b, Backend::Reference)) {
+        let rows = stream(&plan, &backend, samples, case.seed);
+        compare(case, &plan, &rows, &truth, &backend.name());
+    }
 }
 
 fn compare(case: &Case, plan: &Plan, rows: &[Vec<u32>], truth: &[Vec<(f64, f64)>], name: &str) {

@@ -1,28 +1,76 @@
 //! The options that every verb has, and what follows from them.
 
-use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+use clap::Args;
 use sidereal::backend::Backend;
 use sidereal::{Error, Result};
 
 /// Where the work is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
     /// The processor's vector instructions.
     Cpu,
     /// The slow equations in double precision, to check the others.
     Reference,
+    /// A GPU of NVIDIA's, by its number.
+    Cuda(usize),
     /// The fastest that this machine has for the work.
     Auto,
+}
+
+/// What `--device auto` weighs: a GPU takes a second to get ready, more where kernels are not yet compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// The bytes that come in; none if nobody knows.
+    bytes: Option<u64>,
+    /// From how many on a GPU is worth it.
+    worth_bytes: u64,
+}
+
+impl Work {
+    /// Trial dispersion measures: much work for each byte that comes in.
+    pub(crate) fn on_trials(inputs: &[PathBuf]) -> Self {
+        Self { bytes: bytes(inputs), worth_bytes: 64 << 20 }
+    }
+
+    /// A filter bank's: done about as fast as files are read.
+    pub(crate) fn on_voltages(inputs: &[PathBuf]) -> Self {
+        Self { bytes: bytes(inputs), worth_bytes: 1 << 30 }
+    }
+
+    fn is_worth_a_gpu(self) -> bool {
+        self.bytes.is_none_or(|bytes| bytes >= self.worth_bytes)
+    }
+}
+
+/// What the files hold; none for a pipe, or for the first part of a recording that names the others.
+fn bytes(inputs: &[PathBuf]) -> Option<u64> {
+    let sizes = inputs.iter().map(|path| match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => Some(found.len()),
+        Ok(_) => None,
+        Err(_) => {
+            let mut first = path.clone().into_os_string();
+            first.push(".0000.raw");
+            let is_known = path.as_os_str() != "-" && std::fs::metadata(first).is_err();
+            is_known.then_some(0)
+        }
+    });
+    sizes.sum()
 }
 
 /// Options of every verb.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// Where to run.
+    /// Where to run: cpu; cuda, cuda:1 (an NVIDIA GPU, by the number that `sidereal devices` shows);
+    /// reference (the slow equations, to check the others); or auto: a GPU where there is one and the work is
+    /// worth its start, else the CPU. Of a recording that is from 64 MiB on in search and dedisperse, from
+    /// 1 GiB on in channelize, and standard input always.
     #[arg(
         long,
-        value_enum,
         default_value = "auto",
+        value_name = "DEVICE",
+        value_parser = parse_device,
         global = true,
         help_heading = "Common options"
     )]
@@ -45,16 +93,73 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The backend that `--device` and `--threads` ask for.
+    /// The backend that `--device` and `--threads` ask for; `auto` is the CPU.
     ///
     /// # Errors
-    /// As [`Common::threads`].
+    /// As [`Common::threads`]; [`Error::Unavailable`] for a GPU that can't be had.
     pub(crate) fn backend(&self) -> Result<Backend> {
         let threads = self.threads()?;
-        Ok(match self.device {
-            Device::Reference => Backend::Reference,
-            Device::Cpu | Device::Auto => Backend::best(threads),
-        })
+        match self.device {
+            Device::Reference => Ok(Backend::Reference),
+            Device::Cpu | Device::Auto => Ok(Backend::best(threads)),
+            Device::Cuda(ordinal) => gpu(ordinal, threads),
+        }
+    }
+
+    /// As [`Common::backend`], for work that GPUs have kernels for: `auto` is the GPU if there is one and the
+    /// work is worth it, and it is said which was taken.
+    ///
+    /// # Errors
+    /// As [`Common::backend`].
+    pub(crate) fn backend_for(&self, work: Work) -> Result<Backend> {
+        if self.device != Device::Auto || !work.is_worth_a_gpu() {
+            return self.backend();
+        }
+        match gpu(0, self.threads()?) {
+            Ok(backend) => {
+                if !self.quiet {
+                    let size = work.bytes.map_or_else(
+                        || "data of unknown length".to_owned(),
+                        |bytes| format!("{} MiB of data", bytes >> 20),
+                    );
+                    eprintln!(
+                        "sidereal: on {}, for {size}; --device cpu takes the processor.",
+                        backend.name()
+                    );
+                }
+                Ok(backend)
+            }
+            Err(why) => {
+                let backend = self.backend()?;
+                if self.verbose && !self.quiet {
+                    eprintln!("sidereal: on {}: {why}", backend.name());
+                }
+                Ok(backend)
+            }
+        }
+    }
+
+    /// Refuses a GPU for a verb that has no kernels for one.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`].
+    pub(crate) fn on_host_only(&self, verb: &str) -> Result<()> {
+        match self.device {
+            Device::Cuda(_) => {
+                let rule = format!("{verb} has no kernels for a GPU: use cpu or auto");
+                Err(Error::parameter("--device", "cuda", rule))
+            }
+            Device::Cpu | Device::Reference | Device::Auto => Ok(()),
+        }
+    }
+
+    /// The same options for a part of the work that has no kernels for a GPU.
+    pub(crate) fn on_host(&self) -> Self {
+        let device = match self.device {
+            Device::Cuda(_) => Device::Cpu,
+            other => other,
+        };
+        Self { device, ..self.clone() }
     }
 
     /// How many threads are asked for.
@@ -68,5 +173,99 @@ impl Common {
             return Err(Error::parameter("--threads", self.threads, rule));
         }
         Ok(self.threads)
+    }
+}
+
+/// Tells what the backend's user should know of the run: tuned choices that no longer hold.
+pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
+    #[cfg(feature = "cuda")]
+    if let Backend::Cuda(device, _) = backend
+        && !common.quiet
+    {
+        for note in device.take_notes() {
+            eprintln!("sidereal: {note}");
+        }
+    }
+    #[cfg(not(feature = "cuda"))]
+    let _ = (backend, common);
+}
+
+/// A device as it is written on the command line.
+fn parse_device(text: &str) -> std::result::Result<Device, String> {
+    let word = text.to_ascii_lowercase();
+    match word.as_str() {
+        "cpu" => return Ok(Device::Cpu),
+        "reference" => return Ok(Device::Reference),
+        "auto" => return Ok(Device::Auto),
+        "cuda" => return Ok(Device::Cuda(0)),
+        _ => {}
+    }
+    let rule = "it must be cpu, reference, cuda, cuda:0, cuda:1 and so on, or auto";
+    let number = word.strip_prefix("cuda:").ok_or(rule)?;
+    number.parse().map(Device::Cuda).map_err(|_| rule.to_owned())
+}
+
+/// A GPU that kernels can be compiled for.
+#[cfg(feature = "cuda")]
+fn gpu(ordinal: usize, threads: usize) -> Result<Backend> {
+    use sidereal::backend::{cuda, threads::Threads};
+    let device = cuda::Device::open(ordinal)?;
+    cuda::nvrtc()?;
+    Ok(Backend::Cuda(device, Threads::new(threads)))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu(ordinal: usize, _: usize) -> Result<Backend> {
+    Err(Error::Unavailable {
+        what: format!("CUDA device {ordinal}"),
+        why: "this program was built without the feature `cuda`".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_read() {
+        let cases = [
+            ("cpu", Device::Cpu),
+            ("reference", Device::Reference),
+            ("auto", Device::Auto),
+            ("cuda", Device::Cuda(0)),
+            ("CUDA:3", Device::Cuda(3)),
+        ];
+        for (text, device) in cases {
+            assert_eq!(parse_device(text), Ok(device));
+        }
+        for text in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda3", "cuda:99999999999999999999"]
+        {
+            let error = parse_device(text).expect_err(text);
+            assert!(error.contains("cuda:1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_is_for_much_work() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, mebibytes: u64| {
+            let path = folder.path().join(name);
+            std::fs::File::create(&path)
+                .and_then(|file| file.set_len(mebibytes << 20))
+                .expect("room");
+            path
+        };
+        let (small, large) = (file("a", 40), file("b", 1024));
+        let trials = |paths: &[&PathBuf]| {
+            Work::on_trials(&paths.iter().map(|path| (*path).clone()).collect::<Vec<_>>())
+        };
+        assert!(!trials(&[&small]).is_worth_a_gpu());
+        assert!(trials(&[&small, &small]).is_worth_a_gpu());
+        assert!(trials(&[&"-".into()]).is_worth_a_gpu(), "a pipe may hold any number");
+        assert!(!trials(&[&folder.path().join("missing")]).is_worth_a_gpu());
+        assert!(!Work::on_voltages(&[small.clone(), small]).is_worth_a_gpu());
+        assert!(Work::on_voltages(&[large]).is_worth_a_gpu());
+        file("v.0000.raw", 1);
+        assert!(Work::on_voltages(&[folder.path().join("v")]).is_worth_a_gpu());
     }
 }

@@ -7,7 +7,7 @@ use sidereal::Result;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::series::{self, SeriesReport};
 
-use crate::common::Common;
+use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
 use crate::output::Destination;
 use crate::plots::duration;
@@ -57,12 +57,15 @@ pub(crate) enum Format {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let backend = common.backend()?;
+    let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
     let options = arguments.options(&opened)?;
     if !common.quiet {
         arguments.recording.warn(&header);
+    }
+    if common.verbose && !common.quiet {
+        eprintln!("sidereal: on {}", backend.name());
     }
     let folder = arguments.destination.begin(&arguments.recording, "dedispersed")?;
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
@@ -81,6 +84,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     interrupt::check()?;
     folder.finish()?;
     warn(&report, common);
+    tell_notes(&backend, common);
     if !common.quiet {
         gaps::warn(&gaps::listed(&report.gaps, header.tsamp_s, delay_s));
     }

@@ -1,5 +1,11 @@
 //! `sidereal devices`: what the work can run on.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "devices/without_cuda.rs"]
+mod cuda;
+
 use std::fmt::Write as _;
 
 use clap::Args;
@@ -17,11 +23,12 @@ const COPY_BYTES: usize = 256 << 20;
 /// Seconds for each measurement.
 const SECONDS: f64 = 0.5;
 
-/// Shows what sidereal can run on: processor, vector instructions, threads.
+/// Shows what sidereal can run on: processor, vector instructions, threads, GPUs, and what GPUs lack.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Also measure how fast each one is at best (its roofs): bytes added in its caches, as
-    /// dedispersion does, and memory copied by one thread. Takes some seconds.
+    /// dedispersion does, and memory copied by one thread; of GPUs their memory copied, and memory of the host
+    /// copied to and from them. Takes some seconds.
     #[arg(long)]
     measure: bool,
 }
@@ -34,6 +41,7 @@ struct Document {
     /// Bytes a second, read and written, of one thread that copies memory; when measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     copy_bytes_per_s: Option<f64>,
+    cuda: cuda::Libraries,
     devices: Vec<Device>,
 }
 
@@ -48,23 +56,28 @@ struct Device {
     byte_adds_per_s_one_thread: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     byte_adds_per_s: Option<f64>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    gpu: Option<cuda::Gpu>,
 }
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let measure = arguments.measure;
     let backends = Backend::available(common.threads()?);
+    let devices: Result<Vec<Device>> =
+        backends.iter().map(|backend| device(backend, measure)).collect();
     let document = Document {
         processor: processor(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         default: common.backend()?.name(),
         copy_bytes_per_s: measure.then(|| roof::copy_bytes(COPY_BYTES, SECONDS)),
-        devices: backends.iter().map(|backend| device(backend, measure)).collect(),
+        cuda: cuda::Libraries::find(),
+        devices: devices?,
     };
     if common.json { json::print(&document) } else { json::say(table(&document).trim_end()) }
 }
 
-fn device(backend: &Backend, measure: bool) -> Device {
+fn device(backend: &Backend, measure: bool) -> Result<Device> {
     let (kind, level, threads) = match backend {
         Backend::Reference => ("reference", None, Threads::new(1)),
         Backend::Cpu(level, threads) => ("cpu", Some(*level), threads.clone()),
@@ -72,14 +85,15 @@ fn device(backend: &Backend, measure: bool) -> Device {
         Backend::Cuda(_, threads) => ("cuda", None, threads.clone()),
     };
     let adds = |threads: &Threads| level.map(|level| roof::byte_adds(level, threads, SECONDS));
-    Device {
+    Ok(Device {
         name: backend.name(),
         kind,
         level: level.map(Level::name),
         threads: threads.count(),
         byte_adds_per_s_one_thread: measure.then(|| adds(&Threads::new(1))).flatten(),
         byte_adds_per_s: measure.then(|| adds(&threads)).flatten(),
-    }
+        gpu: cuda::Gpu::of(backend, measure)?,
+    })
 }
 
 fn table(document: &Document) -> String {
@@ -89,10 +103,11 @@ fn table(document: &Document) -> String {
     if let Some(rate) = document.copy_bytes_per_s {
         let _ = writeln!(text, "Memory      {:.1} GB/s, read and written, one thread", rate / 1e9);
     }
+    let _ = writeln!(text, "CUDA        {}", document.cuda.text());
     let measured = document.copy_bytes_per_s.is_some();
     let roofs = if measured { "  Gadd/s: one thread     all" } else { "" };
     let _ = writeln!(text, "\n{:<22} {:>7}{roofs}  used for", "Device", "threads");
-    for device in &document.devices {
+    for device in document.devices.iter().filter(|device| device.gpu.is_none()) {
         let _ = write!(text, "{:<22} {:>7}", device.name, device.threads);
         if measured {
             let shown = |rate: Option<f64>| {
@@ -108,6 +123,9 @@ fn table(document: &Document) -> String {
             "\nGadd/s: thousands of millions of bytes added to exact sums within the caches.\n",
         );
     }
+    let gpus =
+        document.devices.iter().filter_map(|device| Some((&device.name, device.gpu.as_ref()?)));
+    text.push_str(&cuda::table(&gpus.collect::<Vec<_>>()));
     text
 }
 

@@ -27,6 +27,8 @@ mod search;
 mod selection;
 mod simulate;
 mod spiir;
+#[cfg(feature = "cuda")]
+mod tune;
 mod voltage_arguments;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,6 +69,29 @@ enum Verb {
     Spiir(spiir::Arguments),
     Bench(bench::Arguments),
     Devices(devices::Arguments),
+    #[cfg(feature = "cuda")]
+    Tune(tune::Arguments),
+}
+
+impl Verb {
+    /// The verb's name, if GPUs have no kernels for it.
+    fn of_the_host(&self) -> Option<&'static str> {
+        match self {
+            Self::Info(_) => Some("info"),
+            Self::Correlate(_) => Some("correlate"),
+            Self::Plan(_) => Some("plan"),
+            Self::Simulate(_) => Some("simulate"),
+            Self::Spiir(_) => Some("spiir"),
+            Self::Bench(arguments) => arguments.of_the_host(),
+            Self::Demo(_)
+            | Self::Search(_)
+            | Self::Dedisperse(_)
+            | Self::Channelize(_)
+            | Self::Devices(_) => None,
+            #[cfg(feature = "cuda")]
+            Self::Tune(_) => None,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -83,6 +108,9 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let common = &arguments.common;
+    if let Some(verb) = arguments.verb.of_the_host() {
+        common.on_host_only(verb)?;
+    }
     match &arguments.verb {
         Verb::Demo(arguments) => demo::run(arguments, common),
         Verb::Info(arguments) => info::run(arguments, common),
@@ -91,6 +119,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Channelize(arguments) => channelize::run(arguments, common),
         Verb::Correlate(arguments) => correlate::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common),
+        #[cfg(feature = "cuda")]
+        Verb::Tune(arguments) => tune::run(arguments, common),
         Verb::Simulate(arguments) => simulate::run(arguments, common),
         Verb::Spiir(arguments) => spiir::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common),

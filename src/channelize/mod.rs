@@ -3,6 +3,8 @@
 //! Invariant: any split of a stream gives what one block gives, bit for bit.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod output;
 pub mod plan;
 pub mod reference;
@@ -13,6 +15,8 @@ use crate::array::{Progress, check_length};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::voltage::Voltages;
+#[cfg(feature = "cuda")]
+pub use cuda::DeviceVoltages;
 pub use output::Output;
 pub use plan::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
 
@@ -20,6 +24,8 @@ pub use plan::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
 enum Engine {
     Reference(Box<reference::Engine>, Vec<Complex<f64>>),
     Cpu(Box<cpu::Engine>),
+    #[cfg(feature = "cuda")]
+    Cuda(Box<cuda::Engine>),
 }
 
 /// Divides each recorded channel of many streams into channels, with one polyphase filter for all.
@@ -67,7 +73,12 @@ impl Channelizer {
     /// # Errors
     /// [`Error::Parameter`] when the history can't be addressed.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match &backend.only_host("channelize")? {
+        #[cfg(feature = "cuda")]
+        if let Backend::Cuda(device, threads) = backend {
+            let engine = Engine::Cuda(Box::new(cuda::Engine::new(&plan, device, threads)?));
+            return Ok(Self { plan, engine, times: 0, rows: 0 });
+        }
+        let engine = match &backend.host() {
             Host::Reference => {
                 Engine::Reference(Box::new(reference::Engine::new(&plan)), Vec::new())
             }
@@ -104,6 +115,44 @@ impl Channelizer {
                 write_reference(rows, output, self.plan.element_bytes());
             }
             Engine::Cpu(engine) => engine.run(input, output.front(elements, &self.plan)),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.run(input, output.front(elements, &self.plan))?,
+        }
+        self.times = total;
+        self.rows += produced as u64;
+        Ok(Progress { consumed, produced })
+    }
+
+    /// As [`run`](Self::run), for voltages that lie in a GPU's memory and rows that stay there: queues the work
+    /// on `stream` and returns. Input that begins or strides at other than multiples of 16 bytes is copied
+    /// first. Nothing but `stream` may touch the buffers until the work has run.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the plan is not bound to a GPU; [`Error::Parameter`] when the buffers are of
+    /// another one; [`Error::Shape`] when the voltages do not lie in `input`; [`Error::Device`] when the driver
+    /// refuses.
+    #[cfg(feature = "cuda")]
+    pub fn enqueue(
+        &mut self,
+        input: &crate::backend::cuda::Buffer<u8>,
+        layout: DeviceVoltages,
+        output: &mut crate::backend::cuda::Buffer<u8>,
+        stream: &crate::backend::cuda::Stream,
+    ) -> Result<Progress> {
+        let Engine::Cuda(engine) = &self.engine else {
+            return Err(Error::Unavailable {
+                what: "channelize of voltages on a GPU".to_owned(),
+                why: "the plan is bound to the host".to_owned(),
+            });
+        };
+        engine.check(input, layout, output)?;
+        let room = output.len() / (self.plan.row_elements() * self.plan.element_bytes());
+        let step = self.plan.input().encoding.samples_per_byte();
+        let consumed = self.fitting(room, layout.times, step);
+        let total = self.times + consumed as u64;
+        let produced = (self.plan.rows(total) - self.rows) as usize;
+        if let Engine::Cuda(engine) = &mut self.engine {
+            engine.enqueue(input, DeviceVoltages { times: consumed, ..layout }, output, stream)?;
         }
         self.times = total;
         self.rows += produced as u64;
@@ -116,6 +165,8 @@ impl Channelizer {
         match &self.engine {
             Engine::Reference(engine, _) => engine.saturated().to_vec(),
             Engine::Cpu(engine) => engine.saturated(),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.saturated(),
         }
     }
 
@@ -125,6 +176,8 @@ impl Channelizer {
         match &mut self.engine {
             Engine::Reference(engine, _) => **engine = reference::Engine::new(&self.plan),
             Engine::Cpu(engine) => engine.reset(),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.reset(),
         }
         self.times = 0;
         self.rows = 0;

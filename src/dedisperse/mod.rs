@@ -4,11 +4,15 @@
 //! every backend.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod dm_plan;
 pub mod plan;
 pub mod reference;
 
 use crate::array::{PlaneMut, Progress, check_length};
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::{Buffer, Plane, PlaneKind, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::sample::Samples;
@@ -51,6 +55,41 @@ impl Output<'_> {
 enum Engine {
     Reference(reference::Engine),
     Cpu(Box<cpu::Engine>),
+    #[cfg(feature = "cuda")]
+    Cuda(Box<cuda::Engine>),
+}
+
+impl Engine {
+    fn new(plan: &Plan, backend: &Backend) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        if let Backend::Cuda(device, threads) = backend {
+            return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads)?)));
+        }
+        Ok(match &backend.host() {
+            Host::Reference => Self::Reference(reference::Engine::new(plan)),
+            Host::Cpu(level, threads) => {
+                Self::Cpu(Box::new(cpu::Engine::new(plan, *level, threads)?))
+            }
+        })
+    }
+
+    /// The most output times in one call of `emit`.
+    fn block_times(&self) -> usize {
+        match self {
+            Self::Reference(engine) => engine.block_times(),
+            Self::Cpu(engine) => engine.block_times(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(engine) => engine.block_times(),
+        }
+    }
+}
+
+/// A part of a run.
+enum Part {
+    /// Takes so many of the input's rows.
+    Load { start: usize, rows: usize },
+    /// Makes so many output times, for a column of the output.
+    Emit { times: usize, column: usize },
 }
 
 /// Sums dispersed channels into one time series for each trial dispersion measure.
@@ -89,14 +128,10 @@ impl Dedisperser {
     /// Binds a plan to a backend: compiles and allocates all that a stream needs.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the history of the longest delay can't be addressed.
+    /// [`Error::Parameter`] when the history of the longest delay can't be addressed;
+    /// [`Error::Unavailable`] when a GPU has no room for it; [`Error::Device`] when its driver refuses.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match &backend.only_host("dedisperse")? {
-            Host::Reference => Engine::Reference(reference::Engine::new(&plan)),
-            Host::Cpu(level, threads) => {
-                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
-            }
-        };
+        let engine = Engine::new(&plan, backend)?;
         Ok(Self { plan, engine, rows: 0, emitted: 0, ended: false })
     }
 
@@ -114,19 +149,38 @@ impl Dedisperser {
     pub fn run(&mut self, input: Samples<'_>, mut output: Output<'_>) -> Result<Progress> {
         self.check_input(&input)?;
         self.check_output(&output)?;
+        let sizes = (input.times(), output.stride(), self.engine.block_times());
+        let done = self.run_parts(sizes, &mut |own, part| match part {
+            Part::Load { start, rows } => own.load(input.slice(start, rows)),
+            Part::Emit { times, column } => own.emit(times, &mut output, column),
+        });
+        let finished = self.finish(&mut output);
+        done.and_then(|progress| finished.map(|()| progress))
+    }
+
+    /// Cuts input rows, and the output times that they make, into blocks.
+    fn run_parts(
+        &mut self,
+        (rows, stride, block): (usize, usize, usize),
+        work: &mut dyn FnMut(&mut Self, Part) -> Result<()>,
+    ) -> Result<Progress> {
+        let bin = self.plan.downsample() as u64;
         let mut progress = Progress::default();
         loop {
-            let room = (output.stride() - progress.produced).min(self.block_times()) as u64;
-            let bin = self.plan.downsample() as u64;
+            let room = (stride - progress.produced).min(block) as u64;
             let bins = self.emitted + room + self.plan.max_shift() as u64;
             let wanted = (bins + 1) * bin - 1 - self.rows;
-            let left = input.times() - progress.consumed;
+            let left = rows - progress.consumed;
             let take = usize::try_from(wanted).unwrap_or(left).min(left);
-            self.load(input.slice(progress.consumed, take));
+            work(self, Part::Load { start: progress.consumed, rows: take })?;
+            self.rows += take as u64;
             progress.consumed += take;
             let ready = (self.rows / bin).saturating_sub(self.plan.max_shift() as u64);
             let times = ready.saturating_sub(self.emitted) as usize;
-            self.emit(times, &mut output, progress.produced);
+            if times > 0 {
+                work(self, Part::Emit { times, column: progress.produced })?;
+            }
+            self.emitted += times as u64;
             progress.produced += times;
             if take == left || (take == 0 && times == 0) {
                 return Ok(progress);
@@ -141,23 +195,38 @@ impl Dedisperser {
     /// As [`run`](Self::run), for the output.
     pub fn flush(&mut self, mut output: Output<'_>) -> Result<Progress> {
         self.check_output(&output)?;
+        let sizes = (output.stride(), self.engine.block_times());
+        let done = self.flush_parts(sizes, &mut |own, times, column| {
+            own.emit(times, &mut output, column)?;
+            for dm in 0..own.plan.dms().len() {
+                let valid = own.plan.valid_times(own.rows, dm).saturating_sub(own.emitted);
+                let valid = times.min(valid as usize);
+                output.clear(dm, column + valid, times - valid);
+            }
+            Ok(())
+        });
+        let finished = self.finish(&mut output);
+        done.and_then(|progress| finished.map(|()| progress))
+    }
+
+    /// Cuts the output times that are left into blocks.
+    fn flush_parts(
+        &mut self,
+        (stride, block): (usize, usize),
+        work: &mut dyn FnMut(&mut Self, usize, usize) -> Result<()>,
+    ) -> Result<Progress> {
         self.ended = true;
         let times = self.rows / self.plan.downsample() as u64;
         let end = times.saturating_sub(self.plan.min_trial_shift() as u64).max(self.emitted);
         let mut produced = 0;
         loop {
-            let room = (output.stride() - produced).min(self.block_times());
+            let room = (stride - produced).min(block);
             let times = room.min(usize::try_from(end - self.emitted).unwrap_or(room));
             if times == 0 {
                 return Ok(Progress { consumed: 0, produced });
             }
-            let first = self.emitted;
-            self.emit(times, &mut output, produced);
-            for dm in 0..self.plan.dms().len() {
-                let valid = self.plan.valid_times(self.rows, dm).saturating_sub(first);
-                let valid = times.min(valid as usize);
-                output.clear(dm, produced + valid, times - valid);
-            }
+            work(self, times, produced)?;
+            self.emitted += times as u64;
             produced += times;
         }
     }
@@ -168,30 +237,26 @@ impl Dedisperser {
         match &mut self.engine {
             Engine::Reference(engine) => engine.reset(),
             Engine::Cpu(engine) => engine.reset(),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.reset(),
         }
     }
 
-    fn block_times(&self) -> usize {
-        match &self.engine {
-            Engine::Reference(engine) => engine.block_times(),
-            Engine::Cpu(engine) => engine.block_times(),
-        }
-    }
-
-    fn load(&mut self, input: Samples<'_>) {
+    fn load(&mut self, input: Samples<'_>) -> Result<()> {
         match &mut self.engine {
             Engine::Reference(engine) => engine.load(&self.plan, input),
             Engine::Cpu(engine) => engine.load(input, self.rows),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.load(input)?,
         }
-        self.rows += input.times() as u64;
+        Ok(())
     }
 
-    /// Writes the next `times` output times at `column`.
-    fn emit(&mut self, times: usize, output: &mut Output<'_>, column: usize) {
+    /// Writes the next `times` output times at `column`; a GPU's stand there after [`Self::finish`].
+    fn emit(&mut self, times: usize, output: &mut Output<'_>, column: usize) -> Result<()> {
         let span = (self.emitted, times);
         let plan = &self.plan;
         match (&mut self.engine, output) {
-            _ if times == 0 => {}
             (Engine::Reference(engine), Output::I32(plane)) => {
                 engine.emit(plan, span, plane, (column, |sum| sum as i32));
             }
@@ -200,8 +265,23 @@ impl Dedisperser {
             }
             (Engine::Cpu(engine), Output::I32(plane)) => engine.emit(span, plane, column),
             (Engine::Cpu(engine), Output::F32(plane)) => engine.emit(span, plane, column),
+            #[cfg(feature = "cuda")]
+            (Engine::Cuda(engine), Output::I32(plane)) => engine.emit(times, plane, column)?,
+            #[cfg(feature = "cuda")]
+            (Engine::Cuda(engine), Output::F32(plane)) => engine.emit(times, plane, column)?,
         }
-        self.emitted += times as u64;
+        Ok(())
+    }
+
+    /// Waits for what is under way to the output.
+    fn finish(&mut self, output: &mut Output<'_>) -> Result<()> {
+        match (&mut self.engine, output) {
+            #[cfg(feature = "cuda")]
+            (Engine::Cuda(engine), Output::I32(plane)) => engine.finish(plane),
+            #[cfg(feature = "cuda")]
+            (Engine::Cuda(engine), Output::F32(plane)) => engine.finish(plane),
+            _ => Ok(()),
+        }
     }
 
     fn check_input(&self, input: &Samples<'_>) -> Result<()> {
@@ -210,6 +290,10 @@ impl Dedisperser {
             let rule = format!("the plan is for {:?}", self.plan.encoding());
             return Err(Error::parameter("encoding", format!("{:?}", input.encoding()), rule));
         }
+        self.check_not_ended()
+    }
+
+    fn check_not_ended(&self) -> Result<()> {
         if self.ended {
             let rule = "after a flush only a reset starts another stream";
             return Err(Error::parameter("input", "more samples", rule));
@@ -219,12 +303,79 @@ impl Dedisperser {
 
     fn check_output(&self, output: &Output<'_>) -> Result<()> {
         check_length("trials of the output", self.plan.dms().len(), output.dms())?;
-        let integer = matches!(output, Output::I32(_));
+        self.check_kind(matches!(output, Output::I32(_)))
+    }
+
+    fn check_kind(&self, integer: bool) -> Result<()> {
         if integer != self.plan.output_is_integer() {
             let rule = format!("{:?} samples give the other", self.plan.encoding());
             let value = if integer { "i32" } else { "f32" };
             return Err(Error::parameter("type of the output", value, rule));
         }
         Ok(())
+    }
+}
+
+/// On a device, without the host's memory.
+#[cfg(feature = "cuda")]
+impl Dedisperser {
+    /// As [`run`](Self::run), for `times` input rows that begin at a byte of a device's buffer and a plane on the
+    /// same device, both used in the order of `stream`: the call returns when the work is queued. Parts of a
+    /// stream may go through either.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); [`Error::Unavailable`] when the backend is not a GPU; [`Error::Device`] when the
+    /// driver refuses.
+    pub fn enqueue(
+        &mut self,
+        (input, first_byte): (&Buffer<u8>, usize),
+        times: usize,
+        output: &mut Plane,
+        stream: &Stream,
+    ) -> Result<Progress> {
+        self.check_not_ended()?;
+        let block = self.check_plane(output)?;
+        let row_bytes = self.plan.channels() * self.plan.encoding().bits() / 8;
+        let sizes = (times, output.stride, block);
+        self.run_parts(sizes, &mut |own, part| match part {
+            Part::Load { start, rows } => {
+                let first_byte = first_byte + start * row_bytes;
+                own.device_engine()?.load_on_device((input, first_byte), rows, stream)
+            }
+            Part::Emit { times, column } => {
+                own.device_engine()?.emit_on_device(times, (&mut *output, column), stream)
+            }
+        })
+    }
+
+    /// As [`flush`](Self::flush), for a plane on the device.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    pub fn enqueue_flush(&mut self, output: &mut Plane, stream: &Stream) -> Result<Progress> {
+        let block = self.check_plane(output)?;
+        let sizes = (output.stride, block);
+        self.flush_parts(sizes, &mut |own, times, column| {
+            own.device_engine()?.emit_on_device(times, (&mut *output, column), stream)
+        })
+    }
+
+    /// The device's engine.
+    fn device_engine(&mut self) -> Result<&mut cuda::Engine> {
+        match &mut self.engine {
+            Engine::Cuda(engine) => Ok(engine),
+            _ => Err(Error::Unavailable {
+                what: "dedispersion of data on a device".to_owned(),
+                why: "it was bound to a backend that is not a GPU".to_owned(),
+            }),
+        }
+    }
+
+    /// Checks a plane on the device; returns the most times of a block.
+    fn check_plane(&mut self, output: &Plane) -> Result<usize> {
+        check_length("trials of the output", self.plan.dms().len(), output.dms)?;
+        check_length("plane (dm, time)", output.dms * output.stride, output.words.len())?;
+        self.check_kind(output.kind == PlaneKind::I32)?;
+        Ok(self.device_engine()?.device_block_times())
     }
 }

@@ -9,6 +9,8 @@ pub mod chirp;
 mod cleaning;
 pub mod cutout;
 mod filled;
+#[cfg(feature = "cuda")]
+pub mod kernels;
 mod options;
 mod range;
 pub mod series;

@@ -20,9 +20,35 @@ build() { # library, its name with a version, sources...
     done
     ln -sfn "$2" "$to/$1"
 }
-build libcuda.so libcuda.so.1 fibers.cc barriers.cc block.cc driver_*.cc &
+build libcuda.so libcuda.so.1 fibers.cc barriers.cc background.cc block.cc driver_*.cc &
 build libnvrtc.so libnvrtc.so.13 nvrtc.cc nvrtc_kernels.cc nvrtc_build.cc &
 build libcufft.so libcufft.so.12 cufft.cc &
 for job in $(jobs -p); do wait "$job"; done
 mkdir -p "$to/include"
 cp ../include/* "$to/include/"
+
+if [[ "${2:-}" == --test ]]; then
+    g++ -std=c++17 -O1 -w ../selftest/main.cc -o "$to/selftest" -L"$to" -lcuda -lnvrtc
+    export LD_LIBRARY_PATH="$to${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    "$to/selftest" "$here"
+    SIDEREAL_EMULATED_CAPABILITY=8.0 "$to/selftest" "$here" >/dev/null
+    SIDEREAL_EMULATED_LATE=1 SIDEREAL_EMULATED_ORDER=7 "$to/selftest" "$here" >/dev/null
+    # What must be found: a kernel, and the words that say what it did.
+    found() {
+        local words
+        words=$("$to/selftest" "$here" "$1" 2>&1 || true)
+        if [[ "$words" != *"$2"* ]]; then
+            echo "FAILED: $1 was not found: $words"
+            exit 1
+        fi
+        echo "ok     $1 is found"
+    }
+    found past_the_end 'at byte 256 of an allocation of 256 bytes'
+    found stuck 'waits in named barrier (0x1)'
+    found past_shared 'shared memory: byte 1024 of 1024'
+    found misaligned 'misaligned'
+    found trapped '__trap'
+    found forgotten_wait '7 7'
+    SIDEREAL_EMULATED_LATE=1 found forgotten_wait '7 cbcbcbcb'
+    found host_pointer "not the device's memory"
+fi

@@ -42,6 +42,23 @@ enum What {
     Spiir(spiir::Arguments),
 }
 
+impl Arguments {
+    /// The benchmark's name, if GPUs have no kernels for what it measures.
+    pub(crate) fn of_the_host(&self) -> Option<&'static str> {
+        match self.what {
+            What::Correlate(_) => Some("bench correlate"),
+            What::Recovery(_) => Some("bench recovery"),
+            What::Injections(_) => Some("bench injections"),
+            What::Spiir(_) => Some("bench spiir"),
+            What::Channelize(_)
+            | What::Dedisperse(_)
+            | What::Pulse(_)
+            | What::Telescopes(_)
+            | What::Plane(_) => None,
+        }
+    }
+}
+
 /// Runs the benchmark that is asked for.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     match &arguments.what {

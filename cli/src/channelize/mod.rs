@@ -14,7 +14,7 @@ use sidereal::pipeline::voltage::ChannelizeOptions;
 use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
 
-use crate::common::Common;
+use crate::common::{Common, Work, tell_notes};
 use crate::plots::duration;
 use crate::progress::{multiple, rate};
 use crate::selection::{TimeRange, parse_time_range};
@@ -132,10 +132,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let recorded = arguments.voltages.lacking.open(&arguments.inputs)?;
     let options = arguments.options(recorded.header())?;
     let points = points(recorded.header(), options.channels);
-    let backend = common.backend()?;
+    let backend = common.backend_for(Work::on_voltages(&arguments.inputs))?;
     let response = geometry::ResponseDocument::new(&options, points)?;
     if common.verbose && !common.quiet {
         eprintln!("sidereal: {}", document::recording(recorded.header()));
+        eprintln!("  on {}", backend.name());
         eprintln!("  response: {}", geometry::response(&options, points)?);
     }
     let written = match outputs.format() {
@@ -147,6 +148,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             voltages::write(recorded, &options, &requantization, &outputs, common, &backend)?
         }
     };
+    tell_notes(&backend, common);
     let document = Document::new(written, &outputs, response);
     if !common.quiet {
         gaps::warn(document.gaps());

@@ -15,6 +15,7 @@ use sidereal::pipeline::burst::{self, Report, SearchOptions, Status};
 use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
+use crate::common;
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 use crate::output::{Destination, Folder};
@@ -155,7 +156,7 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     /// Opens the recording and checks every option, before anything is written.
     fn begin(arguments: &'a Arguments, common: &'a Common) -> Result<Self> {
-        let backend = common.backend()?;
+        let backend = common.backend_for(common::Work::on_trials(&arguments.recording.inputs))?;
         let opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
         let mut header = opened.source.header().clone();
         let options = arguments.options(&opened)?;
@@ -190,6 +191,7 @@ impl<'a> Work<'a> {
             burst::search(self.opened.source.as_mut(), &self.options, &self.backend, &mut observe)?
         };
         progress.finish();
+        common::tell_notes(&self.backend, self.common);
         interrupt::check()?;
         let report = from_first_sample(report, self.opened.delay_s());
         self.warn(&report);

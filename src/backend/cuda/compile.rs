@@ -44,6 +44,8 @@ pub struct Resources {
     pub stack_bytes: usize,
     /// Bytes of registers that are spilled: stores and loads.
     pub spill_bytes: usize,
+    /// Bytes of local memory.
+    pub local_bytes: usize,
 }
 
 impl Source {
@@ -60,21 +62,54 @@ impl Source {
     }
 }
 
+impl Compiled {
+    /// What is wrong with the machine code, one line each: spilled registers, a stack frame or other memory of
+    /// threads' own, matrix instructions that the assembler made wait for each other, and whatever the
+    /// compiler warns of.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for found in &self.resources {
+            let parts = [
+                (found.spill_bytes, "bytes of registers spilled"),
+                (found.stack_bytes, "bytes of stack frame"),
+                (found.local_bytes, "bytes of local memory"),
+            ];
+            let parts = parts.iter().filter(|part| part.0 > 0);
+            problems.extend(parts.map(|(bytes, what)| format!("{}: {bytes} {what}", found.kernel)));
+        }
+        let said = self.log.lines().filter(|line| is_problem(line));
+        problems.extend(said.map(|line| line.trim().to_owned()));
+        problems.dedup();
+        problems
+    }
+}
+
+/// Whether a line of the compiler's says that the code is not what was meant.
+fn is_problem(line: &str) -> bool {
+    /// Notes on `wgmma` that is serialized, which come as mere information.
+    const NOTES: [&str; 5] = ["C7510", "C7511", "C7512", "C7513", "C7514"];
+    let is_warning = line.contains("warning") && !line.starts_with("Remark:");
+    is_warning || NOTES.iter().any(|note| line.contains(note))
+}
+
 /// Compiles for an architecture: `sm_80`, `sm_90a`.
 ///
 /// # Errors
 /// [`Error::Unavailable`] without NVRTC or for an architecture that it does not know; [`Error::Device`] with
 /// the compiler's words when the source is refused.
 pub fn compile(source: &Source, architecture: &str) -> Result<Compiled> {
-    let unavailable = |why| Error::Unavailable { what: "CUDA kernels".to_owned(), why };
-    status::nvrtc_version().map_err(unavailable)?;
+    let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
+    let (major, minor) = status::nvrtc()?;
     let mut program = Program::new(source)?;
     let compiled = program.compile(&source.options(architecture));
     let log = program.log();
     match compiled {
         Ok(()) => {}
         Err(nvrtcResult::NVRTC_ERROR_INVALID_OPTION) if log.contains("gpu-architecture") => {
-            let why = format!("this NVRTC does not know {architecture}: a newer one is needed");
+            let why = format!(
+                "NVRTC {major}.{minor} does not know the architecture {architecture}: another version is \
+                 needed (`pip install --upgrade nvidia-cuda-nvrtc`, or another CUDA toolkit)"
+            );
             return Err(unavailable(why));
         }
         Err(result) => {
@@ -169,50 +204,85 @@ fn checked(call: &'static str, result: nvrtcResult) -> Result<()> {
     Err(Error::Device { call, code: result as i64, text: format!("{result:?}") })
 }
 
-/// What the assembler's report says of each kernel.
+/// What the assembler's report says of each kernel, with that of the functions that it calls.
 fn resources(log: &str) -> Vec<Resources> {
     let mut found: Vec<Resources> = Vec::new();
-    let number = |line: &str, before: &str| -> usize {
-        let words = line.split(before).next().unwrap_or_default();
-        let last = words.split_whitespace().next_back().unwrap_or_default();
-        if line.contains(before) { last.parse().unwrap_or(0) } else { 0 }
-    };
     for line in log.lines() {
         if let Some((_, rest)) = line.split_once("Compiling entry function '") {
             let kernel = rest.split('\'').next().unwrap_or_default().to_owned();
             found.push(Resources { kernel, ..Resources::default() });
         } else if let Some(last) = found.last_mut() {
             if line.contains("bytes stack frame") {
-                last.stack_bytes = number(line, " bytes stack frame");
+                last.stack_bytes = last.stack_bytes.max(number(line, " bytes stack frame"));
                 let spills = [" bytes spill stores", " bytes spill loads"];
-                last.spill_bytes = spills.iter().map(|before| number(line, before)).sum();
+                last.spill_bytes += spills.iter().map(|after| number(line, after)).sum::<usize>();
             } else if line.contains("Used ") {
                 last.registers = number(line, " registers");
                 last.shared_bytes = number(line, " bytes smem");
+                last.local_bytes = number(line, " bytes lmem");
             }
         }
     }
     found
 }
 
+/// The number before `after`, or 0.
+fn number(line: &str, after: &str) -> usize {
+    let before = line.split_once(after).map_or("", |(before, _)| before);
+    let digits = before.rsplit(|letter: char| !letter.is_ascii_digit()).next();
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LOG: &str = "ptxas info    : 0 bytes gmem\n\
+        ptxas info    : Compiling entry function 'fir' for 'sm_90a'\n\
+        ptxas info    : Function properties for fir\n    \
+        0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+        ptxas info    : Used 126 registers, used 1 barriers, 1024 bytes smem\n\
+        ptxas info    : Compile time = 3.9 ms\n";
+
+    fn compiled(log: &str) -> Compiled {
+        Compiled { cubin: Vec::new(), log: log.to_owned(), resources: resources(log) }
+    }
+
     #[test]
     fn the_assemblers_report_is_read() {
-        let log = "ptxas info    : 0 bytes gmem\n\
-            ptxas info    : Compiling entry function 'fir' for 'sm_90a'\n\
-            ptxas info    : Function properties for fir\n    \
-            16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n\
-            ptxas info    : Used 126 registers, used 1 barriers, 1024 bytes smem\n";
         let expected = Resources {
             kernel: "fir".to_owned(),
             registers: 126,
             shared_bytes: 1024,
-            stack_bytes: 16,
-            spill_bytes: 12,
+            ..Resources::default()
         };
-        assert_eq!(resources(log), [expected]);
+        assert_eq!(resources(LOG), [expected]);
+        assert_eq!(compiled(LOG).problems(), [""; 0]);
+    }
+
+    #[test]
+    fn spills_a_stack_and_serialized_instructions_are_problems() {
+        let spilled = LOG.replace(
+            "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads",
+            "16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads",
+        );
+        let expected = ["fir: 12 bytes of registers spilled", "fir: 16 bytes of stack frame"];
+        assert_eq!(compiled(&spilled).problems(), expected);
+        let local = LOG.replace("smem", "smem, 40 bytes lmem");
+        assert_eq!(compiled(&local).problems(), ["fir: 40 bytes of local memory"]);
+        let note = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async \
+            instructions are serialized due to insufficient register resources";
+        assert_eq!(compiled(&format!("{LOG}{note}\n")).problems(), [note]);
+        let warning = "fir.cu(3): warning #177-D: variable \"x\" was declared but never referenced";
+        let remark = "Remark: The warnings can be suppressed with \"-diag-suppress <number>\"";
+        assert_eq!(compiled(&format!("{warning}\n{remark}\n{LOG}")).problems(), [warning]);
+    }
+
+    #[test]
+    fn functions_that_a_kernel_calls_count_with_it() {
+        let called = "ptxas info    : Function properties for helper\n    \
+            32 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads\n";
+        let found = resources(&format!("{LOG}{called}"));
+        assert_eq!((found[0].stack_bytes, found[0].spill_bytes), (32, 8));
     }
 }

@@ -8,25 +8,32 @@
 mod cache;
 mod call;
 mod compile;
+mod fourier;
 mod memory;
 mod module;
 mod plane;
+mod roof;
 mod status;
 mod stream;
+pub mod tune;
+mod variants;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
 use crate::error::{Error, Result};
 use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
+pub use fourier::{Fourier, Length};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use plane::{Plane, PlaneKind};
-pub use status::{Status, status};
+pub use roof::{Rates, kernels};
+pub use status::{Status, nvrtc, status};
 pub use stream::{Event, Stream};
+pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
 /// What kernels of ours include: plain helpers, and the instructions that C++ has no words for.
 pub const HEADERS: &[(&str, &str)] =
@@ -41,6 +48,7 @@ struct Inner {
     handle: sys::CUdevice,
     context: sys::CUcontext,
     properties: Properties,
+    state: Mutex<tune::State>,
 }
 
 // SAFETY: the driver allows a context to be used from every thread; each call binds it first.
@@ -103,7 +111,8 @@ impl Device {
             check("cuDevicePrimaryCtxRetain", retained)?;
         }
         let properties = Properties::of(handle)?;
-        Ok(Self(Arc::new(Inner { ordinal, handle, context, properties })))
+        let state = Mutex::default();
+        Ok(Self(Arc::new(Inner { ordinal, handle, context, properties, state })))
     }
 
     /// Opens every device that can be opened.
@@ -152,8 +161,23 @@ impl Device {
     /// # Errors
     /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] when it or the driver refuses.
     pub fn module(&self, source: &Source) -> Result<Module> {
-        let cubin = cache::cubin(source, &self.architecture())?;
-        Module::load(self, &cubin)
+        let architecture = self.architecture();
+        let cubin = cache::cubin(source, &architecture)?;
+        match Module::load(self, &cubin.code) {
+            Err(_) if cubin.is_stored => {
+                Module::load(self, &cache::compiled(source, &architecture)?.code)
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// What its user should know, and has not been told yet: tuned choices that were not used.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().notes)
+    }
+
+    fn state(&self) -> MutexGuard<'_, tune::State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes this device the one that the thread's calls go to.
@@ -226,7 +250,8 @@ fn start() -> Result<()> {
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::Unavailable {
             what: "a CUDA device".to_owned(),
-            why: "the NVIDIA driver (libcuda.so.1) is not installed, or not on the library path"
+            why: "the NVIDIA driver (libcuda.so.1) is not installed, or not on the library path: \
+                  install your system's package of it"
                 .to_owned(),
         });
     }

@@ -74,6 +74,31 @@ INLINE double product(double a, double b) {
   return result;
 }
 
+// --- matrices of a warp (sm_80), fragments as the PTX manual lays them out: c (16 x 8) += a (16 x k) b (k x 8)
+#define MATRIX_PRODUCT(name, instruction, T, constraint)                                                       \
+  INLINE void name(T (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {                                          \
+    asm volatile("mma.sync.aligned." instruction " {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"         \
+                 : "+" constraint(c[0]), "+" constraint(c[1]), "+" constraint(c[2]), "+" constraint(c[3])      \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                          \
+  }
+MATRIX_PRODUCT(mma_16x8x32_s8, "m16n8k32.row.col.s32.s8.s8.s32", i32, "r")
+MATRIX_PRODUCT(mma_16x8x32_u8, "m16n8k32.row.col.s32.u8.u8.s32", i32, "r")
+MATRIX_PRODUCT(mma_16x8x16_f16, "m16n8k16.row.col.f32.f16.f16.f32", float, "f")
+#undef MATRIX_PRODUCT
+// Four 8 x 8 matrices of 16 bits from shared memory: lane l brings the address of row l % 8 of matrix l / 8, 16-byte aligned.
+INLINE void load_matrix_x4(u32 (&r)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+INLINE void load_matrix_x4_transposed(u32 (&r)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
 #if __CUDA_ARCH__ >= 900 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HAS_WGMMA 1
 // --- Hopper's matrix instructions, by warpgroups

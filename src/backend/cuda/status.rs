@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use cudarc::{cufft, nvrtc};
 
 use super::Device;
+use crate::error::Error;
 
 /// What of CUDA this machine has; each missing part says what to install.
 #[derive(Debug)]
@@ -31,8 +32,17 @@ pub fn status() -> Status {
     Status { driver, nvrtc: nvrtc_version(), cufft: cufft_version(), devices }
 }
 
-/// NVRTC's version.
-pub(super) fn nvrtc_version() -> Result<(u32, u32), String> {
+/// NVRTC's version, major and minor.
+///
+/// # Errors
+/// [`Error::Unavailable`] without it, with what to install.
+pub fn nvrtc() -> crate::error::Result<(u32, u32)> {
+    let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
+    nvrtc_version().map_err(unavailable)
+}
+
+/// NVRTC's version, or what is to be done to have one.
+fn nvrtc_version() -> Result<(u32, u32), String> {
     // SAFETY: only looks whether the library can be loaded.
     if !unsafe { nvrtc::sys::is_culib_present() } {
         return Err(
@@ -49,7 +59,7 @@ pub(super) fn nvrtc_version() -> Result<(u32, u32), String> {
 }
 
 /// cuFFT's version.
-fn cufft_version() -> Result<u32, String> {
+pub(super) fn cufft_version() -> Result<u32, String> {
     // SAFETY: only looks whether the library can be loaded.
     if !unsafe { cufft::sys::is_culib_present() } {
         return Err("cuFFT (libcufft.so.12 or .11) is not on the library path: it comes with the CUDA \

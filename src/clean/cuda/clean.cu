@@ -103,8 +103,9 @@ INLINE void pack(const Row& row, u8* output, u32 unit) {
   } else if constexpr (BITS == 16) {
     ((u16*)output)[unit] = (u16)row.at(unit);
   } else {
+    constexpr u32 WIDTH = BITS <= 8 ? BITS : 8, SAMPLES = 8 / WIDTH;
     u32 byte = 0;
-    for (u32 k = 0; k < 8 / BITS; k++) byte |= ((u32)row.at(unit * (8 / BITS) + k) & ((1u << BITS) - 1)) << (k * BITS);
+    for (u32 k = 0; k < SAMPLES; k++) byte |= ((u32)row.at(unit * SAMPLES + k) & ((1u << WIDTH) - 1)) << (k * WIDTH);
     output[unit] = (u8)byte;
   }
 }

@@ -17,8 +17,8 @@ INLINE Value value_of(const u8* row, u64 channel) {
   } else if constexpr (BITS == 8) {
     return (Value)(SIGNED ? (i32)((const i8*)row)[channel] : (i32)row[channel]);
   } else {
-    u32 bit = (u32)(channel * BITS % 8);
-    return (Value)((row[channel * BITS / 8] >> bit) & ((1 << BITS) - 1));
+    constexpr u32 MOST = (1u << (BITS < 8 ? BITS : 0)) - 1;
+    return (Value)((row[channel * BITS / 8] >> (channel * BITS % 8)) & MOST);
   }
 }
 

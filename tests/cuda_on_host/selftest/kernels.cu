@@ -36,6 +36,7 @@ KERNEL warp_words(u32* out) {
   mine[0] = votes, mine[1] = sum, mine[2] = next, mine[3] = (u32)least;
 }
 
+#if __CUDA_ARCH__ >= 900
 // One warp loads through the copy engine, three use what it brought, over barriers with phases.
 KERNEL pipeline(const u8* in, u32* out, u32 rounds) {
   SHARED_MEMORY(bytes);
@@ -60,6 +61,7 @@ KERNEL pipeline(const u8* in, u32* out, u32 rounds) {
     atomicAdd(out, sum);
   }
 }
+#endif
 
 #if HAS_WGMMA
 // a: 64 x 32, b: 32 x 64 (row n of 32 bytes for each column n); c = a b + a b.
@@ -106,6 +108,34 @@ KERNEL mma_product(const u8* a, const u8* b, i32* c) {
     u32 at = (lane / 4 + (i >> 1) * 8) * 8 + lane % 4 * 2 + (i & 1);
     c[at] = with_signs[i], c[128 + at] = without[i];
   }
+}
+
+// A transposed load of four matrices, and the store that puts them back where they were.
+KERNEL transposed(const u16* in, u16* out) {
+  SHARED_MEMORY(bytes);
+  u16* halves = (u16*)bytes;
+  u32 lane = threadIdx.x, words[4];
+  for (u32 i = lane; i < 256; i += 32) halves[i] = in[i];
+  __syncwarp();
+  load_matrix_x4_transposed(words, shared_address(bytes) + 16 * lane);
+#if __CUDA_ARCH__ >= 900
+  store_matrices(shared_address(bytes) + 512 + 16 * lane, words[0], words[1], words[2], words[3]);
+  __syncwarp();
+  for (u32 i = lane; i < 256; i += 32) out[i] = halves[256 + i];
+#else
+  for (u32 i = 0; i < 4; i++) {
+    u32 at = 64 * i + lane / 4 * 8 + lane % 4 * 2;
+    out[at] = (u16)words[i], out[at + 1] = (u16)(words[i] >> 16);
+  }
+#endif
+}
+
+// Copies in two groups, and waits for the first alone.
+KERNEL forgotten_wait(const u32* in, u32* out) {
+  SHARED_MEMORY(bytes);
+  for (u32 i = 0; i < 2; i++) copy_async_16(shared_address(bytes) + 16 * i, in + 4 * i), copy_async_commit();
+  copy_async_wait<1>();
+  for (u32 i = 0; i < 8; i++) out[i] = ((u32*)bytes)[i];
 }
 
 KERNEL past_the_end(u32* out, u32 at) { out[at] = 1; }

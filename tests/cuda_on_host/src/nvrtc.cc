@@ -47,7 +47,7 @@ bool take_option(Program& program, std::string option) {
 
 #define API extern "C" __attribute__((visibility("default")))
 
-API int nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, SUCCESS; }
+API int nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 9000, SUCCESS; }
 
 API const char* nvrtcGetErrorString(int answer) {
   switch (answer) {

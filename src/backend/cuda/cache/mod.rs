@@ -1,0 +1,159 @@
+//! Compiled kernels: once a process, and kept on disk for the next.
+//!
+//! A cache can't fail: without a folder, or with one that is full, read-only or another user's, kernels are
+//! compiled each time; an entry that is damaged is compiled again.
+
+pub(super) mod folder;
+pub(super) mod hash;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
+
+use super::compile::{Source, compile};
+use super::{HEADERS, status};
+use crate::error::Result;
+use folder::Folder;
+use hash::Hash;
+
+/// The most bytes that the folder holds of kernels.
+const MOST_BYTES: u64 = 512 << 20;
+/// How an entry begins; the last byte is the format's version.
+const MAGIC: &[u8; 8] = b"SIDRCUB\x01";
+/// Bytes before the machine code: magic, key, length, hash.
+const HEADER_BYTES: usize = 8 + 16 + 8 + 16;
+/// How the files of kernels end.
+const END: &str = ".cubin";
+
+/// The machine code of a kernel file.
+#[derive(Clone, Debug)]
+pub(super) struct Cubin {
+    pub(super) code: Arc<Vec<u8>>,
+    /// Whether it came from the disk.
+    pub(super) is_stored: bool,
+}
+
+/// The machine code of a source for an architecture: from the cache, or compiled.
+pub(super) fn cubin(source: &Source, architecture: &str) -> Result<Cubin> {
+    let key = key(source, architecture, status::nvrtc()?);
+    cache().get(key, || Ok(compile(source, architecture)?.cubin))
+}
+
+/// As [`cubin`], compiled whatever the disk holds: for an entry that the driver refuses.
+pub(super) fn compiled(source: &Source, architecture: &str) -> Result<Cubin> {
+    let key = key(source, architecture, status::nvrtc()?);
+    cache().make(key, || Ok(compile(source, architecture)?.cubin))
+}
+
+/// The hash of all that decides what machine code comes out, whatever device it is for.
+pub(super) fn source_hash(source: &Source, architecture: &str) -> Hash {
+    let mut hash = Hash::new().text(env!("CARGO_PKG_VERSION")).text(source.name).text(source.text);
+    for (name, text) in HEADERS.iter().chain(source.includes) {
+        hash = hash.text(name).text(text);
+    }
+    source.options(architecture).iter().fold(hash, |hash, option| hash.text(option))
+}
+
+fn key(source: &Source, architecture: &str, (major, minor): (u32, u32)) -> u128 {
+    source_hash(source, architecture).text(&format!("NVRTC {major}.{minor}")).value()
+}
+
+fn cache() -> &'static Cache {
+    static CACHE: OnceLock<Cache> = OnceLock::new();
+    CACHE.get_or_init(|| Cache::new(folder::place().as_deref(), MOST_BYTES))
+}
+
+/// One kernel of a process: empty until it is there. Who wants it meanwhile waits.
+type Slot = Arc<Mutex<Option<Cubin>>>;
+
+struct Cache {
+    folder: Option<Folder>,
+    most_bytes: u64,
+    slots: Mutex<HashMap<u128, Slot>>,
+}
+
+impl Cache {
+    fn new(path: Option<&Path>, most_bytes: u64) -> Self {
+        Self { folder: path.and_then(Folder::open), most_bytes, slots: Mutex::default() }
+    }
+
+    /// The code of this key: of this process, from the disk, or made.
+    fn get(&self, key: u128, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Cubin> {
+        let slot = self.slot(key);
+        let mut found = lock(&slot);
+        if let Some(cubin) = &*found {
+            return Ok(cubin.clone());
+        }
+        let cubin = match self.load(key) {
+            Some(code) => Cubin { code: Arc::new(code), is_stored: true },
+            None => self.store(key, make()?),
+        };
+        Ok(found.insert(cubin).clone())
+    }
+
+    /// The code of this key, made again unless this process made it.
+    fn make(&self, key: u128, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Cubin> {
+        let slot = self.slot(key);
+        let mut found = lock(&slot);
+        if let Some(cubin) = found.as_ref().filter(|cubin| !cubin.is_stored) {
+            return Ok(cubin.clone());
+        }
+        Ok(found.insert(self.store(key, make()?)).clone())
+    }
+
+    fn slot(&self, key: u128) -> Slot {
+        lock(&self.slots).entry(key).or_default().clone()
+    }
+
+    fn load(&self, key: u128) -> Option<Vec<u8>> {
+        let path = self.folder.as_ref()?.path(&name(key));
+        let code = opened(key, &std::fs::read(&path).ok()?)?;
+        // What is used stays longest.
+        let _ = File::options()
+            .append(true)
+            .open(&path)
+            .and_then(|file| file.set_modified(SystemTime::now()));
+        Some(code)
+    }
+
+    fn store(&self, key: u128, code: Vec<u8>) -> Cubin {
+        if let Some(folder) = &self.folder
+            && folder.write(&name(key), &closed(key, &code)).is_ok()
+        {
+            folder.shrink(END, self.most_bytes);
+        }
+        Cubin { code: Arc::new(code), is_stored: false }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panic left behind is whole: slots are filled in one step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn name(key: u128) -> String {
+    format!("{key:032x}{END}")
+}
+
+/// An entry's bytes.
+fn closed(key: u128, code: &[u8]) -> Vec<u8> {
+    let hash = Hash::new().bytes(code).value();
+    let header = [
+        MAGIC.as_slice(),
+        &key.to_le_bytes(),
+        &(code.len() as u64).to_le_bytes(),
+        &hash.to_le_bytes(),
+    ];
+    [header.concat().as_slice(), code].concat()
+}
+
+/// The code in an entry's bytes; none unless it is whole and of this key.
+fn opened(key: u128, bytes: &[u8]) -> Option<Vec<u8>> {
+    let (header, code) = bytes.split_at_checked(HEADER_BYTES)?;
+    (header == &closed(key, code)[..HEADER_BYTES]).then(|| code.to_vec())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+// Windowed sums of any plan: y[n mod N] = sum over t of x[n + t N] b[n - start + t N], n = start + c.
+// ENCODING is the voltages' place in the list of encodings.
+#include "device.cuh"
+
+// Spectra that a thread sums at a time: a sample is read once for all of them.
+constexpr u32 SPECTRA = 8;
+
+struct Complex {
+  float re, im;
+};
+struct Real {
+  float re;
+};
+#if ENCODING < 5
+using Sample = Complex;
+#else
+using Sample = Real;
+#endif
+
+// The low nibble of a word in two's complement.
+INLINE float nibble(u32 word) { return (float)((i32)(word << 28) >> 28); }
+INLINE float signed_byte(u32 word) { return (float)((i32)(word << 24) >> 24); }
+INLINE float signed_short(u32 word) { return (float)((i32)(word << 16) >> 16); }
+INLINE float offset_byte(u32 word) { return (float)((i32)(word & 255) - 128); }
+
+// Sample `at` of a stream.
+INLINE Sample load(const u8* row, u64 at) {
+#if ENCODING == 0
+  const u32 word = row[at];
+  return {nibble(word >> 4), nibble(word)};
+#elif ENCODING == 1
+  const u32 word = ((const u16*)row)[at];
+  return {signed_byte(word), signed_byte(word >> 8)};
+#elif ENCODING == 2
+  const u32 word = ((const u16*)row)[at];
+  return {offset_byte(word), offset_byte(word >> 8)};
+#elif ENCODING == 3
+  const u32 word = ((const u32*)row)[at];
+  return {signed_short(word), signed_short(word >> 16)};
+#elif ENCODING == 4
+  const float2 both = ((const float2*)row)[at];
+  return {both.x, both.y};
+#elif ENCODING == 5
+  // 2 bits: the outer levels are 3.316505 times the inner ones.
+  const u32 code = row[at >> 2] >> (2 * (u32)(at & 3)) & 3;
+  const float level = code == 0 || code == 3 ? 3.316505f : 1.0f;
+  return {code < 2 ? -level : level};
+#elif ENCODING == 6
+  return {nibble(row[at >> 1] >> (4 * (u32)(at & 1)))};
+#elif ENCODING == 7
+  return {signed_byte(row[at])};
+#elif ENCODING == 8
+  return {offset_byte(row[at])};
+#elif ENCODING == 9
+  return {signed_short(((const u16*)row)[at])};
+#else
+  return {((const float*)row)[at]};
+#endif
+}
+
+INLINE void add(Complex& sum, const Complex& x, float b) {
+  sum.re = fmaf(x.re, b, sum.re);
+  sum.im = fmaf(x.im, b, sum.im);
+}
+INLINE void add(Real& sum, const Real& x, float b) { sum.re = fmaf(x.re, b, sum.re); }
+
+INLINE void store(float* to, u32 at, const Complex& sum, u32) { ((float2*)to)[at] = make_float2(sum.re, sum.im); }
+// Real sums stand alone, or as complex numbers where they are the output.
+INLINE void store(float* to, u32 at, const Real& sum, u32 widens) {
+  if (widens) {
+    ((float2*)to)[at] = make_float2(sum.re, 0.0f);
+  } else {
+    to[at] = sum.re;
+  }
+}
+
+// What every launch shares: a block's y is one stream, counted from `first_unit`'s first polarization; a unit
+// is an antenna's recorded channel, in the order of the output.
+#define FIR_ARGUMENTS                                                                                          \
+  const u8 *input, u64 stride, u64 first_sample, const float *coefficients, float *output, u64 spectrum_floats, \
+      u64 antenna_floats, u64 place_floats, u64 polarization_floats, u32 points, u32 taps, u32 hop,             \
+      u32 rotation, u32 spectra, u32 first_unit, u32 coarse_channels, u32 polarizations, u32 reverses, u32 widens
+
+#define FIR_STREAM                                                                                             \
+  const u32 polarization = blockIdx.y % polarizations;                                                         \
+  const u32 unit = first_unit + blockIdx.y / polarizations;                                                    \
+  const u32 antenna = unit / coarse_channels, place = unit % coarse_channels;                                  \
+  const u32 coarse = reverses ? coarse_channels - 1 - place : place;                                           \
+  const u64 stream = ((u64)antenna * coarse_channels + coarse) * polarizations + polarization;                 \
+  const u8* row = input + stream * stride;                                                                     \
+  float* to = output + antenna * antenna_floats + place * place_floats + polarization * polarization_floats;
+
+// Whole rows from spectrum to spectrum: each thread sums SPECTRA spectra of one column, taps in their order.
+KERNEL __launch_bounds__(256) fir(FIR_ARGUMENTS) {
+  const u32 index = blockIdx.x * 256 + threadIdx.x;
+  const u32 first = index / points * SPECTRA, column = index % points;
+  if (first >= spectra) return;
+  FIR_STREAM
+  const u32 live = smaller(SPECTRA, spectra - first);
+  const u32 rows = taps + live - 1;
+  const u64 at = first_sample + (u64)first * points + column;
+  Sample sums[SPECTRA];
+  // Slot r mod SPECTRA holds the coefficient of tap r.
+  float b[SPECTRA];
+#pragma unroll
+  for (u32 k = 0; k < SPECTRA; ++k) sums[k] = {}, b[k] = 0.0f;
+  for (u32 start = 0; start < rows; start += SPECTRA) {
+    if (start >= SPECTRA && start + SPECTRA <= taps) {
+      Sample x[SPECTRA];
+#pragma unroll
+      for (u32 j = 0; j < SPECTRA; ++j) x[j] = load(row, at + (u64)(start + j) * points);
+#pragma unroll
+      for (u32 j = 0; j < SPECTRA; ++j) {
+        b[j] = coefficients[(u64)(start + j) * points + column];
+#pragma unroll
+        for (u32 k = 0; k < SPECTRA; ++k) add(sums[k], x[j], b[(j + SPECTRA - k) % SPECTRA]);
+      }
+    } else {
+#pragma unroll
+      for (u32 j = 0; j < SPECTRA; ++j) {
+        const u32 r = start + j;
+        if (r < rows) {
+          const Sample x = load(row, at + (u64)r * points);
+          if (r < taps) b[j] = coefficients[(u64)r * points + column];
+          // Row r is tap r - k of spectrum k; others must not touch it, as it need not be finite.
+#pragma unroll
+          for (u32 k = 0; k < SPECTRA; ++k) {
+            if (r >= k && r - k < taps) add(sums[k], x, b[(j + SPECTRA - k) % SPECTRA]);
+          }
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (u32 k = 0; k < SPECTRA; ++k) {
+    if (k < live) store(to + (first + k) * spectrum_floats, column, sums[k], widens);
+  }
+}
+
+// Windows that overlap by parts of rows: a thread sums one value of one spectrum.
+KERNEL __launch_bounds__(256) fir_overlapping(FIR_ARGUMENTS) {
+  const u32 index = blockIdx.x * 256 + threadIdx.x;
+  const u32 spectrum = index / points, place_in_row = index % points;
+  if (spectrum >= spectra) return;
+  FIR_STREAM
+  const u32 turn = (u32)((rotation + (u64)spectrum * hop) % points);
+  const u32 column = place_in_row >= turn ? place_in_row - turn : place_in_row + points - turn;
+  const u64 at = first_sample + (u64)spectrum * hop + column;
+  Sample sum = {};
+#pragma unroll 4
+  for (u32 t = 0; t < taps; ++t) {
+    add(sum, load(row, at + (u64)t * points), coefficients[(u64)t * points + column]);
+  }
+  store(to + spectrum * spectrum_floats, place_in_row, sum, widens);
+}

@@ -1,0 +1,135 @@
+//! The last step of the general path: spectra in the transform's order become rows of the output.
+
+use super::detected::Detected;
+use super::general::{BLOCK, Pass, pass_sizes};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::channelize::plan::{self, Order, Plan};
+use crate::error::Result;
+
+/// Rows of an element that a thread makes integers of.
+const ROWS: usize = 16;
+
+/// What is made of spectra.
+#[derive(Debug)]
+enum Kind {
+    /// Nothing: windowed sums are the output.
+    Filtered,
+    Complex(Function),
+    Integers {
+        function: Function,
+        gains: Buffer<f32>,
+        /// 0 where one gain is for all.
+        step: usize,
+    },
+    Detected(Box<Detected>),
+}
+
+/// A form's kernels and what they need.
+#[derive(Debug)]
+pub(super) struct Form {
+    plan: Plan,
+    kind: Kind,
+}
+
+impl Form {
+    /// For passes of so many transforms.
+    pub(super) fn new(
+        plan: &Plan,
+        device: &Device,
+        module: &Module,
+        transforms: usize,
+    ) -> Result<Self> {
+        let kind = match &plan.options().form {
+            plan::Form::Filtered => Kind::Filtered,
+            plan::Form::Spectra => Kind::Complex(module.function("complex_form", 0)?),
+            plan::Form::Requantized { bits, gains } => Kind::Integers {
+                function: module.function(&format!("integers_{bits}"), 0)?,
+                gains: device.upload(gains)?,
+                step: usize::from(gains.len() > 1),
+            },
+            plan::Form::Detected(detection) => {
+                let pass = pass_sizes(plan, transforms);
+                Kind::Detected(Box::new(Detected::new(plan, detection, device, module, pass)?))
+            }
+        };
+        Ok(Self { plan: plan.clone(), kind })
+    }
+
+    /// Queues a pass, whose spectra lie at `work`.
+    ///
+    /// # Safety
+    /// They do, and the output has room for the pass' rows.
+    pub(super) unsafe fn enqueue(
+        &mut self,
+        stream: &Stream,
+        work: u64,
+        pass: &Pass,
+        saturated: u64,
+    ) -> Result<()> {
+        let plan = &self.plan;
+        let streams = pass.units * plan.input().polarizations;
+        let (function, arguments, own) = match &mut self.kind {
+            Kind::Filtered => return Ok(()),
+            Kind::Detected(detected) => {
+                // SAFETY: the caller's promise is handed on.
+                return unsafe { detected.enqueue(stream, work, pass) };
+            }
+            Kind::Complex(function) => {
+                let arguments = place(order(spectra(work, plan, pass), plan), plan, pass);
+                (&*function, arguments.with(pass.output), 1)
+            }
+            Kind::Integers { function, gains, step } => {
+                let arguments = place(order(spectra(work, plan, pass), plan), plan, pass)
+                    .with(gains.address())
+                    .with(*step as u32)
+                    .with(saturated)
+                    .with(pass.output);
+                (&*function, arguments, ROWS)
+            }
+        };
+        let threads = pass.spectra.div_ceil(own) * plan.channels();
+        let grid = [threads.div_ceil(BLOCK), streams, 1];
+        // SAFETY: the arguments are the kernel's; the caller vouches for the addresses.
+        unsafe { stream.launch(function, grid, [BLOCK, 1, 1], &arguments) }
+    }
+
+    /// Ends the passes of a run of spectra: the next ones go on from what these left.
+    pub(super) fn turn(&mut self) {
+        if let Kind::Detected(detected) = &mut self.kind {
+            detected.turn();
+        }
+    }
+}
+
+/// A pass' spectra, as kernels are told of them.
+pub(super) fn spectra(work: u64, plan: &Plan, pass: &Pass) -> Arguments {
+    let bins = if plan.input().encoding.is_complex() { plan.points() } else { plan.channels() + 1 };
+    let polarizations = plan.input().polarizations;
+    Arguments::new()
+        .with(work)
+        .with(bins as u64)
+        .with((pass.units * polarizations) as u32)
+        .with(pass.spectra as u32)
+        .with(polarizations as u32)
+}
+
+/// The order of the channels.
+pub(super) fn order(arguments: Arguments, plan: &Plan) -> Arguments {
+    let (channels, order) = (plan.channels(), plan.options().order);
+    let middle = if plan.input().encoding.is_complex() { channels.div_ceil(2) } else { 0 };
+    let shift = if order == Order::Natural { 0 } else { middle };
+    let falls = u32::from(order == Order::Descending);
+    arguments.with(channels as u32).with(shift as u32).with(falls)
+}
+
+/// Where the pass' units stand in a row.
+pub(super) fn place(arguments: Arguments, plan: &Plan, pass: &Pass) -> Arguments {
+    let (coarse, channels) = (plan.input().coarse_channels, plan.output_channels());
+    arguments
+        .with(plan.row_elements() as u64)
+        .with((plan.output_products() * coarse * channels) as u64)
+        .with(channels as u64)
+        .with((coarse * channels) as u64)
+        .with(pass.first_unit as u32)
+        .with(coarse as u32)
+}

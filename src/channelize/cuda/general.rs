@@ -1,0 +1,224 @@
+//! Spectra of any plan in three steps: windowed sums, their Fourier transforms, and the form out.
+//!
+//! Work is cut into passes whose sums stay in the level-2 cache from step to step. Transforms always run in
+//! whole batches of one plan, so that a spectrum's bits do not depend on how many are made at a time.
+
+use super::forms::Form;
+use super::job::Job;
+use crate::backend::cuda::{Arguments, Buffer, Device, Fourier, Function, Length, Module, Stream};
+use crate::channelize::plan::{self, Plan};
+use crate::error::Result;
+
+/// Threads of a block of every kernel of this path.
+pub(super) const BLOCK: usize = 256;
+
+/// Spectra that a thread of the kernel for whole rows sums at a time.
+const SPECTRA: usize = 8;
+
+/// The most units of a pass: a launch has at most 65535 blocks along y, one for each of up to 4 products.
+const MOST_UNITS: usize = 16_000;
+
+/// Points of a batch of transforms for each multiprocessor: what keeps it busy.
+const POINTS_IN_FLIGHT: usize = 8192;
+
+/// A part of a job: spectra from the job's first one on, and units.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    pub(super) first_spectrum: u64,
+    pub(super) spectra: usize,
+    pub(super) first_unit: usize,
+    pub(super) units: usize,
+    /// Address of the output row that the first spectrum belongs to.
+    pub(super) output: u64,
+}
+
+/// Kernels and tables of a plan, and its work buffer.
+#[derive(Debug)]
+pub(super) struct General {
+    plan: Plan,
+    fir: Function,
+    fourier: Option<Fourier>,
+    form: Form,
+    coefficients: Buffer<f32>,
+    /// Sums, then spectra: axes spectrum, stream of the pass, `pitch` floats.
+    work: Buffer<f32>,
+    /// Transforms of a pass.
+    transforms: usize,
+    _modules: [Module; 2],
+}
+
+impl General {
+    pub(super) fn new(plan: &Plan, device: &Device) -> Result<Self> {
+        let sums = device.module(&super::variants::fir(plan.input().encoding))?;
+        let forms = device.module(&super::variants::forms())?;
+        let scale = plan.input().scale;
+        let coefficients: Vec<f32> =
+            plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
+        let name = if plan.hop() == plan.points() { "fir" } else { "fir_overlapping" };
+        let (transforms, batch) = sizes(plan, device);
+        let is_filtered = plan.options().form == plan::Form::Filtered;
+        let (work, transforms) = if is_filtered {
+            (device.buffer(0)?, transforms)
+        } else {
+            work(plan, device, transforms, batch)?
+        };
+        let fourier = (!is_filtered).then(|| device.fourier(length(plan), batch.min(transforms)));
+        Ok(Self {
+            fir: sums.function(name, 0)?,
+            fourier: fourier.transpose()?,
+            form: Form::new(plan, device, &forms, transforms)?,
+            coefficients: device.upload(&coefficients)?,
+            plan: plan.clone(),
+            work,
+            transforms,
+            _modules: [sums, forms],
+        })
+    }
+
+    /// Queues a job whose first window begins `skipped` samples behind the first one of its first byte. Rows
+    /// need not be whole: `job.output` is the row that the first spectrum belongs to.
+    ///
+    /// # Safety
+    /// The job's addresses have room for all that its sizes say.
+    pub(super) unsafe fn enqueue(
+        &mut self,
+        stream: &Stream,
+        job: &Job,
+        skipped: usize,
+    ) -> Result<()> {
+        let all = self.plan.input().antennas * self.plan.input().coarse_channels;
+        let (spectra, units) = pass_sizes(&self.plan, self.transforms);
+        let per_row = self.plan.spectra_per_row() as u64;
+        let row_bytes = (self.plan.row_elements() * self.plan.element_bytes()) as u64;
+        let first_row = job.first_spectrum / per_row;
+        for start in (0..job.spectra).step_by(spectra) {
+            let first_spectrum = job.first_spectrum + start as u64;
+            for first_unit in (0..all).step_by(units) {
+                let pass = Pass {
+                    first_spectrum,
+                    spectra: spectra.min(job.spectra - start),
+                    first_unit,
+                    units: units.min(all - first_unit),
+                    output: job.output + (first_spectrum / per_row - first_row) * row_bytes,
+                };
+                // SAFETY: the caller vouches for the job, of which the pass is a part.
+                unsafe { self.pass(stream, job, skipped, &pass)? };
+            }
+            self.form.turn();
+        }
+        Ok(())
+    }
+
+    unsafe fn pass(
+        &mut self,
+        stream: &Stream,
+        job: &Job,
+        skipped: usize,
+        pass: &Pass,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise is handed on; the work buffer has room for a pass.
+        unsafe { self.sums(stream, job, skipped, pass)? };
+        let Some(fourier) = &mut self.fourier else { return Ok(()) };
+        let transforms = pass.spectra * pass.units * self.plan.input().polarizations;
+        for batch in 0..transforms.div_ceil(fourier.batch()) {
+            let at = batch * fourier.batch() * length(&self.plan).pitch();
+            fourier.run(&mut self.work, at, stream)?;
+        }
+        // SAFETY: as above.
+        unsafe { self.form.enqueue(stream, self.work.address(), pass, job.saturated) }
+    }
+
+    /// Queues the windowed sums: into the work buffer, or where they are all that is wanted, into the output.
+    unsafe fn sums(&self, stream: &Stream, job: &Job, skipped: usize, pass: &Pass) -> Result<()> {
+        let plan = &self.plan;
+        let input = plan.input();
+        let (points, coarse) = (plan.points(), input.coarse_channels);
+        let pitch = length(plan).pitch();
+        let in_pass = pass.units * input.polarizations;
+        // Address, and floats from spectrum, antenna, place and polarization to the next.
+        let (output, strides) = if self.fourier.is_some() {
+            let own = pass.first_unit * input.polarizations * pitch;
+            let unit = input.polarizations * pitch;
+            let start = self.work.address().wrapping_sub(4 * own as u64);
+            (start, [in_pass * pitch, coarse * unit, unit, pitch])
+        } else {
+            let row = 2 * plan.row_elements();
+            let polarization = 2 * coarse * points;
+            (pass.output, [row, input.polarizations * polarization, 2 * points, polarization])
+        };
+        let first_sample =
+            (pass.first_spectrum - job.first_spectrum) * plan.hop() as u64 + skipped as u64;
+        let rotation = pass.first_spectrum % points as u64 * plan.hop() as u64 % points as u64;
+        let arguments = Arguments::new()
+            .with(job.input)
+            .with(job.stride)
+            .with(first_sample)
+            .with(self.coefficients.address())
+            .with(output);
+        let arguments = strides.iter().fold(arguments, |all, stride| all.with(*stride as u64));
+        let numbers = [
+            points,
+            plan.taps(),
+            plan.hop(),
+            rotation as usize,
+            pass.spectra,
+            pass.first_unit,
+            coarse,
+            input.polarizations,
+            usize::from(plan.options().reverse_coarse),
+            usize::from(self.fourier.is_none()),
+        ];
+        let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
+        let own = if plan.hop() == points { SPECTRA } else { 1 };
+        let threads = pass.spectra.div_ceil(own) * points;
+        let grid = [threads.div_ceil(BLOCK), in_pass, 1];
+        // SAFETY: the arguments are the kernel's; the caller vouches for the job.
+        unsafe { stream.launch(&self.fir, grid, [BLOCK, 1, 1], &arguments) }
+    }
+}
+
+/// What is transformed.
+fn length(plan: &Plan) -> Length {
+    match plan.input().encoding.is_complex() {
+        true => Length::Complex(plan.points()),
+        false => Length::Real(plan.points()),
+    }
+}
+
+/// Transforms of a pass, and of a batch of them: a pass fills half the level-2 cache at most, unless a single
+/// spectrum of a unit is longer.
+fn sizes(plan: &Plan, device: &Device) -> (usize, usize) {
+    let properties = device.properties();
+    let most = (properties.l2_bytes / 2).clamp(1 << 20, 1 << 28) / (4 * length(plan).pitch());
+    let flying = properties.multiprocessors.max(1) * POINTS_IN_FLIGHT / plan.points();
+    let least = plan.input().polarizations;
+    let batch = flying.clamp(1, most.max(1));
+    ((most / batch * batch).max(least.next_multiple_of(batch)), batch)
+}
+
+/// The work buffer, of half the size again and again until there is memory for it.
+fn work(
+    plan: &Plan,
+    device: &Device,
+    transforms: usize,
+    batch: usize,
+) -> Result<(Buffer<f32>, usize)> {
+    let least = plan.input().polarizations.next_multiple_of(batch);
+    let mut transforms = transforms;
+    loop {
+        match device.buffer(transforms * length(plan).pitch()) {
+            Ok(buffer) => return Ok((buffer, transforms)),
+            Err(error) if transforms == least => return Err(error),
+            Err(_) => transforms = (transforms / 2 / batch * batch).max(least),
+        }
+    }
+}
+
+/// Spectra and units of a pass of so many transforms.
+pub(super) fn pass_sizes(plan: &Plan, transforms: usize) -> (usize, usize) {
+    let input = plan.input();
+    let units = input.antennas * input.coarse_channels;
+    let in_pass = units.min(transforms / input.polarizations).clamp(1, MOST_UNITS);
+    let spectra = (transforms / (in_pass * input.polarizations)).max(1);
+    if in_pass < units { (1, in_pass) } else { (spectra, in_pass) }
+}

@@ -1,0 +1,258 @@
+//! Which spectra are launched when, and from where: windows that begin in samples of earlier calls are made
+//! from a copy of these with the first fresh ones behind them, all others where the fresh samples lie.
+//!
+//! Invariant: what is launched depends on how much has come, a spectrum's bits on its samples alone.
+
+use super::DeviceVoltages;
+use super::fused::Fused;
+use super::general::General;
+use super::job::Job;
+use super::kept::{Kept, Rows};
+use crate::backend::cuda::{Buffer, Device, Event, Stream};
+use crate::channelize::plan::{Form, Plan};
+use crate::error::Result;
+
+/// Bytes of unfinished rows' samples from which on rows are summed part by part.
+const MOST_KEPT: usize = 1 << 30;
+
+/// Bytes of samples that are worth a launch, where they must be copied first.
+const WORTH: usize = 1 << 18;
+
+#[derive(Debug)]
+enum Path {
+    Fused(Box<Fused>),
+    General(Box<General>),
+}
+
+/// A plan bound to a GPU.
+#[derive(Debug)]
+pub(super) struct Launcher {
+    plan: Plan,
+    path: Path,
+    /// Spectra that are launched together: whole rows for the fused kernel, any for the other.
+    quantum: u64,
+    /// The next spectrum.
+    next: u64,
+    kept: Kept,
+    saturated: Option<Buffer<u64>>,
+    /// Whether the counts of limited samples are to be zeroed first.
+    is_new: bool,
+    /// The end of what was queued last, on whatever stream that was.
+    queued: Event,
+}
+
+impl Launcher {
+    pub(super) fn new(plan: &Plan, device: &Device) -> Result<Self> {
+        let input = plan.input();
+        let row = plan.spectra_per_row();
+        let row_bytes =
+            input.streams().saturating_mul(input.encoding.bytes(plan.hop())).saturating_mul(row);
+        let fused = if row_bytes <= MOST_KEPT { Fused::new(plan, device)? } else { None };
+        let (path, quantum) = match fused {
+            Some(fused) => (Path::Fused(Box::new(fused)), row),
+            None => (Path::General(Box::new(General::new(plan, device)?)), 1),
+        };
+        // What one launch needs before the first fresh window, and as much again for short blocks.
+        let least = 2 * (plan.span() + quantum * plan.hop()) + 16;
+        let worth = WORTH * 8 / input.encoding.sample_bits() / input.streams();
+        let is_counted = matches!(plan.options().form, Form::Requantized { .. });
+        Ok(Self {
+            kept: Kept::new(device, input.encoding, input.streams(), least.max(worth))?,
+            saturated: is_counted.then(|| device.buffer(plan.row_elements())).transpose()?,
+            queued: device.event()?,
+            plan: plan.clone(),
+            path,
+            quantum: quantum as u64,
+            next: 0,
+            is_new: true,
+        })
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Counts of limited samples; of a device that has failed, as `run` says, none.
+    pub(super) fn saturated(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.plan.row_elements()];
+        if let (Some(buffer), false) = (&self.saturated, self.is_new)
+            && buffer.download(0, &mut counts).is_err()
+        {
+            counts.fill(0);
+        }
+        counts
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.kept.reset();
+        self.next = 0;
+        self.is_new = true;
+    }
+
+    /// Takes all samples and queues what they finish.
+    ///
+    /// # Safety
+    /// The samples lie where `layout` says, behind `input`, and `output` has room for the rows that they
+    /// finish.
+    pub(super) unsafe fn enqueue(
+        &mut self,
+        (input, layout): (u64, DeviceVoltages),
+        output: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        let start = self.kept.end();
+        let rows = Rows {
+            address: input + layout.first_byte as u64,
+            stride: layout.stride,
+            start,
+            end: start + layout.times as u64,
+        };
+        if self.is_new {
+            if let Some(counts) = &mut self.saturated {
+                let all = 0..counts.len();
+                stream.wait(&self.queued)?;
+                stream.fill(counts, all, 0)?;
+            }
+            self.is_new = false;
+        } else {
+            stream.wait(&self.queued)?;
+        }
+        let row = self.next / self.plan.spectra_per_row() as u64;
+        let target = Target { output, row };
+        // SAFETY: the caller's promise is handed on.
+        let outcome = unsafe { self.advance(stream, &rows, &target) };
+        stream.record(&self.queued)?;
+        outcome
+    }
+
+    /// Takes all samples: windows that lie in the fresh ones are made where these are.
+    unsafe fn advance(&mut self, stream: &Stream, fresh: &Rows, target: &Target) -> Result<()> {
+        let last = self.launchable(fresh.end);
+        let direct = self.next_direct(fresh.start);
+        if last <= direct || !self.is_aligned(fresh, direct) {
+            // SAFETY: the caller's promise is handed on.
+            return unsafe { self.advance_by_copies(stream, fresh, target) };
+        }
+        let unit = self.plan.input().encoding.samples_per_byte() as u64;
+        // SAFETY: the caller vouches for the fresh samples and the output; those kept are our own.
+        unsafe {
+            if direct > self.next {
+                let end = (direct - 1) * self.plan.hop() as u64 + self.plan.span() as u64;
+                let end = end.next_multiple_of(unit).max(fresh.start);
+                self.kept.append(stream, fresh, end)?;
+                let kept = self.kept.rows();
+                self.launch(stream, &kept, direct, target)?;
+            }
+            self.launch(stream, fresh, last, target)?;
+            self.kept.replace(stream, fresh, last * self.plan.hop() as u64 / unit * unit)
+        }
+    }
+
+    /// Takes all samples by way of those kept.
+    unsafe fn advance_by_copies(
+        &mut self,
+        stream: &Stream,
+        fresh: &Rows,
+        target: &Target,
+    ) -> Result<()> {
+        let unit = self.plan.input().encoding.samples_per_byte() as u64;
+        while self.kept.end() < fresh.end {
+            let end = (self.kept.end() + self.kept.room() as u64).min(fresh.end);
+            // SAFETY: the caller vouches for the fresh samples and the output; those kept are our own.
+            unsafe {
+                self.kept.append(stream, fresh, end)?;
+                let last = self.launchable(end);
+                if last > self.next {
+                    let kept = self.kept.rows();
+                    self.launch(stream, &kept, last, target)?;
+                    let start = last * self.plan.hop() as u64 / unit * unit;
+                    self.kept.discard(stream, start)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One past the last spectrum that can be launched when so many samples are there.
+    fn launchable(&self, times: u64) -> u64 {
+        self.plan.spectra(times) / self.quantum * self.quantum
+    }
+
+    /// The first spectrum from the next on that begins at or behind a sample.
+    fn next_direct(&self, start: u64) -> u64 {
+        let first = start.div_ceil(self.plan.hop() as u64).max(self.next);
+        first.next_multiple_of(self.quantum)
+    }
+
+    /// Whether kernels can read these rows from the start of a spectrum on.
+    fn is_aligned(&self, rows: &Rows, spectrum: u64) -> bool {
+        let unit = match &self.path {
+            Path::Fused(_) => 16,
+            Path::General(_) => self.plan.input().encoding.sample_bits().div_ceil(8) as u64,
+        };
+        let (address, _) = self.first_byte(rows, spectrum);
+        address.is_multiple_of(unit) && (rows.stride as u64).is_multiple_of(unit)
+    }
+
+    /// The address of the byte that a spectrum's first sample begins in, and the samples before it there.
+    fn first_byte(&self, rows: &Rows, spectrum: u64) -> (u64, usize) {
+        let encoding = self.plan.input().encoding;
+        let unit = encoding.samples_per_byte();
+        let samples = (spectrum * self.plan.hop() as u64 - rows.start) as usize;
+        let skipped = samples % unit;
+        (rows.address + encoding.bytes(samples - skipped) as u64, skipped)
+    }
+
+    /// Bytes by which fresh samples of the next block should begin behind a multiple of 16.
+    pub(super) fn pad(&self) -> usize {
+        let rows = Rows { address: 0, stride: 0, start: self.kept.end(), end: self.kept.end() };
+        let (address, _) = self.first_byte(&rows, self.next_direct(rows.start));
+        (address as usize).wrapping_neg() % 16
+    }
+
+    /// Bytes of the rows that the next so many samples finish.
+    pub(super) fn row_bytes_after(&self, times: usize) -> usize {
+        let end = self.kept.end();
+        let rows = self.plan.rows(end + times as u64) - self.plan.rows(end);
+        rows as usize * self.plan.row_elements() * self.plan.element_bytes()
+    }
+
+    /// Queues the spectra from the next one to `last`, whose samples lie in `rows`.
+    unsafe fn launch(
+        &mut self,
+        stream: &Stream,
+        rows: &Rows,
+        last: u64,
+        target: &Target,
+    ) -> Result<()> {
+        let (input, skipped) = self.first_byte(rows, self.next);
+        let row_bytes = (self.plan.row_elements() * self.plan.element_bytes()) as u64;
+        let row = self.next / self.plan.spectra_per_row() as u64;
+        let job = Job {
+            input,
+            stride: rows.stride as u64,
+            first_spectrum: self.next,
+            spectra: (last - self.next) as usize,
+            output: target.output + (row - target.row) * row_bytes,
+            saturated: self.saturated.as_ref().map_or(0, Buffer::address),
+        };
+        // SAFETY: the caller vouches for the rows and the output.
+        unsafe {
+            match &mut self.path {
+                Path::Fused(fused) => fused.enqueue(stream, &job)?,
+                Path::General(general) => general.enqueue(stream, &job, skipped)?,
+            }
+        }
+        self.next = last;
+        Ok(())
+    }
+}
+
+/// Where rows go.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    /// Address of the first row.
+    output: u64,
+    /// Its number.
+    row: u64,
+}

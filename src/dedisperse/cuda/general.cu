@@ -1,0 +1,281 @@
+// Dedispersion of any plan: output[d][t] = sum_c input[c][t + shift(d, c)], by sums that trials share.
+//
+// A block covers a tile of trials and of times. It walks the band in intervals of CHANNELS channels, and an interval in
+// groups of channels whose relative shifts differ little between the tile's trials. In an interval,
+//  1. the samples that the tile needs come from global memory as rows of words in shared memory (`samples`),
+//  2. each distinct sum of a group becomes one row of sums: the first of a chain from all its channels, each further one
+//     of integers from the sum before and the few channels that differ (`build`),
+//  3. each trial adds one row of each group at its own shift to its registers (`accumulate`).
+// Rows are double, so that the three steps of neighbouring intervals run between the same two barriers.
+//
+// PACKED: a word holds two sums of 16 bits, of times t and t + WORDS, so that no shift crosses a word. The registers of
+// a trial are split into low bytes and what is above them before 16 bits overflow.
+#include "device.cuh"
+
+// THREADS, TILE_DMS, WORDS: the block's shape; MOST_WORDS: words of a row of samples; MOST_SUMS: words of all rows of sums;
+// MOST_RECORD: words of a record; CHANNELS: channels of an interval; ELEMENT: type of a sample; PACKED, FLOATS: 0 or 1.
+typedef ELEMENT Element;
+constexpr int WARPS = THREADS / 32, TRIALS = TILE_DMS / WARPS, COLUMNS = WORDS / 32;
+constexpr int STAGED = CHANNELS / WARPS, ROUNDS = MOST_WORDS / 128, RECORDS = 4, HALVES = PACKED ? 2 : 1;
+constexpr int SAMPLES_BYTES = CHANNELS * MOST_WORDS * 4, SUMS_BYTES = MOST_SUMS * 4, RECORD_BYTES = MOST_RECORD * 4;
+constexpr int TILE_TIMES = HALVES * WORDS;
+constexpr u32 NOWHERE = 0xffffffff;
+static_assert(TRIALS * WARPS == TILE_DMS && STAGED * WARPS == CHANNELS && TRIALS % 4 == 0, "the tile divides among warps");
+static_assert(COLUMNS * 32 == WORDS && ROUNDS * 128 == MOST_WORDS, "rows divide among lanes");
+
+// A record: what an interval of a tile is made by; all of it in words.
+struct __align__(16) Head {
+  u32 words, groups, chains, stride;  // of a row of sums; groups; chains; words of a row of samples
+};
+struct __align__(16) Step {
+  u32 plus, minus;  // byte offsets into `samples`
+  u32 row;          // byte offset into `sums` of the row that is done, or NOWHERE
+  i32 factor;       // integers: of `minus`; floats: bit 0 a new sum, bit 1 no `minus`
+};
+struct Source {
+  u32 channel;  // row of the input; past the last channel: the last, and unused
+  i32 start;    // first sample, from the tile's first time: a multiple of 4
+};
+struct __align__(8) Trial {
+  u32 row, shift;  // of the output, or NOWHERE; its largest shift
+};
+INLINE const Source* sources(const u8* record) { return (const Source*)(record + sizeof(Head)); }
+INLINE const u8* offsets(const u8* record) { return record + sizeof(Head) + CHANNELS * sizeof(Source); }
+INLINE const u32* chains(const u8* record) { return (const u32*)(offsets(record) + ((const Head*)record)->groups * TILE_DMS * 4); }
+INLINE const Step* steps(const u8* record) {
+  return (const Step*)((const u8*)chains(record) + (((const Head*)record)->chains + 3) / 4 * 16);
+}
+
+// Four samples of a row, as they lie in memory.
+template <class T> struct Four;
+template <> struct Four<u8> { typedef u32 Type; };
+template <> struct Four<u16> { typedef uint2 Type; };
+template <> struct Four<u32> { typedef uint4 Type; };
+template <> struct Four<float> { typedef uint4 Type; };
+typedef Four<Element>::Type Quad;
+
+// Four words of a row of samples from four samples and, of packed ones, the four that are WORDS later.
+INLINE uint4 widened(u32 low, u32 high) {
+  return make_uint4(__byte_perm(low, high, 0x4400) & 0x00ff00ff, __byte_perm(low, high, 0x5511) & 0x00ff00ff,
+                    __byte_perm(low, high, 0x6622) & 0x00ff00ff, __byte_perm(low, high, 0x7733) & 0x00ff00ff);
+}
+INLINE uint4 widened(uint2 low, uint2 high) {
+  return make_uint4(__byte_perm(low.x, high.x, 0x5410), __byte_perm(low.x, high.x, 0x7632), __byte_perm(low.y, high.y, 0x5410),
+                    __byte_perm(low.y, high.y, 0x7632));
+}
+INLINE uint4 widened(uint2 low) { return make_uint4(low.x & 0xffff, low.x >> 16, low.y & 0xffff, low.y >> 16); }
+INLINE uint4 widened(uint4 low) { return low; }
+
+INLINE u32 word(const u8* rows, u32 offset) { return *(const u32*)(rows + offset); }
+INLINE u32 plus(u32 a, u32 b) {
+#if FLOATS
+  return __float_as_uint(__uint_as_float(a) + __uint_as_float(b));
+#else
+  return a + b;
+#endif
+}
+
+// A sum after one more step of its chain.
+INLINE u32 stepped(u32 sum, const Step& step, u32 a, u32 b) {
+#if FLOATS
+  sum = step.factor & 1 ? 0 : sum;
+  return plus(plus(sum, a), step.factor & 2 ? 0 : b);
+#else
+  return sum + a + (u32)step.factor * b;
+#endif
+}
+
+// The rows of sums of an interval: each warp takes chains, 64 words of their rows at a time.
+INLINE void build(const u8* record, const u8* samples, u8* sums, int warp, int lane) {
+  const Head head = *(const Head*)record;
+  const int parts = head.words / 64, items = parts * head.chains;
+  const u32* ranges = chains(record);
+  const Step* all = steps(record);
+  for (int item = warp; item < items; item += WARPS) {
+    const int chain = item / parts;
+    const u32 range = ranges[chain], column = (u32)(item - chain * parts) * 256 + lane * 4;
+    const u8* from = samples + column;
+    u8* to = sums + column;
+    const Step *at = all + (range & 0xffff), *end = all + (range >> 16);
+    u32 low = 0, high = 0;
+    Step a = at[0], b = at[1];  // steps are in pairs
+    while (at < end) {
+      at += 2;
+      const u32 x[8] = {word(from, a.plus), word(from, a.minus), word(from, a.plus + 128), word(from, a.minus + 128),
+                        word(from, b.plus), word(from, b.minus), word(from, b.plus + 128), word(from, b.minus + 128)};
+      const Step next_a = at[0], next_b = at[1];
+      low = stepped(low, a, x[0], x[1]), high = stepped(high, a, x[2], x[3]);
+      if (a.row != NOWHERE) *(u32*)(to + a.row) = low, *(u32*)(to + a.row + 128) = high;
+      low = stepped(low, b, x[4], x[5]), high = stepped(high, b, x[6], x[7]);
+      if (b.row != NOWHERE) *(u32*)(to + b.row) = low, *(u32*)(to + b.row + 128) = high;
+      a = next_a, b = next_b;
+    }
+  }
+}
+
+// One row of each group, at each trial's shift, to the trial's sums.
+INLINE void accumulate(const u8* record, const u8* sums, u32 (&total)[TRIALS][COLUMNS], int warp, int lane) {
+  const int groups = ((const Head*)record)->groups;
+  const u8* own = offsets(record) + warp * TRIALS * 4;
+  const u8* from = sums + lane * 4;
+  for (int group = 0; group < groups; group += 2) {
+    const bool two = group + 1 < groups;
+    u32 first[TRIALS], second[TRIALS];
+#pragma unroll
+    for (int d = 0; d < TRIALS; d += 4) {
+      const uint4 a = *(const uint4*)(own + group * TILE_DMS * 4 + d * 4);
+      first[d] = a.x, first[d + 1] = a.y, first[d + 2] = a.z, first[d + 3] = a.w;
+      const uint4 b = *(const uint4*)(own + (two ? group + 1 : group) * TILE_DMS * 4 + d * 4);
+      second[d] = b.x, second[d + 1] = b.y, second[d + 2] = b.z, second[d + 3] = b.w;
+    }
+    if (two) {
+#pragma unroll
+      for (int d = 0; d < TRIALS; d++)
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++)
+          total[d][k] = plus(plus(total[d][k], word(from + first[d], 128 * k)), word(from + second[d], 128 * k));
+    } else {
+#pragma unroll
+      for (int d = 0; d < TRIALS; d++)
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++) total[d][k] = plus(total[d][k], word(from + first[d], 128 * k));
+    }
+  }
+}
+
+// Samples of this warp's channels of one interval, on their way from global to shared memory.
+struct Staging {
+  Quad low[STAGED][ROUNDS];
+#if PACKED
+  Quad high[STAGED][ROUNDS];
+#endif
+  // `input` is at the tile's first time.
+  INLINE void load(const u8* record, const Element* input, i64 pitch, int warp, int lane) {
+    const int words = ((const Head*)record)->stride;
+#pragma unroll
+    for (int c = 0; c < STAGED; c++) {
+      const Source source = sources(record)[warp + c * WARPS];
+      const Element* row = input + (i64)source.channel * pitch + source.start + lane * 4;
+#pragma unroll
+      for (int i = 0; i < ROUNDS; i++)
+        if (i * 128 + lane * 4 < words) {
+          low[c][i] = __ldg((const Quad*)(row + i * 128));
+#if PACKED
+          high[c][i] = __ldg((const Quad*)(row + i * 128 + WORDS));
+#endif
+        }
+    }
+  }
+  INLINE void store(const u8* record, u8* samples, int warp, int lane) const {
+    const int words = ((const Head*)record)->stride;
+#pragma unroll
+    for (int c = 0; c < STAGED; c++) {
+      uint4* row = (uint4*)(samples + (warp + c * WARPS) * words * 4) + lane;
+#pragma unroll
+      for (int i = 0; i < ROUNDS; i++)
+        if (i * 128 + lane * 4 < words) {
+#if PACKED
+          row[i * 32] = widened(low[c][i], high[c][i]);
+#else
+          row[i * 32] = widened(low[c][i]);
+#endif
+        }
+    }
+  }
+};
+
+// input[channel][time] begins at the first tile's first time and rows are `pitch` elements apart; the first `skip` (0 to 3)
+// times are not asked for. output[dm][time] gets `times` sums, plus `bias`; a sum that needs a sample at or past `available`
+// (counted from the first output time) is 0. Record `i` of a tile is the 16-byte units starts[tile * intervals + i] up to the
+// next. `flush` intervals of packed sums fit 16 bits.
+KERNEL __launch_bounds__(THREADS, BLOCKS)
+    sum_shared(u32* output, i64 stride, const Element* input, i64 pitch, const uint4* records, const u32* starts, const Trial* trials,
+               i32 intervals, i32 skip, i32 times, i64 available, u32 bias, i32 flush) {
+  SHARED_MEMORY(shared);
+  u8 *samples = shared, *sums = samples + 2 * SAMPLES_BYTES, *ring = sums + 2 * SUMS_BYTES;
+  const int lane = threadIdx.x & 31, warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), tile = blockIdx.x;
+  const i32 first_time = (i32)blockIdx.y * TILE_TIMES;
+  const Trial* own = trials + tile * TILE_DMS + warp * TRIALS;
+  const bool is_active = own[0].row != NOWHERE;
+  input += first_time;
+  starts += (i64)tile * intervals;
+
+  u32 total[TRIALS][COLUMNS];
+#if PACKED
+  u32 above[TRIALS][COLUMNS];
+#endif
+#pragma unroll
+  for (int d = 0; d < TRIALS; d++)
+#pragma unroll
+    for (int k = 0; k < COLUMNS; k++) {
+      total[d][k] = 0;
+#if PACKED
+      above[d][k] = 0;
+#endif
+    }
+
+  const auto record = [&](int interval) { return ring + (interval & (RECORDS - 1)) * RECORD_BYTES; };
+  const auto copy_record = [&](int interval) {
+    if (interval >= intervals) return;
+    const u32 start = __ldg(starts + interval), end = __ldg(starts + interval + 1), to = shared_address(record(interval));
+    for (u32 i = threadIdx.x; i < end - start; i += THREADS) copy_async_16(to + i * 16, records + start + i);
+  };
+  Staging staging;
+  copy_record(0);
+  copy_record(1);
+  copy_async_commit();
+  copy_async_wait<0>();
+  __syncthreads();
+  staging.load(record(0), input, pitch, warp, lane);
+  staging.store(record(0), samples, warp, lane);
+  __syncthreads();
+#if PACKED
+  int held = 0;
+#endif
+  for (int interval = 0; interval <= intervals; interval++) {
+    const bool is_next = interval + 1 < intervals;
+    copy_record(interval + 2);
+    copy_async_commit();
+    if (is_next) staging.load(record(interval + 1), input, pitch, warp, lane);
+    if (interval > 0 && is_active) {
+      accumulate(record(interval - 1), sums + ((interval - 1) & 1) * SUMS_BYTES, total, warp, lane);
+#if PACKED
+      if (++held == flush) {
+        held = 0;
+#pragma unroll
+        for (int d = 0; d < TRIALS; d++)
+#pragma unroll
+          for (int k = 0; k < COLUMNS; k++) above[d][k] += (total[d][k] >> 8) & 0x00ff00ff, total[d][k] &= 0x00ff00ff;
+      }
+#endif
+    }
+    if (interval < intervals)
+      build(record(interval), samples + (interval & 1) * SAMPLES_BYTES, sums + (interval & 1) * SUMS_BYTES, warp, lane);
+    if (is_next) staging.store(record(interval + 1), samples + ((interval + 1) & 1) * SAMPLES_BYTES, warp, lane);
+    copy_async_wait<0>();
+    __syncthreads();
+  }
+
+#pragma unroll
+  for (int d = 0; d < TRIALS; d++) {
+    const Trial trial = own[d];
+    if (trial.row == NOWHERE) continue;
+    u32* row = output + (i64)trial.row * stride;
+    const i64 last = smaller((i64)times, available - (i64)trial.shift);
+#pragma unroll
+    for (int k = 0; k < COLUMNS; k++) {
+      const i32 time = first_time + 32 * k + lane - skip;
+      const auto put = [&](i32 time, u32 sum) {
+        if (time >= 0 && time < times) row[time] = time < last ? sum : 0;
+      };
+#if PACKED
+      put(time, (total[d][k] & 0xffff) + ((above[d][k] & 0xffff) << 8) + bias);
+      put(time + WORDS, (total[d][k] >> 16) + (above[d][k] >> 16 << 8) + bias);
+#elif FLOATS
+      put(time, total[d][k]);
+#else
+      put(time, total[d][k] + bias);
+#endif
+    }
+  }
+}

@@ -1,0 +1,201 @@
+//! Input rows to the history: samples by channel on the device, as many as the longest delay and a block need.
+
+use super::super::plan::Plan;
+use super::job::SLACK;
+use super::shape::Lane;
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Source, Stream};
+use crate::error::{Error, Result};
+use crate::sample::Encoding;
+
+/// Threads of a block of each kernel.
+const THREADS: usize = 256;
+
+/// Channels of a block that turns.
+const CHANNELS: usize = 128;
+
+/// Moves end at multiples of so many samples.
+const STEP: u64 = 16;
+
+/// Samples by channel on the device: rows of used channels, from output time `base` on.
+#[derive(Debug)]
+pub(super) struct History {
+    data: Buffer<u8>,
+    lane: Lane,
+    /// Output time of a row's first sample.
+    base: u64,
+    /// Samples that a row has room for, the open one included.
+    capacity: u64,
+    /// Bytes from row to row.
+    pitch: usize,
+    channels: Buffer<u32>,
+    /// Largest shift of each trial.
+    shifts: Buffer<u32>,
+    downsample: u64,
+    range: (i32, i32),
+    row_bytes: usize,
+    /// Bytes that wide loads ask the input to be aligned to.
+    alignment: u64,
+    turn: Function,
+    move_rows: Function,
+    clear_past: Function,
+    _module: Module,
+}
+
+/// The source of the kernels that fill and move the history.
+pub(super) fn source(encoding: Encoding, lane: Lane) -> Source {
+    let signed = encoding.range().is_some_and(|range| range.0 < 0);
+    let defines = vec![
+        ("BITS", encoding.bits().to_string()),
+        ("SIGNED", u8::from(signed).to_string()),
+        ("FLOATS", u8::from(lane == Lane::F32).to_string()),
+        ("ELEMENT", lane.name().to_owned()),
+    ];
+    Source { name: "load.cu", text: include_str!("load.cu"), includes: &[], defines }
+}
+
+/// Bytes of a row of the history: slack, samples, slack.
+fn pitch(lane: Lane, capacity: u64) -> Option<usize> {
+    let bytes = usize::try_from(capacity).ok()?.checked_mul(lane.bytes())?;
+    bytes.checked_add(2 * slack(lane))?.checked_next_multiple_of(128)
+}
+
+/// Bytes on each side of a row's samples that kernels may read.
+fn slack(lane: Lane) -> usize {
+    SLACK * lane.bytes()
+}
+
+/// Bytes of a history of so many samples.
+pub(super) fn bytes(plan: &Plan, capacity: u64) -> Option<usize> {
+    pitch(Lane::of(plan), capacity)?.checked_mul(plan.channels_used().len())
+}
+
+impl History {
+    /// Room for `block` output times at once.
+    pub(super) fn new(plan: &Plan, capacity: u64, device: &Device) -> Result<Self> {
+        let lane = Lane::of(plan);
+        let module = device.module(&source(plan.encoding(), lane))?;
+        let missing = || Error::parameter("dm", "too high", "its history can't be addressed");
+        let bytes = bytes(plan, capacity).ok_or_else(missing)?;
+        let mut data = device.buffer(bytes)?;
+        let stream = device.stream()?;
+        stream.fill(&mut data, 0..bytes, 0)?;
+        stream.synchronize()?;
+        let channels: Vec<u32> = plan.channels_used().iter().map(|c| *c as u32).collect();
+        let shifts: Vec<u32> =
+            (0..plan.dms().len()).map(|dm| plan.trial_shift(dm) as u32).collect();
+        Ok(Self {
+            data,
+            lane,
+            base: 0,
+            capacity,
+            pitch: pitch(lane, capacity).ok_or_else(missing)?,
+            channels: device.upload(&channels)?,
+            shifts: device.upload(&shifts)?,
+            downsample: plan.downsample() as u64,
+            range: plan.range(),
+            row_bytes: plan.channels() * plan.encoding().bits() / 8,
+            alignment: (plan.encoding().bits() as u64 / 2).max(1),
+            turn: module.function("turn", 0)?,
+            move_rows: module.function("move_rows", 0)?,
+            clear_past: module.function("clear_past", 0)?,
+            _module: module,
+        })
+    }
+
+    /// Forgets the stream.
+    pub(super) fn reset(&mut self) {
+        self.base = 0;
+    }
+
+    /// Bytes from row to row.
+    pub(super) fn pitch(&self) -> u64 {
+        self.pitch as u64
+    }
+
+    /// The address of the first channel's sample at an output time.
+    pub(super) fn at(&self, time: u64) -> u64 {
+        let bytes = slack(self.lane) as u64 + (time - self.base) * self.lane.bytes() as u64;
+        self.data.address() + bytes
+    }
+
+    /// Queues the load of `rows` input rows at an address of the device; `before` came earlier, and output
+    /// times before `needed` are not needed any more.
+    pub(super) fn load(
+        &mut self,
+        (input, rows): (u64, usize),
+        (before, needed): (u64, u64),
+        stream: &Stream,
+    ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let end = (before + rows as u64).div_ceil(self.downsample);
+        if end - self.base > self.capacity {
+            self.make_room(before.div_ceil(self.downsample), needed, stream)?;
+        }
+        let first = before / self.downsample;
+        let open = before % self.downsample;
+        let sums = (end - first) as usize;
+        let times = 128 / self.lane.bytes();
+        let at = (first - self.base) as usize;
+        let aligned = input.is_multiple_of(self.alignment)
+            && (self.row_bytes as u64).is_multiple_of(self.alignment);
+        let history = self.data.address() + slack(self.lane) as u64;
+        let arguments = Arguments::new()
+            .with(input)
+            .with(self.row_bytes as i64)
+            .with(rows as i64)
+            .with(history)
+            .with((self.pitch / self.lane.bytes()) as i64)
+            .with(at as i64)
+            .with(self.channels.address())
+            .with(self.channels.len() as i32)
+            .with(self.downsample as i32)
+            .with(open as i32)
+            .with(self.range.0)
+            .with(self.range.1)
+            .with(i32::from(aligned));
+        let grid = [(sums + at % 4).div_ceil(times), self.channels.len().div_ceil(CHANNELS), 1];
+        // SAFETY: the arguments are the kernel's; the caller's rows lie on this device, and the history has
+        // room for the sums.
+        unsafe { stream.launch(&self.turn, grid, [THREADS, 1, 1], &arguments) }
+    }
+
+    /// Moves the samples from `needed` to `end` to the rows' beginnings.
+    fn make_room(&mut self, end: u64, needed: u64, stream: &Stream) -> Result<()> {
+        let base = needed & !(STEP - 1);
+        let by = (base - self.base) * self.lane.bytes() as u64;
+        let bytes = (end.saturating_sub(base) * self.lane.bytes() as u64).next_multiple_of(16);
+        self.base = base;
+        if by == 0 || bytes == 0 {
+            return Ok(());
+        }
+        let arguments = Arguments::new()
+            .with(self.data.address() + slack(self.lane) as u64)
+            .with(self.pitch as i64)
+            .with(by as i64)
+            .with(bytes as i64);
+        let grid = [self.channels.len(), 1, 1];
+        // SAFETY: the arguments are the kernel's; both ends lie in the rows.
+        unsafe { stream.launch(&self.move_rows, grid, [THREADS, 1, 1], &arguments) }
+    }
+
+    /// Queues zeros for all sums of `times` output times, `stride` apart at `output`, that need a sample at or
+    /// past `available`, counted from the first of them.
+    pub(super) fn clear_past(
+        &self,
+        (output, stride): (u64, usize),
+        (available, times): (u64, usize),
+        stream: &Stream,
+    ) -> Result<()> {
+        let arguments = Arguments::new()
+            .with(output)
+            .with(stride as i64)
+            .with(self.shifts.address())
+            .with(available.min(1 << 62) as i64)
+            .with(times as i64);
+        let grid = [self.shifts.len(), times.div_ceil(8 * THREADS).min(64), 1];
+        // SAFETY: the arguments are the kernel's; the caller's plane has a row for each trial.
+        unsafe { stream.launch(&self.clear_past, grid, [THREADS, 1, 1], &arguments) }
+    }
+}

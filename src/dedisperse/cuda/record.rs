@@ -1,0 +1,239 @@
+//! What the general kernel does with one interval of channels for one tile of trials, in the kernel's words.
+
+use super::shape::{CHANNELS, Lane, Shape};
+use super::sharing::{Group, Pattern};
+
+/// Words of a row that a warp builds at a time.
+const PART: usize = 64;
+
+/// No row is done by this step.
+const NOWHERE: u32 = u32::MAX;
+
+/// An interval of channels: the history's rows, and each trial's shift in each of them.
+#[derive(Clone, Debug)]
+pub(super) struct Interval {
+    pub(super) rows: Vec<u32>,
+    /// For each channel, the shift of each trial.
+    pub(super) shifts: Vec<Vec<usize>>,
+}
+
+/// Samples of an interval, relative to where each channel's row begins.
+struct Layout {
+    starts: Vec<i64>,
+    /// For each channel, each trial's shift from the start.
+    shifts: Vec<Vec<usize>>,
+}
+
+impl Layout {
+    /// Rows begin at multiples of 4 samples; `channels` is the size of the groups.
+    fn new(interval: &Interval, channels: usize) -> Self {
+        let start = |shifts: &Vec<usize>| shifts.iter().copied().min().unwrap_or(0) as i64 & !3;
+        let mut starts: Vec<i64> = interval.shifts.iter().map(start).collect();
+        for group in (0..starts.len()).step_by(channels) {
+            for c in group..starts.len().min(group + channels) {
+                lower(interval, &mut starts, (group, c));
+            }
+        }
+        let relative = |(shifts, start): (&Vec<usize>, &i64)| {
+            shifts.iter().map(|shift| (*shift as i64 - start) as usize).collect()
+        };
+        let shifts = interval.shifts.iter().zip(&starts).map(relative).collect();
+        Self { starts, shifts }
+    }
+}
+
+/// Lets channel `c` begin earlier until no trial reads it before the place in its group's row of sums.
+fn lower(interval: &Interval, starts: &mut [i64], (lead, c): (usize, usize)) {
+    let first = |c: usize, dm: usize| interval.shifts[c][dm] as i64;
+    let trials = interval.shifts[c].len();
+    let low = (0..trials).map(|dm| first(lead, dm)).min().unwrap_or(0);
+    let least = (0..trials).map(|dm| low + first(c, dm) - first(lead, dm)).min().unwrap_or(0);
+    while least < starts[c] {
+        starts[c] -= 4;
+    }
+}
+
+/// One way to share an interval's sums.
+struct Choice {
+    layout: Layout,
+    groups: Vec<Group>,
+    /// Words of a row of sums.
+    words: usize,
+    /// Words of a row of samples.
+    stride: usize,
+    /// What a warp reads and writes in shared memory, in rows of 32 words.
+    cost: usize,
+}
+
+impl Choice {
+    fn new(shape: &Shape, interval: &Interval, channels: usize) -> Self {
+        let layout = Layout::new(interval, channels);
+        let count = layout.shifts.len();
+        let group = |first| Group::new(&layout.shifts, first, channels.min(count - first));
+        let mut groups: Vec<Group> = (0..count).step_by(channels).map(group).collect();
+        let spread = groups.iter().map(Group::spread).max().unwrap_or(0);
+        let reach = groups.iter().map(Group::reach).max().unwrap_or(0);
+        let words = (shape.words + spread).next_multiple_of(PART);
+        let stride = (words + reach).next_multiple_of(4);
+        let build = chain(shape, &mut groups, words / PART);
+        let accumulate = groups.len() * shape.tile_dms * shape.words / 32 / shape.warps();
+        Self { layout, groups, words, stride, cost: build + accumulate }
+    }
+
+    /// Whether shared memory has room for it.
+    fn fits(&self, shape: &Shape) -> bool {
+        let rows: usize = self.groups.iter().map(|group| group.patterns.len()).sum();
+        self.stride <= shape.most_words
+            && rows * self.words <= shape.most_sums
+            && self.record_words(shape) + 8 <= shape.most_record
+    }
+
+    /// An upper bound of the record's words.
+    fn record_words(&self, shape: &Shape) -> usize {
+        let steps = |group: &Group| {
+            let whole = group.channels.div_ceil(2);
+            let more = group.patterns.len() * whole.max(1);
+            more + group.chains.len() * (whole + 1)
+        };
+        let chains: usize = self.groups.iter().map(|group| group.chains.len()).sum();
+        let steps: usize = self.groups.iter().map(steps).sum();
+        4 + 2 * CHANNELS + self.groups.len() * shape.tile_dms + chains + 4 + 4 * steps
+    }
+}
+
+/// Splits the groups' patterns into chains that keep all warps busy; returns what the busiest warp and the
+/// average one do, together.
+fn chain(shape: &Shape, groups: &mut [Group], parts: usize) -> usize {
+    let exact = shape.lane != Lane::F32;
+    let paths: Vec<_> = groups.iter().map(|group| group.path(exact)).collect();
+    let warps = shape.warps();
+    let mut cost = |split: usize| {
+        let mut busy = vec![0; warps];
+        let mut item = 0;
+        for (group, path) in groups.iter_mut().zip(&paths) {
+            let steps = group.split(path, split);
+            for (chain, steps) in group.chains.iter().zip(steps) {
+                for _ in 0..parts {
+                    // A step reads two rows of 32 words twice and itself; a row that is done is written.
+                    busy[item % warps] += 5 * steps.next_multiple_of(2) + 2 * chain.len();
+                    item += 1;
+                }
+            }
+        }
+        let total: usize = busy.iter().sum();
+        (busy.iter().copied().max().unwrap_or(0) + total.div_ceil(warps)) / 2
+    };
+    let best = (1..=8).min_by_key(|split| cost(*split)).unwrap_or(1);
+    cost(best)
+}
+
+/// Writes the record of an interval: the cheapest way to share that shared memory has room for.
+pub(super) fn record(shape: &Shape, interval: &Interval) -> Vec<u32> {
+    let mut best: Option<Choice> = None;
+    for channels in [16, 8, 4, 2] {
+        let choice = Choice::new(shape, interval, channels);
+        let is_better = best.as_ref().is_none_or(|best| choice.cost < best.cost);
+        if is_better && choice.fits(shape) {
+            best = Some(choice);
+        }
+    }
+    // Single channels always fit: tiles are cut so.
+    let alone = Choice::new(shape, interval, 1);
+    let best = best.filter(|best| best.cost <= alone.cost).unwrap_or(alone);
+    write(shape, interval, &best)
+}
+
+fn write(shape: &Shape, interval: &Interval, choice: &Choice) -> Vec<u32> {
+    let chains: usize = choice.groups.iter().map(|group| group.chains.len()).sum();
+    let mut words =
+        vec![choice.words as u32, choice.groups.len() as u32, chains as u32, choice.stride as u32];
+    for c in 0..CHANNELS {
+        let c = c.min(interval.rows.len() - 1);
+        words.extend([interval.rows[c], choice.layout.starts[c] as i32 as u32]);
+    }
+    let mut row = 0;
+    let mut ranges = Vec::new();
+    let mut steps = Vec::new();
+    for group in &choice.groups {
+        words.extend((0..shape.tile_dms).map(|dm| {
+            let (pattern, place) = group.trials[dm.min(group.trials.len() - 1)];
+            (((row + pattern) * choice.words + place) * 4) as u32
+        }));
+        for chain in &group.chains {
+            let begin = steps.len() / 4;
+            write_chain(shape, choice, (group, row), chain, &mut steps);
+            ranges.push((begin | (steps.len() / 4) << 16) as u32);
+        }
+        row += group.patterns.len();
+    }
+    ranges.resize(ranges.len().next_multiple_of(4), 0);
+    words.extend(ranges);
+    words.extend(steps);
+    words
+}
+
+/// What a step does besides adding `plus`, in the kernel's code for integers and for floats.
+enum Kind {
+    /// Adds a second channel; of floats, to a new sum or not.
+    Add { is_first: bool },
+    /// Adds no second channel.
+    Single { is_first: bool },
+    /// Takes a channel's old place away.
+    Replace,
+}
+
+fn factor(shape: &Shape, kind: &Kind) -> u32 {
+    match (shape.lane == Lane::F32, kind) {
+        (true, Kind::Add { is_first }) => u32::from(*is_first),
+        (true, Kind::Single { is_first }) => u32::from(*is_first) | 2,
+        (false, Kind::Add { .. }) => 1,
+        (false, Kind::Single { .. }) => 0,
+        (_, Kind::Replace) => u32::MAX,
+    }
+}
+
+/// Writes a chain: its first pattern from all channels, the others from the one before; an even number of steps.
+fn write_chain(
+    shape: &Shape,
+    choice: &Choice,
+    (group, first_row): (&Group, usize),
+    chain: &[usize],
+    steps: &mut Vec<u32>,
+) {
+    let place = |pattern: &Pattern, c: usize| {
+        (((group.first + c) * choice.stride + usize::from(pattern[c])) * 4) as u32
+    };
+    let begin = steps.len();
+    let mut before: Option<&Pattern> = None;
+    for index in chain {
+        let pattern = &group.patterns[*index];
+        match before {
+            None => {
+                for c in (0..group.channels).step_by(2) {
+                    let is_first = c == 0;
+                    let kind = if c + 1 < group.channels {
+                        Kind::Add { is_first }
+                    } else {
+                        Kind::Single { is_first }
+                    };
+                    let second = place(pattern, (c + 1).min(group.channels - 1));
+                    steps.extend([place(pattern, c), second, NOWHERE, factor(shape, &kind)]);
+                }
+            }
+            Some(old) => {
+                for c in (0..group.channels).filter(|c| old[*c] != pattern[*c]) {
+                    let kind = factor(shape, &Kind::Replace);
+                    steps.extend([place(pattern, c), place(old, c), NOWHERE, kind]);
+                }
+            }
+        }
+        let last = steps.len() - 2;
+        steps[last] = ((first_row + index) * choice.words * 4) as u32;
+        before = Some(pattern);
+    }
+    if (steps.len() - begin) % 8 != 0 {
+        // A step that no row sees.
+        let any = place(&group.patterns[chain[0]], 0);
+        steps.extend([any, any, NOWHERE, factor(shape, &Kind::Single { is_first: true })]);
+    }
+}

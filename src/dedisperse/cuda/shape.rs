@@ -1,0 +1,169 @@
+//! The shape of a block of the general kernel: what it covers, and what its shared memory holds.
+
+use super::super::plan::Plan;
+use crate::backend::cuda::Properties;
+use crate::sample::Encoding;
+
+/// Type of the samples that the device keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    U8,
+    U16,
+    U32,
+    F32,
+}
+
+impl Lane {
+    /// The narrowest lane that holds a plan's samples, summed over `downsample`, above the range's lower end.
+    pub(super) fn of(plan: &Plan) -> Self {
+        match largest(plan) {
+            None => Self::F32,
+            Some(0..=0xff) => Self::U8,
+            Some(0..=0xffff) => Self::U16,
+            Some(_) => Self::U32,
+        }
+    }
+
+    /// Bytes of a sample.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::U16 => 2,
+            Self::U32 | Self::F32 => 4,
+        }
+    }
+
+    /// The kernels' name for it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::F32 => "float",
+        }
+    }
+}
+
+/// The largest binned sample above the range's lower end; `None` for floats.
+fn largest(plan: &Plan) -> Option<u64> {
+    let (low, high) = plan.range();
+    let span = (i64::from(high) - i64::from(low)) as u64;
+    (plan.encoding() != Encoding::F32).then_some(span * plan.downsample() as u64)
+}
+
+/// Channels of an interval.
+pub(super) const CHANNELS: usize = 16;
+
+/// What a block covers and holds; words are of 4 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) threads: usize,
+    /// Trials of a tile.
+    pub(super) tile_dms: usize,
+    /// Words of a row that one trial reads.
+    pub(super) words: usize,
+    /// The most words of a row of samples.
+    pub(super) most_words: usize,
+    /// The most words of all rows of sums of an interval.
+    pub(super) most_sums: usize,
+    /// The most words of a record.
+    pub(super) most_record: usize,
+    /// Blocks that a multiprocessor is to run at a time.
+    pub(super) blocks: usize,
+    pub(super) lane: Lane,
+    /// Whether a word holds two sums of 16 bits.
+    pub(super) packed: bool,
+    /// Intervals whose packed sums fit 16 bits.
+    pub(super) flush: usize,
+}
+
+/// Blocks of 512 threads, one of which fills a multiprocessor with 227 KiB of shared memory.
+const LARGE: Shape = Shape {
+    threads: 512,
+    tile_dms: 64,
+    words: 256,
+    most_words: 640,
+    most_sums: 14336,
+    most_record: 2048,
+    blocks: 1,
+    lane: Lane::U8,
+    packed: false,
+    flush: 0,
+};
+
+/// Blocks of 256 threads, of which two fit.
+const MIDDLE: Shape = Shape {
+    threads: 256,
+    words: 128,
+    most_words: 384,
+    most_sums: 5120,
+    most_record: 1536,
+    blocks: 2,
+    ..LARGE
+};
+
+/// As [`MIDDLE`], where a block has less than 100 KiB of shared memory.
+const SMALL: Shape = Shape { most_words: 256, most_sums: 3584, blocks: 1, ..MIDDLE };
+
+impl Shape {
+    /// Every shape, the largest first.
+    pub(super) const ALL: [Self; 3] = [LARGE, MIDDLE, SMALL];
+
+    /// The shape for a plan on a device.
+    pub(super) fn new(plan: &Plan, device: &Properties) -> Self {
+        let fits = |shape: &&Self| shape.shared_bytes() <= device.shared_bytes;
+        Self::ALL.iter().find(fits).unwrap_or(&SMALL).bound(plan)
+    }
+
+    /// This shape for a plan's samples.
+    pub(super) fn bound(self, plan: &Plan) -> Self {
+        let lane = Lane::of(plan);
+        let most = largest(plan).unwrap_or(u64::MAX).max(1);
+        // Low bytes are left behind when sums are split, and what is above them must fit 16 bits too.
+        let flush = (0xffff - 0xff) / most.saturating_mul(CHANNELS as u64);
+        let total = most.saturating_mul(plan.channels_used().len() as u64);
+        let packed = flush > 0 && total < 1 << 24;
+        Self { lane, packed, flush: flush.min(1 << 30) as usize, ..self }
+    }
+
+    /// Times that a tile covers.
+    pub(super) fn tile_times(&self) -> usize {
+        if self.packed { 2 * self.words } else { self.words }
+    }
+
+    /// Warps of a block.
+    pub(super) fn warps(&self) -> usize {
+        self.threads / 32
+    }
+
+    /// The most samples that a channel's shift may grow by within a tile: room is left for the rounding of
+    /// rows to whole parts, and of starts to multiples of 4.
+    pub(super) fn most_spread(&self) -> usize {
+        self.most_words - self.words - 80
+    }
+
+    /// Bytes of shared memory of a block: two sets of samples and of sums, and four records.
+    pub(super) fn shared_bytes(&self) -> usize {
+        4 * (2 * CHANNELS * self.most_words + 2 * self.most_sums + 4 * self.most_record)
+    }
+
+    /// The constants of the kernel.
+    pub(super) fn defines(&self) -> Vec<(&'static str, String)> {
+        let numbers = [
+            ("THREADS", self.threads),
+            ("TILE_DMS", self.tile_dms),
+            ("WORDS", self.words),
+            ("MOST_WORDS", self.most_words),
+            ("MOST_SUMS", self.most_sums),
+            ("MOST_RECORD", self.most_record),
+            ("CHANNELS", CHANNELS),
+            ("BLOCKS", self.blocks),
+            ("PACKED", usize::from(self.packed)),
+            ("FLOATS", usize::from(self.lane == Lane::F32)),
+        ];
+        let mut defines: Vec<_> =
+            numbers.into_iter().map(|(name, value)| (name, value.to_string())).collect();
+        defines.push(("ELEMENT", self.lane.name().to_owned()));
+        defines
+    }
+}

@@ -1,0 +1,173 @@
+//! The host's side: page-locked buffers, two of each, so that copies in, kernels and copies out overlap.
+
+use crate::array::PlaneMut;
+use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
+use crate::backend::threads::Threads;
+use crate::error::Result;
+
+/// Bytes of an input buffer.
+const INPUT_BYTES: usize = 8 << 20;
+
+/// Bytes that one thread copies at a time.
+const PIECE: usize = 1 << 18;
+
+/// Input rows on their way to the device.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    host: Pinned<u8>,
+    pub(super) device: Buffer<u8>,
+    /// The rows have been copied to the device.
+    pub(super) copied: Event,
+    /// The device has read them.
+    pub(super) taken: Event,
+}
+
+/// Sums on their way to the host.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) device: Buffer<u32>,
+    host: Pinned<u32>,
+    /// The sums stand in the device's buffer.
+    pub(super) made: Event,
+    /// They have been copied to the host.
+    pub(super) copied: Event,
+}
+
+/// Sums that the caller has not got yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    slot: usize,
+    column: usize,
+    times: usize,
+}
+
+/// All of the host's side.
+#[derive(Debug)]
+pub(super) struct Staging {
+    incoming: [Incoming; 2],
+    outgoing: [Outgoing; 2],
+    inward: Stream,
+    pub(super) compute: Stream,
+    outward: Stream,
+    threads: Threads,
+    workers: Vec<()>,
+    next_in: usize,
+    next_out: usize,
+    pending: Option<Pending>,
+    row_bytes: usize,
+}
+
+impl Staging {
+    pub(super) fn new(
+        device: &Device,
+        row_bytes: usize,
+        (dms, block): (usize, usize),
+        threads: &Threads,
+    ) -> Result<Self> {
+        let incoming = || {
+            Ok(Incoming {
+                host: device.pinned(INPUT_BYTES.max(row_bytes))?,
+                device: device.buffer(INPUT_BYTES.max(row_bytes))?,
+                copied: device.event()?,
+                taken: device.event()?,
+            })
+        };
+        let outgoing = || {
+            Ok(Outgoing {
+                device: device.buffer(dms * block)?,
+                host: device.pinned(dms * block)?,
+                made: device.event()?,
+                copied: device.event()?,
+            })
+        };
+        Ok(Self {
+            incoming: [incoming()?, incoming()?],
+            outgoing: [outgoing()?, outgoing()?],
+            inward: device.stream()?,
+            compute: device.stream()?,
+            outward: device.stream()?,
+            threads: threads.clone(),
+            workers: vec![(); threads.count()],
+            next_in: 0,
+            next_out: 0,
+            pending: None,
+            row_bytes,
+        })
+    }
+
+    /// Input rows that one buffer holds.
+    pub(super) fn rows(&self) -> usize {
+        self.incoming[0].host.len() / self.row_bytes
+    }
+
+    /// Queues the copy of input rows to the device; the compute stream then waits for them. Returns where they
+    /// will stand.
+    pub(super) fn copy_in(&mut self, bytes: &[u8]) -> Result<u64> {
+        let slot = &mut self.incoming[self.next_in];
+        // The host's buffer may still be read.
+        slot.copied.synchronize()?;
+        let target = &mut slot.host.as_mut_slice()[..bytes.len()];
+        self.threads.for_each_chunk(&mut self.workers, target, PIECE, |(), index, piece| {
+            piece.copy_from_slice(&bytes[index * PIECE..][..piece.len()]);
+        });
+        self.inward.wait(&slot.taken)?;
+        // SAFETY: the buffer is not touched before `copied` has passed.
+        unsafe { self.inward.copy_in(&slot.host, 0..bytes.len(), &mut slot.device, 0)? };
+        self.inward.record(&slot.copied)?;
+        self.compute.wait(&slot.copied)?;
+        Ok(slot.device.address())
+    }
+
+    /// The compute stream has been given all work on the rows that came last.
+    pub(super) fn taken(&mut self) -> Result<()> {
+        self.compute.record(&self.incoming[self.next_in].taken)?;
+        self.next_in = 1 - self.next_in;
+        Ok(())
+    }
+
+    /// The device's buffer for the next sums, which the compute stream may write.
+    pub(super) fn target(&mut self) -> Result<u64> {
+        let slot = &self.outgoing[self.next_out];
+        self.compute.wait(&slot.copied)?;
+        Ok(slot.device.address())
+    }
+
+    /// Queues the copy of `times` sums of each trial, just made, to the host; the sums before these are handed
+    /// to the caller meanwhile.
+    pub(super) fn copy_out<T: bytemuck::Pod + Send + Sync>(
+        &mut self,
+        times: usize,
+        output: &mut PlaneMut<'_, T>,
+        column: usize,
+    ) -> Result<()> {
+        let words = times * output.dms();
+        let slot = &mut self.outgoing[self.next_out];
+        self.compute.record(&slot.made)?;
+        self.outward.wait(&slot.made)?;
+        // SAFETY: the buffer is not touched before `copied` has passed.
+        unsafe { self.outward.copy_out(&slot.device, 0..words, &mut slot.host, 0)? };
+        self.outward.record(&slot.copied)?;
+        let now = Pending { slot: self.next_out, column, times };
+        self.next_out = 1 - self.next_out;
+        self.hand_over(output)?;
+        self.pending = Some(now);
+        Ok(())
+    }
+
+    /// Hands the sums that wait to the caller.
+    pub(super) fn hand_over<T: bytemuck::Pod + Send + Sync>(
+        &mut self,
+        output: &mut PlaneMut<'_, T>,
+    ) -> Result<()> {
+        let Some(Pending { slot, column, times }) = self.pending.take() else { return Ok(()) };
+        let slot = &self.outgoing[slot];
+        slot.copied.synchronize()?;
+        let sums: &[T] = bytemuck::cast_slice(slot.host.as_slice());
+        let stride = output.stride();
+        let rows = output.data_mut();
+        self.threads.for_each_chunk(&mut self.workers, rows, stride, |(), dm, row| {
+            row[column..column + times].copy_from_slice(&sums[dm * times..][..times]);
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! The table of all kernels for GPUs: what `./check` compiles on machines without one.
+
+use crate::backend::cuda::{Extent, Variant, kernels};
+
+/// Every kernel file, with the room that it belongs to.
+pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
+    let rooms = [
+        ("backend", kernels(extent)),
+        ("clean", crate::clean::kernels(extent)),
+        ("pulse", crate::pulse::kernels(extent)),
+    ];
+    let named = |(room, variants): (&'static str, Vec<Variant>)| {
+        variants.into_iter().map(move |variant| (room, variant))
+    };
+    rooms.into_iter().flat_map(named).collect()
+}
