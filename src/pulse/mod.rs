@@ -11,6 +11,8 @@ mod plan;
 pub mod reference;
 mod rules;
 
+#[cfg(feature = "cuda")]
+pub use cuda::kernels;
 pub use input::Input;
 pub use plan::{Options, Plan};
 pub use rules::Event;

@@ -9,6 +9,7 @@ mod memory;
 mod search;
 mod sizes;
 mod staging;
+mod variants;
 
 use super::input::Input;
 use super::plan::Plan;
@@ -21,6 +22,7 @@ use memory::Memory;
 use search::{Batch, Search};
 use sizes::{Sizes, Sums};
 use staging::Staging;
+pub use variants::kernels;
 
 /// Bytes of a sample.
 const SAMPLE: usize = size_of::<u32>();
