@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{document, done, fails, json, stderr};
+use common::{document, done, fails, json, program, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -36,7 +36,7 @@ fn burst() -> Option<(TempDir, String)> {
 const TRIALS: &str = "--dm-min 0 --dm-max 120 --dm-step 8 --no-progress -q";
 
 fn with(folder: &Path, words: &str, variable: (&str, &str)) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sidereal"))
+    Command::new(program())
         .args(words.split_whitespace())
         .env(variable.0, variable.1)
         .current_dir(folder)

@@ -38,7 +38,7 @@ const GULP_BYTES: usize = 16 << 20;
 pub(crate) struct Arguments {
     /// Only this telescope; may be given several times.
     #[arg(long, value_name = "NAME")]
-    only: Vec<String>,
+    pub(super) only: Vec<String>,
     /// Least length of a recording in seconds [default: 60, on a GPU 20]; it also holds four delays of the
     /// highest DM.
     #[arg(long, value_name = "SECONDS")]

@@ -1,5 +1,6 @@
 //! `bench telescopes` on a GPU: each telescope's whole search, from rows in the device's memory to candidates.
 
+mod bus;
 mod memory;
 
 use std::time::Instant;
@@ -33,7 +34,7 @@ const COMPARED_ADDS: f64 = 2e11;
 const FOOT: &str = "\
 real time: seconds of data a second, from the first kernel on rows in the device's memory to the list of
 candidates, pulse search included: the best and the median of all searches. host: the same from the host's
-memory. of bus: that, as a part of what the bus and the resident search allow. V100, A100: AstroAccelerate's
+memory, with setting up. of bus: that, as a part of what the bus and the resident search allow. V100, A100: AstroAccelerate's
 dedispersion alone (Novotny et al. 2023, Table 4). equal: whether the candidates are the processor's (- where
 it was not asked, for length).";
 
@@ -62,6 +63,21 @@ pub(crate) fn run(
             Err(error) => {
                 eprintln!("sidereal: {}: {error}", telescope.name);
                 failed.push(telescope.name);
+            }
+        }
+    }
+    if arguments.only.is_empty() {
+        match bus::row(gpu, bus.to_device) {
+            Ok(row) => {
+                if talk {
+                    let (case, part) = (&row.case, row.fraction_of_roof);
+                    json::say(&format!("{case}: {:.1} GB/s, {part:.2} of the bus", row.rate))?;
+                }
+                table.push(row)?;
+            }
+            Err(error) => {
+                eprintln!("sidereal: few trials, from the host: {error}");
+                failed.push("few trials");
             }
         }
     }
@@ -225,7 +241,7 @@ fn same(some: &[Candidate], others: &[Candidate]) -> bool {
 /// Seconds of each run, smallest first.
 fn timed(mut run: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let (mut seconds, begin) = (Vec::new(), Instant::now());
-    while seconds.len() < 3 || (seconds.len() < RUNS && begin.elapsed().as_secs_f64() < ENOUGH_S) {
+    while seconds.len() < 2 || (seconds.len() < RUNS && begin.elapsed().as_secs_f64() < ENOUGH_S) {
         let began = Instant::now();
         run()?;
         seconds.push(began.elapsed().as_secs_f64());

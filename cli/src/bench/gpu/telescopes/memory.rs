@@ -4,7 +4,9 @@ use sidereal::Result;
 use sidereal::backend::threads::Threads;
 use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
 use sidereal::simulate::burst::{Options, Simulator};
+use sidereal::units::Band;
 
+use super::super::random;
 use crate::bench::telescopes::Observation;
 
 /// Bytes that a thread copies at a time.
@@ -33,6 +35,17 @@ impl Recording {
         let mut rows = vec![0; times as usize * header.row_bytes()];
         source.read(&mut rows)?;
         Ok(Self { header, rows, threads })
+    }
+
+    /// Rows of 64 us at 1400 MHz in which all values of a byte are as likely.
+    ///
+    /// # Errors
+    /// Those of the band.
+    pub(super) fn random(channels: usize, times: usize) -> Result<Self> {
+        let step_mhz = -300.0 / channels as f64;
+        let band = Band::uniform(1550.0 + 0.5 * step_mhz, step_mhz, channels)?;
+        let header = Simulator::new(Options::new(band, 64e-6, times as u64))?.header().clone();
+        Ok(Self { header, rows: random::bytes(times * channels), threads: Threads::new(0) })
     }
 
     /// The recording from its start.
