@@ -130,10 +130,12 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
   const int thread = threadIdx.x, lane = thread % H::LANES, group = thread / H::LANES;
   for (int i = thread; i < POINTS / 4 + (RADIX > 1 ? RADIX * SIDE / 4 : 0); i += THREADS) line_factors[i] = a.factors[i];
   u32 item = blockIdx.x, part = 0, batches = item < a.all_items ? batches_of<SPECTRA>(a, item) : 0, parity = 0;
-  if (H::NEAR > 0 && thread == 0) {
-    barrier_init(barrier, 1);
-    barrier_init_fence();
-    if (item < a.all_items) prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, item, 0), words, barrier);
+  if constexpr (H::NEAR > 0) {
+    if (thread == 0) {
+      barrier_init(barrier, 1);
+      barrier_init_fence();
+      if (item < a.all_items) prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, item, 0), words, barrier);
+    }
   }
   __syncthreads();
   float2 held[HELD_COLUMNS][HELD_TAPS];
@@ -150,15 +152,16 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
     // the block's next batch
     u32 next_item = item, next_part = part + 1;
     if (next_part == batches) next_item += gridDim.x, next_part = 0;
-    if (H::NEAR > 0) barrier_wait(barrier, parity);
+    if constexpr (H::NEAR > 0) barrier_wait(barrier, parity);
     parity ^= 1;
     if constexpr (PASSES * POLARIZATIONS == 1) {
       float4 sums[RADIX][SPECTRA];
       filter<SPECTRA>(sums, a, held, words, samples_of(a, batch, 0), thread, 0);
       // Every warp is done with the rows of the batch before, and with the samples of this one.
       __syncthreads();
-      if (H::NEAR > 0 && thread == 0 && next_item < a.all_items)
-        prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
+      if constexpr (H::NEAR > 0)
+        if (thread == 0 && next_item < a.all_items)
+          prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
       store_rows<SPECTRA>(sums, rows + 2 * thread);
       __syncthreads();
     } else {
@@ -173,8 +176,9 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
           store_rows<SPECTRA>(sums, rows + p * SPECTRA * RADIX * H::PITCH + 2 * at);
         }
       __syncthreads();
-      if (H::NEAR > 0 && thread == 0 && next_item < a.all_items)
-        prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
+      if constexpr (H::NEAR > 0)
+        if (thread == 0 && next_item < a.all_items)
+          prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
     }
     if constexpr (RADIX > 1) {
 #pragma unroll
@@ -226,3 +230,12 @@ KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
   const Arguments a = ARGUMENTS;
   make_spectra<BATCH>(a, memory);
 }
+
+#if BATCH > 1
+// For launches of fewer spectra than a batch has: the same values, one spectrum at a time.
+KERNEL __launch_bounds__(THREADS, 1) channelize_few(PARAMETERS) {
+  SHARED_MEMORY(memory);
+  const Arguments a = ARGUMENTS;
+  make_spectra<1>(a, memory);
+}
+#endif
