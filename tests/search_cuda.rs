@@ -37,7 +37,8 @@ fn simulation(encoding: Encoding) -> Simulator {
     let mut options = Options::new(Band::uniform(1500.0, -4.0, 32).unwrap(), 1e-3, 4500);
     options.encoding = encoding;
     options.seed = 5;
-    options.bursts = vec![Burst::new(60.0, 1.3, 4e-3, 25.0), Burst::new(20.0, 4.45, 3e-3, 25.0)];
+    let snr = if encoding == Encoding::U2 { 14.0 } else { 25.0 };
+    options.bursts = vec![Burst::new(60.0, 1.3, 4e-3, snr), Burst::new(20.0, 4.45, 3e-3, snr)];
     Simulator::new(options).unwrap()
 }
 

@@ -6,6 +6,7 @@ use crate::backend::cuda::{Extent, Variant, kernels};
 pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
     let rooms = [
         ("backend", kernels(extent)),
+        ("channelize", crate::channelize::kernels(extent)),
         ("clean", crate::clean::kernels(extent)),
         ("pulse", crate::pulse::kernels(extent)),
     ];
