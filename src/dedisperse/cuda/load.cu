@@ -87,6 +87,16 @@ KERNEL __launch_bounds__(THREADS)
 
   for (int quad = warp; quad < QUADS; quad += THREADS / 32) {
     Value sum[4][4];  // channel, time
+    const i64 quad_start = start + quad * 4;
+    if (adjacent && downsample == 1 && quad_start >= 0 && quad_start + 4 <= rows) {
+      u32 bits[4][4];
+#pragma unroll
+      for (int t = 0; t < 4; t++) four_samples(input + (quad_start + t) * row_bytes, channel[0], bits[t]);
+#pragma unroll
+      for (int c = 0; c < 4; c++)
+#pragma unroll
+        for (int t = 0; t < 4; t++) sum[c][t] = valued(bits[t][c], range);
+    } else
 #pragma unroll
     for (int t = 0; t < 4; t++) {
       const i64 time = start + quad * 4 + t;
