@@ -15,10 +15,11 @@ mod plane;
 mod roof;
 mod status;
 mod stream;
+pub mod tune;
 mod variants;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
@@ -47,6 +48,7 @@ struct Inner {
     handle: sys::CUdevice,
     context: sys::CUcontext,
     properties: Properties,
+    state: Mutex<tune::State>,
 }
 
 // SAFETY: the driver allows a context to be used from every thread; each call binds it first.
@@ -109,7 +111,8 @@ impl Device {
             check("cuDevicePrimaryCtxRetain", retained)?;
         }
         let properties = Properties::of(handle)?;
-        Ok(Self(Arc::new(Inner { ordinal, handle, context, properties })))
+        let state = Mutex::default();
+        Ok(Self(Arc::new(Inner { ordinal, handle, context, properties, state })))
     }
 
     /// Opens every device that can be opened.
@@ -166,6 +169,15 @@ impl Device {
             }
             loaded => loaded,
         }
+    }
+
+    /// What its user should know, and has not been told yet: tuned choices that were not used.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().notes)
+    }
+
+    fn state(&self) -> MutexGuard<'_, tune::State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes this device the one that the thread's calls go to.
