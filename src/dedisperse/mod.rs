@@ -16,6 +16,8 @@ use crate::backend::cuda::{Buffer, Plane, PlaneKind, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::sample::Samples;
+#[cfg(feature = "cuda")]
+pub use cuda::kernels;
 pub use plan::{Options, Plan};
 
 /// Where dedispersed series are written; axes dm, time.

@@ -8,6 +8,7 @@ pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
         ("backend", kernels(extent)),
         ("channelize", crate::channelize::kernels(extent)),
         ("clean", crate::clean::kernels(extent)),
+        ("dedisperse", crate::dedisperse::kernels(extent)),
         ("pulse", crate::pulse::kernels(extent)),
     ];
     let named = |(room, variants): (&'static str, Vec<Variant>)| {
