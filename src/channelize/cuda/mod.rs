@@ -11,6 +11,7 @@ mod host;
 mod job;
 mod kept;
 mod launcher;
+mod shape;
 mod variants;
 
 use super::output::Output;

@@ -235,7 +235,8 @@ fn check_memory(plan: &Plan, device: &Device, capacity: u64) -> Result<()> {
         return Ok(());
     }
     let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-    let needed = bytes.map_or("more than can be counted".to_owned(), |bytes| mib(bytes).to_string());
+    let needed =
+        bytes.map_or("more than can be counted".to_owned(), |bytes| mib(bytes).to_string());
     Err(Error::Unavailable {
         what: format!("{needed} MiB of memory on CUDA device {}", device.ordinal()),
         why: format!(

@@ -83,7 +83,7 @@ const LARGE: Shape = Shape {
     tile_dms: 64,
     words: 256,
     most_words: 640,
-    most_sums: 10240,
+    most_sums: 14336,
     most_record: 2048,
     blocks: 1,
     lane: Lane::U8,
