@@ -98,6 +98,7 @@ impl Device {
         if ordinal >= count {
             let why = match count {
                 0 => "the driver finds no GPU".to_owned(),
+                1 => "this machine has one device, number 0".to_owned(),
                 _ => format!("this machine has devices 0 to {}", count - 1),
             };
             return Err(Error::Unavailable { what: format!("CUDA device {ordinal}"), why });
