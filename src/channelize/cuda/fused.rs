@@ -41,8 +41,8 @@ struct Kernel {
 struct Tables {
     coefficients: Buffer<f32>,
     factors: Buffer<f32>,
-    /// Of each unit, its first element of a row.
-    places: Buffer<u64>,
+    /// Of each unit, its first element of a row, and its first gain.
+    places: Buffer<u32>,
     /// Of each element of a polarization.
     gains: Buffer<f32>,
 }
@@ -96,11 +96,22 @@ impl Fused {
             .with(self.tables.coefficients.address())
             .with(self.tables.factors.address())
             .with(self.tables.places.address())
-            .with(self.tables.gains.address())
-            .with(self.product_elements as u32);
-        let numbers = [job.spectra, self.row_spectra, item, items, items * self.units];
+            .with(self.tables.gains.address());
+        let last = job.spectra - (items - 1) * item;
+        let blocks = kernel.blocks.min(items * self.units);
+        let numbers = [
+            job.spectra,
+            self.row_spectra,
+            self.units,
+            items,
+            item,
+            item.div_ceil(kernel.batch),
+            last.div_ceil(kernel.batch),
+            blocks % items,
+            blocks / items,
+        ];
         let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
-        let grid = [kernel.blocks.min(items * self.units), 1, 1];
+        let grid = [blocks, 1, 1];
         let block = [self.shape.threads, 1, 1];
         // SAFETY: the arguments are the kernel's; the caller vouches for the job.
         unsafe { stream.launch(&kernel.function, grid, block, &arguments) }
@@ -128,17 +139,20 @@ impl Tables {
     }
 }
 
-/// The first element in a row of each unit: of each stream, or of the streams of both polarizations.
-fn places(plan: &Plan, shape: &Shape) -> Vec<u64> {
+/// The first element in a row, and the first gain, of each unit: of each stream, or of the streams of both
+/// polarizations.
+fn places(plan: &Plan, shape: &Shape) -> Vec<u32> {
     let input = plan.input();
     let products = input.polarizations / shape.polarizations;
-    let mut places = Vec::with_capacity(input.streams() / shape.polarizations);
+    let mut places = Vec::with_capacity(2 * input.streams() / shape.polarizations);
     for antenna in 0..input.antennas {
         for coarse in 0..input.coarse_channels {
             // Turning the order round twice gives it back.
             let place = plan.coarse_channel(coarse);
-            let own = (0..products).map(|product| plan.row_offset(antenna, product, place) as u64);
-            places.extend(own);
+            for product in 0..products {
+                let element = plan.row_offset(antenna, product, place);
+                places.extend([element as u32, (place * plan.output_channels()) as u32]);
+            }
         }
     }
     places

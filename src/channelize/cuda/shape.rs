@@ -65,7 +65,8 @@ impl Shape {
         let fits = points.is_power_of_two() && (256..=1 << 14).contains(&points);
         let (encoding, sample_bytes) = encoding(plan.input().encoding)?;
         let (form, products, bits, is_joint) = form(plan)?;
-        if !fits || plan.hop() != points {
+        // Places in a row are 32-bit numbers.
+        if !fits || plan.hop() != points || u32::try_from(plan.row_elements()).is_err() {
             return None;
         }
         let side = if points < 1024 { 16 } else { 32 };
@@ -180,7 +181,7 @@ impl Shape {
             ("ENCODING", self.encoding),
             ("CONVERSION", self.conversion),
             ("FORM", self.form),
-            ("PRODUCTS", self.products),
+            ("PRODUCT", self.products),
             ("BITS", self.bits),
             ("ORDER", self.order),
         ];
