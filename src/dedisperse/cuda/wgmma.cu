@@ -16,19 +16,18 @@
 // 8 SETS positions; with GROUP 64 it is 1.
 #include "device.cuh"
 
-constexpr u32 TEAMS = 4, WARPS = 4 * TEAMS, THREADS = 32 * WARPS + 128, TRIALS = 64;   // four warps more stage
+constexpr u32 WARPS = 4 * TEAMS, THREADS = 32 * WARPS + 128, TRIALS = 64;   // four warps more stage
 constexpr u32 HALVES = GROUP / 32, SUBS = GROUP / 16;
-constexpr u32 WORDS = TIMES / 64;        // words of two sums that a lane owns of each of its four trials
-constexpr u32 COLUMNS = TIMES + 136;     // samples of a staged channel; the last 8 are seen by unused products alone
-constexpr u32 ROW_COLUMNS = TIMES + 64, ROW_WORDS = ROW_COLUMNS / 2 + 4;   // eight rows fall on different banks
+constexpr u32 OWN = 16 / TEAMS, WORDS = TIMES / 64;   // a warp's trials; words of two sums that a lane owns of each
+constexpr u32 MOST = TIMES < 384 ? TIMES + 128 : 512, COLUMNS = MOST + 8;   // staged samples; the last 8 for unused products
+constexpr u32 ROW_BYTES = 2 * MOST + 16;   // sums of a trial; eight rows fall on different banks
 constexpr u32 SUB_BYTES = COLUMNS * 16, STAGED_BYTES = SUBS * SUB_BYTES, HALF_STEP = 2 * SUB_BYTES / 16;
-constexpr u32 SETS_OF_BITS = HALVES * SETS, HEADS = RING + 2;
-static_assert(GROUP % 32 == 0 && SETS_OF_BITS <= 2 && TIMES % 64 == 0 && TIMES <= 384 && RING >= 2, "");
+constexpr u32 SETS_OF_BITS = HALVES * SETS, HEADS = RING == 2 ? 4 : 8;
+static_assert(GROUP % 32 == 0 && SETS_OF_BITS <= 2 && TIMES % 64 == 0 && TIMES < 512 && RING >= 2, "");
 
 // What the products and sums of 64 trials and one group need; made on the host.
 struct __align__(16) Head {
-  u32 row[TRIALS];                 // where each trial's sums begin, in words of the row buffer
-  i32 low[4];                      // of each 16 trials: the first column that any of them reads, a multiple of 16
+  u32 row[TRIALS];                 // where each trial's sums begin, in bytes of the row buffer
   u32 window, blocks, unused[2];   // positions; blocks of 64 columns
   uint4 bits[SETS_OF_BITS][4][32]; // axes set, 16 trials, lane: bytes with the bit of the relative shift set
 };
@@ -45,7 +44,7 @@ constexpr u32 CHUNKS = 9, RAW_BYTES = 16 * CHUNKS, RAW_SLOT = 32 * RAW_BYTES + 2
 
 // Where everything stands in shared memory.
 constexpr u32 RAW_AT = RING * STAGED_BYTES, ROWS_AT = RAW_AT + 4 * (DEPTH + 1) * RAW_SLOT;
-constexpr u32 HIGH_AT = ROWS_AT + TRIALS * ROW_WORDS * 4, HEADS_AT = HIGH_AT + TRIALS * TIMES * 2;
+constexpr u32 HIGH_AT = ROWS_AT + TRIALS * ROW_BYTES, HEADS_AT = HIGH_AT + TRIALS * TIMES * 2;
 constexpr u32 BARRIERS_AT = HEADS_AT + HEADS * sizeof(Head);
 constexpr u32 HEAD_FULL = 0, STAGED_FULL = HEADS * 8, STAGED_FREE = STAGED_FULL + RING * 8;
 constexpr u32 ROWS_FULL = STAGED_FREE + RING * 8, ROWS_FREE = ROWS_FULL + 32;
@@ -88,34 +87,35 @@ template <u32 WINDOW> INLINE void products(i32 (&c)[32], const u32 (&a)[WINDOW][
 #pragma unroll
   for (u32 p = 0; p < WINDOW; p++) wgmma_64x64x32_u8(c, a[p], staged + p, p ? 1 : add);
 }
-// Sums of 16 trials over 64 columns to their rows; `column` counts from the first that any of the 16 reads.
-INLINE void store(const i32 (&c)[32], u32 to, u32 column) {
+// Sums of 16 trials over 64 columns to their rows.
+INLINE void store(const i32 (&c)[32], u32 to) {
 #pragma unroll
-  for (u32 i = 0; i < 4; i++, column += 16) {
-    if (column >= ROW_COLUMNS) continue;   // no trial of these 16 reads them
+  for (u32 i = 0; i < 4; i++) {
     u32 pair[4];
 #pragma unroll
     for (u32 k = 0; k < 4; k++) pair[k] = __byte_perm(c[8 * i + 2 * k], c[8 * i + 2 * k + 1], 0x5410);
-    store_matrices(to + column * 2, pair[0], pair[1], pair[2], pair[3]);
+    store_matrices(to + 32 * i, pair[0], pair[1], pair[2], pair[3]);
   }
 }
 
 // One warpgroup's part of a group: the blocks first, first + 4, ...
-struct Part { u64 staged; u32 to; i32 low; u32 first, blocks; };
+struct Part { u64 staged; u32 to, first, blocks; };
 
 // `meanwhile` runs while the first products do; `ready` returns when rows may be written.
 template <u32 WINDOW, class Meanwhile, class Ready>
-INLINE void multiply(const Part& part, uint4 bits, Meanwhile meanwhile, Ready ready) {
-  u32 a[WINDOW][4];
-  one_hot(a, bits);
+INLINE void multiply(const Part& part, const uint4 (&bits)[HALVES], Meanwhile meanwhile, Ready ready) {
+  u32 a[HALVES][WINDOW][4];
+#pragma unroll
+  for (u32 half = 0; half < HALVES; half++) one_hot(a[half], bits[half]);
   for (u32 block = part.first; block < part.blocks; block += TEAMS) {
     i32 c[32];
     wgmma_fence();
-    products(c, a, part.staged + block * 64, 0);
+#pragma unroll
+    for (u32 half = 0; half < HALVES; half++) products(c, a[half], part.staged + half * HALF_STEP + block * 64, (i32)half);
     wgmma_commit();
     if (block == part.first) meanwhile(), ready();
     wgmma_wait<0>();
-    store(c, part.to, block * 64 - part.low);
+    store(c, part.to + block * 128);
   }
 }
 // The same where not all of A fits the registers: four positions at a time, of 8 in each set of bits.
@@ -138,7 +138,7 @@ INLINE void multiply_parts(const Part& part, const Head& table, u32 slab, u32 la
       if (block == part.first && k == most - 1) ready();
       wgmma_wait<0>();
     }
-    store(c, part.to, block * 64 - part.low);
+    store(c, part.to + block * 128);
   }
 }
 
@@ -171,11 +171,11 @@ INLINE void stage(const u8* raw, const uint4* align, unsigned char* to, u32 lane
 }
 
 // Sums of four trials over a part of the times, two in a word, without the multiples of 256 that were moved out.
-using Sums = u32[4][WORDS];
+using Sums = u32[OWN][WORDS];
 
 INLINE void write(const Task& task, const Sums& sums, const u32* high, bool moved, const int2* trials, i32 time, u32 lane) {
 #pragma unroll
-  for (u32 d = 0; d < 4; d++) {
+  for (u32 d = 0; d < OWN; d++) {
     int2 trial = trials[d];
     if (trial.x < 0) continue;
     i32* row = task.output + trial.x * task.stride;
@@ -204,7 +204,7 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
       barrier_init(barriers + STAGED_FULL + i * 8, 4 * HALVES);
       barrier_init(barriers + STAGED_FREE + i * 8, WARPS);
     }
-    for (u32 i = 0; i < 8; i++) barrier_init(barriers + ROWS_FULL + i * 8, 4);
+    for (u32 i = 0; i < 8; i++) barrier_init(barriers + ROWS_FULL + i * 8, TEAMS);
     barrier_init_fence();
   }
   __syncthreads();
@@ -213,22 +213,35 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
     // Units of 32 channels, DEPTH of them on their way from memory.
     const u32 quarter = warp - WARPS, units = steps * HALVES;
     unsigned char* const raw = shared + RAW_AT + quarter * (DEPTH + 1) * RAW_SLOT;
-    auto fetch = [&](u32 unit) {
-      if (unit < units) {
-        Place at = place(task, unit / HALVES);
-        const Source& source = task.entries[(u64)at.tile * task.groups + at.group].source[unit % HALVES];
-        const u32 channel = smaller(at.group * GROUP + unit % HALVES * 32 + lane, task.channels - 1);
-        const u64 from = (u64)(task.input + (u64)channel * task.pitch + (at.time + __ldg(source.first + lane)) + quarter * 128);
-        const u32 chunks = __ldg(&source.chunks), to = shared_address(raw + unit % (DEPTH + 1) * RAW_SLOT);
-#pragma unroll
-        for (u32 k = 0; k < CHUNKS; k++) {
-          u32 index = k * 32 + lane, row = index / CHUNKS, chunk = index % CHUNKS;
-          u64 begin = (u64)__shfl_sync(~0u, (u32)(from >> 32), row) << 32 | __shfl_sync(~0u, (u32)from, row);
-          if (quarter * 8 + chunk < chunks) copy_async_16(to + index * 16, (const u8*)begin + chunk * 16);
+    // Where the next unit to fetch is.
+    u32 fetched = 0, group = 0, half = 0;
+    const u8* row_0 = nullptr;
+    const Entry* entry = nullptr;
+    auto fetch = [&] {
+      if (fetched < units) {
+        if (group == 0 && half == 0) {
+          Place at = place(task, fetched / HALVES);
+          row_0 = task.input + at.time + quarter * 128;
+          entry = task.entries + (u64)at.tile * task.groups;
         }
+        const Source& source = entry->source[half];
+        const u32 channel = smaller(group * GROUP + half * 32, task.channels - 1), row = smaller(lane, task.channels - 1 - channel);
+        const u32 offset = row * (u32)task.pitch + (u32)__ldg(source.first + lane);
+        const u32 chunks = __ldg(&source.chunks), to = shared_address(raw + fetched % (DEPTH + 1) * RAW_SLOT);
+        const u8* const from = row_0 + (u64)channel * task.pitch;
+        const u32 chunk = lane & 7;
+        const bool wanted = quarter * 8 + chunk < chunks;
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) {
+          i32 begin = (i32)__shfl_sync(~0u, offset, 4 * k + lane / 8);
+          if (wanted) copy_async_16(to + (4 * k + lane / 8) * RAW_BYTES + chunk * 16, from + begin + chunk * 16);
+        }
+        if (quarter * 8 + 8 < chunks) copy_async_16(to + lane * RAW_BYTES + 128, from + (i32)offset + 128);
         if (lane < 16) copy_async_16(to + 32 * RAW_BYTES + lane * 16, (const uint4*)source.align + lane);
+        if (++half == HALVES) half = 0, entry++, group = group + 1 == task.groups ? 0 : group + 1;
       }
       copy_async_commit();
+      fetched++;
     };
     auto load_head = [&](u32 step) {
       if (step >= steps || quarter != 0 || lane != 0) return;
@@ -238,11 +251,11 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
       bulk_load(base + HEADS_AT + slot * sizeof(Head), &task.entries[(u64)at.tile * task.groups + at.group].head, sizeof(Head), barrier);
     };
     load_head(0);
-    for (u32 unit = 0; unit < DEPTH; unit++) fetch(unit);
+    for (u32 unit = 0; unit < DEPTH; unit++) fetch();
     for (u32 unit = 0; unit < units; unit++) {
       const u32 step = unit / HALVES, slot = step % RING;
       __syncwarp();
-      fetch(unit + DEPTH);
+      fetch();
       barrier_wait(barriers + STAGED_FREE + slot * 8, (step / RING & 1) ^ 1);
       if (unit % HALVES == 0) load_head(step + 1);
       copy_async_wait<DEPTH>();
@@ -263,17 +276,22 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
   auto head = [&](u32 step) -> const Head& { return *(const Head*)(shared + HEADS_AT + step % HEADS * sizeof(Head)); };
   Sums sums;
 #pragma unroll
-  for (u32 i = 0; i < 4 * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
+  for (u32 i = 0; i < OWN * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
   const u32 rows_full = barriers + ROWS_FULL + slab * 8, rows_free = barriers + ROWS_FREE + slab * 8;
   u32* const high = (u32*)(shared + HIGH_AT) + threadIdx.x;
   auto accumulate_step = [&](u32 step) {   // the step before
     if (step == 0) return;
     barrier_wait(rows_full, (step - 1) & 1);
-    const u32* rows = (const u32*)(shared + ROWS_AT) + lane;
-    const uint4 at = ((const uint4*)head(step - 1).row)[slab * 4 + team];
-    const u32 begin[4] = {at.x, at.y, at.z, at.w};
+    const unsigned char* rows = shared + ROWS_AT + lane * 4;
+    const u32* row[OWN];
 #pragma unroll
-    for (u32 i = 0; i < 4 * WORDS; i++) sums[i / WORDS][i % WORDS] += rows[begin[i / WORDS] + 32 * (i % WORDS)];
+    for (u32 k = 0; k < OWN / 4; k++) {
+      const uint4 at = ((const uint4*)head(step - 1).row)[slab * 4 + team * (OWN / 4) + k];
+      row[4 * k] = (const u32*)(rows + at.x), row[4 * k + 1] = (const u32*)(rows + at.y);
+      row[4 * k + 2] = (const u32*)(rows + at.z), row[4 * k + 3] = (const u32*)(rows + at.w);
+    }
+#pragma unroll
+    for (u32 i = 0; i < OWN * WORDS; i++) sums[i / WORDS][i % WORDS] += row[i / WORDS][32 * (i % WORDS)];
     __syncwarp();
     if (lane == 0) barrier_arrive(rows_free);
   };
@@ -282,7 +300,7 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
     const u32 last = (group == 0 ? task.groups : group) - 1;
     if ((last & task.flush) == task.flush) {
 #pragma unroll
-      for (u32 i = 0; i < 4 * WORDS; i++) {
+      for (u32 i = 0; i < OWN * WORDS; i++) {
         u32& sum = sums[i / WORDS][i % WORDS];
         u32 above = __byte_perm(sum, 0, 0x4341);
         high[i * 32 * WARPS] = last == task.flush ? above : high[i * 32 * WARPS] + above;
@@ -291,28 +309,30 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
     }
     if (group != 0) return;
     Place done = place(task, step - 1);
-    write(task, sums, high, last >= task.flush, task.trials + done.tile * TRIALS + slab * 16 + team * 4, done.time, lane);
+    write(task, sums, high, last >= task.flush, task.trials + done.tile * TRIALS + slab * 16 + team * OWN, done.time, lane);
 #pragma unroll
-    for (u32 i = 0; i < 4 * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
+    for (u32 i = 0; i < OWN * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
   };
 
   // Where this lane's eighth of a stored matrix goes.
-  const u32 to = base + ROWS_AT + (slab * 16 + (lane & 15)) * ROW_WORDS * 4 + (lane >> 4) * 16;
+  const u32 to = base + ROWS_AT + (slab * 16 + (lane & 15)) * ROW_BYTES + (lane >> 4) * 16;
   u32 slot = 0, phase = 0, group = 0;
   for (u32 step = 0; step < steps; step++) {
     barrier_wait(barriers + HEAD_FULL + step % HEADS * 8, step / HEADS & 1);
     const Head& table = head(step);
-    const uint4 bits = table.bits[0][slab][lane];
-    const Part part = {descriptor(base + slot * STAGED_BYTES), to, table.low[slab], (team + step) & 3, table.blocks};
+    uint4 bits[HALVES];
+#pragma unroll
+    for (u32 half = 0; half < HALVES; half++) bits[half] = table.bits[half][slab][lane];
+    const Part part = {descriptor(base + slot * STAGED_BYTES), to, (team + step) % TEAMS, table.blocks};
     const u32 window = table.window;
     auto meanwhile = [&] { accumulate_step(step); };
     auto ready = [&] { if (step > 0) barrier_wait(rows_free, (step - 1) & 1); };
     barrier_wait(barriers + STAGED_FULL + slot * 8, phase);
-    if (HALVES == 2 || window > 6) multiply_parts(part, table, slab, lane, meanwhile, ready);
+    if (window > (HALVES == 2 ? 4 : 6)) multiply_parts(part, table, slab, lane, meanwhile, ready);
     else if (window <= 3) multiply<3>(part, bits, meanwhile, ready);
     else if (window == 4) multiply<4>(part, bits, meanwhile, ready);
-    else if (window == 5) multiply<5>(part, bits, meanwhile, ready);
-    else multiply<6>(part, bits, meanwhile, ready);
+    else if (HALVES == 1 && window == 5) multiply<HALVES == 1 ? 5 : 4>(part, bits, meanwhile, ready);
+    else multiply<HALVES == 1 ? 6 : 4>(part, bits, meanwhile, ready);
     __syncwarp();
     if (lane == 0) barrier_arrive(rows_full), barrier_arrive(barriers + STAGED_FREE + slot * 8);
     settle(step, group);
