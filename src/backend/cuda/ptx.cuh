@@ -79,6 +79,13 @@ INLINE void store_matrices(u32 to, u32 a, u32 b, u32 c, u32 d) {
 #endif
 }
 
+// --- a product that is rounded by itself: the compiler may not join it with a sum
+INLINE double product(double a, double b) {
+  double result;
+  asm("mul.rn.f64 %0, %1, %2;" : "=d"(result) : "d"(a), "d"(b));
+  return result;
+}
+
 // --- matrices of a warp (sm_80), fragments as the PTX manual lays them out: c (16 x 8) += a (16 x k) b (k x 8)
 #define MATRIX_PRODUCT(name, instruction, T, constraint)                                                       \
   INLINE void name(T (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {                                          \

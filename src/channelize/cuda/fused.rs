@@ -3,21 +3,76 @@
 //! Invariant: a spectrum's value depends on the samples under its window and on nothing else.
 
 use super::job::Job;
-use crate::backend::cuda::{Device, Stream};
-use crate::channelize::plan::Plan;
+use super::shape::Shape;
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
+
+/// Rows are grouped until their spectra are whole batches, but not more of them than this.
+const MOST_ROWS: usize = 16;
 
 /// The fused kernel of a plan, and its tables on the device.
 #[derive(Debug)]
 pub(super) struct Fused {
-    device: Device,
+    shape: Shape,
+    /// For whole batches, and for launches of fewer spectra.
+    batches: Kernel,
+    few: Kernel,
+    tables: Tables,
+    /// Elements of a row, elements from product to product, spectra of a row, units.
+    row_elements: usize,
+    product_elements: usize,
+    row_spectra: usize,
+    units: usize,
+    _module: Module,
+}
+
+#[derive(Debug)]
+struct Kernel {
+    function: Function,
+    /// Blocks that the device runs at a time.
+    blocks: usize,
+    /// Spectra of a batch.
+    batch: usize,
+}
+
+/// What the kernel reads besides samples.
+#[derive(Debug)]
+struct Tables {
+    coefficients: Buffer<f32>,
+    factors: Buffer<f32>,
+    /// Of each unit, its first element of a row.
+    places: Buffer<u64>,
+    /// Of each element of a polarization.
+    gains: Buffer<f32>,
 }
 
 impl Fused {
     /// None when this plan or device has no fused kernel.
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Option<Self>> {
-        let _ = (plan, device);
-        Ok(None)
+        let Some(shape) = Shape::new(plan, device.properties()) else { return Ok(None) };
+        let module = device.module(&shape.source())?;
+        let multiprocessors = device.properties().multiprocessors;
+        let kernel = |name, shared_bytes, batch| -> Result<Kernel> {
+            let function = module.function(name, shared_bytes)?;
+            let blocks = function.blocks_per_multiprocessor(shape.threads)?;
+            Ok(Kernel { function, blocks: (multiprocessors * blocks).max(1), batch })
+        };
+        let input = plan.input();
+        Ok(Some(Self {
+            batches: kernel("channelize", shape.shared_bytes(), shape.batch)?,
+            few: match shape.batch {
+                1 => kernel("channelize", shape.shared_bytes(), 1)?,
+                _ => kernel("channelize_few", shape.shared_bytes_of_one(), 1)?,
+            },
+            tables: Tables::new(plan, &shape, device)?,
+            row_elements: plan.row_elements(),
+            product_elements: input.coarse_channels * plan.output_channels(),
+            row_spectra: plan.spectra_per_row(),
+            units: input.streams() / shape.polarizations,
+            shape,
+            _module: module,
+        }))
     }
 
     /// Queues `job.spectra` spectra of every stream.
@@ -25,7 +80,75 @@ impl Fused {
     /// # Safety
     /// The job's addresses have room for all that its sizes say.
     pub(super) unsafe fn enqueue(&self, stream: &Stream, job: &Job) -> Result<()> {
-        let _ = (stream, job, &self.device);
-        Ok(())
+        if job.spectra == 0 {
+            return Ok(());
+        }
+        let kernel = if job.spectra < self.shape.batch { &self.few } else { &self.batches };
+        let item = self.item_spectra(kernel.batch);
+        let items = job.spectra.div_ceil(item);
+        let arguments = Arguments::new()
+            .with(job.input)
+            .with(job.stride)
+            .with(job.output)
+            .with(self.row_elements as u64)
+            .with(self.product_elements as u64)
+            .with(job.saturated)
+            .with(self.tables.coefficients.address())
+            .with(self.tables.factors.address())
+            .with(self.tables.places.address())
+            .with(self.tables.gains.address())
+            .with(self.product_elements as u32);
+        let numbers = [job.spectra, self.row_spectra, item, items, items * self.units];
+        let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
+        let grid = [kernel.blocks.min(items * self.units), 1, 1];
+        let block = [self.shape.threads, 1, 1];
+        // SAFETY: the arguments are the kernel's; the caller vouches for the job.
+        unsafe { stream.launch(&kernel.function, grid, block, &arguments) }
+    }
+
+    /// Spectra that a block makes one batch after another: whole rows, at least a batch.
+    fn item_spectra(&self, batch: usize) -> usize {
+        let row = self.row_spectra;
+        let whole = (1..=MOST_ROWS).find(|rows| (rows * row).is_multiple_of(batch));
+        row * whole.unwrap_or((8 * batch).div_ceil(row))
+    }
+}
+
+impl Tables {
+    fn new(plan: &Plan, shape: &Shape, device: &Device) -> Result<Self> {
+        let scale = plan.input().scale;
+        let coefficients: Vec<f32> =
+            plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
+        Ok(Self {
+            coefficients: device.upload(&coefficients)?,
+            factors: device.upload(&shape.factors())?,
+            places: device.upload(&places(plan, shape))?,
+            gains: device.upload(&gains(plan))?,
+        })
+    }
+}
+
+/// The first element in a row of each unit: of each stream, or of the streams of both polarizations.
+fn places(plan: &Plan, shape: &Shape) -> Vec<u64> {
+    let input = plan.input();
+    let products = input.polarizations / shape.polarizations;
+    let mut places = Vec::with_capacity(input.streams() / shape.polarizations);
+    for antenna in 0..input.antennas {
+        for coarse in 0..input.coarse_channels {
+            // Turning the order round twice gives it back.
+            let place = plan.coarse_channel(coarse);
+            let own = (0..products).map(|product| plan.row_offset(antenna, product, place) as u64);
+            places.extend(own);
+        }
+    }
+    places
+}
+
+/// A gain for each output channel of a polarization; none where nothing is requantized.
+fn gains(plan: &Plan) -> Vec<f32> {
+    let Form::Requantized { gains, .. } = &plan.options().form else { return Vec::new() };
+    match gains.as_slice() {
+        [gain] => vec![*gain; plan.channels() * plan.input().coarse_channels],
+        _ => gains.clone(),
     }
 }

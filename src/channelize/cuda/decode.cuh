@@ -1,0 +1,77 @@
+// Recorded samples as single precision: a word holds one row's samples of two neighbouring channels.
+// Conversions go round the slow converter of integers: a byte or a short with its sign bit turned, put into the mantissa
+// of 2^23, is the number plus 2^23 plus the sign bit's weight, and one subtraction is exact.
+#pragma once
+#include "device.cuh"
+
+#define COMPLEX_4 0
+#define COMPLEX_8 1
+#define COMPLEX_OFFSET_8 2
+#define COMPLEX_16 3
+#define COMPLEX_F32 4
+
+// How bytes become floats: by subtraction (0), by the integer unit's conversion (1), by the converter of bytes (2).
+#ifndef CONVERSION
+#define CONVERSION 0
+#endif
+
+constexpr float MANTISSA = 8388608.f;
+
+// Byte `i` of a word, counted from 0, as a number from 0 to 255, less `zero`.
+INLINE float unsigned_byte(u32 word, int i, float zero) {
+  return __uint_as_float(__byte_perm(word, 0x4B000000u, 0x7440 + i)) - (MANTISSA + zero);
+}
+
+// Two's complement byte `i`; `turned` is the word with its sign bits turned.
+INLINE float signed_byte(u32 word, u32 turned, int i) {
+#if CONVERSION == 1
+  return __int2float_rn((i32)permute_bytes(word, word, 0x8880 + 0x1111 * i));
+#elif CONVERSION == 2
+  return (float)(i8)(word >> 8 * i);
+#else
+  return unsigned_byte(turned, i, 128.f);
+#endif
+}
+
+// Two's complement short `i`; `turned` as above.
+INLINE float signed_short(u32 word, u32 turned, int i) {
+#if CONVERSION == 1
+  return __int2float_rn((i32)permute_bytes(word, word, i ? 0xBB32 : 0x9910));
+#elif CONVERSION == 2
+  return (float)(i16)(word >> 16 * i);
+#else
+  return __uint_as_float(__byte_perm(turned, 0x4B000000u, i ? 0x7432 : 0x7410)) - (MANTISSA + 32768.f);
+#endif
+}
+
+#if ENCODING == COMPLEX_4
+typedef u16 Word;
+INLINE float4 decode(Word word) {
+  const u32 turned = word ^ 0x8888u, low = turned & 0x0F0Fu, high = turned >> 4 & 0x0F0Fu;
+  return make_float4(unsigned_byte(high, 0, 8.f), unsigned_byte(low, 0, 8.f), unsigned_byte(high, 1, 8.f),
+                     unsigned_byte(low, 1, 8.f));
+}
+#elif ENCODING == COMPLEX_8
+typedef u32 Word;
+INLINE float4 decode(Word word) {
+  const u32 turned = word ^ 0x80808080u;
+  return make_float4(signed_byte(word, turned, 0), signed_byte(word, turned, 1), signed_byte(word, turned, 2),
+                     signed_byte(word, turned, 3));
+}
+#elif ENCODING == COMPLEX_OFFSET_8
+typedef u32 Word;
+INLINE float4 decode(Word word) {
+  return make_float4(unsigned_byte(word, 0, 128.f), unsigned_byte(word, 1, 128.f), unsigned_byte(word, 2, 128.f),
+                     unsigned_byte(word, 3, 128.f));
+}
+#elif ENCODING == COMPLEX_16
+typedef uint2 Word;
+INLINE float4 decode(Word word) {
+  const u32 first = word.x ^ 0x80008000u, second = word.y ^ 0x80008000u;
+  return make_float4(signed_short(word.x, first, 0), signed_short(word.x, first, 1), signed_short(word.y, second, 0),
+                     signed_short(word.y, second, 1));
+}
+#elif ENCODING == COMPLEX_F32
+typedef float4 Word;
+INLINE float4 decode(Word word) { return word; }
+#endif

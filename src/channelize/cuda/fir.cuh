@@ -1,0 +1,112 @@
+// Windowed sums of consecutive spectra, of two neighbouring channels a thread.
+// Rows of samples stream past and each is decoded once for all its spectra: row k meets tap k - j for spectrum j. Every
+// sum runs over the taps in their order, so its value does not depend on how many spectra are made at a time.
+#pragma once
+#include "decode.cuh"
+
+// The most taps that are held in registers; above, they pass through a ring of as many as there are spectra.
+constexpr int MOST_HELD = 16;
+
+INLINE void add_product(float4& sum, float2 tap, float4 x) {
+  sum.x = fmaf(tap.x, x.x, sum.x);
+  sum.z = fmaf(tap.y, x.z, sum.z);
+  sum.y = fmaf(tap.x, x.y, sum.y);
+  sum.w = fmaf(tap.y, x.w, sum.w);
+}
+
+// One column of words: the first NEAR rows in shared memory, all in global memory.
+template <int NEAR> struct Column {
+  const Word* shared;
+  const Word* global;
+  const float2* taps;
+  // words from row to row; taps from row to row
+  int pitch, tap_pitch;
+
+  INLINE Word near(int row) const { return shared[row * pitch]; }
+  INLINE Word far(int row) const { return __ldg(global + (u64)row * pitch); }
+  INLINE float2 tap(int row) const { return __ldg(taps + row * tap_pitch); }
+};
+
+// Rows on their way from global memory: AHEAD of them.
+template <int NEAR> struct Rows {
+  Word words[AHEAD];
+
+  INLINE void start(const Column<NEAR>& column, int rows) {
+#pragma unroll
+    for (int row = NEAR; row < AHEAD; row++)
+      if (row < rows) words[row % AHEAD] = column.far(row);
+  }
+  // The row `slot` of a column that begins at `slot` 0, and asks for the one AHEAD of it if there is one.
+  INLINE float4 take(const Column<NEAR>& column, int slot, bool is_near, bool is_last) {
+    const Word word = is_near ? column.near(slot) : words[slot % AHEAD];
+    if (!is_last) words[slot % AHEAD] = column.far(slot + AHEAD);
+    return decode(word);
+  }
+};
+
+// All taps in registers.
+template <int SPECTRA, int NEAR, bool LOADS>
+INLINE void filter_held(float4 (&sums)[SPECTRA], float2 (&taps)[TAPS], const Column<NEAR>& column) {
+  constexpr int ROWS = TAPS + SPECTRA - 1;
+  Rows<NEAR> rows;
+  rows.start(column, ROWS);
+#pragma unroll
+  for (int k = 0; k < ROWS; k++) {
+    if (LOADS && k < TAPS) taps[k] = column.tap(k);
+    const bool is_last = k + AHEAD < NEAR || k + AHEAD >= ROWS;
+    const float4 x = rows.take(column, k, k < NEAR, is_last);
+#pragma unroll
+    for (int j = 0; j < SPECTRA; j++)
+      if (k - j >= 0 && k - j < TAPS) add_product(sums[j], taps[k - j], x);
+  }
+}
+
+// Taps in a ring of SPECTRA: rows that begin the sums one by one, rows of all sums, rows that end them one by one.
+// The order of the products within a row decides whether the assembler finds registers without bank conflicts; and the
+// loop over blocks is not unrolled, or the code outgrows the instruction cache.
+template <int SPECTRA, int NEAR>
+INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
+  constexpr int ROWS = TAPS + SPECTRA - 1, BLOCK = SPECTRA >= 8 ? SPECTRA : 16;
+  // As many blocks as have all their rows' successors.
+  constexpr int MOST = SPECTRA > AHEAD ? TAPS - SPECTRA : TAPS - 1 - AHEAD, BLOCKS = MOST / BLOCK;
+  constexpr int SHIFT = BLOCKS * BLOCK;
+  static_assert(TAPS >= SPECTRA && (BLOCKS == 0 || NEAR <= SPECTRA), "the loop's rows are far");
+  static_assert(BLOCK % AHEAD == 0 && BLOCK % SPECTRA == 0, "the rings turn whole times a block");
+  float2 taps[SPECTRA];
+  Rows<NEAR> rows;
+  rows.start(column, ROWS);
+#pragma unroll
+  for (int k = 0; k < SPECTRA; k++) {
+    taps[k] = column.tap(k);
+    const bool is_last = k + AHEAD < NEAR || k + AHEAD >= ROWS;
+    const float4 x = rows.take(column, k, k < NEAR, is_last);
+#pragma unroll
+    for (int j = 0; j <= k; j++) add_product(sums[k - j], taps[j], x);
+  }
+#pragma unroll 1
+  for (int block = 0; block < BLOCKS; block++) {
+#pragma unroll
+    for (int i = 0; i < BLOCK; i++) {
+      const int k = SPECTRA + i;
+      taps[k % SPECTRA] = column.tap(k);
+      const float4 x = rows.take(column, k, false, false);
+#pragma unroll
+      for (int n = 0; n < SPECTRA; n++) {
+        const int j = n % 2 ? n / 2 : SPECTRA - 1 - n / 2;
+        add_product(sums[j], taps[(k - j) % SPECTRA], x);
+      }
+    }
+    column.taps += BLOCK * column.tap_pitch;
+    column.global += (u64)BLOCK * column.pitch;
+  }
+  // The column now begins SHIFT rows later.
+#pragma unroll
+  for (int k = SPECTRA; k < ROWS - SHIFT; k++) {
+    const int row = k + SHIFT;
+    if (row < TAPS) taps[k % SPECTRA] = column.tap(k);
+    const float4 x = rows.take(column, k, row < NEAR, row + AHEAD < NEAR || row + AHEAD >= ROWS);
+#pragma unroll
+    for (int j = 0; j < SPECTRA; j++)
+      if (row - j < TAPS) add_product(sums[j], taps[(k - j + SPECTRA) % SPECTRA], x);
+  }
+}

@@ -1,0 +1,241 @@
+// One pass of a polyphase filter bank: windowed sums, Fourier transform and the form out.
+//   y_s[c] = sum_{t < TAPS} x[(s + t) POINTS + c] b[t POINTS + c],   Y_s[m] = sum_c y_s[c] exp(-2 pi i c m / POINTS)
+//
+// POINTS = RADIX x SIDE x SIDE, SIDE 16 or 32; c = c1 SIDE^2 + c2 SIDE + c3, m = k1 + RADIX k2 + RADIX SIDE k3. A block makes
+// SPECTRA consecutive spectra (of both polarizations where they are multiplied) at a time and goes on to others.
+//  1. A thread owns two neighbouring values of c2 SIDE + c3, for every c1 and every spectrum: windowed sums, then the
+//     transform over c1, all in registers; SPECTRA x RADIX rows of SIDE^2 values go to shared memory.
+//  2. SIDE lanes a row transform over c2, turned by k1 c2 / (RADIX SIDE), and leave the rows with pitch SIDE + 1.
+//  3. SIDE lanes of neighbouring k1 + RADIX k2 transform over c3, turned by (k1 + RADIX k2) c3 / POINTS.
+// Where RADIX is 1 a row stays within its lanes from 2 to 3; otherwise the block waits between them.
+// The next rows of samples come by one bulk copy a batch while this batch is transformed.
+#include "forms.cuh"
+
+template <int SPECTRA> struct Shape {
+  // rows of samples that are in shared memory when a batch begins
+  static constexpr int NEAR = SPECTRA == BATCH ? PREFETCHED : 0;
+  static constexpr int ROWS = SPECTRA * POLARIZATIONS * RADIX, WARPS = THREADS / 32, LANES = SIDE < 32 ? SIDE : 32;
+  // rows that the block transforms at a time
+  static constexpr int AT_ONCE = WARPS * (32 / LANES), ROUNDS = (ROWS + AT_ONCE - 1) / AT_ONCE;
+  // values from row to row, so that lanes of neighbouring k1 + RADIX k2 find their values in different banks
+  static constexpr int PITCH = SIDE * (SIDE + 1) + (RADIX == 1 ? 0 : RADIX >= 8 ? 2 : 16 / RADIX);
+};
+
+constexpr int COLUMNS = POINTS / RADIX / 2;
+constexpr int PASSES = COLUMNS / THREADS;
+// whether a thread keeps its taps in registers from batch to batch
+#ifndef HOLDS_TAPS
+#define HOLDS_TAPS (TAPS * RADIX * PASSES <= MOST_HELD)
+#endif
+constexpr int HELD_COLUMNS = HOLDS_TAPS ? RADIX * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
+// words of a row of samples
+constexpr int WORDS = POINTS / 2;
+static_assert(RADIX * SIDE * SIDE == POINTS && PASSES * THREADS == COLUMNS, "threads share the points");
+
+template <int SPECTRA> INLINE Batch batch_at(const Arguments& a, u32 item, u32 part) {
+  const u32 unit = item / a.items, first = (item - unit * a.items) * a.item_spectra + part * SPECTRA;
+  const u32 end = smaller((item - unit * a.items + 1) * a.item_spectra, a.spectra);
+  const u32 start = first + SPECTRA > end ? end - SPECTRA : first;
+  return {unit, start, first - start};
+}
+
+// Batches of an item.
+template <int SPECTRA> INLINE u32 batches_of(const Arguments& a, u32 item) {
+  const u32 first = item % a.items * a.item_spectra;
+  return parts(smaller(a.item_spectra, a.spectra - first), (u32)SPECTRA);
+}
+
+INLINE const Word* samples_of(const Arguments& a, const Batch& batch, int polarization) {
+  const u64 stream = (u64)batch.unit * POLARIZATIONS + polarization;
+  return (const Word*)(a.input + stream * a.stride) + (u64)batch.start * WORDS;
+}
+
+// Asks for the first NEAR rows of a batch.
+template <int NEAR> INLINE void prefetch(const Arguments& a, const Batch& batch, Word* words, u32 barrier) {
+  constexpr u32 BYTES = NEAR * WORDS * sizeof(Word);
+  barrier_expect(barrier, BYTES * POLARIZATIONS);
+  for (int p = 0; p < POLARIZATIONS; p++)
+    bulk_load(shared_address(words + p * NEAR * WORDS), samples_of(a, batch, p), BYTES, barrier);
+}
+
+// Windowed sums of one column and their transforms over c1, [spectrum][k1], both channels.
+template <int SPECTRA>
+INLINE void filter(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&held)[HELD_COLUMNS][HELD_TAPS],
+                   const Word* near, const Word* far, int at, int pass) {
+#pragma unroll
+  for (int r = 0; r < RADIX; r++) {
+#pragma unroll
+    for (int j = 0; j < SPECTRA; j++) sums[r][j] = make_float4(0.f, 0.f, 0.f, 0.f);
+    constexpr int NEAR = Shape<SPECTRA>::NEAR;
+    const int column = at + r * COLUMNS;
+    const Column<NEAR> source = {near + column, far + column, (const float2*)a.coefficients + column, WORDS, WORDS};
+    if constexpr (HOLDS_TAPS)
+      filter_held<SPECTRA, NEAR, false>(sums[r], held[r + pass * RADIX], source);
+    else if constexpr (TAPS <= MOST_HELD) {
+      float2 taps[TAPS];
+      filter_held<SPECTRA, NEAR, true>(sums[r], taps, source);
+    } else
+      filter_ring<SPECTRA, NEAR>(sums[r], source);
+  }
+}
+
+// The transform over c1, and the rows to shared memory: `own` is the thread's place in the first.
+template <int SPECTRA> INLINE void store_rows(float4 (&sums)[RADIX][SPECTRA], float2* own) {
+#pragma unroll
+  for (int j = 0; j < SPECTRA; j++) {
+    float2 first[RADIX], second[RADIX];
+#pragma unroll
+    for (int r = 0; r < RADIX; r++) {
+      const float4 sum = sums[reversed<RADIX>(r)][j];
+      first[r] = make_float2(sum.x, sum.y);
+      second[r] = make_float2(sum.z, sum.w);
+    }
+    transform<RADIX>(first);
+    transform<RADIX>(second);
+#pragma unroll
+    for (int r = 0; r < RADIX; r++) {
+      *(float4*)(own + (j * RADIX + r) * Shape<SPECTRA>::PITCH) = make_float4(first[r].x, first[r].y, second[r].x, second[r].y);
+    }
+  }
+}
+
+// Step 2 of one row, from its lane's first value on; its lanes have read all before any writes.
+INLINE void transform_row(float2* own, const float4* factors) {
+  float2 v[SIDE];
+#pragma unroll
+  for (int i = 0; i < SIDE; i++) v[i] = own[SIDE * reversed<SIDE>(i)];
+  if constexpr (RADIX == 1)
+    transform<SIDE>(v);
+  else
+    turned_transform<SIDE>(v, factors, 1);
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < SIDE; i++) own[(SIDE + 1) * i] = v[i];
+}
+
+// Step 3 of one lane.
+INLINE void transform_line(float2 (&v)[SIDE], const float2* line, const float4* factors) {
+#pragma unroll
+  for (int i = 0; i < SIDE; i++) v[i] = line[reversed<SIDE>(i)];
+  turned_transform<SIDE>(v, factors, POINTS / SIDE);
+}
+
+template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned char* memory) {
+  typedef Shape<SPECTRA> H;
+  float2* rows = (float2*)memory;
+  float4* line_factors = (float4*)(rows + H::ROWS * H::PITCH);
+  float4* row_factors = line_factors + POINTS / 4;
+  Word* words = (Word*)(row_factors + (RADIX > 1 ? RADIX * SIDE / 4 : 0));
+  const u32 barrier = shared_address(words + POLARIZATIONS * H::NEAR * WORDS);
+  const int thread = threadIdx.x, lane = thread % H::LANES, group = thread / H::LANES;
+  for (int i = thread; i < POINTS / 4 + (RADIX > 1 ? RADIX * SIDE / 4 : 0); i += THREADS) line_factors[i] = a.factors[i];
+  u32 item = blockIdx.x, part = 0, batches = item < a.all_items ? batches_of<SPECTRA>(a, item) : 0, parity = 0;
+  if constexpr (H::NEAR > 0) {
+    if (thread == 0) {
+      barrier_init(barrier, 1);
+      barrier_init_fence();
+      if (item < a.all_items) prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, item, 0), words, barrier);
+    }
+  }
+  __syncthreads();
+  float2 held[HELD_COLUMNS][HELD_TAPS];
+  if constexpr (HOLDS_TAPS) {
+#pragma unroll
+    for (int r = 0; r < RADIX * PASSES; r++)
+#pragma unroll
+      for (int t = 0; t < TAPS; t++)
+        held[r][t] = __ldg((const float2*)a.coefficients + thread + r / RADIX * THREADS + r % RADIX * COLUMNS + t * WORDS);
+  }
+#pragma unroll 1
+  while (item < a.all_items) {
+    const Batch batch = batch_at<SPECTRA>(a, item, part);
+    // the block's next batch
+    u32 next_item = item, next_part = part + 1;
+    if (next_part == batches) next_item += gridDim.x, next_part = 0;
+    if constexpr (H::NEAR > 0) barrier_wait(barrier, parity);
+    parity ^= 1;
+    if constexpr (PASSES * POLARIZATIONS == 1) {
+      float4 sums[RADIX][SPECTRA];
+      filter<SPECTRA>(sums, a, held, words, samples_of(a, batch, 0), thread, 0);
+      // Every warp is done with the rows of the batch before, and with the samples of this one.
+      __syncthreads();
+      if constexpr (H::NEAR > 0)
+        if (thread == 0 && next_item < a.all_items)
+          prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
+      store_rows<SPECTRA>(sums, rows + 2 * thread);
+      __syncthreads();
+    } else {
+      __syncthreads();
+#pragma unroll
+      for (int pass = 0; pass < PASSES; pass++)
+#pragma unroll
+        for (int p = 0; p < POLARIZATIONS; p++) {
+          float4 sums[RADIX][SPECTRA];
+          const int at = thread + pass * THREADS;
+          filter<SPECTRA>(sums, a, held, words + p * H::NEAR * WORDS, samples_of(a, batch, p), at, pass);
+          store_rows<SPECTRA>(sums, rows + p * SPECTRA * RADIX * H::PITCH + 2 * at);
+        }
+      __syncthreads();
+      if constexpr (H::NEAR > 0)
+        if (thread == 0 && next_item < a.all_items)
+          prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
+    }
+    if constexpr (RADIX > 1) {
+#pragma unroll
+      for (int round = 0; round < H::ROUNDS; round++) {
+        const int row = round * H::AT_ONCE + group;
+        if (H::ROWS % H::AT_ONCE == 0 || row < H::ROWS) transform_row(rows + row * H::PITCH + lane, row_factors + row % RADIX * (SIDE / 4));
+      }
+      __syncthreads();
+    }
+#pragma unroll
+    for (int round = 0; round < H::ROUNDS; round++) {
+      const int row = round * H::AT_ONCE + group;
+      const int spectrum = row / RADIX, line = row % RADIX * SIDE + lane;
+      if (H::ROWS % H::AT_ONCE != 0 && row >= H::ROWS) continue;
+      if constexpr (RADIX == 1) {
+        transform_row(rows + row * H::PITCH + lane, row_factors);
+        __syncwarp();
+      }
+      float2 v[SIDE];
+      float2* own = rows + (spectrum * RADIX + line % RADIX) * H::PITCH + (SIDE + 1) * (line / RADIX);
+      transform_line(v, own, line_factors + line);
+#if FORM == FORM_DETECTED
+      leave_line(v, own);
+#else
+      if (spectrum % SPECTRA >= (int)batch.skipped)
+        write_line(a, v, batch.start + spectrum % SPECTRA, a.places[batch.unit], line);
+#endif
+    }
+#if FORM == FORM_DETECTED
+    __syncthreads();
+    add_spectra<SPECTRA, H::PITCH>(a, batch, rows);
+#endif
+    if (next_part == 0 && next_item < a.all_items) batches = batches_of<SPECTRA>(a, next_item);
+    item = next_item;
+    part = next_part;
+  }
+}
+
+#define PARAMETERS                                                                                                           \
+  const u8 *input, u64 stride, u8 *output, u64 row_elements, u64 product_elements, u64 *saturated, const float *coefficients,  \
+      const float4 *factors, const u64 *places, const float *gains, u32 gain_elements, u32 spectra, u32 row_spectra,           \
+      u32 item_spectra, u32 items, u32 all_items
+#define ARGUMENTS                                                                                                            \
+  {input, stride, output, row_elements, product_elements, saturated, coefficients, factors, places, gains, gain_elements,      \
+   spectra, row_spectra, item_spectra, items, all_items}
+
+KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
+  SHARED_MEMORY(memory);
+  const Arguments a = ARGUMENTS;
+  make_spectra<BATCH>(a, memory);
+}
+
+#if BATCH > 1
+// For launches of fewer spectra than a batch has: the same values, one spectrum at a time.
+KERNEL __launch_bounds__(THREADS, 1) channelize_few(PARAMETERS) {
+  SHARED_MEMORY(memory);
+  const Arguments a = ARGUMENTS;
+  make_spectra<1>(a, memory);
+}
+#endif

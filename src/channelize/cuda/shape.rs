@@ -1,0 +1,303 @@
+//! How the fused kernel divides a plan: which one is compiled, and what it needs.
+//!
+//! Invariant: the shape decides about speed alone; every shape of a plan gives the same bits.
+
+use std::f64::consts::TAU;
+
+use crate::backend::cuda::{Properties, Source};
+use crate::channelize::plan::{Feed, Form, Order, Plan, Products};
+use crate::voltage::VoltageEncoding;
+
+/// The most taps that a thread holds in registers, as the kernel has it.
+const MOST_HELD: usize = 16;
+
+/// Sums of two channels and one spectrum that a thread makes at a time: 64 registers.
+const SUMS: usize = 16;
+
+/// The most spectra in a row: a longer row would be the work of too few blocks.
+const MOST_SPECTRA: usize = 512;
+
+/// Bytes that a multiprocessor has of shared memory for all blocks, beyond what one block may ask for, and
+/// bytes that each block costs besides its own.
+const RESERVED_BYTES: usize = 1024;
+
+/// A fused kernel's sizes; the names are those of its constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub(super) points: usize,
+    pub(super) side: usize,
+    pub(super) radix: usize,
+    pub(super) taps: usize,
+    /// Spectra of a batch.
+    pub(super) batch: usize,
+    pub(super) threads: usize,
+    /// Blocks of a multiprocessor.
+    pub(super) resident: usize,
+    /// Rows of samples that come by bulk copy.
+    pub(super) prefetched: usize,
+    /// Rows on their way to registers.
+    pub(super) ahead: usize,
+    /// Whether taps stay in registers from batch to batch.
+    pub(super) holds_taps: bool,
+    /// Streams that one block multiplies.
+    pub(super) polarizations: usize,
+    pub(super) encoding: usize,
+    pub(super) sample_bytes: usize,
+    pub(super) conversion: usize,
+    pub(super) form: usize,
+    pub(super) products: usize,
+    pub(super) bits: usize,
+    /// Bits of a frequency that are turned to get its place.
+    pub(super) order: usize,
+}
+
+impl Shape {
+    /// The shape of a plan on a device; none when there is no kernel for it.
+    pub(super) fn new(plan: &Plan, properties: &Properties) -> Option<Self> {
+        let shape = Self::of_plan(plan)?;
+        let (shared, copies) = (properties.shared_bytes, properties.capability >= (9, 0));
+        shape.fitting(shared, copies)
+    }
+
+    /// The geometry, for as much shared memory as it takes.
+    fn of_plan(plan: &Plan) -> Option<Self> {
+        let points = plan.points();
+        let fits = points.is_power_of_two() && (256..=1 << 14).contains(&points);
+        let (encoding, sample_bytes) = encoding(plan.input().encoding)?;
+        let (form, products, bits, is_joint) = form(plan)?;
+        if !fits || plan.hop() != points {
+            return None;
+        }
+        let side = if points < 1024 { 16 } else { 32 };
+        let radix = points / (side * side);
+        let polarizations = if is_joint { 2 } else { 1 };
+        let batch = SUMS / radix / polarizations;
+        let threads = side * side / 2;
+        let most_held = if sample_bytes == 8 && radix > 1 { 8 } else { MOST_HELD };
+        (batch > 0).then_some(Self {
+            points,
+            side,
+            radix,
+            taps: plan.taps(),
+            batch,
+            threads,
+            resident: 512 / threads,
+            prefetched: 0,
+            ahead: if sample_bytes == 8 && (radix > 1 || plan.taps() > 16) { 2 } else { 4 },
+            holds_taps: plan.taps() * radix <= most_held,
+            polarizations,
+            encoding,
+            sample_bytes,
+            conversion: 0,
+            form,
+            products,
+            bits,
+            order: order(plan.options().order, points),
+        })
+    }
+
+    /// The same with as many blocks and rows of samples as shared memory has room for.
+    fn fitting(mut self, shared_bytes: usize, copies: bool) -> Option<Self> {
+        let room = |resident: usize| {
+            let all = shared_bytes + RESERVED_BYTES;
+            (all / resident).saturating_sub(RESERVED_BYTES).min(shared_bytes)
+        };
+        self.prefetched = 0;
+        while self.shared_bytes() > room(self.resident) {
+            match (self.resident, self.batch) {
+                (2.., _) => self.resident /= 2,
+                (1, 2..) => self.batch /= 2,
+                _ => return None,
+            }
+        }
+        if copies {
+            let row = self.polarizations * self.points * self.sample_bytes;
+            let wanted = match self.taps {
+                0..=MOST_HELD => self.taps + self.batch - 1,
+                _ => self.ahead.min(self.batch),
+            };
+            self.prefetched = wanted.min((room(self.resident) - self.shared_bytes()) / row);
+        }
+        Some(self)
+    }
+
+    /// Bytes of shared memory of a block that makes whole batches.
+    pub(super) fn shared_bytes(&self) -> usize {
+        let near = self.polarizations * self.prefetched * self.points * self.sample_bytes;
+        self.rows_bytes(self.batch) + near + 8
+    }
+
+    /// The same for one spectrum at a time.
+    pub(super) fn shared_bytes_of_one(&self) -> usize {
+        self.rows_bytes(1) + 8
+    }
+
+    /// Rows of values, and the factors.
+    fn rows_bytes(&self, batch: usize) -> usize {
+        let rows = batch * self.polarizations * self.radix;
+        let pad = match self.radix {
+            1 => 0,
+            2..8 => 16 / self.radix,
+            _ => 2,
+        };
+        8 * rows * (self.side * (self.side + 1) + pad) + 4 * self.factors().len()
+    }
+
+    /// The factors of the transforms over c3, and where there are any, of those over c2: words of two complex
+    /// factors, axes word, k1 + RADIX k2; and k1, word.
+    pub(super) fn factors(&self) -> Vec<f32> {
+        let Self { points, side, radix, .. } = *self;
+        let words = side / 4;
+        let lines = points / side;
+        let mut factors = vec![0.0; 4 * words * lines];
+        for line in 0..lines {
+            for (word, values) in turns(side, line as f64 / points as f64).enumerate() {
+                factors[4 * (word * lines + line)..][..4].copy_from_slice(&values);
+            }
+        }
+        if radix > 1 {
+            for k in 0..radix {
+                factors.extend(turns(side, k as f64 / (side * radix) as f64).flatten());
+            }
+        }
+        factors
+    }
+
+    /// The kernel's source.
+    pub(super) fn source(&self) -> Source {
+        let constants = [
+            ("POINTS", self.points),
+            ("SIDE", self.side),
+            ("RADIX", self.radix),
+            ("TAPS", self.taps),
+            ("BATCH", self.batch),
+            ("THREADS", self.threads),
+            ("RESIDENT", self.resident),
+            ("PREFETCHED", self.prefetched),
+            ("AHEAD", self.ahead),
+            ("HOLDS_TAPS", usize::from(self.holds_taps)),
+            ("POLARIZATIONS", self.polarizations),
+            ("ENCODING", self.encoding),
+            ("CONVERSION", self.conversion),
+            ("FORM", self.form),
+            ("PRODUCTS", self.products),
+            ("BITS", self.bits),
+            ("ORDER", self.order),
+        ];
+        Source {
+            name: "fused.cu",
+            text: include_str!("fused.cu"),
+            includes: &[
+                ("decode.cuh", include_str!("decode.cuh")),
+                ("fft.cuh", include_str!("fft.cuh")),
+                ("fir.cuh", include_str!("fir.cuh")),
+                ("forms.cuh", include_str!("forms.cuh")),
+            ],
+            defines: constants.map(|(name, value)| (name, value.to_string())).to_vec(),
+        }
+    }
+}
+
+/// Words of two factors of a transform whose `c`th input is turned by `c` times `turn` of a circle: w^(N/2),
+/// w^(N/4), then for each stage of `half` points w^(N/2/half) W_(2 half)^m, m below half / 2.
+fn turns(side: usize, turn: f64) -> impl Iterator<Item = [f32; 4]> {
+    let halves = (1..=side / 4).map(|word| 2 * word);
+    let factor = move |index: usize| {
+        // Factor 0 is of the first stage; those of the stage of `half` points begin at half / 2.
+        let half = if index == 0 { 1 } else { 2 << index.ilog2() };
+        let m = if index == 0 { 0 } else { index - half / 2 };
+        let angle = turn * (side / 2 / half) as f64 + m as f64 / (2 * half) as f64;
+        let (sine, cosine) = (-TAU * angle).sin_cos();
+        [cosine as f32, sine as f32]
+    };
+    halves.map(move |end| {
+        let ([a, b], [c, d]) = (factor(end - 2), factor(end - 1));
+        [a, b, c, d]
+    })
+}
+
+/// The kernel's number of an encoding, and bytes of a sample.
+fn encoding(encoding: VoltageEncoding) -> Option<(usize, usize)> {
+    match encoding {
+        VoltageEncoding::Complex4 => Some((0, 1)),
+        VoltageEncoding::Complex8 => Some((1, 2)),
+        VoltageEncoding::ComplexOffset8 => Some((2, 2)),
+        VoltageEncoding::Complex16 => Some((3, 4)),
+        VoltageEncoding::ComplexF32 => Some((4, 8)),
+        _ => None,
+    }
+}
+
+/// The kernel's numbers of a form and of products, bits, and whether two streams are multiplied.
+fn form(plan: &Plan) -> Option<(usize, usize, usize, bool)> {
+    let polarizations = plan.input().polarizations;
+    match &plan.options().form {
+        Form::Spectra => Some((0, 0, 8, false)),
+        Form::Filtered => None,
+        Form::Requantized { bits, .. } => Some((2, 0, *bits, false)),
+        Form::Detected(detection) => {
+            let is_plain = detection.channels == 1 && !detection.interpolate_dc;
+            let products = match (detection.products, detection.feed) {
+                (Products::Power, _) => 0,
+                (Products::I, _) => usize::from(polarizations == 2),
+                (Products::Iquv, Feed::Linear) => 2,
+                (Products::Iquv, Feed::Circular) => 3,
+                (Products::Aabbcrci, _) => 4,
+            };
+            let fits = is_plain && detection.spectra <= MOST_SPECTRA;
+            fits.then_some((1, products, 8, products > 0))
+        }
+    }
+}
+
+fn order(order: Order, points: usize) -> usize {
+    match order {
+        Order::Natural => 0,
+        Order::Ascending => points / 2,
+        Order::Descending => points / 2 - 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channelize::plan::Options;
+
+    fn shape(channels: usize, taps: usize, encoding: VoltageEncoding) -> Shape {
+        let plan = Plan::new(Options::new(channels, taps, encoding)).unwrap();
+        Shape::of_plan(&plan).unwrap().fitting(232_448, true).unwrap()
+    }
+
+    #[test]
+    fn a_block_uses_the_memory_that_there_is() {
+        let found = shape(1024, 8, VoltageEncoding::Complex8);
+        assert_eq!((found.batch, found.prefetched, found.shared_bytes()), (16, 23, 186_376));
+        let found = shape(1024, 8, VoltageEncoding::ComplexF32);
+        assert_eq!((found.batch, found.prefetched), (16, 11));
+        let found = shape(16384, 8, VoltageEncoding::Complex8);
+        assert_eq!((found.batch, found.prefetched), (1, 0));
+        let small = shape(1024, 8, VoltageEncoding::Complex8).fitting(100 << 10, false).unwrap();
+        assert_eq!((small.batch, small.resident), (8, 1));
+    }
+
+    #[test]
+    fn places_are_the_plans() {
+        for order_of in [Order::Natural, Order::Ascending, Order::Descending] {
+            let options = Options::new(256, 4, VoltageEncoding::Complex8);
+            let plan = Plan::new(Options { order: order_of, ..options }).unwrap();
+            let turned = order(order_of, 256);
+            assert!((0..256).all(|place| plan.bin(place) ^ turned == place));
+        }
+    }
+
+    #[test]
+    fn factors_are_on_the_circle_in_the_kernels_order() {
+        let factors = shape(512, 4, VoltageEncoding::Complex8).factors();
+        assert_eq!(factors.len(), 512 + 2 * 16);
+        let angle = |index: usize| f64::from(factors[index + 1]).atan2(f64::from(factors[index]));
+        // Line 3: w^8 and w^4, w = exp(-2 pi i 3 / 512); the stage of 4 points begins with w^2.
+        for (index, turns) in [(12, 24.0), (14, 12.0), (128 + 12, 6.0), (512 + 16, 128.0)] {
+            assert!((angle(index) + TAU * turns / 512.0).abs() < 1e-6, "{index}");
+        }
+    }
+}
