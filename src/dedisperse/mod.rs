@@ -151,13 +151,13 @@ impl Dedisperser {
     pub fn run(&mut self, input: Samples<'_>, mut output: Output<'_>) -> Result<Progress> {
         self.check_input(&input)?;
         self.check_output(&output)?;
+        let before = self.emitted;
         let sizes = (input.times(), output.stride(), self.engine.block_times());
         let done = self.run_parts(sizes, &mut |own, part| match part {
             Part::Load { start, rows } => own.load(input.slice(start, rows)),
             Part::Emit { times, column } => own.emit(times, &mut output, column),
         });
-        let finished = self.finish(&mut output);
-        done.and_then(|progress| finished.map(|()| progress))
+        self.finished(done, &mut output, before)
     }
 
     /// Cuts input rows, and the output times that they make, into blocks.
@@ -197,6 +197,7 @@ impl Dedisperser {
     /// As [`run`](Self::run), for the output.
     pub fn flush(&mut self, mut output: Output<'_>) -> Result<Progress> {
         self.check_output(&output)?;
+        let before = self.emitted;
         let sizes = (output.stride(), self.engine.block_times());
         let done = self.flush_parts(sizes, &mut |own, times, column| {
             own.emit(times, &mut output, column)?;
@@ -207,8 +208,7 @@ impl Dedisperser {
             }
             Ok(())
         });
-        let finished = self.finish(&mut output);
-        done.and_then(|progress| finished.map(|()| progress))
+        self.finished(done, &mut output, before)
     }
 
     /// Cuts the output times that are left into blocks.
@@ -273,6 +273,23 @@ impl Dedisperser {
             (Engine::Cuda(engine), Output::F32(plane)) => engine.emit(times, plane, column)?,
         }
         Ok(())
+    }
+
+    /// What a call returns, when all that it made is in the output; `before` output times came earlier.
+    fn finished(
+        &mut self,
+        done: Result<Progress>,
+        output: &mut Output<'_>,
+        before: u64,
+    ) -> Result<Progress> {
+        let finished = self.finish(output);
+        done.and_then(|progress| finished.map(|()| progress)).map_err(|error| match error {
+            Error::Device { call, code, text } => {
+                let text = format!("{text}; the output is whole up to time {before}");
+                Error::Device { call, code, text }
+            }
+            other => other,
+        })
     }
 
     /// Waits for what is under way to the output.
