@@ -6,7 +6,9 @@ use crate::backend::cuda::{Extent, Variant, kernels};
 pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
     let rooms = [
         ("backend", kernels(extent)),
+        ("channelize", crate::channelize::kernels(extent)),
         ("clean", crate::clean::kernels(extent)),
+        ("dedisperse", crate::dedisperse::kernels(extent)),
         ("pulse", crate::pulse::kernels(extent)),
     ];
     let named = |(room, variants): (&'static str, Vec<Variant>)| {
