@@ -77,42 +77,46 @@ template <u32 COUNT> INLINE void store(Sum* to, const Sum (&values)[COUNT]) {
   }
 }
 
-// Differences of the window's samples to its rounded mean; 0 where there are none.
-INLINE void fill(Sum* sums, const Series& series, const Tile& tile, u32 length, i32 centre) {
+// Differences of the window's samples to its rounded mean, 0 where there are none; each warp takes a stretch of
+// them and gives back its sum.
+INLINE Sum fill(Sum* sums, const Series& series, const Tile& tile, u32 stretch, i32 centre) {
   const u32 AHEAD = 4;
-  u32 available = series.available(tile.dm, tile.j);
-  u64 origin = (u64)tile.j * series.window;
-  for (u32 x = threadIdx.x; x < length; x += THREADS * AHEAD) {
-    i32 values[AHEAD];
+  u32 available = series.available(tile.dm, tile.j), first = threadIdx.x / 32 * stretch;
+  Row row = series.row(tile.dm, tile.j);
+  Sum sum = 0;
+  row.with_place(tile.start + first, tile.start + first + stretch, [&](auto sample) {
+    for (u32 x = first + threadIdx.x % 32; x < first + stretch; x += 32 * AHEAD) {
+      i32 values[AHEAD];
 #pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) {
-      u32 place = tile.start + x + k * THREADS;
-      values[k] = place < available ? series.at(tile.dm, origin + place) : centre;
+      for (u32 k = 0; k < AHEAD; k++) {
+        u32 place = tile.start + x + k * 32;
+        values[k] = place < available ? sample(place) : centre;
+      }
+#pragma unroll
+      for (u32 k = 0; k < AHEAD; k++) {
+        Sum difference = (Sum)values[k] - (Sum)centre;
+        sum = plus(sum, difference);
+        sums[x + k * 32] = difference;
+      }
     }
-#pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) sums[x + k * THREADS] = (Sum)values[k] - (Sum)centre;
-  }
+  });
+  return sum;
 }
 
-// The sum of the samples of all warps before this one's.
-INLINE Sum sum_before(const Sum* samples, u32 first, u32 last) {
+// The sum over the threads of all warps before this one's.
+INLINE Sum sum_before(Sum sum) {
   __shared__ Sum totals[WARPS];
-  u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  Sum sum = 0;
-  for (u32 x = first * CHUNK + lane; x < last * CHUNK; x += 32) sum = plus(sum, samples[x]);
   for (i32 lanes = 16; lanes > 0; lanes /= 2) sum = plus(sum, __shfl_xor_sync(0xffffffff, sum, lanes));
-  if (lane == 0) totals[warp] = sum;
+  if (threadIdx.x % 32 == 0) totals[threadIdx.x / 32] = sum;
   __syncthreads();
   Sum before = 0;
-  for (u32 other = 0; other < warp; other++) before = plus(before, totals[other]);
+  for (u32 other = 0; other < threadIdx.x / 32; other++) before = plus(before, totals[other]);
   return before;
 }
 
-// Turns samples into prefix sums in place, and makes the first levels of the pyramid.
-INLINE void accumulate(const Pyramid& pyramid) {
-  u32 chunks = pyramid.length / CHUNK, each = chunks / WARPS;
-  u32 first = threadIdx.x / 32 * each, last = first + each;
-  Sum before = sum_before(pyramid.sums, first, last);
+// Turns samples into prefix sums in place, and makes the first levels of the pyramid; `before` is the sum of what lies before the warp's stretch.
+INLINE void accumulate(const Pyramid& pyramid, u32 stretch, Sum before) {
+  u32 first = threadIdx.x / 32 * stretch / CHUNK, last = first + stretch / CHUNK;
   for (u32 round = first; round < last; round += 32) {
     u32 chunk = round + threadIdx.x % 32;
     bool has = chunk < last;
@@ -220,7 +224,8 @@ KERNEL __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
   if (!is_void) {
     Pyramid pyramid{(Sum*)memory, length};
     i32 centre = (i32)rounded(noise.mean);
-    fill(pyramid.sums, series, tile, length, centre);
+    u32 stretch = length / WARPS;
+    Sum sum = fill(pyramid.sums, series, tile, stretch, centre);
     if (threadIdx.x < TILE_WIDTHS) {
       u32 width = width_of(threadIdx.x);
       double least = Threshold(noise, snr, width).least - (double)((i64)centre * width);
@@ -230,8 +235,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
       u32 used = widths <= 7 ? widths : 7 + parts(widths - 7, 4u) * 4;
       offsets[threadIdx.x] = threadIdx.x < used ? -(Sum)least : NEVER;
     }
-    __syncthreads();
-    accumulate(pyramid);
+    accumulate(pyramid, stretch, sum_before(sum));
     __syncthreads();
     for (u32 chunk = threadIdx.x; chunk < starts / CHUNK; chunk += THREADS)
       if (may_hit(pyramid, chunk, offsets)) atomicMax(&flags[chunk * CHUNK / BLOCK], 1u);

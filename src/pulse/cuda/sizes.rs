@@ -155,9 +155,5 @@ fn sums(plan: &Plan, range: u64) -> (Sums, usize) {
         4 * octave * range <= i32::MAX as u64
     };
     let held = widths[..most].iter().take_while(narrow).count();
-    if held == most || widths[held] >= LEAST_WIDE {
-        (Sums::I32, held)
-    } else {
-        (Sums::I64, most)
-    }
+    if held == most || widths[held] >= LEAST_WIDE { (Sums::I32, held) } else { (Sums::I64, most) }
 }
