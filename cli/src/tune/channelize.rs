@@ -43,9 +43,6 @@ pub(super) struct Arguments {
     integrate: Option<usize>,
 }
 
-/// Most bytes of the input of one run: more than the caches hold.
-const INPUT_BYTES: usize = 256 << 20;
-
 impl Arguments {
     pub(super) fn tune(&self, bench: &Bench, common: &Common) -> Result<Vec<Tuned>> {
         let plan = Plan::new(self.options()?)?;
@@ -93,8 +90,8 @@ fn layout(plan: &Plan, bench: &Bench) -> Result<DeviceVoltages> {
     let input = plan.input();
     let row_bytes = (plan.samples_per_row() * input.encoding.sample_bits()).div_ceil(8);
     let output_bytes = plan.row_elements() * plan.element_bytes();
-    let rows =
-        (INPUT_BYTES.min(free / 8) / (row_bytes * input.streams())).min(free / 4 / output_bytes);
+    let rows = (bench.input_bytes.min(free / 8) / (row_bytes * input.streams()))
+        .min(free / 4 / output_bytes);
     let alignment = 128;
     let stride = rows * row_bytes / alignment * alignment;
     let times = stride * 8 / input.encoding.sample_bits();

@@ -40,9 +40,6 @@ pub(super) struct Arguments {
     dms: DmArguments,
 }
 
-/// Most bytes of the input of one run: more than the caches hold.
-const INPUT_BYTES: usize = 256 << 20;
-
 impl Arguments {
     pub(super) fn tune(&self, bench: &Bench, common: &Common) -> Result<Vec<Tuned>> {
         let mut all = Vec::new();
@@ -120,7 +117,7 @@ impl Sizes {
         let step = 8 * plan.downsample();
         // A block of output for each trial, of 32 bits, and an input.
         let output = free / 4 / (4 * plan.dms().len()) * plan.downsample();
-        let times = output.min(INPUT_BYTES.min(free / 8) / row_bytes) / step * step;
+        let times = output.min(bench.input_bytes.min(free / 8) / row_bytes) / step * step;
         if times == 0 {
             return Err(Error::Unavailable {
                 what: "memory for a block of this plan".to_owned(),

@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// Measure, but keep nothing.
     #[arg(long, global = true)]
     dry_run: bool,
+    /// Input of each run, in MiB: more than the caches hold.
+    #[arg(long, global = true, default_value_t = 256, value_name = "MIB")]
+    memory: usize,
 }
 
 #[derive(Subcommand, Debug)]
@@ -61,11 +64,16 @@ struct Line {
 struct Bench {
     backend: Backend,
     device: cuda::Device,
+    /// The most bytes of the input of one run.
+    input_bytes: usize,
 }
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let bench = Bench::new(common)?;
+    if !(1..=1 << 16).contains(&arguments.memory) {
+        return Err(Error::parameter("--memory", arguments.memory, "it must be 1 to 65536 MiB"));
+    }
+    let bench = Bench::new(common, arguments.memory << 20)?;
     let tuned = match &arguments.what {
         What::Channelize(options) => options.tune(&bench, common)?,
         What::Dedisperse(options) => options.tune(&bench, common)?,
@@ -87,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 }
 
 impl Bench {
-    fn new(common: &Common) -> Result<Self> {
+    fn new(common: &Common, input_bytes: usize) -> Result<Self> {
         let ordinal = match common.device {
             Device::Cuda(ordinal) => ordinal,
             Device::Auto => 0,
@@ -100,7 +108,7 @@ impl Bench {
         let device = cuda::Device::open(ordinal)?;
         cuda::nvrtc()?;
         let backend = Backend::Cuda(device.clone(), Threads::new(common.threads()?));
-        Ok(Self { backend, device })
+        Ok(Self { backend, device, input_bytes })
     }
 
     /// Measures all choices of what `build` makes, and tells each as it is done.
@@ -116,7 +124,7 @@ impl Bench {
         })
     }
 
-    /// Bytes that may be anything, the same on every run, of at most `bytes`, as the device's memory allows.
+    /// Bytes on the device that may be anything, the same on every run.
     fn noise(&self, bytes: usize) -> Result<cuda::Buffer<u8>> {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {

@@ -9,6 +9,8 @@ mod cache;
 mod call;
 mod compile;
 mod fourier;
+mod inbox;
+pub mod measure;
 mod memory;
 mod module;
 mod plane;
@@ -27,6 +29,7 @@ use crate::error::{Error, Result};
 use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
 pub use fourier::{Fourier, Length};
+pub use inbox::{Filling, Inbox};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use plane::{Plane, PlaneKind};
@@ -98,6 +101,7 @@ impl Device {
         if ordinal >= count {
             let why = match count {
                 0 => "the driver finds no GPU".to_owned(),
+                1 => "this machine has one device, number 0".to_owned(),
                 _ => format!("this machine has devices 0 to {}", count - 1),
             };
             return Err(Error::Unavailable { what: format!("CUDA device {ordinal}"), why });
