@@ -37,10 +37,12 @@ struct Copy {
 };
 static inline void run_copy(const void* data) {
   const Copy& copy = *(const Copy*)data;
-  __builtin_memset(copy.to, 0, copy.room);
-  for (u32 i = 0; i < copy.bytes; i++) ((char*)copy.to)[i] = ((const char*)copy.from)[i];
+  if (copy.bytes < copy.room) __builtin_memset(copy.to, 0, copy.room);
+  if (copy.bytes == 16) __builtin_memcpy(copy.to, copy.from, 16);
+  else __builtin_memcpy(copy.to, copy.from, copy.bytes);
 }
 INLINE void copy_later(Background kind, const void* owner, const Copy& copy) {
+  if (!emulated_machine->late) return run_copy(&copy);
   emulated_machine->later(kind, owner, run_copy, &copy, sizeof copy);
 }
 }  // namespace emulated
@@ -54,9 +56,11 @@ INLINE void copy_async_4(u32 to, const void* from) {
   emulated::aligned("copy_async_4", to, (u64)from, 0, 4);
   emulated::copy_later(emulated::Copies, emulated_machine->current, {emulated::shared_pointer(to), from, 4, 4});
 }
-INLINE void copy_async_commit() { emulated_machine->commit(emulated::Copies, emulated_machine->current); }
+INLINE void copy_async_commit() {
+  if (emulated_machine->late) emulated_machine->commit(emulated::Copies, emulated_machine->current);
+}
 template <int LEFT> INLINE void copy_async_wait() {
-  emulated_machine->finish(emulated::Copies, emulated_machine->current, LEFT);
+  if (emulated_machine->late) emulated_machine->finish(emulated::Copies, emulated_machine->current, LEFT);
 }
 
 // --- barriers in shared memory
