@@ -9,7 +9,7 @@
 #              seconds for each part (default 150, 120, 200, 90), of which one test or bench may take half; what
 #              takes longer is ended, and said
 # TOOLS        of compute-sanitizer (default "memcheck racecheck initcheck")
-# BENCHES      which (default "channelize dedisperse telescopes pulse")
+# BENCHES      which (default "device channelize dedisperse telescopes pulse")
 # BENCH_OPTIONS, TUNE_COMMANDS
 #              more options for every bench; what to tune, one command a line
 set -uo pipefail
@@ -46,6 +46,9 @@ export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$found"
 # Kernels are compiled once for all parts, and the user's own cache is left alone.
 export SIDEREAL_CACHE_DIR="$work/cache"
 export SIDEREAL_REQUIRE=cuda
+# Tests of the command line run this binary; real recordings are packed only where they were there.
+export SIDEREAL_PROGRAM="$sidereal"
+if [[ -d $work/data ]]; then export SIDEREAL_DATA="$work/data"; fi
 
 row() { # part, what, outcome, seconds
     rows+=("$(printf '%-10s %-34s %6s s  %s' "$1" "$2" "$4" "$3")")
@@ -119,7 +122,7 @@ sanitizer() {
 
 benches() {
     local most=${BENCHES_S:-200} end=$((SECONDS + ${BENCHES_S:-200})) bench begun status
-    for bench in ${BENCHES:-channelize dedisperse telescopes pulse}; do
+    for bench in ${BENCHES:-device channelize dedisperse telescopes pulse}; do
         begun=$SECONDS status=0
         : >"$work/log"
         { echo "=== $bench"; echo "before: $(clocks)"; } >>"$out/benches.log"

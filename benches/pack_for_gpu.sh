@@ -36,6 +36,11 @@ if ((packed == 0)); then
     exit 1
 fi
 git describe --always --dirty >"$folder/pack/version"
+burst=${SIDEREAL_DATA:-../shared/data}/frb/FRB180417_askap_28.fil
+if [[ -f $burst ]]; then
+    mkdir -p "$folder/pack/data/frb"
+    cp "$burst" "$folder/pack/data/frb/"
+fi
 tar -C "$folder/pack" -czf "$folder/binaries.tar.gz" .
 rm -rf "$folder/pack"
 cp benches/on_gpu.sh "$folder/"

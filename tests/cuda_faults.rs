@@ -210,8 +210,7 @@ fn without_a_compiler_kernels_are_unavailable() {
     let refused = device.module(&source("faults_test.cu", KERNELS)).unwrap_err();
     match refused {
         Error::Unavailable { what, why } => {
-            assert_eq!(what, "CUDA kernels");
-            assert!(why.contains("NVRTC"), "{why}");
+            assert!(what.contains("CUDA kernels") && why.contains("NVRTC"), "{what}: {why}");
         }
         other => assert!(matches!(other, Error::Device { code: 209, .. }), "{other}"),
     }

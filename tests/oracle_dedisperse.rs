@@ -31,7 +31,7 @@ fn case(encoding: Encoding, (channels, dms): (usize, usize), longest: f64, times
     let delay = dispersion_delay_s(most, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
     let options = Options {
         band,
-        tsamp_s: delay / (longest + 0.3),
+        tsamp_s: (delay / (longest + 0.3)).max(1e-9),
         dms,
         downsample: 1,
         encoding,

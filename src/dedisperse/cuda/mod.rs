@@ -11,6 +11,7 @@ mod shape;
 mod sharing;
 mod staging;
 mod table;
+mod variants;
 
 use super::plan::Plan;
 use crate::array::PlaneMut;
@@ -22,6 +23,7 @@ use general::General;
 use job::Job;
 use loader::History;
 use staging::Staging;
+pub use variants::kernels;
 
 /// A plan bound to a device.
 #[derive(Debug)]
