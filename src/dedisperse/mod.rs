@@ -393,8 +393,7 @@ impl Dedisperser {
     /// Checks a plane on the device; returns the most times of a block.
     fn check_plane(&mut self, output: &Plane) -> Result<usize> {
         check_length("trials of the output", self.plan.dms().len(), output.dms)?;
-        let words = output.dms * output.stride;
-        check_length("plane (dm, time)", words, output.words.len().min(words))?;
+        output.check()?;
         self.check_kind(output.kind == PlaneKind::I32)?;
         Ok(self.device_engine()?.device_block_times())
     }
