@@ -9,8 +9,8 @@ use super::shape::{Lane, largest};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
-use shape::{SHARED_BYTES, Shape, THREADS};
 pub(super) use shape::variants;
+use shape::{SHARED_BYTES, Shape, THREADS};
 use tile::{TRIALS, Tile};
 
 /// Some trials of a plan, bound to the fast kernel on a device.
@@ -139,8 +139,7 @@ fn choose(plan: &Plan, sorted: &[usize]) -> Option<Shape> {
     let spaced = |i: usize| parts[i * (parts.len() - 1) / (sampled - 1).max(1)];
     let cost = |shape: &Shape| {
         let tile = |i: usize| Tile::new(plan, shape, spaced(i));
-        let costs: Vec<usize> =
-            (0..sampled).filter_map(tile).map(|tile| tile.wavefronts).collect();
+        let costs: Vec<usize> = (0..sampled).filter_map(tile).map(|tile| tile.wavefronts).collect();
         let missing = sampled - costs.len();
         let mean = costs.iter().sum::<usize>() as f64 / (costs.len().max(1) * shape.times) as f64;
         (missing, mean)
