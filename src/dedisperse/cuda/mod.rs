@@ -92,7 +92,8 @@ impl Engine {
         let sizes = Sizes::new(plan, shape::Lane::of(plan).bytes());
         let capacity = sizes.capacity(plan);
         check_memory(plan, device, capacity)?;
-        let fast = Fast::new(plan, device, threads)?;
+        let history = History::new(plan, capacity, device)?;
+        let fast = Fast::new(plan, device, (history.pitch(), threads))?;
         let all: Vec<usize> = (0..plan.dms().len()).collect();
         let left = fast.as_ref().map_or(&all[..], Fast::left);
         let general = |trials| General::new(plan, trials, device, threads);
@@ -102,7 +103,7 @@ impl Engine {
             device: device.clone(),
             fast,
             general,
-            history: History::new(plan, capacity, device)?,
+            history,
             staging: None,
             sizes,
             threads: threads.clone(),

@@ -12,8 +12,9 @@
 //     registers; multiples of 256 are moved out before 16 bits are full, so that up to 65536 channels are exact.
 // No barrier holds the whole block: rings in shared memory let warps be a group ahead of each other.
 //
-// TIMES: output times of a block, a multiple of 64. GROUP: 32 or 64. RING: groups in flight. SETS: windows of up to
-// 8 SETS positions; with GROUP 64 it is 1.
+// TEAMS: warpgroups that multiply, 2 or 4. FLIGHT: blocks of products that each has in flight. TIMES: output times of a
+// block, a multiple of 64. GROUP: 32 or 64. RING: groups in flight. DEPTH: parts of 32 channels on their way from memory.
+// SETS: windows of up to 8 SETS positions; with GROUP 64 it is 1.
 #include "device.cuh"
 
 constexpr u32 WARPS = 4 * TEAMS, THREADS = 32 * WARPS + 128, TRIALS = 64;   // four warps more stage
@@ -107,16 +108,33 @@ INLINE void multiply(const Part& part, const uint4 (&bits)[HALVES], Meanwhile me
   u32 a[HALVES][WINDOW][4];
 #pragma unroll
   for (u32 half = 0; half < HALVES; half++) one_hot(a[half], bits[half]);
-  for (u32 block = part.first; block < part.blocks; block += TEAMS) {
-    i32 c[32];
+  auto begin = [&](i32 (&c)[32], u32 block) {
     wgmma_fence();
 #pragma unroll
     for (u32 half = 0; half < HALVES; half++) products(c, a[half], part.staged + half * HALF_STEP + block * 64, (i32)half);
     wgmma_commit();
+  };
+#if FLIGHT == 2
+  for (u32 block = part.first; block < part.blocks; block += 2 * TEAMS) {
+    // Columns past the last block are computed in vain, and stored where nobody reads.
+    i32 c[32], d[32];
+    begin(c, block);
+    begin(d, block + TEAMS);
+    if (block == part.first) meanwhile(), ready();
+    wgmma_wait<1>();
+    store(c, part.to + block * 128);
+    wgmma_wait<0>();
+    if (block + TEAMS < part.blocks) store(d, part.to + (block + TEAMS) * 128);
+  }
+#else
+  for (u32 block = part.first; block < part.blocks; block += TEAMS) {
+    i32 c[32];
+    begin(c, block);
     if (block == part.first) meanwhile(), ready();
     wgmma_wait<0>();
     store(c, part.to + block * 128);
   }
+#endif
 }
 // The same where not all of A fits the registers: four positions at a time, of 8 in each set of bits.
 template <class Meanwhile, class Ready>

@@ -9,8 +9,8 @@ use super::shape::{Lane, largest};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
+use shape::Shape;
 pub(super) use shape::variants;
-use shape::{SHARED_BYTES, Shape, THREADS};
 use tile::{TRIALS, Tile};
 
 /// Some trials of a plan, bound to the fast kernel on a device.
@@ -27,8 +27,7 @@ pub(super) struct Fast {
     blocks: usize,
     /// Trials that are left to the general kernel, in order.
     left: Vec<usize>,
-    heads: Buffer<u32>,
-    hot: Buffer<[u32; 4]>,
+    entries: Buffer<u32>,
     trials: Buffer<[i32; 2]>,
     kernel: Function,
     _module: Module,
@@ -37,8 +36,7 @@ pub(super) struct Fast {
 /// The tables of a plan's trials.
 #[derive(Debug, Default)]
 struct Tables {
-    heads: Vec<u32>,
-    hot: Vec<[u32; 4]>,
+    entries: Vec<u32>,
     trials: Vec<[i32; 2]>,
     left: Vec<usize>,
 }
@@ -46,15 +44,22 @@ struct Tables {
 /// Trials that share a tile where 64 of them do not fit: below this the general kernel is as fast.
 const FEWEST: usize = 32;
 
+/// The kernel reaches 32 rows by offsets of 31 bits.
+const MOST_PITCH: u64 = 1 << 26;
+
 /// Tiles that a shape is chosen by.
 const SAMPLED: usize = 4;
 
 impl Fast {
     /// Compiles the kernel and makes its tables. None where the device is no Hopper, samples are wider than
-    /// bytes, or no tile of trials fits.
-    pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Option<Self>> {
-        let fits = device.is_hopper() && device.properties().shared_bytes >= SHARED_BYTES;
-        let Some(most) = largest(plan).filter(|_| fits && Lane::of(plan) == Lane::U8) else {
+    /// bytes, rows are `pitch` bytes apart and that is too much, or no tile of trials fits.
+    pub(super) fn new(
+        plan: &Plan,
+        device: &Device,
+        (pitch, threads): (u64, &Threads),
+    ) -> Result<Option<Self>> {
+        let fits = device.is_hopper() && Lane::of(plan) == Lane::U8 && pitch < MOST_PITCH;
+        let Some(most) = largest(plan).filter(|_| fits) else {
             return Ok(None);
         };
         let channels = plan.channels_used().len();
@@ -79,10 +84,9 @@ impl Fast {
             skew: skew.unwrap_or(0),
             blocks: device.properties().multiprocessors,
             left: tables.left,
-            heads: device.upload(&tables.heads)?,
-            hot: device.upload(&tables.hot)?,
+            entries: device.upload(&tables.entries)?,
             trials: device.upload(&tables.trials)?,
-            kernel: module.function("dedisperse_wgmma", SHARED_BYTES)?,
+            kernel: module.function("dedisperse_wgmma", shape.shared_bytes())?,
             _module: module,
         }))
     }
@@ -100,8 +104,7 @@ impl Fast {
         let arguments = Arguments::new()
             .with(job.output)
             .with(job.input - lead)
-            .with(self.heads.address())
-            .with(self.hot.address())
+            .with(self.entries.address())
             .with(self.trials.address())
             .with(job.pitch)
             .with(job.output_stride as u64)
@@ -116,7 +119,7 @@ impl Fast {
         let grid = [self.blocks.min(jobs), 1, 1];
         // SAFETY: the arguments are the kernel's; the tables belong to it, the job's rows hold all samples
         // that the plan's shifts reach and slack around them.
-        unsafe { stream.launch(&self.kernel, grid, [THREADS, 1, 1], &arguments) }
+        unsafe { stream.launch(&self.kernel, grid, [self.shape.threads(), 1, 1], &arguments) }
     }
 }
 
@@ -139,7 +142,8 @@ fn choose(plan: &Plan, sorted: &[usize]) -> Option<Shape> {
     let spaced = |i: usize| parts[i * (parts.len() - 1) / (sampled - 1).max(1)];
     let cost = |shape: &Shape| {
         let tile = |i: usize| Tile::new(plan, shape, spaced(i));
-        let costs: Vec<usize> = (0..sampled).filter_map(tile).map(|tile| tile.wavefronts).collect();
+        let costs: Vec<usize> =
+            (0..sampled).filter_map(tile).map(|tile| tile.wavefronts).collect();
         let missing = sampled - costs.len();
         let mean = costs.iter().sum::<usize>() as f64 / (costs.len().max(1) * shape.times) as f64;
         (missing, mean)
@@ -160,8 +164,7 @@ fn tables(plan: &Plan, shape: &Shape, sorted: &[usize], threads: &Threads) -> Ta
     let mut tables = Tables::default();
     for (tiles, left) in made {
         for tile in tiles {
-            tables.heads.extend(tile.heads);
-            tables.hot.extend(tile.hot);
+            tables.entries.extend(tile.entries);
             tables.trials.extend(tile.trials);
         }
         tables.left.extend(left);

@@ -1,46 +1,56 @@
 //! The shapes of a block of the fast kernel, and which of them a plan takes.
 
 use super::tile::TRIALS;
-use crate::backend::cuda::{Extent, Source, Variant};
+use crate::backend::cuda::{Source, Variant};
 
 /// What a block covers and holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
+    /// Warpgroups that multiply; one more stages.
+    pub(super) teams: usize,
+    /// Blocks of products that a warpgroup has in flight.
+    pub(super) flight: usize,
     /// Output times of a block.
     pub(super) times: usize,
     /// Channels of a group.
     pub(super) group: usize,
     /// Groups in flight.
     pub(super) ring: usize,
+    /// Parts of 32 channels that are on their way from memory.
+    pub(super) depth: usize,
     /// Windows have up to 8 positions for each set.
     pub(super) sets: usize,
 }
 
-/// Threads of a block.
-pub(super) const THREADS: usize = 512;
-
 /// Positions of a window that one set of bits holds.
 pub(super) const POSITIONS: usize = 8;
 
-/// Shared memory of a block: all that a multiprocessor of Hopper gives.
-pub(super) const SHARED_BYTES: usize = 232_448;
+/// The most samples of a channel that are staged: 4 for each thread of a warpgroup.
+const MOST_COLUMNS: usize = 512;
+
+/// Groups of 32 channels, two in flight, with windows of up to 8 positions.
+const PLAIN: Shape =
+    Shape { teams: 4, flight: 1, times: 384, group: 32, ring: 3, depth: 1, sets: 1 };
 
 impl Shape {
-    /// All shapes, the narrowest windows first.
-    pub(super) const ALL: [Self; 3] = [
-        Self { times: 320, group: 64, ring: 2, sets: 1 },
-        Self { times: 384, group: 32, ring: 3, sets: 1 },
-        Self { times: 384, group: 32, ring: 3, sets: 2 },
+    /// All shapes.
+    pub(super) const ALL: [Self; 4] = [
+        Self { times: 448, ..PLAIN },
+        Self { times: 320, group: 64, ring: 2, ..PLAIN },
+        PLAIN,
+        Self { ring: 2, sets: 2, ..PLAIN },
     ];
 
     /// The kernel's source.
     pub(super) fn source(&self) -> Source {
         let numbers = [
+            ("TEAMS", self.teams),
+            ("FLIGHT", self.flight),
             ("TIMES", self.times),
             ("GROUP", self.group),
             ("RING", self.ring),
+            ("DEPTH", self.depth),
             ("SETS", self.sets),
-            ("STAGE_FIRST", 0),
         ];
         Source {
             name: "wgmma.cu",
@@ -50,6 +60,11 @@ impl Shape {
         }
     }
 
+    /// Threads of a block.
+    pub(super) fn threads(&self) -> usize {
+        128 * (self.teams + 1)
+    }
+
     /// Positions of the widest window.
     pub(super) fn most_positions(&self) -> usize {
         POSITIONS * self.sets
@@ -57,27 +72,32 @@ impl Shape {
 
     /// The most samples of a channel that are staged.
     pub(super) fn most_columns(&self) -> usize {
-        self.times + 128
+        MOST_COLUMNS.min(self.times + 128)
     }
 
-    /// The most columns of a row of sums.
-    pub(super) fn row_columns(&self) -> usize {
-        self.times + 64
-    }
-
-    /// Words from one trial's row of sums to the next: 4 more than a multiple of 32, for the banks.
-    pub(super) fn row_words(&self) -> usize {
-        self.row_columns() / 2 + 4
-    }
-
-    /// Words of a group's head, as the kernel declares it.
-    pub(super) fn head_words(&self) -> usize {
-        TRIALS + 3 * self.group + 8
+    /// Bytes from one trial's row of sums to the next: 16 more than a multiple of 128, for the banks.
+    pub(super) fn row_bytes(&self) -> usize {
+        2 * self.most_columns() + 16
     }
 
     /// Sets of one-hot bits of a group, of 32 channels and 8 positions each.
     pub(super) fn hot_sets(&self) -> usize {
         self.sets * self.group / 32
+    }
+
+    /// Bytes of what products need to know of a group, as the kernel declares it.
+    pub(super) fn head_bytes(&self) -> usize {
+        4 * (TRIALS + 4) + 2048 * self.hot_sets()
+    }
+
+    /// Bytes of shared memory of a block, as the kernel lays it out.
+    pub(super) fn shared_bytes(&self) -> usize {
+        let staged = self.ring * self.group * (self.most_columns() + 8);
+        let raw = 4 * (self.depth + 1) * (32 * 144 + 256);
+        let sums = TRIALS * (self.row_bytes() + 2 * self.times);
+        let heads = if self.ring == 2 { 4 } else { 8 };
+        let barriers = 8 * (heads + 2 * self.ring + 8);
+        staged + raw + sums + heads * self.head_bytes() + barriers
     }
 
     /// Groups whose sums fit 16 bits on top of a byte, at most `most` a sample; a power of two.
@@ -88,6 +108,6 @@ impl Shape {
 }
 
 /// Every variant of the fast kernel.
-pub(in super::super) fn variants(_extent: Extent) -> Vec<Variant> {
+pub(in super::super) fn variants() -> Vec<Variant> {
     Shape::ALL.iter().map(|shape| Variant::hopper(shape.source())).collect()
 }

@@ -15,10 +15,8 @@ const MOST_SKEW: i32 = 1024;
 /// The table of one tile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tile {
-    /// Heads, group after group.
-    pub(super) heads: Vec<u32>,
-    /// One-hot bits: axes group, set, 16 trials, lane.
-    pub(super) hot: Vec<[u32; 4]>,
+    /// What the kernel is told of each group, one after another.
+    pub(super) entries: Vec<u32>,
     /// Each trial's row of the output, or -1, and the skew of its times.
     pub(super) trials: Vec<[i32; 2]>,
     /// Passes over shared memory, which the time goes with.
@@ -99,15 +97,16 @@ impl Group<'_> {
         if columns > shape.most_columns() {
             return None;
         }
-        let (rows, low) = self.rows(&moved.map(|frame| (frame - first) as usize))?;
-        let quads = columns.div_ceil(4);
         let blocks = (shape.times + spread).div_ceil(64);
-        tile.heads.extend(rows);
-        self.append_channels(&starts, *first, &mut tile.heads);
-        tile.heads.extend(low.map(|low| low as u32));
-        let chunks = (4 * quads + 16).div_ceil(16);
-        tile.heads.extend([window, blocks, chunks, quads].map(|value| value as u32));
-        self.append_bits(&starts, &mut tile.hot);
+        let row = |d: usize| d * shape.row_bytes() + 2 * (moved[d] - first) as usize;
+        tile.entries.extend((0..TRIALS).map(|d| row(d) as u32));
+        tile.entries.extend([window as u32, blocks as u32, 0, 0]);
+        self.append_bits(&starts, &mut tile.entries);
+        let chunks = (columns.next_multiple_of(4) + 16).div_ceil(16);
+        for part in 0..shape.group / 32 {
+            self.append_sources(&starts, (32 * part, *first), &mut tile.entries);
+            tile.entries.extend([chunks as u32, 0, 0, 0]);
+        }
         // Samples are written, read twice, written; products read 64 columns of 32 channels; sums are
         // written and read.
         let stage = shape.group * 4 * columns / 128;
@@ -135,40 +134,35 @@ impl Group<'_> {
         (window <= self.shape.most_positions()).then_some(window)
     }
 
-    /// Where each trial's sums begin in the row buffer, in words, and the first column that is kept of each
-    /// 16 trials, from the trials' first columns.
-    fn rows(&self, columns: &[usize; TRIALS]) -> Option<([u32; TRIALS], [usize; TRIALS / SLAB])> {
-        let least = |slab: usize| columns[slab * SLAB..][..SLAB].iter().copied().min();
-        let low: [usize; TRIALS / SLAB] = std::array::from_fn(|s| least(s).unwrap_or(0) & !15);
-        let inside = |d: usize| columns[d] - low[d / SLAB];
-        let room = self.shape.row_columns() - self.shape.times;
-        let word = |d: usize| (d * self.shape.row_words() + inside(d) / 2) as u32;
-        (0..TRIALS).all(|d| inside(d) <= room).then(|| (std::array::from_fn(word), low))
-    }
-
-    /// Where each channel's samples begin: bytes and bits within the raw row, then the row's first sample.
-    fn append_channels(&self, starts: &[i32], first: i32, heads: &mut Vec<u32>) {
-        let begin = |k: usize| first + starts[k.min(starts.len() - 1)];
-        for k in 0..self.shape.group {
+    /// Where the samples of 32 channels begin: each row's first sample, then bytes and bits from there.
+    fn append_sources(
+        &self,
+        starts: &[i32],
+        (channel, first): (usize, i32),
+        entries: &mut Vec<u32>,
+    ) {
+        let begin = |k: usize| first + starts[(channel + k).min(starts.len() - 1)];
+        entries.extend((0..32).map(|k| (begin(k) & !15) as u32));
+        for k in 0..32 {
             let offset = begin(k) & 15;
-            heads.extend([offset & !3, (offset & 3) * 8].map(|value| value as u32));
+            entries.extend([offset & !3, (offset & 3) * 8].map(|value| value as u32));
         }
-        heads.extend((0..self.shape.group).map(|k| (begin(k) & !15) as u32));
     }
 
     /// The bits, as the lanes of a warp hold the left factor of a product of 16 trials and 32 channels.
-    fn append_bits(&self, starts: &[i32], hot: &mut Vec<[u32; 4]>) {
-        let begin = hot.len();
+    fn append_bits(&self, starts: &[i32], entries: &mut Vec<u32>) {
+        let begin = entries.len();
         let half = TRIALS / SLAB * 32;
-        hot.resize(begin + self.shape.hot_sets() * half, [0; 4]);
+        entries.resize(begin + self.shape.hot_sets() * half * 4, 0);
         for (channel, start) in starts.iter().enumerate() {
             let (quarter, byte) = (channel % 16 / 4, channel % 4);
             for d in 0..TRIALS {
                 let position = self.position(channel, d, *start);
                 let (slab, row) = (d / SLAB, d % SLAB);
                 let set = position / POSITIONS * (self.shape.group / 32) + channel / 32;
-                let word = &mut hot[begin + set * half + slab * 32 + row % 8 * 4 + quarter];
-                word[row / 8 + channel % 32 / 16 * 2] |= 1 << (8 * byte + position % POSITIONS);
+                let lane = set * half + slab * 32 + row % 8 * 4 + quarter;
+                let register = row / 8 + channel % 32 / 16 * 2;
+                entries[begin + 4 * lane + register] |= 1 << (8 * byte + position % POSITIONS);
             }
         }
     }
