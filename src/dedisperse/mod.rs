@@ -283,12 +283,11 @@ impl Dedisperser {
         before: u64,
     ) -> Result<Progress> {
         let finished = self.finish(output);
-        done.and_then(|progress| finished.map(|()| progress)).map_err(|error| match error {
-            Error::Device { call, code, text } => {
-                let text = format!("{text}; the output is whole up to time {before}");
-                Error::Device { call, code, text }
+        done.and_then(|progress| finished.map(|()| progress)).map_err(|mut error| {
+            if let Error::Device { text, .. } = &mut error {
+                text.push_str(&format!("; the output is whole up to time {before}"));
             }
-            other => other,
+            error
         })
     }
 
