@@ -39,5 +39,5 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     let most = if extent == Extent::All { LOADS.len() } else { 4 };
     let loads = LOADS.iter().rev().take(most);
     let loads = loads.map(|(encoding, lane)| Variant::everywhere(loader::source(*encoding, *lane)));
-    fast::variants(extent).into_iter().chain(sums).chain(loads).collect()
+    fast::variants().into_iter().chain(sums).chain(loads).collect()
 }
