@@ -56,7 +56,12 @@ fn the_filter_bank_asks_for_no_memory() {
 
 /// A thread that only just starts asks for memory: a call ends when all have worked.
 fn start_threads(backend: &Backend) {
-    let Backend::Cpu(_, threads) = backend else { return };
+    let threads = match backend {
+        Backend::Reference => return,
+        Backend::Cpu(_, threads) => threads,
+        #[cfg(feature = "cuda")]
+        Backend::Cuda(_, threads) => threads,
+    };
     let mut scratch = vec![(); threads.count()];
     threads.for_each_chunk(&mut scratch, &mut [0u8; 64], 1, |(), _, part| part[0] = 1);
 }

@@ -29,15 +29,14 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Work with so many bytes for each byte that comes in that a GPU is worth it from 32 MiB on: trial
-    /// dispersion measures.
+    /// Trial dispersion measures: much work for each byte that comes in.
     pub(crate) fn on_trials(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), worth_bytes: 32 << 20 }
+        Self { bytes: bytes(inputs), worth_bytes: 64 << 20 }
     }
 
-    /// Work that is done about as fast as files are read.
+    /// A filter bank's: done about as fast as files are read.
     pub(crate) fn on_voltages(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), worth_bytes: 256 << 20 }
+        Self { bytes: bytes(inputs), worth_bytes: 1 << 30 }
     }
 
     fn is_worth_a_gpu(self) -> bool {
@@ -65,8 +64,8 @@ fn bytes(inputs: &[PathBuf]) -> Option<u64> {
 pub(crate) struct Common {
     /// Where to run: cpu; cuda, cuda:1 (an NVIDIA GPU, by the number that `sidereal devices` shows);
     /// reference (the slow equations, to check the others); or auto: a GPU where there is one and the work is
-    /// worth its start, else the CPU. Of a recording that is from 32 MiB on in search and dedisperse, from
-    /// 256 MiB on in channelize, and standard input always.
+    /// worth its start, else the CPU. Of a recording that is from 64 MiB on in search and dedisperse, from
+    /// 1 GiB on in channelize, and standard input always.
     #[arg(
         long,
         default_value = "auto",
@@ -177,6 +176,20 @@ impl Common {
     }
 }
 
+/// Tells what the backend's user should know of the run: tuned choices that no longer hold.
+pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
+    #[cfg(feature = "cuda")]
+    if let Backend::Cuda(device, _) = backend
+        && !common.quiet
+    {
+        for note in device.take_notes() {
+            eprintln!("sidereal: {note}");
+        }
+    }
+    #[cfg(not(feature = "cuda"))]
+    let _ = (backend, common);
+}
+
 /// A device as it is written on the command line.
 fn parse_device(text: &str) -> std::result::Result<Device, String> {
     let word = text.to_ascii_lowercase();
@@ -242,7 +255,7 @@ mod tests {
                 .expect("room");
             path
         };
-        let (small, large) = (file("a", 20), file("b", 300));
+        let (small, large) = (file("a", 40), file("b", 1024));
         let trials = |paths: &[&PathBuf]| {
             Work::on_trials(&paths.iter().map(|path| (*path).clone()).collect::<Vec<_>>())
         };

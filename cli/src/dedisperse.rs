@@ -7,7 +7,7 @@ use sidereal::Result;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::series::{self, SeriesReport};
 
-use crate::common::{Common, Work};
+use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
 use crate::output::Destination;
 use crate::plots::duration;
@@ -84,6 +84,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     interrupt::check()?;
     folder.finish()?;
     warn(&report, common);
+    tell_notes(&backend, common);
     if !common.quiet {
         gaps::warn(&gaps::listed(&report.gaps, header.tsamp_s, delay_s));
     }

@@ -27,6 +27,8 @@ mod search;
 mod selection;
 mod simulate;
 mod spiir;
+#[cfg(feature = "cuda")]
+mod tune;
 mod voltage_arguments;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,6 +69,8 @@ enum Verb {
     Spiir(spiir::Arguments),
     Bench(bench::Arguments),
     Devices(devices::Arguments),
+    #[cfg(feature = "cuda")]
+    Tune(tune::Arguments),
 }
 
 impl Verb {
@@ -84,6 +88,8 @@ impl Verb {
             | Self::Dedisperse(_)
             | Self::Channelize(_)
             | Self::Devices(_) => None,
+            #[cfg(feature = "cuda")]
+            Self::Tune(_) => None,
         }
     }
 }
@@ -113,6 +119,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Channelize(arguments) => channelize::run(arguments, common),
         Verb::Correlate(arguments) => correlate::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common),
+        #[cfg(feature = "cuda")]
+        Verb::Tune(arguments) => tune::run(arguments, common),
         Verb::Simulate(arguments) => simulate::run(arguments, common),
         Verb::Spiir(arguments) => spiir::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common),

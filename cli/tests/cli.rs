@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const VERBS: [&str; 11] = [
+const VERBS: [&str; 12] = [
     "demo",
     "search",
     "info",
@@ -21,6 +21,7 @@ const VERBS: [&str; 11] = [
     "spiir",
     "bench",
     "devices",
+    "tune",
 ];
 
 fn sidereal(folder: &Path, words: &str) -> Output {

@@ -16,7 +16,7 @@ use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 #[cfg(feature = "cuda")]
-pub use cuda::DeviceVoltages;
+pub use cuda::{DeviceVoltages, kernels};
 pub use output::Output;
 pub use plan::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
 

@@ -4,13 +4,19 @@
 
 mod channels;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod plan;
 pub mod reference;
 
 pub use channels::channel_mask;
+#[cfg(feature = "cuda")]
+pub use cuda::kernels;
 pub use plan::{Options, Plan, TimeMask};
 
 use crate::array::{Progress, check_length};
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::math::running_median::RunningMedian;
@@ -45,24 +51,34 @@ pub struct Cleaner {
 enum Engine {
     Reference { medians: RunningMedian, time: u64 },
     Cpu(Box<cpu::Engine>),
+    #[cfg(feature = "cuda")]
+    Cuda(Box<cuda::Engine>),
 }
 
 impl Cleaner {
     /// Binds a plan to a backend.
     ///
     /// # Errors
-    /// None yet: for backends that may be missing.
+    /// [`Error::Unavailable`] when a device has no room; [`Error::Device`] when it fails.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match &backend.only_host("clean")? {
+        let engine = Self::engine(&plan, backend)?;
+        Ok(Self { plan, engine })
+    }
+
+    fn engine(plan: &Plan, backend: &Backend) -> Result<Engine> {
+        #[cfg(feature = "cuda")]
+        if let Backend::Cuda(device, _) = backend {
+            return Ok(Engine::Cuda(Box::new(cuda::Engine::new(plan, device)?)));
+        }
+        Ok(match backend.host() {
             Host::Reference => {
                 let medians = RunningMedian::sparse(plan.encoding(), plan.channels());
                 Engine::Reference { medians, time: 0 }
             }
             Host::Cpu(level, threads) => {
-                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads.clone())))
+                Engine::Cpu(Box::new(cpu::Engine::new(plan, level, threads)))
             }
-        };
-        Ok(Self { plan, engine })
+        })
     }
 
     /// The plan.
@@ -90,7 +106,30 @@ impl Cleaner {
                 *time += times as u64;
             }
             Engine::Cpu(engine) => engine.run(&self.plan, input, output),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.run(&self.plan, input.bytes(), output)?,
         }
+        Ok(Progress { consumed: times, produced: times })
+    }
+
+    /// Queues the cleaning of `times` packed rows that are on the device.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when a buffer is too short; [`Error::Unavailable`] on another backend,
+    /// [`Error::Device`] when the device fails.
+    #[cfg(feature = "cuda")]
+    pub fn enqueue(
+        &mut self,
+        input: &Buffer<u8>,
+        times: usize,
+        output: &mut Buffer<u8>,
+        stream: &Stream,
+    ) -> Result<Progress> {
+        let Engine::Cuda(engine) = &mut self.engine else {
+            let why = "the cleaning was bound to the host".to_owned();
+            return Err(Error::Unavailable { what: "cleaning on a device".to_owned(), why });
+        };
+        engine.enqueue(&self.plan, (input, output), times, stream)?;
         Ok(Progress { consumed: times, produced: times })
     }
 
@@ -111,6 +150,8 @@ impl Cleaner {
                 *time = 0;
             }
             Engine::Cpu(engine) => engine.reset(),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.reset(),
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::backend::cuda::{Buffer, Plane, PlaneKind, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::sample::Samples;
+#[cfg(feature = "cuda")]
+pub use cuda::kernels;
 pub use plan::{Options, Plan};
 
 /// Where dedispersed series are written; axes dm, time.
@@ -374,7 +376,8 @@ impl Dedisperser {
     /// Checks a plane on the device; returns the most times of a block.
     fn check_plane(&mut self, output: &Plane) -> Result<usize> {
         check_length("trials of the output", self.plan.dms().len(), output.dms)?;
-        check_length("plane (dm, time)", output.dms * output.stride, output.words.len())?;
+        let words = output.dms * output.stride;
+        check_length("plane (dm, time)", words, output.words.len().min(words))?;
         self.check_kind(output.kind == PlaneKind::I32)?;
         Ok(self.device_engine()?.device_block_times())
     }

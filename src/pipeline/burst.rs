@@ -2,6 +2,12 @@
 //!
 //! Invariant: candidates depend on the rows and the options alone, never on gulp, threads or backend.
 
+#[cfg(feature = "cuda")]
+mod device;
+mod host;
+#[cfg(feature = "cuda")]
+mod resident;
+
 use std::time::Instant;
 
 use super::cleaning::Cleaning;
@@ -13,11 +19,9 @@ use super::trials::Trials;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
-use crate::pulse::cluster::Candidate;
-use crate::sample::Samples;
-
-/// Bytes of the dedispersed planes that one gulp may fill, all ranges together.
-const PLANE_BYTES: usize = 96 << 20;
+use crate::pulse::cluster::{Candidate, Clusterer};
+#[cfg(feature = "cuda")]
+pub use resident::Resident;
 
 /// Bytes of rows that one gulp may hold.
 const GULP_BYTES: usize = 32 << 20;
@@ -67,11 +71,15 @@ impl Report {
 
 /// Searches a stream of filterbank rows for dispersed bursts.
 ///
+/// On a GPU the rows stay there from the first kernel on, and only events come back: cleaning,
+/// dedispersion and detection of a gulp run while the next ones are read and copied.
+///
 /// `observe` is told after each gulp how far the search is, and stops it by returning false.
 ///
 /// # Errors
 /// [`Error::Parameter`] for options that don't fit the data, or when no trial's delay does;
-/// whatever the source reports.
+/// [`Error::Unavailable`] when a GPU's memory is too small; [`Error::Device`], with the rows that were
+/// searched whole, when it fails on the way; whatever the source reports.
 pub fn search(
     source: &mut dyn FilterbankSource,
     options: &SearchOptions,
@@ -79,73 +87,138 @@ pub fn search(
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<Report> {
     let begin = Instant::now();
-    let header = source.header().clone();
-    let part = Part::new(&header, options)?;
-    skip_to(source, part.first)?;
-    let mut cleaning = Cleaning::new(source, options, part, backend)?;
-    let trials = Trials { header: &header, options, cleaning: &cleaning, part };
-    let filled = Filled::new(source.gaps(), part.first);
-    let mut ranges = RangeSearch::all(trials, &filled, backend)?;
-    let mut clusterer = RangeSearch::clusterer(&ranges, &header, options)?;
-    let gulp = gulp_times(&header, &ranges, options.gulp);
-    let mut raw = vec![0; gulp * header.row_bytes()];
-    let mut cleaned = Vec::new();
-    let mut times = 0;
-    let mut complete = true;
+    let mut setup = Setup::new(source, options, backend)?;
+    let mut clusterer = setup.clusterer()?;
+    let mut work = setup.work(backend)?;
+    let (mut times, mut late, mut complete) = (0, 0, true);
     loop {
-        let rows = cleaning.read(source, &mut raw)?;
+        let rows = work.step(source, &mut setup.cleaning, &mut setup.ranges, &mut clusterer)?;
         if rows == 0 {
             break;
         }
         times += rows as u64;
-        let bytes = &raw[..rows * header.row_bytes()];
-        let samples = Samples::new(bytes, header.encoding, rows, header.channels())?;
-        let samples = cleaning.clean(samples, &mut cleaned)?;
-        for range in &mut ranges {
-            range.run(samples, &mut clusterer)?;
-        }
-        let data_s = times as f64 * header.tsamp_s;
+        let data_s = times as f64 * setup.header.tsamp_s;
         let elapsed_s = begin.elapsed().as_secs_f64();
-        if !observe(&Status { times, total: part.times, data_s, elapsed_s }) {
+        if !observe(&Status { times, total: setup.part.times, data_s, elapsed_s }) {
             complete = false;
             break;
         }
     }
-    let mut skipped_dms = RangeSearch::skipped(&ranges);
     if complete {
-        for range in &mut ranges {
-            skipped_dms += range.finish(times, &mut clusterer)?;
-        }
+        late = work.finish(times, &mut setup.ranges, &mut clusterer)?;
     }
-    let dms = RangeSearch::searched(&ranges, times);
-    if dms.is_empty() && complete {
-        return Err(no_trial_fits(&header, options, times));
-    }
-    let mut candidates = clusterer.finish();
-    let offset_s = part.first as f64 * header.tsamp_s;
-    for candidate in &mut candidates {
-        candidate.time_s += offset_s;
-        candidate.begin_s += offset_s;
-        candidate.end_s += offset_s;
-    }
-    Ok(Report {
-        candidates,
-        dms,
-        skipped_dms,
-        masked_channels: cleaning.masked_channels(),
-        gaps: source.gaps().to_vec(),
-        times,
-        data_s: times as f64 * header.tsamp_s,
-        elapsed_s: begin.elapsed().as_secs_f64(),
-        complete,
-    })
+    let gaps = source.gaps().to_vec();
+    setup.report(clusterer, Outcome { times, late, complete, gaps, begin })
 }
 
-/// Rows a gulp: as asked for, or as many as keep the planes within their share of memory.
-fn gulp_times(header: &FilterbankHeader, ranges: &[RangeSearch], asked: usize) -> usize {
-    let per_time: usize = ranges.iter().map(RangeSearch::plane_bytes_per_row).sum();
-    let most = (PLANE_BYTES / per_time.max(1)).min(GULP_BYTES / header.row_bytes().max(1));
-    if asked == 0 { most.clamp(256, 1 << 16) } else { asked.min(most.max(1)) }
+/// Takes rows of a source through all ranges, on the host or on a device.
+trait Step {
+    /// The next gulp; its rows, 0 at the end.
+    fn step(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        cleaning: &mut Cleaning,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize>;
+
+    /// Ends the stream after `times` rows; returns how many trials were too long for it.
+    fn finish(
+        &mut self,
+        times: u64,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize>;
+}
+
+/// A search bound to a source's rows.
+struct Setup {
+    header: FilterbankHeader,
+    options: SearchOptions,
+    part: Part,
+    cleaning: Cleaning,
+    ranges: Vec<RangeSearch>,
+}
+
+/// How a search ended.
+struct Outcome {
+    times: u64,
+    /// Trials that turned out to be longer than the data.
+    late: usize,
+    complete: bool,
+    gaps: Vec<Gap>,
+    begin: Instant,
+}
+
+impl Setup {
+    fn new(
+        source: &mut dyn FilterbankSource,
+        options: &SearchOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let header = source.header().clone();
+        let part = Part::new(&header, options)?;
+        skip_to(source, part.first)?;
+        let cleaning = Cleaning::new(source, options, part, backend)?;
+        let trials = Trials { header: &header, options, cleaning: &cleaning, part };
+        let filled = Filled::new(source.gaps(), part.first);
+        let ranges = RangeSearch::all(trials, &filled, backend)?;
+        Ok(Self { options: options.clone(), part, cleaning, ranges, header })
+    }
+
+    fn clusterer(&self) -> Result<Clusterer> {
+        RangeSearch::clusterer(&self.ranges, &self.header, &self.options)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn work(&self, backend: &Backend) -> Result<Box<dyn Step>> {
+        let Backend::Cuda(device, _) = backend else { return Ok(self.host_work()) };
+        let parts = (&self.cleaning, self.part);
+        let gulp = self.options.gulp;
+        Ok(Box::new(device::DeviceWork::new(device, &self.header, parts, &self.ranges, gulp)?))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn work(&self, _: &Backend) -> Result<Box<dyn Step>> {
+        Ok(self.host_work())
+    }
+
+    fn host_work(&self) -> Box<dyn Step> {
+        Box::new(host::HostWork::new(&self.header, &self.ranges, self.options.gulp))
+    }
+
+    /// Starts another stream of the same rows.
+    #[cfg(feature = "cuda")]
+    fn reset(&mut self) {
+        self.cleaning.reset();
+        self.ranges.iter_mut().for_each(RangeSearch::reset);
+    }
+
+    fn report(&self, clusterer: Clusterer, outcome: Outcome) -> Result<Report> {
+        let Outcome { times, late, complete, gaps, begin } = outcome;
+        let dms = RangeSearch::searched(&self.ranges, times);
+        if dms.is_empty() && complete {
+            return Err(no_trial_fits(&self.header, &self.options, times));
+        }
+        let mut candidates = clusterer.finish();
+        let offset_s = self.part.first as f64 * self.header.tsamp_s;
+        for candidate in &mut candidates {
+            candidate.time_s += offset_s;
+            candidate.begin_s += offset_s;
+            candidate.end_s += offset_s;
+        }
+        Ok(Report {
+            candidates,
+            dms,
+            skipped_dms: RangeSearch::skipped(&self.ranges) + late,
+            masked_channels: self.cleaning.masked_channels(),
+            gaps,
+            times,
+            data_s: times as f64 * self.header.tsamp_s,
+            elapsed_s: begin.elapsed().as_secs_f64(),
+            complete,
+        })
+    }
 }
 
 fn no_trial_fits(header: &FilterbankHeader, options: &SearchOptions, times: u64) -> Error {

@@ -26,6 +26,11 @@ pub(super) struct Cleaning {
     encoding: Encoding,
     range: Option<(i32, i32)>,
     scale: i32,
+    reader: Reader,
+}
+
+/// The rows of a source, those first that were read for the automatic mask.
+pub(super) struct Reader {
     row_bytes: usize,
     prefix: Vec<u8>,
     used: usize,
@@ -72,10 +77,7 @@ impl Cleaning {
             scale: if needed { plan.scale() } else { 1 },
             cleaner: if needed { Some(Cleaner::new(plan, backend)?) } else { None },
             masked,
-            row_bytes: header.row_bytes(),
-            prefix,
-            used: 0,
-            left,
+            reader: Reader { row_bytes: header.row_bytes(), prefix, used: 0, left },
         })
     }
 
@@ -115,6 +117,29 @@ impl Cleaning {
         source: &mut dyn FilterbankSource,
         rows: &mut [u8],
     ) -> Result<usize> {
+        self.reader.read(source, rows)
+    }
+    /// The rows as the first stage takes them.
+    pub(super) fn clean<'a>(
+        &mut self,
+        rows: Samples<'a>,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Samples<'a>> {
+        let Some(cleaner) = &mut self.cleaner else { return Ok(rows) };
+        let bytes = rows.times() * rows.channels() * self.encoding.bits() / 8;
+        buffer.resize(bytes, 0);
+        cleaner.run(rows, buffer)?;
+        Samples::new(buffer, self.encoding, rows.times(), rows.channels())
+    }
+}
+
+impl Reader {
+    /// The next rows; 0 at the end.
+    pub(super) fn read(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        rows: &mut [u8],
+    ) -> Result<usize> {
         let held = (self.prefix.len() - self.used).min(rows.len());
         if held > 0 {
             rows[..held].copy_from_slice(&self.prefix[self.used..][..held]);
@@ -129,18 +154,26 @@ impl Cleaning {
         self.left -= times as u64;
         Ok(times)
     }
+}
 
-    /// The rows as the first stage takes them.
-    pub(super) fn clean<'a>(
-        &mut self,
-        rows: Samples<'a>,
-        buffer: &'a mut Vec<u8>,
-    ) -> Result<Samples<'a>> {
-        let Some(cleaner) = &mut self.cleaner else { return Ok(rows) };
-        let bytes = rows.times() * rows.channels() * self.encoding.bits() / 8;
-        buffer.resize(bytes, 0);
-        cleaner.run(rows, buffer)?;
-        Samples::new(buffer, self.encoding, rows.times(), rows.channels())
+/// The way through a device.
+#[cfg(feature = "cuda")]
+impl Cleaning {
+    /// Bytes of a row that cleaning gives; none where rows are taken as they are.
+    pub(super) fn cleaned_row_bytes(&self) -> Option<usize> {
+        self.cleaner.as_ref().map(|cleaner| cleaner.plan().output_row_bytes())
+    }
+
+    /// What reads rows, and what cleans them, if anything does: they may work at the same time.
+    pub(super) fn parts(&mut self) -> (&mut Reader, Option<&mut Cleaner>) {
+        (&mut self.reader, self.cleaner.as_mut())
+    }
+
+    /// Forgets the stream, so that another may begin.
+    pub(super) fn reset(&mut self) {
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.reset();
+        }
     }
 }
 

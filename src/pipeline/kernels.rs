@@ -4,7 +4,13 @@ use crate::backend::cuda::{Extent, Variant, kernels};
 
 /// Every kernel file, with the room that it belongs to.
 pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
-    let rooms = [("backend", kernels(extent))];
+    let rooms = [
+        ("backend", kernels(extent)),
+        ("channelize", crate::channelize::kernels(extent)),
+        ("clean", crate::clean::kernels(extent)),
+        ("dedisperse", crate::dedisperse::kernels(extent)),
+        ("pulse", crate::pulse::kernels(extent)),
+    ];
     let named = |(room, variants): (&'static str, Vec<Variant>)| {
         variants.into_iter().map(move |variant| (room, variant))
     };

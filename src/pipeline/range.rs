@@ -5,14 +5,22 @@
 use super::filled::Filled;
 use super::options::SearchOptions;
 use super::trials::{Trials, advance, stride};
+#[cfg(feature = "cuda")]
+use crate::array::check_length;
 use crate::array::{Plane, PlaneMut, Progress};
 use crate::backend::Backend;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
 use crate::io::FilterbankHeader;
 use crate::pulse::cluster::{BandEdges, Clusterer, TrialRange};
 use crate::pulse::{self, Detector, Event, Input};
 use crate::sample::Samples;
+
+/// Words that a row of a device's plane is a multiple of: 128 bytes.
+#[cfg(feature = "cuda")]
+const ALIGNED: usize = 32;
 
 /// A range's two stages with the plane between them.
 pub(super) struct RangeSearch {
@@ -125,6 +133,76 @@ impl RangeSearch {
     pub(super) fn plane_bytes_per_row(&self) -> usize {
         let plan = self.dedisperser.plan();
         (4 * plan.dms().len()).div_ceil(plan.downsample())
+    }
+
+    /// Words of the plane that a gulp of so many rows, or a flush, fills.
+    #[cfg(feature = "cuda")]
+    pub(super) fn plane_words(&self, times: usize) -> usize {
+        let plan = self.dedisperser.plan();
+        plan.dms().len() * plan.max_output(times).max(1).next_multiple_of(ALIGNED)
+    }
+
+    /// Whether the plane holds integers.
+    #[cfg(feature = "cuda")]
+    pub(super) fn is_integer(&self) -> bool {
+        matches!(self.plane, PlaneBuffer::I32(_))
+    }
+
+    /// Forgets the stream, so that another may begin.
+    #[cfg(feature = "cuda")]
+    pub(super) fn reset(&mut self) {
+        self.dedisperser.reset();
+        self.detector.reset();
+        self.events.clear();
+    }
+
+    /// Dedisperses and searches a gulp that is on a device, in a plane of at least [`Self::plane_words`].
+    #[cfg(feature = "cuda")]
+    pub(super) fn enqueue(
+        &mut self,
+        (rows, times): (&cuda::Buffer<u8>, usize),
+        plane: &mut cuda::Plane,
+        stream: &cuda::Stream,
+        clusterer: &mut Clusterer,
+    ) -> Result<()> {
+        self.shape(plane);
+        let progress = self.dedisperser.enqueue((rows, 0), times, plane, stream)?;
+        check_length("rows that are dedispersed", times, progress.consumed)?;
+        self.detector.enqueue(plane, progress.produced, &mut self.events, stream)?;
+        self.hand_over(clusterer)
+    }
+
+    /// As [`Self::finish`], on a device.
+    #[cfg(feature = "cuda")]
+    pub(super) fn enqueue_finish(
+        &mut self,
+        times: u64,
+        plane: &mut cuda::Plane,
+        stream: &cuda::Stream,
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let plan = self.dedisperser.plan().clone();
+        let valid = |dm: usize| plan.valid_times(times, dm);
+        self.shape(plane);
+        self.detector.end_at(&valid);
+        loop {
+            let produced = self.dedisperser.enqueue_flush(plane, stream)?.produced;
+            if produced == 0 {
+                break;
+            }
+            self.detector.enqueue(plane, produced, &mut self.events, stream)?;
+            self.hand_over(clusterer)?;
+        }
+        self.detector.flush(&valid, &mut self.events)?;
+        self.hand_over(clusterer)?;
+        Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
+    }
+
+    /// Gives the plane, which all ranges share, this range's rows.
+    #[cfg(feature = "cuda")]
+    fn shape(&self, plane: &mut cuda::Plane) {
+        plane.dms = self.dedisperser.plan().dms().len();
+        plane.stride = plane.words.len() / plane.dms / ALIGNED * ALIGNED;
     }
 
     /// Dedisperses and searches a gulp.

@@ -4,16 +4,22 @@
 
 pub mod cluster;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod input;
 mod plan;
 pub mod reference;
 mod rules;
 
+#[cfg(feature = "cuda")]
+pub use cuda::kernels;
 pub use input::Input;
 pub use plan::{Options, Plan};
 pub use rules::Event;
 
 use crate::array::{Progress, check_length};
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::{Plane, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 
@@ -47,21 +53,32 @@ enum Engine {
     /// Whole series, searched at the end.
     Reference(Vec<Vec<f64>>),
     Cpu(Box<cpu::Engine>),
+    #[cfg(feature = "cuda")]
+    Cuda(Box<cuda::Engine>),
 }
 
 impl Detector {
     /// Binds a plan to a backend.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the history does not fit the address space.
+    /// [`Error::Unavailable`] if the history does not fit the address space or the device's memory;
+    /// [`Error::Device`] when a device fails.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match &backend.only_host("pulse")? {
+        let engine = Self::engine(&plan, backend)?;
+        Ok(Self { plan, engine })
+    }
+
+    fn engine(plan: &Plan, backend: &Backend) -> Result<Engine> {
+        #[cfg(feature = "cuda")]
+        if let Backend::Cuda(device, threads) = backend {
+            return Ok(Engine::Cuda(Box::new(cuda::Engine::new(plan, device, threads.clone())?)));
+        }
+        Ok(match backend.host() {
             Host::Reference => Engine::Reference(vec![Vec::new(); plan.dms()]),
             Host::Cpu(level, threads) => {
-                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads.clone())?))
+                Engine::Cpu(Box::new(cpu::Engine::new(plan, level, threads)?))
             }
-        };
-        Ok(Self { plan, engine })
+        })
     }
 
     /// The plan.
@@ -82,16 +99,44 @@ impl Detector {
         match &mut self.engine {
             Engine::Reference(series) => append(series, input),
             Engine::Cpu(engine) => engine.run(&self.plan, input, events),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.run(input, events)?,
         }
         Ok(Progress { consumed: input.times(), produced: 0 })
+    }
+
+    /// Searches the next `times` samples of a plane that is on the device, after what is queued on the
+    /// stream; waits for the windows that they complete.
+    ///
+    /// # Errors
+    /// As [`Detector`] says; [`Error::Unavailable`] on another backend, [`Error::Device`] when the
+    /// device fails.
+    #[cfg(feature = "cuda")]
+    pub fn enqueue(
+        &mut self,
+        plane: &Plane,
+        times: usize,
+        events: &mut Vec<Event>,
+        stream: &Stream,
+    ) -> Result<Progress> {
+        check_length("trials of the pulse search", self.plan.dms(), plane.dms)?;
+        let Engine::Cuda(engine) = &mut self.engine else {
+            let why = "the search was bound to the host".to_owned();
+            return Err(Error::Unavailable { what: "a search on a device".to_owned(), why });
+        };
+        engine.enqueue(plane, times, events, stream)?;
+        Ok(Progress { consumed: times, produced: 0 })
     }
 
     /// Tells, ahead of the last data, how many samples of each trial are valid in all: what comes
     /// after them is ignored. Needed where the data of a trial go on past its own end (rows that a
     /// dedisperser pads while it is flushed), because a window once searched is not taken back.
     pub fn end_at(&mut self, valid_times: &dyn Fn(usize) -> u64) {
-        if let Engine::Cpu(engine) = &mut self.engine {
-            engine.end_at(valid_times);
+        match &mut self.engine {
+            Engine::Reference(_) => {}
+            Engine::Cpu(engine) => engine.end_at(valid_times),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.end_at(valid_times),
         }
     }
 
@@ -118,6 +163,11 @@ impl Detector {
                 engine.end_at(valid_times);
                 engine.flush(&self.plan, events)?;
             }
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => {
+                engine.end_at(valid_times);
+                engine.flush(events)?;
+            }
         }
         Ok(())
     }
@@ -127,6 +177,8 @@ impl Detector {
         match &mut self.engine {
             Engine::Reference(series) => series.iter_mut().for_each(Vec::clear),
             Engine::Cpu(engine) => engine.reset(),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.reset(),
         }
     }
 }

@@ -20,7 +20,7 @@ build() { # library, its name with a version, sources...
     done
     ln -sfn "$2" "$to/$1"
 }
-build libcuda.so libcuda.so.1 fibers.cc barriers.cc block.cc driver_*.cc &
+build libcuda.so libcuda.so.1 fibers.cc barriers.cc background.cc block.cc driver_*.cc &
 build libnvrtc.so libnvrtc.so.13 nvrtc.cc nvrtc_kernels.cc nvrtc_build.cc &
 build libcufft.so libcufft.so.12 cufft.cc &
 for job in $(jobs -p); do wait "$job"; done
@@ -48,5 +48,7 @@ if [[ "${2:-}" == --test ]]; then
     found past_shared 'shared memory: byte 1024 of 1024'
     found misaligned 'misaligned'
     found trapped '__trap'
+    found forgotten_wait '7 7'
+    SIDEREAL_EMULATED_LATE=1 found forgotten_wait '7 cbcbcbcb'
     found host_pointer "not the device's memory"
 fi

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
-use super::Table;
+use super::{Quick, Table};
 use crate::common::{Common, Device};
 
 const ABOUT: &str = "\
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     seconds: f64,
     /// Only cases whose name contains this.
     #[arg(long)]
-    only: Option<String>,
+    pub(super) only: Option<String>,
     /// Bytes of complex floats that the input and the output hold, each, in MiB: more than the caches.
     #[arg(long, default_value_t = 256, value_name = "MIB")]
     memory: usize,
@@ -67,7 +67,9 @@ pub(crate) struct Arguments {
     scipy: Option<PathBuf>,
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    pub(super) csv: Option<PathBuf>,
+    #[command(flatten)]
+    quick: Quick,
     /// Measure no rates but what the channels let through: scalloping loss and leakage of every window,
     /// with figures (Adamek, Novotny & Armour 2016, Figures 3 and 4).
     #[arg(long)]
@@ -98,6 +100,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
     if !(16..=1 << 16).contains(&arguments.memory) {
         return Err(Error::parameter("--memory", arguments.memory, "it must be 16 to 65536 MiB"));
+    }
+    #[cfg(feature = "cuda")]
+    if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
+        return super::gpu::channelize::run(&gpu, arguments, common);
     }
     let threads = Threads::new(common.threads).count();
     let mut cases = Vec::new();

@@ -13,7 +13,7 @@ use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT};
 use sidereal::{Error, Result};
 
-use super::{Row, Table, best_and_median};
+use super::{Quick, Row, Table, best_and_median};
 use crate::common::{Common, Device};
 
 /// Samples that each run takes, and the period of the data.
@@ -39,22 +39,24 @@ pub(crate) struct Arguments {
     seconds: f64,
     /// Only cases whose name contains this.
     #[arg(long)]
-    only: Option<String>,
+    pub(super) only: Option<String>,
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    pub(super) csv: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) quick: Quick,
 }
 
 /// A band and its trials.
-struct Case {
-    name: String,
+pub(super) struct Case {
+    pub(super) name: String,
     centre_mhz: f64,
     bandwidth_mhz: f64,
-    channels: usize,
+    pub(super) channels: usize,
     tsamp_s: f64,
-    encoding: Encoding,
+    pub(super) encoding: Encoding,
     /// First trial, step, trials.
-    ranges: Vec<(f64, f64, usize)>,
+    pub(super) ranges: Vec<(f64, f64, usize)>,
     threads: usize,
 }
 
@@ -63,7 +65,8 @@ fn plan_of_the_paper() -> Vec<(f64, f64, usize)> {
     vec![(0.0, 0.1, 1500), (150.0, 0.2, 750), (300.0, 0.25, 800)]
 }
 
-fn cases(threads: usize) -> Vec<Case> {
+/// All cases.
+pub(super) fn cases(threads: usize) -> Vec<Case> {
     let case = |name: String, channels, encoding, ranges| Case {
         name,
         centre_mhz: 1400.0,
@@ -118,6 +121,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !arguments.seconds.is_finite() || arguments.seconds < 0.0 {
         let rule = "it must be finite and not negative";
         return Err(Error::parameter("--seconds", arguments.seconds, rule));
+    }
+    #[cfg(feature = "cuda")]
+    if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
+        return super::gpu::dedisperse::run(&gpu, arguments, common);
     }
     let threads = Threads::new(common.threads).count();
     let mut cases = cases(threads);
@@ -192,7 +199,11 @@ fn measure(case: &Case, seconds: f64) -> Result<Row> {
     })
 }
 
-fn plan(case: &Case, (first, step, trials): (f64, f64, usize)) -> Result<Plan> {
+/// One range of a case.
+///
+/// # Errors
+/// Those of the plan.
+pub(super) fn plan(case: &Case, (first, step, trials): (f64, f64, usize)) -> Result<Plan> {
     let width = case.bandwidth_mhz / case.channels as f64;
     let top = case.centre_mhz + 0.5 * (case.bandwidth_mhz - width);
     Plan::new(Options {

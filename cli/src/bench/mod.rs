@@ -3,6 +3,8 @@
 mod channelize;
 mod correlate;
 mod dedisperse;
+#[cfg(feature = "cuda")]
+mod gpu;
 mod injections;
 mod plane;
 mod pulse;
@@ -34,6 +36,8 @@ enum What {
     Correlate(correlate::Arguments),
     /// Dedispersion: adds a second, for many channels, bit depths and bands.
     Dedisperse(dedisperse::Arguments),
+    #[cfg(feature = "cuda")]
+    Device(gpu::device::Arguments),
     Pulse(pulse::Arguments),
     Telescopes(telescopes::Arguments),
     Recovery(recovery::Arguments),
@@ -50,6 +54,8 @@ impl Arguments {
             What::Recovery(_) => Some("bench recovery"),
             What::Injections(_) => Some("bench injections"),
             What::Spiir(_) => Some("bench spiir"),
+            #[cfg(feature = "cuda")]
+            What::Device(_) => None,
             What::Channelize(_)
             | What::Dedisperse(_)
             | What::Pulse(_)
@@ -65,6 +71,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         What::Channelize(arguments) => channelize::run(arguments, common),
         What::Correlate(arguments) => correlate::run(arguments, common),
         What::Dedisperse(arguments) => dedisperse::run(arguments, common),
+        #[cfg(feature = "cuda")]
+        What::Device(arguments) => gpu::device::run(arguments, common),
         What::Pulse(arguments) => pulse::run(arguments, common),
         What::Telescopes(arguments) => telescopes::run(arguments, common),
         What::Recovery(arguments) => recovery::run(arguments, common),
@@ -72,6 +80,14 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         What::Plane(arguments) => plane::run(arguments, common),
         What::Spiir(arguments) => spiir::run(arguments, common),
     }
+}
+
+/// Whether a benchmark is only tried.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Quick {
+    /// On a GPU: small data and few cases, to see whether all works; the rates mean nothing.
+    #[arg(long)]
+    quick: bool,
 }
 
 /// One measured case.

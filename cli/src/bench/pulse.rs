@@ -13,7 +13,7 @@ use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::pulse::{Detector, Event, Input, Options, Plan, reference};
 
-use super::{Row, Table, best_and_median};
+use super::{Quick, Row, Table, best_and_median};
 use crate::common::Common;
 
 /// The single-pulse search of one series for each trial, beside a prefix sum and a plain loop.
@@ -21,13 +21,19 @@ use crate::common::Common;
 pub(crate) struct Arguments {
     /// Write the rows as a CSV file as well.
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    pub(super) csv: Option<PathBuf>,
+    #[command(flatten)]
+    quick: Quick,
 }
 
 const ABOUT: &str = "Single-pulse search, all widths, in 10^9 samples a second; the roof is a prefix sum \
                      from memory to memory, the baseline a plain loop over widths.";
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
+        return super::gpu::pulse::run(&gpu, arguments, common);
+    }
     let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
     let pool = Threads::new(common.backend()?.threads());
     for case in &CASES {
@@ -43,21 +49,21 @@ const SNR: f64 = 6.0;
 
 /// Windows of the series in a round: together over four times a large L2.
 const WINDOWS: usize = 4;
-const TRIALS: usize = 64;
+pub(super) const TRIALS: usize = 64;
 
 /// One row of the table.
-struct Case {
-    name: &'static str,
+pub(super) struct Case {
+    pub(super) name: &'static str,
     tsamp_s: f64,
     max_width_s: f64,
     baseline_s: f64,
     mean: f64,
     sigma: f64,
     /// Bound of the sums; floats without one.
-    bound: Option<(i64, i64)>,
+    pub(super) bound: Option<(i64, i64)>,
 }
 
-const CASES: [Case; 5] = [
+pub(super) const CASES: [Case; 5] = [
     Case::new("8-bit x 1024, 64 us, to 0.1 s", 64e-6, Some((0, 255 * 1024))),
     Case::new("16-bit x 4096, 64 us, to 0.1 s", 64e-6, Some((0, 65535 * 4096))),
     Case::new("f32 x 1024, 64 us, to 0.1 s", 64e-6, None),
@@ -71,9 +77,13 @@ impl Case {
         Self { name, tsamp_s, max_width_s, baseline_s, mean, sigma, bound }
     }
 
-    fn plan(&self) -> Result<Plan> {
+    /// The search of so many trials.
+    ///
+    /// # Errors
+    /// Those of the plan.
+    pub(super) fn plan(&self, trials: usize) -> Result<Plan> {
         Plan::new(Options {
-            dms: (0..TRIALS).map(|dm| dm as f64).collect(),
+            dms: (0..trials).map(|dm| dm as f64).collect(),
             tsamp_s: self.tsamp_s,
             max_width_s: self.max_width_s,
             baseline_s: self.baseline_s,
@@ -84,7 +94,7 @@ impl Case {
 }
 
 fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
-    let plan = case.plan()?;
+    let plan = case.plan(TRIALS)?;
     let backend = Backend::Cpu(level, pool.clone());
     let times = WINDOWS * plan.window_times().max(1 << 15);
     let whole = series(case, TRIALS * times);
@@ -125,7 +135,7 @@ fn measure(case: &Case, level: Level, pool: &Threads) -> Result<Row> {
 }
 
 /// Whole noise with a few pulses in the first trial.
-fn series(case: &Case, count: usize) -> Vec<i32> {
+pub(super) fn series(case: &Case, count: usize) -> Vec<i32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut bits = || {
         state =

@@ -17,11 +17,14 @@ use sidereal::simulate::telescopes::{TELESCOPES, Telescope};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 
-use super::{Row, Table};
+use super::{Quick, Row, Table};
 use crate::common::Common;
 
 /// Dispersion delays of the highest trial that a recording holds at least.
 const DELAYS: f64 = 4.0;
+
+/// Least length of a recording in seconds, unless asked otherwise.
+const SECONDS: f64 = 60.0;
 
 /// S/N of the burst that each search must find.
 const BURST_SNR: f64 = 30.0;
@@ -35,10 +38,11 @@ const GULP_BYTES: usize = 16 << 20;
 pub(crate) struct Arguments {
     /// Only this telescope; may be given several times.
     #[arg(long, value_name = "NAME")]
-    only: Vec<String>,
-    /// Least length of a recording in seconds; it also holds four delays of the highest DM.
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
-    seconds: f64,
+    pub(super) only: Vec<String>,
+    /// Least length of a recording in seconds [default: 60, on a GPU 20]; it also holds four delays of the
+    /// highest DM.
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) seconds: Option<f64>,
     /// Tolerance of the DM plan.
     #[arg(long, default_value_t = 1.25, value_name = "FACTOR")]
     dm_tol: f64,
@@ -47,14 +51,17 @@ pub(crate) struct Arguments {
     folder: Option<PathBuf>,
     /// Write the rows as a CSV file as well.
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    pub(super) csv: Option<PathBuf>,
+    #[command(flatten)]
+    quick: Quick,
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let range = 1.0..=86400.0;
-    if !range.contains(&arguments.seconds) {
+    let seconds = arguments.seconds.unwrap_or(SECONDS);
+    if !range.contains(&seconds) {
         let rule = "it must be 1 to 86400 s";
-        return Err(Error::parameter("--seconds", arguments.seconds, rule));
+        return Err(Error::parameter("--seconds", seconds, rule));
     }
     let backend = common.backend()?;
     let chosen: Vec<&Telescope> = if arguments.only.is_empty() {
@@ -62,6 +69,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     } else {
         arguments.only.iter().map(|name| Telescope::by_name(name)).collect::<Result<_>>()?
     };
+    #[cfg(feature = "cuda")]
+    if let Some(gpu) = super::gpu::Gpu::of(&backend, arguments.quick)? {
+        return super::gpu::telescopes::run(&gpu, &chosen, arguments, common);
+    }
     let roof = roof_adds_per_s(&backend);
     let mut table = Table::hidden(common, arguments.csv.as_deref());
     let talk = !common.json && !common.quiet;
@@ -69,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         print_head();
     }
     for telescope in chosen {
-        let observation = Observation::new(telescope, arguments)?;
+        let observation = Observation::new(telescope, arguments, seconds)?;
         let run = observation.search(arguments, common, &backend)?;
         if talk {
             observation.print(&run);
@@ -91,17 +102,25 @@ fn roof_adds_per_s(backend: &Backend) -> f64 {
 }
 
 /// A telescope's recording, and the plan to search it.
-struct Observation {
-    telescope: &'static Telescope,
-    plan: DmPlan,
-    adds_per_s: f64,
+pub(super) struct Observation {
+    pub(super) telescope: &'static Telescope,
+    pub(super) plan: DmPlan,
+    pub(super) adds_per_s: f64,
     delay_s: f64,
-    seconds: f64,
-    burst: Burst,
+    pub(super) seconds: f64,
+    pub(super) burst: Burst,
 }
 
 impl Observation {
-    fn new(telescope: &'static Telescope, arguments: &Arguments) -> Result<Self> {
+    /// A recording of so many seconds, or as many as hold some delays.
+    ///
+    /// # Errors
+    /// Those of the plan.
+    pub(super) fn new(
+        telescope: &'static Telescope,
+        arguments: &Arguments,
+        seconds: f64,
+    ) -> Result<Self> {
         let band = telescope.band()?;
         let tolerance =
             ToleranceOptions { tolerance: arguments.dm_tol, ..ToleranceOptions::default() };
@@ -109,7 +128,7 @@ impl Observation {
         let plan = DmPlan::tolerance(&band, telescope.tsamp_s(), dm_min, dm_max, &tolerance)?;
         let rows = plan.rows(&band, telescope.tsamp_s(), DM_CONSTANT);
         let delay_s = dispersion_delay_s(dm_max, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
-        let seconds = arguments.seconds.max(DELAYS * delay_s);
+        let seconds = seconds.max(DELAYS * delay_s);
         let dm = 0.2 * dm_max;
         let width_s = (8.0 * telescope.tsamp_s()).max(2e-3);
         Ok(Self {

@@ -14,7 +14,7 @@ use sidereal::pipeline::voltage::ChannelizeOptions;
 use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
 
-use crate::common::{Common, Work};
+use crate::common::{Common, Work, tell_notes};
 use crate::plots::duration;
 use crate::progress::{multiple, rate};
 use crate::selection::{TimeRange, parse_time_range};
@@ -148,6 +148,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             voltages::write(recorded, &options, &requantization, &outputs, common, &backend)?
         }
     };
+    tell_notes(&backend, common);
     let document = Document::new(written, &outputs, response);
     if !common.quiet {
         gaps::warn(document.gaps());

@@ -191,6 +191,7 @@ impl<'a> Work<'a> {
             burst::search(self.opened.source.as_mut(), &self.options, &self.backend, &mut observe)?
         };
         progress.finish();
+        common::tell_notes(&self.backend, self.common);
         interrupt::check()?;
         let report = from_first_sample(report, self.opened.delay_s());
         self.warn(&report);

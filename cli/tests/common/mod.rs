@@ -12,12 +12,14 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+/// The binary: `$SIDEREAL_PROGRAM` where tests were built on another machine, else the one built with them.
+pub(crate) fn program() -> PathBuf {
+    let built = || PathBuf::from(env!("CARGO_BIN_EXE_sidereal"));
+    std::env::var_os("SIDEREAL_PROGRAM").map_or_else(built, PathBuf::from)
+}
+
 pub(crate) fn sidereal(folder: &Path, words: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sidereal"))
-        .args(words.split_whitespace())
-        .current_dir(folder)
-        .output()
-        .unwrap()
+    Command::new(program()).args(words.split_whitespace()).current_dir(folder).output().unwrap()
 }
 
 pub(crate) fn stderr(output: &Output) -> String {

@@ -9,16 +9,19 @@ mod cache;
 mod call;
 mod compile;
 mod fourier;
+mod inbox;
+pub mod measure;
 mod memory;
 mod module;
 mod plane;
 mod roof;
 mod status;
 mod stream;
+pub mod tune;
 mod variants;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
@@ -26,6 +29,7 @@ use crate::error::{Error, Result};
 use call::check;
 pub use compile::{Compiled, Resources, Source, compile};
 pub use fourier::{Fourier, Length};
+pub use inbox::{Filling, Inbox};
 pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use plane::{Plane, PlaneKind};
@@ -47,6 +51,7 @@ struct Inner {
     handle: sys::CUdevice,
     context: sys::CUcontext,
     properties: Properties,
+    state: Mutex<tune::State>,
 }
 
 // SAFETY: the driver allows a context to be used from every thread; each call binds it first.
@@ -96,6 +101,7 @@ impl Device {
         if ordinal >= count {
             let why = match count {
                 0 => "the driver finds no GPU".to_owned(),
+                1 => "this machine has one device, number 0".to_owned(),
                 _ => format!("this machine has devices 0 to {}", count - 1),
             };
             return Err(Error::Unavailable { what: format!("CUDA device {ordinal}"), why });
@@ -109,7 +115,8 @@ impl Device {
             check("cuDevicePrimaryCtxRetain", retained)?;
         }
         let properties = Properties::of(handle)?;
-        Ok(Self(Arc::new(Inner { ordinal, handle, context, properties })))
+        let state = Mutex::default();
+        Ok(Self(Arc::new(Inner { ordinal, handle, context, properties, state })))
     }
 
     /// Opens every device that can be opened.
@@ -166,6 +173,15 @@ impl Device {
             }
             loaded => loaded,
         }
+    }
+
+    /// What its user should know, and has not been told yet: tuned choices that were not used.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().notes)
+    }
+
+    fn state(&self) -> MutexGuard<'_, tune::State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes this device the one that the thread's calls go to.

@@ -67,6 +67,25 @@ INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) {
   return result;
 }
 
+// --- a value that stays in its register: the compiler may not make it again where it is used
+INLINE void keep(u32& value) { asm volatile("" : "+r"(value)); }
+
+// --- four 8 x 8 matrices of 16 bits to shared memory (sm_90): lane l holds elements 2 (l % 4) and the next of row l / 4 of
+// each, and gives the address of row l % 8 of matrix l / 8
+INLINE void store_matrices(u32 to, u32 a, u32 b, u32 c, u32 d) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+#endif
+}
+
+// --- a product that is rounded by itself: the compiler may not join it with a sum
+INLINE double product(double a, double b) {
+  double result;
+  asm("mul.rn.f64 %0, %1, %2;" : "=d"(result) : "d"(a), "d"(b));
+  return result;
+}
+
 // --- matrices of a warp (sm_80), fragments as the PTX manual lays them out: c (16 x 8) += a (16 x k) b (k x 8)
 #define MATRIX_PRODUCT(name, instruction, T, constraint)                                                       \
   INLINE void name(T (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {                                          \

@@ -15,7 +15,7 @@ pub struct Rates {
 }
 
 /// Threads of a block.
-const THREADS: usize = 256;
+pub(super) const THREADS: usize = 256;
 /// Bytes that a thread copies at a time.
 const BYTES: usize = 16;
 /// Measurements, of which the fastest counts.
@@ -30,7 +30,7 @@ pub fn kernels(_: Extent) -> Vec<Variant> {
     vec![Variant::everywhere(source())]
 }
 
-fn source() -> Source {
+pub(super) fn source() -> Source {
     let text = include_str!("roof.cu");
     Source { name: "roof.cu", text, includes: &[], defines: Vec::new() }
 }

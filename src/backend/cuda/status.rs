@@ -24,6 +24,7 @@ pub struct Status {
 pub fn status() -> Status {
     let devices = Device::all();
     let driver = match (Device::count(), devices.first()) {
+        (Err(Error::Unavailable { why, .. }), _) => Err(why),
         (Err(error), _) => Err(error.to_string()),
         (Ok(0), _) => Err("the driver is installed, but finds no GPU".to_owned()),
         (Ok(_), None) => Err("the driver finds a GPU that can't be opened".to_owned()),

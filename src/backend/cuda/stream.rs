@@ -167,13 +167,25 @@ impl Stream {
         strides: (usize, usize),
     ) -> Result<()> {
         self.bind()?;
-        // SAFETY: all zeros is a plain copy of nothing; the fields that count are set.
-        let mut copy: sys::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
-        copy.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        (copy.srcDevice, copy.dstDevice) = (from, to);
-        (copy.srcPitch, copy.dstPitch) = strides;
-        (copy.WidthInBytes, copy.Height) = (bytes, rows);
+        let kind = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: kind,
+            srcHost: std::ptr::null(),
+            srcDevice: from,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: strides.0,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: kind,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: to,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: strides.1,
+            WidthInBytes: bytes,
+            Height: rows,
+        };
         // SAFETY: the caller says that the rows exist.
         check("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle) })
     }

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 use host::Host;
 use launcher::Launcher;
+pub use variants::kernels;
 
 /// Where the voltages of every stream lie in a device's buffer: stream `s` has its samples from byte
 /// `first_byte + s * stride` on.

@@ -94,15 +94,16 @@ INLINE void build(const u8* record, const u8* samples, u8* sums, int warp, int l
   for (int item = warp; item < items; item += WARPS) {
     const int chain = item / parts;
     const u32 range = ranges[chain], column = (u32)(item - chain * parts) * 256 + lane * 4;
-    const u8* from = samples + column;
+    const u8 *from = samples + column, *from_high = from + 128;
     u8* to = sums + column;
-    const Step *at = all + (range & 0xffff), *end = all + (range >> 16);
+    const Step* at = all + (range & 0xffff);
     u32 low = 0, high = 0;
-    Step a = at[0], b = at[1];  // steps are in pairs
-    while (at < end) {
+    Step a = at[0], b = at[1];
+#pragma unroll 2
+    for (int pairs = ((range >> 16) - (range & 0xffff)) / 2; pairs > 0; pairs--) {
       at += 2;
-      const u32 x[8] = {word(from, a.plus), word(from, a.minus), word(from, a.plus + 128), word(from, a.minus + 128),
-                        word(from, b.plus), word(from, b.minus), word(from, b.plus + 128), word(from, b.minus + 128)};
+      const u32 x[8] = {word(from, a.plus), word(from, a.minus), word(from_high, a.plus), word(from_high, a.minus),
+                        word(from, b.plus), word(from, b.minus), word(from_high, b.plus), word(from_high, b.minus)};
       const Step next_a = at[0], next_b = at[1];
       low = stepped(low, a, x[0], x[1]), high = stepped(high, a, x[2], x[3]);
       if (a.row != NOWHERE) *(u32*)(to + a.row) = low, *(u32*)(to + a.row + 128) = high;
@@ -197,6 +198,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
   const i32 first_time = (i32)blockIdx.y * TILE_TIMES;
   const Trial* own = trials + tile * TILE_DMS + warp * TRIALS;
   const bool is_active = own[0].row != NOWHERE;
+  const int order = (warp >> 2) & 1;
   input += first_time;
   starts += (i64)tile * intervals;
 
@@ -237,20 +239,25 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
     copy_record(interval + 2);
     copy_async_commit();
     if (is_next) staging.load(record(interval + 1), input, pitch, warp, lane);
-    if (interval > 0 && is_active) {
-      accumulate(record(interval - 1), sums + ((interval - 1) & 1) * SUMS_BYTES, total, warp, lane);
+    // Half of the warps begin with what is bound by latency, half with what is bound by shared memory.
+#pragma unroll 1
+    for (int phase = 0; phase < 2; phase++) {
+      if (phase == order) {
+        if (interval == 0 || !is_active) continue;
+        accumulate(record(interval - 1), sums + ((interval - 1) & 1) * SUMS_BYTES, total, warp, lane);
 #if PACKED
-      if (++held == flush) {
-        held = 0;
+        if (++held == flush) {
+          held = 0;
 #pragma unroll
-        for (int d = 0; d < TRIALS; d++)
+          for (int d = 0; d < TRIALS; d++)
 #pragma unroll
-          for (int k = 0; k < COLUMNS; k++) above[d][k] += (total[d][k] >> 8) & 0x00ff00ff, total[d][k] &= 0x00ff00ff;
-      }
+            for (int k = 0; k < COLUMNS; k++) above[d][k] += (total[d][k] >> 8) & 0x00ff00ff, total[d][k] &= 0x00ff00ff;
+        }
 #endif
+      } else if (interval < intervals) {
+        build(record(interval), samples + (interval & 1) * SAMPLES_BYTES, sums + (interval & 1) * SUMS_BYTES, warp, lane);
+      }
     }
-    if (interval < intervals)
-      build(record(interval), samples + (interval & 1) * SAMPLES_BYTES, sums + (interval & 1) * SUMS_BYTES, warp, lane);
     if (is_next) staging.store(record(interval + 1), samples + ((interval + 1) & 1) * SAMPLES_BYTES, warp, lane);
     copy_async_wait<0>();
     __syncthreads();

@@ -68,6 +68,12 @@ INLINE void four_samples(const u8* row, u32 channel, u32 (&bits)[4]) {
   }
 }
 
+INLINE void samples(const u8* row, const u32 (&channel)[4], bool adjacent, u32 (&bits)[4]) {
+  if (adjacent) return four_samples(row, channel[0], bits);
+#pragma unroll
+  for (int c = 0; c < 4; c++) bits[c] = sample(row, channel[c]);
+}
+
 // input[row] has `row_bytes` bytes; the first `open` rows of its first sum came earlier and stand in the history.
 // history[k][time], rows `pitch` elements apart, gets sums from element `first` on, for each of the `count` channels[k].
 KERNEL __launch_bounds__(THREADS)
@@ -87,27 +93,31 @@ KERNEL __launch_bounds__(THREADS)
 
   for (int quad = warp; quad < QUADS; quad += THREADS / 32) {
     Value sum[4][4];  // channel, time
+    const i64 time = start + quad * 4;
+    if (adjacent && downsample == 1 && time >= 0 && time + 4 <= rows) {
+      u32 bits[4][4];  // time, channel: all loads are under way at once
 #pragma unroll
-    for (int t = 0; t < 4; t++) {
-      const i64 time = start + quad * 4 + t;
-      const i64 begin = larger(time * downsample - open, (i64)0), end = smaller((time + 1) * downsample - open, rows);
+      for (int t = 0; t < 4; t++) four_samples(input + (time + t) * row_bytes, channel[0], bits[t]);
 #pragma unroll
-      for (int c = 0; c < 4; c++) {
-        const i64 k = smaller(first_channel + lane * 4 + c, count - 1);
-        sum[c][t] = time == 0 && open > 0 ? (Value)history[k * pitch + first] : (Value)0;
-      }
-      if (time < 0) continue;
-      for (i64 row = begin; row < end; row++) {
-        const u8* from = input + row * row_bytes;
-        u32 bits[4];
-        if (adjacent) {
-          four_samples(from, channel[0], bits);
-        } else {
+      for (int c = 0; c < 4; c++)
 #pragma unroll
-          for (int c = 0; c < 4; c++) bits[c] = sample(from, channel[c]);
+        for (int t = 0; t < 4; t++) sum[c][t] = valued(bits[t][c], range);
+    } else {
+#pragma unroll
+      for (int t = 0; t < 4; t++) {
+        const bool is_open = time + t == 0 && open > 0;
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+          const i64 k = smaller(first_channel + lane * 4 + c, count - 1);
+          sum[c][t] = is_open ? (Value)history[k * pitch + first] : (Value)0;
         }
+        const i64 end = smaller((time + t + 1) * downsample - open, rows);
+        for (i64 row = larger((time + t) * downsample - open, (i64)0); row < end; row++) {
+          u32 bits[4];
+          samples(input + row * row_bytes, channel, adjacent, bits);
 #pragma unroll
-        for (int c = 0; c < 4; c++) sum[c][t] += valued(bits[c], range);
+          for (int c = 0; c < 4; c++) sum[c][t] += valued(bits[c], range);
+        }
       }
     }
     // Channel 4 lane + c stands in row 32 c + lane, so that lanes fall on different banks.

@@ -11,6 +11,7 @@ mod shape;
 mod sharing;
 mod staging;
 mod table;
+mod variants;
 
 use super::plan::Plan;
 use crate::array::PlaneMut;
@@ -22,6 +23,7 @@ use general::General;
 use job::Job;
 use loader::History;
 use staging::Staging;
+pub use variants::kernels;
 
 /// A plan bound to a device.
 #[derive(Debug)]
@@ -235,7 +237,8 @@ fn check_memory(plan: &Plan, device: &Device, capacity: u64) -> Result<()> {
         return Ok(());
     }
     let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-    let needed = bytes.map_or("more than can be counted".to_owned(), |bytes| mib(bytes).to_string());
+    let needed =
+        bytes.map_or("more than can be counted".to_owned(), |bytes| mib(bytes).to_string());
     Err(Error::Unavailable {
         what: format!("{needed} MiB of memory on CUDA device {}", device.ordinal()),
         why: format!(

@@ -145,12 +145,8 @@ pub(super) fn record(shape: &Shape, interval: &Interval) -> Vec<u32> {
 
 fn write(shape: &Shape, interval: &Interval, choice: &Choice) -> Vec<u32> {
     let chains: usize = choice.groups.iter().map(|group| group.chains.len()).sum();
-    let mut words = vec![
-        choice.words as u32,
-        choice.groups.len() as u32,
-        chains as u32,
-        choice.stride as u32,
-    ];
+    let mut words =
+        vec![choice.words as u32, choice.groups.len() as u32, chains as u32, choice.stride as u32];
     for c in 0..CHANNELS {
         let c = c.min(interval.rows.len() - 1);
         words.extend([interval.rows[c], choice.layout.starts[c] as i32 as u32]);

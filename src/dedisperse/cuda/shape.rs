@@ -83,13 +83,16 @@ const LARGE: Shape = Shape {
     tile_dms: 64,
     words: 256,
     most_words: 640,
-    most_sums: 10240,
+    most_sums: 14336,
     most_record: 2048,
     blocks: 1,
     lane: Lane::U8,
     packed: false,
     flush: 0,
 };
+
+/// As [`LARGE`], for words of one sum: twice the trials in as many registers share more.
+const TALL: Shape = Shape { tile_dms: 128, most_sums: 12288, most_record: 3072, ..LARGE };
 
 /// Blocks of 256 threads, of which two fit.
 const MIDDLE: Shape = Shape {
@@ -106,24 +109,22 @@ const MIDDLE: Shape = Shape {
 const SMALL: Shape = Shape { most_words: 256, most_sums: 3584, blocks: 1, ..MIDDLE };
 
 impl Shape {
-    /// Every shape, the largest first.
-    pub(super) const ALL: [Self; 3] = [LARGE, MIDDLE, SMALL];
+    /// Every shape for words of two sums or of one, the largest first.
+    pub(super) const fn all(packed: bool) -> [Self; 3] {
+        [if packed { LARGE } else { TALL }, MIDDLE, SMALL]
+    }
 
     /// The shape for a plan on a device.
     pub(super) fn new(plan: &Plan, device: &Properties) -> Self {
-        let fits = |shape: &&Self| shape.shared_bytes() <= device.shared_bytes;
-        Self::ALL.iter().find(fits).unwrap_or(&SMALL).bound(plan)
-    }
-
-    /// This shape for a plan's samples.
-    pub(super) fn bound(self, plan: &Plan) -> Self {
         let lane = Lane::of(plan);
         let most = largest(plan).unwrap_or(u64::MAX).max(1);
         // Low bytes are left behind when sums are split, and what is above them must fit 16 bits too.
         let flush = (0xffff - 0xff) / most.saturating_mul(CHANNELS as u64);
         let total = most.saturating_mul(plan.channels_used().len() as u64);
         let packed = flush > 0 && total < 1 << 24;
-        Self { lane, packed, flush: flush.min(1 << 30) as usize, ..self }
+        let fits = |shape: &Self| shape.shared_bytes() <= device.shared_bytes;
+        let shape = Self::all(packed).into_iter().find(fits).unwrap_or(SMALL);
+        Self { lane, packed, flush: flush.min(1 << 30) as usize, ..shape }
     }
 
     /// Times that a tile covers.

@@ -33,15 +33,15 @@ impl Table {
             let (tile, interval) = (&tiles[index / intervals], index % intervals);
             let channels = &order[interval * CHANNELS..];
             let channels = &channels[..channels.len().min(CHANNELS)];
-            let shifts = |(_, c): &(u32, usize)| tile.iter().map(|dm| plan.shift(*dm, *c)).collect();
+            let shifts =
+                |(_, c): &(u32, usize)| tile.iter().map(|dm| plan.shift(*dm, *c)).collect();
             let interval = Interval {
                 rows: channels.iter().map(|channel| channel.0).collect(),
                 shifts: channels.iter().map(shifts).collect(),
             };
             target[0] = record(shape, &interval);
         });
-        let mut table =
-            Self { tiles: tiles.len(), intervals, starts: vec![0], ..Self::default() };
+        let mut table = Self { tiles: tiles.len(), intervals, starts: vec![0], ..Self::default() };
         for record in &records {
             table.records.extend(record);
             table.starts.push((table.records.len() / 4) as u32);

@@ -27,6 +27,9 @@ struct Fiber {
 // What threads execute together, once all of `lanes` have come; `first` is lane 0 of them.
 typedef void (*Work)(Fiber* first, const bool* present, unsigned lanes);
 
+// What runs in the background, in queues of a thread, a warpgroup or a barrier.
+enum Background { COPIES, STORES, LOADS, PRODUCTS };
+
 // The running block. `suspend` returns when `wake` was called with the same key.
 struct Machine {
   Fiber* current;
@@ -39,9 +42,17 @@ struct Machine {
   void (*barrier)(unsigned id, unsigned threads, bool wait);  // id 0 with 0 threads: all of the block
   void (*meet_warp)(unsigned mask, Work work, const char* what);
   void (*meet_warpgroup)(Work work, const char* what);
+  // Work that a kernel waits for: at once, or as late as the kernel allows. It runs with a copy of what it is given.
+  // `finish` runs all of a queue but the last `left` groups; all of it for ALL.
+  bool late;
+  void (*later)(Background kind, const void* owner, void (*work)(const void*), const void* data, size_t bytes);
+  void (*commit)(Background kind, const void* owner);
+  void (*finish)(Background kind, const void* owner, unsigned left);
   void (*trap)();
   void (*die)(const char* format, ...);
 };
+
+constexpr unsigned ALL = ~0u;
 
 // What a compiled module says of a kernel.
 struct Kernel {

@@ -124,35 +124,60 @@ struct Matrix {
   }
   const u8* row16(u32 half, u32 column) const { return base + half * along_k + column / 8 * along_n + column % 8 * 16; }
 };
-__attribute__((optimize("O3"))) static inline void multiply_wgmma(Fiber* group, const bool* present, unsigned lanes) {
-  all_there(present, lanes, 128, "wgmma_64x64x32_u8");
-  for (u32 i = 1; i < 128; i++)
-    if (group[i].value != group[0].value || group[i].operand != group[0].operand)
-      emulated_machine->die("wgmma_64x64x32_u8: threads 0 and %u of a warpgroup bring different descriptors", i);
-  Matrix b(group[0].value);
+// One product of a warpgroup, with the registers that the threads brought.
+struct Product {
+  i32* c[128];
+  u32 a[128][4];
+  u64 descriptor;
+  bool add;
+};
+__attribute__((optimize("O3"))) static inline void multiply_wgmma(const void* data) {
+  const Product& product = *(const Product*)data;
+  Matrix b(product.descriptor);
   u8 columns[64][32];
   for (u32 n = 0; n < 64; n++)
     for (u32 half = 0; half < 2; half++) __builtin_memcpy(columns[n] + 16 * half, b.row16(half, n), 16);
   for (u32 row = 0; row < 64; row++) {
-    const Fiber* warp = group + row / 16 * 32;
+    u32 warp = row / 16 * 32;
     u8 bytes[32];
-    for (u32 k = 0; k < 32; k++) bytes[k] = (u8)byte_of_a(warp, row & 15, k);
+    for (u32 k = 0; k < 32; k += 4)
+      __builtin_memcpy(bytes + k, &product.a[warp + (row & 7) * 4 + k % 16 / 4][((row >> 3) & 1) + 2 * (k / 16)], 4);
     for (u32 n = 0; n < 64; n++) {
       u32 sum = 0;
       for (u32 k = 0; k < 32; k++) sum += (u32)bytes[k] * columns[n][k];
-      i32& c = ((i32*)warp[(row & 7) * 4 + n % 8 / 2].pointers[0])[n / 8 * 4 + ((row >> 3) & 1) * 2 + (n & 1)];
-      c = group[0].operand ? (i32)((u32)c + sum) : (i32)sum;
+      i32& c = product.c[warp + (row & 7) * 4 + n % 8 / 2][n / 8 * 4 + ((row >> 3) & 1) * 2 + (n & 1)];
+      c = product.add ? (i32)((u32)c + sum) : (i32)sum;
     }
   }
 }
+static inline void queue_wgmma(Fiber* group, const bool* present, unsigned lanes) {
+  all_there(present, lanes, 128, "wgmma_64x64x32_u8");
+  Product product;
+  product.descriptor = group[0].value, product.add = group[0].operand;
+  for (u32 i = 0; i < 128; i++) {
+    if (group[i].value != group[0].value || group[i].operand != group[0].operand)
+      emulated_machine->die("wgmma_64x64x32_u8: threads 0 and %u of a warpgroup bring different descriptors", i);
+    product.c[i] = (i32*)group[i].pointers[0];
+    __builtin_memcpy(product.a[i], group[i].pointers[1], 16);
+  }
+  emulated_machine->later(PRODUCTS, group, multiply_wgmma, &product, sizeof product);
+}
+template <unsigned LEFT> static inline void finish_wgmma(Fiber* group, const bool*, unsigned) {
+  emulated_machine->finish(PRODUCTS, group, LEFT);
+}
+static inline void commit_wgmma(Fiber* group, const bool*, unsigned) { emulated_machine->commit(PRODUCTS, group); }
 }  // namespace emulated
 INLINE void wgmma_fence() {}
-INLINE void wgmma_commit() {}
-template <int LEFT> INLINE void wgmma_wait() {}
+INLINE void wgmma_commit() {
+  if (emulated_machine->late) emulated_machine->meet_warpgroup(emulated::commit_wgmma, "wgmma_commit");
+}
+template <int LEFT> INLINE void wgmma_wait() {
+  if (emulated_machine->late) emulated_machine->meet_warpgroup(emulated::finish_wgmma<LEFT>, "wgmma_wait");
+}
 INLINE void wgmma_64x64x32_u8(i32 (&c)[32], const u32 (&a)[4], u64 b, i32 add) {
   emulated::bring(c, a, nullptr);
   emulated::Fiber* self = emulated_machine->current;
   self->value = b, self->operand = add != 0;
-  emulated_machine->meet_warpgroup(emulated::multiply_wgmma, "wgmma_64x64x32_u8");
+  emulated_machine->meet_warpgroup(emulated::queue_wgmma, "wgmma_64x64x32_u8");
 }
 #endif

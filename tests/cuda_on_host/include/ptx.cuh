@@ -28,21 +28,36 @@ INLINE u32 shared_address(const void* p) {
   return emulated::STATIC | (u32)offset;
 }
 
-// --- copies in the background: at once
+// --- copies in the background
+namespace emulated {
+struct Copy {
+  void* to;
+  const void* from;
+  u32 bytes, room;
+};
+static inline void run_copy(const void* data) {
+  const Copy& copy = *(const Copy*)data;
+  __builtin_memset(copy.to, 0, copy.room);
+  for (u32 i = 0; i < copy.bytes; i++) ((char*)copy.to)[i] = ((const char*)copy.from)[i];
+}
+INLINE void copy_later(Background kind, const void* owner, const Copy& copy) {
+  emulated_machine->later(kind, owner, run_copy, &copy, sizeof copy);
+}
+}  // namespace emulated
 INLINE void copy_async_16_filled(u32 to, const void* from, u32 bytes) {
   emulated::aligned("copy_async_16", to, bytes ? (u64)from : 0, 0, 16);
   if (bytes > 16) emulated_machine->die("copy_async_16_filled of %u bytes", bytes);
-  char* shared = (char*)emulated::shared_pointer(to);
-  __builtin_memset(shared, 0, 16);
-  for (u32 i = 0; i < bytes; i++) shared[i] = ((const char*)from)[i];
+  emulated::copy_later(emulated::COPIES, emulated_machine->current, {emulated::shared_pointer(to), from, bytes, 16});
 }
 INLINE void copy_async_16(u32 to, const void* from) { copy_async_16_filled(to, from, 16); }
 INLINE void copy_async_4(u32 to, const void* from) {
   emulated::aligned("copy_async_4", to, (u64)from, 0, 4);
-  __builtin_memcpy(emulated::shared_pointer(to), from, 4);
+  emulated::copy_later(emulated::COPIES, emulated_machine->current, {emulated::shared_pointer(to), from, 4, 4});
 }
-INLINE void copy_async_commit() {}
-template <int LEFT> INLINE void copy_async_wait() {}
+INLINE void copy_async_commit() { emulated_machine->commit(emulated::COPIES, emulated_machine->current); }
+template <int LEFT> INLINE void copy_async_wait() {
+  emulated_machine->finish(emulated::COPIES, emulated_machine->current, LEFT);
+}
 
 // --- barriers in shared memory
 namespace emulated {
@@ -85,21 +100,41 @@ INLINE void barrier_expect(u32 address, u32 bytes) {
 INLINE void barrier_wait(u32 address, u32 parity) {
   emulated::Barrier& barrier = emulated::barrier_at(address);
   if (parity > 1) emulated_machine->die("barrier_wait: parity %u", parity);
-  while (*(volatile u32*)&barrier % 2 == parity) emulated_machine->suspend("barrier_wait", &barrier, address);
+  while (*(volatile u32*)&barrier % 2 == parity) {
+    emulated_machine->finish(emulated::LOADS, &barrier, emulated::ALL);
+    if (*(volatile u32*)&barrier % 2 != parity) return;
+    emulated_machine->suspend("barrier_wait", &barrier, address);
+  }
 }
-// --- the copy engine: at once
+// --- the copy engine
+namespace emulated {
+struct Load {
+  Copy copy;
+  Barrier* barrier;
+};
+static inline void run_load(const void* data) {
+  const Load& load = *(const Load*)data;
+  __builtin_memcpy(load.copy.to, load.copy.from, load.copy.bytes);
+  barrier_update(*load.barrier, 0, -(i32)load.copy.bytes);
+}
+}  // namespace emulated
 INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 address) {
   emulated::aligned("bulk_load", to, (u64)from, bytes, 16);
-  __builtin_memcpy(emulated::shared_pointer(to), from, bytes);
-  emulated::barrier_update(emulated::barrier_at(address), 0, -(i32)bytes);
+  emulated::Barrier& barrier = emulated::barrier_at(address);
+  emulated::Load load = {{emulated::shared_pointer(to), from, bytes, bytes}, &barrier};
+  emulated_machine->later(emulated::LOADS, &barrier, emulated::run_load, &load, sizeof load);
+  // Those that wait already let it run.
+  if (emulated_machine->late) emulated_machine->wake(&barrier);
 }
 INLINE void bulk_store(void* to, u32 from, u32 bytes) {
   emulated::from_sm_90();
   emulated::aligned("bulk_store", (u64)to, from, bytes, 16);
-  __builtin_memcpy(to, emulated::shared_pointer(from), bytes);
+  emulated::copy_later(emulated::STORES, emulated_machine->current, {to, emulated::shared_pointer(from), bytes, bytes});
 }
-INLINE void bulk_commit() {}
-template <int LEFT> INLINE void bulk_wait_read() {}
+INLINE void bulk_commit() { emulated_machine->commit(emulated::STORES, emulated_machine->current); }
+template <int LEFT> INLINE void bulk_wait_read() {
+  emulated_machine->finish(emulated::STORES, emulated_machine->current, LEFT);
+}
 INLINE void fence_async_shared() {}
 
 // --- barriers of a part of the block

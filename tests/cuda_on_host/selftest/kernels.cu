@@ -130,6 +130,14 @@ KERNEL transposed(const u16* in, u16* out) {
 #endif
 }
 
+// Copies in two groups, and waits for the first alone.
+KERNEL forgotten_wait(const u32* in, u32* out) {
+  SHARED_MEMORY(bytes);
+  for (u32 i = 0; i < 2; i++) copy_async_16(shared_address(bytes) + 16 * i, in + 4 * i), copy_async_commit();
+  copy_async_wait<1>();
+  for (u32 i = 0; i < 8; i++) out[i] = ((u32*)bytes)[i];
+}
+
 KERNEL past_the_end(u32* out, u32 at) { out[at] = 1; }
 KERNEL stuck() { if (threadIdx.x < 32) named_barrier(1, 64); }
 KERNEL trapped() { if (threadIdx.x == 3) __trap(); }

@@ -195,6 +195,12 @@ int main(int count, char** words) {
   if (name == "past_the_end") return device.launch("past_the_end", 1, 1, 0, out, 64u);
   if (name == "stuck") return device.launch("stuck", 1, 64, 0);
   if (name == "past_shared") return device.launch("past_shared", 1, 32, 1024);
+  if (name == "forgotten_wait") {
+    uint64_t in = upload(std::vector<uint32_t>(8, 7));
+    device.launch("forgotten_wait", 1, 1, 32, in, out);
+    auto got = download<uint32_t>(out, 8);
+    return printf("%x %x\n", got[3], got[4]);
+  }
   if (name == "misaligned") return device.launch("misaligned", 1, 1, 0, out + 4);
   if (name == "trapped") return device.launch("trapped", 1, 32, 0) == 719 && cuCtxSynchronize() == 719 ? 0 : 1;
   if (name == "host_pointer") return cuMemcpyDtoH_v2(&name, (uint64_t)words, 8);

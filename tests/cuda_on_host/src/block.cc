@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "background.h"
 #include "barriers.h"
 #include "fibers.h"
 
@@ -80,6 +81,7 @@ void run_block(unsigned threads) {
   run_fibers(threads, body, leave_barriers);
   if (trapped) return;
   if (waiting_fibers()) deadlock(threads);
+  end_background();
   for (unsigned char* p = machine.shared + bytes; p < window + WINDOW; p++)
     if (*p != POISON) die("shared memory was written %ld bytes past its %u", (long)(p - machine.shared - bytes), bytes);
 }
@@ -109,7 +111,8 @@ bool run(const Launch& launch) {
   // The end of what the launch asks for lies at the guard, as near as the alignment allows.
   machine.shared = window + WINDOW - (launch.shared_bytes + 1023) / 1024 * 1024;
   machine.suspend = suspend, machine.wake = wake, machine.pass = pass, machine.barrier = barrier;
-  machine.meet_warp = meet_warp, machine.meet_warpgroup = meet_warpgroup, machine.trap = trap, machine.die = die;
+  machine.meet_warp = meet_warp, machine.meet_warpgroup = meet_warpgroup, machine.late = is_late();
+  machine.later = later, machine.commit = commit, machine.finish = finish_background, machine.trap = trap, machine.die = die;
   trapped = false;
   number_threads(launch.block);
   for (unsigned z = 0; z < launch.grid.z && !trapped; z++)

@@ -74,8 +74,11 @@ Result begin(const char* name) {
   static long calls_of_it;
   if (!initialized && strcmp(name, "cuInit")) return NOT_INITIALIZED;
   if (sticky) return sticky;
-  if (failure().call && is_named(name, failure().name) && ++calls_of_it >= failure().call) return sticky = (Result)failure().code;
-  return SUCCESS;
+  if (!failure().call || !is_named(name, failure().name) || ++calls_of_it < failure().call) return SUCCESS;
+  Result result = (Result)failure().code;
+  // Faults of kernels spoil the context.
+  if (result >= 700 && result < 720) sticky = result;
+  return result;
 }
 
 }  // namespace emulated

@@ -22,6 +22,7 @@ struct Function {
 
 struct Image {
   void* library;
+  int file;  // open as long as the library is: its number is the name that the loader knows the library by
   const Module* module;
   std::vector<std::unique_ptr<Function>> functions;
 };
@@ -34,16 +35,20 @@ size_t image_bytes(const Elf64_Ehdr* header) {
 }
 
 // The shared object, from a file that has no name.
-void* load(const void* image) {
+void* load(const void* image, int& file) {
   size_t bytes = image_bytes((const Elf64_Ehdr*)image);
-  int file = memfd_create("emulated_module", 0);
+  file = memfd_create("emulated_module", MFD_CLOEXEC);
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", file);
   bool written = file >= 0 && write(file, image, bytes) == (ssize_t)bytes;
   void* library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!library) fprintf(stderr, "emulated device: %s\n", written ? dlerror() : "can't write a module");
-  close(file);
   return library;
+}
+
+void unload(void* library, int file) {
+  if (library) dlclose(library);
+  if (file >= 0) close(file);
 }
 
 bool is_for_device(const char* architecture) {
@@ -88,12 +93,15 @@ DRIVER cuModuleLoadData(void** handle, const void* image) {
   const Elf64_Ehdr* header = (const Elf64_Ehdr*)image;
   if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return INVALID_IMAGE;
   if (header->e_machine != EM_X86_64) return NO_BINARY_FOR_GPU;
-  void* library = load(image);
+  int file;
+  void* library = load(image, file);
   const Module* module = library ? (const Module*)dlsym(library, "emulated_module") : nullptr;
-  if (!module) return INVALID_IMAGE;
-  if (!is_for_device(module->architecture)) return dlclose(library), NO_BINARY_FOR_GPU;
+  if (!module || !is_for_device(module->architecture)) {
+    unload(library, file);
+    return module ? NO_BINARY_FOR_GPU : INVALID_IMAGE;
+  }
   *module->machine = &machine;
-  Image* loaded = new Image{library, module, {}};
+  Image* loaded = new Image{library, file, module, {}};
   images.insert(loaded);
   *handle = loaded;
   return SUCCESS;
@@ -106,7 +114,7 @@ DRIVER cuModuleUnload(void* handle) {
   Result result = finish_all();
   for (auto& function : image->functions) functions.erase(function.get());
   images.erase(image);
-  dlclose(image->library);
+  unload(image->library, image->file);
   delete image;
   return result;
 }

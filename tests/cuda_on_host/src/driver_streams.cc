@@ -1,10 +1,10 @@
 // Streams and events. Work runs when it is queued, or, with SIDEREAL_EMULATED_LATE, only when something waits for it.
-#include <stdlib.h>
 #include <time.h>
 
 #include <deque>
 #include <set>
 
+#include "background.h"
 #include "driver.h"
 
 namespace emulated {
@@ -25,11 +25,6 @@ struct Event {
 Stream default_stream;
 std::set<Stream*> streams{&default_stream};
 std::set<Event*> events;
-
-bool is_late() {
-  static const bool late = getenv("SIDEREAL_EMULATED_LATE") && getenv("SIDEREAL_EMULATED_LATE")[0] != '0';
-  return late;
-}
 
 Stream* stream_at(void* handle) {
   if (!handle || handle == (void*)1 || handle == (void*)2) return &default_stream;

@@ -68,7 +68,7 @@ std::string registration(const std::vector<Declared>& kernels, const std::string
   std::string table;
   for (const Declared& kernel : kernels) {
     const std::string& name = kernel.name;
-    text += "static void emulated_call_" + name + "(void** arguments) { emulated::call_kernel(" + name + ", arguments); }\n";
+    text += "static void emulated_call_" + name + "(void** emulated_arguments) { emulated::call_kernel(" + name + ", emulated_arguments); }\n";
     std::string bounds = kernel.bounds.empty() ? "0" : "emulated::first_of(" + kernel.bounds + ")";
     std::string sizes = "emulated::Signature<decltype(&" + name + ")>";
     table += "  {\"" + name + "\", emulated_call_" + name + ", " + sizes + "::count, " + sizes + "::sizes, (unsigned)" + bounds + "},\n";

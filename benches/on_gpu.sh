@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Runs the tests and benches on a machine with a GPU, from binaries that benches/pack_for_gpu.sh packed; builds
+# nothing. Needs the NVIDIA driver and NVRTC, cuFFT for some plans, compute-sanitizer for its part.
+#
+#   on_gpu.sh FOLDER [PART...]     parts: oracles benches sanitizer tune (default: all but tune)
+#
+# OUT          where logs and tables go (default FOLDER/out); at most 8 files
+# ORACLES_S, SANITIZER_S, BENCHES_S, TUNE_S
+#              seconds for each part (default 150, 120, 200, 90), of which one test or bench may take half; what
+#              takes longer is ended, and said
+# TOOLS        of compute-sanitizer (default "memcheck racecheck initcheck")
+# BENCHES      which (default "device channelize dedisperse telescopes pulse")
+# BENCH_OPTIONS, TUNE_COMMANDS
+#              more options for every bench; what to tune, one command a line
+set -uo pipefail
+
+folder=$(cd "${1:?usage: on_gpu.sh FOLDER [PART...]}" && pwd)
+shift
+parts=("$@")
+if ((${#parts[@]} == 0)); then parts=(oracles benches sanitizer); fi
+out=${OUT:-$folder/out}
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -C "$work" -xzf "$folder/binaries.tar.gz" || exit 1
+sidereal=$work/sidereal
+rows=()
+failed=0
+
+# Where CUDA's libraries lie on machines that have them from PyPI or from the toolkit.
+libraries() {
+    local place
+    for place in /usr/local/cuda/lib64 /usr/lib/x86_64-linux-gnu; do
+        if compgen -G "$place/libnvrtc.so*" >/dev/null; then echo "$place"; fi
+    done
+    python3 - <<'END' 2>/dev/null
+import glob, os, site, sys
+for base in {*site.getsitepackages(), site.getusersitepackages(), *sys.path}:
+    for name in ("libnvrtc.so.1[23]", "libcufft.so.1[12]"):
+        for path in glob.glob(os.path.join(base, "nvidia", "*", "lib", name)):
+            print(os.path.dirname(path))
+END
+}
+found=$(libraries | sort -u | paste -sd: -)
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$found"
+# Kernels are compiled once for all parts, and the user's own cache is left alone.
+export SIDEREAL_CACHE_DIR="$work/cache"
+export SIDEREAL_REQUIRE=cuda
+# Tests of the command line run this binary; real recordings are packed only where they were there.
+export SIDEREAL_PROGRAM="$sidereal"
+if [[ -d $work/data ]]; then export SIDEREAL_DATA="$work/data"; fi
+
+row() { # part, what, outcome, seconds
+    rows+=("$(printf '%-10s %-34s %6s s  %s' "$1" "$2" "$4" "$3")")
+    if [[ $3 != ok* && $3 != skipped* ]]; then failed=$((failed + 1)); fi
+}
+
+outcome() { # status
+    case $1 in
+        0) echo ok ;;
+        124 | 137) echo "ENDED: out of time" ;;
+        125) echo "NOT RUN: no time left" ;;
+        *) echo "FAILED: code $1" ;;
+    esac
+}
+
+clocks() {
+    nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu,power.draw,clocks_event_reasons.active \
+        --format=csv,noheader 2>&1 | head -n 4
+}
+
+machine() {
+    date -u +%Y-%m-%dT%H:%M:%SZ
+    echo "sidereal $(cat "$work/version")"
+    uname -srm
+    grep -m 1 'model name' /proc/cpuinfo
+    nvidia-smi -q -d CLOCK,PERFORMANCE 2>&1 | head -n 60
+    timeout 60 "$sidereal" devices --measure 2>&1
+}
+
+# Runs a command into $work/log within what is left of its part, and within half of the part.
+limited() { # end, the part's seconds, command...
+    local left=$(($1 - SECONDS)) most=$((($2 + 1) / 2))
+    if ((left <= 0)); then return 125; fi
+    timeout --kill-after=10 $((left < most ? left : most)) "${@:3}" >"$work/log" 2>&1
+}
+
+oracles() {
+    local most=${ORACLES_S:-150} end=$((SECONDS + ${ORACLES_S:-150})) test name begun status passed
+    for test in "$work"/tests/*; do
+        name=$(basename "$test") begun=$SECONDS status=0
+        echo "=== $name" >>"$out/oracles.log"
+        : >"$work/log"
+        limited $end $most "$test" || status=$?
+        cat "$work/log" >>"$out/oracles.log"
+        passed=$(grep -oE '^test result:.* [0-9]+ passed; [0-9]+ failed' "$work/log" | grep -oE '[0-9]+ passed; [0-9]+ failed')
+        row oracles "$name" "$(outcome $status) ${passed:-}" $((SECONDS - begun))
+    done
+}
+
+sanitizer() {
+    local most=${SANITIZER_S:-120} end=$((SECONDS + ${SANITIZER_S:-120})) tool test name begun status checker faults
+    checker=$(command -v compute-sanitizer || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' | head -n 1)
+    if [[ -z $checker ]]; then
+        row sanitizer compute-sanitizer "skipped: it is not installed" 0
+        return
+    fi
+    for tool in ${TOOLS:-memcheck racecheck initcheck}; do
+        for test in "$work"/tests/*; do
+            if ! "$test" --list 2>/dev/null | grep -q '^fixed_subset.*: test$'; then continue; fi
+            name=$(basename "$test") begun=$SECONDS status=0
+            echo "=== $tool $name" >>"$out/sanitizer.log"
+            : >"$work/log"
+            limited $end $most "$checker" --tool "$tool" --error-exitcode 9 \
+                "$test" fixed_subset --test-threads 1 || status=$?
+            tail -c 400000 "$work/log" >>"$out/sanitizer.log"
+            faults=$(grep -oE 'ERROR SUMMARY: [0-9]+ errors?|RACECHECK SUMMARY: [0-9]+ hazards?' "$work/log" | tail -n 1)
+            row sanitizer "$tool $name" "$(outcome $status) ${faults:-}" $((SECONDS - begun))
+        done
+    done
+}
+
+benches() {
+    local most=${BENCHES_S:-200} end=$((SECONDS + ${BENCHES_S:-200})) bench begun status
+    for bench in ${BENCHES:-device channelize dedisperse telescopes pulse}; do
+        begun=$SECONDS status=0
+        : >"$work/log"
+        { echo "=== $bench"; echo "before: $(clocks)"; } >>"$out/benches.log"
+        # shellcheck disable=SC2086
+        limited $end $most "$sidereal" bench "$bench" --device cuda ${BENCH_OPTIONS:-} \
+            --csv "$work/$bench.csv" || status=$?
+        { cat "$work/log"; echo "after: $(clocks)"; } >>"$out/benches.log"
+        if [[ -s $work/$bench.csv ]]; then cp "$work/$bench.csv" "$out/$bench.csv"; fi
+        row benches "$bench" "$(outcome $status)" $((SECONDS - begun))
+    done
+}
+
+tune() {
+    local most=${TUNE_S:-90} end=$((SECONDS + ${TUNE_S:-90})) command begun status
+    local commands=${TUNE_COMMANDS:-$'channelize --channels 1024 --taps 8\ndedisperse --fch1 1550 --foff -0.29296875 --channels 1024 --tsamp 64e-6 --ranges 0:150:0.1'}
+    while read -r command; do
+        begun=$SECONDS status=0
+        : >"$work/log"
+        # shellcheck disable=SC2086
+        limited $end $most "$sidereal" tune $command --device cuda || status=$?
+        { echo "=== $command"; cat "$work/log"; } >>"$out/benches.log"
+        row tune "${command:0:34}" "$(outcome $status)" $((SECONDS - begun))
+    done <<<"$commands"
+}
+
+rm -f "$out"/{oracles.log,sanitizer.log,benches.log,table.txt}
+machine >"$work/machine" 2>&1
+for part in "${parts[@]}"; do
+    case $part in
+        oracles | sanitizer | benches | tune) "$part" ;;
+        *) row "$part" "" "FAILED: no such part" 0 ;;
+    esac
+done
+
+{
+    cat "$work/machine"
+    if [[ -s $out/benches.log ]]; then cat "$out/benches.log"; fi
+    printf '%s\n' "${rows[@]}"
+    echo "$failed failed, all of it $SECONDS s"
+} >"$out/table.txt"
+cat "$out/table.txt"
+((failed == 0))

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Builds what benches/on_gpu.sh runs on a machine with a GPU and packs it into one folder.
+#
+#   benches/pack_for_gpu.sh [FOLDER]        default .dev/gpu, which git ignores
+#
+# PROFILE   cargo's profile (default release; dev builds faster, and kernels are as fast)
+# TESTS     which test executables: an extended regular expression of their names
+# MOST_MIB  the most that the folder may hold (default 50)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=${1:-.dev/gpu}
+profile=${PROFILE:-release}
+wanted=${TESTS:-^((oracle|properties)_(channelize|clean|dedisperse|pulse)|.*cuda.*|.*device.*)$}
+most_mib=${MOST_MIB:-50}
+
+cargo build --locked --profile "$profile" --bins
+built=target/$profile
+if [[ $profile == dev ]]; then built=target/debug; fi
+# The messages name each executable; one a test target.
+executables=$(cargo test --locked --profile "$profile" --no-run --tests --message-format=json |
+    sed -n 's/.*"kind":\["test"\].*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2/p' | sort -u)
+
+rm -rf "$folder"
+mkdir -p "$folder/pack/tests"
+strip -o "$folder/pack/sidereal" "$built/sidereal"
+packed=0
+while read -r name path; do
+    if [[ $name =~ $wanted ]]; then
+        strip -o "$folder/pack/tests/$name" "$path"
+        packed=$((packed + 1))
+    fi
+done <<<"$executables"
+if ((packed == 0)); then
+    echo "no test executable is called like $wanted" >&2
+    exit 1
+fi
+git describe --always --dirty >"$folder/pack/version"
+burst=${SIDEREAL_DATA:-../shared/data}/frb/FRB180417_askap_28.fil
+if [[ -f $burst ]]; then
+    mkdir -p "$folder/pack/data/frb"
+    cp "$burst" "$folder/pack/data/frb/"
+fi
+tar -C "$folder/pack" -czf "$folder/binaries.tar.gz" .
+rm -rf "$folder/pack"
+cp benches/on_gpu.sh "$folder/"
+
+bytes=$(du -sb "$folder" | cut -f1)
+echo "$folder: sidereal and $packed test executables, $((bytes >> 20)) MiB"
+if ((bytes >> 20 >= most_mib)); then
+    echo "that is more than $most_mib MiB: choose fewer with TESTS" >&2
+    exit 1
+fi

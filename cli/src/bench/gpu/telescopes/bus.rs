@@ -1,0 +1,111 @@
+//! A search that the bus binds: few trials, rows from the host's memory as fast as they are taken.
+
+use std::time::Instant;
+
+use sidereal::Result;
+use sidereal::dedisperse::dm_plan::DmPlan;
+use sidereal::io::{FilterbankHeader, FilterbankSource};
+use sidereal::pipeline::burst::{SearchOptions, search};
+
+use super::super::Gpu;
+use super::memory::{Recording, Source};
+use crate::bench::{Row, best_and_median};
+
+const CHANNELS: usize = 1024;
+
+/// Trials: few enough for the bus to be what binds.
+const TRIALS: usize = 128;
+
+/// Rows that are held, and how often they are read.
+const TIMES: usize = 1 << 20;
+const ROUNDS: usize = 6;
+
+/// Rows that are held when it is only tried whether all works.
+const QUICK_TIMES: usize = 1 << 12;
+
+/// Searches.
+const RUNS: usize = 5;
+
+/// The same rows again and again.
+struct Repeated<'a> {
+    recording: &'a Recording,
+    header: FilterbankHeader,
+    source: Source<'a>,
+    left: usize,
+}
+
+impl FilterbankSource for Repeated<'_> {
+    fn header(&self) -> &FilterbankHeader {
+        &self.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.header.row_bytes();
+        let mut done = 0;
+        while done * row_bytes < rows.len() {
+            let times = self.source.read(&mut rows[done * row_bytes..])?;
+            done += times;
+            if times == 0 {
+                if self.left == 0 {
+                    break;
+                }
+                self.left -= 1;
+                self.source = self.recording.source();
+            }
+        }
+        Ok(done)
+    }
+
+    fn skip(&mut self, _: u64) -> Result<u64> {
+        Ok(0)
+    }
+}
+
+/// Rows a second once the search runs: from the end of its first gulp to that of its last.
+fn rate(gpu: &Gpu, recording: &Recording, options: &SearchOptions) -> Result<f64> {
+    let mut header = recording.source().header().clone();
+    header.times = header.times.map(|times| times * ROUNDS as u64);
+    let source = recording.source();
+    let mut repeated = Repeated { recording, header, source, left: ROUNDS - 1 };
+    let mut marks: Vec<(u64, Instant)> = Vec::new();
+    search(&mut repeated, options, &gpu.backend, &mut |status| {
+        marks.push((status.times, Instant::now()));
+        true
+    })?;
+    let (Some(first), Some(last)) = (marks.get(1), marks.last()) else { return Ok(0.0) };
+    let rows = last.0.saturating_sub(first.0) as f64;
+    Ok(rows / last.1.duration_since(first.1).as_secs_f64().max(1e-9))
+}
+
+/// Measures it; `bus` is what the bus allows, in bytes a second.
+///
+/// # Errors
+/// Those of the search.
+pub(super) fn row(gpu: &Gpu, bus: f64) -> Result<Row> {
+    let times = if gpu.quick { QUICK_TIMES } else { TIMES };
+    let recording = Recording::random(CHANNELS, times)?;
+    let mut options = SearchOptions::new(DmPlan::fixed(&[(0.0, 0.5 * TRIALS as f64, 0.5)])?);
+    // All values of a byte are as likely here: no channel stands out, and no pulse is wanted.
+    (options.auto_mask, options.snr) = (false, 8.0);
+    if gpu.quick {
+        options.gulp = QUICK_TIMES / 4;
+    }
+    let runs = if gpu.quick { 1 } else { RUNS };
+    let rates = (0..runs).map(|_| rate(gpu, &recording, &options)).collect::<Result<Vec<_>>>();
+    let mut rates: Vec<f64> = rates?.iter().map(|rows| rows * CHANNELS as f64 * 1e-9).collect();
+    let (rate, median) = best_and_median(&mut rates);
+    Ok(Row {
+        bench: "telescopes",
+        case: format!("{CHANNELS} channels, {TRIALS} trials, steady, from the host"),
+        device: gpu.backend.name(),
+        rate,
+        unit: "GB/s",
+        roof: bus * 1e-9,
+        roof_unit: "GB/s over the bus",
+        fraction_of_roof: rate * 1e9 / bus,
+        baseline: 0.0,
+        ratio_to_baseline: 0.0,
+        checked: rate > 0.0,
+        median,
+    })
+}

@@ -1,0 +1,93 @@
+//! A recording in the host's memory.
+
+use sidereal::Result;
+use sidereal::backend::threads::Threads;
+use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
+use sidereal::simulate::burst::{Options, Simulator};
+use sidereal::units::Band;
+
+use super::super::random;
+use crate::bench::telescopes::Observation;
+
+/// Bytes that a thread copies at a time.
+const PART: usize = 1 << 20;
+
+/// All rows of a simulated recording.
+pub(super) struct Recording {
+    header: FilterbankHeader,
+    rows: Vec<u8>,
+    threads: Threads,
+}
+
+impl Recording {
+    /// Simulates an observation, on all cores.
+    ///
+    /// # Errors
+    /// Those of the simulation.
+    pub(super) fn simulated(observation: &Observation) -> Result<Self> {
+        let (telescope, threads) = (observation.telescope, Threads::new(0));
+        let tsamp_s = telescope.tsamp_s();
+        let times = (observation.seconds / tsamp_s) as u64;
+        let mut options = Options::new(telescope.band()?, tsamp_s, times);
+        options.bursts.push(observation.burst);
+        let mut source = Simulator::new(options)?.with_threads(threads.clone());
+        let header = source.header().clone();
+        let mut rows = vec![0; times as usize * header.row_bytes()];
+        source.read(&mut rows)?;
+        Ok(Self { header, rows, threads })
+    }
+
+    /// Rows of 64 us at 1400 MHz in which all values of a byte are as likely.
+    ///
+    /// # Errors
+    /// Those of the band.
+    pub(super) fn random(channels: usize, times: usize) -> Result<Self> {
+        let step_mhz = -300.0 / channels as f64;
+        let band = Band::uniform(1550.0 + 0.5 * step_mhz, step_mhz, channels)?;
+        let header = Simulator::new(Options::new(band, 64e-6, times as u64))?.header().clone();
+        Ok(Self { header, rows: random::bytes(times * channels), threads: Threads::new(0) })
+    }
+
+    /// The recording from its start.
+    pub(super) fn source(&self) -> Source<'_> {
+        Source { recording: self, next: 0 }
+    }
+}
+
+/// A recording that is read.
+pub(super) struct Source<'a> {
+    recording: &'a Recording,
+    /// Byte of the next row.
+    next: usize,
+}
+
+impl FilterbankSource for Source<'_> {
+    fn header(&self) -> &FilterbankHeader {
+        &self.recording.header
+    }
+
+    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
+        let row_bytes = self.recording.header.row_bytes();
+        let bytes = (rows.len() / row_bytes * row_bytes).min(self.recording.rows.len() - self.next);
+        let from = &self.recording.rows[self.next..][..bytes];
+        let threads = &self.recording.threads;
+        let mut none = vec![(); threads.count()];
+        threads.for_each_chunk(&mut none, &mut rows[..bytes], PART, |(), part, to| {
+            to.copy_from_slice(&from[part * PART..][..to.len()]);
+        });
+        self.next += bytes;
+        Ok(bytes / row_bytes)
+    }
+
+    fn skip(&mut self, times: u64) -> Result<u64> {
+        let row_bytes = self.recording.header.row_bytes();
+        let left = (self.recording.rows.len() - self.next) / row_bytes;
+        let skipped = left.min(usize::try_from(times).unwrap_or(left));
+        self.next += skipped * row_bytes;
+        Ok(skipped as u64)
+    }
+
+    fn gaps(&self) -> &[Gap] {
+        &[]
+    }
+}

@@ -1,0 +1,250 @@
+//! `sidereal tune`: which of the ways to build a kernel is the fastest on this GPU, for one plan.
+
+mod channelize;
+mod dedisperse;
+
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use sidereal::backend::Backend;
+use sidereal::backend::cuda::{
+    self,
+    tune::{self, Measured, Tuned, Work},
+};
+use sidereal::backend::threads::Threads;
+use sidereal::{Error, Result};
+
+use crate::common::{Common, Device};
+use crate::json;
+
+/// Measures the ways to build a plan's GPU kernels, and keeps the fastest for later runs.
+///
+/// Every way gives the same bits, which is checked. Choices are kept in $SIDEREAL_CACHE_DIR, else in
+/// ~/.cache/sidereal, by kernel, GPU, driver and plan; without any, a model chooses.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+    /// Measure, but keep nothing.
+    #[arg(long, global = true)]
+    dry_run: bool,
+    /// Input of each run, in MiB: more than the caches hold.
+    #[arg(long, global = true, default_value_t = 256, value_name = "MIB")]
+    memory: usize,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    Channelize(channelize::Arguments),
+    Dedisperse(dedisperse::Arguments),
+}
+
+/// One kernel of a plan, as JSON.
+#[derive(Serialize)]
+struct Document {
+    kernel: String,
+    shape: String,
+    device: String,
+    choices: Vec<Line>,
+    best: Option<String>,
+    stored: bool,
+}
+
+#[derive(Serialize)]
+struct Line {
+    choice: String,
+    values: Vec<u32>,
+    seconds: Option<f64>,
+    median_s: Option<f64>,
+    error: Option<String>,
+}
+
+/// Where the work of a plan is built and measured.
+struct Bench {
+    backend: Backend,
+    device: cuda::Device,
+    /// The most bytes of the input of one run.
+    input_bytes: usize,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    if !(1..=1 << 16).contains(&arguments.memory) {
+        return Err(Error::parameter("--memory", arguments.memory, "it must be 1 to 65536 MiB"));
+    }
+    let bench = Bench::new(common, arguments.memory << 20)?;
+    let tuned = match &arguments.what {
+        What::Channelize(options) => options.tune(&bench, common)?,
+        What::Dedisperse(options) => options.tune(&bench, common)?,
+    };
+    let mut documents = Vec::new();
+    for tuned in &tuned {
+        let stored = !arguments.dry_run && tuned.best().is_some();
+        if stored {
+            tune::store(tuned)?;
+        }
+        documents.push(document(tuned, &bench.backend, stored));
+    }
+    if common.json {
+        json::print(&documents)?;
+    } else if !common.quiet {
+        json::say(table(&documents).trim_end())?;
+    }
+    refused(&documents)
+}
+
+impl Bench {
+    fn new(common: &Common, input_bytes: usize) -> Result<Self> {
+        let ordinal = match common.device {
+            Device::Cuda(ordinal) => ordinal,
+            Device::Auto => 0,
+            Device::Cpu | Device::Reference => {
+                let rule =
+                    "only kernels for GPUs are tuned: it must be cuda, cuda:1 and so on, or auto";
+                return Err(Error::parameter("--device", "another one", rule));
+            }
+        };
+        let device = cuda::Device::open(ordinal)?;
+        cuda::nvrtc()?;
+        let backend = Backend::Cuda(device.clone(), Threads::new(common.threads()?));
+        Ok(Self { backend, device, input_bytes })
+    }
+
+    /// Measures all choices of what `build` makes, and tells each as it is done.
+    fn tune(
+        &self,
+        common: &Common,
+        build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
+    ) -> Result<Vec<Tuned>> {
+        tune::tune(&self.device, build, &mut |kernel, measured| {
+            if common.verbose && !common.quiet {
+                eprintln!("sidereal: {kernel}: {}", outcome(measured));
+            }
+        })
+    }
+
+    /// Bytes on the device that may be anything, the same on every run.
+    fn noise(&self, bytes: usize) -> Result<cuda::Buffer<u8>> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let words: Vec<u64> = (0..bytes.div_ceil(8)).map(|_| next()).collect();
+        self.device.upload(&bytemuck::cast_slice::<u64, u8>(&words)[..bytes])
+    }
+}
+
+fn outcome(measured: &Measured) -> String {
+    let name = &measured.choice.name;
+    match &measured.seconds {
+        Ok((best, median)) => {
+            format!("{name}: {:.4} ms, median {:.4} ms", 1e3 * best, 1e3 * median)
+        }
+        Err(why) => format!("{name}: can't be launched: {why}"),
+    }
+}
+
+fn document(tuned: &Tuned, backend: &Backend, stored: bool) -> Document {
+    let line = |measured: &Measured| Line {
+        choice: measured.choice.name.clone(),
+        values: measured.choice.values.clone(),
+        seconds: measured.seconds.as_ref().ok().map(|seconds| seconds.0),
+        median_s: measured.seconds.as_ref().ok().map(|seconds| seconds.1),
+        error: measured.seconds.as_ref().err().cloned(),
+    };
+    Document {
+        kernel: tuned.kernel().to_owned(),
+        shape: tuned.shape().to_owned(),
+        device: backend.name(),
+        choices: tuned.measured.iter().map(line).collect(),
+        best: tuned.best().map(|(choice, _)| choice.name.clone()),
+        stored,
+    }
+}
+
+fn table(documents: &[Document]) -> String {
+    if documents.is_empty() {
+        return "There is nothing to choose for this plan.".to_owned();
+    }
+    let mut text = String::new();
+    for document in documents {
+        let _ = writeln!(text, "{}, {}, on {}", document.kernel, document.shape, document.device);
+        let _ = writeln!(text, "  {:<40}{:>12}{:>12}", "choice", "best ms", "median ms");
+        for line in &document.choices {
+            let _ = match (line.seconds, line.median_s, &line.error) {
+                (Some(best), Some(median), _) => {
+                    let mark =
+                        if document.best.as_ref() == Some(&line.choice) { "  *" } else { "" };
+                    let (best, median) = (1e3 * best, 1e3 * median);
+                    writeln!(text, "  {:<40}{best:>12.4}{median:>12.4}{mark}", line.choice)
+                }
+                (.., why) => {
+                    let why = why.as_deref().unwrap_or_default();
+                    writeln!(text, "  {:<40}can't be launched: {why}", line.choice)
+                }
+            };
+        }
+        let kept = if document.stored { "kept" } else { "not kept" };
+        let _ = writeln!(text, "  * the fastest, {kept}\n");
+    }
+    text
+}
+
+/// A choice that can't be launched is a fault of the stage that offers it.
+fn refused(documents: &[Document]) -> Result<()> {
+    let lines = documents.iter().flat_map(|document| &document.choices);
+    let refused: Vec<&str> =
+        lines.filter(|line| line.error.is_some()).map(|line| line.choice.as_str()).collect();
+    if refused.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        what: refused.join("; "),
+        why: "these choices are offered, but can't be launched on this GPU".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn documents() -> Vec<Document> {
+        let line = |choice: &str, seconds: Option<f64>| Line {
+            choice: choice.to_owned(),
+            values: vec![1],
+            seconds,
+            median_s: seconds,
+            error: seconds.is_none().then(|| "too much shared memory".to_owned()),
+        };
+        vec![Document {
+            kernel: "tile.cu".to_owned(),
+            shape: "channels=1024".to_owned(),
+            device: "cuda:0".to_owned(),
+            choices: vec![line("small", Some(2e-3)), line("large", None)],
+            best: Some("small".to_owned()),
+            stored: true,
+        }]
+    }
+
+    #[test]
+    fn the_table_marks_the_best_and_names_what_failed() {
+        let text = table(&documents());
+        let best = text.lines().find(|line| line.ends_with('*')).expect("one is the best");
+        assert!(best.contains("small") && best.contains("2.0000"), "{text}");
+        assert!(text.contains("can't be launched: too much shared memory"), "{text}");
+        assert!(table(&[]).contains("nothing to choose"));
+    }
+
+    #[test]
+    fn a_choice_that_can_not_be_launched_is_an_error() {
+        let mut documents = documents();
+        let error = refused(&documents).expect_err("one failed").to_string();
+        assert!(error.contains("large") && !error.contains("small"), "{error}");
+        documents[0].choices.pop();
+        assert!(refused(&documents).is_ok());
+    }
+}

@@ -1,0 +1,139 @@
+//! The verbs with `--device cuda`, on whatever device is there: a real one, or the emulator of
+//! `tests/cuda_on_host`.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{document, done, fails, json, program, stderr};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The GPU's name; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
+fn gpu(folder: &Path) -> Option<String> {
+    let devices = json(folder, "devices");
+    let found = devices["devices"].as_array().unwrap().iter().find(|one| one["kind"] == "cuda");
+    let name = found.map(|one| one["name"].as_str().unwrap().to_owned());
+    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
+    if name.is_none() {
+        assert!(!required.split(',').any(|word| word == "cuda"), "no GPU was found");
+        eprintln!("skipped: no GPU");
+    }
+    name
+}
+
+/// A folder with 3 s of 32 channels in it, and one burst at DM 60 and 1.5 s; none without a GPU.
+fn burst() -> Option<(TempDir, String)> {
+    let folder = TempDir::new().unwrap();
+    let name = gpu(folder.path())?;
+    let words = "simulate burst burst.fil --duration 3 --fch1 1500 --foff -4 --channels 32 \
+                 --tsamp 0.001 --burst dm=60,time=1.5,width=0.004,snr=25 -q";
+    done(folder.path(), words);
+    Some((folder, name))
+}
+
+const TRIALS: &str = "--dm-min 0 --dm-max 120 --dm-step 8 --no-progress -q";
+
+fn with(folder: &Path, words: &str, variable: (&str, &str)) -> Output {
+    Command::new(program())
+        .args(words.split_whitespace())
+        .env(variable.0, variable.1)
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+/// What two summaries say of the sky.
+fn sky(summary: &Value) -> [&Value; 3] {
+    [&summary["dms"], &summary["masked_channels"], &summary["candidates"]]
+}
+
+#[test]
+fn a_search_writes_what_the_processor_writes() {
+    let Some((folder, _)) = burst() else { return };
+    let folder = folder.path();
+    let search = |device: &str| {
+        let options = "--no-plots --baseline 1 --max-width 0.03";
+        let words = format!("search burst.fil -o {device} --device {device} {options} {TRIALS}");
+        done(folder, &words);
+        document(folder, &format!("{device}/summary.json"))
+    };
+    let (cuda, cpu) = (search("cuda"), search("cpu"));
+    assert_eq!(sky(&cuda), sky(&cpu));
+    assert!(cuda["candidates"][0]["snr"].as_f64().unwrap() > 15.0, "{cuda}");
+    let candidates =
+        |device: &str| std::fs::read(folder.join(device).join("candidates.cand")).unwrap();
+    assert_eq!(candidates("cuda"), candidates("cpu"));
+}
+
+#[test]
+fn dedispersed_series_are_the_processors() {
+    let Some((folder, _)) = burst() else { return };
+    let folder = folder.path();
+    let series = |device: &str| {
+        let options = "--format npy --device";
+        done(folder, &format!("dedisperse burst.fil -o {device} {options} {device} {TRIALS}"));
+        std::fs::read(folder.join(device).join("dedispersed.npy")).unwrap()
+    };
+    let (cuda, cpu) = (series("cuda"), series("cpu"));
+    assert!(cuda.len() > 16 * 4 * 2500, "{} bytes", cuda.len());
+    assert_eq!(cuda, cpu);
+}
+
+#[test]
+fn channelized_voltages_are_the_processors_within_rounding() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    if gpu(folder).is_none() {
+        return;
+    }
+    done(
+        folder,
+        "simulate voltages v.raw --duration 0.002 --bandwidth 8 --freq 1400 --overwrite -q",
+    );
+    let spectra = |device: &str| {
+        let options = "--channels 64 --taps 4 --integrate 8 --nbits 32 -q --no-progress --device";
+        done(folder, &format!("channelize v.raw -o {device}.fil {options} {device}"));
+        let bytes = std::fs::read(folder.join(format!("{device}.fil"))).unwrap();
+        let floats = bytes[bytes.len() % 4..].chunks_exact(4);
+        floats.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<f32>>()
+    };
+    let (cuda, cpu) = (spectra("cuda"), spectra("cpu"));
+    assert_eq!(cuda.len(), cpu.len());
+    // Behind the header: the last rows.
+    let last = cpu.len().saturating_sub(64 * 16);
+    let peak = cpu[last..].iter().fold(0f32, |peak, x| peak.max(x.abs()));
+    assert!(peak > 0.0);
+    for (cuda, cpu) in cuda[last..].iter().zip(&cpu[last..]) {
+        assert!((cuda - cpu).abs() <= 2e-5 * peak, "{cuda} {cpu}");
+    }
+}
+
+#[test]
+fn too_little_memory_makes_small_gulps_or_one_clear_error() {
+    let Some((folder, name)) = burst() else { return };
+    if !name.contains("Emulated") {
+        eprintln!("skipped: only the emulator's memory can be chosen");
+        return;
+    }
+    let memory = |mib| ("SIDEREAL_EMULATED_MEMORY_MIB", mib);
+    let words = format!("search burst.fil -o out --overwrite --no-plots --device cuda {TRIALS}");
+    let none = with(folder.path(), &words, memory("1"));
+    fails(&none, 1, &["MiB", "memory"]);
+    let some = with(folder.path(), &words, memory("64"));
+    assert!(some.status.success(), "{}", stderr(&some));
+}
+
+#[test]
+fn a_lost_device_says_how_far_the_search_is_whole() {
+    let Some((folder, name)) = burst() else { return };
+    if !name.contains("Emulated") {
+        eprintln!("skipped: only the emulator can lose its device on request");
+        return;
+    }
+    let words = format!("search burst.fil -o out --gulp 400 --no-plots --device cuda {TRIALS}");
+    let lost = with(folder.path(), &words, ("SIDEREAL_EMULATED_FAIL", "cuLaunchKernel:12:719"));
+    fails(&lost, 1, &["719", "searched whole"]);
+    assert!(!folder.path().join("out").exists());
+}

@@ -1,0 +1,105 @@
+//! The way of a stream of bytes to a device: the host fills one buffer while others are copied and worked on.
+
+use super::{Buffer, Device, Event, Pinned, Stream};
+use crate::array::check_length;
+use crate::error::Result;
+
+/// Buffers of the host and of a device, in pairs that are used in turn.
+///
+/// What is to be worked on now is the present pair: [`Inbox::present`] fills it, [`Inbox::turn`] gives it with
+/// the next pair, which may be filled meanwhile, and [`Inbox::release`] ends the turn.
+#[derive(Debug)]
+pub struct Inbox {
+    slots: Vec<Slot>,
+    /// The slot of the present turn.
+    present: usize,
+    /// Where copies run.
+    stream: Stream,
+}
+
+/// A pair that the host fills, on any thread.
+#[derive(Debug)]
+pub struct Filling<'a> {
+    slot: &'a mut Slot,
+    stream: &'a Stream,
+}
+
+#[derive(Debug)]
+struct Slot {
+    host: Pinned<u8>,
+    device: Buffer<u8>,
+    /// After the last copy.
+    copied: Event,
+    /// After the last work on what was copied.
+    worked: Event,
+}
+
+impl Inbox {
+    /// `slots` pairs of buffers of `bytes` bytes, at least two.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](crate::Error::Unavailable) without room; [`Error::Device`](crate::Error::Device)
+    /// when the driver refuses.
+    pub fn new(device: &Device, bytes: usize, slots: usize) -> Result<Self> {
+        let slot = |_| {
+            let (host, buffer) = (device.pinned(bytes)?, device.buffer(bytes)?);
+            Ok(Slot { host, device: buffer, copied: device.event()?, worked: device.event()? })
+        };
+        let slots = (0..slots.max(2)).map(slot).collect::<Result<Vec<_>>>()?;
+        Ok(Self { slots, present: 0, stream: device.stream()? })
+    }
+
+    /// The present pair, to be filled: what is there before the first turn.
+    pub fn present(&mut self) -> Filling<'_> {
+        Filling { slot: &mut self.slots[self.present], stream: &self.stream }
+    }
+
+    /// The present pair's buffer on the device, and the next pair, to be filled; what is queued in `work` from now
+    /// on waits for the present copy.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    pub fn turn(&mut self, work: &Stream) -> Result<(&Buffer<u8>, Filling<'_>)> {
+        let (before, behind) = self.slots.split_at_mut(self.present);
+        let [present, later @ ..] = behind else { unreachable!("the present slot is one of them") };
+        work.wait(&present.copied)?;
+        let next = later.first_mut().unwrap_or_else(|| &mut before[0]);
+        Ok((&present.device, Filling { slot: next, stream: &self.stream }))
+    }
+
+    /// Ends the turn: the present pair is free once all that is queued in `work` has run, and the next becomes
+    /// the present one.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    pub fn release(&mut self, work: &Stream) -> Result<()> {
+        work.record(&self.slots[self.present].worked)?;
+        self.present = (self.present + 1) % self.slots.len();
+        Ok(())
+    }
+}
+
+impl Filling<'_> {
+    /// The host's buffer, once all work on what it last held has ended.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) when work on the device failed.
+    pub fn bytes(&mut self) -> Result<&mut [u8]> {
+        self.slot.worked.synchronize()?;
+        self.slot.copied.synchronize()?;
+        Ok(self.slot.host.as_mut_slice())
+    }
+
+    /// Queues the copy of the first `bytes` bytes to the device.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for more bytes than there are;
+    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    pub fn send(&mut self, bytes: usize) -> Result<()> {
+        check_length("bytes sent to a device", bytes.min(self.slot.host.len()), bytes)?;
+        self.stream.wait(&self.slot.worked)?;
+        // SAFETY: the slot keeps the host's buffer, and gives it out again only when the copy has ended.
+        unsafe { self.stream.copy_in(&self.slot.host, 0..bytes, &mut self.slot.device, 0)? };
+        self.stream.record(&self.slot.copied)
+    }
+}

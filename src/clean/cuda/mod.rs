@@ -1,0 +1,275 @@
+//! Cleaning on a GPU: a warp for each row, a thread for each channel's running median.
+//!
+//! Invariant: a row's result depends on that row, and on the running medians where cells are masked.
+#![allow(unsafe_code)]
+
+mod kernels;
+mod staging;
+
+use super::plan::{Plan, TimeMask};
+use crate::backend::cuda::{self, Arguments, Buffer, Device, Function, Module, Stream};
+use crate::error::{Error, Result};
+pub use kernels::kernels;
+use staging::Staging;
+
+/// Samples of a channel that its running median is taken of.
+const SAMPLES: usize = 64;
+
+/// 32-bit words of what a channel has seen.
+const CHANNEL_WORDS: usize = 4;
+
+/// Cells that are filled at a time.
+const CELLS: usize = 4 << 20;
+
+/// A cleaning bound to a device.
+#[derive(Debug)]
+pub(super) struct Engine {
+    device: Device,
+    clean: Function,
+    /// All ones for the channels of the mean, 0 for the rest.
+    good: Buffer<u32>,
+    medians: Option<Medians>,
+    staging: Option<Staging>,
+    stream: Stream,
+    /// All work that was queued on any stream has passed it.
+    done: cuda::Event,
+    time: u64,
+    /// Dropped after its function.
+    _module: Module,
+}
+
+/// What fills masked cells.
+#[derive(Debug)]
+struct Medians {
+    observe: Function,
+    forget: Function,
+    /// A bit for each channel that is bad, rows of intervals.
+    bad: Buffer<u32>,
+    words: usize,
+    mask: (u64, u32, u32),
+    channels: Buffer<u32>,
+    values: Buffer<f32>,
+    fills: Buffer<f32>,
+    rows: usize,
+    is_fresh: bool,
+    _module: Module,
+}
+
+impl Engine {
+    pub(super) fn new(plan: &Plan, device: &Device) -> Result<Self> {
+        let options = plan.options();
+        let mask = options.time_mask.as_ref();
+        let source = kernels::clean(plan.encoding(), options.zero_dm, mask.is_some());
+        let module = device.module(&source)?;
+        let good: Vec<u32> = options.masked.iter().map(|masked| u32::from(*masked).wrapping_sub(1)).collect();
+        let (stream, done) = (device.stream()?, device.event()?);
+        stream.record(&done)?;
+        Ok(Self {
+            device: device.clone(),
+            clean: module.function("clean", 0)?,
+            good: device.upload(&good)?,
+            medians: mask.map(|mask| Medians::new(plan, mask, device)).transpose()?,
+            staging: None,
+            stream,
+            done,
+            time: 0,
+            _module: module,
+        })
+    }
+
+    /// Cleans rows of the host.
+    pub(super) fn run(&mut self, plan: &Plan, input: &[u8], output: &mut [u8]) -> Result<()> {
+        let bytes = (row_bytes(plan), plan.output_row_bytes());
+        let mut staging = match self.staging.take() {
+            Some(staging) => staging,
+            None => Staging::new(&self.device, bytes)?,
+        };
+        let cleaned = self.run_staged(plan, &mut staging, input, output);
+        self.staging = Some(staging);
+        cleaned
+    }
+
+    fn run_staged(
+        &mut self,
+        plan: &Plan,
+        staging: &mut Staging,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<()> {
+        let (times, most) = (input.len() / row_bytes(plan), staging.rows);
+        let parts = times.div_ceil(most);
+        for index in 0..parts {
+            staging.receive(index, output)?;
+            let rows = index * most..times.min((index + 1) * most);
+            let part = staging.send(index, rows.clone(), input, &self.stream)?;
+            let addresses = (part.input.address(), part.output.address());
+            self.clean(plan, addresses, rows.len(), None)?;
+            staging.fetch(index, &self.stream)?;
+        }
+        for index in parts..parts + 2 {
+            staging.receive(index, output)?;
+        }
+        Ok(())
+    }
+
+    /// Cleans rows that are on the device, on a stream of the caller's.
+    pub(super) fn enqueue(
+        &mut self,
+        plan: &Plan,
+        (input, output): (&Buffer<u8>, &mut Buffer<u8>),
+        times: usize,
+        stream: &Stream,
+    ) -> Result<()> {
+        let lengths = [
+            ("bytes of rows to clean", times * row_bytes(plan), input.len()),
+            ("bytes of cleaned rows", times * plan.output_row_bytes(), output.len()),
+        ];
+        for (what, expected, actual) in lengths {
+            if actual < expected {
+                return Err(Error::Shape { what, expected, actual });
+            }
+        }
+        self.clean(plan, (input.address(), output.address()), times, Some(stream))
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.time = 0;
+        self.medians.iter_mut().for_each(|medians| medians.is_fresh = false);
+    }
+
+    fn clean(
+        &mut self,
+        plan: &Plan,
+        (input, output): (u64, u64),
+        times: usize,
+        stream: Option<&Stream>,
+    ) -> Result<()> {
+        let stream = stream.unwrap_or(&self.stream);
+        let bytes = (row_bytes(plan), plan.output_row_bytes());
+        stream.wait(&self.done)?;
+        if self.medians.is_none() && !plan.options().zero_dm {
+            // SAFETY: the caller's rows are so long on either side.
+            unsafe { stream.copy_within(input, output, times * bytes.0)? };
+        } else {
+            let most = self.medians.as_ref().map_or(1 << 30, |medians| medians.rows);
+            for start in (0..times).step_by(most) {
+                let rows = most.min(times - start);
+                let time = self.time + start as u64;
+                let at = (input + (start * bytes.0) as u64, output + (start * bytes.1) as u64);
+                if let Some(medians) = &mut self.medians {
+                    medians.observe(plan, at.0, (rows, time), stream)?;
+                }
+                self.finish(plan, at, (rows, time), stream)?;
+            }
+        }
+        self.time += times as u64;
+        stream.record(&self.done)
+    }
+
+    /// Cleans rows whose cells are known.
+    fn finish(
+        &self,
+        plan: &Plan,
+        (input, output): (u64, u64),
+        (rows, time): (usize, u64),
+        stream: &Stream,
+    ) -> Result<()> {
+        let arguments = Arguments::new()
+            .with(input)
+            .with(output)
+            .with(row_bytes(plan) as u64)
+            .with(plan.output_row_bytes() as u64)
+            .with(self.good.address())
+            .with(plan.channels() as u32)
+            .with(rows as u32)
+            .with(plan.good_channels() as u32)
+            .with(plan.scale())
+            .with(time);
+        let arguments = match &self.medians {
+            Some(medians) => medians.mask(arguments).with(medians.fills.address()),
+            None => no_mask(arguments),
+        };
+        // SAFETY: the arguments are the kernel's, in its order; the caller's rows are so long.
+        unsafe { stream.launch(&self.clean, [rows.div_ceil(8), 1, 1], [256, 1, 1], &arguments) }
+    }
+}
+
+impl Medians {
+    fn new(plan: &Plan, mask: &TimeMask, device: &Device) -> Result<Self> {
+        let module = device.module(&kernels::medians(plan))?;
+        let channels = plan.channels();
+        let words = channels.div_ceil(32);
+        let mut bad = vec![0_u32; words * mask.intervals.len()];
+        for (interval, list) in mask.intervals.iter().enumerate() {
+            for channel in list {
+                bad[interval * words + *channel as usize / 32] |= 1 << (channel % 32);
+            }
+        }
+        let interval = u32::try_from(mask.interval_times).unwrap_or(u32::MAX);
+        let rows = (CELLS / channels).max(1);
+        Ok(Self {
+            observe: module.function("medians", 0)?,
+            forget: module.function("forget", 0)?,
+            bad: device.upload(&bad)?,
+            words,
+            mask: (mask.first_time, interval, mask.intervals.len() as u32),
+            channels: device.buffer(CHANNEL_WORDS * channels)?,
+            values: device.buffer(SAMPLES * channels)?,
+            fills: device.buffer(rows * channels)?,
+            rows,
+            is_fresh: false,
+            _module: module,
+        })
+    }
+
+    /// Adds which cells are bad.
+    fn mask(&self, arguments: Arguments) -> Arguments {
+        let (first_time, interval, intervals) = self.mask;
+        arguments
+            .with(self.bad.address())
+            .with(first_time)
+            .with(interval)
+            .with(intervals)
+            .with(self.words as u32)
+    }
+
+    /// Looks at rows, and finds what fills their bad cells.
+    fn observe(
+        &mut self,
+        plan: &Plan,
+        input: u64,
+        (rows, time): (usize, u64),
+        stream: &Stream,
+    ) -> Result<()> {
+        let channels = plan.channels();
+        let grid = [channels.div_ceil(64), 1, 1];
+        if !self.is_fresh {
+            let arguments = Arguments::new().with(self.channels.address()).with(channels as u32);
+            // SAFETY: the kernel's arguments; the buffer has a place for each channel.
+            unsafe { stream.launch(&self.forget, grid, [64, 1, 1], &arguments)? };
+            self.is_fresh = true;
+        }
+        let arguments = Arguments::new()
+            .with(input)
+            .with(row_bytes(plan) as u64)
+            .with(channels as u32)
+            .with(rows as u32)
+            .with(time);
+        let arguments = self
+            .mask(arguments)
+            .with(self.channels.address())
+            .with(self.values.address())
+            .with(self.fills.address());
+        // SAFETY: the kernel's arguments; there is room for the fills of so many rows.
+        unsafe { stream.launch(&self.observe, grid, [64, 1, 1], &arguments) }
+    }
+}
+
+/// Where no cell is bad.
+fn no_mask(arguments: Arguments) -> Arguments {
+    arguments.with(0_u64).with(0_u64).with(1_u32).with(0_u32).with(0_u32).with(0_u64)
+}
+
+fn row_bytes(plan: &Plan) -> usize {
+    plan.channels() * plan.encoding().bits() / 8
+}

@@ -1,0 +1,266 @@
+//! A search on a GPU: rows go in, and stay there until only events come back.
+
+use super::super::cleaning::{Cleaning, Reader};
+use super::super::options::Part;
+use super::super::range::RangeSearch;
+use super::{GULP_BYTES, Step};
+use crate::backend::cuda::{Buffer, Device, Filling, Inbox, Plane, PlaneKind, Stream};
+use crate::clean::Cleaner;
+use crate::error::{Error, Result};
+use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::pulse::cluster::Clusterer;
+
+/// Pairs of buffers on the way in: one is filled and copied while the other is worked on.
+const SLOTS: usize = 2;
+
+/// Bytes of the plane of trials that a gulp may fill: the largest range's, for they are searched one after
+/// another.
+const PLANE_BYTES: usize = 2 << 30;
+
+/// The most rows of a gulp.
+const MOST_TIMES: usize = 1 << 20;
+
+/// Rows that a gulp has at least, where memory allows any.
+const LEAST_TIMES: usize = 64;
+
+/// The part of the free memory that gulps may take: stages grow a little in their first call.
+const SHARE: f64 = 0.75;
+
+/// Buffers and the queue of a search on one device.
+pub(super) struct DeviceWork {
+    stage: Stage,
+    inbox: Inbox,
+    gulp: usize,
+    /// Rows of the gulp that is on its way; 0 at the start and at the end.
+    present: usize,
+    has_begun: bool,
+    /// Rows of the gulps that were queued.
+    queued: u64,
+    /// Rows whose search has ended: the next gulp is not read before.
+    whole: u64,
+}
+
+/// What works on rows that are on the device.
+pub(super) struct Stage {
+    stream: Stream,
+    plane: Plane,
+    /// Rows after cleaning, if any is done.
+    cleaned: Option<Buffer<u8>>,
+}
+
+/// What a row of a search needs on a device.
+struct Need {
+    /// Bytes of a row as recorded.
+    row: usize,
+    /// Bytes of a cleaned row, 0 without cleaning.
+    cleaned: usize,
+    /// Bytes of the largest range's plane.
+    plane: usize,
+}
+
+impl Need {
+    fn new(header: &FilterbankHeader, cleaning: &Cleaning, ranges: &[RangeSearch]) -> Self {
+        Self {
+            row: header.row_bytes(),
+            cleaned: cleaning.cleaned_row_bytes().unwrap_or(0),
+            plane: ranges.iter().map(RangeSearch::plane_bytes_per_row).max().unwrap_or(0).max(1),
+        }
+    }
+
+    /// Bytes of the device that a row takes, with so many copies of it.
+    fn bytes(&self, slots: usize) -> usize {
+        slots * self.row + self.cleaned + self.plane
+    }
+
+    /// Rows of a gulp: as many as planes and rows of a good size hold, fewer where memory is short.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when not even a small gulp fits, with what it needs and what is free.
+    fn gulp(&self, device: &Device, asked: usize, times: Option<u64>) -> Result<usize> {
+        let bytes = self.bytes(SLOTS);
+        let free = (SHARE * device.free_bytes()? as f64) as usize;
+        if free / bytes < LEAST_TIMES {
+            let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+            return Err(Error::Unavailable {
+                what: format!(
+                    "{} MiB on CUDA device {} for gulps of {LEAST_TIMES} rows, beside the stages' own",
+                    mib(LEAST_TIMES * bytes),
+                    device.ordinal()
+                ),
+                why: format!(
+                    "{} MiB can be had; fewer trials, a shorter --baseline or --device cpu need less",
+                    mib(free)
+                ),
+            });
+        }
+        let good = (PLANE_BYTES / self.plane).min(2 * GULP_BYTES / self.row.max(1));
+        let wanted = if asked == 0 { good.clamp(256, MOST_TIMES) } else { asked };
+        let whole = times.map_or(usize::MAX, |times| times.clamp(1, 1 << 40) as usize);
+        Ok(wanted.min(free / bytes).min(whole).max(1))
+    }
+}
+
+impl Stage {
+    fn new(
+        device: &Device,
+        cleaning: &Cleaning,
+        ranges: &[RangeSearch],
+        gulp: usize,
+    ) -> Result<Self> {
+        let words = ranges.iter().map(|range| range.plane_words(gulp)).max().unwrap_or(1);
+        let is_integer = ranges.iter().all(RangeSearch::is_integer);
+        let kind = if is_integer { PlaneKind::I32 } else { PlaneKind::F32 };
+        let cleaned = cleaning.cleaned_row_bytes();
+        Ok(Self {
+            stream: device.stream()?,
+            plane: Plane::new(device, kind, 1, words)?,
+            cleaned: cleaned.map(|bytes| device.buffer(gulp * bytes)).transpose()?,
+        })
+    }
+
+    /// Cleans, dedisperses and searches rows that are on the device.
+    pub(super) fn run(
+        &mut self,
+        (rows, times): (&Buffer<u8>, usize),
+        cleaner: Option<&mut Cleaner>,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<()> {
+        let rows = match (cleaner, &mut self.cleaned) {
+            (Some(cleaner), Some(cleaned)) => {
+                cleaner.enqueue(rows, times, cleaned, &self.stream)?;
+                &*cleaned
+            }
+            _ => rows,
+        };
+        for range in ranges {
+            range.enqueue((rows, times), &mut self.plane, &self.stream, clusterer)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the stream after `times` rows; the trials that were too long for it.
+    pub(super) fn finish(
+        &mut self,
+        times: u64,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let mut skipped = 0;
+        for range in ranges {
+            skipped += range.enqueue_finish(times, &mut self.plane, &self.stream, clusterer)?;
+        }
+        self.stream.synchronize()?;
+        Ok(skipped)
+    }
+}
+
+impl DeviceWork {
+    /// Buffers for a search, in gulps of `asked` rows, or of as many as suit the device (0).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when memory is too short for any gulp; [`Error::Device`] when the driver refuses.
+    pub(super) fn new(
+        device: &Device,
+        header: &FilterbankHeader,
+        (cleaning, part): (&Cleaning, Part),
+        ranges: &[RangeSearch],
+        asked: usize,
+    ) -> Result<Self> {
+        let gulp = Need::new(header, cleaning, ranges).gulp(device, asked, part.times)?;
+        Ok(Self {
+            stage: Stage::new(device, cleaning, ranges, gulp)?,
+            inbox: Inbox::new(device, gulp * header.row_bytes(), SLOTS)?,
+            gulp,
+            present: 0,
+            has_begun: false,
+            queued: 0,
+            whole: 0,
+        })
+    }
+
+    /// Rows of a gulp.
+    pub(super) fn gulp(&self) -> usize {
+        self.gulp
+    }
+
+    /// The stage alone, for rows that are on the device already.
+    pub(super) fn into_stage(self) -> Stage {
+        self.stage
+    }
+
+    /// Searches the gulp that is on its way, while the next one is read and copied.
+    fn take(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        cleaning: &mut Cleaning,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let (reader, cleaner) = cleaning.parts();
+        if !self.has_begun {
+            self.has_begun = true;
+            self.present = read(reader, source, self.inbox.present())?;
+        }
+        let times = self.present;
+        if times == 0 {
+            return Ok(0);
+        }
+        let stage = &mut self.stage;
+        let (rows, next) = self.inbox.turn(&stage.stream)?;
+        let (searched, next) = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| read(reader, source, next));
+            let searched = stage.run((rows, times), cleaner, ranges, clusterer);
+            (searched, reading.join())
+        });
+        searched?;
+        self.inbox.release(&stage.stream)?;
+        self.present = next.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        self.whole = self.queued;
+        self.queued += times as u64;
+        Ok(times)
+    }
+
+    /// An error of the device, with how far the search is whole.
+    fn told(&self, error: Error) -> Error {
+        let Error::Device { call, code, text } = error else { return error };
+        let text = format!("{text}; the first {} rows were searched whole", self.whole);
+        Error::Device { call, code, text }
+    }
+}
+
+/// Reads a gulp and sends it on its way; its rows.
+fn read(
+    reader: &mut Reader,
+    source: &mut dyn FilterbankSource,
+    mut gulp: Filling<'_>,
+) -> Result<usize> {
+    let times = reader.read(source, gulp.bytes()?)?;
+    if times > 0 {
+        gulp.send(times * source.header().row_bytes())?;
+    }
+    Ok(times)
+}
+
+impl Step for DeviceWork {
+    fn step(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        cleaning: &mut Cleaning,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let taken = self.take(source, cleaning, ranges, clusterer);
+        taken.map_err(|error| self.told(error))
+    }
+
+    fn finish(
+        &mut self,
+        times: u64,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let finished = self.stage.finish(times, ranges, clusterer);
+        finished.map_err(|error| self.told(error))
+    }
+}

@@ -1,0 +1,64 @@
+//! A search on the host: one gulp of rows at a time through every range.
+
+use super::super::cleaning::Cleaning;
+use super::super::range::RangeSearch;
+use super::{GULP_BYTES, Step};
+use crate::error::Result;
+use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::pulse::cluster::Clusterer;
+use crate::sample::Samples;
+
+/// Bytes of the dedispersed planes that one gulp may fill, all ranges together.
+const PLANE_BYTES: usize = 96 << 20;
+
+/// Buffers of a search.
+pub(super) struct HostWork {
+    raw: Vec<u8>,
+    cleaned: Vec<u8>,
+}
+
+impl HostWork {
+    /// Buffers for gulps of `asked` rows, or of as many as keep the planes within their share of memory (0).
+    pub(super) fn new(header: &FilterbankHeader, ranges: &[RangeSearch], asked: usize) -> Self {
+        let per_time: usize = ranges.iter().map(RangeSearch::plane_bytes_per_row).sum();
+        let most = (PLANE_BYTES / per_time.max(1)).min(GULP_BYTES / header.row_bytes().max(1));
+        let gulp = if asked == 0 { most.clamp(256, 1 << 16) } else { asked.min(most.max(1)) };
+        Self { raw: vec![0; gulp * header.row_bytes()], cleaned: Vec::new() }
+    }
+}
+
+impl Step for HostWork {
+    fn step(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        cleaning: &mut Cleaning,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let times = cleaning.read(source, &mut self.raw)?;
+        if times == 0 {
+            return Ok(0);
+        }
+        let header = source.header();
+        let bytes = &self.raw[..times * header.row_bytes()];
+        let samples = Samples::new(bytes, header.encoding, times, header.channels())?;
+        let samples = cleaning.clean(samples, &mut self.cleaned)?;
+        for range in ranges {
+            range.run(samples, clusterer)?;
+        }
+        Ok(times)
+    }
+
+    fn finish(
+        &mut self,
+        times: u64,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let mut skipped = 0;
+        for range in ranges {
+            skipped += range.finish(times, clusterer)?;
+        }
+        Ok(skipped)
+    }
+}

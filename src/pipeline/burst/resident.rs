@@ -1,0 +1,76 @@
+//! A recording in a GPU's memory, searched as often as is wanted: what a search takes without its bus.
+
+use std::time::Instant;
+
+use super::device::{DeviceWork, Stage};
+use super::{Outcome, Report, SearchOptions, Setup};
+use crate::backend::Backend;
+use crate::backend::cuda::Buffer;
+use crate::error::{Error, Result};
+use crate::io::FilterbankSource;
+
+/// A recording whose rows are all in a GPU's memory, and the search bound to it.
+pub struct Resident {
+    setup: Setup,
+    stage: Stage,
+    /// Gulps: their rows, and how many.
+    gulps: Vec<(Buffer<u8>, usize)>,
+    gaps: Vec<crate::io::Gap>,
+}
+
+impl std::fmt::Debug for Resident {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resident").field("gulps", &self.gulps.len()).finish_non_exhaustive()
+    }
+}
+
+impl Resident {
+    /// Reads all rows of a source into the memory of the backend's GPU.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the backend is no GPU, or its memory too small; as [`super::search`].
+    pub fn new(
+        source: &mut dyn FilterbankSource,
+        options: &SearchOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let Backend::Cuda(device, _) = backend else {
+            let what = format!("a recording in the memory of {}", backend.name());
+            return Err(Error::Unavailable { what, why: "that takes a GPU".to_owned() });
+        };
+        let mut setup = Setup::new(source, options, backend)?;
+        let parts = (&setup.cleaning, setup.part);
+        let work = DeviceWork::new(device, &setup.header, parts, &setup.ranges, options.gulp)?;
+        let row_bytes = setup.header.row_bytes();
+        let mut rows = vec![0; work.gulp() * row_bytes];
+        let stage = work.into_stage();
+        let mut gulps = Vec::new();
+        loop {
+            let times = setup.cleaning.read(source, &mut rows)?;
+            if times == 0 {
+                break;
+            }
+            gulps.push((device.upload(&rows[..times * row_bytes])?, times));
+        }
+        Ok(Self { setup, stage, gulps, gaps: source.gaps().to_vec() })
+    }
+
+    /// Searches all rows, from the first kernel to the list of candidates.
+    ///
+    /// # Errors
+    /// As [`super::search`].
+    pub fn search(&mut self) -> Result<Report> {
+        let begin = Instant::now();
+        let Self { setup, stage, gulps, gaps } = self;
+        setup.reset();
+        let mut clusterer = setup.clusterer()?;
+        let mut times = 0;
+        for (rows, count) in gulps.iter() {
+            let (_, cleaner) = setup.cleaning.parts();
+            stage.run((rows, *count), cleaner, &mut setup.ranges, &mut clusterer)?;
+            times += *count as u64;
+        }
+        let late = stage.finish(times, &mut setup.ranges, &mut clusterer)?;
+        setup.report(clusterer, Outcome { times, late, complete: true, gaps: gaps.clone(), begin })
+    }
+}

@@ -1,0 +1,194 @@
+// From flagged blocks to events: the flagged blocks in order, the best boxcar of each of their starts, and for each
+// trial a walk over these in the order of time.
+#include "widths.cuh"
+
+const u32 SCAN_THREADS = 1024;
+
+// --- where the flagged blocks of each trial begin among all of them
+KERNEL __launch_bounds__(256) count(const u32* words, u32 trial_words, u32* counts, u32 dms) {
+  u32 dm = blockIdx.x * 8 + threadIdx.x / 32;
+  if (dm >= dms) return;
+  u32 sum = 0;
+  for (u32 i = threadIdx.x % 32; i < trial_words; i += 32) sum += __popc(words[(u64)dm * trial_words + i]);
+  sum = __reduce_add_sync(0xffffffff, sum);
+  if (threadIdx.x % 32 == 0) counts[dm] = sum;
+}
+
+INLINE u32 warp_inclusive(u32 sum) {
+  u32 lane = threadIdx.x % 32;
+  for (u32 lanes = 1; lanes < 32; lanes *= 2) {
+    u32 other = __shfl_up_sync(0xffffffff, sum, lanes);
+    if (lane >= lanes) sum += other;
+  }
+  return sum;
+}
+
+// One block of threads; `header[1]` becomes the number of all.
+KERNEL __launch_bounds__(SCAN_THREADS) scan(const u32* counts, u32* offsets, u32* header, u32 dms) {
+  __shared__ u32 warps[SCAN_THREADS / 32];
+  u32 before = 0, warp = threadIdx.x / 32;
+  for (u32 round = 0; round < dms; round += SCAN_THREADS) {
+    u32 dm = round + threadIdx.x, own = dm < dms ? counts[dm] : 0, sum = warp_inclusive(own);
+    if (threadIdx.x % 32 == 31) warps[warp] = sum;
+    __syncthreads();
+    u32 total = 0, offset = before;
+    for (u32 other = 0; other < SCAN_THREADS / 32; other++) {
+      if (other < warp) offset += warps[other];
+      total += warps[other];
+    }
+    if (dm < dms) offsets[dm] = offset + sum - own;
+    before += total;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) offsets[dms] = header[1] = before;
+}
+
+// --- the flagged blocks from number `begin` on, as many as there is room for: trial and block of the batch
+KERNEL __launch_bounds__(256)
+    list_blocks(const u32* words, u32 trial_words, u32 word_blocks, const u32* offsets, uint2* blocks, u32 begin,
+                u32 room, u32 dms) {
+  u32 dm = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (dm >= dms || offsets[dm] == offsets[dm + 1]) return;
+  u32 next = offsets[dm];
+  for (u32 round = 0; round < trial_words; round += 32) {
+    u32 index = round + lane;
+    u32 word = index < trial_words ? words[(u64)dm * trial_words + index] : 0;
+    u32 own = __popc(word), sum = warp_inclusive(own), slot = next + sum - own;
+    for (; word != 0; word &= word - 1, slot++)
+      if (slot >= begin && slot - begin < room) blocks[slot - begin] = make_uint2(dm, index * word_blocks + __ffs(word) - 1);
+    next += __shfl_sync(0xffffffff, sum, 31);
+  }
+}
+
+// --- the best boxcar of each start of a flagged block: its significance and width, 0 if none is above threshold
+#if FLOATS
+typedef double Sum;
+#else
+typedef i64 Sum;
+#endif
+// Samples of one thread.
+const u32 PART = 32;
+// Samples that the boxcars of a block reach: those of a tile's widths.
+const u32 REACH = BLOCK + 1792;
+
+struct Window {
+  u32 dm, j, available;
+  Noise noise;
+};
+
+// The sums of all samples before each one from `start` on, from any zero.
+INLINE void accumulate(Sum* sums, const Series& series, const Window& window, const Noise* own, const Noise* carried,
+                       const double* given, u32 start, u32 reach) {
+  u32 first = start + threadIdx.x * PART;
+  bool has = threadIdx.x * PART < reach && first <= window.available;
+#if FLOATS
+  Repaired repaired(series, own, carried, window.dm, window.j);
+  Sum sum = has ? given[first / PART] : 0.0;
+#else
+  __shared__ Sum half;
+  Sum total = 0;
+  u64 origin = (u64)window.j * series.window;
+  for (u32 x = first; has && x < smaller(first + PART, window.available); x++) total += series.at(window.dm, origin + x);
+  Sum sum = total;
+  for (u32 lanes = 1; lanes < 32; lanes *= 2) {
+    Sum other = __shfl_up_sync(0xffffffff, sum, lanes);
+    if (threadIdx.x % 32 >= lanes) sum += other;
+  }
+  if (threadIdx.x == 31) half = sum;
+  __syncthreads();
+  sum += (threadIdx.x >= 32 ? half : 0) - total;
+#endif
+  for (u32 i = 0; has && i < PART; i++) {
+    u32 x = first + i;
+    sums[threadIdx.x * (PART + 1) + i] = sum;
+    if (x >= window.available) continue;
+#if FLOATS
+    sum += (double)repaired.at(x);
+#else
+    sum += series.at(window.dm, origin + x);
+#endif
+  }
+  __syncthreads();
+}
+
+KERNEL __launch_bounds__(BLOCK)
+    evaluate(SERIES_PARAMETERS, const Noise* own, const Noise* carried, const Sum* totals, const uint2* blocks,
+             const u32* header, double* snrs, u32* best_widths, double snr, u32 begin, u32 room, u32 entries, u32 grain,
+             u32 tile_widths, u32 all_widths) {
+  __shared__ Sum sums[REACH / PART * (PART + 1)];
+  Series series = SERIES;
+  u32 most = smaller(header[1] - begin, room);
+  for (u32 slot = blockIdx.x; slot < most; slot += gridDim.x) {
+    u32 blocks_of_window = window / BLOCK;
+    Window now{blocks[slot].x, blocks[slot].y / blocks_of_window, 0, {}};
+    now.available = series.available(now.dm, now.j);
+    now.noise = series.noise(own, carried, now.dm, now.j);
+    u32 first = blocks[slot].y % blocks_of_window * BLOCK, start = first + threadIdx.x;
+    const Sum* all = totals + ((u64)now.dm * windows + now.j) * entries;
+    accumulate(sums, series, now, own, carried, (const double*)all, first, REACH);
+    Sum before = sums[threadIdx.x + threadIdx.x / PART];
+    double best = 0.0;
+    u32 best_width = 0;
+    u32 widths = start < window ? all_widths : 0;
+    for (u32 index = 0; index < widths; index++) {
+      u32 width = width_of(index);
+      if (start % stride_of(width) != 0 || start + width > now.available) continue;
+      u32 end = threadIdx.x + width;
+      Sum sum = index < tile_widths ? sums[end + end / PART] - before : all[(start + width) / grain] - all[start / grain];
+      Threshold threshold(now.noise, snr, width);
+      if (!((double)sum >= threshold.least)) continue;
+      double found = ((double)sum - threshold.expected) / threshold.deviation;
+      if (best_width == 0 || found > best) best = found, best_width = width;
+    }
+    snrs[slot * BLOCK + threadIdx.x] = best;
+    best_widths[slot * BLOCK + threadIdx.x] = best_width;
+    __syncthreads();
+  }
+}
+
+// --- the walk over the starts of a trial
+struct Hit {
+  u64 time;
+  double snr;
+  u32 width, unused;
+};
+// As the host reads it.
+struct Event {
+  u64 time;
+  u32 dm, width;
+  float snr;
+  u32 unused;
+};
+
+// A hit belongs to the event whose best hit it starts within or soon after. `bests` has a hit of width 0 where there
+// is none; `header[0]` counts events, of which no block can end more than there is room for.
+KERNEL __launch_bounds__(64)
+    sweep(const uint2* blocks, const double* snrs, const u32* best_widths, const u32* offsets, const Hit* bests,
+          Hit* next_bests, Event* events, u32* header, u64 first, u32 begin, u32 room, u32 is_last, u32 dms) {
+  u32 dm = blockIdx.x * 64 + threadIdx.x;
+  if (dm >= dms) return;
+  u32 from = larger(offsets[dm], begin), to = smaller(offsets[dm + 1], begin + room);
+  Hit best = bests[dm];
+  auto emit = [&]() {
+    if (best.width != 0) events[atomicAdd(header, 1u)] = Event{best.time, dm, best.width, (float)best.snr, 0};
+  };
+  for (u32 slot = from; slot < to; slot++) {
+    u64 start = first + (u64)blocks[slot - begin].y * BLOCK;
+    for (u32 i = 0; i < BLOCK; i++) {
+      u32 width = best_widths[(slot - begin) * BLOCK + i];
+      if (width == 0) continue;
+      Hit hit{start + i, snrs[(slot - begin) * BLOCK + i], width, 0};
+      if (best.width != 0 && hit.time <= best.time + best.width + larger(best.width, 3u)) {
+        if (hit.snr > best.snr) best = hit;
+      } else {
+        emit();
+        best = hit;
+      }
+    }
+  }
+  if (is_last) {
+    emit();
+    best.width = 0;
+  }
+  next_bests[dm] = best;
+}

@@ -1,0 +1,75 @@
+//! What a search keeps on a device.
+
+use super::sizes::Sizes;
+use crate::backend::cuda::{Buffer, Device, Pinned};
+use crate::error::Result;
+
+/// Passes over a window's samples that its noise can take, the first over all samples among them.
+pub(super) const ROUNDS: usize = 9;
+
+/// 64-bit words of an event, and of a trial's best hit.
+pub(super) const EVENT_WORDS: usize = 3;
+const HIT_WORDS: usize = 3;
+
+/// 64-bit words of an estimate of a window's noise.
+const ESTIMATE_WORDS: usize = 8;
+
+/// Buffers, all of them made when the search is bound.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// Samples from the present window's start on, rows of trials.
+    pub(super) history: Buffer<u32>,
+    /// Valid samples of each trial.
+    pub(super) ends: Buffer<u64>,
+    /// Mean and deviation of each window, and those that the window after the batch may need.
+    pub(super) own: Buffer<f64>,
+    pub(super) carried: Buffer<f64>,
+    pub(super) estimates: Buffer<u64>,
+    /// Windows whose estimates need a pass, this one's and the next one's, and their numbers for each pass.
+    pub(super) lists: [Buffer<u32>; 2],
+    pub(super) active: Buffer<u32>,
+    /// Sums of all samples of a window before every so many.
+    pub(super) totals: Buffer<u64>,
+    /// A bit for each block of starts.
+    pub(super) flags: Buffer<u32>,
+    /// Flagged blocks of each trial, and where they begin among all.
+    pub(super) counts: Buffer<u32>,
+    pub(super) offsets: Buffer<u32>,
+    /// Trial and place of flagged blocks; significance and width of the best boxcar of each of their starts.
+    pub(super) blocks: Buffer<u64>,
+    pub(super) snrs: Buffer<f64>,
+    pub(super) widths: Buffer<u32>,
+    /// Each trial's best hit, before and after.
+    pub(super) bests: [Buffer<u64>; 2],
+    /// Numbers of events and of flagged blocks in a word, then the events.
+    pub(super) events: Buffer<u64>,
+    pub(super) found: Pinned<u64>,
+    pub(super) told_ends: Pinned<u64>,
+}
+
+impl Memory {
+    pub(super) fn new(device: &Device, sizes: &Sizes) -> Result<Self> {
+        let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);
+        let events = 1 + sizes.events() * EVENT_WORDS;
+        Ok(Self {
+            history: device.buffer(dms * sizes.history_stride())?,
+            ends: device.buffer(dms)?,
+            own: device.buffer(2 * all)?,
+            carried: device.buffer(2 * dms)?,
+            estimates: device.buffer(ESTIMATE_WORDS * all)?,
+            lists: [device.buffer(all)?, device.buffer(all)?],
+            active: device.buffer(ROUNDS + 1)?,
+            totals: device.buffer(all * sizes.entries)?,
+            flags: device.buffer(all * sizes.window_words())?,
+            counts: device.buffer(dms)?,
+            offsets: device.buffer(dms + 1)?,
+            blocks: device.buffer(sizes.room)?,
+            snrs: device.buffer(sizes.room * super::sizes::BLOCK)?,
+            widths: device.buffer(sizes.room * super::sizes::BLOCK)?,
+            bests: [device.buffer(HIT_WORDS * dms)?, device.buffer(HIT_WORDS * dms)?],
+            events: device.buffer(events)?,
+            found: device.pinned(events)?,
+            told_ends: device.pinned(dms)?,
+        })
+    }
+}

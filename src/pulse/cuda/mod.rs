@@ -1,0 +1,285 @@
+//! The search on a GPU: samples stay on the device, events come back.
+//!
+//! Invariant: a window is searched once all samples that its boxcars reach are there, and what is found comes back
+//! in the order of trial and time, so nothing depends on how the stream was split or on what ran first.
+#![allow(unsafe_code)]
+
+mod kernels;
+mod memory;
+mod search;
+mod sizes;
+mod staging;
+mod variants;
+
+use super::input::Input;
+use super::plan::Plan;
+use super::rules::Event;
+use crate::backend::cuda::{self, Device, Plane, PlaneKind, Stream};
+use crate::backend::threads::Threads;
+use crate::error::{Error, Result};
+use kernels::Kernels;
+use memory::Memory;
+use search::{Batch, Search};
+use sizes::{Sizes, Sums};
+use staging::Staging;
+pub use variants::kernels;
+
+/// Bytes of a sample.
+const SAMPLE: usize = size_of::<u32>();
+
+/// A search bound to a device.
+#[derive(Debug)]
+pub(super) struct Engine {
+    device: Device,
+    threads: Threads,
+    search: Search,
+    /// For what comes from the host, made when the first of it comes.
+    staging: Option<Staging>,
+    stream: Stream,
+    /// All work that was queued on any stream has passed it.
+    done: cuda::Event,
+    /// Index of the present window, samples seen in all.
+    window: u64,
+    seen: u64,
+    /// Valid samples of each trial, and those that were searched.
+    ends: Vec<u64>,
+    searched: Vec<u64>,
+    are_ends_told: bool,
+    /// What was found before is forgotten.
+    is_clear: bool,
+}
+
+/// Rows of samples on a device.
+#[derive(Clone, Copy, Debug)]
+struct Rows {
+    address: u64,
+    stride: usize,
+}
+
+impl Engine {
+    pub(super) fn new(plan: &Plan, device: &Device, threads: Threads) -> Result<Self> {
+        let sizes = Sizes::new(plan, device.properties());
+        let stream = device.stream()?;
+        let done = device.event()?;
+        stream.record(&done)?;
+        let search = Search {
+            kernels: Kernels::new(device, &sizes)?,
+            memory: Memory::new(device, &sizes)?,
+            snr: plan.options().snr,
+            multiprocessors: device.properties().multiprocessors,
+            present: 0,
+            sizes,
+        };
+        Ok(Self {
+            device: device.clone(),
+            threads,
+            search,
+            staging: None,
+            stream,
+            done,
+            window: 0,
+            seen: 0,
+            ends: vec![u64::MAX; plan.dms()],
+            searched: vec![0; plan.dms()],
+            are_ends_told: false,
+            is_clear: false,
+        })
+    }
+
+    /// Searches what the host has, in parts that are copied while others are searched.
+    pub(super) fn run(&mut self, input: Input<'_>, events: &mut Vec<Event>) -> Result<()> {
+        let mut staging = match self.staging.take() {
+            Some(staging) => staging,
+            None => Staging::new(&self.device, &self.search.sizes, &self.threads)?,
+        };
+        let found = self.run_staged(&mut staging, input, events);
+        self.staging = Some(staging);
+        found
+    }
+
+    fn run_staged(
+        &mut self,
+        staging: &mut Staging,
+        input: Input<'_>,
+        events: &mut Vec<Event>,
+    ) -> Result<()> {
+        let old = events.len();
+        let (times, most) = (input.times(), staging.times());
+        let part = |start: usize| start..times.min(start + most);
+        if times > 0 {
+            staging.stage(input, part(0))?;
+        }
+        for start in (0..times).step_by(most) {
+            let rows = staging.take(&self.stream)?;
+            let next = part(start + most);
+            if !next.is_empty() {
+                staging.stage(input, next)?;
+            }
+            let rows = Rows { address: rows, stride: most };
+            self.push(rows, part(start).len(), None, events)?;
+            staging.release(&self.stream)?;
+        }
+        sort(&mut events[old..]);
+        Ok(())
+    }
+
+    /// Searches a plane that is on the device, on a stream of the caller's.
+    pub(super) fn enqueue(
+        &mut self,
+        plane: &Plane,
+        times: usize,
+        events: &mut Vec<Event>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let is_float = self.search.sizes.sums == Sums::F64;
+        if (plane.kind == PlaneKind::F32) != is_float {
+            let rule = "the plan has a bound for integer series and none for floats";
+            return Err(Error::parameter("type of the series", "another", rule));
+        }
+        if times > plane.stride {
+            let (expected, actual) = (plane.stride, times);
+            return Err(Error::Shape { what: "times in a row of the plane", expected, actual });
+        }
+        let old = events.len();
+        let rows = Rows { address: plane.words.address(), stride: plane.stride };
+        self.push(rows, times, Some(stream), events)?;
+        sort(&mut events[old..]);
+        Ok(())
+    }
+
+    pub(super) fn end_at(&mut self, valid_times: &dyn Fn(usize) -> u64) {
+        self.ends.iter_mut().enumerate().for_each(|(dm, end)| *end = valid_times(dm));
+        self.are_ends_told = false;
+    }
+
+    pub(super) fn flush(&mut self, events: &mut Vec<Event>) -> Result<()> {
+        for (dm, (end, searched)) in self.ends.iter().zip(&self.searched).enumerate() {
+            if end < searched {
+                let rule = format!(
+                    "trial {dm} was searched up to sample {searched}: its end must be told before"
+                );
+                return Err(Error::parameter("valid samples", end, rule));
+            }
+        }
+        let old = events.len();
+        self.begin(None)?;
+        let window = self.search.sizes.window as u64;
+        let last = self.ends.iter().map(|end| self.seen.min(*end)).max().unwrap_or(0);
+        let windows = last.saturating_sub(self.window * window).div_ceil(window) as usize;
+        let nothing = Rows { address: 0, stride: 0 };
+        self.search_windows(windows, self.seen, nothing, None, events)?;
+        self.search.end(&self.stream, events)?;
+        sort(&mut events[old..]);
+        self.reset();
+        Ok(())
+    }
+
+    pub(super) fn reset(&mut self) {
+        (self.window, self.seen) = (0, 0);
+        self.ends.fill(u64::MAX);
+        self.searched.fill(0);
+        (self.are_ends_told, self.is_clear) = (false, false);
+    }
+
+    /// Takes the next samples of all trials: searches the windows that they complete, keeps the rest.
+    fn push(
+        &mut self,
+        rows: Rows,
+        times: usize,
+        stream: Option<&Stream>,
+        events: &mut Vec<Event>,
+    ) -> Result<()> {
+        self.begin(stream)?;
+        let sizes = &self.search.sizes;
+        let seen = self.seen + times as u64;
+        let held = seen - self.window * sizes.window as u64;
+        let ready = (held.saturating_sub(sizes.reach as u64) / sizes.window as u64) as usize;
+        let first = self.window;
+        self.search_windows(ready, seen, rows, stream, events)?;
+        self.keep(first, rows, times, stream.unwrap_or(&self.stream))?;
+        self.seen = seen;
+        let sizes = &self.search.sizes;
+        if ready > 0 {
+            let reached = self.window * sizes.window as u64 + sizes.reach as u64;
+            let ends = self.ends.iter().map(|end| reached.min(*end));
+            self.searched.iter_mut().zip(ends).for_each(|(searched, end)| *searched = end);
+        }
+        stream.unwrap_or(&self.stream).record(&self.done)
+    }
+
+    /// Searches the next windows of all trials, of `seen` samples in all: those that came before are in the
+    /// history, the others in `rows`.
+    fn search_windows(
+        &mut self,
+        windows: usize,
+        seen: u64,
+        rows: Rows,
+        stream: Option<&Stream>,
+        events: &mut Vec<Event>,
+    ) -> Result<()> {
+        let (window, most) = (self.search.sizes.window, self.search.sizes.windows);
+        let stream = stream.unwrap_or(&self.stream);
+        let held = (self.seen - self.window * window as u64) as usize;
+        for start in (0..windows).step_by(most) {
+            let skipped = start * window;
+            let ahead = (skipped as u64).wrapping_sub(held as u64).wrapping_mul(SAMPLE as u64);
+            let batch = Batch {
+                history: self.search.memory.history.address().wrapping_add((skipped * SAMPLE) as u64),
+                plane: rows.address.wrapping_add(ahead),
+                plane_stride: rows.stride,
+                split: held.saturating_sub(skipped),
+                first: self.window * window as u64,
+                seen,
+                windows: most.min(windows - start),
+            };
+            self.search.batch(batch, stream, events)?;
+            self.window += batch.windows as u64;
+        }
+        Ok(())
+    }
+
+    /// Keeps the samples from the present window's start on; the history began with window `first`.
+    fn keep(&self, first: u64, rows: Rows, times: usize, stream: &Stream) -> Result<()> {
+        let sizes = &self.search.sizes;
+        let (window, dms, stride) = (sizes.window as u64, sizes.dms, sizes.history_stride());
+        let history = self.search.memory.history.address();
+        let bytes = |samples: usize| samples * SAMPLE;
+        let held = (self.seen - first * window) as usize;
+        let passed = ((self.window - first) * window) as usize;
+        let kept = held.saturating_sub(passed);
+        if passed > 0 && kept > 0 {
+            let from = history + bytes(passed) as u64;
+            let strides = (bytes(stride), bytes(stride));
+            // SAFETY: rows of the history; what is kept is shorter than what was passed, so nothing overlaps.
+            unsafe { stream.copy_rows(from, history, (bytes(kept), dms), strides)? };
+        }
+        let skipped = passed.saturating_sub(held);
+        if times > skipped {
+            let from = rows.address + bytes(skipped) as u64;
+            let to = history + bytes(kept) as u64;
+            let strides = (bytes(rows.stride), bytes(stride));
+            // SAFETY: the caller's rows hold `times` samples; less than a window and its reach is kept of them.
+            unsafe { stream.copy_rows(from, to, (bytes(times - skipped), dms), strides)? };
+        }
+        Ok(())
+    }
+
+    /// Waits for what was queued before, and brings the device up to date.
+    fn begin(&mut self, stream: Option<&Stream>) -> Result<()> {
+        let stream = stream.unwrap_or(&self.stream);
+        stream.wait(&self.done)?;
+        if !self.is_clear {
+            self.search.reset(stream)?;
+            self.is_clear = true;
+        }
+        if !self.are_ends_told {
+            self.search.tell_ends(&self.ends, stream)?;
+            self.are_ends_told = true;
+        }
+        Ok(())
+    }
+}
+
+fn sort(events: &mut [Event]) {
+    events.sort_unstable_by_key(|event| (event.dm, event.time));
+}

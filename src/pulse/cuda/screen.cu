@@ -1,0 +1,242 @@
+// Which blocks of 64 starts may hold a boxcar of integers above its threshold.
+//
+// A boxcar's sum is the difference of two prefix sums. For widths of 4 to 7 times B the starts are looked at in
+// runs of B: the largest prefix sum where they end less the smallest where they begin bounds all sums of a run, so
+// that every octave costs half of the one below. Only widths up to 7 are compared one by one.
+#include "widths.cuh"
+
+const u32 THREADS = 512;
+const u32 WARPS = THREADS / 32;
+// Samples of one thread.
+const u32 CHUNK = 8;
+// The most blocks of a tile.
+const u32 MOST_BLOCKS = 128;
+
+#if SUM_BITS == 64
+typedef i64 Sum;
+typedef u64 Bits;
+const Sum NEVER = -(1ll << 60);
+#define BLOCKS_PER_MULTIPROCESSOR 1
+#else
+typedef i32 Sum;
+typedef u32 Bits;
+const Sum NEVER = -(1 << 30);
+#define BLOCKS_PER_MULTIPROCESSOR 2
+#endif
+
+// Sums wrap, differences of near ones are right.
+INLINE Sum plus(Sum a, Sum b) { return (Sum)((Bits)a + (Bits)b); }
+INLINE Sum minus(Sum a, Sum b) { return (Sum)((Bits)a - (Bits)b); }
+INLINE Sum later(Sum a, Sum b) { return plus(a, larger(minus(b, a), (Sum)0)); }
+INLINE Sum earlier(Sum a, Sum b) { return plus(a, smaller(minus(b, a), (Sum)0)); }
+
+INLINE Sum warp_before(Sum own, Sum& total) {
+  Sum sum = own;
+  u32 lane = threadIdx.x % 32;
+  for (u32 lanes = 1; lanes < 32; lanes *= 2) {
+    Sum other = __shfl_up_sync(0xffffffff, sum, lanes);
+    if (lane >= lanes) sum = plus(sum, other);
+  }
+  total = __shfl_sync(0xffffffff, sum, 31);
+  return minus(sum, own);
+}
+
+// Prefix sums, and of runs of 2, 4, 8 ... of them the largest and, from runs of 8 on, the smallest.
+struct Pyramid {
+  Sum* sums;
+  u32 length;
+
+  INLINE Sum* most(u32 level) const { return sums + 2 * length - (2 * length >> level); }
+  INLINE Sum* least(u32 level) const { return sums + 2 * length + length / 4 - (2 * length >> level); }
+};
+
+// Neighbours in shared memory, by the widest words that it gives.
+template <u32 COUNT> INLINE void load(const Sum* from, Sum (&values)[COUNT]) {
+  if constexpr (SUM_BITS == 32 && COUNT % 4 == 0) {
+    for (u32 i = 0; i < COUNT; i += 4) {
+      int4 word = *(const int4*)(from + i);
+      values[i] = word.x, values[i + 1] = word.y, values[i + 2] = word.z, values[i + 3] = word.w;
+    }
+  } else if constexpr (SUM_BITS == 32 && COUNT % 2 == 0) {
+    for (u32 i = 0; i < COUNT; i += 2) {
+      int2 word = *(const int2*)(from + i);
+      values[i] = word.x, values[i + 1] = word.y;
+    }
+  } else {
+    for (u32 i = 0; i < COUNT; i++) values[i] = from[i];
+  }
+}
+template <u32 COUNT> INLINE void store(Sum* to, const Sum (&values)[COUNT]) {
+  if constexpr (SUM_BITS == 32 && COUNT % 4 == 0) {
+    for (u32 i = 0; i < COUNT; i += 4)
+      *(int4*)(to + i) = make_int4((i32)values[i], (i32)values[i + 1], (i32)values[i + 2], (i32)values[i + 3]);
+  } else if constexpr (SUM_BITS == 32 && COUNT % 2 == 0) {
+    for (u32 i = 0; i < COUNT; i += 2) *(int2*)(to + i) = make_int2((i32)values[i], (i32)values[i + 1]);
+  } else {
+    for (u32 i = 0; i < COUNT; i++) to[i] = values[i];
+  }
+}
+
+// Differences of the window's samples to its rounded mean; 0 where there are none.
+INLINE void fill(Sum* sums, const Series& series, const Tile& tile, u32 length, i32 centre) {
+  const u32 AHEAD = 4;
+  u32 available = series.available(tile.dm, tile.j);
+  u64 origin = (u64)tile.j * series.window;
+  for (u32 x = threadIdx.x; x < length; x += THREADS * AHEAD) {
+    i32 values[AHEAD];
+#pragma unroll
+    for (u32 k = 0; k < AHEAD; k++) {
+      u32 place = tile.start + x + k * THREADS;
+      values[k] = place < available ? series.at(tile.dm, origin + place) : centre;
+    }
+#pragma unroll
+    for (u32 k = 0; k < AHEAD; k++) sums[x + k * THREADS] = (Sum)values[k] - (Sum)centre;
+  }
+}
+
+// The sum of the samples of all warps before this one's.
+INLINE Sum sum_before(const Sum* samples, u32 first, u32 last) {
+  __shared__ Sum totals[WARPS];
+  u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  Sum sum = 0;
+  for (u32 x = first * CHUNK + lane; x < last * CHUNK; x += 32) sum = plus(sum, samples[x]);
+  for (i32 lanes = 16; lanes > 0; lanes /= 2) sum = plus(sum, __shfl_xor_sync(0xffffffff, sum, lanes));
+  if (lane == 0) totals[warp] = sum;
+  __syncthreads();
+  Sum before = 0;
+  for (u32 other = 0; other < warp; other++) before = plus(before, totals[other]);
+  return before;
+}
+
+// Turns samples into prefix sums in place, and makes the first levels of the pyramid.
+INLINE void accumulate(const Pyramid& pyramid) {
+  u32 chunks = pyramid.length / CHUNK, each = chunks / WARPS;
+  u32 first = threadIdx.x / 32 * each, last = first + each;
+  Sum before = sum_before(pyramid.sums, first, last);
+  for (u32 round = first; round < last; round += 32) {
+    u32 chunk = round + threadIdx.x % 32;
+    bool has = chunk < last;
+    Sum q[CHUNK] = {}, total = 0, sum = 0;
+    if (has) load(pyramid.sums + chunk * CHUNK, q);
+    for (u32 i = 0; i < CHUNK; i++) {
+      Sum value = q[i];
+      q[i] = sum;
+      sum = plus(sum, value);
+    }
+    Sum base = plus(before, warp_before(sum, total));
+    before = plus(before, total);
+    if (!has) continue;
+    Sum two[4], four[2];
+    for (u32 i = 0; i < 4; i++) two[i] = larger(q[2 * i], q[2 * i + 1]);
+    for (u32 i = 0; i < 2; i++) four[i] = larger(two[2 * i], two[2 * i + 1]);
+    Sum most = larger(four[0], four[1]), least = q[0];
+    for (u32 i = 1; i < CHUNK; i++) least = smaller(least, q[i]);
+    for (u32 i = 0; i < CHUNK; i++) q[i] = plus(q[i], base);
+    for (u32 i = 0; i < 4; i++) two[i] = plus(two[i], base);
+    for (u32 i = 0; i < 2; i++) four[i] = plus(four[i], base);
+    store(pyramid.sums + chunk * CHUNK, q);
+    store(pyramid.most(1) + chunk * 4, two);
+    store(pyramid.most(2) + chunk * 2, four);
+    pyramid.most(3)[chunk] = plus(most, base);
+    pyramid.least(3)[chunk] = plus(least, base);
+  }
+}
+
+// The excess over the threshold of the best boxcar that may begin in one of COUNT runs, of four widths; `ends` are
+// the largest sums from four runs on, `starts` the smallest, both less `base`.
+template <u32 COUNT>
+INLINE Sum excess_of(const Sum (&ends)[COUNT + 3], const Sum (&starts)[COUNT], const Sum* offsets) {
+  Sum excess = NEVER;
+  for (u32 i = 0; i < COUNT; i++) {
+    Sum best = ends[i] + offsets[0];
+    for (u32 k = 1; k < 4; k++) best = larger(best, ends[i + k] + offsets[k]);
+    excess = larger(excess, best - starts[i]);
+  }
+  return excess;
+}
+
+template <u32 COUNT> INLINE void rebase(Sum (&values)[COUNT], Sum base) {
+  for (u32 i = 0; i < COUNT; i++) values[i] = minus(values[i], base);
+}
+
+// Whether a boxcar of up to 56 samples that begins in the chunk may be above its threshold.
+INLINE bool may_hit(const Pyramid& pyramid, u32 chunk, const Sum* offsets) {
+  Sum p[2 * CHUNK];
+  load(pyramid.sums + chunk * CHUNK, p);
+  Sum base = p[0], excess = NEVER;
+  rebase(p, base);
+  for (u32 s = 0; s < CHUNK; s++) {
+    Sum best = p[s + 1] + offsets[0];
+    for (u32 width = 2; width < 8; width++) best = larger(best, p[s + width] + offsets[width - 1]);
+    excess = larger(excess, best - p[s]);
+  }
+  Sum two[4], four[2], eight[1];
+  for (u32 i = 0; i < 4; i++) two[i] = smaller(p[2 * i], p[2 * i + 1]);
+  for (u32 i = 0; i < 2; i++) four[i] = smaller(two[2 * i], two[2 * i + 1]);
+  eight[0] = smaller(four[0], four[1]);
+  Sum ends[8];
+  load(pyramid.most(1) + chunk * 4 + 4, ends);
+  rebase(ends, base);
+  Sum level[7];
+  for (u32 i = 0; i < 7; i++) level[i] = ends[i];
+  excess = larger(excess, excess_of<4>(level, two, offsets + 7));
+  Sum pairs[6], near[5], far[4];
+  load(pyramid.most(2) + chunk * 2 + 4, pairs);
+  for (u32 i = 0; i < 5; i++) near[i] = minus(pairs[i], base);
+  excess = larger(excess, excess_of<2>(near, four, offsets + 11));
+  for (u32 i = 0; i < 4; i++) far[i] = minus(pyramid.most(3)[chunk + 4 + i], base);
+  return larger(excess, excess_of<1>(far, eight, offsets + 15)) >= 0;
+}
+
+// Makes a level of the pyramid from the one below, and looks at its runs.
+INLINE void climb(const Pyramid& pyramid, u32 level, u32 starts, const Sum* offsets, u32* flags) {
+  Sum *most = pyramid.most(level), *least = pyramid.least(level);
+  const Sum *finer_most = pyramid.most(level - 1), *finer_least = pyramid.least(level - 1);
+  for (u32 i = threadIdx.x; i < pyramid.length >> level; i += THREADS) {
+    most[i] = later(finer_most[2 * i], finer_most[2 * i + 1]);
+    least[i] = earlier(finer_least[2 * i], finer_least[2 * i + 1]);
+  }
+  __syncthreads();
+  for (u32 i = threadIdx.x; i < starts >> level; i += THREADS) {
+    Sum ends[4], begin[1] = {0};
+    for (u32 k = 0; k < 4; k++) ends[k] = minus(most[i + 4 + k], least[i]);
+    if (excess_of<1>(ends, begin, offsets + 4 * level + 3) < 0) continue;
+    u32 first = (i << level) / BLOCK, last = ((i + 1) << level) / BLOCK;
+    for (u32 block = first; block < larger(last, first + 1); block++) atomicMax(&flags[block], 1u);
+  }
+}
+
+KERNEL __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    screen(SERIES_PARAMETERS, const Noise* own, const Noise* carried, u32* words, double snr, u64 range, u32 tiles,
+           u32 starts, u32 length, u32 widths) {
+  SHARED_MEMORY(memory);
+  __shared__ Sum offsets[TILE_WIDTHS];
+  __shared__ u32 flags[MOST_BLOCKS];
+  Series series = SERIES;
+  Tile tile(windows, tiles, starts);
+  Noise noise = series.noise(own, carried, tile.dm, tile.j);
+  if (threadIdx.x < MOST_BLOCKS) flags[threadIdx.x] = 0;
+  bool is_void = noise.sigma == 0.0 || tile.start >= series.samples(tile.dm, tile.j);
+  if (!is_void) {
+    Pyramid pyramid{(Sum*)memory, length};
+    i32 centre = (i32)rounded(noise.mean);
+    fill(pyramid.sums, series, tile, length, centre);
+    if (threadIdx.x < TILE_WIDTHS) {
+      u32 width = width_of(threadIdx.x);
+      double least = Threshold(noise, snr, width).least - (double)((i64)centre * width);
+      double most = (double)(range * width + 1);
+      least = smaller(larger(least, -most), most);
+      // The last octave is looked at whole.
+      u32 used = widths <= 7 ? widths : 7 + parts(widths - 7, 4u) * 4;
+      offsets[threadIdx.x] = threadIdx.x < used ? -(Sum)least : NEVER;
+    }
+    __syncthreads();
+    accumulate(pyramid);
+    __syncthreads();
+    for (u32 chunk = threadIdx.x; chunk < starts / CHUNK; chunk += THREADS)
+      if (may_hit(pyramid, chunk, offsets)) atomicMax(&flags[chunk * CHUNK / BLOCK], 1u);
+    for (u32 level = 4; 4 * level + 3 < widths; level++) climb(pyramid, level, starts, offsets, flags);
+  }
+  __syncthreads();
+  write_flags(flags, words + tile.word, starts);
+}

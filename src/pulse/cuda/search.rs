@@ -1,0 +1,326 @@
+//! The kernels of one batch of windows, and what they find.
+
+use super::kernels::Kernels;
+use super::memory::{EVENT_WORDS, Memory, ROUNDS};
+use super::sizes::{BLOCK, Sizes, Sums};
+use crate::backend::cuda::{Arguments, Buffer, Function, Stream};
+use crate::error::Result;
+use crate::pulse::rules::Event;
+
+/// Events that come to the host with their number.
+const FIRST_EVENTS: usize = 512;
+
+/// Where the samples of a batch lie: before `split`, counted from the batch's first sample, in the history, from
+/// there on in a plane; both addresses are those that the batch's first sample would have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    pub(super) history: u64,
+    pub(super) plane: u64,
+    pub(super) plane_stride: usize,
+    pub(super) split: usize,
+    /// The first sample and the number of all that are there, counted from the start of the stream.
+    pub(super) first: u64,
+    pub(super) seen: u64,
+    pub(super) windows: usize,
+}
+
+/// The parts of a search that its kernels need.
+#[derive(Debug)]
+pub(super) struct Search {
+    pub(super) kernels: Kernels,
+    pub(super) sizes: Sizes,
+    pub(super) memory: Memory,
+    pub(super) snr: f64,
+    pub(super) multiprocessors: usize,
+    /// Which of the two buffers of best hits is the present one.
+    pub(super) present: usize,
+}
+
+impl Search {
+    /// Searches a batch of windows and hands over what it ends; waits for the device.
+    pub(super) fn batch(
+        &mut self,
+        batch: Batch,
+        stream: &Stream,
+        events: &mut Vec<Event>,
+    ) -> Result<()> {
+        self.estimate_noise(batch, stream)?;
+        self.flag(batch, stream)?;
+        let mut begin = 0;
+        loop {
+            self.round(batch, begin, stream)?;
+            let blocks = self.collect(stream, events)?;
+            begin += self.sizes.room;
+            if begin >= blocks {
+                break;
+            }
+        }
+        self.carry(batch, stream)
+    }
+
+    /// Ends every trial's last event; waits for the device.
+    pub(super) fn end(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<()> {
+        stream.fill(&mut self.memory.events, 0..1, 0)?;
+        self.sweep((0, 0, 0), true, stream)?;
+        self.collect(stream, events).map(|_| ())
+    }
+
+    /// Forgets what was found before.
+    pub(super) fn reset(&mut self, stream: &Stream) -> Result<()> {
+        for bests in &mut self.memory.bests {
+            let words = bests.len();
+            stream.fill(bests, 0..words, 0)?;
+        }
+        stream.synchronize()
+    }
+
+    fn series(&self, batch: Batch) -> Arguments {
+        let sizes = &self.sizes;
+        Arguments::new()
+            .with(batch.history)
+            .with(sizes.history_stride() as u64)
+            .with(batch.plane)
+            .with(batch.plane_stride as u64)
+            .with(self.memory.ends.address())
+            .with(batch.first)
+            .with(batch.seen)
+            .with(batch.split as u32)
+            .with(sizes.window as u32)
+            .with(sizes.reach as u32)
+            .with(batch.windows as u32)
+    }
+
+    /// The series, and the noise that is known.
+    fn series_and_noise(&self, batch: Batch) -> Arguments {
+        self.series(batch)
+            .with(self.memory.own.address())
+            .with(self.memory.carried.address())
+    }
+
+    fn estimate_noise(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
+        let all = self.sizes.dms * batch.windows;
+        let dms = self.sizes.dms as u32;
+        stream.fill(&mut self.memory.active, 0..ROUNDS + 1, 0)?;
+        let (kernels, memory) = (&self.kernels, &self.memory);
+        let arguments = self
+            .series_and_noise(batch)
+            .with(memory.estimates.address())
+            .with(memory.lists[0].address())
+            .with(memory.active.address())
+            .with(dms);
+        launch(stream, &kernels.guess, all.div_ceil(4), 128, &arguments)?;
+        let (windows, threads, blocks) = match self.sizes.sums {
+            Sums::F64 => (16, 128, 16 * self.multiprocessors),
+            _ => (1, 512, 2 * self.multiprocessors),
+        };
+        for round in 0..ROUNDS {
+            let (list, next) = (&memory.lists[round % 2], &memory.lists[(round + 1) % 2]);
+            let arguments = self
+                .series_and_noise(batch)
+                .with(memory.estimates.address())
+                .with(list.address())
+                .with(memory.active.at(round));
+            let grid = all.div_ceil(windows).min(blocks);
+            launch(stream, &kernels.moments, grid, threads, &arguments)?;
+            let arguments = Arguments::new()
+                .with(memory.estimates.address())
+                .with(list.address())
+                .with(memory.active.at(round))
+                .with(next.address())
+                .with(memory.active.at(round + 1));
+            let grid = all.div_ceil(64).min(4 * self.multiprocessors);
+            launch(stream, &kernels.refine, grid, 64, &arguments)?;
+        }
+        let arguments = self
+            .series(batch)
+            .with(memory.own.address())
+            .with(memory.estimates.address())
+            .with(dms);
+        launch(stream, &kernels.settle, all.div_ceil(128), 128, &arguments)
+    }
+
+    /// Marks the blocks of starts that may hold a hit.
+    fn flag(&self, batch: Batch, stream: &Stream) -> Result<()> {
+        let (sizes, kernels, memory) = (&self.sizes, &self.kernels, &self.memory);
+        let all = sizes.dms * batch.windows;
+        if sizes.entries > 0 {
+            let arguments = self
+                .series_and_noise(batch)
+                .with(memory.totals.address())
+                .with(sizes.entries as u32)
+                .with(sizes.grain as u32)
+                .with(sizes.dms as u32);
+            let (grid, threads) =
+                if sizes.sums == Sums::F64 { (sizes.dms.div_ceil(32), 32) } else { (all, 256) };
+            launch(stream, &kernels.sums, grid, threads, &arguments)?;
+        }
+        let arguments = match sizes.sums {
+            Sums::F64 => self
+                .series_and_noise(batch)
+                .with(memory.totals.address())
+                .with(memory.flags.address())
+                .with(self.snr)
+                .with(sizes.entries as u32),
+            _ => self
+                .series_and_noise(batch)
+                .with(memory.flags.address())
+                .with(self.snr)
+                .with(sizes.range),
+        };
+        let arguments = arguments
+            .with(sizes.tiles() as u32)
+            .with(sizes.starts as u32)
+            .with(sizes.length as u32)
+            .with(sizes.tile_widths as u32);
+        launch(stream, &kernels.screen, all * sizes.tiles(), 512, &arguments)?;
+        if sizes.tile_widths == sizes.widths {
+            return Ok(());
+        }
+        let arguments = self
+            .series_and_noise(batch)
+            .with(memory.flags.address())
+            .with(memory.totals.address())
+            .with(self.snr)
+            .with(sizes.entries as u32)
+            .with(sizes.grain as u32)
+            .with(sizes.window_words() as u32)
+            .with(sizes.tile_widths as u32)
+            .with(sizes.widths as u32)
+            .with(sizes.dms as u32);
+        launch(stream, &kernels.wide, (all * sizes.window_words()).div_ceil(8), 256, &arguments)
+    }
+
+    /// Looks closely at the flagged blocks from number `begin` on, as many as there is room for.
+    fn round(&mut self, batch: Batch, begin: usize, stream: &Stream) -> Result<()> {
+        stream.fill(&mut self.memory.events, 0..1, 0)?;
+        let (sizes, kernels, memory) = (&self.sizes, &self.kernels, &self.memory);
+        let (dms, begin, room) = (sizes.dms as u32, begin as u32, sizes.room as u32);
+        let trial_words = (batch.windows * sizes.window_words()) as u32;
+        let flags = Arguments::new().with(memory.flags.address()).with(trial_words);
+        let arguments = flags.with(memory.counts.address()).with(dms);
+        launch(stream, &kernels.count, sizes.dms.div_ceil(8), 256, &arguments)?;
+        let arguments = Arguments::new()
+            .with(memory.counts.address())
+            .with(memory.offsets.address())
+            .with(memory.events.address())
+            .with(dms);
+        launch(stream, &kernels.scan, 1, 1024, &arguments)?;
+        let arguments = flags
+            .with(sizes.word_blocks() as u32)
+            .with(memory.offsets.address())
+            .with(memory.blocks.address())
+            .with(begin)
+            .with(room)
+            .with(dms);
+        launch(stream, &kernels.list_blocks, sizes.dms.div_ceil(8), 256, &arguments)?;
+        let arguments = self
+            .series_and_noise(batch)
+            .with(memory.totals.address())
+            .with(memory.blocks.address())
+            .with(memory.events.address())
+            .with(memory.snrs.address())
+            .with(memory.widths.address())
+            .with(self.snr)
+            .with(begin)
+            .with(room)
+            .with(sizes.entries as u32)
+            .with(sizes.grain as u32)
+            .with(sizes.tile_widths as u32)
+            .with(sizes.widths as u32);
+        let grid = sizes.room.min(12 * self.multiprocessors);
+        launch(stream, &kernels.evaluate, grid, BLOCK, &arguments)?;
+        self.sweep((batch.first, begin, room), false, stream)
+    }
+
+    /// Walks over the blocks from the second number on, as many as the third; the first is their first sample.
+    fn sweep(
+        &mut self,
+        (first, begin, room): (u64, u32, u32),
+        is_last: bool,
+        stream: &Stream,
+    ) -> Result<()> {
+        let memory = &self.memory;
+        let arguments = Arguments::new()
+            .with(memory.blocks.address())
+            .with(memory.snrs.address())
+            .with(memory.widths.address())
+            .with(memory.offsets.address())
+            .with(memory.bests[self.present].address())
+            .with(memory.bests[1 - self.present].address())
+            .with(memory.events.at(1))
+            .with(memory.events.address())
+            .with(first)
+            .with(begin)
+            .with(room)
+            .with(u32::from(is_last))
+            .with(self.sizes.dms as u32);
+        self.present = 1 - self.present;
+        launch(stream, &self.kernels.sweep, self.sizes.dms.div_ceil(64), 64, &arguments)
+    }
+
+    /// Waits for the events of a round and hands them over; gives back the number of flagged blocks.
+    fn collect(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<usize> {
+        let all = self.memory.events.len();
+        let first = all.min(1 + FIRST_EVENTS * EVENT_WORDS);
+        self.copy_out(0..first, stream)?;
+        let header = self.memory.found.as_slice()[0];
+        let count = header as u32 as usize;
+        let last = 1 + count * EVENT_WORDS;
+        if last > first {
+            self.copy_out(first..last, stream)?;
+        }
+        let words = &self.memory.found.as_slice()[1..last];
+        events.extend(words.chunks_exact(EVENT_WORDS).map(event));
+        Ok((header >> 32) as usize)
+    }
+
+    fn copy_out(&mut self, words: std::ops::Range<usize>, stream: &Stream) -> Result<()> {
+        let Memory { events, found, .. } = &mut self.memory;
+        // SAFETY: nothing touches the host's memory before the stream is done.
+        unsafe { stream.copy_out(events, words.clone(), found, words.start)? };
+        stream.synchronize()
+    }
+
+    /// Keeps the noise that the next batch may need.
+    fn carry(&self, batch: Batch, stream: &Stream) -> Result<()> {
+        let arguments = self.series_and_noise(batch).with(self.sizes.dms as u32);
+        launch(stream, &self.kernels.carry, self.sizes.dms.div_ceil(128), 128, &arguments)
+    }
+
+    /// Tells the device where the trials end.
+    pub(super) fn tell_ends(&mut self, ends: &[u64], stream: &Stream) -> Result<()> {
+        let Memory { ends: buffer, told_ends, .. } = &mut self.memory;
+        copy_in(ends, told_ends, buffer, stream)
+    }
+}
+
+/// Copies numbers to the device and waits for it.
+fn copy_in(
+    from: &[u64],
+    pinned: &mut crate::backend::cuda::Pinned<u64>,
+    to: &mut Buffer<u64>,
+    stream: &Stream,
+) -> Result<()> {
+    pinned.as_mut_slice()[..from.len()].copy_from_slice(from);
+    // SAFETY: the host's memory is left alone until the stream is done.
+    unsafe { stream.copy_in(pinned, 0..from.len(), to, 0)? };
+    stream.synchronize()
+}
+
+fn launch(
+    stream: &Stream,
+    function: &Function,
+    grid: usize,
+    threads: usize,
+    arguments: &Arguments,
+) -> Result<()> {
+    // SAFETY: every caller names the arguments in the kernel's order and types; the buffers are the search's own
+    // and the caller's plane, and work on them is queued on streams that wait for each other.
+    unsafe { stream.launch(function, [grid, 1, 1], [threads, 1, 1], arguments) }
+}
+
+/// An event as the device writes it.
+fn event(words: &[u64]) -> Event {
+    let snr = f32::from_bits(words[2] as u32);
+    Event { dm: words[1] as u32, time: words[0], width: (words[1] >> 32) as u32, snr }
+}

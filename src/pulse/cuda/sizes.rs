@@ -1,0 +1,163 @@
+//! How a search is cut for a device: tiles, batches of windows, and the room that they need.
+
+use crate::backend::cuda::Properties;
+use crate::pulse::plan::Plan;
+
+/// Starts that tell of themselves by one bit.
+pub(super) const BLOCK: usize = 64;
+
+/// Widths that a tile can hold: 1 to 7, then four an octave up to 1792.
+const TILE_WIDTHS: usize = 39;
+
+/// The narrowest of the widths that may be left to sums of many samples: their strides are whole warps.
+const LEAST_WIDE: usize = 512;
+
+/// Samples of a trial in a batch of windows.
+const BATCH: usize = 1 << 18;
+
+/// The most windows in a batch.
+const MOST_WINDOWS: usize = 128;
+
+/// Flagged blocks that are looked at closely at a time.
+const ROOM: usize = 1 << 15;
+
+/// What the screen's sums are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sums {
+    I32,
+    I64,
+    F64,
+}
+
+/// The sizes that follow from a plan and a device.
+#[derive(Clone, Debug)]
+pub(super) struct Sizes {
+    pub(super) dms: usize,
+    pub(super) window: usize,
+    pub(super) reach: usize,
+    /// Most windows in a batch.
+    pub(super) windows: usize,
+    pub(super) sums: Sums,
+    /// Largest difference of two samples.
+    pub(super) range: u64,
+    /// Whether sums of squares or differences may pass 64 or 32 bits.
+    pub(super) wide_squares: bool,
+    /// Starts of a tile, and its samples.
+    pub(super) starts: usize,
+    pub(super) length: usize,
+    /// Widths that tiles hold, of all.
+    pub(super) tile_widths: usize,
+    pub(super) widths: usize,
+    /// Samples from one kept sum to the next; kept sums of a window, 0 where none are.
+    pub(super) grain: usize,
+    pub(super) entries: usize,
+    /// Flagged blocks that there is room for.
+    pub(super) room: usize,
+}
+
+impl Sizes {
+    pub(super) fn new(plan: &Plan, properties: &Properties) -> Self {
+        let (window, reach) = (plan.window_times(), plan.max_width());
+        let widths = plan.widths().len();
+        let (min, max) = plan.options().bound.unwrap_or((0, 0));
+        let range = (max - min) as u64;
+        let (sums, tile_widths) = sums(plan, range);
+        let bytes = if sums == Sums::I32 { 4 } else { 8 };
+        let fits = |starts: &usize| {
+            *starts <= window && shared_bytes(length(*starts), bytes) <= properties.shared_bytes
+        };
+        let starts = [8192, 4096, 2048].into_iter().find(fits).unwrap_or(1024);
+        let grain = match sums {
+            Sums::F64 => 32,
+            _ if tile_widths < widths => plan.stride(plan.widths()[tile_widths]),
+            _ => 0,
+        };
+        let windows = match sums {
+            Sums::F64 => 1,
+            _ => (BATCH / window).clamp(1, MOST_WINDOWS),
+        };
+        let squares = u128::from(range).pow(2) * window as u128;
+        Self {
+            dms: plan.dms(),
+            window,
+            reach,
+            windows,
+            sums,
+            range,
+            wide_squares: squares > i64::MAX as u128 || range > i32::MAX as u64,
+            starts,
+            length: length(starts),
+            tile_widths,
+            widths,
+            grain: grain.max(1),
+            entries: plan.capacity().checked_div(grain).map_or(0, |entries| entries + 1),
+            room: ROOM.min(plan.dms() * windows * window / BLOCK),
+        }
+    }
+
+    /// Samples of history of one trial.
+    pub(super) fn capacity(&self) -> usize {
+        self.window + self.reach
+    }
+
+    /// Samples from one trial's history to the next: whole sectors.
+    pub(super) fn history_stride(&self) -> usize {
+        self.capacity().next_multiple_of(32)
+    }
+
+    /// Tiles of a window.
+    pub(super) fn tiles(&self) -> usize {
+        self.window / self.starts
+    }
+
+    /// Words of flags of a window.
+    pub(super) fn window_words(&self) -> usize {
+        self.tiles() * self.starts.div_ceil(32 * BLOCK)
+    }
+
+    /// Blocks of a word of flags.
+    pub(super) fn word_blocks(&self) -> usize {
+        (self.window / BLOCK).min(32)
+    }
+
+    /// Shared memory of a tile.
+    pub(super) fn shared_bytes(&self) -> usize {
+        let bytes = if self.sums == Sums::I32 { 4 } else { 8 };
+        shared_bytes(self.length, bytes)
+    }
+
+    /// The most events that a round of flagged blocks can end: events begin at least 5 samples apart.
+    pub(super) fn events(&self) -> usize {
+        self.room * BLOCK.div_ceil(5) + self.room + self.dms
+    }
+}
+
+/// Samples of a tile: its starts, and what its widest boxcars reach beyond.
+fn length(starts: usize) -> usize {
+    starts + starts.min(2048)
+}
+
+/// Prefix sums and the levels above them: 9/4 of a tile's samples.
+fn shared_bytes(length: usize, bytes: usize) -> usize {
+    length * 9 / 4 * bytes
+}
+
+/// The narrowest sums that do, and the number of widths that they do for: of a run of boxcars in an octave that
+/// begins with `4 B`, sums of up to `8 B` samples are compared with thresholds of up to `7 B`.
+fn sums(plan: &Plan, range: u64) -> (Sums, usize) {
+    let widths = plan.widths();
+    let most = widths.len().min(TILE_WIDTHS);
+    if !plan.input_is_integer() {
+        return (Sums::F64, most);
+    }
+    let narrow = |width: &&usize| {
+        let octave = 1u64 << (**width).max(32).ilog2();
+        4 * octave * range <= i32::MAX as u64
+    };
+    let held = widths[..most].iter().take_while(narrow).count();
+    if held == most || widths[held] >= LEAST_WIDE {
+        (Sums::I32, held)
+    } else {
+        (Sums::I64, most)
+    }
+}

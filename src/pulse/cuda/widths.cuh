@@ -1,0 +1,32 @@
+// The widths of the search: 1 to 7, then 4, 5, 6 and 7 times every power of two from 2 on.
+#pragma once
+#include "series.cuh"
+
+// Starts that are looked at closely together, and tell of themselves by one bit.
+const u32 BLOCK = 64;
+// Widths that a tile can hold: up to 7 x 256.
+const u32 TILE_WIDTHS = 39;
+
+INLINE u32 width_of(u32 index) { return index < 7 ? index + 1 : (4 + (index - 7) % 4) << ((index - 7) / 4 + 1); }
+
+// Which tile of which window a block of threads has.
+struct Tile {
+  u32 dm, j, start;
+  u64 word;
+
+  INLINE Tile(u32 windows, u32 tiles, u32 starts) {
+    u32 tile = blockIdx.x % tiles, row = blockIdx.x / tiles, tile_words = parts(starts, BLOCK * 32);
+    dm = row / windows;
+    j = row % windows;
+    start = tile * starts;
+    word = ((u64)row * tiles + tile) * tile_words;
+  }
+};
+
+// Packs the flags of a tile's blocks; ends with the tile's words written.
+INLINE void write_flags(const u32* flags, u32* words, u32 starts) {
+  u32 count = parts(starts, BLOCK * 32), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (warp >= count) return;
+  u32 word = __ballot_sync(0xffffffff, flags[warp * 32 + lane] != 0);
+  if (lane == 0) words[warp] = word;
+}

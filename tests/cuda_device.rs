@@ -1,0 +1,242 @@
+//! The device layer on whatever CUDA device is there: memory, streams, events, kernels' arguments.
+#![cfg(feature = "cuda")]
+#![allow(unsafe_code)]
+
+#[path = "common/cuda.rs"]
+mod cuda;
+
+use cuda::{device, source};
+use sidereal::Error;
+use sidereal::backend::cuda::{Arguments, Device, Function, Module, Stream};
+
+const KERNELS: &str = r#"
+#include "device.cuh"
+KERNEL scale(u64 values, u32 factor, u32 count) {
+  u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) ((u32*)values)[i] *= factor;
+}
+KERNEL arguments(u64 out, u8 a, i16 b, u32 c, float d, double e, i64 f, i8 g) {
+  double* values = (double*)out;
+  values[0] = a, values[1] = b, values[2] = c, values[3] = d, values[4] = e, values[5] = (double)f, values[6] = g;
+}
+KERNEL places(u64 out) {
+  u32 block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  u32 thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  u32 threads = blockDim.x * blockDim.y * blockDim.z;
+  ((u32*)out)[block * threads + thread] = block * 1000 + thread;
+}
+// Every thread leaves a word in shared memory and takes the one from the other end.
+KERNEL reversed(u64 values, u32 words) {
+  SHARED_MEMORY(bytes);
+  u32* shared = (u32*)bytes;
+  for (u32 i = threadIdx.x; i < words; i += blockDim.x) shared[i] = ((u32*)values)[i];
+  __syncthreads();
+  for (u32 i = threadIdx.x; i < words; i += blockDim.x) ((u32*)values)[i] = shared[words - 1 - i];
+}
+"#;
+
+fn module(device: &Device) -> Module {
+    device.module(&source("device_test.cu", KERNELS)).expect("kernels compile")
+}
+
+/// Queues a kernel whose arguments the caller knows to be right.
+fn launch(stream: &Stream, function: &Function, grid: usize, block: usize, arguments: &Arguments) {
+    // SAFETY: every caller gives the kernel's own arguments, and buffers that it stays within.
+    unsafe { stream.launch(function, [grid, 1, 1], [block, 1, 1], arguments) }.expect("a launch");
+}
+
+#[test]
+fn memory_is_written_and_read() {
+    let Some(device) = device() else { return };
+    let values: Vec<u16> = (0..1000).collect();
+    let mut buffer = device.upload(&values).unwrap();
+    assert_eq!((buffer.len(), buffer.is_empty()), (1000, false));
+    assert_eq!(buffer.at(10), buffer.address() + 20);
+    let mut part = [0_u16; 5];
+    buffer.download(995, &mut part).unwrap();
+    assert_eq!(part, [995, 996, 997, 998, 999]);
+    let refused = buffer.download(996, &mut part).unwrap_err();
+    assert!(matches!(refused, Error::Shape { expected: 1000, actual: 1001, .. }), "{refused}");
+
+    let stream = device.stream().unwrap();
+    stream.fill(&mut buffer, 996..998, 0x11).unwrap();
+    let refused = stream.fill(&mut buffer, 996..1001, 0x11).unwrap_err();
+    assert!(matches!(refused, Error::Shape { expected: 1000, actual: 1001, .. }), "{refused}");
+    stream.synchronize().unwrap();
+    buffer.download(995, &mut part).unwrap();
+    assert_eq!(part, [995, 0x1111, 0x1111, 998, 999]);
+}
+
+#[test]
+fn an_empty_buffer_is_one() {
+    let Some(device) = device() else { return };
+    let buffer = device.upload::<f32>(&[]).unwrap();
+    assert!(buffer.is_empty());
+    buffer.download(0, &mut []).unwrap();
+}
+
+#[test]
+fn rows_are_copied_between_strides() {
+    let Some(device) = device() else { return };
+    let values: Vec<u8> = (0..200).collect();
+    let from = device.upload(&values).unwrap();
+    let to = device.upload(&[0_u8; 200]).unwrap();
+    let stream = device.stream().unwrap();
+    // SAFETY: 9 rows, 20 and 15 bytes apart, from byte 3 and to byte 1, lie within 200 bytes.
+    unsafe { stream.copy_rows(from.at(3), to.at(1), (7, 9), (20, 15)) }.unwrap();
+    // SAFETY: the last 40 bytes of both.
+    unsafe { stream.copy_within(from.at(160), to.at(160), 40) }.unwrap();
+    stream.synchronize().unwrap();
+    let mut got = [0_u8; 200];
+    to.download(0, &mut got).unwrap();
+    let mut expected = [0_u8; 200];
+    for row in 0..9 {
+        expected[1 + 15 * row..][..7].copy_from_slice(&values[3 + 20 * row..][..7]);
+    }
+    expected[160..].copy_from_slice(&values[160..]);
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn more_memory_than_there_is_says_how_much_is_free() {
+    let Some(device) = device() else { return };
+    let refused = device.buffer::<u8>(2 * device.properties().memory_bytes).unwrap_err();
+    let text = refused.to_string();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{text}");
+    let mib = 2 * device.properties().memory_bytes / (1 << 20);
+    assert!(text.contains(&format!("{mib} MiB")) && text.contains("are free"), "{text}");
+    assert!(device.buffer::<f64>(usize::MAX / 4).is_err());
+}
+
+#[test]
+fn memory_is_free_again_after_a_drop() {
+    let Some(device) = device() else { return };
+    let bytes = device.properties().memory_bytes / 8 * 5;
+    for _ in 0..3 {
+        if device.free_bytes().unwrap() < bytes {
+            eprintln!("skipped: others use the memory of the CUDA device");
+            return;
+        }
+        drop(device.buffer::<u8>(bytes).unwrap());
+    }
+}
+
+#[test]
+fn streams_wait_for_each_other() {
+    let Some(device) = device() else { return };
+    let module = module(&device);
+    let scale = module.function("scale", 0).unwrap();
+    let [first, second] = [(); 2].map(|()| device.stream().unwrap());
+    let [begun, ready, ended] = [(); 3].map(|()| device.event().unwrap());
+    let mut input = device.pinned::<u32>(1 << 12).unwrap();
+    let mut output = device.pinned::<u32>(1 << 12).unwrap();
+    assert!(input.as_slice().iter().chain(output.as_slice()).all(|word| *word == 0));
+    input.as_mut_slice().iter_mut().zip(0..).for_each(|(word, index)| *word = index);
+    let mut buffer = device.buffer::<u32>(1 << 12).unwrap();
+    let by = |factor: u32| Arguments::new().with(buffer.address()).with(factor).with(1_u32 << 12);
+    let (by_3, by_5) = (by(3), by(5));
+    first.record(&begun).unwrap();
+    // SAFETY: the pinned memory is neither written nor dropped before the streams have ended.
+    unsafe { first.copy_in(&input, 0..1 << 12, &mut buffer, 0) }.unwrap();
+    launch(&first, &scale, 16, 256, &by_3);
+    first.record(&ready).unwrap();
+    second.wait(&ready).unwrap();
+    launch(&second, &scale, 16, 256, &by_5);
+    // SAFETY: as above.
+    unsafe { second.copy_out(&buffer, 1 << 11..1 << 12, &mut output, 7) }.unwrap();
+    second.record(&ended).unwrap();
+    ended.synchronize().unwrap();
+    assert!(ended.seconds_since(&begun).unwrap() >= 0.0);
+    let got = output.as_slice();
+    assert!((0..1 << 11).all(|i| got[7 + i] == 15 * ((1 << 11) + i as u32)), "{:?}", &got[..20]);
+    // SAFETY: nothing is queued, as the copy does not fit.
+    let refused = unsafe { second.copy_out(&buffer, 0..1 << 12, &mut output, 1) }.unwrap_err();
+    assert!(matches!(refused, Error::Shape { .. }), "{refused}");
+}
+
+#[test]
+fn arguments_arrive_as_what_they_are() {
+    let Some(device) = device() else { return };
+    let module = module(&device);
+    let function = module.function("arguments", 0).unwrap();
+    assert_eq!((function.name(), function.shared_bytes()), ("arguments", 0));
+    let out = device.buffer::<f64>(7).unwrap();
+    let arguments = Arguments::new()
+        .with(out.address())
+        .with(200_u8)
+        .with(-300_i16)
+        .with(4_000_000_000_u32)
+        .with(0.1_f32)
+        .with(-0.1_f64)
+        .with(-(1_i64 << 50))
+        .with(-7_i8);
+    launch(&device.stream().unwrap(), &function, 1, 1, &arguments);
+    let mut got = [0.0; 7];
+    out.download(0, &mut got).unwrap();
+    let expected = [200.0, -300.0, 4e9, f64::from(0.1_f32), -0.1, -((1_i64 << 50) as f64), -7.0];
+    assert_eq!(got.map(f64::to_bits), expected.map(f64::to_bits));
+}
+
+#[test]
+fn threads_know_their_place() {
+    let Some(device) = device() else { return };
+    let module = module(&device);
+    let function = module.function("places", 0).unwrap();
+    let (grid, block) = ([3, 2, 4], [8, 3, 2]);
+    let out = device.upload(&[0_u32; 24 * 48]).unwrap();
+    let stream = device.stream().unwrap();
+    let arguments = Arguments::new().with(out.address());
+    // SAFETY: the kernel's argument; 24 blocks of 48 threads write a word each.
+    unsafe { stream.launch(&function, grid, block, &arguments) }.unwrap();
+    stream.synchronize().unwrap();
+    let mut got = [0_u32; 24 * 48];
+    out.download(0, &mut got).unwrap();
+    for (index, word) in got.into_iter().enumerate() {
+        assert_eq!(word as usize, index / 48 * 1000 + index % 48);
+    }
+}
+
+#[test]
+fn all_of_the_shared_memory_can_be_used() {
+    let Some(device) = device() else { return };
+    let module = module(&device);
+    for bytes in [4096, 48 << 10, 64 << 10, device.properties().shared_bytes] {
+        let function = module.function("reversed", bytes).unwrap();
+        assert!(function.blocks_per_multiprocessor(256).unwrap() >= 1);
+        let words = bytes as u32 / 4;
+        let buffer = device.upload(&(0..words).collect::<Vec<u32>>()).unwrap();
+        let arguments = Arguments::new().with(buffer.address()).with(words);
+        launch(&device.stream().unwrap(), &function, 1, 256, &arguments);
+        let mut got = vec![0; words as usize];
+        buffer.download(0, &mut got).unwrap();
+        assert!(got.iter().copied().eq((0..words).rev()), "{bytes} bytes");
+    }
+    let more = device.properties().shared_bytes + 4;
+    let refused = module.function("reversed", more).unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+    assert!(refused.to_string().contains(&more.to_string()), "{refused}");
+}
+
+#[test]
+fn threads_of_the_host_share_a_device() {
+    let Some(device) = device() else { return };
+    let module = module(&device);
+    let scale = module.function("scale", 0).unwrap();
+    std::thread::scope(|scope| {
+        for factor in 1..=4_u32 {
+            let (device, scale) = (&device, &scale);
+            scope.spawn(move || {
+                let buffer = device.upload(&(0..500).collect::<Vec<u32>>()).unwrap();
+                let stream = device.stream().unwrap();
+                let arguments = Arguments::new().with(buffer.address()).with(factor).with(500_u32);
+                for _ in 0..3 {
+                    launch(&stream, scale, 2, 256, &arguments);
+                }
+                stream.synchronize().unwrap();
+                let mut got = [0; 500];
+                buffer.download(0, &mut got).unwrap();
+                assert!(got.iter().zip(0..).all(|(word, i)| *word == i * factor.pow(3)));
+            });
+        }
+    });
+}

@@ -1,0 +1,136 @@
+//! What kernels are built from does the same on every CUDA device, real or emulated: barriers, warps, copies in the
+//! background, matrix instructions.
+#![cfg(feature = "cuda")]
+#![allow(unsafe_code)]
+
+#[path = "common/cuda.rs"]
+mod cuda;
+#[path = "common/random.rs"]
+mod random;
+
+use bytemuck::Pod;
+use cuda::{device, source};
+use random::Random;
+use sidereal::backend::cuda::{Arguments, Device};
+
+/// Launches a kernel of the emulator's own tests, and waits for it.
+fn run(device: &Device, kernel: &str, threads: usize, shared_bytes: usize, arguments: &Arguments) {
+    let kernels = source("kernels.cu", include_str!("cuda_on_host/selftest/kernels.cu"));
+    let module = device.module(&kernels).unwrap();
+    let function = module.function(kernel, shared_bytes).unwrap();
+    let stream = device.stream().unwrap();
+    // SAFETY: every caller gives the kernel's own arguments, with room for what it reads and writes.
+    unsafe { stream.launch(&function, [1, 1, 1], [threads, 1, 1], arguments) }.unwrap();
+    stream.synchronize().unwrap();
+}
+
+/// What a kernel of one block writes, from the inputs that it is given.
+fn output<T: Pod>(
+    device: &Device,
+    (kernel, threads, shared_bytes): (&str, usize, usize),
+    inputs: &[&[u8]],
+    len: usize,
+) -> Vec<T> {
+    let inputs: Vec<_> = inputs.iter().map(|bytes| device.upload(*bytes).unwrap()).collect();
+    let out = device.upload(&vec![T::zeroed(); len]).unwrap();
+    let mut arguments = Arguments::new();
+    for input in &inputs {
+        arguments = arguments.with(input.address());
+    }
+    run(device, kernel, threads, shared_bytes, &arguments.with(out.address()));
+    let mut values = vec![T::zeroed(); len];
+    out.download(0, &mut values).unwrap();
+    values
+}
+
+fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    (0..bytes).map(|_| random.below(256) as u8).collect()
+}
+
+/// Element (row, column) of `a` (rows of 32) times `b` (columns of 32).
+fn product(a: &[u8], b: &[u8], (row, column): (usize, usize), number: fn(u8) -> i32) -> i32 {
+    let (row, column) = (&a[32 * row..][..32], &b[32 * column..][..32]);
+    row.iter().zip(column).map(|(a, b)| number(*a) * number(*b)).sum()
+}
+
+#[test]
+fn a_block_adds_up() {
+    let Some(device) = device() else { return };
+    let values = noise(1024, 1);
+    let words: &[u32] = bytemuck::cast_slice(&values);
+    let sum = words.iter().fold(0_u32, |sum, word| sum.wrapping_add(*word));
+    assert_eq!(output::<u32>(&device, ("block_sum", 256, 1024), &[&values], 1), [sum]);
+}
+
+#[test]
+fn warps_vote_shift_and_reduce() {
+    let Some(device) = device() else { return };
+    let got = output::<u32>(&device, ("warp_words", 64, 0), &[], 256);
+    for thread in 0..64_u32 {
+        let (lane, lanes) = (thread % 32, if thread < 32 { 32 } else { 8 });
+        let votes = if thread < 32 { 0xaaaa_aaaa } else { 0xaa };
+        let next = if lane % 8 == 7 { lane } else { lane + 1 };
+        let mut expected = [votes, lanes * (lanes - 1) / 2, next, 6_u32.wrapping_sub(lanes)];
+        if thread >= 40 {
+            expected = [0; 4];
+        }
+        assert_eq!(got[4 * thread as usize..][..4], expected, "thread {thread}");
+    }
+}
+
+#[test]
+fn a_warp_feeds_the_others_through_barriers() {
+    let Some(device) = device() else { return };
+    if device.properties().capability < (9, 0) {
+        eprintln!("skipped: the CUDA device has no copy engine");
+        return;
+    }
+    let bytes = noise(7 * 1024, 2);
+    let input = device.upload(&bytes).unwrap();
+    let out = device.upload(&[0_u32]).unwrap();
+    let arguments = Arguments::new().with(input.address()).with(out.address()).with(7_u32);
+    run(&device, "pipeline", 128, 1024, &arguments);
+    let mut sum = [0];
+    out.download(0, &mut sum).unwrap();
+    assert_eq!(sum[0], bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>());
+}
+
+#[test]
+fn warps_multiply_matrices() {
+    let Some(device) = device() else { return };
+    let (a, b) = (noise(512, 3), noise(256, 4));
+    let got = output::<i32>(&device, ("mma_product", 32, 512), &[&a, &b], 256);
+    for place in (0..16).flat_map(|row| (0..8).map(move |column| (row, column))) {
+        let at = 8 * place.0 + place.1;
+        assert_eq!(got[at], product(&a, &b, place, |byte| i32::from(byte as i8)), "{place:?}");
+        assert_eq!(got[128 + at], product(&a, &b, place, i32::from), "{place:?}, no signs");
+    }
+}
+
+#[test]
+fn warpgroups_multiply_matrices() {
+    let Some(device) = device() else { return };
+    if !device.is_hopper() {
+        eprintln!("skipped: the CUDA device has no matrix instructions of warpgroups");
+        return;
+    }
+    let (a, b) = (noise(2048, 5), noise(2048, 6));
+    let got = output::<i32>(&device, ("wgmma_product", 128, 2048), &[&a, &b], 64 * 64);
+    for place in (0..64).flat_map(|row| (0..64).map(move |column| (row, column))) {
+        let expected = 2 * product(&a, &b, place, i32::from);
+        assert_eq!(got[64 * place.0 + place.1], expected, "{place:?}");
+    }
+}
+
+#[test]
+fn small_matrices_are_turned() {
+    let Some(device) = device() else { return };
+    let values = noise(512, 7);
+    let halves: &[u16] = bytemuck::cast_slice(&values);
+    let got = output::<u16>(&device, ("transposed", 32, 1024), &[&values], 256);
+    for (index, half) in got.into_iter().enumerate() {
+        let (matrix, row, column) = (index / 64, index / 8 % 8, index % 8);
+        assert_eq!(half, halves[64 * matrix + 8 * column + row], "{index}");
+    }
+}

@@ -1,0 +1,124 @@
+//! A search on a GPU, rows kept there, finds what the processor finds; on whatever device is there: a real one,
+//! or the emulator of `tests/cuda_on_host`.
+//!
+//! Verification method: test against the same search on the processor, whose results have published and
+//! simulated truths of their own (`science.rs`).
+#![cfg(feature = "cuda")]
+
+mod common;
+
+use sidereal::backend::Backend;
+use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
+use sidereal::io::{FilterbankSource, OpenOptions, open};
+use sidereal::pipeline::burst::{Report, Resident, SearchOptions, search};
+use sidereal::pulse::cluster::Candidate;
+use sidereal::sample::Encoding;
+use sidereal::simulate::burst::{Burst, Options, Simulator};
+use sidereal::units::Band;
+
+/// The GPU; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
+fn gpu() -> Option<Backend> {
+    let found = Backend::available(2).into_iter().find(Backend::is_gpu);
+    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
+    if found.is_none() {
+        assert!(!required.split(',').any(|word| word == "cuda"), "no GPU was found");
+        eprintln!("skipped: no GPU");
+    }
+    found
+}
+
+/// Whether the device is slow enough for small data only.
+fn is_emulated(backend: &Backend) -> bool {
+    backend.name().contains("Emulated")
+}
+
+/// Two bursts, one of which ends with the data.
+fn simulation(encoding: Encoding) -> Simulator {
+    let mut options = Options::new(Band::uniform(1500.0, -4.0, 32).unwrap(), 1e-3, 4500);
+    options.encoding = encoding;
+    options.seed = 5;
+    let snr = if encoding == Encoding::U2 { 14.0 } else { 25.0 };
+    options.bursts = vec![Burst::new(60.0, 1.3, 4e-3, snr), Burst::new(20.0, 4.45, 3e-3, snr)];
+    Simulator::new(options).unwrap()
+}
+
+fn options() -> SearchOptions {
+    // Steps of two sizes, which share a history, and a range of binned samples.
+    let ranges = DmPlan::fixed(&[(0.0, 30.0, 3.0), (30.0, 100.0, 6.0)]).unwrap();
+    let mut plan = ranges.clone();
+    plan.ranges.extend(DmPlan::fixed(&[(100.0, 160.0, 12.0)]).unwrap().ranges);
+    plan.ranges.last_mut().unwrap().downsample = 2;
+    let mut options = SearchOptions::new(plan);
+    (options.baseline_s, options.max_width_s) = (1.0, 0.03);
+    options
+}
+
+fn run(source: &mut dyn FilterbankSource, options: &SearchOptions, backend: &Backend) -> Report {
+    search(source, options, backend, &mut |_| true).unwrap()
+}
+
+fn assert_same(found: &[Candidate], expected: &[Candidate], what: &str) {
+    assert!(!expected.is_empty(), "{what}: the processor finds nothing");
+    assert_eq!(found.len(), expected.len(), "{what}: {found:?} {expected:?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!((found.dm, found.time_s), (expected.dm, expected.time_s), "{what}");
+        assert_eq!((found.width_s, found.members), (expected.width_s, expected.members), "{what}");
+        assert!((found.snr / expected.snr - 1.0).abs() < 1e-5, "{what}: {found:?} {expected:?}");
+    }
+}
+
+#[test]
+fn candidates_are_those_of_the_processor() {
+    let Some(gpu) = gpu() else { return };
+    for (encoding, zero_dm, gulp) in [
+        (Encoding::U8, false, 0),
+        (Encoding::U8, true, 700),
+        (Encoding::U2, false, 1111),
+        (Encoding::F32, false, 999),
+    ] {
+        let mut options = options();
+        (options.zero_dm, options.gulp) = (zero_dm, gulp);
+        let expected = run(&mut simulation(encoding), &options, &Backend::best(2));
+        let found = run(&mut simulation(encoding), &options, &gpu);
+        let what = format!("{encoding:?}, zero-DM {zero_dm}, gulp {gulp}");
+        assert_same(&found.candidates, &expected.candidates, &what);
+        assert_eq!(found.dms, expected.dms, "{what}");
+        assert_eq!(found.skipped_dms, expected.skipped_dms, "{what}");
+        assert_eq!(found.masked_channels, expected.masked_channels, "{what}");
+        assert_eq!(found.times, expected.times, "{what}");
+    }
+}
+
+#[test]
+fn a_resident_recording_can_be_searched_again() {
+    let Some(gpu) = gpu() else { return };
+    let options = SearchOptions { gulp: 1500, ..options() };
+    let expected = run(&mut simulation(Encoding::U8), &options, &Backend::best(2));
+    let mut resident = Resident::new(&mut simulation(Encoding::U8), &options, &gpu).unwrap();
+    for round in ["first", "second"] {
+        let found = resident.search().unwrap();
+        assert_same(&found.candidates, &expected.candidates, round);
+    }
+    let refused = Resident::new(&mut simulation(Encoding::U8), &options, &Backend::best(1));
+    assert!(refused.unwrap_err().to_string().contains("GPU"));
+}
+
+#[test]
+fn frb180417_is_found_as_on_the_processor() {
+    let Some(gpu) = gpu() else { return };
+    if is_emulated(&gpu) {
+        eprintln!("skipped: the emulator is too slow for a real recording");
+        return;
+    }
+    let Some(data) = common::data_dir() else { return };
+    let path = data.join("frb").join("FRB180417_askap_28.fil");
+    let open = || open(&[path.clone()], &OpenOptions::default()).unwrap();
+    let source = open();
+    let header = source.header();
+    let tolerance = ToleranceOptions::default();
+    let plan = DmPlan::tolerance(&header.band, header.tsamp_s, 0.0, 2000.0, &tolerance).unwrap();
+    let options = SearchOptions::new(plan);
+    let expected = run(&mut *open(), &options, &Backend::best(2));
+    let found = run(&mut *open(), &options, &gpu);
+    assert_same(&found.candidates, &expected.candidates, "FRB 180417");
+}
