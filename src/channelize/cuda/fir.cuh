@@ -9,9 +9,12 @@
 #define EARLY_TAPS 0
 #endif
 
+// The order of a row's products in the loop over blocks: from both ends inwards, upwards, downwards. Which of them lets the
+// assembler find registers without bank conflicts is a matter of trying.
 #ifndef TURN
 #define TURN 0
 #endif
+
 // The most taps that are held in registers; above, they pass through a ring of as many as there are spectra.
 constexpr int MOST_HELD = 16;
 
@@ -70,8 +73,7 @@ INLINE void filter_held(float4 (&sums)[SPECTRA], float2 (&taps)[TAPS], const Col
 }
 
 // Taps in a ring of SPECTRA, of which the table has a row more: rows that begin the sums one by one, rows of all sums, rows that end them one by one.
-// The order of the products within a row decides whether the assembler finds registers without bank conflicts; and the
-// loop over blocks is not unrolled, or the code outgrows the instruction cache.
+// The loop over blocks is not unrolled, or the code outgrows the instruction cache.
 template <int SPECTRA, int NEAR>
 INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
   constexpr int ROWS = TAPS + SPECTRA - 1, BLOCK = SPECTRA >= 8 ? SPECTRA : 16;

@@ -4,6 +4,7 @@
 
 use super::job::Job;
 use super::shape::Shape;
+use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
@@ -56,7 +57,7 @@ struct Tables {
 impl Fused {
     /// None when this plan or device has no fused kernel.
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Option<Self>> {
-        let Some(shape) = Shape::new(plan, device.properties()) else { return Ok(None) };
+        let Some(shape) = chosen(plan, device) else { return Ok(None) };
         let module = device.module(&shape.source())?;
         let multiprocessors = device.properties().multiprocessors;
         let kernel = |name, shared_bytes, batch| -> Result<Kernel> {
@@ -127,6 +128,15 @@ impl Fused {
         let whole = (1..=MOST_ROWS).find(|rows| (rows * row).is_multiple_of(batch));
         row * whole.unwrap_or((8 * batch).div_ceil(row))
     }
+}
+
+/// The shape that was measured best on this device, or the model's own.
+fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
+    let candidates = Shape::candidates(plan, device.properties());
+    let first = candidates.first()?;
+    let choices: Vec<Choice> = candidates.iter().map(Shape::choice).collect();
+    let choice = tune::choice(device, &first.source(), &first.question(), &choices);
+    candidates.iter().find(|shape| shape.choice() == choice).or(Some(first)).copied()
 }
 
 /// Blocks that share a unit's items, so that the last one ends early: `at_a_time` of all units' blocks run at
