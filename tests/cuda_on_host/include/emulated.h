@@ -28,7 +28,7 @@ struct Fiber {
 typedef void (*Work)(Fiber* first, const bool* present, unsigned lanes);
 
 // What runs in the background, in queues of a thread, a warpgroup or a barrier.
-enum Background { COPIES, STORES, LOADS, PRODUCTS };
+enum Background { Copies, Stores, Loads, Products };
 
 // The running block. `suspend` returns when `wake` was called with the same key.
 struct Machine {

@@ -160,12 +160,12 @@ static inline void queue_wgmma(Fiber* group, const bool* present, unsigned lanes
     product.c[i] = (i32*)group[i].pointers[0];
     __builtin_memcpy(product.a[i], group[i].pointers[1], 16);
   }
-  emulated_machine->later(PRODUCTS, group, multiply_wgmma, &product, sizeof product);
+  emulated_machine->later(Products, group, multiply_wgmma, &product, sizeof product);
 }
 template <unsigned LEFT> static inline void finish_wgmma(Fiber* group, const bool*, unsigned) {
-  emulated_machine->finish(PRODUCTS, group, LEFT);
+  emulated_machine->finish(Products, group, LEFT);
 }
-static inline void commit_wgmma(Fiber* group, const bool*, unsigned) { emulated_machine->commit(PRODUCTS, group); }
+static inline void commit_wgmma(Fiber* group, const bool*, unsigned) { emulated_machine->commit(Products, group); }
 }  // namespace emulated
 INLINE void wgmma_fence() {}
 INLINE void wgmma_commit() {

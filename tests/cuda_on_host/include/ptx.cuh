@@ -47,16 +47,16 @@ INLINE void copy_later(Background kind, const void* owner, const Copy& copy) {
 INLINE void copy_async_16_filled(u32 to, const void* from, u32 bytes) {
   emulated::aligned("copy_async_16", to, bytes ? (u64)from : 0, 0, 16);
   if (bytes > 16) emulated_machine->die("copy_async_16_filled of %u bytes", bytes);
-  emulated::copy_later(emulated::COPIES, emulated_machine->current, {emulated::shared_pointer(to), from, bytes, 16});
+  emulated::copy_later(emulated::Copies, emulated_machine->current, {emulated::shared_pointer(to), from, bytes, 16});
 }
 INLINE void copy_async_16(u32 to, const void* from) { copy_async_16_filled(to, from, 16); }
 INLINE void copy_async_4(u32 to, const void* from) {
   emulated::aligned("copy_async_4", to, (u64)from, 0, 4);
-  emulated::copy_later(emulated::COPIES, emulated_machine->current, {emulated::shared_pointer(to), from, 4, 4});
+  emulated::copy_later(emulated::Copies, emulated_machine->current, {emulated::shared_pointer(to), from, 4, 4});
 }
-INLINE void copy_async_commit() { emulated_machine->commit(emulated::COPIES, emulated_machine->current); }
+INLINE void copy_async_commit() { emulated_machine->commit(emulated::Copies, emulated_machine->current); }
 template <int LEFT> INLINE void copy_async_wait() {
-  emulated_machine->finish(emulated::COPIES, emulated_machine->current, LEFT);
+  emulated_machine->finish(emulated::Copies, emulated_machine->current, LEFT);
 }
 
 // --- barriers in shared memory
@@ -101,7 +101,7 @@ INLINE void barrier_wait(u32 address, u32 parity) {
   emulated::Barrier& barrier = emulated::barrier_at(address);
   if (parity > 1) emulated_machine->die("barrier_wait: parity %u", parity);
   while (*(volatile u32*)&barrier % 2 == parity) {
-    emulated_machine->finish(emulated::LOADS, &barrier, emulated::ALL);
+    emulated_machine->finish(emulated::Loads, &barrier, emulated::ALL);
     if (*(volatile u32*)&barrier % 2 != parity) return;
     emulated_machine->suspend("barrier_wait", &barrier, address);
   }
@@ -122,18 +122,18 @@ INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 address) {
   emulated::aligned("bulk_load", to, (u64)from, bytes, 16);
   emulated::Barrier& barrier = emulated::barrier_at(address);
   emulated::Load load = {{emulated::shared_pointer(to), from, bytes, bytes}, &barrier};
-  emulated_machine->later(emulated::LOADS, &barrier, emulated::run_load, &load, sizeof load);
+  emulated_machine->later(emulated::Loads, &barrier, emulated::run_load, &load, sizeof load);
   // Those that wait already let it run.
   if (emulated_machine->late) emulated_machine->wake(&barrier);
 }
 INLINE void bulk_store(void* to, u32 from, u32 bytes) {
   emulated::from_sm_90();
   emulated::aligned("bulk_store", (u64)to, from, bytes, 16);
-  emulated::copy_later(emulated::STORES, emulated_machine->current, {to, emulated::shared_pointer(from), bytes, bytes});
+  emulated::copy_later(emulated::Stores, emulated_machine->current, {to, emulated::shared_pointer(from), bytes, bytes});
 }
-INLINE void bulk_commit() { emulated_machine->commit(emulated::STORES, emulated_machine->current); }
+INLINE void bulk_commit() { emulated_machine->commit(emulated::Stores, emulated_machine->current); }
 template <int LEFT> INLINE void bulk_wait_read() {
-  emulated_machine->finish(emulated::STORES, emulated_machine->current, LEFT);
+  emulated_machine->finish(emulated::Stores, emulated_machine->current, LEFT);
 }
 INLINE void fence_async_shared() {}
 
