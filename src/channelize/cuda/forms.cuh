@@ -31,8 +31,8 @@ struct Arguments {
   const float* gains;
   // spectra of a launch and of a row, and units
   u32 spectra, row_spectra, units;
-  // a unit's spectra are shared out in items of so many spectra and batches; blocks divided by items, and the rest
-  u32 items, item_spectra, item_batches, last_batches, item_step, unit_step;
+  // a unit's spectra are shared out in items of so many spectra and batches; the last item may have fewer
+  u32 items, item_spectra, item_batches, last_batches;
 };
 
 // What a block does next: `start` is the first spectrum of its batch, of which the first `skipped` are done already.

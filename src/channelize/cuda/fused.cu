@@ -28,40 +28,19 @@ constexpr int PASSES = COLUMNS / THREADS;
 #define HOLDS_TAPS (TAPS * RADIX * PASSES <= MOST_HELD)
 #endif
 constexpr int HELD_COLUMNS = HOLDS_TAPS ? RADIX * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
+// the most blocks along y and z of a grid; units are counted along y, then z
+constexpr u32 MOST_BLOCKS = 65535;
 // words of a row of samples
 constexpr int WORDS = POINTS / 2;
 static_assert(RADIX * SIDE * SIDE == POINTS && PASSES * THREADS == COLUMNS, "threads share the points");
 
-// Where a block stands: in which item of which unit, and at which of the item's batches.
-template <int SPECTRA> struct Walk {
-  u32 unit, item, part, batches;
-
-  INLINE void start(const Arguments& a) {
-    unit = blockIdx.x / a.items;
-    item = blockIdx.x - unit * a.items;
-    enter(a);
-  }
-  INLINE bool is_done(const Arguments& a) const { return unit >= a.units; }
-  // One batch on; a.item_step and a.unit_step are the quotient of the blocks by the items of a unit, and the rest.
-  INLINE void advance(const Arguments& a) {
-    if (++part < batches) return;
-    item += a.item_step;
-    unit += a.unit_step;
-    if (item >= a.items) item -= a.items, unit++;
-    enter(a);
-  }
-  INLINE void enter(const Arguments& a) {
-    part = 0;
-    batches = item + 1 < a.items ? a.item_batches : a.last_batches;
-  }
-  // The first spectrum of the batch; `skipped` of them are another's.
-  INLINE Batch batch(const Arguments& a) const {
-    const u32 first = item * a.item_spectra + part * SPECTRA;
-    const u32 end = smaller((item + 1) * a.item_spectra, a.spectra);
-    const u32 start = first + SPECTRA > end ? end - SPECTRA : first;
-    return {unit, start, first - start};
-  }
-};
+// The batch `part` of an item. All of it is the same for a block's threads, and known without loads or divisions.
+template <int SPECTRA> INLINE Batch batch_at(const Arguments& a, u32 item, u32 part) {
+  const u32 unit = blockIdx.z * MOST_BLOCKS + blockIdx.y, first = item * a.item_spectra + part * SPECTRA;
+  const u32 item_end = (item + 1) * a.item_spectra, end = item_end < a.spectra ? item_end : a.spectra;
+  const u32 start = first + SPECTRA > end ? end - SPECTRA : first;
+  return {unit, start, first - start};
+}
 
 INLINE const Word* samples_of(const Arguments& a, const Batch& batch, int polarization) {
   const u64 stream = (u64)batch.unit * POLARIZATIONS + polarization;
@@ -149,14 +128,11 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
   const u32 lanes = H::ROWS % H::AT_ONCE == 0 || SIDE == 32 ? ~0u : 0xFFFFu << (threadIdx.x & 16);
   const int thread = threadIdx.x, lane = thread % H::LANES, group = thread / H::LANES;
   for (int i = thread; i < POINTS / 4 + (RADIX > 1 ? RADIX * SIDE / 4 : 0); i += THREADS) line_factors[i] = a.factors[i];
-  Walk<SPECTRA> walk;
-  walk.start(a);
-  u32 parity = 0;
   if constexpr (H::NEAR > 0) {
     if (thread == 0) {
       barrier_init(barrier, 1);
       barrier_init_fence();
-      if (!walk.is_done(a)) prefetch<H::NEAR>(a, walk.batch(a), words, barrier);
+      prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, blockIdx.x, 0), words, barrier);
     }
   }
   __syncthreads();
@@ -168,11 +144,13 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       for (int t = 0; t < TAPS; t++)
         held[r][t] = __ldg((const float2*)a.coefficients + thread + r / RADIX * THREADS + r % RADIX * COLUMNS + t * WORDS);
   }
+  u32 item = blockIdx.x, part = 0, parity = 0;
 #pragma unroll 1
-  while (!walk.is_done(a)) {
-    const Batch batch = walk.batch(a);
-    const Place place = {a.places[2 * batch.unit], FORM == FORM_REQUANTIZED ? a.places[2 * batch.unit + 1] : 0};
-    walk.advance(a);
+  while (item < a.items) {
+    const Batch batch = batch_at<SPECTRA>(a, item, part);
+    // the block's next batch
+    const bool goes_on = FORM == FORM_DETECTED && part + 1 < (item + 1 < a.items ? a.item_batches : a.last_batches);
+    const u32 next_item = goes_on ? item : item + gridDim.x, next_part = goes_on ? part + 1 : 0;
     if constexpr (H::NEAR > 0) barrier_wait(barrier, parity);
     parity ^= 1;
     if constexpr (PASSES * POLARIZATIONS == 1) {
@@ -181,8 +159,8 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       // Every warp is done with the rows of the batch before, and with the samples of this one.
       __syncthreads();
       if constexpr (H::NEAR > 0)
-        if (thread == 0 && !walk.is_done(a))
-          prefetch<H::NEAR>(a, walk.batch(a), words, barrier);
+        if (thread == 0 && next_item < a.items)
+          prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
       store_rows<SPECTRA>(sums, rows + 2 * thread);
       __syncthreads();
     } else {
@@ -198,9 +176,10 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
         }
       __syncthreads();
       if constexpr (H::NEAR > 0)
-        if (thread == 0 && !walk.is_done(a))
-          prefetch<H::NEAR>(a, walk.batch(a), words, barrier);
+        if (thread == 0 && next_item < a.items)
+          prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
     }
+    const Place place = {a.places[2 * batch.unit], FORM == FORM_REQUANTIZED ? a.places[2 * batch.unit + 1] : 0};
     if constexpr (RADIX > 1) {
 #pragma unroll
       for (int round = 0; round < H::ROUNDS; round++) {
@@ -232,21 +211,23 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
     __syncthreads();
     add_spectra<SPECTRA, H::PITCH>(a, batch, place, rows);
 #endif
+    item = next_item;
+    part = next_part;
   }
 }
 
 #define PARAMETERS                                                                                                           \
   const u8 *input, u64 stride, u8 *output, u64 row_elements, u64 product_elements, u64 *saturated, const float *coefficients,  \
       const float4 *factors, const u32 *places, const float *gains, u32 spectra, u32 row_spectra, u32 units,  \
-      u32 items, u32 item_spectra, u32 item_batches, u32 last_batches, u32 item_step, u32 unit_step
+      u32 items, u32 item_spectra, u32 item_batches, u32 last_batches
 #define ARGUMENTS                                                                                                            \
   {input, stride, output, row_elements, product_elements, saturated, coefficients, factors, places, gains,      \
-   spectra, row_spectra, units, items, item_spectra, item_batches, last_batches, item_step, unit_step}
+   spectra, row_spectra, units, items, item_spectra, item_batches, last_batches}
 
 KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
   SHARED_MEMORY(memory);
   const Arguments a = ARGUMENTS;
-  make_spectra<BATCH>(a, memory);
+  if (blockIdx.z * MOST_BLOCKS + blockIdx.y < units) make_spectra<BATCH>(a, memory);
 }
 
 #if BATCH > 1
@@ -254,6 +235,6 @@ KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
 KERNEL __launch_bounds__(THREADS, 1) channelize_few(PARAMETERS) {
   SHARED_MEMORY(memory);
   const Arguments a = ARGUMENTS;
-  make_spectra<1>(a, memory);
+  if (blockIdx.z * MOST_BLOCKS + blockIdx.y < units) make_spectra<1>(a, memory);
 }
 #endif
