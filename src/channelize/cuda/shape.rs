@@ -115,9 +115,24 @@ impl Shape {
         (batch > 0).then(|| shape.measured())
     }
 
-    /// What measured best on an H200, or keeps clear of spills, where it is not the rule.
+    /// What measured best on an H200 and keeps registers from spilling, where it is not the rule.
     fn measured(self) -> Self {
-        self
+        let Self { radix, taps, sample_bytes, .. } = self;
+        let is_ring = taps > MOST_HELD;
+        let ring = Self { early_taps: is_ring, holds_taps: 2 * taps * radix <= MOST_HELD, ..self };
+        match (radix, sample_bytes) {
+            // Wide samples on their way need registers of their own.
+            (16, 8) => Self { threads: self.threads / 2, ahead: 2, ..self },
+            (_, 8) => Self { ahead: if is_ring { 2 } else { 4 }, ..ring.halved() },
+            (1, _) if taps == 32 => Self { ahead: 8, early_taps: true, ..self },
+            (1, _) if taps == 64 || !is_ring => {
+                let is_tight = sample_bytes == 2 || taps > 8;
+                Self { conversion: usize::from(!is_ring && is_tight), ..self }
+            }
+            (1, _) => ring.halved(),
+            (2, _) => Self { holds_taps: taps <= 4, ..self },
+            _ => self,
+        }
     }
 
     /// Itself, and what differs in one thing.
@@ -346,7 +361,7 @@ mod tests {
         let found = shape(1024, 8, VoltageEncoding::Complex8);
         assert_eq!((found.batch, found.prefetched, found.shared_bytes()), (16, 23, 186_376));
         let found = shape(1024, 8, VoltageEncoding::ComplexF32);
-        assert_eq!((found.batch, found.prefetched), (16, 11));
+        assert_eq!((found.batch, found.resident, found.prefetched), (8, 2, 5));
         let found = shape(16384, 8, VoltageEncoding::Complex8);
         assert_eq!((found.batch, found.prefetched), (1, 0));
         let small = shape(1024, 8, VoltageEncoding::Complex8).fitting(100 << 10, false).unwrap();

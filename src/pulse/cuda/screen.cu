@@ -41,13 +41,17 @@ INLINE Sum warp_before(Sum own, Sum& total) {
   return minus(sum, own);
 }
 
-// Prefix sums, and of runs of 2, 4, 8 ... of them the largest and, from runs of 8 on, the smallest.
+// Prefix sums, and of runs of 2, 4, 8 ... of them the largest and, from runs of 8 on, the smallest. The halves of the
+// sums' chunks lie apart, so that neighbouring threads' lie side by side; the gap keeps them on different banks.
+const u32 GAP = 16;
 struct Pyramid {
   Sum* sums;
   u32 length;
 
-  INLINE Sum* most(u32 level) const { return sums + 2 * length - (2 * length >> level); }
-  INLINE Sum* least(u32 level) const { return sums + 2 * length + length / 4 - (2 * length >> level); }
+  INLINE Sum* half(u32 chunk, u32 which) const { return sums + which * (length / 2 + GAP) + chunk * (CHUNK / 2); }
+  INLINE Sum& at(u32 x) const { return half(x / CHUNK, x / (CHUNK / 2) % 2)[x % (CHUNK / 2)]; }
+  INLINE Sum* most(u32 level) const { return sums + 2 * GAP + 2 * length - (2 * length >> level); }
+  INLINE Sum* least(u32 level) const { return most(level) + length / 4; }
 };
 
 // Neighbours in shared memory, by the widest words that it gives.
@@ -77,13 +81,26 @@ template <u32 COUNT> INLINE void store(Sum* to, const Sum (&values)[COUNT]) {
   }
 }
 
+INLINE void load_chunk(const Pyramid& pyramid, u32 chunk, Sum (&values)[CHUNK]) {
+  Sum low[CHUNK / 2], high[CHUNK / 2];
+  load(pyramid.half(chunk, 0), low);
+  load(pyramid.half(chunk, 1), high);
+  for (u32 i = 0; i < CHUNK / 2; i++) values[i] = low[i], values[CHUNK / 2 + i] = high[i];
+}
+INLINE void store_chunk(const Pyramid& pyramid, u32 chunk, const Sum (&values)[CHUNK]) {
+  Sum low[CHUNK / 2], high[CHUNK / 2];
+  for (u32 i = 0; i < CHUNK / 2; i++) low[i] = values[i], high[i] = values[CHUNK / 2 + i];
+  store(pyramid.half(chunk, 0), low);
+  store(pyramid.half(chunk, 1), high);
+}
+
 // Differences of the window's samples to its rounded mean, 0 where there are none; each warp takes a stretch of
 // them and gives back its sum.
-INLINE Sum fill(Sum* sums, const Series& series, const Tile& tile, u32 stretch, i32 centre) {
+INLINE Sum fill(const Pyramid& pyramid, const Series& series, const Tile& tile, u32 stretch, i32 centre) {
   const u32 AHEAD = 4;
   u32 available = series.available(tile.dm, tile.j), first = threadIdx.x / 32 * stretch;
   Row row = series.row(tile.dm, tile.j);
-  Sum sum = 0;
+  Sum sum = 0, *to = &pyramid.at(first + threadIdx.x % 32);
   row.with_place(tile.start + first, tile.start + first + stretch, [&](auto sample) {
     for (u32 x = first + threadIdx.x % 32; x < first + stretch; x += 32 * AHEAD) {
       i32 values[AHEAD];
@@ -96,8 +113,10 @@ INLINE Sum fill(Sum* sums, const Series& series, const Tile& tile, u32 stretch, 
       for (u32 k = 0; k < AHEAD; k++) {
         Sum difference = (Sum)values[k] - (Sum)centre;
         sum = plus(sum, difference);
-        sums[x + k * 32] = difference;
+        // Four chunks on.
+        to[k * 32 / 2] = difference;
       }
+      to += AHEAD * 32 / 2;
     }
   });
   return sum;
@@ -121,7 +140,7 @@ INLINE void accumulate(const Pyramid& pyramid, u32 stretch, Sum before) {
     u32 chunk = round + threadIdx.x % 32;
     bool has = chunk < last;
     Sum q[CHUNK] = {}, total = 0, sum = 0;
-    if (has) load(pyramid.sums + chunk * CHUNK, q);
+    if (has) load_chunk(pyramid, chunk, q);
     for (u32 i = 0; i < CHUNK; i++) {
       Sum value = q[i];
       q[i] = sum;
@@ -138,7 +157,7 @@ INLINE void accumulate(const Pyramid& pyramid, u32 stretch, Sum before) {
     for (u32 i = 0; i < CHUNK; i++) q[i] = plus(q[i], base);
     for (u32 i = 0; i < 4; i++) two[i] = plus(two[i], base);
     for (u32 i = 0; i < 2; i++) four[i] = plus(four[i], base);
-    store(pyramid.sums + chunk * CHUNK, q);
+    store_chunk(pyramid, chunk, q);
     store(pyramid.most(1) + chunk * 4, two);
     store(pyramid.most(2) + chunk * 2, four);
     pyramid.most(3)[chunk] = plus(most, base);
@@ -166,7 +185,10 @@ template <u32 COUNT> INLINE void rebase(Sum (&values)[COUNT], Sum base) {
 // Whether a boxcar of up to 56 samples that begins in the chunk may be above its threshold.
 INLINE bool may_hit(const Pyramid& pyramid, u32 chunk, const Sum* offsets) {
   Sum p[2 * CHUNK];
-  load(pyramid.sums + chunk * CHUNK, p);
+  Sum own[CHUNK], next[CHUNK];
+  load_chunk(pyramid, chunk, own);
+  load_chunk(pyramid, chunk + 1, next);
+  for (u32 i = 0; i < CHUNK; i++) p[i] = own[i], p[CHUNK + i] = next[i];
   Sum base = p[0], excess = NEVER;
   rebase(p, base);
   for (u32 s = 0; s < CHUNK; s++) {
@@ -225,7 +247,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     Pyramid pyramid{(Sum*)memory, length};
     i32 centre = (i32)rounded(noise.mean);
     u32 stretch = length / WARPS;
-    Sum sum = fill(pyramid.sums, series, tile, stretch, centre);
+    Sum sum = fill(pyramid, series, tile, stretch, centre);
     if (threadIdx.x < TILE_WIDTHS) {
       u32 width = width_of(threadIdx.x);
       double least = Threshold(noise, snr, width).least - (double)((i64)centre * width);

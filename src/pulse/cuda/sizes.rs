@@ -137,9 +137,9 @@ fn length(starts: usize) -> usize {
     starts + starts.min(2048)
 }
 
-/// Prefix sums and the levels above them: 9/4 of a tile's samples.
+/// Prefix sums and the levels above them: 9/4 of a tile's samples, and gaps that keep them on different banks.
 fn shared_bytes(length: usize, bytes: usize) -> usize {
-    length * 9 / 4 * bytes
+    (length * 9 / 4 + 32) * bytes
 }
 
 /// The narrowest sums that do, and the number of widths that they do for: of a run of boxcars in an octave that

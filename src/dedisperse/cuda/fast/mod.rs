@@ -142,8 +142,7 @@ fn choose(plan: &Plan, sorted: &[usize]) -> Option<Shape> {
     let spaced = |i: usize| parts[i * (parts.len() - 1) / (sampled - 1).max(1)];
     let cost = |shape: &Shape| {
         let tile = |i: usize| Tile::new(plan, shape, spaced(i));
-        let costs: Vec<usize> =
-            (0..sampled).filter_map(tile).map(|tile| tile.wavefronts).collect();
+        let costs: Vec<usize> = (0..sampled).filter_map(tile).map(|tile| tile.wavefronts).collect();
         let missing = sampled - costs.len();
         let mean = costs.iter().sum::<usize>() as f64 / (costs.len().max(1) * shape.times) as f64;
         (missing, mean)
