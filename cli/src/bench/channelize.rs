@@ -10,7 +10,9 @@ use clap::{Args, ValueEnum};
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
-use super::{Quick, Table};
+#[cfg(feature = "cuda")]
+use super::Quick;
+use super::Table;
 use crate::common::{Common, Device};
 
 const ABOUT: &str = "\
@@ -68,6 +70,7 @@ pub(crate) struct Arguments {
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
+    #[cfg(feature = "cuda")]
     #[command(flatten)]
     quick: Quick,
     /// Measure no rates but what the channels let through: scalloping loss and leakage of every window,

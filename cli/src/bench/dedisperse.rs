@@ -13,7 +13,9 @@ use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT};
 use sidereal::{Error, Result};
 
-use super::{Quick, Row, Table, best_and_median};
+#[cfg(feature = "cuda")]
+use super::Quick;
+use super::{Row, Table, best_and_median};
 use crate::common::{Common, Device};
 
 /// Samples that each run takes, and the period of the data.
@@ -43,6 +45,7 @@ pub(crate) struct Arguments {
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
+    #[cfg(feature = "cuda")]
     #[command(flatten)]
     pub(super) quick: Quick,
 }

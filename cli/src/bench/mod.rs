@@ -83,6 +83,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 }
 
 /// Whether a benchmark is only tried.
+#[cfg(feature = "cuda")]
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Quick {
     /// On a GPU: small data and few cases, to see whether all works; the rates mean nothing.

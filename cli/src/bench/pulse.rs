@@ -13,7 +13,9 @@ use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::pulse::{Detector, Event, Input, Options, Plan, reference};
 
-use super::{Quick, Row, Table, best_and_median};
+#[cfg(feature = "cuda")]
+use super::Quick;
+use super::{Row, Table, best_and_median};
 use crate::common::Common;
 
 /// The single-pulse search of one series for each trial, beside a prefix sum and a plain loop.
@@ -22,6 +24,7 @@ pub(crate) struct Arguments {
     /// Write the rows as a CSV file as well.
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
+    #[cfg(feature = "cuda")]
     #[command(flatten)]
     quick: Quick,
 }

@@ -17,7 +17,9 @@ use sidereal::simulate::telescopes::{TELESCOPES, Telescope};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 
-use super::{Quick, Row, Table};
+#[cfg(feature = "cuda")]
+use super::Quick;
+use super::{Row, Table};
 use crate::common::Common;
 
 /// Dispersion delays of the highest trial that a recording holds at least.
@@ -52,6 +54,7 @@ pub(crate) struct Arguments {
     /// Write the rows as a CSV file as well.
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
+    #[cfg(feature = "cuda")]
     #[command(flatten)]
     quick: Quick,
 }
