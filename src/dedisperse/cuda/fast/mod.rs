@@ -1,6 +1,8 @@
 //! The fast kernel: bytes, on Hopper, where neighbouring trials shift neighbouring channels nearly alike.
 
 mod shape;
+#[cfg(test)]
+mod tests;
 mod tile;
 
 use super::super::plan::Plan;
