@@ -283,12 +283,11 @@ impl Dedisperser {
         before: u64,
     ) -> Result<Progress> {
         let finished = self.finish(output);
-        done.and_then(|progress| finished.map(|()| progress)).map_err(|error| match error {
-            Error::Device { call, code, text } => {
-                let text = format!("{text}; the output is whole up to time {before}");
-                Error::Device { call, code, text }
+        done.and_then(|progress| finished.map(|()| progress)).map_err(|mut error| {
+            if let Error::Device { text, .. } = &mut error {
+                text.push_str(&format!("; the output is whole up to time {before}"));
             }
-            other => other,
+            error
         })
     }
 
@@ -393,8 +392,7 @@ impl Dedisperser {
     /// Checks a plane on the device; returns the most times of a block.
     fn check_plane(&mut self, output: &Plane) -> Result<usize> {
         check_length("trials of the output", self.plan.dms().len(), output.dms)?;
-        let words = output.dms * output.stride;
-        check_length("plane (dm, time)", words, output.words.len().min(words))?;
+        output.check()?;
         self.check_kind(output.kind == PlaneKind::I32)?;
         Ok(self.device_engine()?.device_block_times())
     }

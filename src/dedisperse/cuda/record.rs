@@ -237,7 +237,7 @@ fn write_chain(
         steps[last] = ((first_row + index) * choice.words * 4) as u32;
         before = Some(pattern);
     }
-    if (steps.len() - begin) % 8 != 0 {
+    if !(steps.len() - begin).is_multiple_of(8) {
         // A step that no row sees.
         let any = place(&group.patterns[chain[0]], 0);
         steps.extend([any, any, NOWHERE, factor(shape, &Kind::Single { is_first: true })]);
