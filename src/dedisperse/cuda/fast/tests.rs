@@ -34,7 +34,7 @@ fn wide_windows_take_other_shapes() {
 fn every_trial_is_in_a_tile_or_left() {
     let threads = Threads::new(2);
     for (range, some_left) in [((0.0, 0.1, 150), false), ((0.0, 3.0, 150), true)] {
-        let plan = plan(96, range);
+        let plan = plan(1024, range);
         let tables = tables(&plan, &Shape::ALL[2], &sorted(&plan), &threads);
         let in_tiles = tables.trials.iter().filter(|trial| trial[0] >= 0);
         let mut found: Vec<usize> = in_tiles.map(|trial| trial[0] as usize).collect();
@@ -43,7 +43,7 @@ fn every_trial_is_in_a_tile_or_left() {
         found.sort_unstable();
         assert_eq!(found, (0..150).collect::<Vec<_>>());
         let words = Shape::ALL[2].head_bytes() / 4 + 100;
-        assert_eq!(tables.entries.len(), tables.trials.len() / TRIALS * 3 * words);
+        assert_eq!(tables.entries.len(), tables.trials.len() / TRIALS * 32 * words);
     }
 }
 
