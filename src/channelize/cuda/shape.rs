@@ -115,23 +115,42 @@ impl Shape {
         (batch > 0).then(|| shape.measured())
     }
 
-    /// What measured best on an H200 and keeps registers from spilling, where it is not the rule.
+    /// What measured best on an H200 and keeps registers from spilling.
     fn measured(self) -> Self {
         let Self { radix, taps, sample_bytes, .. } = self;
-        let is_ring = taps > MOST_HELD;
-        let ring = Self { early_taps: is_ring, holds_taps: 2 * taps * radix <= MOST_HELD, ..self };
-        match (radix, sample_bytes) {
-            // Wide samples on their way need registers of their own.
-            (16, 8) => Self { threads: self.threads / 2, ahead: 2, ..self },
-            (_, 8) => Self { ahead: if is_ring { 2 } else { 4 }, ..ring.halved() },
-            (1, _) if taps == 32 => Self { ahead: 8, early_taps: true, ..self },
-            (1, _) if taps == 64 || !is_ring => {
-                let is_tight = sample_bytes == 2 || taps > 8;
-                Self { conversion: usize::from(!is_ring && is_tight), ..self }
+        let is_wide = sample_bytes == 8;
+        let own = Self { ahead: if is_wide { 2 } else { 4 }, ..self };
+        match (radix, taps) {
+            (1, _) => self.measured_of_one(),
+            // Much is under way between registers and memory, and batches are small anyway.
+            (_, 17..) => Self { threads: self.threads / 2, holds_taps: false, ..own },
+            (2, _) if is_wide => Self { holds_taps: taps <= 4, ..own.halved() },
+            (2, _) => {
+                let most = if self.side == 16 && sample_bytes <= 2 { 8 } else { 4 };
+                let conversion = usize::from(sample_bytes == 2);
+                Self { holds_taps: taps <= most, conversion, ..own }
             }
-            (1, _) => ring.halved(),
-            (2, _) => Self { holds_taps: taps <= 4, ..self },
-            _ => self,
+            _ => Self { conversion: usize::from(sample_bytes == 2), ..own },
+        }
+    }
+
+    /// The same for a radix of 1.
+    fn measured_of_one(self) -> Self {
+        let eight = Self { holds_taps: 2 * self.taps <= MOST_HELD, ..self.halved() };
+        match (self.sample_bytes, self.taps) {
+            (8, ..=8) => self,
+            (8, 9..=16) => eight,
+            (8, 32 | 64) => Self { ahead: 2, ..self },
+            (8, _) => Self { ahead: 2, early_taps: true, ..eight },
+            (4, ..=8) | (_, 64) => self,
+            (bytes, 32) => {
+                let conversion = usize::from(bytes == 4);
+                Self { ahead: 8, early_taps: true, conversion, ..self }
+            }
+            // Powers leave fewer registers.
+            (2, ..=8) => Self { conversion: usize::from(self.form != 1), ..self },
+            (_, ..=16) => Self { conversion: 1, ..self },
+            _ => Self { early_taps: true, ..eight },
         }
     }
 
@@ -361,7 +380,7 @@ mod tests {
         let found = shape(1024, 8, VoltageEncoding::Complex8);
         assert_eq!((found.batch, found.prefetched, found.shared_bytes()), (16, 23, 186_376));
         let found = shape(1024, 8, VoltageEncoding::ComplexF32);
-        assert_eq!((found.batch, found.resident, found.prefetched), (8, 2, 5));
+        assert_eq!((found.batch, found.resident, found.prefetched), (16, 1, 11));
         let found = shape(16384, 8, VoltageEncoding::Complex8);
         assert_eq!((found.batch, found.prefetched), (1, 0));
         let small = shape(1024, 8, VoltageEncoding::Complex8).fitting(100 << 10, false).unwrap();
