@@ -222,7 +222,13 @@ fn work(
     let mut transforms = transforms;
     loop {
         match device.buffer(transforms * length(plan).pitch()) {
-            Ok(buffer) => return Ok((buffer, transforms)),
+            Ok(mut buffer) => {
+                // Batches that a pass does not fill are transformed too.
+                let (stream, all) = (device.stream()?, 0..buffer.len());
+                stream.fill(&mut buffer, all, 0)?;
+                stream.synchronize()?;
+                return Ok((buffer, transforms));
+            }
             Err(error) if transforms == least => return Err(error),
             Err(_) => transforms = (transforms / 2 / batch * batch).max(least),
         }
