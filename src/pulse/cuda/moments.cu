@@ -145,7 +145,7 @@ template <class Load> INLINE void add_short(Totals& totals, u32 valid, i32 centr
   }
 }
 
-KERNEL __launch_bounds__(THREADS, 2) moments(SERIES_PARAMETERS, const Noise* own, const Noise* carried,
+KERNEL __launch_bounds__(THREADS, WIDE ? 1 : 2) moments(SERIES_PARAMETERS, const Noise* own, const Noise* carried,
                                              Estimate* estimates, const u32* list, const u32* active) {
   __shared__ Totals parts_of[THREADS / 32];
   Series series = SERIES;

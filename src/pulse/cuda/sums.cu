@@ -19,6 +19,7 @@ KERNEL __launch_bounds__(32) sums(SERIES_PARAMETERS, const Noise* own, const Noi
     Sum sum = 0.0;
     Sum* out = totals + ((u64)mine * windows + j) * entries;
     for (u32 x = 0; x <= longest; x += GRAIN) {
+#pragma unroll 8
       for (u32 row = 0; row < 32; row++) {
         u32 dm = smaller(top + row, dms - 1);
         bool counts = x + lane < series.available(dm, j);
