@@ -76,7 +76,8 @@ fn cases(quick: bool) -> Vec<Case> {
     cases.extend([4, 8, 16, 32, 64].map(|taps| Case::new(1024, taps, eight).detected(16)));
     cases.extend([1536, 3000].map(|channels| Case::new(channels, 8, eight)));
     let whole = Case::new(1024, 8, eight).detected(16);
-    cases.push(Case { whole: true, name: format!("{}, host to host", whole.name), ..whole });
+    let name = "1024 channels, 8 taps, 8 bit, host to host".to_owned();
+    cases.push(Case { whole: true, name, ..whole });
     cases
 }
 

@@ -1,14 +1,12 @@
 //! A search that the bus binds: few trials, rows from the host's memory as fast as they are taken.
 
-use std::time::Instant;
-
 use sidereal::Result;
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::{FilterbankHeader, FilterbankSource};
-use sidereal::pipeline::burst::{SearchOptions, search};
+use sidereal::pipeline::burst::SearchOptions;
 
 use super::super::Gpu;
-use super::memory::{Recording, Source};
+use super::memory::{Recording, Source, running};
 use crate::bench::{Row, best_and_median};
 
 const CHANNELS: usize = 1024;
@@ -61,20 +59,13 @@ impl FilterbankSource for Repeated<'_> {
     }
 }
 
-/// Rows a second once the search runs: from the end of its first gulp to that of its last.
+/// Rows a second once the search runs.
 fn rate(gpu: &Gpu, recording: &Recording, options: &SearchOptions) -> Result<f64> {
     let mut header = recording.source().header().clone();
     header.times = header.times.map(|times| times * ROUNDS as u64);
     let source = recording.source();
     let mut repeated = Repeated { recording, header, source, left: ROUNDS - 1 };
-    let mut marks: Vec<(u64, Instant)> = Vec::new();
-    search(&mut repeated, options, &gpu.backend, &mut |status| {
-        marks.push((status.times, Instant::now()));
-        true
-    })?;
-    let (Some(first), Some(last)) = (marks.get(1), marks.last()) else { return Ok(0.0) };
-    let rows = last.0.saturating_sub(first.0) as f64;
-    Ok(rows / last.1.duration_since(first.1).as_secs_f64().max(1e-9))
+    Ok(running(&mut repeated, options, &gpu.backend)?.1)
 }
 
 /// Measures it; `bus` is what the bus allows, in bytes a second.

@@ -1,8 +1,12 @@
 //! A recording in the host's memory.
 
+use std::time::Instant;
+
 use sidereal::Result;
+use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
+use sidereal::pipeline::burst::{Report, SearchOptions, search};
 use sidereal::simulate::burst::{Options, Simulator};
 use sidereal::units::Band;
 
@@ -52,6 +56,29 @@ impl Recording {
     pub(super) fn source(&self) -> Source<'_> {
         Source { recording: self, next: 0 }
     }
+}
+
+/// Searches a source; the report, and the rows a second once it runs: without what it takes to begin, up to the
+/// end of the first gulp, and with what it takes to end.
+///
+/// # Errors
+/// Those of the search.
+pub(super) fn running(
+    source: &mut dyn FilterbankSource,
+    options: &SearchOptions,
+    backend: &Backend,
+) -> Result<(Report, f64)> {
+    let mut first = None;
+    let report = search(source, options, backend, &mut |status| {
+        first.get_or_insert_with(|| (status.times, Instant::now()));
+        true
+    })?;
+    let Some((times, begun)) = first.filter(|first| first.0 < report.times) else {
+        let rate = report.times as f64 / report.elapsed_s.max(1e-9);
+        return Ok((report, rate));
+    };
+    let rate = (report.times - times) as f64 / begun.elapsed().as_secs_f64().max(1e-9);
+    Ok((report, rate))
 }
 
 /// A recording that is read.
