@@ -4,8 +4,9 @@
 // The nearest whole number, ties to even.
 INLINE double even(double x) {
   const double SHIFT = 6755399441055744.0;
-  double size = x < 0.0 ? -x : x;
-  return size < 2251799813685248.0 ? (x + SHIFT) - SHIFT : x;
+  // A negative number that is rounded to zero keeps its sign.
+  double size = x < 0.0 ? -x : x, whole = (size + SHIFT) - SHIFT;
+  return !(size < 2251799813685248.0) ? x : x < 0.0 ? -whole : whole;
 }
 
 template <class T> INLINE T warp_total(T sum) {

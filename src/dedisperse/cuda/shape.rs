@@ -46,7 +46,7 @@ impl Lane {
 }
 
 /// The largest binned sample above the range's lower end; `None` for floats.
-fn largest(plan: &Plan) -> Option<u64> {
+pub(super) fn largest(plan: &Plan) -> Option<u64> {
     let (low, high) = plan.range();
     let span = (i64::from(high) - i64::from(low)) as u64;
     (plan.encoding() != Encoding::F32).then_some(span * plan.downsample() as u64)

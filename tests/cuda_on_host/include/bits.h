@@ -113,9 +113,9 @@ template <class A, class B> static inline int dot4(A a, B b, int c) {
                                         ((B)-1 < 0 ? (int)(signed char)(b >> 8 * i) : (int)(unsigned char)(b >> 8 * i))));
   return c;
 }
-template <int WIDTH, class Operation> static inline unsigned by_lanes(unsigned a, unsigned b, Operation operation) {
-  unsigned result = 0, mask = WIDTH == 8 ? 255 : 65535;
-  for (int i = 0; i < 32; i += WIDTH) result |= (operation((a >> i) & mask, (b >> i) & mask) & mask) << i;
+template <int Width, class Operation> static inline unsigned by_lanes(unsigned a, unsigned b, Operation operation) {
+  unsigned result = 0, mask = Width == 8 ? 255 : 65535;
+  for (int i = 0; i < 32; i += Width) result |= (operation((a >> i) & mask, (b >> i) & mask) & mask) << i;
   return result;
 }
 }  // namespace emulated

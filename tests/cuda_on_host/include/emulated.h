@@ -28,7 +28,7 @@ struct Fiber {
 typedef void (*Work)(Fiber* first, const bool* present, unsigned lanes);
 
 // What runs in the background, in queues of a thread, a warpgroup or a barrier.
-enum Background { COPIES, STORES, LOADS, PRODUCTS };
+enum Background { Copies, Stores, Loads, Products };
 
 // The running block. `suspend` returns when `wake` was called with the same key.
 struct Machine {
@@ -43,7 +43,7 @@ struct Machine {
   void (*meet_warp)(unsigned mask, Work work, const char* what);
   void (*meet_warpgroup)(Work work, const char* what);
   // Work that a kernel waits for: at once, or as late as the kernel allows. It runs with a copy of what it is given.
-  // `finish` runs all of a queue but the last `left` groups; all of it for ALL.
+  // `finish` runs all of a queue but the last `left` groups; all of it for All.
   bool late;
   void (*later)(Background kind, const void* owner, void (*work)(const void*), const void* data, size_t bytes);
   void (*commit)(Background kind, const void* owner);
@@ -52,7 +52,7 @@ struct Machine {
   void (*die)(const char* format, ...);
 };
 
-constexpr unsigned ALL = ~0u;
+constexpr unsigned All = ~0u;
 
 // What a compiled module says of a kernel.
 struct Kernel {

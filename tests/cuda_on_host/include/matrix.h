@@ -51,7 +51,7 @@ static inline void multiply_signed(Fiber* f, const bool* p, unsigned n) { multip
 static inline void multiply_unsigned(Fiber* f, const bool* p, unsigned n) { multiply_bytes<unsigned char>(f, p, n); }
 
 // Four 8 x 8 matrices of 16 bits; lane l brings the address of row l % 8 of matrix l / 8.
-template <bool TRANSPOSED> static inline void load_rows(Fiber* warp, const bool* present, unsigned lanes) {
+template <bool Transposed> static inline void load_rows(Fiber* warp, const bool* present, unsigned lanes) {
   all_there(present, lanes, 32, "load_matrix_x4");
   for (u32 lane = 0; lane < 32; lane++)
     if (warp[lane].operand % 16) emulated_machine->die("load_matrix_x4: address %#x is not a multiple of 16", warp[lane].operand);
@@ -59,7 +59,7 @@ template <bool TRANSPOSED> static inline void load_rows(Fiber* warp, const bool*
     for (u32 i = 0; i < 4; i++) {
       u32 word = 0;
       for (u32 half = 0; half < 2; half++) {
-        u32 row = TRANSPOSED ? lane % 4 * 2 + half : lane / 4, column = TRANSPOSED ? lane / 4 : lane % 4 * 2 + half;
+        u32 row = Transposed ? lane % 4 * 2 + half : lane / 4, column = Transposed ? lane / 4 : lane % 4 * 2 + half;
         word |= (u32)((const u16*)warp[8 * i + row].pointers[1])[column] << 16 * half;
       }
       ((u32*)warp[lane].pointers[0])[i] = word;
@@ -160,19 +160,19 @@ static inline void queue_wgmma(Fiber* group, const bool* present, unsigned lanes
     product.c[i] = (i32*)group[i].pointers[0];
     __builtin_memcpy(product.a[i], group[i].pointers[1], 16);
   }
-  emulated_machine->later(PRODUCTS, group, multiply_wgmma, &product, sizeof product);
+  emulated_machine->later(Products, group, multiply_wgmma, &product, sizeof product);
 }
-template <unsigned LEFT> static inline void finish_wgmma(Fiber* group, const bool*, unsigned) {
-  emulated_machine->finish(PRODUCTS, group, LEFT);
+template <unsigned Left> static inline void finish_wgmma(Fiber* group, const bool*, unsigned) {
+  emulated_machine->finish(Products, group, Left);
 }
-static inline void commit_wgmma(Fiber* group, const bool*, unsigned) { emulated_machine->commit(PRODUCTS, group); }
+static inline void commit_wgmma(Fiber* group, const bool*, unsigned) { emulated_machine->commit(Products, group); }
 }  // namespace emulated
 INLINE void wgmma_fence() {}
 INLINE void wgmma_commit() {
   if (emulated_machine->late) emulated_machine->meet_warpgroup(emulated::commit_wgmma, "wgmma_commit");
 }
-template <int LEFT> INLINE void wgmma_wait() {
-  if (emulated_machine->late) emulated_machine->meet_warpgroup(emulated::finish_wgmma<LEFT>, "wgmma_wait");
+template <int Left> INLINE void wgmma_wait() {
+  if (emulated_machine->late) emulated_machine->meet_warpgroup(emulated::finish_wgmma<Left>, "wgmma_wait");
 }
 INLINE void wgmma_64x64x32_u8(i32 (&c)[32], const u32 (&a)[4], u64 b, i32 add) {
   emulated::bring(c, a, nullptr);

@@ -5,9 +5,9 @@
 
 namespace emulated {
 // Addresses in dynamic shared memory are below 2 GiB; those of static shared memory are offsets in the module.
-constexpr u32 STATIC = 0x80000000u, MIDDLE = 0x40000000u;
+constexpr u32 Static = 0x80000000u, Middle = 0x40000000u;
 INLINE void* shared_pointer(u32 address) {
-  if (address & STATIC) return (char*)&__dso_handle + (long)(address & ~STATIC) - (long)MIDDLE;
+  if (address & Static) return (char*)&__dso_handle + (long)(address & ~Static) - (long)Middle;
   return (void*)(u64)address;
 }
 template <class T> INLINE T& shared_word(u32 address, const char* what) {
@@ -21,11 +21,11 @@ INLINE void aligned(const char* what, u64 to, u64 from, u64 bytes, u64 unit) {
 }  // namespace emulated
 
 INLINE u32 shared_address(const void* p) {
-  if ((u64)p < emulated::STATIC) return (u32)(u64)p;
-  long offset = (const char*)p - (const char*)&__dso_handle + (long)emulated::MIDDLE;
-  if (offset < 0 || offset >= (long)emulated::STATIC)
+  if ((u64)p < emulated::Static) return (u32)(u64)p;
+  long offset = (const char*)p - (const char*)&__dso_handle + (long)emulated::Middle;
+  if (offset < 0 || offset >= (long)emulated::Static)
     emulated_machine->die("shared_address of %p, which is not in shared memory", p);
-  return emulated::STATIC | (u32)offset;
+  return emulated::Static | (u32)offset;
 }
 
 // --- copies in the background
@@ -37,26 +37,30 @@ struct Copy {
 };
 static inline void run_copy(const void* data) {
   const Copy& copy = *(const Copy*)data;
-  __builtin_memset(copy.to, 0, copy.room);
-  for (u32 i = 0; i < copy.bytes; i++) ((char*)copy.to)[i] = ((const char*)copy.from)[i];
+  if (copy.bytes < copy.room) __builtin_memset(copy.to, 0, copy.room);
+  if (copy.bytes == 16) __builtin_memcpy(copy.to, copy.from, 16);
+  else __builtin_memcpy(copy.to, copy.from, copy.bytes);
 }
 INLINE void copy_later(Background kind, const void* owner, const Copy& copy) {
+  if (!emulated_machine->late) return run_copy(&copy);
   emulated_machine->later(kind, owner, run_copy, &copy, sizeof copy);
 }
 }  // namespace emulated
 INLINE void copy_async_16_filled(u32 to, const void* from, u32 bytes) {
   emulated::aligned("copy_async_16", to, bytes ? (u64)from : 0, 0, 16);
   if (bytes > 16) emulated_machine->die("copy_async_16_filled of %u bytes", bytes);
-  emulated::copy_later(emulated::COPIES, emulated_machine->current, {emulated::shared_pointer(to), from, bytes, 16});
+  emulated::copy_later(emulated::Copies, emulated_machine->current, {emulated::shared_pointer(to), from, bytes, 16});
 }
 INLINE void copy_async_16(u32 to, const void* from) { copy_async_16_filled(to, from, 16); }
 INLINE void copy_async_4(u32 to, const void* from) {
   emulated::aligned("copy_async_4", to, (u64)from, 0, 4);
-  emulated::copy_later(emulated::COPIES, emulated_machine->current, {emulated::shared_pointer(to), from, 4, 4});
+  emulated::copy_later(emulated::Copies, emulated_machine->current, {emulated::shared_pointer(to), from, 4, 4});
 }
-INLINE void copy_async_commit() { emulated_machine->commit(emulated::COPIES, emulated_machine->current); }
-template <int LEFT> INLINE void copy_async_wait() {
-  emulated_machine->finish(emulated::COPIES, emulated_machine->current, LEFT);
+INLINE void copy_async_commit() {
+  if (emulated_machine->late) emulated_machine->commit(emulated::Copies, emulated_machine->current);
+}
+template <int Left> INLINE void copy_async_wait() {
+  if (emulated_machine->late) emulated_machine->finish(emulated::Copies, emulated_machine->current, Left);
 }
 
 // --- barriers in shared memory
@@ -71,12 +75,12 @@ struct Barrier {
   u32 parity : 1, magic : 3, arrivals : 14, left : 14;
   i32 bytes;
 };
-constexpr u32 MAGIC = 2;
+constexpr u32 Magic = 2;
 INLINE Barrier& barrier_at(u32 address) {
   from_sm_90();
   Barrier& barrier = shared_word<Barrier>(address, "barrier");
   if (address % 8) emulated_machine->die("barrier at %#x: not a multiple of 8", address);
-  if (barrier.magic != MAGIC) emulated_machine->die("barrier at %#x: not initialized", address);
+  if (barrier.magic != Magic) emulated_machine->die("barrier at %#x: not initialized", address);
   return barrier;
 }
 INLINE void barrier_update(Barrier& barrier, u32 arrivals, i32 bytes) {
@@ -90,7 +94,7 @@ INLINE void barrier_update(Barrier& barrier, u32 arrivals, i32 bytes) {
 INLINE void barrier_init(u32 address, u32 arrivals) {
   emulated::Barrier& barrier = emulated::shared_word<emulated::Barrier>(address, "barrier_init");
   if (arrivals < 1 || arrivals > 16383) emulated_machine->die("barrier_init: %u arrivals", arrivals);
-  barrier.parity = 0, barrier.magic = emulated::MAGIC, barrier.arrivals = barrier.left = arrivals, barrier.bytes = 0;
+  barrier.parity = 0, barrier.magic = emulated::Magic, barrier.arrivals = barrier.left = arrivals, barrier.bytes = 0;
 }
 INLINE void barrier_init_fence() {}
 INLINE void barrier_arrive(u32 address) { emulated::barrier_update(emulated::barrier_at(address), 1, 0); }
@@ -101,7 +105,7 @@ INLINE void barrier_wait(u32 address, u32 parity) {
   emulated::Barrier& barrier = emulated::barrier_at(address);
   if (parity > 1) emulated_machine->die("barrier_wait: parity %u", parity);
   while (*(volatile u32*)&barrier % 2 == parity) {
-    emulated_machine->finish(emulated::LOADS, &barrier, emulated::ALL);
+    emulated_machine->finish(emulated::Loads, &barrier, emulated::All);
     if (*(volatile u32*)&barrier % 2 != parity) return;
     emulated_machine->suspend("barrier_wait", &barrier, address);
   }
@@ -122,18 +126,18 @@ INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 address) {
   emulated::aligned("bulk_load", to, (u64)from, bytes, 16);
   emulated::Barrier& barrier = emulated::barrier_at(address);
   emulated::Load load = {{emulated::shared_pointer(to), from, bytes, bytes}, &barrier};
-  emulated_machine->later(emulated::LOADS, &barrier, emulated::run_load, &load, sizeof load);
+  emulated_machine->later(emulated::Loads, &barrier, emulated::run_load, &load, sizeof load);
   // Those that wait already let it run.
   if (emulated_machine->late) emulated_machine->wake(&barrier);
 }
 INLINE void bulk_store(void* to, u32 from, u32 bytes) {
   emulated::from_sm_90();
   emulated::aligned("bulk_store", (u64)to, from, bytes, 16);
-  emulated::copy_later(emulated::STORES, emulated_machine->current, {to, emulated::shared_pointer(from), bytes, bytes});
+  emulated::copy_later(emulated::Stores, emulated_machine->current, {to, emulated::shared_pointer(from), bytes, bytes});
 }
-INLINE void bulk_commit() { emulated_machine->commit(emulated::STORES, emulated_machine->current); }
-template <int LEFT> INLINE void bulk_wait_read() {
-  emulated_machine->finish(emulated::STORES, emulated_machine->current, LEFT);
+INLINE void bulk_commit() { emulated_machine->commit(emulated::Stores, emulated_machine->current); }
+template <int Left> INLINE void bulk_wait_read() {
+  emulated_machine->finish(emulated::Stores, emulated_machine->current, Left);
 }
 INLINE void fence_async_shared() {}
 

@@ -7,14 +7,14 @@ template <class... Arguments> struct Signature<void (*)(Arguments...)> {
   static constexpr unsigned count = sizeof...(Arguments);
   static constexpr unsigned sizes[count + 1] = {sizeof(Arguments)..., 0};
 };
-template <int... INDICES> struct Indices {};
-template <int COUNT, int... INDICES> struct UpTo : UpTo<COUNT - 1, COUNT - 1, INDICES...> {};
-template <int... INDICES> struct UpTo<0, INDICES...> {
-  typedef Indices<INDICES...> Type;
+template <int... Places> struct Indices {};
+template <int Count, int... Places> struct UpTo : UpTo<Count - 1, Count - 1, Places...> {};
+template <int... Places> struct UpTo<0, Places...> {
+  typedef Indices<Places...> Type;
 };
-template <class... Arguments, int... INDICES>
-static inline void unpack(void (*kernel)(Arguments...), void** arguments, Indices<INDICES...>) {
-  kernel(*(typename Same<Arguments>::Type*)arguments[INDICES]...);
+template <class... Arguments, int... Places>
+static inline void unpack(void (*kernel)(Arguments...), void** arguments, Indices<Places...>) {
+  kernel(*(typename Same<Arguments>::Type*)arguments[Places]...);
 }
 template <class... Arguments> static inline void call_kernel(void (*kernel)(Arguments...), void** arguments) {
   unpack(kernel, arguments, typename UpTo<sizeof...(Arguments)>::Type());

@@ -59,12 +59,12 @@ static inline void work_match(Fiber* f, const bool* p, unsigned n) {
     f[lane].result = same;
   }
 }
-template <class T, T (*OPERATION)(T, T)> static inline void work_reduce(Fiber* f, const bool* p, unsigned n) {
+template <class T, T (*Operation)(T, T)> static inline void work_reduce(Fiber* f, const bool* p, unsigned n) {
   bool any = false;
   T sum = 0;
   for (unsigned lane = 0; lane < n; lane++) {
     if (!p[lane]) continue;
-    sum = any ? OPERATION(sum, (T)f[lane].value) : (T)f[lane].value;
+    sum = any ? Operation(sum, (T)f[lane].value) : (T)f[lane].value;
     any = true;
   }
   for (unsigned lane = 0; lane < n; lane++) f[lane].result = (Word)sum;

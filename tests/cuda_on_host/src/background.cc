@@ -45,7 +45,7 @@ void commit(Background kind, const void* owner) {
 void finish_background(Background kind, const void* owner, unsigned left) {
   if (!is_late()) return;
   Queue& queue = queues[{kind, owner}];
-  while (!queue.jobs.empty() && (left == ALL || queue.jobs.front().group + left < queue.groups)) {
+  while (!queue.jobs.empty() && (left == All || queue.jobs.front().group + left < queue.groups)) {
     Job job = std::move(queue.jobs.front());
     queue.jobs.pop_front();
     job.work(job.data.data());
@@ -55,9 +55,9 @@ void finish_background(Background kind, const void* owner, unsigned left) {
 void end_background() {
   for (auto& [name, queue] : queues) {
     if (queue.jobs.empty()) continue;
-    if (name.first == STORES) finish_background(STORES, name.second, ALL);
-    if (name.first == LOADS) die("the block ended before anything waited for a bulk_load");
-    if (name.first == PRODUCTS) die("the block ended without wgmma_wait");
+    if (name.first == Stores) finish_background(Stores, name.second, All);
+    if (name.first == Loads) die("the block ended before anything waited for a bulk_load");
+    if (name.first == Products) die("the block ended without wgmma_wait");
   }
   queues.clear();
 }

@@ -50,7 +50,8 @@ Result copy(void* stream, void* to, const void* from, size_t bytes) {
 template <class T> Result fill(void* stream, const char* call, uint64_t address, T value, size_t elements) {
   expect_device(call, address, elements * sizeof(T));
   return enqueue(stream, [=] {
-    for (size_t i = 0; i < elements; i++) ((T*)address)[i] = value;
+    if (sizeof(T) == 1) memset((void*)address, (int)value, elements);
+    else for (size_t i = 0; i < elements; i++) ((T*)address)[i] = value;
     return SUCCESS;
   });
 }

@@ -50,7 +50,7 @@ const char* machine_options() {
 }
 
 std::string common_options(const Program& program) {
-  std::string options = "-std=c++17 -O1 -fPIC -w -fno-strict-aliasing -ffp-contract=off -fno-gnu-unique -fwrapv -fno-exceptions "
+  std::string options = "-std=c++17 -O1 -fPIC -w -fmax-errors=20 -fno-strict-aliasing -ffp-contract=off -fno-gnu-unique -fwrapv -fno-exceptions "
                         "-fno-threadsafe-statics -fno-stack-protector -fsanitize=alignment -fsanitize-undefined-trap-on-error ";
   options += machine_options();
   options += " -D__CUDA_ARCH__=" + std::to_string(program.number * 10);
