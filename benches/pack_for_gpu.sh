@@ -4,7 +4,7 @@
 #   benches/pack_for_gpu.sh [FOLDER]        default .dev/gpu, which git ignores
 #
 # PROFILE   cargo's profile (default release; dev builds faster, and kernels are as fast)
-# TESTS     which test executables: an extended regular expression of their names
+# TESTS     which tests of tests/: an extended regular expression of their names
 # MOST_MIB  the most that the folder may hold (default 50)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,8 +17,18 @@ most_mib=${MOST_MIB:-50}
 cargo build --locked --profile "$profile" --bins
 built=target/$profile
 if [[ $profile == dev ]]; then built=target/debug; fi
-# The messages name each executable; one a test target.
-executables=$(cargo test --locked --profile "$profile" --no-run --tests --message-format=json |
+# Only these are built: all tests together take many times as long.
+tests=()
+for file in tests/*.rs; do
+    name=$(basename "$file" .rs)
+    if [[ $name =~ $wanted ]]; then tests+=(--test "$name"); fi
+done
+if ((${#tests[@]} == 0)); then
+    echo "no test is called like $wanted" >&2
+    exit 1
+fi
+# The messages name each executable, one a test.
+executables=$(cargo test --locked --profile "$profile" --no-run "${tests[@]}" --message-format=json |
     sed -n 's/.*"kind":\["test"\].*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2/p' | sort -u)
 
 rm -rf "$folder"
@@ -26,15 +36,9 @@ mkdir -p "$folder/pack/tests"
 strip -o "$folder/pack/sidereal" "$built/sidereal"
 packed=0
 while read -r name path; do
-    if [[ $name =~ $wanted ]]; then
-        strip -o "$folder/pack/tests/$name" "$path"
-        packed=$((packed + 1))
-    fi
+    strip -o "$folder/pack/tests/$name" "$path"
+    packed=$((packed + 1))
 done <<<"$executables"
-if ((packed == 0)); then
-    echo "no test executable is called like $wanted" >&2
-    exit 1
-fi
 git describe --always --dirty >"$folder/pack/version"
 burst=${SIDEREAL_DATA:-../shared/data}/frb/FRB180417_askap_28.fil
 if [[ -f $burst ]]; then

@@ -175,8 +175,20 @@ impl Comparison<'_> {
     }
 }
 
-/// All backends (the reference where it is fast enough) against the equation.
-fn check(random: &mut Random, plan: &Plan, recording: &Recording) {
+/// Cases of which an emulated GPU, thousands of times slower than a real one, takes one.
+const EMULATED: usize = 5;
+
+/// Whether a backend takes a case: the reference where it is fast enough, an emulated GPU some of them.
+fn takes(backend: &Backend, plan: &Plan, index: usize) -> bool {
+    if backend.name().contains("Emulated") && (index % EMULATED > 0 || plan.points() > 1 << 15) {
+        println!("case {index} is left out on {}", backend.name());
+        return false;
+    }
+    !(matches!(backend, Backend::Reference) && plan.points() > 64)
+}
+
+/// All backends against the equation.
+fn check(random: &mut Random, plan: &Plan, recording: &Recording, index: usize) {
     let count = plan.output_channels();
     // Each probe of a sum over channels costs as many bins.
     let probes = PROBES / plan.channels().div_ceil(count).min(3);
@@ -192,7 +204,7 @@ fn check(random: &mut Random, plan: &Plan, recording: &Recording) {
     probes.dedup();
     let backends = Backend::available(1 + random.below(3));
     for backend in &backends {
-        if matches!(backend, Backend::Reference) && plan.points() > 64 {
+        if !takes(backend, plan, index) {
             continue;
         }
         let run = split(plan, backend, recording, random);
@@ -207,7 +219,7 @@ fn sweep(seed: u64, cases: usize, channels: &[usize], taps: &[usize]) {
         let (channels, taps) =
             (channels[random.below(channels.len())], taps[random.below(taps.len())]);
         let (plan, recording) = case(&mut random, index, channels, taps);
-        check(&mut random, &plan, &recording);
+        check(&mut random, &plan, &recording, index);
     }
 }
 
@@ -258,13 +270,13 @@ fn many_channels() {
         (98304, 2, Complex8),
         (131_072, 1, ComplexF32),
     ];
-    for (channels, taps, encoding) in banks {
+    for (index, (channels, taps, encoding)) in banks.into_iter().enumerate() {
         let mut options = Options::new(channels, taps, encoding);
         options.input.polarizations = 2;
         let plan = Plan::new(options).unwrap();
         let times = plan.span() + 2 * plan.hop();
         let recording = Recording::random(&mut random, encoding, 2, times);
-        check(&mut random, &plan, &recording);
+        check(&mut random, &plan, &recording, index);
     }
 }
 
@@ -286,7 +298,45 @@ fn long_integrations() {
         let plan = Plan::new(options).unwrap();
         let times = plan.span() + (2 * spectra + random.below(spectra)) * plan.hop();
         let recording = Recording::random(&mut random, encoding, 4, times.next_multiple_of(4));
-        check(&mut random, &plan, &recording);
+        check(&mut random, &plan, &recording, index);
+    }
+}
+
+/// The fewest plans that go through every part of a GPU's fused kernels: whole batches and a remainder, one
+/// and several streams, taps in registers and in a ring, one pass over rows and two, every form.
+#[test]
+fn fixed_subset_channelize() {
+    use VoltageEncoding::{Complex8, Complex16, ComplexF32};
+    let detected = |products, spectra| {
+        let (feed, channels) = (Feed::Linear, 1);
+        Form::Detected(Detection { products, feed, spectra, channels, interpolate_dc: false })
+    };
+    let gains = (0..512).map(|index| 4.0 + index as f32 / 64.0).collect();
+    let banks = [
+        (256, 5, Complex8, 37, Form::Spectra),
+        (1024, 20, Complex16, 21, detected(Products::Power, 10)),
+        (256, 4, Complex8, 20, detected(Products::Iquv, 4)),
+        (512, 3, ComplexF32, 19, Form::Requantized { bits: 8, gains: vec![40.0] }),
+        (256, 17, Complex8, 18, Form::Requantized { bits: 4, gains }),
+        (2048, 2, Complex8, 9, Form::Spectra),
+    ];
+    let mut random = Random::new(11);
+    for (index, (channels, taps, encoding, spectra, form)) in banks.into_iter().enumerate() {
+        let mut options = Options::new(channels, taps, encoding);
+        options.input.polarizations = 1 + index % 2;
+        options.order = [Order::Ascending, Order::Natural, Order::Descending][index % 3];
+        if let Form::Requantized { gains, .. } = &form {
+            options.input.coarse_channels = gains.len().div_ceil(channels);
+        }
+        if matches!(&form, Form::Detected(detection) if detection.products == Products::Iquv) {
+            options.input.polarizations = 2;
+        }
+        options.form = form;
+        let plan = Plan::new(options).unwrap();
+        let times = plan.span() + (spectra - 1) * plan.hop() + 3;
+        let streams = plan.input().streams();
+        let recording = Recording::random(&mut random, encoding, streams, times);
+        check(&mut random, &plan, &recording, 0);
     }
 }
 

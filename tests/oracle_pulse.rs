@@ -103,6 +103,32 @@ fn check_integers(seed: u64, times: usize, widest: usize, range: u32) {
     }
 }
 
+fn check_floats(seed: u64, times: usize, widest: usize) {
+    let mut random = Random::new(seed);
+    let rows: Vec<Vec<f32>> = (0..2)
+        .map(|_| {
+            let row = series(&mut random, times, 900.0, (-(1 << 20), 1 << 20));
+            let mut row: Vec<f32> = row.iter().map(|y| 0.37 * *y as f32).collect();
+            row[random.below(times)] = [f32::NAN, f32::INFINITY, 0.0][random.below(3)];
+            row
+        })
+        .collect();
+    let valid = [times as u64, (times - random.below(times)) as u64];
+    let plan = Plan::new(options(2, widest, 4.5, None)).unwrap();
+    let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut |left| left);
+    let mut first: Option<Vec<Event>> = None;
+    for backend in Backend::available(2).into_iter().skip(1) {
+        let mut splits = |left: usize| 1 + random.below((times / 3).min(left));
+        let found = search(&plan, &backend, &rows, &valid, &mut splits);
+        assert_eq!(found.len(), truth.len());
+        for (found, truth) in found.iter().zip(&truth) {
+            assert_eq!((found.dm, found.time, found.width), (truth.dm, truth.time, truth.width));
+            assert!((found.snr - truth.snr).abs() < 1e-4 * truth.snr);
+        }
+        assert_eq!(first.get_or_insert_with(|| found.clone()), &found);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -117,29 +143,7 @@ proptest! {
     fn float_events_equal_for_any_split_and_agree_with_the_reference(
         seed in any::<u64>(), times in 1usize..6000, widest in 1usize..100,
     ) {
-        let mut random = Random::new(seed);
-        let rows: Vec<Vec<f32>> = (0..2)
-            .map(|_| {
-                let row = series(&mut random, times, 900.0, (-(1 << 20), 1 << 20));
-                let mut row: Vec<f32> = row.iter().map(|y| 0.37 * *y as f32).collect();
-                row[random.below(times)] = [f32::NAN, f32::INFINITY, 0.0][random.below(3)];
-                row
-            })
-            .collect();
-        let valid = [times as u64, (times - random.below(times)) as u64];
-        let plan = Plan::new(options(2, widest, 4.5, None)).unwrap();
-        let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut |left| left);
-        let mut first: Option<Vec<Event>> = None;
-        for backend in Backend::available(2).into_iter().skip(1) {
-            let mut splits = |left: usize| 1 + random.below((times / 3).min(left));
-            let found = search(&plan, &backend, &rows, &valid, &mut splits);
-            prop_assert_eq!(found.len(), truth.len());
-            for (found, truth) in found.iter().zip(&truth) {
-                prop_assert_eq!((found.dm, found.time, found.width), (truth.dm, truth.time, truth.width));
-                prop_assert!((found.snr - truth.snr).abs() < 1e-4 * truth.snr);
-            }
-            prop_assert_eq!(first.get_or_insert_with(|| found.clone()), &found);
-        }
+        check_floats(seed, times, widest);
     }
 }
 
@@ -148,6 +152,19 @@ fn the_widest_integers_do_not_overflow() {
     for (seed, range) in [(1, 31), (2, 30), (3, 22), (4, 19), (5, 16)] {
         check_integers(seed, 5000, 100, range);
     }
+}
+
+/// Few cases for slow checkers of a device's memory: whole tiles and windows, and a remainder of each.
+#[test]
+fn fixed_subset_pulse() {
+    check_integers(6, 5000, 100, 18);
+    check_integers(7, 1500, 20, 31);
+    check_floats(8, 5000, 100);
+}
+
+#[test]
+fn boxcars_that_no_tile_holds_are_found() {
+    check_integers(9, 20_000, 700, 19);
 }
 
 #[test]

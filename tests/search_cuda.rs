@@ -112,7 +112,7 @@ fn frb180417_is_found_as_on_the_processor() {
     }
     let Some(data) = common::data_dir() else { return };
     let path = data.join("frb").join("FRB180417_askap_28.fil");
-    let open = || open(&[path.clone()], &OpenOptions::default()).unwrap();
+    let open = || open(std::slice::from_ref(&path), &OpenOptions::default()).unwrap();
     let source = open();
     let header = source.header();
     let tolerance = ToleranceOptions::default();

@@ -53,7 +53,8 @@ enum Engine {
 /// spectrum, and groups in their order. Samples that are not finite spoil the spectra of their own stream
 /// that have them under their window, and no others.
 /// # Real time
-/// [`run`](Self::run) allocates nothing.
+/// [`run`](Self::run) allocates nothing, but for a GPU's staging memory, which grows to that of the largest call
+/// so far (32 MiB in and out, three times, at most).
 /// # Source
 /// Adamek, Novotny & Armour 2016, Astronomy and Computing 16, 1; Price 2021 (Spectrometers and
 /// polyphase filterbanks in radio astronomy).
@@ -71,7 +72,8 @@ impl Channelizer {
     /// Binds a plan to a backend: allocates all that a stream needs.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the history can't be addressed.
+    /// [`Error::Parameter`] when the history can't be addressed; on a GPU, [`Error::Unavailable`] without the
+    /// memory, NVRTC or cuFFT that the plan needs, and [`Error::Device`] when the driver refuses.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         #[cfg(feature = "cuda")]
         if let Backend::Cuda(device, threads) = backend {
@@ -100,7 +102,8 @@ impl Channelizer {
     ///
     /// # Errors
     /// [`Error::Shape`] when the number of streams differs from the plan's; [`Error::Parameter`] when
-    /// the encoding or the kind of output does.
+    /// the encoding or the kind of output does; [`Error::Device`] when a GPU fails, with the bytes of output that
+    /// were whole.
     pub fn run(&mut self, input: Voltages<'_>, output: Output<'_>) -> Result<Progress> {
         let room = self.check(&input, &output)?;
         let consumed = self.fitting(room, input.times(), input.encoding().samples_per_byte());

@@ -49,7 +49,10 @@ pub struct Cleaner {
 
 #[derive(Debug)]
 enum Engine {
-    Reference { medians: RunningMedian, time: u64 },
+    Reference {
+        medians: RunningMedian,
+        time: u64,
+    },
     Cpu(Box<cpu::Engine>),
     #[cfg(feature = "cuda")]
     Cuda(Box<cuda::Engine>),

@@ -151,13 +151,13 @@ impl Dedisperser {
     pub fn run(&mut self, input: Samples<'_>, mut output: Output<'_>) -> Result<Progress> {
         self.check_input(&input)?;
         self.check_output(&output)?;
+        let before = self.emitted;
         let sizes = (input.times(), output.stride(), self.engine.block_times());
         let done = self.run_parts(sizes, &mut |own, part| match part {
             Part::Load { start, rows } => own.load(input.slice(start, rows)),
             Part::Emit { times, column } => own.emit(times, &mut output, column),
         });
-        let finished = self.finish(&mut output);
-        done.and_then(|progress| finished.map(|()| progress))
+        self.finished(done, &mut output, before)
     }
 
     /// Cuts input rows, and the output times that they make, into blocks.
@@ -197,6 +197,7 @@ impl Dedisperser {
     /// As [`run`](Self::run), for the output.
     pub fn flush(&mut self, mut output: Output<'_>) -> Result<Progress> {
         self.check_output(&output)?;
+        let before = self.emitted;
         let sizes = (output.stride(), self.engine.block_times());
         let done = self.flush_parts(sizes, &mut |own, times, column| {
             own.emit(times, &mut output, column)?;
@@ -207,8 +208,7 @@ impl Dedisperser {
             }
             Ok(())
         });
-        let finished = self.finish(&mut output);
-        done.and_then(|progress| finished.map(|()| progress))
+        self.finished(done, &mut output, before)
     }
 
     /// Cuts the output times that are left into blocks.
@@ -273,6 +273,22 @@ impl Dedisperser {
             (Engine::Cuda(engine), Output::F32(plane)) => engine.emit(times, plane, column)?,
         }
         Ok(())
+    }
+
+    /// What a call returns, when all that it made is in the output; `before` output times came earlier.
+    fn finished(
+        &mut self,
+        done: Result<Progress>,
+        output: &mut Output<'_>,
+        before: u64,
+    ) -> Result<Progress> {
+        let finished = self.finish(output);
+        done.and_then(|progress| finished.map(|()| progress)).map_err(|mut error| {
+            if let Error::Device { text, .. } = &mut error {
+                text.push_str(&format!("; the output is whole up to time {before}"));
+            }
+            error
+        })
     }
 
     /// Waits for what is under way to the output.
@@ -376,8 +392,7 @@ impl Dedisperser {
     /// Checks a plane on the device; returns the most times of a block.
     fn check_plane(&mut self, output: &Plane) -> Result<usize> {
         check_length("trials of the output", self.plan.dms().len(), output.dms)?;
-        let words = output.dms * output.stride;
-        check_length("plane (dm, time)", words, output.words.len().min(words))?;
+        output.check()?;
         self.check_kind(output.kind == PlaneKind::I32)?;
         Ok(self.device_engine()?.device_block_times())
     }

@@ -165,13 +165,16 @@ impl<'a> Table<'a> {
         Self { common, csv: csv.map(Path::to_owned), rows: Vec::new(), shown: false }
     }
 
-    /// Adds a case, and prints it at once: a table takes minutes.
+    /// Adds a case, prints it and writes it at once: a table takes minutes, and may be stopped.
     pub(crate) fn push(&mut self, row: Row) -> Result<()> {
         if self.shown {
             self.print(&line(&row.cells()))?;
         }
         self.rows.push(row);
-        Ok(())
+        match &self.csv {
+            Some(path) => write_csv(path, &self.rows),
+            None => Ok(()),
+        }
     }
 
     /// Ends the table: the JSON document, and the CSV file.

@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     /// Only this telescope; may be given several times.
     #[arg(long, value_name = "NAME")]
     pub(super) only: Vec<String>,
-    /// Least length of a recording in seconds [default: 60, on a GPU 20]; it also holds four delays of the
-    /// highest DM.
+    /// Least length of a recording in seconds [default: 60; on a GPU 20, and 512 MB of rows]; it also holds
+    /// four delays of the highest DM.
     #[arg(long, value_name = "SECONDS")]
     pub(super) seconds: Option<f64>,
     /// Tolerance of the DM plan.

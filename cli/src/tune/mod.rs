@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 enum What {
     Channelize(channelize::Arguments),
-    Dedisperse(dedisperse::Arguments),
+    Dedisperse(Box<dedisperse::Arguments>),
 }
 
 /// One kernel of a plan, as JSON.

@@ -26,7 +26,7 @@ impl Device {
     /// when the driver refuses for another reason.
     pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         self.bind()?;
-        let bytes = len.checked_mul(size_of::<T>()).unwrap_or(usize::MAX).max(1);
+        let bytes = len.saturating_mul(size_of::<T>()).max(1);
         let mut address = 0;
         // SAFETY: writes one address.
         let result = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
@@ -68,7 +68,7 @@ impl Device {
     /// [`Error::Device`] when the system has no more of it.
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         self.bind()?;
-        let bytes = len.checked_mul(size_of::<T>()).unwrap_or(usize::MAX).max(1);
+        let bytes = len.saturating_mul(size_of::<T>()).max(1);
         let mut address = std::ptr::null_mut();
         // SAFETY: writes one address; flags 0 ask for cached memory.
         check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, 0) })?;

@@ -1,6 +1,7 @@
 //! A plane of trials that stays on a device.
 
 use super::{Buffer, Device};
+use crate::array::check_length;
 use crate::error::{Error, Result};
 
 /// What the words of a plane are.
@@ -36,5 +37,14 @@ impl Plane {
             Error::parameter("stride of a plane", stride, rule)
         })?;
         Ok(Self { words: device.buffer(words)?, stride, dms, kind })
+    }
+
+    /// Looks whether there are words for all rows; there may be more.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when there are too few.
+    pub fn check(&self) -> Result<()> {
+        let words = self.dms.saturating_mul(self.stride);
+        check_length("plane (dm, time)", words, self.words.len().min(words))
     }
 }

@@ -4,6 +4,17 @@
 #pragma once
 #include "decode.cuh"
 
+// Whether a tap of the ring is loaded a row before it is used, into registers that there must be.
+#ifndef EARLY_TAPS
+#define EARLY_TAPS 0
+#endif
+
+// The order of a row's products in the loop over blocks: from both ends inwards, upwards, downwards. Which of them lets the
+// assembler find registers without bank conflicts is a matter of trying.
+#ifndef TURN
+#define TURN 0
+#endif
+
 // The most taps that are held in registers; above, they pass through a ring of as many as there are spectra.
 constexpr int MOST_HELD = 16;
 
@@ -61,9 +72,8 @@ INLINE void filter_held(float4 (&sums)[SPECTRA], float2 (&taps)[TAPS], const Col
   }
 }
 
-// Taps in a ring of SPECTRA: rows that begin the sums one by one, rows of all sums, rows that end them one by one.
-// The order of the products within a row decides whether the assembler finds registers without bank conflicts; and the
-// loop over blocks is not unrolled, or the code outgrows the instruction cache.
+// Taps in a ring of SPECTRA, of which the table has a row more: rows that begin the sums one by one, rows of all sums, rows that end them one by one.
+// The loop over blocks is not unrolled, or the code outgrows the instruction cache.
 template <int SPECTRA, int NEAR>
 INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
   constexpr int ROWS = TAPS + SPECTRA - 1, BLOCK = SPECTRA >= 8 ? SPECTRA : 16;
@@ -75,9 +85,11 @@ INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
   float2 taps[SPECTRA];
   Rows<NEAR> rows;
   rows.start(column, ROWS);
+  float2 next = EARLY_TAPS ? column.tap(0) : make_float2(0.f, 0.f);
 #pragma unroll
   for (int k = 0; k < SPECTRA; k++) {
-    taps[k] = column.tap(k);
+    taps[k] = EARLY_TAPS ? next : column.tap(k);
+    if (EARLY_TAPS) next = column.tap(k + 1);
     const bool is_last = k + AHEAD < NEAR || k + AHEAD >= ROWS;
     const float4 x = rows.take(column, k, k < NEAR, is_last);
 #pragma unroll
@@ -88,11 +100,12 @@ INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
 #pragma unroll
     for (int i = 0; i < BLOCK; i++) {
       const int k = SPECTRA + i;
-      taps[k % SPECTRA] = column.tap(k);
+      taps[k % SPECTRA] = EARLY_TAPS ? next : column.tap(k);
+      if (EARLY_TAPS) next = column.tap(k + 1);
       const float4 x = rows.take(column, k, false, false);
 #pragma unroll
       for (int n = 0; n < SPECTRA; n++) {
-        const int j = n % 2 ? n / 2 : SPECTRA - 1 - n / 2;
+        const int j = TURN == 0 ? (n % 2 ? n / 2 : SPECTRA - 1 - n / 2) : TURN == 1 ? n : SPECTRA - 1 - n;
         add_product(sums[j], taps[(k - j) % SPECTRA], x);
       }
     }
@@ -103,7 +116,8 @@ INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
 #pragma unroll
   for (int k = SPECTRA; k < ROWS - SHIFT; k++) {
     const int row = k + SHIFT;
-    if (row < TAPS) taps[k % SPECTRA] = column.tap(k);
+    if (row < TAPS) taps[k % SPECTRA] = EARLY_TAPS ? next : column.tap(k);
+    if (EARLY_TAPS && row + 1 < TAPS) next = column.tap(k + 1);
     const float4 x = rows.take(column, k, row < NEAR, row + AHEAD < NEAR || row + AHEAD >= ROWS);
 #pragma unroll
     for (int j = 0; j < SPECTRA; j++)

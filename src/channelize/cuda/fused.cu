@@ -28,21 +28,18 @@ constexpr int PASSES = COLUMNS / THREADS;
 #define HOLDS_TAPS (TAPS * RADIX * PASSES <= MOST_HELD)
 #endif
 constexpr int HELD_COLUMNS = HOLDS_TAPS ? RADIX * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
+// the most blocks along y and z of a grid; units are counted along y, then z
+constexpr u32 MOST_BLOCKS = 65535;
 // words of a row of samples
 constexpr int WORDS = POINTS / 2;
 static_assert(RADIX * SIDE * SIDE == POINTS && PASSES * THREADS == COLUMNS, "threads share the points");
 
+// The batch `part` of an item. All of it is the same for a block's threads, and known without loads or divisions.
 template <int SPECTRA> INLINE Batch batch_at(const Arguments& a, u32 item, u32 part) {
-  const u32 unit = item / a.items, first = (item - unit * a.items) * a.item_spectra + part * SPECTRA;
-  const u32 end = smaller((item - unit * a.items + 1) * a.item_spectra, a.spectra);
+  const u32 unit = blockIdx.z * MOST_BLOCKS + blockIdx.y, first = item * a.item_spectra + part * SPECTRA;
+  const u32 item_end = (item + 1) * a.item_spectra, end = item_end < a.spectra ? item_end : a.spectra;
   const u32 start = first + SPECTRA > end ? end - SPECTRA : first;
   return {unit, start, first - start};
-}
-
-// Batches of an item.
-template <int SPECTRA> INLINE u32 batches_of(const Arguments& a, u32 item) {
-  const u32 first = item % a.items * a.item_spectra;
-  return parts(smaller(a.item_spectra, a.spectra - first), (u32)SPECTRA);
 }
 
 INLINE const Word* samples_of(const Arguments& a, const Batch& batch, int polarization) {
@@ -100,7 +97,7 @@ template <int SPECTRA> INLINE void store_rows(float4 (&sums)[RADIX][SPECTRA], fl
 }
 
 // Step 2 of one row, from its lane's first value on; its lanes have read all before any writes.
-INLINE void transform_row(float2* own, const float4* factors) {
+INLINE void transform_row(float2* own, const float4* factors, u32 lanes) {
   float2 v[SIDE];
 #pragma unroll
   for (int i = 0; i < SIDE; i++) v[i] = own[SIDE * reversed<SIDE>(i)];
@@ -108,7 +105,7 @@ INLINE void transform_row(float2* own, const float4* factors) {
     transform<SIDE>(v);
   else
     turned_transform<SIDE>(v, factors, 1);
-  __syncwarp();
+  __syncwarp(lanes);
 #pragma unroll
   for (int i = 0; i < SIDE; i++) own[(SIDE + 1) * i] = v[i];
 }
@@ -127,14 +124,15 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
   float4* row_factors = line_factors + POINTS / 4;
   Word* words = (Word*)(row_factors + (RADIX > 1 ? RADIX * SIDE / 4 : 0));
   const u32 barrier = shared_address(words + POLARIZATIONS * H::NEAR * WORDS);
+  // the lanes of this one's row: where all rows are made at once, those of the other are there too
+  const u32 lanes = H::ROWS % H::AT_ONCE == 0 || SIDE == 32 ? ~0u : 0xFFFFu << (threadIdx.x & 16);
   const int thread = threadIdx.x, lane = thread % H::LANES, group = thread / H::LANES;
   for (int i = thread; i < POINTS / 4 + (RADIX > 1 ? RADIX * SIDE / 4 : 0); i += THREADS) line_factors[i] = a.factors[i];
-  u32 item = blockIdx.x, part = 0, batches = item < a.all_items ? batches_of<SPECTRA>(a, item) : 0, parity = 0;
   if constexpr (H::NEAR > 0) {
     if (thread == 0) {
       barrier_init(barrier, 1);
       barrier_init_fence();
-      if (item < a.all_items) prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, item, 0), words, barrier);
+      prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, blockIdx.x, 0), words, barrier);
     }
   }
   __syncthreads();
@@ -146,12 +144,13 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       for (int t = 0; t < TAPS; t++)
         held[r][t] = __ldg((const float2*)a.coefficients + thread + r / RADIX * THREADS + r % RADIX * COLUMNS + t * WORDS);
   }
+  u32 item = blockIdx.x, part = 0, parity = 0;
 #pragma unroll 1
-  while (item < a.all_items) {
+  while (item < a.items) {
     const Batch batch = batch_at<SPECTRA>(a, item, part);
     // the block's next batch
-    u32 next_item = item, next_part = part + 1;
-    if (next_part == batches) next_item += gridDim.x, next_part = 0;
+    const bool goes_on = FORM == FORM_DETECTED && part + 1 < (item + 1 < a.items ? a.item_batches : a.last_batches);
+    const u32 next_item = goes_on ? item : item + gridDim.x, next_part = goes_on ? part + 1 : 0;
     if constexpr (H::NEAR > 0) barrier_wait(barrier, parity);
     parity ^= 1;
     if constexpr (PASSES * POLARIZATIONS == 1) {
@@ -160,7 +159,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       // Every warp is done with the rows of the batch before, and with the samples of this one.
       __syncthreads();
       if constexpr (H::NEAR > 0)
-        if (thread == 0 && next_item < a.all_items)
+        if (thread == 0 && next_item < a.items)
           prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
       store_rows<SPECTRA>(sums, rows + 2 * thread);
       __syncthreads();
@@ -177,14 +176,15 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
         }
       __syncthreads();
       if constexpr (H::NEAR > 0)
-        if (thread == 0 && next_item < a.all_items)
+        if (thread == 0 && next_item < a.items)
           prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
     }
+    const Place place = {a.places[2 * batch.unit], FORM == FORM_REQUANTIZED ? a.places[2 * batch.unit + 1] : 0};
     if constexpr (RADIX > 1) {
 #pragma unroll
       for (int round = 0; round < H::ROUNDS; round++) {
         const int row = round * H::AT_ONCE + group;
-        if (H::ROWS % H::AT_ONCE == 0 || row < H::ROWS) transform_row(rows + row * H::PITCH + lane, row_factors + row % RADIX * (SIDE / 4));
+        if (H::ROWS % H::AT_ONCE == 0 || row < H::ROWS) transform_row(rows + row * H::PITCH + lane, row_factors + row % RADIX * (SIDE / 4), lanes);
       }
       __syncthreads();
     }
@@ -194,24 +194,23 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       const int spectrum = row / RADIX, line = row % RADIX * SIDE + lane;
       if (H::ROWS % H::AT_ONCE != 0 && row >= H::ROWS) continue;
       if constexpr (RADIX == 1) {
-        transform_row(rows + row * H::PITCH + lane, row_factors);
-        __syncwarp();
+        transform_row(rows + row * H::PITCH + lane, row_factors, lanes);
+        __syncwarp(lanes);
       }
       float2 v[SIDE];
       float2* own = rows + (spectrum * RADIX + line % RADIX) * H::PITCH + (SIDE + 1) * (line / RADIX);
       transform_line(v, own, line_factors + line);
 #if FORM == FORM_DETECTED
-      leave_line(v, own);
+      leave_line(v, own, spectrum, line);
 #else
       if (spectrum % SPECTRA >= (int)batch.skipped)
-        write_line(a, v, batch.start + spectrum % SPECTRA, a.places[batch.unit], line);
+        write_line(a, v, batch.start + spectrum % SPECTRA, place, line);
 #endif
     }
 #if FORM == FORM_DETECTED
     __syncthreads();
-    add_spectra<SPECTRA, H::PITCH>(a, batch, rows);
+    add_spectra<SPECTRA, H::PITCH>(a, batch, place, rows);
 #endif
-    if (next_part == 0 && next_item < a.all_items) batches = batches_of<SPECTRA>(a, next_item);
     item = next_item;
     part = next_part;
   }
@@ -219,16 +218,16 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
 
 #define PARAMETERS                                                                                                           \
   const u8 *input, u64 stride, u8 *output, u64 row_elements, u64 product_elements, u64 *saturated, const float *coefficients,  \
-      const float4 *factors, const u64 *places, const float *gains, u32 gain_elements, u32 spectra, u32 row_spectra,           \
-      u32 item_spectra, u32 items, u32 all_items
+      const float4 *factors, const u32 *places, const float *gains, u32 spectra, u32 row_spectra, u32 units,  \
+      u32 items, u32 item_spectra, u32 item_batches, u32 last_batches
 #define ARGUMENTS                                                                                                            \
-  {input, stride, output, row_elements, product_elements, saturated, coefficients, factors, places, gains, gain_elements,      \
-   spectra, row_spectra, item_spectra, items, all_items}
+  {input, stride, output, row_elements, product_elements, saturated, coefficients, factors, places, gains,      \
+   spectra, row_spectra, units, items, item_spectra, item_batches, last_batches}
 
 KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
   SHARED_MEMORY(memory);
   const Arguments a = ARGUMENTS;
-  make_spectra<BATCH>(a, memory);
+  if (blockIdx.z * MOST_BLOCKS + blockIdx.y < units) make_spectra<BATCH>(a, memory);
 }
 
 #if BATCH > 1
@@ -236,6 +235,6 @@ KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
 KERNEL __launch_bounds__(THREADS, 1) channelize_few(PARAMETERS) {
   SHARED_MEMORY(memory);
   const Arguments a = ARGUMENTS;
-  make_spectra<1>(a, memory);
+  if (blockIdx.z * MOST_BLOCKS + blockIdx.y < units) make_spectra<1>(a, memory);
 }
 #endif

@@ -4,12 +4,19 @@
 
 use super::job::Job;
 use super::shape::Shape;
+use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
 
 /// Rows are grouped until their spectra are whole batches, but not more of them than this.
 const MOST_ROWS: usize = 16;
+
+/// The most blocks along y, as the kernel has it.
+const MOST_BLOCKS: usize = 65_535;
+
+/// The most rounds of blocks of a launch.
+const MOST_ROUNDS: usize = 8;
 
 /// The fused kernel of a plan, and its tables on the device.
 #[derive(Debug)]
@@ -41,8 +48,8 @@ struct Kernel {
 struct Tables {
     coefficients: Buffer<f32>,
     factors: Buffer<f32>,
-    /// Of each unit, its first element of a row.
-    places: Buffer<u64>,
+    /// Of each unit, its first element of a row, and its first gain.
+    places: Buffer<u32>,
     /// Of each element of a polarization.
     gains: Buffer<f32>,
 }
@@ -50,7 +57,7 @@ struct Tables {
 impl Fused {
     /// None when this plan or device has no fused kernel.
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Option<Self>> {
-        let Some(shape) = Shape::new(plan, device.properties()) else { return Ok(None) };
+        let Some(shape) = chosen(plan, device) else { return Ok(None) };
         let module = device.module(&shape.source())?;
         let multiprocessors = device.properties().multiprocessors;
         let kernel = |name, shared_bytes, batch| -> Result<Kernel> {
@@ -96,11 +103,20 @@ impl Fused {
             .with(self.tables.coefficients.address())
             .with(self.tables.factors.address())
             .with(self.tables.places.address())
-            .with(self.tables.gains.address())
-            .with(self.product_elements as u32);
-        let numbers = [job.spectra, self.row_spectra, item, items, items * self.units];
+            .with(self.tables.gains.address());
+        let last = job.spectra - (items - 1) * item;
+        let numbers = [
+            job.spectra,
+            self.row_spectra,
+            self.units,
+            items,
+            item,
+            item.div_ceil(kernel.batch),
+            last.div_ceil(kernel.batch),
+        ];
         let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
-        let grid = [kernel.blocks.min(items * self.units), 1, 1];
+        let deep = self.units.div_ceil(MOST_BLOCKS);
+        let grid = [blocks(kernel.blocks, self.units, items), self.units.min(MOST_BLOCKS), deep];
         let block = [self.shape.threads, 1, 1];
         // SAFETY: the arguments are the kernel's; the caller vouches for the job.
         unsafe { stream.launch(&kernel.function, grid, block, &arguments) }
@@ -114,11 +130,31 @@ impl Fused {
     }
 }
 
+/// The shape that was measured best on this device, or the model's own.
+fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
+    let candidates = Shape::candidates(plan, device.properties());
+    let first = candidates.first()?;
+    let choices: Vec<Choice> = candidates.iter().map(Shape::choice).collect();
+    let choice = tune::choice(device, &first.source(), &first.question(), &choices);
+    candidates.iter().find(|shape| shape.choice() == choice).or(Some(first)).copied()
+}
+
+/// Blocks that share a unit's items, so that the last one ends early: `at_a_time` of all units' blocks run at
+/// a time, and the start of one takes as long as half an item.
+fn blocks(at_a_time: usize, units: usize, items: usize) -> usize {
+    let time =
+        |blocks: usize| (units * blocks).div_ceil(at_a_time) * (2 * items.div_ceil(blocks) + 1);
+    let choices = (1..=MOST_ROUNDS).map(|rounds| (rounds * at_a_time / units).clamp(1, items));
+    choices.min_by_key(|blocks| time(*blocks)).unwrap_or(1)
+}
+
 impl Tables {
     fn new(plan: &Plan, shape: &Shape, device: &Device) -> Result<Self> {
         let scale = plan.input().scale;
-        let coefficients: Vec<f32> =
+        let mut coefficients: Vec<f32> =
             plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
+        // The kernel may load a tap more than there are.
+        coefficients.resize(plan.span() + plan.points(), 0.0);
         Ok(Self {
             coefficients: device.upload(&coefficients)?,
             factors: device.upload(&shape.factors())?,
@@ -128,17 +164,20 @@ impl Tables {
     }
 }
 
-/// The first element in a row of each unit: of each stream, or of the streams of both polarizations.
-fn places(plan: &Plan, shape: &Shape) -> Vec<u64> {
+/// The first element in a row, and the first gain, of each unit: of each stream, or of the streams of both
+/// polarizations.
+fn places(plan: &Plan, shape: &Shape) -> Vec<u32> {
     let input = plan.input();
     let products = input.polarizations / shape.polarizations;
-    let mut places = Vec::with_capacity(input.streams() / shape.polarizations);
+    let mut places = Vec::with_capacity(2 * input.streams() / shape.polarizations);
     for antenna in 0..input.antennas {
         for coarse in 0..input.coarse_channels {
             // Turning the order round twice gives it back.
             let place = plan.coarse_channel(coarse);
-            let own = (0..products).map(|product| plan.row_offset(antenna, product, place) as u64);
-            places.extend(own);
+            for product in 0..products {
+                let element = plan.row_offset(antenna, product, place);
+                places.extend([element as u32, (place * plan.output_channels()) as u32]);
+            }
         }
     }
     places
@@ -150,5 +189,21 @@ fn gains(plan: &Plan) -> Vec<f32> {
     match gains.as_slice() {
         [gain] => vec![*gain; plan.channels() * plan.input().coarse_channels],
         _ => gains.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_end_together() {
+        assert_eq!(blocks(132, 1, 8192), 132);
+        assert_eq!(blocks(132, 2, 8192), 66);
+        assert_eq!(blocks(132, 1, 5), 5);
+        assert_eq!(blocks(132, 1000, 1), 1);
+        // 100 units alone would leave a quarter of the device idle.
+        let found = blocks(132, 100, 1000);
+        assert!((100 * found).is_multiple_of(132) || 100 * found > 500, "{found}");
     }
 }

@@ -1,10 +1,11 @@
 //! Spectra of any plan in three steps: windowed sums, their Fourier transforms, and the form out.
 //!
-//! Work is cut into passes whose sums stay in the level-2 cache from step to step. Transforms always run in
+//! Work is cut into passes whose sums should stay in the level-2 cache from step to step. Transforms always run in
 //! whole batches of one plan, so that a spectrum's bits do not depend on how many are made at a time.
 
 use super::forms::Form;
 use super::job::Job;
+use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Arguments, Buffer, Device, Fourier, Function, Length, Module, Stream};
 use crate::channelize::plan::{self, Plan};
 use crate::error::Result;
@@ -185,15 +186,29 @@ fn length(plan: &Plan) -> Length {
     }
 }
 
-/// Transforms of a pass, and of a batch of them: a pass fills half the level-2 cache at most, unless a single
-/// spectrum of a unit is longer.
+/// Transforms of a pass, and of a batch of them; at least a unit's.
 fn sizes(plan: &Plan, device: &Device) -> (usize, usize) {
     let properties = device.properties();
-    let most = (properties.l2_bytes / 2).clamp(1 << 20, 1 << 28) / (4 * length(plan).pitch());
+    let most = pass_bytes(plan, device) / (4 * length(plan).pitch());
+    let least_pass = (properties.l2_bytes / 8).max(1 << 18) / (4 * length(plan).pitch());
     let flying = properties.multiprocessors.max(1) * POINTS_IN_FLIGHT / plan.points();
     let least = plan.input().polarizations;
-    let batch = flying.clamp(1, most.max(1));
+    // Not of the pass: its size may be tuned, and the batch decides about last bits.
+    let batch = flying.clamp(1, least_pass.max(1));
     ((most / batch * batch).max(least.next_multiple_of(batch)), batch)
+}
+
+/// Bytes of a pass: half the level-2 cache, unless another part was measured to be better.
+fn pass_bytes(plan: &Plan, device: &Device) -> usize {
+    let cache = device.properties().l2_bytes;
+    let candidates = [(1, 2), (1, 4), (1, 1), (4, 1)].map(|(part, of)| Choice {
+        name: format!("passes of {part}/{of} of the level-2 cache"),
+        values: vec![part, of],
+    });
+    let shape = format!("points={} encoding={:?}", plan.points(), plan.input().encoding);
+    let choice = tune::choice(device, &super::variants::forms(), &shape, &candidates);
+    let [part, of] = choice.values[..] else { return cache / 2 };
+    (cache * part as usize / (of as usize).max(1)).clamp(1 << 20, 1 << 28)
 }
 
 /// The work buffer, of half the size again and again until there is memory for it.
@@ -207,7 +222,13 @@ fn work(
     let mut transforms = transforms;
     loop {
         match device.buffer(transforms * length(plan).pitch()) {
-            Ok(buffer) => return Ok((buffer, transforms)),
+            Ok(mut buffer) => {
+                // Batches that a pass does not fill are transformed too.
+                let (stream, all) = (device.stream()?, 0..buffer.len());
+                stream.fill(&mut buffer, all, 0)?;
+                stream.synchronize()?;
+                return Ok((buffer, transforms));
+            }
             Err(error) if transforms == least => return Err(error),
             Err(_) => transforms = (transforms / 2 / batch * batch).max(least),
         }

@@ -4,6 +4,7 @@
 
 use std::f64::consts::TAU;
 
+use crate::backend::cuda::tune::Choice;
 use crate::backend::cuda::{Properties, Source};
 use crate::channelize::plan::{Feed, Form, Order, Plan, Products};
 use crate::voltage::VoltageEncoding;
@@ -39,6 +40,10 @@ pub(super) struct Shape {
     pub(super) ahead: usize,
     /// Whether taps stay in registers from batch to batch.
     pub(super) holds_taps: bool,
+    /// Whether the taps of a ring are loaded a row before they are used.
+    pub(super) early_taps: bool,
+    /// The order of the products of a row, which decides about conflicts of register banks.
+    pub(super) turn: usize,
     /// Streams that one block multiplies.
     pub(super) polarizations: usize,
     pub(super) encoding: usize,
@@ -54,9 +59,21 @@ pub(super) struct Shape {
 impl Shape {
     /// The shape of a plan on a device; none when there is no kernel for it.
     pub(super) fn new(plan: &Plan, properties: &Properties) -> Option<Self> {
-        let shape = Self::of_plan(plan)?;
+        Self::candidates(plan, properties).first().copied()
+    }
+
+    /// Shapes of a plan that are worth trying, the model's own first.
+    pub(super) fn candidates(plan: &Plan, properties: &Properties) -> Vec<Self> {
         let (shared, copies) = (properties.shared_bytes, properties.capability >= (9, 0));
-        shape.fitting(shared, copies)
+        let mut found: Vec<Self> = Vec::new();
+        for shape in Self::of_plan(plan).iter().flat_map(Self::others) {
+            if let Some(shape) = shape.fitting(shared, copies)
+                && !found.contains(&shape)
+            {
+                found.push(shape);
+            }
+        }
+        found
     }
 
     /// The geometry, for as much shared memory as it takes.
@@ -65,26 +82,27 @@ impl Shape {
         let fits = points.is_power_of_two() && (256..=1 << 14).contains(&points);
         let (encoding, sample_bytes) = encoding(plan.input().encoding)?;
         let (form, products, bits, is_joint) = form(plan)?;
-        if !fits || plan.hop() != points {
+        // Places in a row are 32-bit numbers.
+        if !fits || plan.hop() != points || u32::try_from(plan.row_elements()).is_err() {
             return None;
         }
         let side = if points < 1024 { 16 } else { 32 };
         let radix = points / (side * side);
         let polarizations = if is_joint { 2 } else { 1 };
         let batch = SUMS / radix / polarizations;
-        let threads = side * side / 2;
-        let most_held = if sample_bytes == 8 && radix > 1 { 8 } else { MOST_HELD };
-        (batch > 0).then_some(Self {
+        let shape = Self {
             points,
             side,
             radix,
             taps: plan.taps(),
             batch,
-            threads,
-            resident: 512 / threads,
+            threads: side * side / 2,
+            resident: 1024 / (side * side),
             prefetched: 0,
-            ahead: if sample_bytes == 8 && (radix > 1 || plan.taps() > 16) { 2 } else { 4 },
-            holds_taps: plan.taps() * radix <= most_held,
+            ahead: 4,
+            holds_taps: plan.taps() * radix <= MOST_HELD,
+            early_taps: false,
+            turn: 2,
             polarizations,
             encoding,
             sample_bytes,
@@ -93,7 +111,52 @@ impl Shape {
             products,
             bits,
             order: order(plan.options().order, points),
-        })
+        };
+        (batch > 0).then(|| shape.measured())
+    }
+
+    /// What measured best on an H200 and keeps registers from spilling, where it is not the rule.
+    fn measured(self) -> Self {
+        let Self { radix, taps, sample_bytes, .. } = self;
+        let is_ring = taps > MOST_HELD;
+        let ring = Self { early_taps: is_ring, holds_taps: 2 * taps * radix <= MOST_HELD, ..self };
+        match (radix, sample_bytes) {
+            // Wide samples on their way need registers of their own.
+            (16, 8) => Self { threads: self.threads / 2, ahead: 2, ..self },
+            (_, 8) => Self { ahead: if is_ring { 2 } else { 4 }, ..ring.halved() },
+            (1, _) if taps == 32 => Self { ahead: 8, early_taps: true, ..self },
+            (1, _) if taps == 64 || !is_ring => {
+                let is_tight = sample_bytes == 2 || taps > 8;
+                Self { conversion: usize::from(!is_ring && is_tight), ..self }
+            }
+            (1, _) => ring.halved(),
+            (2, _) => Self { holds_taps: taps <= 4, ..self },
+            _ => self,
+        }
+    }
+
+    /// Itself, and what differs in one thing.
+    fn others(&self) -> Vec<Self> {
+        let own = *self;
+        let conversion = if own.conversion == 1 { 0 } else { 1 };
+        let ahead = if own.ahead == 8 { 4 } else { 8 };
+        let mut others = vec![own, own.halved(), Self { conversion, ..own }, Self { ahead, ..own }];
+        if own.taps > MOST_HELD {
+            others.push(Self { early_taps: !own.early_taps, ..own });
+            others.push(Self { turn: 2 - own.turn, ..own });
+        } else {
+            others.push(Self { holds_taps: !own.holds_taps, ..own });
+        }
+        others
+    }
+
+    /// Batches of half as many spectra by half as many threads, in twice as many blocks.
+    fn halved(self) -> Self {
+        if self.batch < 2 {
+            return self;
+        }
+        let Self { batch, threads, resident, .. } = self;
+        Self { batch: batch / 2, threads: threads / 2, resident: 2 * resident, ..self }
     }
 
     /// The same with as many blocks and rows of samples as shared memory has room for.
@@ -119,6 +182,29 @@ impl Shape {
             self.prefetched = wanted.min((room(self.resident) - self.shared_bytes()) / row);
         }
         Some(self)
+    }
+
+    /// What the choice of a shape depends on.
+    pub(super) fn question(&self) -> String {
+        let Self { points, taps, encoding, polarizations, form, products, bits, .. } = self;
+        format!(
+            "points={points} taps={taps} encoding={encoding} form={form}/{products}/{bits} \
+             polarizations={polarizations}"
+        )
+    }
+
+    /// The shape as a choice among others of the same plan.
+    pub(super) fn choice(&self) -> Choice {
+        let Self { batch, threads, resident, prefetched, ahead, conversion, turn, .. } = *self;
+        let taps = ["", ", taps held"][usize::from(self.holds_taps)];
+        let early = ["", ", taps early"][usize::from(self.early_taps)];
+        let name = format!(
+            "{resident} x {threads} threads, {batch} spectra, rows {prefetched} and {ahead} ahead, \
+             conversion {conversion}, order {turn}{taps}{early}"
+        );
+        let flags = usize::from(self.holds_taps) + 2 * usize::from(self.early_taps);
+        let values = [batch, threads, resident, prefetched, ahead, conversion, turn, flags];
+        Choice { name, values: values.map(|value| value as u32).to_vec() }
     }
 
     /// Bytes of shared memory of a block that makes whole batches.
@@ -176,11 +262,13 @@ impl Shape {
             ("PREFETCHED", self.prefetched),
             ("AHEAD", self.ahead),
             ("HOLDS_TAPS", usize::from(self.holds_taps)),
+            ("EARLY_TAPS", usize::from(self.early_taps)),
+            ("TURN", self.turn),
             ("POLARIZATIONS", self.polarizations),
             ("ENCODING", self.encoding),
             ("CONVERSION", self.conversion),
             ("FORM", self.form),
-            ("PRODUCTS", self.products),
+            ("PRODUCT", self.products),
             ("BITS", self.bits),
             ("ORDER", self.order),
         ];
@@ -273,7 +361,7 @@ mod tests {
         let found = shape(1024, 8, VoltageEncoding::Complex8);
         assert_eq!((found.batch, found.prefetched, found.shared_bytes()), (16, 23, 186_376));
         let found = shape(1024, 8, VoltageEncoding::ComplexF32);
-        assert_eq!((found.batch, found.prefetched), (16, 11));
+        assert_eq!((found.batch, found.resident, found.prefetched), (8, 2, 5));
         let found = shape(16384, 8, VoltageEncoding::Complex8);
         assert_eq!((found.batch, found.prefetched), (1, 0));
         let small = shape(1024, 8, VoltageEncoding::Complex8).fitting(100 << 10, false).unwrap();

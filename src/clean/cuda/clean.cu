@@ -1,6 +1,14 @@
 // Takes from every row its mean over the good channels, and fills its bad cells: a warp for each row.
 #include "samples.cuh"
 
+// The nearest whole number, ties to even.
+INLINE double even(double x) {
+  const double SHIFT = 6755399441055744.0;
+  // A negative number that is rounded to zero keeps its sign.
+  double size = x < 0.0 ? -x : x, whole = (size + SHIFT) - SHIFT;
+  return !(size < 2251799813685248.0) ? x : x < 0.0 ? -whole : whole;
+}
+
 template <class T> INLINE T warp_total(T sum) {
   for (i32 lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffff, sum, lanes);
   return sum;
@@ -44,7 +52,7 @@ INLINE float fallback_of(const Row& row, const u32* good, u32 channels) {
   }
   double sum = (double)warp_total(whole), count = (double)warp_total(number);
 #endif
-  return count == 0.0 ? 0.0f : (float)rint(sum / count);
+  return count == 0.0 ? 0.0f : (float)even(sum / count);
 }
 #endif
 

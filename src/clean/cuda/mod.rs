@@ -61,7 +61,8 @@ impl Engine {
         let mask = options.time_mask.as_ref();
         let source = kernels::clean(plan.encoding(), options.zero_dm, mask.is_some());
         let module = device.module(&source)?;
-        let good: Vec<u32> = options.masked.iter().map(|masked| u32::from(*masked).wrapping_sub(1)).collect();
+        let good: Vec<u32> =
+            options.masked.iter().map(|masked| u32::from(*masked).wrapping_sub(1)).collect();
         let (stream, done) = (device.stream()?, device.event()?);
         stream.record(&done)?;
         Ok(Self {

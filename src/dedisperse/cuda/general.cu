@@ -25,7 +25,9 @@ static_assert(COLUMNS * 32 == WORDS && ROUNDS * 128 == MOST_WORDS, "rows divide 
 
 // A record: what an interval of a tile is made by; all of it in words.
 struct __align__(16) Head {
-  u32 words, groups, chains, stride;  // of a row of sums; groups; chains; words of a row of samples
+  u32 words;  // of a row of sums; above 16 bits 2^16 / (words / 64), rounded up
+  u32 groups, chains;
+  u32 stride;  // words of a row of samples
 };
 struct __align__(16) Step {
   u32 plus, minus;  // byte offsets into `samples`
@@ -88,11 +90,11 @@ INLINE u32 stepped(u32 sum, const Step& step, u32 a, u32 b) {
 // The rows of sums of an interval: each warp takes chains, 64 words of their rows at a time.
 INLINE void build(const u8* record, const u8* samples, u8* sums, int warp, int lane) {
   const Head head = *(const Head*)record;
-  const int parts = head.words / 64, items = parts * head.chains;
+  const int parts = (head.words & 0xffff) / 64, items = parts * head.chains;
   const u32* ranges = chains(record);
   const Step* all = steps(record);
   for (int item = warp; item < items; item += WARPS) {
-    const int chain = item / parts;
+    const int chain = item * (head.words >> 16) >> 16;  // item / parts
     const u32 range = ranges[chain], column = (u32)(item - chain * parts) * 256 + lane * 4;
     const u8 *from = samples + column, *from_high = from + 128;
     u8* to = sums + column;
@@ -217,10 +219,13 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
     }
 
   const auto record = [&](int interval) { return ring + (interval & (RECORDS - 1)) * RECORD_BYTES; };
+  // Where the record that is copied next begins and ends: read an interval ahead, since every warp waits for it.
+  u32 begin = __ldg(starts), end = __ldg(starts + 1);
   const auto copy_record = [&](int interval) {
     if (interval >= intervals) return;
-    const u32 start = __ldg(starts + interval), end = __ldg(starts + interval + 1), to = shared_address(record(interval));
-    for (u32 i = threadIdx.x; i < end - start; i += THREADS) copy_async_16(to + i * 16, records + start + i);
+    const u32 following = __ldg(starts + smaller(interval + 2, intervals)), to = shared_address(record(interval));
+    for (u32 i = threadIdx.x; i < end - begin; i += THREADS) copy_async_16(to + i * 16, records + begin + i);
+    begin = end, end = following;
   };
   Staging staging;
   copy_record(0);

@@ -4,6 +4,7 @@ use super::super::plan::Plan;
 use super::job::Job;
 use super::shape::Shape;
 use super::table::Table;
+use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Source, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
@@ -31,6 +32,22 @@ pub(super) fn source(shape: &Shape) -> Source {
     }
 }
 
+/// The shape that was measured best for such a plan, or the model's.
+fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
+    let shapes = Shape::fitting(plan, device.properties());
+    let candidates: Vec<Choice> = shapes.iter().map(Shape::choice).collect();
+    let words = format!(
+        "channels={} trials={trials} longest={} samples={} packed={}",
+        plan.channels_used().len(),
+        plan.max_shift(),
+        shapes[0].lane.name(),
+        shapes[0].packed
+    );
+    let choice = tune::choice(device, &source(&shapes[0]), &words, &candidates);
+    let index = candidates.iter().position(|candidate| *candidate == choice).unwrap_or(0);
+    shapes[index]
+}
+
 impl General {
     /// Compiles the kernel and makes its tables.
     pub(super) fn new(
@@ -39,7 +56,7 @@ impl General {
         device: &Device,
         threads: &Threads,
     ) -> Result<Self> {
-        let shape = Shape::new(plan, device.properties());
+        let shape = chosen(plan, trials.len(), device);
         let table = Table::new(plan, &shape, trials, threads);
         let module = device.module(&source(&shape))?;
         Ok(Self {

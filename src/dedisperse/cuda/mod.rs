@@ -3,6 +3,7 @@
 //! Invariant: `load`, `emit` and what they queue allocate nothing.
 #![allow(unsafe_code)]
 
+mod fast;
 mod general;
 mod job;
 mod loader;
@@ -19,6 +20,7 @@ use crate::backend::cuda::{Buffer, Device, Event, Plane, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::sample::Samples;
+use fast::Fast;
 use general::General;
 use job::Job;
 use loader::History;
@@ -29,7 +31,9 @@ pub use variants::kernels;
 #[derive(Debug)]
 pub(super) struct Engine {
     device: Device,
-    general: General,
+    /// Both, where the fast kernel leaves trials to the general one.
+    fast: Option<Fast>,
+    general: Option<General>,
     history: History,
     /// The host's side; none before the first use of the host's memory.
     staging: Option<Box<Staging>>,
@@ -42,6 +46,8 @@ pub(super) struct Engine {
     /// Output times so far.
     emitted: u64,
     downsample: u64,
+    /// The longest delay, in output samples.
+    longest: u64,
     bias: u32,
 }
 
@@ -86,12 +92,18 @@ impl Engine {
         let sizes = Sizes::new(plan, shape::Lane::of(plan).bytes());
         let capacity = sizes.capacity(plan);
         check_memory(plan, device, capacity)?;
-        let trials: Vec<usize> = (0..plan.dms().len()).collect();
+        let history = History::new(plan, capacity, device)?;
+        let fast = Fast::new(plan, device, (history.pitch(), threads))?;
+        let all: Vec<usize> = (0..plan.dms().len()).collect();
+        let left = fast.as_ref().map_or(&all[..], Fast::left);
+        let general = |trials| General::new(plan, trials, device, threads);
+        let general = (!left.is_empty()).then(|| general(left)).transpose()?;
         let samples = plan.channels_used().len() as i64 * plan.downsample() as i64;
         Ok(Self {
             device: device.clone(),
-            general: General::new(plan, &trials, device, threads)?,
-            history: History::new(plan, capacity, device)?,
+            fast,
+            general,
+            history,
             staging: None,
             sizes,
             threads: threads.clone(),
@@ -99,6 +111,7 @@ impl Engine {
             rows: 0,
             emitted: 0,
             downsample: plan.downsample() as u64,
+            longest: plan.max_shift() as u64,
             bias: (i64::from(plan.range().0) * samples) as u32,
         })
     }
@@ -223,7 +236,15 @@ impl Engine {
             offset: self.bias as i32,
         };
         let available = self.rows / self.downsample - self.emitted;
-        self.general.launch(&job, available, stream)?;
+        if let Some(fast) = &self.fast {
+            fast.launch(&job, stream)?;
+            if available < times as u64 + self.longest {
+                self.history.clear_past(output, (available, times), stream)?;
+            }
+        }
+        if let Some(general) = &self.general {
+            general.launch(&job, available, stream)?;
+        }
         self.emitted += times as u64;
         Ok(())
     }

@@ -145,8 +145,14 @@ pub(super) fn record(shape: &Shape, interval: &Interval) -> Vec<u32> {
 
 fn write(shape: &Shape, interval: &Interval, choice: &Choice) -> Vec<u32> {
     let chains: usize = choice.groups.iter().map(|group| group.chains.len()).sum();
-    let mut words =
-        vec![choice.words as u32, choice.groups.len() as u32, chains as u32, choice.stride as u32];
+    // The kernel divides by the parts of a row, by a product.
+    let reciprocal = (1 << 16) / (choice.words / PART) + 1;
+    let mut words = vec![
+        (choice.words | reciprocal << 16) as u32,
+        choice.groups.len() as u32,
+        chains as u32,
+        choice.stride as u32,
+    ];
     for c in 0..CHANNELS {
         let c = c.min(interval.rows.len() - 1);
         words.extend([interval.rows[c], choice.layout.starts[c] as i32 as u32]);
@@ -231,7 +237,7 @@ fn write_chain(
         steps[last] = ((first_row + index) * choice.words * 4) as u32;
         before = Some(pattern);
     }
-    if (steps.len() - begin) % 8 != 0 {
+    if !(steps.len() - begin).is_multiple_of(8) {
         // A step that no row sees.
         let any = place(&group.patterns[chain[0]], 0);
         steps.extend([any, any, NOWHERE, factor(shape, &Kind::Single { is_first: true })]);

@@ -2,6 +2,7 @@
 
 use super::super::plan::Plan;
 use crate::backend::cuda::Properties;
+use crate::backend::cuda::tune::Choice;
 use crate::sample::Encoding;
 
 /// Type of the samples that the device keeps.
@@ -45,7 +46,7 @@ impl Lane {
 }
 
 /// The largest binned sample above the range's lower end; `None` for floats.
-fn largest(plan: &Plan) -> Option<u64> {
+pub(super) fn largest(plan: &Plan) -> Option<u64> {
     let (low, high) = plan.range();
     let span = (i64::from(high) - i64::from(low)) as u64;
     (plan.encoding() != Encoding::F32).then_some(span * plan.downsample() as u64)
@@ -114,8 +115,9 @@ impl Shape {
         [if packed { LARGE } else { TALL }, MIDDLE, SMALL]
     }
 
-    /// The shape for a plan on a device.
-    pub(super) fn new(plan: &Plan, device: &Properties) -> Self {
+    /// The shapes that a device has room for, the model's choice first: of floats that one alone, since another
+    /// would add in another order.
+    pub(super) fn fitting(plan: &Plan, device: &Properties) -> Vec<Self> {
         let lane = Lane::of(plan);
         let most = largest(plan).unwrap_or(u64::MAX).max(1);
         // Low bytes are left behind when sums are split, and what is above them must fit 16 bits too.
@@ -123,8 +125,23 @@ impl Shape {
         let total = most.saturating_mul(plan.channels_used().len() as u64);
         let packed = flush > 0 && total < 1 << 24;
         let fits = |shape: &Self| shape.shared_bytes() <= device.shared_bytes;
-        let shape = Self::all(packed).into_iter().find(fits).unwrap_or(SMALL);
-        Self { lane, packed, flush: flush.min(1 << 30) as usize, ..shape }
+        let mut shapes: Vec<Self> = Self::all(packed).into_iter().filter(fits).collect();
+        if shapes.is_empty() {
+            shapes.push(SMALL);
+        }
+        if lane == Lane::F32 {
+            shapes.truncate(1);
+        }
+        let of_plan = |shape| Self { lane, packed, flush: flush.min(1 << 30) as usize, ..shape };
+        shapes.into_iter().map(of_plan).collect()
+    }
+
+    /// What it is, for tables.
+    pub(super) fn choice(&self) -> Choice {
+        let Self { threads, tile_dms, words, most_words, .. } = *self;
+        let values = [threads, tile_dms, words, most_words].map(|value| value as u32);
+        let name = format!("{threads} threads, {tile_dms} trials, {most_words} words a row");
+        Choice { name, values: values.to_vec() }
     }
 
     /// Times that a tile covers.

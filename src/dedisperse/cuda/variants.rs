@@ -1,7 +1,7 @@
 //! The kernels of dedispersion in the table that is compiled without a GPU.
 
 use super::shape::{Lane, Shape};
-use super::{general, loader};
+use super::{fast, general, loader};
 use crate::backend::cuda::{Extent, Variant};
 use crate::sample::Encoding;
 
@@ -39,5 +39,5 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     let most = if extent == Extent::All { LOADS.len() } else { 4 };
     let loads = LOADS.iter().rev().take(most);
     let loads = loads.map(|(encoding, lane)| Variant::everywhere(loader::source(*encoding, *lane)));
-    sums.chain(loads).collect()
+    fast::variants().into_iter().chain(sums).chain(loads).collect()
 }

@@ -12,44 +12,49 @@
 //     registers; multiples of 256 are moved out before 16 bits are full, so that up to 65536 channels are exact.
 // No barrier holds the whole block: rings in shared memory let warps be a group ahead of each other.
 //
-// TIMES: output times of a block, a multiple of 64. GROUP: 32 or 64. RING: groups in flight. SETS: windows of up to
-// 8 SETS positions; with GROUP 64 it is 1.
+// TEAMS: warpgroups that multiply, 2 or 4. FLIGHT: blocks of products that each has in flight. TIMES: output times of a
+// block, a multiple of 64. GROUP: 32 or 64. RING: groups in flight. DEPTH: parts of 32 channels on their way from memory.
+// SETS: windows of up to 8 SETS positions; with GROUP 64 it is 1.
 #include "device.cuh"
 
-constexpr u32 THREADS = 512, WARPS = THREADS / 32, TRIALS = 64;
+constexpr u32 WARPS = 4 * TEAMS, THREADS = 32 * WARPS + 128, TRIALS = 64;   // four warps more stage
 constexpr u32 HALVES = GROUP / 32, SUBS = GROUP / 16;
-constexpr u32 WORDS = TIMES / 64;        // words of two sums that a lane owns of each of its four trials
-constexpr u32 COLUMNS = TIMES + 136;     // samples of a staged channel; the last 8 are seen by unused products alone
-constexpr u32 RAW_BYTES = TIMES + 144;   // of a channel, as it comes from memory
-constexpr u32 ROW_COLUMNS = TIMES + 64, ROW_WORDS = ROW_COLUMNS / 2 + 4;   // eight rows fall on different banks
-constexpr u32 HEADS = 8, AHEAD = HEADS - 1 - RING;
+constexpr u32 OWN = 16 / TEAMS, WORDS = TIMES / 64;   // a warp's trials; words of two sums that a lane owns of each
+constexpr u32 MOST = TIMES < 384 ? TIMES + 128 : 512, COLUMNS = MOST + 8;   // staged samples; the last 8 for unused products
+constexpr u32 ROW_BYTES = 2 * MOST + 16;   // sums of a trial; eight rows fall on different banks
 constexpr u32 SUB_BYTES = COLUMNS * 16, STAGED_BYTES = SUBS * SUB_BYTES, HALF_STEP = 2 * SUB_BYTES / 16;
-static_assert(GROUP % 32 == 0 && HALVES * SETS <= 2 && TIMES % 64 == 0 && TIMES <= 384 && RING >= 2 && RING <= 3, "");
+constexpr u32 SETS_OF_BITS = HALVES * SETS, HEADS = RING == 2 ? 4 : 8;
+static_assert(GROUP % 32 == 0 && SETS_OF_BITS <= 2 && TIMES % 64 == 0 && TIMES < 512 && RING >= 2, "");
 
-// What a block needs to know of 64 trials in one group; made on the host.
+// What the products and sums of 64 trials and one group need; made on the host.
 struct __align__(16) Head {
-  u32 row[TRIALS];      // where each trial's sums begin, in words of the row buffer
-  uint2 align[GROUP];   // of each channel: bytes from the raw row to the first sample's word, bits within the word
-  i32 source[GROUP];    // first sample of the raw row, a multiple of 16
-  i32 low[4];           // of each 16 trials: the first column that any of them reads, a multiple of 16
-  u32 window, blocks, chunks, quads;   // positions; 64-column blocks; 16-byte chunks of a raw row; 4-column parts to stage
+  u32 row[TRIALS];                 // where each trial's sums begin, in bytes of the row buffer
+  u32 window, blocks, unused[2];   // positions; blocks of 64 columns
+  uint4 bits[SETS_OF_BITS][4][32]; // axes set, 16 trials, lane: bytes with the bit of the relative shift set
 };
-constexpr u32 HEAD_BYTES = sizeof(Head);
-constexpr u32 HOT_WORDS = 128, HOTS = HALVES * SETS;   // of 32 channels and 8 positions; such sets of a group
+// What staging 32 channels needs.
+struct __align__(16) Source {
+  i32 first[32];      // of each channel: where its raw row begins, a multiple of 16
+  uint2 align[32];    // bytes from there to the first sample's word, bits within the word
+  u32 chunks, unused[3];   // 16-byte chunks of a raw row
+};
+struct Entry { Head head; Source source[HALVES]; };
+
+// A staging warp has a quarter of the columns: of 32 channels so many bytes of the raw row, and their alignment.
+constexpr u32 CHUNKS = 9, RAW_BYTES = 16 * CHUNKS, RAW_SLOT = 32 * RAW_BYTES + 256;
 
 // Where everything stands in shared memory.
-constexpr u32 RAW_AT = RING * STAGED_BYTES, ROWS_AT = RAW_AT + RING * GROUP * RAW_BYTES;
-constexpr u32 HIGH_AT = ROWS_AT + TRIALS * ROW_WORDS * 4, HEADS_AT = HIGH_AT + TRIALS * TIMES * 2;
-constexpr u32 BARRIERS_AT = HEADS_AT + HEADS * HEAD_BYTES;
-constexpr u32 HEAD_FULL = 0, RAW_FULL = HEADS * 8, STAGED_FULL = RAW_FULL + RING * 8, STAGED_FREE = STAGED_FULL + RING * 8;
+constexpr u32 RAW_AT = RING * STAGED_BYTES, ROWS_AT = RAW_AT + 4 * (DEPTH + 1) * RAW_SLOT;
+constexpr u32 HIGH_AT = ROWS_AT + TRIALS * ROW_BYTES, HEADS_AT = HIGH_AT + TRIALS * TIMES * 2;
+constexpr u32 BARRIERS_AT = HEADS_AT + HEADS * sizeof(Head);
+constexpr u32 HEAD_FULL = 0, STAGED_FULL = HEADS * 8, STAGED_FREE = STAGED_FULL + RING * 8;
 constexpr u32 ROWS_FULL = STAGED_FREE + RING * 8, ROWS_FREE = ROWS_FULL + 32;
-static_assert(HEAD_BYTES % 16 == 0 && BARRIERS_AT + ROWS_FREE + 32 <= 232448, "a block's shared memory");
+static_assert(sizeof(Head) % 16 == 0 && BARRIERS_AT + ROWS_FREE + 32 <= 232448, "a block's shared memory");
 
 struct Task {
   i32* output;          // axes dm, time
   const u8* input;      // aligned to 16; axes channel, time
-  const Head* heads;    // axes tile of trials, group
-  const uint4* hot;     // axes tile, group, set, 16 trials, lane: bytes with the bit of the relative shift set
+  const Entry* entries; // axes tile of trials, group
   const int2* trials;   // axes tile, 64: row of the output or -1; skew of its times
   u64 pitch, stride;
   i32 lead, times, offset;   // the first `lead` times are not wanted
@@ -83,58 +88,75 @@ template <u32 WINDOW> INLINE void products(i32 (&c)[32], const u32 (&a)[WINDOW][
 #pragma unroll
   for (u32 p = 0; p < WINDOW; p++) wgmma_64x64x32_u8(c, a[p], staged + p, p ? 1 : add);
 }
-// Sums of 16 trials over 64 columns to their rows; `column` counts from the first that any of the 16 reads.
-INLINE void store(const i32 (&c)[32], u32 to, u32 column) {
+// Sums of 16 trials over 64 columns to their rows.
+INLINE void store(const i32 (&c)[32], u32 to) {
 #pragma unroll
-  for (u32 i = 0; i < 4; i++, column += 16) {
-    if (column >= ROW_COLUMNS) continue;   // no trial of these 16 reads them
+  for (u32 i = 0; i < 4; i++) {
     u32 pair[4];
 #pragma unroll
     for (u32 k = 0; k < 4; k++) pair[k] = __byte_perm(c[8 * i + 2 * k], c[8 * i + 2 * k + 1], 0x5410);
-    store_matrices(to + column * 2, pair[0], pair[1], pair[2], pair[3]);
+    store_matrices(to + 32 * i, pair[0], pair[1], pair[2], pair[3]);
   }
 }
 
 // One warpgroup's part of a group: the blocks first, first + 4, ...
-struct Part { u64 staged; u32 to; i32 low; u32 first, blocks; };
+struct Part { u64 staged; u32 to, first, blocks; };
 
-// `meanwhile` runs while the first products do, and must have run before rows are written.
-template <u32 WINDOW, class Meanwhile> INLINE void multiply(const Part& part, const uint4 (&hot)[HALVES], Meanwhile meanwhile) {
+// `meanwhile` runs while the first products do; `ready` returns when rows may be written.
+template <u32 WINDOW, class Meanwhile, class Ready>
+INLINE void multiply(const Part& part, const uint4 (&bits)[HALVES], Meanwhile meanwhile, Ready ready) {
   u32 a[HALVES][WINDOW][4];
 #pragma unroll
-  for (u32 half = 0; half < HALVES; half++) one_hot(a[half], hot[half]);
-  for (u32 block = part.first; block < part.blocks; block += 4) {
-    i32 c[32];
+  for (u32 half = 0; half < HALVES; half++) one_hot(a[half], bits[half]);
+  auto begin = [&](i32 (&c)[32], u32 block) {
     wgmma_fence();
 #pragma unroll
-    for (u32 half = 0; half < HALVES; half++) products(c, a[half], part.staged + half * HALF_STEP + block * 64, half);
+    for (u32 half = 0; half < HALVES; half++) products(c, a[half], part.staged + half * HALF_STEP + block * 64, (i32)half);
     wgmma_commit();
-    if (block == part.first) meanwhile();
+  };
+#if FLIGHT == 2
+  for (u32 block = part.first; block < part.blocks; block += 2 * TEAMS) {
+    // Columns past the last block are computed in vain, and stored where nobody reads.
+    i32 c[32], d[32];
+    begin(c, block);
+    begin(d, block + TEAMS);
+    if (block == part.first) meanwhile(), ready();
+    wgmma_wait<1>();
+    store(c, part.to + block * 128);
     wgmma_wait<0>();
-    store(c, part.to, block * 64 - part.low);
+    if (block + TEAMS < part.blocks) store(d, part.to + (block + TEAMS) * 128);
   }
-}
-// The same where not all of A fits the registers: two parts, the second at staged + `step`.
-template <u32 WINDOW, u32 REST, class Meanwhile>
-INLINE void multiply_parts(const Part& part, uint4 near, uint4 far, u32 step, Meanwhile meanwhile) {
-  for (u32 block = part.first; block < part.blocks; block += 4) {
+#else
+  for (u32 block = part.first; block < part.blocks; block += TEAMS) {
     i32 c[32];
-    {
-      u32 a[WINDOW][4];
-      one_hot(a, near);
+    begin(c, block);
+    if (block == part.first) meanwhile(), ready();
+    wgmma_wait<0>();
+    store(c, part.to + block * 128);
+  }
+#endif
+}
+// The same where not all of A fits the registers: four positions at a time, of 8 in each set of bits.
+template <class Meanwhile, class Ready>
+INLINE void multiply_parts(const Part& part, const Head& table, u32 slab, u32 lane, Meanwhile meanwhile, Ready ready) {
+  const u32 parts = (table.window + 3) / 4, most = parts * HALVES;
+  for (u32 block = part.first; block < part.blocks; block += TEAMS) {
+    i32 c[32];
+#pragma unroll 1
+    for (u32 k = 0; k < most; k++) {
+      const u32 half = HALVES == 2 && k >= parts ? 1 : 0, four = k - half * parts;
+      uint4 bits = table.bits[four / 2 + half][slab][lane];
+      if (four & 1) bits = {bits.x >> 4, bits.y >> 4, bits.z >> 4, bits.w >> 4};
+      u32 a[4][4];
+      one_hot(a, bits);
       wgmma_fence();
-      products(c, a, part.staged + block * 64, 0);
+      products(c, a, part.staged + half * HALF_STEP + four * 4 + block * 64, (i32)k);
       wgmma_commit();
-      if (block == part.first) meanwhile();
+      if (block == part.first && k == 0) meanwhile();
+      if (block == part.first && k == most - 1) ready();
       wgmma_wait<0>();
     }
-    u32 a[REST][4];
-    one_hot(a, far);
-    wgmma_fence();
-    products(c, a, part.staged + step + block * 64, 1);
-    wgmma_commit();
-    wgmma_wait<0>();
-    store(c, part.to, block * 64 - part.low);
+    store(c, part.to + block * 128);
   }
 }
 
@@ -167,17 +189,17 @@ INLINE void stage(const u8* raw, const uint4* align, unsigned char* to, u32 lane
 }
 
 // Sums of four trials over a part of the times, two in a word, without the multiples of 256 that were moved out.
-using Sums = u32[4][WORDS];
+using Sums = u32[OWN][WORDS];
 
 INLINE void write(const Task& task, const Sums& sums, const u32* high, bool moved, const int2* trials, i32 time, u32 lane) {
 #pragma unroll
-  for (u32 d = 0; d < 4; d++) {
+  for (u32 d = 0; d < OWN; d++) {
     int2 trial = trials[d];
     if (trial.x < 0) continue;
     i32* row = task.output + trial.x * task.stride;
 #pragma unroll
     for (u32 k = 0; k < WORDS; k++) {
-      u32 low = sums[d][k], above = moved ? high[(d * WORDS + k) * THREADS] : 0;
+      u32 low = sums[d][k], above = moved ? high[(d * WORDS + k) * 32 * WARPS] : 0;
       i32 t = time + trial.y - task.lead + (i32)(2 * (lane + 32 * k));
       if (t >= 0 && t < task.times) row[t] = (i32)((low & 0xffff) + ((above & 0xffff) << 8)) + task.offset;
       if (t >= -1 && t + 1 < task.times) row[t + 1] = (i32)((low >> 16) + ((above >> 16) << 8)) + task.offset;
@@ -185,12 +207,11 @@ INLINE void write(const Task& task, const Sums& sums, const u32* high, bool move
   }
 }
 
-KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* input, const Head* heads, const uint4* hot,
-    const int2* trials, u64 pitch, u64 stride, i32 lead, i32 times, i32 offset, u32 channels, u32 tiles, u32 groups, u32 jobs,
-    u32 flush) {
+KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* input, const Entry* entries, const int2* trials,
+    u64 pitch, u64 stride, i32 lead, i32 times, i32 offset, u32 channels, u32 tiles, u32 groups, u32 jobs, u32 flush) {
 #if HAS_WGMMA
   SHARED_MEMORY(shared);
-  const Task task = {output, input, heads, hot, trials, pitch, stride, lead, times, offset, channels, tiles, groups, jobs, flush};
+  const Task task = {output, input, entries, trials, pitch, stride, lead, times, offset, channels, tiles, groups, jobs, flush};
   const u32 lane = threadIdx.x & 31, warp = __shfl_sync(~0u, threadIdx.x >> 5, 0), team = warp >> 2, slab = warp & 3;
   const u32 base = shared_address(shared), barriers = base + BARRIERS_AT;
   const u32 steps = (task.jobs - blockIdx.x + gridDim.x - 1) / gridDim.x * task.groups;
@@ -198,139 +219,143 @@ KERNEL __launch_bounds__(THREADS, 1) dedisperse_wgmma(i32* output, const u8* inp
   if (threadIdx.x == 0) {
     for (u32 i = 0; i < HEADS; i++) barrier_init(barriers + HEAD_FULL + i * 8, 1);
     for (u32 i = 0; i < RING; i++) {
-      barrier_init(barriers + RAW_FULL + i * 8, 1);
-      barrier_init(barriers + STAGED_FULL + i * 8, 4 * SUBS);
+      barrier_init(barriers + STAGED_FULL + i * 8, 4 * HALVES);
       barrier_init(barriers + STAGED_FREE + i * 8, WARPS);
     }
-    for (u32 i = 0; i < 8; i++) barrier_init(barriers + ROWS_FULL + i * 8, 4);
+    for (u32 i = 0; i < 8; i++) barrier_init(barriers + ROWS_FULL + i * 8, TEAMS);
     barrier_init_fence();
   }
   __syncthreads();
 
-  auto head = [&](u32 step) -> const Head& { return *(const Head*)(shared + HEADS_AT + step % HEADS * HEAD_BYTES); };
-  auto load_head = [&](u32 step) {
-    if (step >= steps || lane != 0) return;
-    Place at = place(task, step);
-    u32 barrier = barriers + HEAD_FULL + step % HEADS * 8;
-    barrier_expect(barrier, HEAD_BYTES);
-    bulk_load(shared_address(&head(step)), task.heads + (u64)at.tile * task.groups + at.group, HEAD_BYTES, barrier);
-  };
-  auto load_raw = [&](u32 step, u32 slot) {   // a lane a channel
-    if (step >= steps) return;
-    Place at = place(task, step);
-    barrier_wait(barriers + HEAD_FULL + step % HEADS * 8, step / HEADS & 1);
-    const Head& table = head(step);
-    u32 bytes = table.chunks * 16, barrier = barriers + RAW_FULL + slot * 8;
-    if (lane == 0) barrier_expect(barrier, GROUP * bytes);
-    __syncwarp();
+  if (warp >= WARPS) {
+    // Units of 32 channels, DEPTH of them on their way from memory.
+    const u32 quarter = warp - WARPS, units = steps * HALVES;
+    unsigned char* const raw = shared + RAW_AT + quarter * (DEPTH + 1) * RAW_SLOT;
+    // Where the next unit to fetch is.
+    u32 fetched = 0, group = 0, half = 0;
+    const u8* row_0 = nullptr;
+    const Entry* entry = nullptr;
+    auto fetch = [&] {
+      if (fetched < units) {
+        if (group == 0 && half == 0) {
+          Place at = place(task, fetched / HALVES);
+          row_0 = task.input + at.time + quarter * 128;
+          entry = task.entries + (u64)at.tile * task.groups;
+        }
+        const Source& source = entry->source[half];
+        const u32 channel = smaller(group * GROUP + half * 32, task.channels - 1), row = smaller(lane, task.channels - 1 - channel);
+        const u32 offset = row * (u32)task.pitch + (u32)__ldg(source.first + lane);
+        const u32 chunks = __ldg(&source.chunks), to = shared_address(raw + fetched % (DEPTH + 1) * RAW_SLOT);
+        const u8* const from = row_0 + (u64)channel * task.pitch;
+        const u32 chunk = lane & 7;
+        const bool wanted = quarter * 8 + chunk < chunks;
 #pragma unroll
-    for (u32 row = 0; row < GROUP; row += 32) {
-      u32 channel = smaller(at.group * GROUP + row + lane, task.channels - 1);
-      const u8* from = task.input + (u64)channel * task.pitch + (at.time + table.source[row + lane]);
-      bulk_load(base + RAW_AT + (slot * GROUP + row + lane) * RAW_BYTES, from, bytes, barrier);
+        for (u32 k = 0; k < 8; k++) {
+          i32 begin = (i32)__shfl_sync(~0u, offset, 4 * k + lane / 8);
+          if (wanted) copy_async_16(to + (4 * k + lane / 8) * RAW_BYTES + chunk * 16, from + begin + chunk * 16);
+        }
+        if (quarter * 8 + 8 < chunks) copy_async_16(to + lane * RAW_BYTES + 128, from + (i32)offset + 128);
+        if (lane < 16) copy_async_16(to + 32 * RAW_BYTES + lane * 16, (const uint4*)source.align + lane);
+        if (++half == HALVES) half = 0, entry++, group = group + 1 == task.groups ? 0 : group + 1;
+      }
+      copy_async_commit();
+      fetched++;
+    };
+    auto load_head = [&](u32 step) {
+      if (step >= steps || quarter != 0 || lane != 0) return;
+      Place at = place(task, step);
+      u32 slot = step % HEADS, barrier = barriers + HEAD_FULL + slot * 8;
+      barrier_expect(barrier, sizeof(Head));
+      bulk_load(base + HEADS_AT + slot * sizeof(Head), &task.entries[(u64)at.tile * task.groups + at.group].head, sizeof(Head), barrier);
+    };
+    load_head(0);
+    for (u32 unit = 0; unit < DEPTH; unit++) fetch();
+    for (u32 unit = 0; unit < units; unit++) {
+      const u32 step = unit / HALVES, slot = step % RING;
+      __syncwarp();
+      fetch();
+      barrier_wait(barriers + STAGED_FREE + slot * 8, (step / RING & 1) ^ 1);
+      if (unit % HALVES == 0) load_head(step + 1);
+      copy_async_wait<DEPTH>();
+      __syncwarp();
+      const unsigned char* from = raw + unit % (DEPTH + 1) * RAW_SLOT;
+#pragma unroll 1
+      for (u32 sub = 0; sub < 2; sub++)
+        if ((quarter * 32 + lane) * 4 < COLUMNS - 8)
+          stage(from + sub * 16 * RAW_BYTES + lane * 4, (const uint4*)(from + 32 * RAW_BYTES + sub * 128),
+                shared + slot * STAGED_BYTES + (unit % HALVES * 2 + sub) * SUB_BYTES + (quarter * 32 + lane) * 64, lane);
+      fence_async_shared();
+      __syncwarp();
+      if (lane == 0) barrier_arrive(barriers + STAGED_FULL + slot * 8);
     }
-  };
-  if (warp == 0) {
-    for (u32 step = 0; step < AHEAD; step++) load_head(step);
-    for (u32 step = 0; step < RING; step++) load_raw(step, step);
+    return;
   }
 
-  auto stage_step = [&](u32 step, u32 slot, u32 phase) {   // each warpgroup 16 channels, in turns if there are 32
-    if (step >= steps || (SUBS == 2 && ((team ^ step) & 1))) return;
-    barrier_wait(barriers + STAGED_FREE + slot * 8, phase ^ 1);
-    barrier_wait(barriers + RAW_FULL + slot * 8, phase);
-    const Head& table = head(step);
-    u32 sub = SUBS == 2 ? team >> 1 : team, quad = slab * 32 + lane;
-    if (quad < table.quads)
-      stage(shared + RAW_AT + (slot * GROUP + sub * 16) * RAW_BYTES + quad * 4, (const uint4*)(table.align + sub * 16),
-            shared + slot * STAGED_BYTES + sub * SUB_BYTES + quad * 64, lane);
-    fence_async_shared();
-    __syncwarp();
-    if (lane == 0) barrier_arrive(barriers + STAGED_FULL + slot * 8);
-  };
-
+  auto head = [&](u32 step) -> const Head& { return *(const Head*)(shared + HEADS_AT + step % HEADS * sizeof(Head)); };
   Sums sums;
 #pragma unroll
-  for (u32 i = 0; i < 4 * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
+  for (u32 i = 0; i < OWN * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
   const u32 rows_full = barriers + ROWS_FULL + slab * 8, rows_free = barriers + ROWS_FREE + slab * 8;
   u32* const high = (u32*)(shared + HIGH_AT) + threadIdx.x;
   auto accumulate_step = [&](u32 step) {   // the step before
     if (step == 0) return;
     barrier_wait(rows_full, (step - 1) & 1);
-    const u32* rows = (const u32*)(shared + ROWS_AT) + lane;
-    const uint4 at = ((const uint4*)head(step - 1).row)[slab * 4 + team];
-    const u32 begin[4] = {at.x, at.y, at.z, at.w};
+    const unsigned char* rows = shared + ROWS_AT + lane * 4;
+    const u32* row[OWN];
 #pragma unroll
-    for (u32 i = 0; i < 4 * WORDS; i++) sums[i / WORDS][i % WORDS] += rows[begin[i / WORDS] + 32 * (i % WORDS)];
+    for (u32 k = 0; k < OWN / 4; k++) {
+      const uint4 at = ((const uint4*)head(step - 1).row)[slab * 4 + team * (OWN / 4) + k];
+      row[4 * k] = (const u32*)(rows + at.x), row[4 * k + 1] = (const u32*)(rows + at.y);
+      row[4 * k + 2] = (const u32*)(rows + at.z), row[4 * k + 3] = (const u32*)(rows + at.w);
+    }
+#pragma unroll
+    for (u32 i = 0; i < OWN * WORDS; i++) sums[i / WORDS][i % WORDS] += row[i / WORDS][32 * (i % WORDS)];
     __syncwarp();
     if (lane == 0) barrier_arrive(rows_free);
-    if (step < steps) barrier_wait(rows_free, (step - 1) & 1);
   };
   auto settle = [&](u32 step, u32 group) {   // what is due after the step before `step`, whose group is the one before
     if (step == 0) return;
     const u32 last = (group == 0 ? task.groups : group) - 1;
     if ((last & task.flush) == task.flush) {
 #pragma unroll
-      for (u32 i = 0; i < 4 * WORDS; i++) {
+      for (u32 i = 0; i < OWN * WORDS; i++) {
         u32& sum = sums[i / WORDS][i % WORDS];
         u32 above = __byte_perm(sum, 0, 0x4341);
-        high[i * THREADS] = last == task.flush ? above : high[i * THREADS] + above;
+        high[i * 32 * WARPS] = last == task.flush ? above : high[i * 32 * WARPS] + above;
         sum &= 0x00ff00ffu;
       }
     }
     if (group != 0) return;
     Place done = place(task, step - 1);
-    write(task, sums, high, last >= task.flush, task.trials + done.tile * TRIALS + slab * 16 + team * 4, done.time, lane);
+    write(task, sums, high, last >= task.flush, task.trials + done.tile * TRIALS + slab * 16 + team * OWN, done.time, lane);
 #pragma unroll
-    for (u32 i = 0; i < 4 * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
+    for (u32 i = 0; i < OWN * WORDS; i++) sums[i / WORDS][i % WORDS] = 0;
   };
 
   // Where this lane's eighth of a stored matrix goes.
-  const u32 to = base + ROWS_AT + (slab * 16 + (lane & 15)) * ROW_WORDS * 4 + (lane >> 4) * 16;
-  auto multiply_step = [&](u32 step, u32 slot, const uint4 (&bits)[HALVES], const uint4* bits_at, auto meanwhile) {
-    const Head& table = head(step);
-    const Part part = {descriptor(base + slot * STAGED_BYTES), to, table.low[slab], (team + step) & 3, table.blocks};
-    const u32 window = table.window;
-    if (window <= 3) multiply<3>(part, bits, meanwhile);
-    else if (window == 4) multiply<4>(part, bits, meanwhile);
-    else if (window == 5) multiply<5>(part, bits, meanwhile);
-    else if (HALVES == 2) multiply_parts<8, 8>(part, bits[0], bits[HALVES - 1], HALF_STEP, meanwhile);
-    else if (window == 6) multiply<6>(part, bits, meanwhile);
-    else if (SETS == 1 || window <= 8) multiply<8>(part, bits, meanwhile);
-    else if (window <= 12) multiply_parts<8, 4>(part, bits[0], __ldg(bits_at + HOT_WORDS), 8, meanwhile);
-    else multiply_parts<8, 8>(part, bits[0], __ldg(bits_at + HOT_WORDS), 8, meanwhile);
-    __syncwarp();
-    if (lane == 0) barrier_arrive(rows_full), barrier_arrive(barriers + STAGED_FREE + slot * 8);
-  };
-
-  auto bits_of = [&](u32 step) {
-    Place at = place(task, step);
-    return task.hot + ((u64)at.tile * task.groups + at.group) * (HOTS * HOT_WORDS) + slab * 32 + lane;
-  };
-  const uint4* bits_at = bits_of(0);
-  uint4 bits[HALVES];
-#pragma unroll
-  for (u32 half = 0; half < HALVES; half++) bits[half] = __ldg(bits_at + half * HOT_WORDS);
-  stage_step(0, 0, 0);
+  const u32 to = base + ROWS_AT + (slab * 16 + (lane & 15)) * ROW_BYTES + (lane >> 4) * 16;
   u32 slot = 0, phase = 0, group = 0;
   for (u32 step = 0; step < steps; step++) {
-    const u32 next_slot = slot == RING - 1 ? 0 : slot + 1, next_phase = phase ^ (slot == RING - 1);
+    barrier_wait(barriers + HEAD_FULL + step % HEADS * 8, step / HEADS & 1);
+    const Head& table = head(step);
+    uint4 bits[HALVES];
+#pragma unroll
+    for (u32 half = 0; half < HALVES; half++) bits[half] = table.bits[half][slab][lane];
+    const Part part = {descriptor(base + slot * STAGED_BYTES), to, (team + step) % TEAMS, table.blocks};
+    const u32 window = table.window;
+    auto meanwhile = [&] { accumulate_step(step); };
+    auto ready = [&] { if (step > 0) barrier_wait(rows_free, (step - 1) & 1); };
     barrier_wait(barriers + STAGED_FULL + slot * 8, phase);
-    if (warp == step % WARPS) {
-      load_raw(step + RING, slot);
-      load_head(step + AHEAD);
-    }
-    if (STAGE_FIRST && (team & 1)) stage_step(step + 1, next_slot, next_phase);
-    multiply_step(step, slot, bits, bits_at, [&] { accumulate_step(step); });
+    if (window > (HALVES == 2 ? 4 : 6)) multiply_parts(part, table, slab, lane, meanwhile, ready);
+    else if (window <= 3) multiply<3>(part, bits, meanwhile, ready);
+    else if (window == 4) multiply<4>(part, bits, meanwhile, ready);
+    else if (HALVES == 1 && window == 5) multiply<HALVES == 1 ? 5 : 4>(part, bits, meanwhile, ready);
+    else multiply<HALVES == 1 ? 6 : 4>(part, bits, meanwhile, ready);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(rows_full), barrier_arrive(barriers + STAGED_FREE + slot * 8);
     settle(step, group);
     group = group + 1 == task.groups ? 0 : group + 1;
-    bits_at = group == 0 ? bits_of(step + 1) : bits_at + HOTS * HOT_WORDS;
-    if (step + 1 < steps) {
-#pragma unroll
-      for (u32 half = 0; half < HALVES; half++) bits[half] = __ldg(bits_at + half * HOT_WORDS);
-    }
-    if (!(STAGE_FIRST && (team & 1))) stage_step(step + 1, next_slot, next_phase);
-    slot = next_slot, phase = next_phase;
+    phase ^= slot == RING - 1, slot = slot == RING - 1 ? 0 : slot + 1;
   }
   accumulate_step(steps);
   settle(steps, 0);

@@ -9,6 +9,8 @@ mod memory;
 mod search;
 mod sizes;
 mod staging;
+#[cfg(test)]
+mod tests;
 mod variants;
 
 use super::input::Input;
@@ -59,13 +61,18 @@ struct Rows {
 impl Engine {
     pub(super) fn new(plan: &Plan, device: &Device, threads: Threads) -> Result<Self> {
         let sizes = Sizes::new(plan, device.properties());
+        Self::bind(sizes, plan.options().snr, device, threads)
+    }
+
+    fn bind(sizes: Sizes, snr: f64, device: &Device, threads: Threads) -> Result<Self> {
+        let dms = sizes.dms;
         let stream = device.stream()?;
         let done = device.event()?;
         stream.record(&done)?;
         let search = Search {
             kernels: Kernels::new(device, &sizes)?,
             memory: Memory::new(device, &sizes)?,
-            snr: plan.options().snr,
+            snr,
             multiprocessors: device.properties().multiprocessors,
             present: 0,
             sizes,
@@ -79,8 +86,8 @@ impl Engine {
             done,
             window: 0,
             seen: 0,
-            ends: vec![u64::MAX; plan.dms()],
-            searched: vec![0; plan.dms()],
+            ends: vec![u64::MAX; dms],
+            searched: vec![0; dms],
             are_ends_told: false,
             is_clear: false,
         })
@@ -224,7 +231,12 @@ impl Engine {
             let skipped = start * window;
             let ahead = (skipped as u64).wrapping_sub(held as u64).wrapping_mul(SAMPLE as u64);
             let batch = Batch {
-                history: self.search.memory.history.address().wrapping_add((skipped * SAMPLE) as u64),
+                history: self
+                    .search
+                    .memory
+                    .history
+                    .address()
+                    .wrapping_add((skipped * SAMPLE) as u64),
                 plane: rows.address.wrapping_add(ahead),
                 plane_stride: rows.stride,
                 split: held.saturating_sub(skipped),

@@ -98,30 +98,71 @@ struct Totals {
   }
 };
 
+const u32 AHEAD = 8;
+
+// All samples of a thread, in 64 bits.
+template <class Load> INLINE void add_long(Totals& totals, u32 valid, Difference centre, Difference limit, Load sample) {
+  for (u32 x = threadIdx.x; x < valid; x += THREADS * AHEAD) {
+    Sample values[AHEAD];
+#pragma unroll
+    for (u32 k = 0; k < AHEAD; k++) values[k] = x + k * THREADS < valid ? sample(x + k * THREADS) : 0;
+#pragma unroll
+    for (u32 k = 0; k < AHEAD; k++) {
+      Difference difference = (Difference)values[k] - centre;
+      Difference size = difference < 0 ? -difference : difference;
+      totals.add(difference, x + k * THREADS < valid && size <= limit);
+    }
+  }
+}
+
+// Differences of up to so much: the squares of 64 of them add up within 32 bits.
+const i32 SHORT = 8191;
+const u32 SHORT_SAMPLES = 64 * THREADS;
+
+// The same in 32 bits, in parts of 64 samples.
+template <class Load> INLINE void add_short(Totals& totals, u32 valid, i32 centre, i32 limit, Load sample) {
+  for (u32 part = threadIdx.x; part < valid; part += SHORT_SAMPLES) {
+    u32 count = 0, squares = 0, end = smaller(part + SHORT_SAMPLES, valid);
+    i32 sum = 0;
+    for (u32 x = part; x < end; x += THREADS * AHEAD) {
+      i32 values[AHEAD];
+      // What is not there lies outside.
+#pragma unroll
+      for (u32 k = 0; k < AHEAD; k++) values[k] = x + k * THREADS < end ? (i32)sample(x + k * THREADS) - centre : SHORT + 1;
+#pragma unroll
+      for (u32 k = 0; k < AHEAD; k++) {
+        i32 size = values[k] < 0 ? -values[k] : values[k];
+        if (size <= limit) {
+          count++;
+          sum += values[k];
+          squares += (u32)(values[k] * values[k]);
+        }
+      }
+    }
+    totals.count += count;
+    totals.sum += sum;
+    totals.low += squares;
+  }
+}
+
 KERNEL __launch_bounds__(THREADS, 2) moments(SERIES_PARAMETERS, const Noise* own, const Noise* carried,
                                              Estimate* estimates, const u32* list, const u32* active) {
   __shared__ Totals parts_of[THREADS / 32];
   Series series = SERIES;
-  const u32 AHEAD = 8;
   for (u32 at = blockIdx.x; at < *active; at += gridDim.x) {
     u32 index = list[at], dm = index / windows, j = index % windows, valid = series.samples(dm, j);
-    u64 start = (u64)j * window;
+    Row row = series.row(dm, j);
     double most = estimates[index].limit;
     Difference centre = (Difference)estimates[index].centre;
     const double MOST = WIDE ? 8589934592.0 : 2147483647.0;
     Difference limit = (Difference)(estimates[index].pass < 0 || most > MOST ? MOST : most);
     Totals totals = {0, 0, 0, 0};
-    for (u32 x = threadIdx.x; x < valid; x += THREADS * AHEAD) {
-      Sample values[AHEAD];
-#pragma unroll
-      for (u32 k = 0; k < AHEAD; k++) values[k] = x + k * THREADS < valid ? series.at(dm, start + x + k * THREADS) : 0;
-#pragma unroll
-      for (u32 k = 0; k < AHEAD; k++) {
-        Difference difference = (Difference)values[k] - centre;
-        Difference size = difference < 0 ? -difference : difference;
-        totals.add(difference, x + k * THREADS < valid && size <= limit);
-      }
-    }
+    row.with_place(0, valid, [&](auto sample) {
+      if (!WIDE && limit <= SHORT)
+        add_short(totals, valid, (i32)centre, (i32)limit, sample);
+      else
+        add_long(totals, valid, centre, limit, sample);
+    });
     totals.join();
     if (threadIdx.x % 32 == 0) parts_of[threadIdx.x / 32] = totals;
     __syncthreads();

@@ -41,13 +41,17 @@ INLINE Sum warp_before(Sum own, Sum& total) {
   return minus(sum, own);
 }
 
-// Prefix sums, and of runs of 2, 4, 8 ... of them the largest and, from runs of 8 on, the smallest.
+// Prefix sums, and of runs of 2, 4, 8 ... of them the largest and, from runs of 8 on, the smallest. The halves of the
+// sums' chunks lie apart, so that neighbouring threads' lie side by side; the gap keeps them on different banks.
+const u32 GAP = 16;
 struct Pyramid {
   Sum* sums;
   u32 length;
 
-  INLINE Sum* most(u32 level) const { return sums + 2 * length - (2 * length >> level); }
-  INLINE Sum* least(u32 level) const { return sums + 2 * length + length / 4 - (2 * length >> level); }
+  INLINE Sum* half(u32 chunk, u32 which) const { return sums + which * (length / 2 + GAP) + chunk * (CHUNK / 2); }
+  INLINE Sum& at(u32 x) const { return half(x / CHUNK, x / (CHUNK / 2) % 2)[x % (CHUNK / 2)]; }
+  INLINE Sum* most(u32 level) const { return sums + 2 * GAP + 2 * length - (2 * length >> level); }
+  INLINE Sum* least(u32 level) const { return most(level) + length / 4; }
 };
 
 // Neighbours in shared memory, by the widest words that it gives.
@@ -77,47 +81,66 @@ template <u32 COUNT> INLINE void store(Sum* to, const Sum (&values)[COUNT]) {
   }
 }
 
-// Differences of the window's samples to its rounded mean; 0 where there are none.
-INLINE void fill(Sum* sums, const Series& series, const Tile& tile, u32 length, i32 centre) {
-  const u32 AHEAD = 4;
-  u32 available = series.available(tile.dm, tile.j);
-  u64 origin = (u64)tile.j * series.window;
-  for (u32 x = threadIdx.x; x < length; x += THREADS * AHEAD) {
-    i32 values[AHEAD];
-#pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) {
-      u32 place = tile.start + x + k * THREADS;
-      values[k] = place < available ? series.at(tile.dm, origin + place) : centre;
-    }
-#pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) sums[x + k * THREADS] = (Sum)values[k] - (Sum)centre;
-  }
+INLINE void load_chunk(const Pyramid& pyramid, u32 chunk, Sum (&values)[CHUNK]) {
+  Sum low[CHUNK / 2], high[CHUNK / 2];
+  load(pyramid.half(chunk, 0), low);
+  load(pyramid.half(chunk, 1), high);
+  for (u32 i = 0; i < CHUNK / 2; i++) values[i] = low[i], values[CHUNK / 2 + i] = high[i];
+}
+INLINE void store_chunk(const Pyramid& pyramid, u32 chunk, const Sum (&values)[CHUNK]) {
+  Sum low[CHUNK / 2], high[CHUNK / 2];
+  for (u32 i = 0; i < CHUNK / 2; i++) low[i] = values[i], high[i] = values[CHUNK / 2 + i];
+  store(pyramid.half(chunk, 0), low);
+  store(pyramid.half(chunk, 1), high);
 }
 
-// The sum of the samples of all warps before this one's.
-INLINE Sum sum_before(const Sum* samples, u32 first, u32 last) {
+// Differences of the window's samples to its rounded mean, 0 where there are none; each warp takes a stretch of
+// them and gives back its sum.
+INLINE Sum fill(const Pyramid& pyramid, const Series& series, const Tile& tile, u32 stretch, i32 centre) {
+  const u32 AHEAD = 4;
+  u32 available = series.available(tile.dm, tile.j), first = threadIdx.x / 32 * stretch;
+  Row row = series.row(tile.dm, tile.j);
+  Sum sum = 0, *to = &pyramid.at(first + threadIdx.x % 32);
+  row.with_place(tile.start + first, tile.start + first + stretch, [&](auto sample) {
+    for (u32 x = first + threadIdx.x % 32; x < first + stretch; x += 32 * AHEAD) {
+      i32 values[AHEAD];
+#pragma unroll
+      for (u32 k = 0; k < AHEAD; k++) {
+        u32 place = tile.start + x + k * 32;
+        values[k] = place < available ? sample(place) : centre;
+      }
+#pragma unroll
+      for (u32 k = 0; k < AHEAD; k++) {
+        Sum difference = (Sum)values[k] - (Sum)centre;
+        sum = plus(sum, difference);
+        // Four chunks on.
+        to[k * 32 / 2] = difference;
+      }
+      to += AHEAD * 32 / 2;
+    }
+  });
+  return sum;
+}
+
+// The sum over the threads of all warps before this one's.
+INLINE Sum sum_before(Sum sum) {
   __shared__ Sum totals[WARPS];
-  u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  Sum sum = 0;
-  for (u32 x = first * CHUNK + lane; x < last * CHUNK; x += 32) sum = plus(sum, samples[x]);
   for (i32 lanes = 16; lanes > 0; lanes /= 2) sum = plus(sum, __shfl_xor_sync(0xffffffff, sum, lanes));
-  if (lane == 0) totals[warp] = sum;
+  if (threadIdx.x % 32 == 0) totals[threadIdx.x / 32] = sum;
   __syncthreads();
   Sum before = 0;
-  for (u32 other = 0; other < warp; other++) before = plus(before, totals[other]);
+  for (u32 other = 0; other < threadIdx.x / 32; other++) before = plus(before, totals[other]);
   return before;
 }
 
-// Turns samples into prefix sums in place, and makes the first levels of the pyramid.
-INLINE void accumulate(const Pyramid& pyramid) {
-  u32 chunks = pyramid.length / CHUNK, each = chunks / WARPS;
-  u32 first = threadIdx.x / 32 * each, last = first + each;
-  Sum before = sum_before(pyramid.sums, first, last);
+// Turns samples into prefix sums in place, and makes the first levels of the pyramid; `before` is the sum of what lies before the warp's stretch.
+INLINE void accumulate(const Pyramid& pyramid, u32 stretch, Sum before) {
+  u32 first = threadIdx.x / 32 * stretch / CHUNK, last = first + stretch / CHUNK;
   for (u32 round = first; round < last; round += 32) {
     u32 chunk = round + threadIdx.x % 32;
     bool has = chunk < last;
     Sum q[CHUNK] = {}, total = 0, sum = 0;
-    if (has) load(pyramid.sums + chunk * CHUNK, q);
+    if (has) load_chunk(pyramid, chunk, q);
     for (u32 i = 0; i < CHUNK; i++) {
       Sum value = q[i];
       q[i] = sum;
@@ -134,7 +157,7 @@ INLINE void accumulate(const Pyramid& pyramid) {
     for (u32 i = 0; i < CHUNK; i++) q[i] = plus(q[i], base);
     for (u32 i = 0; i < 4; i++) two[i] = plus(two[i], base);
     for (u32 i = 0; i < 2; i++) four[i] = plus(four[i], base);
-    store(pyramid.sums + chunk * CHUNK, q);
+    store_chunk(pyramid, chunk, q);
     store(pyramid.most(1) + chunk * 4, two);
     store(pyramid.most(2) + chunk * 2, four);
     pyramid.most(3)[chunk] = plus(most, base);
@@ -162,7 +185,10 @@ template <u32 COUNT> INLINE void rebase(Sum (&values)[COUNT], Sum base) {
 // Whether a boxcar of up to 56 samples that begins in the chunk may be above its threshold.
 INLINE bool may_hit(const Pyramid& pyramid, u32 chunk, const Sum* offsets) {
   Sum p[2 * CHUNK];
-  load(pyramid.sums + chunk * CHUNK, p);
+  Sum own[CHUNK], next[CHUNK];
+  load_chunk(pyramid, chunk, own);
+  load_chunk(pyramid, chunk + 1, next);
+  for (u32 i = 0; i < CHUNK; i++) p[i] = own[i], p[CHUNK + i] = next[i];
   Sum base = p[0], excess = NEVER;
   rebase(p, base);
   for (u32 s = 0; s < CHUNK; s++) {
@@ -220,7 +246,8 @@ KERNEL __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
   if (!is_void) {
     Pyramid pyramid{(Sum*)memory, length};
     i32 centre = (i32)rounded(noise.mean);
-    fill(pyramid.sums, series, tile, length, centre);
+    u32 stretch = length / WARPS;
+    Sum sum = fill(pyramid, series, tile, stretch, centre);
     if (threadIdx.x < TILE_WIDTHS) {
       u32 width = width_of(threadIdx.x);
       double least = Threshold(noise, snr, width).least - (double)((i64)centre * width);
@@ -230,8 +257,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
       u32 used = widths <= 7 ? widths : 7 + parts(widths - 7, 4u) * 4;
       offsets[threadIdx.x] = threadIdx.x < used ? -(Sum)least : NEVER;
     }
-    __syncthreads();
-    accumulate(pyramid);
+    accumulate(pyramid, stretch, sum_before(sum));
     __syncthreads();
     for (u32 chunk = threadIdx.x; chunk < starts / CHUNK; chunk += THREADS)
       if (may_hit(pyramid, chunk, offsets)) atomicMax(&flags[chunk * CHUNK / BLOCK], 1u);

@@ -92,9 +92,7 @@ impl Search {
 
     /// The series, and the noise that is known.
     fn series_and_noise(&self, batch: Batch) -> Arguments {
-        self.series(batch)
-            .with(self.memory.own.address())
-            .with(self.memory.carried.address())
+        self.series(batch).with(self.memory.own.address()).with(self.memory.carried.address())
     }
 
     fn estimate_noise(&mut self, batch: Batch, stream: &Stream) -> Result<()> {

@@ -15,6 +15,26 @@ struct Noise {
 // Which statistics a window is searched with.
 enum Statistics { ABSENT, NONE, PRECEDING, OWN };
 
+// Samples in a row: those before `split` from one place, the others from another.
+struct Row {
+  const Sample *early, *late;
+  u32 split;
+
+  INLINE Sample at(u32 x) const {
+    const Sample* from = x < split ? early : late;
+    return from[x];
+  }
+  // Calls `take(x -> sample)` with the one place of samples `first` to `last` where they have one.
+  template <class Take> INLINE void with_place(u32 first, u32 last, Take take) const {
+    if (first >= split || last <= split) {
+      const Sample* from = first >= split ? late : early;
+      take([=](u32 x) { return from[x]; });
+    } else {
+      take([=](u32 x) { return at(x); });
+    }
+  }
+};
+
 // Samples are counted from the start of the batch's first window. Those before `split` lie in the history, the
 // others in the plane, whose address is moved so that the same count holds.
 struct Series {
@@ -26,6 +46,12 @@ struct Series {
   u64 first, seen;
   u32 split, window, reach, windows;
 
+  // The samples of window `j` of a trial.
+  INLINE Row row(u32 dm, u32 j) const {
+    u64 start = (u64)j * window;
+    return Row{history + dm * history_stride + start, plane + dm * plane_stride + start,
+               (u32)(split > start ? smaller(split - start, (u64)0xffffffff) : 0)};
+  }
   INLINE Sample at(u32 dm, u64 x) const {
     return x < split ? history[dm * history_stride + x] : plane[dm * plane_stride + x];
   }

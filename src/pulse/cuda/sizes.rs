@@ -137,9 +137,9 @@ fn length(starts: usize) -> usize {
     starts + starts.min(2048)
 }
 
-/// Prefix sums and the levels above them: 9/4 of a tile's samples.
+/// Prefix sums and the levels above them: 9/4 of a tile's samples, and gaps that keep them on different banks.
 fn shared_bytes(length: usize, bytes: usize) -> usize {
-    length * 9 / 4 * bytes
+    (length * 9 / 4 + 32) * bytes
 }
 
 /// The narrowest sums that do, and the number of widths that they do for: of a run of boxcars in an octave that
@@ -155,9 +155,5 @@ fn sums(plan: &Plan, range: u64) -> (Sums, usize) {
         4 * octave * range <= i32::MAX as u64
     };
     let held = widths[..most].iter().take_while(narrow).count();
-    if held == most || widths[held] >= LEAST_WIDE {
-        (Sums::I32, held)
-    } else {
-        (Sums::I64, most)
-    }
+    if held == most || widths[held] >= LEAST_WIDE { (Sums::I32, held) } else { (Sums::I64, most) }
 }

@@ -65,6 +65,12 @@ fn chosen(gpu: &Gpu) -> Vec<Case> {
         _ => case.channels == 1024,
     };
     cases.retain(wanted);
+    // What matters most comes first, should the run be cut short.
+    cases.sort_by_key(|case| match case.encoding {
+        Encoding::U8 => 0,
+        Encoding::U4 | Encoding::U16 => 1,
+        _ => 2,
+    });
     cases
 }
 

@@ -22,6 +22,9 @@ use memory::Recording;
 /// Least length of a recording in seconds, unless asked otherwise.
 const SECONDS: f64 = 20.0;
 
+/// Least bytes of a recording: a short one would only show what a search costs to begin.
+const BYTES: f64 = 512e6;
+
 /// Searches that are timed, unless they take long.
 const RUNS: usize = 20;
 
@@ -115,7 +118,9 @@ impl Measured {
         arguments: &Arguments,
         bus: f64,
     ) -> Result<Self> {
-        let seconds = if gpu.quick { 1.0 } else { arguments.seconds.unwrap_or(SECONDS) };
+        let bytes_per_s = telescope.channels as f64 / telescope.tsamp_s();
+        let long = SECONDS.max(BYTES / bytes_per_s);
+        let seconds = if gpu.quick { 1.0 } else { arguments.seconds.unwrap_or(long) };
         let observation = Observation::new(telescope, arguments, seconds)?;
         let recording = Recording::simulated(&observation)?;
         let options = SearchOptions::new(observation.plan.clone());
@@ -137,7 +142,6 @@ impl Measured {
             range.dms().len() as f64 * rows_per_s / range.downsample as f64
         };
         let points: f64 = observation.plan.ranges.iter().map(points).sum();
-        let bytes_per_s = rows_per_s * telescope.channels as f64;
         Ok(Self {
             resident: resident_s,
             host,

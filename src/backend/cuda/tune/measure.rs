@@ -84,7 +84,8 @@ pub fn tune(
         work.digest()?
     };
     let mut all = Vec::new();
-    for Asked { question, candidates } in device.state().asked.clone() {
+    let asked = device.state().asked.clone();
+    for Asked { question, candidates } in asked {
         let mut tuned = Tuned { question, measured: Vec::new() };
         for choice in candidates {
             force(device, &tuned.question, &choice);

@@ -1,0 +1,191 @@
+//! The fast kernel: bytes, on Hopper, where neighbouring trials shift neighbouring channels nearly alike.
+
+mod shape;
+mod tile;
+
+use super::super::plan::Plan;
+use super::job::Job;
+use super::shape::{Lane, largest};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::backend::threads::Threads;
+use crate::error::Result;
+use shape::Shape;
+pub(super) use shape::variants;
+use tile::{TRIALS, Tile};
+
+/// Some trials of a plan, bound to the fast kernel on a device.
+#[derive(Debug)]
+pub(super) struct Fast {
+    shape: Shape,
+    tiles: usize,
+    groups: usize,
+    channels: usize,
+    /// Groups between two moves of what is above a byte.
+    flush: usize,
+    /// The most that a trial's times are moved back by.
+    skew: usize,
+    blocks: usize,
+    /// Trials that are left to the general kernel, in order.
+    left: Vec<usize>,
+    entries: Buffer<u32>,
+    trials: Buffer<[i32; 2]>,
+    kernel: Function,
+    _module: Module,
+}
+
+/// The tables of a plan's trials.
+#[derive(Debug, Default)]
+struct Tables {
+    entries: Vec<u32>,
+    trials: Vec<[i32; 2]>,
+    left: Vec<usize>,
+}
+
+/// Trials that share a tile where 64 of them do not fit: below this the general kernel is as fast.
+const FEWEST: usize = 32;
+
+/// The kernel reaches 32 rows by offsets of 31 bits.
+const MOST_PITCH: u64 = 1 << 26;
+
+/// Tiles that a shape is chosen by.
+const SAMPLED: usize = 4;
+
+impl Fast {
+    /// Compiles the kernel and makes its tables. None where the device is no Hopper, samples are wider than
+    /// bytes, rows are `pitch` bytes apart and that is too much, or no tile of trials fits.
+    pub(super) fn new(
+        plan: &Plan,
+        device: &Device,
+        (pitch, threads): (u64, &Threads),
+    ) -> Result<Option<Self>> {
+        let fits = device.is_hopper() && Lane::of(plan) == Lane::U8 && pitch < MOST_PITCH;
+        let Some(most) = largest(plan).filter(|_| fits) else {
+            return Ok(None);
+        };
+        let channels = plan.channels_used().len();
+        // What is above a byte is counted in 16 bits.
+        if most.saturating_mul(channels as u64) >= 1 << 24 {
+            return Ok(None);
+        }
+        let sorted = sorted(plan);
+        let Some(shape) = choose(plan, &sorted) else { return Ok(None) };
+        let tables = tables(plan, &shape, &sorted, threads);
+        if tables.trials.is_empty() {
+            return Ok(None);
+        }
+        let module = device.module(&shape.source())?;
+        let skew = tables.trials.iter().map(|trial| trial[1].unsigned_abs() as usize).max();
+        Ok(Some(Self {
+            shape,
+            tiles: tables.trials.len() / TRIALS,
+            groups: channels.div_ceil(shape.group),
+            channels,
+            flush: shape.flush(most),
+            skew: skew.unwrap_or(0),
+            blocks: device.properties().multiprocessors,
+            left: tables.left,
+            entries: device.upload(&tables.entries)?,
+            trials: device.upload(&tables.trials)?,
+            kernel: module.function("dedisperse_wgmma", shape.shared_bytes())?,
+            _module: module,
+        }))
+    }
+
+    /// The trials that it does not sum, in order.
+    pub(super) fn left(&self) -> &[usize] {
+        &self.left
+    }
+
+    /// Queues the sums of all its trials.
+    pub(super) fn launch(&self, job: &Job, stream: &Stream) -> Result<()> {
+        let lead = job.input % 16;
+        let times = (job.times + lead as usize + self.skew).div_ceil(self.shape.times);
+        let jobs = self.tiles * times;
+        let arguments = Arguments::new()
+            .with(job.output)
+            .with(job.input - lead)
+            .with(self.entries.address())
+            .with(self.trials.address())
+            .with(job.pitch)
+            .with(job.output_stride as u64)
+            .with(lead as i32)
+            .with(job.times as i32)
+            .with(job.offset)
+            .with(self.channels as u32)
+            .with(self.tiles as u32)
+            .with(self.groups as u32)
+            .with(jobs as u32)
+            .with(self.flush as u32 - 1);
+        let grid = [self.blocks.min(jobs), 1, 1];
+        // SAFETY: the arguments are the kernel's; the tables belong to it, the job's rows hold all samples
+        // that the plan's shifts reach and slack around them.
+        unsafe { stream.launch(&self.kernel, grid, [self.shape.threads(), 1, 1], &arguments) }
+    }
+}
+
+/// Trials by dispersion measure.
+fn sorted(plan: &Plan) -> Vec<usize> {
+    let mut trials: Vec<usize> = (0..plan.dms().len()).collect();
+    trials.sort_by(|a, b| plan.dms()[*a].total_cmp(&plan.dms()[*b]));
+    trials
+}
+
+/// Trials of each tile but the last: as many as in the others.
+fn per_tile(trials: usize) -> usize {
+    trials.div_ceil(trials.div_ceil(TRIALS).max(1)).max(1)
+}
+
+/// The shape whose tiles cost least, by some of them; none where none fits.
+fn choose(plan: &Plan, sorted: &[usize]) -> Option<Shape> {
+    let parts: Vec<&[usize]> = sorted.chunks(per_tile(sorted.len())).collect();
+    let sampled = parts.len().min(SAMPLED);
+    let spaced = |i: usize| parts[i * (parts.len() - 1) / (sampled - 1).max(1)];
+    let cost = |shape: &Shape| {
+        let tile = |i: usize| Tile::new(plan, shape, spaced(i));
+        let costs: Vec<usize> = (0..sampled).filter_map(tile).map(|tile| tile.wavefronts).collect();
+        let missing = sampled - costs.len();
+        let mean = costs.iter().sum::<usize>() as f64 / (costs.len().max(1) * shape.times) as f64;
+        (missing, mean)
+    };
+    let rated = Shape::ALL.iter().map(|shape| (cost(shape), *shape));
+    let best = rated.min_by(|a, b| (a.0.0.cmp(&b.0.0)).then(a.0.1.total_cmp(&b.0.1)));
+    best.map(|best| best.1)
+}
+
+/// The tables of all trials, made on all threads.
+fn tables(plan: &Plan, shape: &Shape, sorted: &[usize], threads: &Threads) -> Tables {
+    let parts: Vec<&[usize]> = sorted.chunks(per_tile(sorted.len())).collect();
+    let mut made: Vec<(Vec<Tile>, Vec<usize>)> = vec![Default::default(); parts.len()];
+    let mut workers = vec![(); threads.count()];
+    threads.for_each_chunk(&mut workers, &mut made, 1, |(), index, target| {
+        target[0] = tiles(plan, shape, parts[index]);
+    });
+    let mut tables = Tables::default();
+    for (tiles, left) in made {
+        for tile in tiles {
+            tables.entries.extend(tile.entries);
+            tables.trials.extend(tile.trials);
+        }
+        tables.left.extend(left);
+    }
+    tables.left.sort_unstable();
+    tables
+}
+
+/// One tile, two halves of it, or what of it does not fit.
+fn tiles(plan: &Plan, shape: &Shape, trials: &[usize]) -> (Vec<Tile>, Vec<usize>) {
+    if let Some(tile) = Tile::new(plan, shape, trials) {
+        return (vec![tile], Vec::new());
+    }
+    if trials.len() < 2 * FEWEST - 1 {
+        return (Vec::new(), trials.to_vec());
+    }
+    let (first, second) = trials.split_at(trials.len() / 2);
+    let mut whole = (Vec::new(), Vec::new());
+    for half in [first, second] {
+        let (tiles, left) = tiles(plan, shape, half);
+        whole.0.extend(tiles);
+        whole.1.extend(left);
+    }
+    whole
+}

@@ -1,0 +1,113 @@
+//! The shapes of a block of the fast kernel, and which of them a plan takes.
+
+use super::tile::TRIALS;
+use crate::backend::cuda::{Source, Variant};
+
+/// What a block covers and holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Warpgroups that multiply; one more stages.
+    pub(super) teams: usize,
+    /// Blocks of products that a warpgroup has in flight.
+    pub(super) flight: usize,
+    /// Output times of a block.
+    pub(super) times: usize,
+    /// Channels of a group.
+    pub(super) group: usize,
+    /// Groups in flight.
+    pub(super) ring: usize,
+    /// Parts of 32 channels that are on their way from memory.
+    pub(super) depth: usize,
+    /// Windows have up to 8 positions for each set.
+    pub(super) sets: usize,
+}
+
+/// Positions of a window that one set of bits holds.
+pub(super) const POSITIONS: usize = 8;
+
+/// The most samples of a channel that are staged: 4 for each thread of a warpgroup.
+const MOST_COLUMNS: usize = 512;
+
+/// Groups of 32 channels, two in flight, with windows of up to 8 positions.
+const PLAIN: Shape =
+    Shape { teams: 4, flight: 1, times: 384, group: 32, ring: 3, depth: 1, sets: 1 };
+
+impl Shape {
+    /// All shapes.
+    pub(super) const ALL: [Self; 4] = [
+        Self { times: 448, ..PLAIN },
+        Self { times: 320, group: 64, ring: 2, ..PLAIN },
+        PLAIN,
+        Self { ring: 2, sets: 2, ..PLAIN },
+    ];
+
+    /// The kernel's source.
+    pub(super) fn source(&self) -> Source {
+        let numbers = [
+            ("TEAMS", self.teams),
+            ("FLIGHT", self.flight),
+            ("TIMES", self.times),
+            ("GROUP", self.group),
+            ("RING", self.ring),
+            ("DEPTH", self.depth),
+            ("SETS", self.sets),
+        ];
+        Source {
+            name: "wgmma.cu",
+            text: include_str!("../wgmma.cu"),
+            includes: &[],
+            defines: numbers.into_iter().map(|(name, value)| (name, value.to_string())).collect(),
+        }
+    }
+
+    /// Threads of a block.
+    pub(super) fn threads(&self) -> usize {
+        128 * (self.teams + 1)
+    }
+
+    /// Positions of the widest window.
+    pub(super) fn most_positions(&self) -> usize {
+        POSITIONS * self.sets
+    }
+
+    /// The most samples of a channel that are staged.
+    pub(super) fn most_columns(&self) -> usize {
+        MOST_COLUMNS.min(self.times + 128)
+    }
+
+    /// Bytes from one trial's row of sums to the next: 16 more than a multiple of 128, for the banks.
+    pub(super) fn row_bytes(&self) -> usize {
+        2 * self.most_columns() + 16
+    }
+
+    /// Sets of one-hot bits of a group, of 32 channels and 8 positions each.
+    pub(super) fn hot_sets(&self) -> usize {
+        self.sets * self.group / 32
+    }
+
+    /// Bytes of what products need to know of a group, as the kernel declares it.
+    pub(super) fn head_bytes(&self) -> usize {
+        4 * (TRIALS + 4) + 2048 * self.hot_sets()
+    }
+
+    /// Bytes of shared memory of a block, as the kernel lays it out.
+    pub(super) fn shared_bytes(&self) -> usize {
+        let staged = self.ring * self.group * (self.most_columns() + 8);
+        let raw = 4 * (self.depth + 1) * (32 * 144 + 256);
+        let sums = TRIALS * (self.row_bytes() + 2 * self.times);
+        let heads = if self.ring == 2 { 4 } else { 8 };
+        let barriers = 8 * (heads + 2 * self.ring + 8);
+        staged + raw + sums + heads * self.head_bytes() + barriers
+    }
+
+    /// Groups whose sums fit 16 bits on top of a byte, at most `most` a sample; a power of two.
+    pub(super) fn flush(&self, most: u64) -> usize {
+        let groups = (0xffff - 0xff) / (most.max(1) * self.group as u64);
+        1 << groups.ilog2()
+    }
+}
+
+/// Every variant of the fast kernel.
+pub(in super::super) fn variants() -> Vec<Variant> {
+    Shape::ALL.iter().map(|shape| Variant::hopper(shape.source())).collect()
+}

@@ -1,0 +1,109 @@
+//! Tuning on a device: all candidates are measured, bits are compared, and what can't be launched is told.
+#![cfg(feature = "cuda")]
+
+#[path = "common/cuda.rs"]
+mod cuda_device;
+
+use sidereal::Result;
+use sidereal::backend::cuda::tune::{self, Choice, Work};
+use sidereal::backend::cuda::{Arguments, Buffer, Device, Function, Module, Source, Stream};
+
+/// Writes numbers by as many threads as are chosen; `EXTRA` is added to each.
+const TEXT: &str = r#"
+#include "device.cuh"
+KERNEL number(u32* to, u32 count) {
+  for (u32 i = threadIdx.x; i < count; i += STRIDE) to[i] = i + EXTRA;
+}
+"#;
+
+const COUNT: usize = 4096;
+
+fn source(threads: u32, extra: u32) -> Source {
+    let defines = vec![("STRIDE", threads.to_string()), ("EXTRA", extra.to_string())];
+    Source { defines, ..cuda_device::source("number.cu", TEXT) }
+}
+
+/// Threads, what is added, bytes of shared memory.
+fn choice(threads: u32, extra: u32, shared_bytes: u32) -> Choice {
+    let values = vec![threads, extra, shared_bytes];
+    Choice { name: format!("{threads} threads"), values }
+}
+
+struct Numbers {
+    output: Buffer<u32>,
+    threads: usize,
+    function: Function,
+    _module: Module,
+}
+
+impl Numbers {
+    fn new(device: &Device, candidates: &[Choice]) -> Result<Self> {
+        let choice = tune::choice(device, &source(32, 0), "numbers=4096", candidates);
+        let [threads, extra, shared_bytes] = choice.values[..] else { unreachable!() };
+        let module = device.module(&source(threads, extra))?;
+        let function = module.function("number", shared_bytes as usize)?;
+        let output = device.buffer(COUNT)?;
+        Ok(Self { output, threads: threads as usize, function, _module: module })
+    }
+}
+
+impl Work for Numbers {
+    fn enqueue(&mut self, stream: &Stream) -> Result<()> {
+        let arguments = Arguments::new().with(self.output.address()).with(COUNT as u32);
+        launch(stream, &self.function, self.threads, &arguments)
+    }
+
+    fn digest(&mut self) -> Result<u128> {
+        tune::digest(&self.output)
+    }
+}
+
+#[allow(unsafe_code)]
+fn launch(
+    stream: &Stream,
+    function: &Function,
+    threads: usize,
+    arguments: &Arguments,
+) -> Result<()> {
+    // SAFETY: the arguments are the kernel's, and the buffer holds `COUNT` numbers.
+    unsafe { stream.launch(function, [1, 1, 1], [threads, 1, 1], arguments) }
+}
+
+fn tuned(device: &Device, candidates: &[Choice]) -> Result<Vec<tune::Tuned>> {
+    let mut build = || -> Result<Box<dyn Work>> { Ok(Box::new(Numbers::new(device, candidates)?)) };
+    tune::tune(device, &mut build, &mut |kernel, _| assert_eq!(kernel, "number.cu"))
+}
+
+#[test]
+fn every_candidate_is_measured() {
+    let Some(device) = cuda_device::device() else { return };
+    let too_much = 100 << 20;
+    let candidates = [choice(32, 0, 0), choice(64, 0, 0), choice(128, 0, too_much)];
+    let tuned = tuned(&device, &candidates).expect("the first can be launched");
+    assert_eq!(tuned.len(), 1);
+    assert_eq!((tuned[0].kernel(), tuned[0].shape()), ("number.cu", "numbers=4096"));
+    let measured = &tuned[0].measured;
+    assert!(measured.iter().map(|one| &one.choice).eq(&candidates));
+    for one in &measured[..2] {
+        let (best, median) = *one.seconds.as_ref().expect("it can be launched");
+        assert!(0.0 < best && best <= median, "{best} {median}");
+    }
+    let why = measured[2].seconds.as_ref().expect_err("no block has so much shared memory");
+    assert!(why.contains("shared memory"), "{why}");
+    let (best, _) = tuned[0].best().expect("two can be launched");
+    assert!(candidates[..2].contains(best));
+}
+
+#[test]
+fn candidates_with_other_bits_are_an_error() {
+    let Some(device) = cuda_device::device() else { return };
+    let error = tuned(&device, &[choice(32, 0, 0), choice(64, 1, 0)]).expect_err("other bits");
+    assert!(error.to_string().contains("other bits"), "{error}");
+    // The device is not left in the middle of tuning: a plan takes the first choice again.
+    let mut numbers = Numbers::new(&device, &[choice(32, 7, 0)]).expect("it can be launched");
+    let stream = device.stream().expect("a stream");
+    numbers.enqueue(&stream).expect("it can be launched");
+    let mut values = vec![0; COUNT];
+    numbers.output.download(0, &mut values).expect("it ran");
+    assert!(values.iter().zip(7..).all(|(value, expected)| *value == expected));
+}
