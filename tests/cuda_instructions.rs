@@ -31,7 +31,7 @@ fn output<T: Pod>(
     inputs: &[&[u8]],
     len: usize,
 ) -> Vec<T> {
-    let inputs: Vec<_> = inputs.iter().map(|bytes| device.upload(*bytes).unwrap()).collect();
+    let inputs: Vec<_> = inputs.iter().map(|bytes| device.upload(bytes).unwrap()).collect();
     let out = device.upload(&vec![T::zeroed(); len]).unwrap();
     let mut arguments = Arguments::new();
     for input in &inputs {

@@ -336,7 +336,8 @@ fn fixed_subset_channelize() {
         let times = plan.span() + (spectra - 1) * plan.hop() + 3;
         let streams = plan.input().streams();
         let recording = Recording::random(&mut random, encoding, streams, times);
-        check(&mut random, &plan, &recording);
+        // An emulated GPU takes them all.
+        check(&mut random, &plan, &recording, 0);
     }
 }
 

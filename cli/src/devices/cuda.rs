@@ -103,7 +103,7 @@ impl Gpu {
 pub(super) fn table(gpus: &[(&String, &Gpu)]) -> String {
     let Some((_, first)) = gpus.first() else { return String::new() };
     let measured = first.copy_bytes_per_s.is_some();
-    let rates = if measured { "  copy GB/s    to it  from it" } else { "" };
+    let rates = if measured { "  copy GB/s      to it    from it" } else { "" };
     let mut text = format!("\n{:<30}capability  multip.  GiB of memory free{rates}\n", "GPU");
     for (name, gpu) in gpus {
         let _ = writeln!(text, "{name:<29}{}", gpu.row());

@@ -114,6 +114,7 @@ impl Device {
             let retained = sys::cuDevicePrimaryCtxRetain(&raw mut context, handle);
             check("cuDevicePrimaryCtxRetain", retained)?;
         }
+        keep(ordinal, handle)?;
         let properties = Properties::of(handle)?;
         let state = Mutex::default();
         Ok(Self(Arc::new(Inner { ordinal, handle, context, properties, state })))
@@ -246,6 +247,21 @@ impl Properties {
             driver_version: u32::try_from(driver_version).unwrap_or(0),
         })
     }
+}
+
+/// Keeps a device's context until the process ends, however often the device is opened and dropped: another
+/// one takes a good part of a second to make.
+fn keep(ordinal: usize, handle: sys::CUdevice) -> Result<()> {
+    static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !kept.contains(&ordinal) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: writes one handle; this reference is never given back.
+        let retained = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, handle) };
+        check("cuDevicePrimaryCtxRetain", retained)?;
+        kept.push(ordinal);
+    }
+    Ok(())
 }
 
 /// Starts the driver.

@@ -42,8 +42,13 @@ pub fn nvrtc() -> crate::error::Result<(u32, u32)> {
     nvrtc_version().map_err(unavailable)
 }
 
-/// NVRTC's version, or what is to be done to have one.
+/// NVRTC's version, or what is to be done to have one; looked for once.
 fn nvrtc_version() -> Result<(u32, u32), String> {
+    static VERSION: OnceLock<Result<(u32, u32), String>> = OnceLock::new();
+    VERSION.get_or_init(find_nvrtc).clone()
+}
+
+fn find_nvrtc() -> Result<(u32, u32), String> {
     // SAFETY: only looks whether the library can be loaded.
     if !unsafe { nvrtc::sys::is_culib_present() } {
         return Err(

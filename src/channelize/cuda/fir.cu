@@ -91,7 +91,7 @@ INLINE void store(float* to, u32 at, const Real& sum, u32 widens) {
   float* to = output + antenna * antenna_floats + place * place_floats + polarization * polarization_floats;
 
 // Whole rows from spectrum to spectrum: each thread sums SPECTRA spectra of one column, taps in their order.
-KERNEL __launch_bounds__(256) fir(FIR_ARGUMENTS) {
+KERNEL __launch_bounds__(256, 2) fir(FIR_ARGUMENTS) {
   const u32 index = blockIdx.x * 256 + threadIdx.x;
   const u32 first = index / points * SPECTRA, column = index % points;
   if (first >= spectra) return;
@@ -116,17 +116,24 @@ KERNEL __launch_bounds__(256) fir(FIR_ARGUMENTS) {
         for (u32 k = 0; k < SPECTRA; ++k) add(sums[k], x[j], b[(j + SPECTRA - k) % SPECTRA]);
       }
     } else {
+      // All loads first, so that they wait for memory together.
+      Sample x[SPECTRA];
+      float fresh[SPECTRA];
 #pragma unroll
       for (u32 j = 0; j < SPECTRA; ++j) {
         const u32 r = start + j;
-        if (r < rows) {
-          const Sample x = load(row, at + (u64)r * points);
-          if (r < taps) b[j] = coefficients[(u64)r * points + column];
-          // Row r is tap r - k of spectrum k; others must not touch it, as it need not be finite.
+        x[j] = {}, fresh[j] = 0.0f;
+        if (r < rows) x[j] = load(row, at + (u64)r * points);
+        if (r < taps) fresh[j] = coefficients[(u64)r * points + column];
+      }
 #pragma unroll
-          for (u32 k = 0; k < SPECTRA; ++k) {
-            if (r >= k && r - k < taps) add(sums[k], x, b[(j + SPECTRA - k) % SPECTRA]);
-          }
+      for (u32 j = 0; j < SPECTRA; ++j) {
+        const u32 r = start + j;
+        b[j] = fresh[j];
+        // Row r is tap r - k of spectrum k; others must not touch it, as it need not be finite.
+#pragma unroll
+        for (u32 k = 0; k < SPECTRA; ++k) {
+          if (r >= k && r - k < taps) add(sums[k], x[j], b[(j + SPECTRA - k) % SPECTRA]);
         }
       }
     }

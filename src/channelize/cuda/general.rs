@@ -19,9 +19,6 @@ const SPECTRA: usize = 8;
 /// The most units of a pass: a launch has at most 65535 blocks along y, one for each of up to 4 products.
 const MOST_UNITS: usize = 16_000;
 
-/// Points of a batch of transforms for each multiprocessor: what keeps it busy.
-const POINTS_IN_FLIGHT: usize = 8192;
-
 /// A part of a job: spectra from the job's first one on, and units.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
@@ -190,24 +187,23 @@ fn length(plan: &Plan) -> Length {
 fn sizes(plan: &Plan, device: &Device) -> (usize, usize) {
     let properties = device.properties();
     let most = pass_bytes(plan, device) / (4 * length(plan).pitch());
-    let least_pass = (properties.l2_bytes / 8).max(1 << 18) / (4 * length(plan).pitch());
-    let flying = properties.multiprocessors.max(1) * POINTS_IN_FLIGHT / plan.points();
+    let batch = (properties.l2_bytes / 2).clamp(1 << 18, 1 << 25) / (4 * length(plan).pitch());
     let least = plan.input().polarizations;
     // Not of the pass: its size may be tuned, and the batch decides about last bits.
-    let batch = flying.clamp(1, least_pass.max(1));
+    let batch = batch.max(1);
     ((most / batch * batch).max(least.next_multiple_of(batch)), batch)
 }
 
-/// Bytes of a pass: half the level-2 cache, unless another part was measured to be better.
+/// Bytes of a pass: four level-2 caches, unless another part was measured to be better.
 fn pass_bytes(plan: &Plan, device: &Device) -> usize {
     let cache = device.properties().l2_bytes;
-    let candidates = [(1, 2), (1, 4), (1, 1), (4, 1)].map(|(part, of)| Choice {
+    let candidates = [(4, 1), (2, 1), (1, 1), (1, 2)].map(|(part, of)| Choice {
         name: format!("passes of {part}/{of} of the level-2 cache"),
         values: vec![part, of],
     });
     let shape = format!("points={} encoding={:?}", plan.points(), plan.input().encoding);
     let choice = tune::choice(device, &super::variants::forms(), &shape, &candidates);
-    let [part, of] = choice.values[..] else { return cache / 2 };
+    let [part, of] = choice.values[..] else { return 4 * cache };
     (cache * part as usize / (of as usize).max(1)).clamp(1 << 20, 1 << 28)
 }
 

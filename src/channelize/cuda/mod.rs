@@ -3,6 +3,7 @@
 //! Invariant: the same bits for any split of a stream.
 #![allow(unsafe_code)]
 
+mod candidates;
 mod detected;
 mod forms;
 mod fused;

@@ -10,7 +10,7 @@ use crate::channelize::plan::{Feed, Form, Order, Plan, Products};
 use crate::voltage::VoltageEncoding;
 
 /// The most taps that a thread holds in registers, as the kernel has it.
-const MOST_HELD: usize = 16;
+pub(super) const MOST_HELD: usize = 16;
 
 /// Sums of two channels and one spectrum that a thread makes at a time: 64 registers.
 const SUMS: usize = 16;
@@ -113,50 +113,6 @@ impl Shape {
             order: order(plan.options().order, points),
         };
         (batch > 0).then(|| shape.measured())
-    }
-
-    /// What measured best on an H200 and keeps registers from spilling, where it is not the rule.
-    fn measured(self) -> Self {
-        let Self { radix, taps, sample_bytes, .. } = self;
-        let is_ring = taps > MOST_HELD;
-        let ring = Self { early_taps: is_ring, holds_taps: 2 * taps * radix <= MOST_HELD, ..self };
-        match (radix, sample_bytes) {
-            // Wide samples on their way need registers of their own.
-            (16, 8) => Self { threads: self.threads / 2, ahead: 2, ..self },
-            (_, 8) => Self { ahead: if is_ring { 2 } else { 4 }, ..ring.halved() },
-            (1, _) if taps == 32 => Self { ahead: 8, early_taps: true, ..self },
-            (1, _) if taps == 64 || !is_ring => {
-                let is_tight = sample_bytes == 2 || taps > 8;
-                Self { conversion: usize::from(!is_ring && is_tight), ..self }
-            }
-            (1, _) => ring.halved(),
-            (2, _) => Self { holds_taps: taps <= 4, ..self },
-            _ => self,
-        }
-    }
-
-    /// Itself, and what differs in one thing.
-    fn others(&self) -> Vec<Self> {
-        let own = *self;
-        let conversion = if own.conversion == 1 { 0 } else { 1 };
-        let ahead = if own.ahead == 8 { 4 } else { 8 };
-        let mut others = vec![own, own.halved(), Self { conversion, ..own }, Self { ahead, ..own }];
-        if own.taps > MOST_HELD {
-            others.push(Self { early_taps: !own.early_taps, ..own });
-            others.push(Self { turn: 2 - own.turn, ..own });
-        } else {
-            others.push(Self { holds_taps: !own.holds_taps, ..own });
-        }
-        others
-    }
-
-    /// Batches of half as many spectra by half as many threads, in twice as many blocks.
-    fn halved(self) -> Self {
-        if self.batch < 2 {
-            return self;
-        }
-        let Self { batch, threads, resident, .. } = self;
-        Self { batch: batch / 2, threads: threads / 2, resident: 2 * resident, ..self }
     }
 
     /// The same with as many blocks and rows of samples as shared memory has room for.
@@ -361,7 +317,7 @@ mod tests {
         let found = shape(1024, 8, VoltageEncoding::Complex8);
         assert_eq!((found.batch, found.prefetched, found.shared_bytes()), (16, 23, 186_376));
         let found = shape(1024, 8, VoltageEncoding::ComplexF32);
-        assert_eq!((found.batch, found.resident, found.prefetched), (8, 2, 5));
+        assert_eq!((found.batch, found.resident, found.prefetched), (16, 1, 11));
         let found = shape(16384, 8, VoltageEncoding::Complex8);
         assert_eq!((found.batch, found.prefetched), (1, 0));
         let small = shape(1024, 8, VoltageEncoding::Complex8).fitting(100 << 10, false).unwrap();

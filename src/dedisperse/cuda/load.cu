@@ -76,7 +76,7 @@ INLINE void samples(const u8* row, const u32 (&channel)[4], bool adjacent, u32 (
 
 // input[row] has `row_bytes` bytes; the first `open` rows of its first sum came earlier and stand in the history.
 // history[k][time], rows `pitch` elements apart, gets sums from element `first` on, for each of the `count` channels[k].
-KERNEL __launch_bounds__(THREADS)
+KERNEL __launch_bounds__(THREADS, 2)
     turn(const u8* input, i64 row_bytes, i64 rows, Element* history, i64 pitch, i64 first, const u32* channels, i32 count, i32 downsample,
          i32 open, i32 low, i32 high, i32 aligned) {
   __shared__ Quad tile[CHANNELS][QUADS + 1];

@@ -98,10 +98,9 @@ struct Totals {
   }
 };
 
-const u32 AHEAD = 8;
-
 // All samples of a thread, in 64 bits.
 template <class Load> INLINE void add_long(Totals& totals, u32 valid, Difference centre, Difference limit, Load sample) {
+  const u32 AHEAD = 4;
   for (u32 x = threadIdx.x; x < valid; x += THREADS * AHEAD) {
     Sample values[AHEAD];
 #pragma unroll
@@ -121,6 +120,7 @@ const u32 SHORT_SAMPLES = 64 * THREADS;
 
 // The same in 32 bits, in parts of 64 samples.
 template <class Load> INLINE void add_short(Totals& totals, u32 valid, i32 centre, i32 limit, Load sample) {
+  const u32 AHEAD = 8;
   for (u32 part = threadIdx.x; part < valid; part += SHORT_SAMPLES) {
     u32 count = 0, squares = 0, end = smaller(part + SHORT_SAMPLES, valid);
     i32 sum = 0;
@@ -145,7 +145,7 @@ template <class Load> INLINE void add_short(Totals& totals, u32 valid, i32 centr
   }
 }
 
-KERNEL __launch_bounds__(THREADS, 2) moments(SERIES_PARAMETERS, const Noise* own, const Noise* carried,
+KERNEL __launch_bounds__(THREADS, WIDE ? 1 : 2) moments(SERIES_PARAMETERS, const Noise* own, const Noise* carried,
                                              Estimate* estimates, const u32* list, const u32* active) {
   __shared__ Totals parts_of[THREADS / 32];
   Series series = SERIES;

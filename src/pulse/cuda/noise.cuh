@@ -34,6 +34,7 @@ INLINE double truncated_variance(double k) {
 INLINE double untruncated_sigma(double variance, double edge, bool is_cut) {
   double sigma = sqrt(variance);
   if (sigma == 0.0 || !is_cut) return sigma;
+#pragma unroll 1
   for (i32 step = 0; step < 4; step++) {
     double next = sqrt(variance / truncated_variance(edge / sigma));
     sigma = next < edge ? next : edge;

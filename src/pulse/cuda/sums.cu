@@ -4,6 +4,9 @@
 #if FLOATS
 typedef double Sum;
 
+// Samples from one kept sum to the next.
+const u32 GRAIN = 32;
+
 // A warp for 32 trials, each of which adds its samples one by one: every machine rounds alike.
 KERNEL __launch_bounds__(32) sums(SERIES_PARAMETERS, const Noise* own, const Noise* carried, Sum* totals, u32 entries,
                                   u32 grain, u32 dms) {
@@ -15,14 +18,15 @@ KERNEL __launch_bounds__(32) sums(SERIES_PARAMETERS, const Noise* own, const Noi
     Repaired repaired(series, own, carried, mine, j);
     Sum sum = 0.0;
     Sum* out = totals + ((u64)mine * windows + j) * entries;
-    for (u32 x = 0; x <= longest; x += 32) {
+    for (u32 x = 0; x <= longest; x += GRAIN) {
+#pragma unroll 8
       for (u32 row = 0; row < 32; row++) {
         u32 dm = smaller(top + row, dms - 1);
         bool counts = x + lane < series.available(dm, j);
         rows[row][lane] = counts ? series.at(dm, (u64)j * window + x + lane) : 0.0f;
       }
       __syncwarp();
-      if (top + lane < dms && x <= available && x / grain < entries) out[x / grain] = sum;
+      if (top + lane < dms && x <= available && x / GRAIN < entries) out[x / GRAIN] = sum;
       for (u32 i = 0; i < 32; i++) {
         float y = rows[lane][i];
         if (!is_finite(y)) y = x + i < series.reach ? repaired.before : repaired.now;

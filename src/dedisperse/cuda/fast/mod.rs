@@ -1,6 +1,8 @@
 //! The fast kernel: bytes, on Hopper, where neighbouring trials shift neighbouring channels nearly alike.
 
 mod shape;
+#[cfg(test)]
+mod tests;
 mod tile;
 
 use super::super::plan::Plan;
@@ -135,21 +137,18 @@ fn per_tile(trials: usize) -> usize {
     trials.div_ceil(trials.div_ceil(TRIALS).max(1)).max(1)
 }
 
-/// The shape whose tiles cost least, by some of them; none where none fits.
+/// The first shape that some of the tiles fit and whose windows they have; else one that most of them fit.
 fn choose(plan: &Plan, sorted: &[usize]) -> Option<Shape> {
     let parts: Vec<&[usize]> = sorted.chunks(per_tile(sorted.len())).collect();
     let sampled = parts.len().min(SAMPLED);
     let spaced = |i: usize| parts[i * (parts.len() - 1) / (sampled - 1).max(1)];
-    let cost = |shape: &Shape| {
-        let tile = |i: usize| Tile::new(plan, shape, spaced(i));
-        let costs: Vec<usize> = (0..sampled).filter_map(tile).map(|tile| tile.wavefronts).collect();
-        let missing = sampled - costs.len();
-        let mean = costs.iter().sum::<usize>() as f64 / (costs.len().max(1) * shape.times) as f64;
-        (missing, mean)
+    let unfit = |shape: &Shape| {
+        let windows = (0..sampled).filter_map(|i| Tile::new(plan, shape, spaced(i)));
+        let windows: Vec<f64> = windows.map(|tile| tile.mean_window).collect();
+        let mean = windows.iter().sum::<f64>() / windows.len() as f64;
+        (sampled - windows.len(), mean > shape.most_mean_window())
     };
-    let rated = Shape::ALL.iter().map(|shape| (cost(shape), *shape));
-    let best = rated.min_by(|a, b| (a.0.0.cmp(&b.0.0)).then(a.0.1.total_cmp(&b.0.1)));
-    best.map(|best| best.1)
+    Shape::ALL.into_iter().min_by_key(unfit)
 }
 
 /// The tables of all trials, made on all threads.

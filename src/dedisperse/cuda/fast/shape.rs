@@ -28,18 +28,23 @@ pub(super) const POSITIONS: usize = 8;
 /// The most samples of a channel that are staged: 4 for each thread of a warpgroup.
 const MOST_COLUMNS: usize = 512;
 
-/// Groups of 32 channels, two in flight, with windows of up to 8 positions.
-const PLAIN: Shape =
-    Shape { teams: 4, flight: 1, times: 384, group: 32, ring: 3, depth: 1, sets: 1 };
+/// Few warps with many registers, for narrow windows.
+const NARROW: Shape =
+    Shape { teams: 2, flight: 2, times: 384, group: 32, ring: 3, depth: 1, sets: 1 };
 
 impl Shape {
-    /// All shapes.
+    /// All shapes, the fastest first.
     pub(super) const ALL: [Self; 4] = [
-        Self { times: 448, ..PLAIN },
-        Self { times: 320, group: 64, ring: 2, ..PLAIN },
-        PLAIN,
-        Self { ring: 2, sets: 2, ..PLAIN },
+        Self { times: 448, ..NARROW },
+        NARROW,
+        Self { teams: 4, flight: 1, ..NARROW },
+        Self { teams: 4, flight: 1, ring: 2, sets: 2, ..NARROW },
     ];
+
+    /// The widest mean window that it is fast for.
+    pub(super) fn most_mean_window(&self) -> f64 {
+        if self.teams == 2 { 5.5 } else { f64::INFINITY }
+    }
 
     /// The kernel's source.
     pub(super) fn source(&self) -> Source {

@@ -19,8 +19,8 @@ pub(super) struct Tile {
     pub(super) entries: Vec<u32>,
     /// Each trial's row of the output, or -1, and the skew of its times.
     pub(super) trials: Vec<[i32; 2]>,
-    /// Passes over shared memory, which the time goes with.
-    pub(super) wavefronts: usize,
+    /// The mean of the groups' windows.
+    pub(super) mean_window: f64,
 }
 
 /// One group of channels: each channel's shifts, and the trials' frames.
@@ -40,9 +40,11 @@ impl Tile {
         let frames: Vec<_> = shifts.chunks(shape.group).map(|part| frames(part, shape)).collect();
         let skew = skew(&frames)?;
         let mut tile = Self::default();
+        let (mut windows, groups) = (0, frames.len());
         for (shifts, frames) in shifts.chunks(shape.group).zip(frames) {
-            Group { shape, shifts, frames, skew: &skew }.append(&mut tile)?;
+            windows += Group { shape, shifts, frames, skew: &skew }.append(&mut tile)?;
         }
+        tile.mean_window = windows as f64 / groups as f64;
         let row = |d: usize| trials.get(d).map_or(-1, |dm| *dm as i32);
         tile.trials = (0..TRIALS).map(|d| [row(d), skew[d]]).collect();
         Some(tile)
@@ -85,8 +87,8 @@ fn skew(frames: &[[i32; TRIALS]]) -> Option<[i32; TRIALS]> {
 }
 
 impl Group<'_> {
-    /// Appends the group's head and bits; none where they do not fit.
-    fn append(&self, tile: &mut Tile) -> Option<()> {
+    /// Appends the group's entry and returns its window; none where it does not fit.
+    fn append(&self, tile: &mut Tile) -> Option<usize> {
         let shape = self.shape;
         let moved: [i32; TRIALS] = std::array::from_fn(|d| self.frames[d] + self.skew[d]);
         let (first, last) = (moved.iter().min()?, moved.iter().max()?);
@@ -107,12 +109,7 @@ impl Group<'_> {
             self.append_sources(&starts, (32 * part, *first), &mut tile.entries);
             tile.entries.extend([chunks as u32, 0, 0, 0]);
         }
-        // Samples are written, read twice, written; products read 64 columns of 32 channels; sums are
-        // written and read.
-        let stage = shape.group * 4 * columns / 128;
-        let products = window * blocks * shape.group / 2;
-        tile.wavefronts += stage + products + 2 * shape.times;
-        Some(())
+        Some(window)
     }
 
     /// The smallest shift of a channel beyond the trials' frames.

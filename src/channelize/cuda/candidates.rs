@@ -1,0 +1,70 @@
+//! Which shapes of the fused kernel are taken at first, and which are tried when it is tuned.
+//!
+//! Invariant: all of them give the same bits.
+
+use super::shape::{MOST_HELD, Shape};
+
+impl Shape {
+    /// What measured best on an H200 and keeps registers from spilling.
+    pub(super) fn measured(self) -> Self {
+        let Self { radix, taps, sample_bytes, .. } = self;
+        let is_wide = sample_bytes == 8;
+        let own = Self { ahead: if is_wide { 2 } else { 4 }, ..self };
+        match (radix, taps) {
+            (1, _) => self.measured_of_one(),
+            // Much is under way between registers and memory, and batches are small anyway.
+            (_, 17..) => Self { threads: self.threads / 2, holds_taps: false, ..own },
+            (2, _) if is_wide => Self { holds_taps: taps <= 4, ..own.halved() },
+            (2, _) => {
+                let most = if self.side == 16 && sample_bytes <= 2 { 8 } else { 4 };
+                let conversion = usize::from(sample_bytes == 2);
+                Self { holds_taps: taps <= most, conversion, ..own }
+            }
+            _ => Self { conversion: usize::from(sample_bytes == 2), ..own },
+        }
+    }
+
+    /// The same for a radix of 1.
+    fn measured_of_one(self) -> Self {
+        let eight = Self { holds_taps: 2 * self.taps <= MOST_HELD, ..self.halved() };
+        match (self.sample_bytes, self.taps) {
+            (8, ..=8) => self,
+            (8, 9..=16) => eight,
+            (8, 32 | 64) => Self { ahead: 2, ..self },
+            (8, _) => Self { ahead: 2, early_taps: true, ..eight },
+            (4, ..=8) | (_, 64) => self,
+            (bytes, 32) => {
+                let conversion = usize::from(bytes == 4);
+                Self { ahead: 8, early_taps: true, conversion, ..self }
+            }
+            // Powers leave fewer registers.
+            (2, ..=8) => Self { conversion: usize::from(self.form != 1), ..self },
+            (_, ..=16) => Self { conversion: 1, ..self },
+            _ => Self { early_taps: true, ..eight },
+        }
+    }
+
+    /// Itself, and what differs in one thing.
+    pub(super) fn others(&self) -> Vec<Self> {
+        let own = *self;
+        let conversion = if own.conversion == 1 { 0 } else { 1 };
+        let ahead = if own.ahead == 8 { 4 } else { 8 };
+        let mut others = vec![own, own.halved(), Self { conversion, ..own }, Self { ahead, ..own }];
+        if own.taps > MOST_HELD {
+            others.push(Self { early_taps: !own.early_taps, ..own });
+            others.push(Self { turn: 2 - own.turn, ..own });
+        } else {
+            others.push(Self { holds_taps: !own.holds_taps, ..own });
+        }
+        others
+    }
+
+    /// Batches of half as many spectra by half as many threads, in twice as many blocks.
+    fn halved(self) -> Self {
+        if self.batch < 2 {
+            return self;
+        }
+        let Self { batch, threads, resident, .. } = self;
+        Self { batch: batch / 2, threads: threads / 2, resident: 2 * resident, ..self }
+    }
+}

@@ -1,0 +1,55 @@
+use super::*;
+use crate::sample::Encoding;
+use crate::units::{Band, DM_CONSTANT};
+
+/// `dms` trials from `first` on, `step` apart, of 300 MHz around 1400.
+fn plan(channels: usize, (first, step, dms): (f64, f64, usize)) -> Plan {
+    let width = 300.0 / channels as f64;
+    Plan::new(super::super::super::plan::Options {
+        band: Band::uniform(1550.0 - 0.5 * width, -width, channels).unwrap(),
+        tsamp_s: 64e-6,
+        dms: (0..dms).map(|i| first + i as f64 * step).collect(),
+        downsample: 1,
+        encoding: Encoding::U8,
+        range: None,
+        masked: Vec::new(),
+        dm_constant: DM_CONSTANT,
+    })
+    .unwrap()
+}
+
+#[test]
+fn wide_windows_take_other_shapes() {
+    let shape = |channels, range| {
+        let plan = plan(channels, range);
+        choose(&plan, &sorted(&plan)).unwrap()
+    };
+    assert_eq!(shape(1024, (0.0, 0.1, 1500)), Shape::ALL[0]);
+    assert_eq!(shape(1024, (150.0, 0.2, 750)), Shape::ALL[1]);
+    assert_eq!(shape(1024, (300.0, 0.25, 800)), Shape::ALL[2]);
+    assert_eq!(shape(512, (300.0, 0.25, 800)), Shape::ALL[3]);
+}
+
+#[test]
+fn every_trial_is_in_a_tile_or_left() {
+    let threads = Threads::new(2);
+    for (range, some_left) in [((0.0, 0.1, 150), false), ((0.0, 3.0, 150), true)] {
+        let plan = plan(1024, range);
+        let tables = tables(&plan, &Shape::ALL[2], &sorted(&plan), &threads);
+        let in_tiles = tables.trials.iter().filter(|trial| trial[0] >= 0);
+        let mut found: Vec<usize> = in_tiles.map(|trial| trial[0] as usize).collect();
+        assert_eq!(!tables.left.is_empty(), some_left);
+        found.extend(&tables.left);
+        found.sort_unstable();
+        assert_eq!(found, (0..150).collect::<Vec<_>>());
+        let words = Shape::ALL[2].head_bytes() / 4 + 100;
+        assert_eq!(tables.entries.len(), tables.trials.len() / TRIALS * 32 * words);
+    }
+}
+
+#[test]
+fn shared_memory_fits_a_block() {
+    assert!(Shape::ALL.iter().all(|shape| shape.shared_bytes() <= 232_448));
+    assert_eq!(Shape::ALL[0].flush(255), 8);
+    assert_eq!(Shape::ALL[0].flush(15), 128);
+}
