@@ -39,7 +39,8 @@ impl Shape {
             }
             // Powers leave fewer registers.
             (2, ..=8) => Self { conversion: usize::from(self.form != 1), ..self },
-            (_, ..=16) => Self { conversion: 1, ..self },
+            // Rows of two polarizations leave no room for so many taps.
+            (_, ..=16) => Self { conversion: 1, holds_taps: self.polarizations == 1, ..self },
             _ => Self { early_taps: true, ..eight },
         }
     }

@@ -72,6 +72,12 @@ INLINE void filter_held(float4 (&sums)[SPECTRA], float2 (&taps)[TAPS], const Col
   }
 }
 
+// One spectrum, for launches that are too short for a batch; the loop keeps loads of other columns out of its registers.
+template <int NEAR> INLINE void filter_one(float4& sum, const Column<NEAR>& column) {
+#pragma unroll(TAPS >= 16 ? 8 : TAPS > 1 ? TAPS / 2 : 1)
+  for (int k = 0; k < TAPS; k++) add_product(sum, column.tap(k), decode(column.far(k)));
+}
+
 // Taps in a ring of SPECTRA, of which the table has a row more: rows that begin the sums one by one, rows of all sums, rows that end them one by one.
 // The loop over blocks is not unrolled, or the code outgrows the instruction cache.
 template <int SPECTRA, int NEAR>

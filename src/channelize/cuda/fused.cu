@@ -28,6 +28,8 @@ constexpr int PASSES = COLUMNS / THREADS;
 #define HOLDS_TAPS (TAPS * RADIX * PASSES <= MOST_HELD)
 #endif
 constexpr int HELD_COLUMNS = HOLDS_TAPS ? RADIX * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
+// whether a thread goes round for each of its columns and polarizations: at once they would take too many registers
+constexpr bool TURNS = RADIX >= 4 && !HOLDS_TAPS;
 // the most blocks along y and z of a grid; units are counted along y, then z
 constexpr u32 MOST_BLOCKS = 65535;
 // words of a row of samples
@@ -68,6 +70,8 @@ INLINE void filter(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&
     const Column<NEAR> source = {near + column, far + column, (const float2*)a.coefficients + column, WORDS, WORDS};
     if constexpr (HOLDS_TAPS)
       filter_held<SPECTRA, NEAR, false>(sums[r], held[r + pass * RADIX], source);
+    else if constexpr (SPECTRA < BATCH)
+      filter_one(sums[r][0], source);
     else if constexpr (TAPS <= MOST_HELD) {
       float2 taps[TAPS];
       filter_held<SPECTRA, NEAR, true>(sums[r], taps, source);
@@ -165,9 +169,9 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       __syncthreads();
     } else {
       __syncthreads();
-#pragma unroll
+#pragma unroll(TURNS ? 1 : PASSES)
       for (int pass = 0; pass < PASSES; pass++)
-#pragma unroll
+#pragma unroll(TURNS ? 1 : POLARIZATIONS)
         for (int p = 0; p < POLARIZATIONS; p++) {
           float4 sums[RADIX][SPECTRA];
           const int at = thread + pass * THREADS;
