@@ -17,8 +17,11 @@ const SLOTS: usize = 2;
 /// another.
 const PLANE_BYTES: usize = 2 << 30;
 
+/// Bytes of rows that a gulp may hold: few channels and slow sampling need long gulps to fill the device.
+const ROW_BYTES: usize = 8 * GULP_BYTES;
+
 /// The most rows of a gulp.
-const MOST_TIMES: usize = 1 << 20;
+const MOST_TIMES: usize = 1 << 21;
 
 /// Rows that a gulp has at least, where memory allows any.
 const LEAST_TIMES: usize = 64;
@@ -93,7 +96,7 @@ impl Need {
                 ),
             });
         }
-        let good = (PLANE_BYTES / self.plane).min(2 * GULP_BYTES / self.row.max(1));
+        let good = (PLANE_BYTES / self.plane).min(ROW_BYTES / self.row.max(1));
         let wanted = if asked == 0 { good.clamp(256, MOST_TIMES) } else { asked };
         let whole = times.map_or(usize::MAX, |times| times.clamp(1, 1 << 40) as usize);
         Ok(wanted.min(free / bytes).min(whole).max(1))
