@@ -29,7 +29,7 @@ constexpr int PASSES = COLUMNS / THREADS;
 #endif
 constexpr int HELD_COLUMNS = HOLDS_TAPS ? RADIX * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
 // whether a thread goes round for each of its columns and polarizations: at once they would take too many registers
-constexpr bool TURNS = RADIX * POLARIZATIONS >= 4 && !HOLDS_TAPS;
+constexpr bool TURNS = RADIX * PASSES * POLARIZATIONS >= 4 && !HOLDS_TAPS;
 // whether sums of one spectrum leave few registers for what is on its way to them
 constexpr bool WIDEST = BATCH == 1 && PREFETCHED == 0 && RADIX >= 4 && TAPS <= MOST_HELD && sizeof(Word) == 16;
 // the most blocks along y and z of a grid; units are counted along y, then z
