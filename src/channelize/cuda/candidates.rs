@@ -36,6 +36,9 @@ impl Shape {
         let eight = Self { holds_taps: 2 * self.taps <= MOST_HELD, ..self.halved() };
         match (self.sample_bytes, self.taps) {
             (8, ..=8) => self,
+            (8, 9..=16) if self.form == 1 => {
+                Self { threads: self.threads / 2, holds_taps: false, ahead: 2, ..self }
+            }
             (8, 9..=16) => eight,
             (8, 32 | 64) => Self { ahead: 2, ..self },
             (8, _) => Self { ahead: 2, early_taps: true, ..eight },
