@@ -14,11 +14,18 @@ impl Shape {
             (1, _) => self.measured_of_one(),
             // Much is under way between registers and memory, and batches are small anyway.
             (_, 17..) => Self { threads: self.threads / 2, holds_taps: false, ..own },
+            // Of eight bytes a sample, a batch of powers takes more than 128 registers a thread.
+            (2, _) if is_wide && self.form == 1 => {
+                Self { threads: self.threads / 2, holds_taps: false, ..own }
+            }
             (2, _) if is_wide => Self { holds_taps: taps <= 4, ..own.halved() },
             (2, _) => {
                 let most = if self.side == 16 && sample_bytes <= 2 { 8 } else { 4 };
                 let conversion = usize::from(sample_bytes == 2);
                 Self { holds_taps: taps <= most, conversion, ..own }
+            }
+            _ if is_wide && self.batch > 1 => {
+                Self { threads: self.threads / 2, ahead: 4, holds_taps: false, ..own }
             }
             _ => Self { conversion: usize::from(sample_bytes == 2), ..own },
         }
@@ -29,6 +36,9 @@ impl Shape {
         let eight = Self { holds_taps: 2 * self.taps <= MOST_HELD, ..self.halved() };
         match (self.sample_bytes, self.taps) {
             (8, ..=8) => self,
+            (8, 9..=16) if self.form == 1 => {
+                Self { threads: self.threads / 2, holds_taps: false, ahead: 2, ..self }
+            }
             (8, 9..=16) => eight,
             (8, 32 | 64) => Self { ahead: 2, ..self },
             (8, _) => Self { ahead: 2, early_taps: true, ..eight },
@@ -39,7 +49,10 @@ impl Shape {
             }
             // Powers leave fewer registers.
             (2, ..=8) => Self { conversion: usize::from(self.form != 1), ..self },
-            // Rows of two polarizations leave no room for so many taps.
+            // Nor is there room for so many taps, and those of one polarization leave none for a whole batch.
+            (bytes, ..=16) if self.form == 1 && self.polarizations == 1 => {
+                Self { conversion: usize::from(bytes == 2), ..eight }
+            }
             (_, ..=16) => Self { conversion: 1, holds_taps: self.polarizations == 1, ..self },
             _ => Self { early_taps: true, ..eight },
         }

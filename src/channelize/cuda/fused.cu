@@ -29,7 +29,9 @@ constexpr int PASSES = COLUMNS / THREADS;
 #endif
 constexpr int HELD_COLUMNS = HOLDS_TAPS ? RADIX * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
 // whether a thread goes round for each of its columns and polarizations: at once they would take too many registers
-constexpr bool TURNS = RADIX >= 4 && !HOLDS_TAPS;
+constexpr bool TURNS = RADIX * PASSES * POLARIZATIONS >= 4 && !HOLDS_TAPS;
+// whether sums of one spectrum leave few registers for what is on its way to them
+constexpr bool WIDEST = BATCH == 1 && PREFETCHED == 0 && RADIX >= 4 && TAPS <= MOST_HELD && sizeof(Word) == 16;
 // the most blocks along y and z of a grid; units are counted along y, then z
 constexpr u32 MOST_BLOCKS = 65535;
 // words of a row of samples
@@ -70,7 +72,7 @@ INLINE void filter(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&
     const Column<NEAR> source = {near + column, far + column, (const float2*)a.coefficients + column, WORDS, WORDS};
     if constexpr (HOLDS_TAPS)
       filter_held<SPECTRA, NEAR, false>(sums[r], held[r + pass * RADIX], source);
-    else if constexpr (SPECTRA < BATCH)
+    else if constexpr (SPECTRA < BATCH || WIDEST)
       filter_one(sums[r][0], source);
     else if constexpr (TAPS <= MOST_HELD) {
       float2 taps[TAPS];
