@@ -103,7 +103,7 @@ fn more_memory_than_there_is_says_how_much_is_free() {
     let refused = device.buffer::<u8>(2 * device.properties().memory_bytes).unwrap_err();
     let text = refused.to_string();
     assert!(matches!(refused, Error::Unavailable { .. }), "{text}");
-    let mib = 2 * device.properties().memory_bytes / (1 << 20);
+    let mib = (2 * device.properties().memory_bytes).div_ceil(1 << 20);
     assert!(text.contains(&format!("{mib} MiB")) && text.contains("are free"), "{text}");
     assert!(device.buffer::<f64>(usize::MAX / 4).is_err());
 }

@@ -53,11 +53,13 @@ impl Device {
     pub fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>> {
         let buffer = self.buffer(values.len())?;
         if !values.is_empty() {
-            // SAFETY: the buffer has room for the values; the call returns when they are copied.
+            // SAFETY: the buffer has room for the values, which the call has read when it returns.
             let result = unsafe {
                 sys::cuMemcpyHtoD_v2(buffer.address, values.as_ptr().cast(), size_of_val(values))
             };
             check("cuMemcpyHtoD", result)?;
+            // The call may return while the last of it is on its way, and our streams do not wait for it.
+            self.synchronize()?;
         }
         Ok(buffer)
     }

@@ -71,6 +71,9 @@ impl Search {
             let words = bests.len();
             stream.fill(bests, 0..words, 0)?;
         }
+        // More events come to the host than were found.
+        let words = self.memory.events.len();
+        stream.fill(&mut self.memory.events, 0..words, 0)?;
         stream.synchronize()
     }
 
