@@ -17,11 +17,11 @@ const SLOTS: usize = 2;
 /// another.
 const PLANE_BYTES: usize = 2 << 30;
 
-/// Bytes of rows that a gulp may hold: few channels and slow sampling need long gulps to fill the device.
-const ROW_BYTES: usize = 8 * GULP_BYTES;
+/// Bytes of rows that a gulp may hold: with longer ones the copy in hides less.
+const ROW_BYTES: usize = 2 * GULP_BYTES;
 
 /// The most rows of a gulp.
-const MOST_TIMES: usize = 1 << 21;
+const MOST_TIMES: usize = 1 << 20;
 
 /// Rows that a gulp has at least, where memory allows any.
 const LEAST_TIMES: usize = 64;
