@@ -233,10 +233,10 @@ impl<'a> Voltages<'a> {
     }
 }
 
-/// A buffer of voltages that a source fills: axes stream, time.
-#[derive(Clone, Debug)]
-pub struct VoltageBlock {
-    bytes: Vec<u8>,
+/// A buffer of voltages that a source fills, its own or lent: axes stream, time.
+#[derive(Debug)]
+pub struct VoltageBlock<'a> {
+    bytes: Bytes<'a>,
     encoding: VoltageEncoding,
     streams: usize,
     stride: usize,
@@ -244,12 +244,67 @@ pub struct VoltageBlock {
     times: usize,
 }
 
-impl VoltageBlock {
+/// The memory of a block.
+#[derive(Debug)]
+enum Bytes<'a> {
+    Own(Vec<u8>),
+    Lent(&'a mut [u8]),
+}
+
+impl Bytes<'_> {
+    fn get(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Lent(bytes) => bytes,
+        }
+    }
+
+    fn get_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Lent(bytes) => bytes,
+        }
+    }
+}
+
+/// A copy has memory of its own.
+impl Clone for VoltageBlock<'_> {
+    fn clone(&self) -> Self {
+        let Self { encoding, streams, stride, capacity, times, .. } = *self;
+        let bytes = Bytes::Own(self.bytes.get().to_vec());
+        Self { bytes, encoding, streams, stride, capacity, times }
+    }
+}
+
+impl VoltageBlock<'static> {
     /// Room for `capacity` samples, rounded up to whole bytes, of each of `streams` streams.
     pub fn new(encoding: VoltageEncoding, streams: usize, capacity: usize) -> Self {
         let capacity = capacity.next_multiple_of(encoding.samples_per_byte());
         let stride = encoding.bytes(capacity);
-        Self { bytes: vec![0; streams * stride], encoding, streams, stride, capacity, times: 0 }
+        let bytes = Bytes::Own(vec![0; streams * stride]);
+        Self { bytes, encoding, streams, stride, capacity, times: 0 }
+    }
+}
+
+impl<'a> VoltageBlock<'a> {
+    /// As [`VoltageBlock::new`], at the front of `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when they are too few.
+    pub fn lent(
+        bytes: &'a mut [u8],
+        encoding: VoltageEncoding,
+        streams: usize,
+        capacity: usize,
+    ) -> Result<Self> {
+        let capacity = capacity.next_multiple_of(encoding.samples_per_byte());
+        let stride = encoding.bytes(capacity);
+        let (expected, actual) = (streams.saturating_mul(stride), bytes.len());
+        if actual < expected {
+            return Err(Error::Shape { what: "memory of a block (bytes)", expected, actual });
+        }
+        let bytes = Bytes::Lent(&mut bytes[..expected]);
+        Ok(Self { bytes, encoding, streams, stride, capacity, times: 0 })
     }
 
     /// How each sample is stored.
@@ -265,6 +320,11 @@ impl VoltageBlock {
     /// The most samples of each stream that it can hold.
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// Bytes from stream to stream.
+    pub fn stride(&self) -> usize {
+        self.stride
     }
 
     /// Samples of each stream that it holds.
@@ -289,18 +349,18 @@ impl VoltageBlock {
 
     /// All bytes of one stream, to its capacity.
     pub fn row_mut(&mut self, stream: usize) -> &mut [u8] {
-        &mut self.bytes[stream * self.stride..][..self.stride]
+        &mut self.bytes.get_mut()[stream * self.stride..][..self.stride]
     }
 
     /// All streams' rows, one behind another, each of the same number of bytes.
     pub fn rows_mut(&mut self) -> std::slice::ChunksExactMut<'_, u8> {
-        self.bytes.chunks_exact_mut(self.stride.max(1))
+        self.bytes.get_mut().chunks_exact_mut(self.stride.max(1))
     }
 
     /// What it holds.
     pub fn voltages(&self) -> Voltages<'_> {
         let Self { encoding, streams, stride, times, .. } = *self;
-        Voltages { bytes: &self.bytes, encoding, streams, stride, times }
+        Voltages { bytes: self.bytes.get(), encoding, streams, stride, times }
     }
 }
 

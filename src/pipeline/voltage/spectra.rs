@@ -50,7 +50,7 @@ impl Element for u8 {
 pub(super) struct Spectra<T> {
     source: Box<dyn VoltageSource>,
     channelizer: Channelizer,
-    block: VoltageBlock,
+    block: VoltageBlock<'static>,
     /// Samples to be read at once.
     gulp: usize,
     /// Samples of the block that the filter bank has taken.
@@ -74,7 +74,7 @@ impl<T: Element> Spectra<T> {
     /// [`Error::Parameter`] for rows of less than a byte's samples; as [`Channelizer::new`].
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
-        first: Option<(u64, VoltageBlock)>,
+        first: Option<(u64, VoltageBlock<'static>)>,
         plan: Plan,
         gulp: usize,
         backend: &Backend,
