@@ -16,7 +16,7 @@ use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 #[cfg(feature = "cuda")]
-pub use cuda::{DeviceVoltages, kernels};
+pub use cuda::{DeviceVoltages, Joining, RowJoiner, kernels};
 pub use output::Output;
 pub use plan::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
 
@@ -160,6 +160,20 @@ impl Channelizer {
         self.times = total;
         self.rows += produced as u64;
         Ok(Progress { consumed, produced })
+    }
+
+    /// The GPU that the plan is bound to, if it is one.
+    #[cfg(feature = "cuda")]
+    pub fn device(&self) -> Option<&crate::backend::cuda::Device> {
+        match &self.engine {
+            Engine::Cuda(engine) => Some(engine.device()),
+            _ => None,
+        }
+    }
+
+    /// Samples of each stream that were taken since the stream's start.
+    pub fn times(&self) -> u64 {
+        self.times
     }
 
     /// Complex samples that requantization had to limit, for each element of a row, since the stream's

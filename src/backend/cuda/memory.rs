@@ -127,6 +127,7 @@ impl<T: Pod> Buffer<T> {
         // SAFETY: both sides have so many bytes; the call returns when they are copied.
         let result = unsafe {
             let bytes = size_of_val(values);
+            self.device.count_copied_out(bytes);
             sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), self.at(start), bytes)
         };
         check("cuMemcpyDtoH", result)

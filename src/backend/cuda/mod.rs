@@ -21,6 +21,7 @@ pub mod tune;
 mod variants;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -52,6 +53,8 @@ struct Inner {
     context: sys::CUcontext,
     properties: Properties,
     state: Mutex<tune::State>,
+    /// Bytes that copies brought to the host.
+    copied_out: AtomicU64,
 }
 
 // SAFETY: the driver allows a context to be used from every thread; each call binds it first.
@@ -117,7 +120,9 @@ impl Device {
         keep(ordinal, handle)?;
         let properties = Properties::of(handle)?;
         let state = Mutex::default();
-        Ok(Self(Arc::new(Inner { ordinal, handle, context, properties, state })))
+        let copied_out = AtomicU64::new(0);
+        let inner = Inner { ordinal, handle, context, properties, state, copied_out };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Opens every device that can be opened.
@@ -159,6 +164,15 @@ impl Device {
         // SAFETY: writes two integers.
         check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
         Ok(free)
+    }
+
+    /// Bytes that copies by this handle and its clones have brought to the host, or will.
+    pub fn copied_out_bytes(&self) -> u64 {
+        self.0.copied_out.load(Ordering::Relaxed)
+    }
+
+    fn count_copied_out(&self, bytes: usize) {
+        self.0.copied_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Compiles a source for this device, or takes it from the cache, and loads it.

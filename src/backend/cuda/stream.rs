@@ -132,6 +132,7 @@ impl Stream {
         fits("copy from a device", to.len(), at + range.len())?;
         self.bind()?;
         let bytes = range.len() * size_of::<T>();
+        self.device.count_copied_out(bytes);
         // SAFETY: both sides have so many bytes; the caller keeps the host's side.
         check("cuMemcpyDtoHAsync", unsafe {
             let to = to.pointer().add(at);

@@ -12,6 +12,7 @@ mod host;
 mod job;
 mod kept;
 mod launcher;
+mod rows;
 mod shape;
 mod variants;
 
@@ -23,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 use host::Host;
 use launcher::Launcher;
+pub use rows::{Joining, RowJoiner};
 pub use variants::kernels;
 
 /// Where the voltages of every stream lie in a device's buffer: stream `s` has its samples from byte
@@ -52,6 +54,11 @@ impl Engine {
             host: Host::new(plan, device, threads)?,
             device: device.clone(),
         })
+    }
+
+    /// Where it runs.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Counts of limited samples; of a device that has failed, as `run` says, none.

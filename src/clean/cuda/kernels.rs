@@ -25,6 +25,11 @@ fn medians_of(encoding: Encoding) -> Source {
     Source { name: "medians.cu", text, includes: INCLUDES, defines: samples(encoding) }
 }
 
+/// The kernels that fill gaps of rows.
+pub(super) fn gaps() -> Source {
+    Source { name: "gaps.cu", text: include_str!("gaps.cu"), includes: &[], defines: Vec::new() }
+}
+
 /// How samples are stored.
 fn samples(encoding: Encoding) -> Vec<(&'static str, String)> {
     let signed = matches!(encoding, Encoding::I8 | Encoding::I16);
@@ -41,7 +46,7 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     let all = extent == Extent::All;
     let few = [Encoding::U4, Encoding::U8, Encoding::F32];
     let encodings = if all { &Encoding::ALL[..] } else { &few[..] };
-    let mut sources = Vec::new();
+    let mut sources = vec![gaps()];
     for (index, encoding) in encodings.iter().enumerate() {
         if all || index > 0 {
             sources.push(medians_of(*encoding));

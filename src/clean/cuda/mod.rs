@@ -3,12 +3,14 @@
 //! Invariant: a row's result depends on that row, and on the running medians where cells are masked.
 #![allow(unsafe_code)]
 
+mod gaps;
 mod kernels;
 mod staging;
 
 use super::plan::{Plan, TimeMask};
 use crate::backend::cuda::{self, Arguments, Buffer, Device, Function, Module, Stream};
 use crate::error::{Error, Result};
+pub use gaps::GapFiller;
 pub use kernels::kernels;
 use staging::Staging;
 

@@ -11,14 +11,14 @@ use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::pulse::cluster::Clusterer;
 
 /// Pairs of buffers on the way in: one is filled and copied while the other is worked on.
-const SLOTS: usize = 2;
+pub(super) const SLOTS: usize = 2;
 
 /// Bytes of the plane of trials that a gulp may fill: the largest range's, for they are searched one after
 /// another.
 const PLANE_BYTES: usize = 2 << 30;
 
 /// Bytes of rows that a gulp may hold: with longer ones the copy in hides less.
-const ROW_BYTES: usize = 2 * GULP_BYTES;
+pub(super) const ROW_BYTES: usize = 2 * GULP_BYTES;
 
 /// The most rows of a gulp.
 const MOST_TIMES: usize = 1 << 20;
@@ -52,9 +52,11 @@ pub(super) struct Stage {
 }
 
 /// What a row of a search needs on a device.
-struct Need {
-    /// Bytes of a row as recorded.
+pub(super) struct Need {
+    /// Bytes of a row as recorded: what comes over the bus.
     row: usize,
+    /// Bytes of a row that is made there of what was recorded, 0 where rows were.
+    made: usize,
     /// Bytes of a cleaned row, 0 without cleaning.
     cleaned: usize,
     /// Bytes of the largest range's plane.
@@ -62,32 +64,49 @@ struct Need {
 }
 
 impl Need {
-    fn new(header: &FilterbankHeader, cleaning: &Cleaning, ranges: &[RangeSearch]) -> Self {
+    pub(super) fn new(
+        header: &FilterbankHeader,
+        cleaning: &Cleaning,
+        ranges: &[RangeSearch],
+    ) -> Self {
         Self {
             row: header.row_bytes(),
+            made: 0,
             cleaned: cleaning.cleaned_row_bytes().unwrap_or(0),
             plane: ranges.iter().map(RangeSearch::plane_bytes_per_row).max().unwrap_or(0).max(1),
         }
     }
 
+    /// Of rows that are made on the device, `made` bytes each, from `row` bytes of voltages.
+    pub(super) fn of_voltages(self, row: usize, made: usize) -> Self {
+        Self { row, made, ..self }
+    }
+
     /// Bytes of the device that a row takes, with so many copies of it.
     fn bytes(&self, slots: usize) -> usize {
-        slots * self.row + self.cleaned + self.plane
+        slots * self.row + self.made + self.cleaned + self.plane
     }
 
     /// Rows of a gulp: as many as planes and rows of a good size hold, fewer where memory is short.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when not even a small gulp fits, with what it needs and what is free.
-    fn gulp(&self, device: &Device, asked: usize, times: Option<u64>) -> Result<usize> {
+    pub(super) fn gulp(
+        &self,
+        device: &Device,
+        asked: usize,
+        times: Option<u64>,
+    ) -> Result<usize> {
         let bytes = self.bytes(SLOTS);
         let free = (SHARE * device.free_bytes()? as f64) as usize;
-        if free / bytes < LEAST_TIMES {
+        // Rows may be long: of many channels, or of the voltages of a second.
+        let least = LEAST_TIMES.min(ROW_BYTES / self.row.max(1)).max(1);
+        if free / bytes < least {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
             return Err(Error::Unavailable {
                 what: format!(
-                    "{} MiB on CUDA device {} for gulps of {LEAST_TIMES} rows, beside the stages' own",
-                    mib(LEAST_TIMES * bytes),
+                    "{} MiB on CUDA device {} for gulps of {least} rows, beside the stages' own",
+                    mib(least * bytes),
                     device.ordinal()
                 ),
                 why: format!(
@@ -104,7 +123,7 @@ impl Need {
 }
 
 impl Stage {
-    fn new(
+    pub(super) fn new(
         device: &Device,
         cleaning: &Cleaning,
         ranges: &[RangeSearch],
@@ -119,6 +138,11 @@ impl Stage {
             plane: Plane::new(device, kind, 1, words)?,
             cleaned: cleaned.map(|bytes| device.buffer(gulp * bytes)).transpose()?,
         })
+    }
+
+    /// Where it queues its work.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// Cleans, dedisperses and searches rows that are on the device.
@@ -223,13 +247,13 @@ impl DeviceWork {
         self.queued += times as u64;
         Ok(times)
     }
+}
 
-    /// An error of the device, with how far the search is whole.
-    fn told(&self, error: Error) -> Error {
-        let Error::Device { call, code, text } = error else { return error };
-        let text = format!("{text}; the first {} rows were searched whole", self.whole);
-        Error::Device { call, code, text }
-    }
+/// An error of the device, with how many rows were searched whole.
+pub(super) fn told(error: Error, whole: u64) -> Error {
+    let Error::Device { call, code, text } = error else { return error };
+    let text = format!("{text}; the first {whole} rows were searched whole");
+    Error::Device { call, code, text }
 }
 
 /// Reads a gulp and sends it on its way; its rows.
@@ -254,7 +278,7 @@ impl Step for DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let taken = self.take(source, cleaning, ranges, clusterer);
-        taken.map_err(|error| self.told(error))
+        taken.map_err(|error| told(error, self.whole))
     }
 
     fn finish(
@@ -264,6 +288,6 @@ impl Step for DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let finished = self.stage.finish(times, ranges, clusterer);
-        finished.map_err(|error| self.told(error))
+        finished.map_err(|error| told(error, self.whole))
     }
 }

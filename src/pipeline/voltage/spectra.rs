@@ -2,6 +2,9 @@
 //!
 //! Invariant: a row's bits do not depend on how rows are read or passed over.
 
+#[cfg(feature = "cuda")]
+mod unread;
+
 use num_complex::Complex;
 
 use crate::backend::Backend;
@@ -9,6 +12,8 @@ use crate::channelize::{Channelizer, Output, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
 use crate::voltage::VoltageBlock;
+#[cfg(feature = "cuda")]
+pub(in crate::pipeline) use unread::{Bank, Unread};
 
 /// Bytes of voltages read at once, unless asked otherwise.
 const BLOCK_BYTES: usize = 4 << 20;
