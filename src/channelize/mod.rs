@@ -142,6 +142,21 @@ impl Channelizer {
         output: &mut crate::backend::cuda::Buffer<u8>,
         stream: &crate::backend::cuda::Stream,
     ) -> Result<Progress> {
+        self.enqueue_at(input, layout, (output, 0), stream)
+    }
+
+    /// As [`enqueue`](Self::enqueue), with rows that begin behind so many others in the output.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue); [`Error::Shape`] when the output ends before them.
+    #[cfg(feature = "cuda")]
+    pub fn enqueue_at(
+        &mut self,
+        input: &crate::backend::cuda::Buffer<u8>,
+        layout: DeviceVoltages,
+        (output, first_row): (&mut crate::backend::cuda::Buffer<u8>, usize),
+        stream: &crate::backend::cuda::Stream,
+    ) -> Result<Progress> {
         let Engine::Cuda(engine) = &self.engine else {
             return Err(Error::Unavailable {
                 what: "channelize of voltages on a GPU".to_owned(),
@@ -149,13 +164,17 @@ impl Channelizer {
             });
         };
         engine.check(input, layout, output)?;
-        let room = output.len() / (self.plan.row_elements() * self.plan.element_bytes());
+        let row_bytes = self.plan.row_elements() * self.plan.element_bytes();
+        let rows = output.len() / row_bytes;
+        check_length("output before the first row (rows)", first_row, rows.min(first_row))?;
+        let room = rows - first_row;
         let step = self.plan.input().encoding.samples_per_byte();
         let consumed = self.fitting(room, layout.times, step);
         let total = self.times + consumed as u64;
         let produced = (self.plan.rows(total) - self.rows) as usize;
         if let Engine::Cuda(engine) = &mut self.engine {
-            engine.enqueue(input, DeviceVoltages { times: consumed, ..layout }, output, stream)?;
+            let layout = DeviceVoltages { times: consumed, ..layout };
+            engine.enqueue(input, layout, output.at(first_row * row_bytes), stream)?;
         }
         self.times = total;
         self.rows += produced as u64;

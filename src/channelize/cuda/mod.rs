@@ -109,16 +109,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Queues what [`Engine::run`] does for samples in the device's memory, which [`Engine::check`] has seen;
-    /// `progress` is what comes of them.
+    /// Queues what [`Engine::run`] does for samples in the device's memory, which [`Engine::check`] has seen; there
+    /// is room for their rows from the address `output` on.
     pub(super) fn enqueue(
         &mut self,
         input: &Buffer<u8>,
         layout: DeviceVoltages,
-        output: &mut Buffer<u8>,
+        output: u64,
         stream: &Stream,
     ) -> Result<()> {
         // SAFETY: the samples lie in the input, as `check` found, and the output has room for their rows.
-        unsafe { self.launcher.enqueue((input.address(), layout), output.address(), stream) }
+        unsafe { self.launcher.enqueue((input.address(), layout), output, stream) }
     }
 }

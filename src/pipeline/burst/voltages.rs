@@ -99,10 +99,10 @@ impl VoltageWork {
         }
         let (input, next) = inbox.turn(stage.stream())?;
         let (searched, next) = std::thread::scope(|scope| match present {
-            Content::Voltages(layout) => {
+            Content::Voltages(pieces) => {
                 let (unread, making) = filterbank.split();
                 let reading = scope.spawn(|| reading.voltages(unread, next));
-                let made = rows.make(making, (input, layout), stage.stream());
+                let made = rows.make(making, (input, pieces.layouts()), stage.stream());
                 let searched = made.and_then(|times| {
                     if times > 0 {
                         stage.run((rows.rows(), times), cleaner, ranges, clusterer)?;

@@ -84,11 +84,11 @@ impl DeviceRows {
         &self.rows
     }
 
-    /// Queues the making of rows from voltages that are on the device; how many rows.
+    /// Queues the making of rows from pieces of voltages that are on the device; how many rows.
     pub(in crate::pipeline) fn make(
         &mut self,
         mut making: Making<'_>,
-        voltages: (&Buffer<u8>, DeviceVoltages),
+        voltages: (&Buffer<u8>, &[DeviceVoltages]),
         stream: &Stream,
     ) -> Result<usize> {
         if !self.has_begun {

@@ -11,14 +11,44 @@ use crate::voltage::{VoltageBlock, VoltageEncoding};
 /// Bits of which kernels read samples at once.
 const ALIGNED_BITS: usize = 128;
 
+/// The most pieces of a gulp: one is copied while the next is read.
+const PIECES: usize = 4;
+
+/// Bytes of voltages that are worth a piece.
+const PIECE_BYTES: usize = 4 << 20;
+
 /// What a gulp holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content {
     /// So many rows.
     Rows(usize),
-    Voltages(DeviceVoltages),
+    Voltages(Pieces),
     /// Nothing: the source has ended.
     End,
+}
+
+/// Where the voltages of a gulp lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pieces {
+    layouts: [DeviceVoltages; PIECES],
+    count: usize,
+}
+
+impl Pieces {
+    fn new() -> Self {
+        let none = DeviceVoltages { first_byte: 0, stride: 0, times: 0 };
+        Self { layouts: [none; PIECES], count: 0 }
+    }
+
+    /// One after another.
+    pub(super) fn layouts(&self) -> &[DeviceVoltages] {
+        &self.layouts[..self.count]
+    }
+
+    fn push(&mut self, layout: DeviceVoltages) {
+        self.layouts[self.count] = layout;
+        self.count += 1;
+    }
 }
 
 /// Sizes of a gulp.
@@ -27,9 +57,10 @@ pub(super) struct Gulp {
     encoding: VoltageEncoding,
     streams: usize,
     row_bytes: usize,
-    /// Samples of each stream that gulps begin at multiples of, so that kernels may read them where they lie.
+    /// Samples of each stream that pieces begin at multiples of, so that kernels may read them where they lie.
     step: usize,
-    /// Samples of each stream.
+    /// Samples of each stream of a piece, and of all that fit.
+    piece: usize,
     samples: usize,
     /// The most rows that come of it.
     pub(super) rows: usize,
@@ -52,13 +83,19 @@ impl Gulp {
         let most = ROW_BYTES * 8 / (streams * encoding.sample_bits());
         let wanted = if row <= most { rows.saturating_mul(row) } else { most.max(1) };
         let step = row / common_divisor(row, aligned) * aligned;
-        let samples =
-            if wanted < step { wanted.next_multiple_of(aligned) } else { wanted / step * step };
+        let whole = |samples: usize| match samples / step * step {
+            0 => samples.next_multiple_of(aligned),
+            whole => whole,
+        };
+        let samples = whole(wanted);
+        let worth = PIECE_BYTES * 8 / (streams * encoding.sample_bits());
+        let piece = whole(samples.div_ceil(PIECES).max(worth).max(step)).min(samples);
         Self {
             encoding,
             streams,
             row_bytes,
             step,
+            piece,
             samples,
             rows: plan.max_rows(samples),
             bytes: (streams * encoding.bytes(samples)).max(row_bytes),
@@ -111,29 +148,55 @@ impl Reading {
         mut unread: Unread<'_>,
         mut filling: Filling<'_>,
     ) -> Result<Content> {
-        let Gulp { encoding, streams, step, samples, .. } = self.gulp;
-        let Some((position, left)) = &mut self.voltages else { return Ok(Content::End) };
-        let past = (*position % step as u64) as usize;
-        let most = match unread.held() {
-            0 if past == 0 => samples,
-            // Up to where gulps begin.
-            0 => samples.min(step - past),
-            held => samples.min(held),
+        let mut pieces = Pieces::new();
+        let mut sent = 0;
+        let bytes = filling.bytes()?;
+        while pieces.count < PIECES {
+            let most = self.piece(unread.held());
+            let Gulp { encoding, streams, .. } = self.gulp;
+            let length = streams * encoding.bytes(most);
+            if most == 0 || sent + length > bytes.len() {
+                break;
+            }
+            let mut block =
+                VoltageBlock::lent(&mut bytes[sent..], encoding, streams, most)?;
+            let times = unread.read(&mut block)?;
+            if times == 0 {
+                break;
+            }
+            let stride = block.stride();
+            pieces.push(DeviceVoltages { first_byte: sent, stride, times });
+            // Kernels read samples of a piece where they lie only if it begins at a multiple of this.
+            sent = (sent + length).next_multiple_of(ALIGNED_BITS / 8);
+            self.pass(times as u64);
+        }
+        if pieces.count == 0 {
+            return Ok(Content::End);
+        }
+        let end = sent.min(bytes.len());
+        filling.send(end)?;
+        Ok(Content::Voltages(pieces))
+    }
+
+    /// Samples of the next piece at most, of which so many are held.
+    fn piece(&self, held: usize) -> usize {
+        let Gulp { step, piece, .. } = self.gulp;
+        let Some((position, left)) = self.voltages else { return 0 };
+        let past = (position % step as u64) as usize;
+        let most = match held {
+            0 if past == 0 => piece,
+            // Up to where pieces begin.
+            0 => piece.min(step - past),
+            held => piece.min(held),
         };
-        let most = most.min(usize::try_from(*left).unwrap_or(usize::MAX));
-        if most == 0 {
-            return Ok(Content::End);
+        most.min(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    fn pass(&mut self, times: u64) {
+        if let Some((position, left)) = &mut self.voltages {
+            *position += times;
+            *left = left.saturating_sub(times);
         }
-        let mut block = VoltageBlock::lent(filling.bytes()?, encoding, streams, most)?;
-        let times = unread.read(&mut block)?;
-        let stride = block.stride();
-        if times == 0 {
-            return Ok(Content::End);
-        }
-        filling.send(streams * stride)?;
-        *position += times as u64;
-        *left = left.saturating_sub(times as u64);
-        Ok(Content::Voltages(DeviceVoltages { first_byte: 0, stride, times }))
     }
 }
 

@@ -50,17 +50,21 @@ pub(in crate::pipeline) struct Bank<'a> {
 }
 
 impl Bank<'_> {
-    /// Queues the making of rows from voltages on the device, all of which are taken; how many rows.
+    /// Queues the making of rows from pieces of voltages on the device, all of which are taken; how many rows.
     pub(in crate::pipeline) fn enqueue(
         &mut self,
-        (voltages, layout): (&Buffer<u8>, DeviceVoltages),
+        (voltages, pieces): (&Buffer<u8>, &[DeviceVoltages]),
         rows: &mut Buffer<u8>,
         stream: &Stream,
     ) -> Result<usize> {
-        let progress = self.channelizer.enqueue(voltages, layout, rows, stream)?;
-        check_length("samples that are channelized", layout.times, progress.consumed)?;
-        *self.row += progress.produced as u64;
-        Ok(progress.produced)
+        let mut times = 0;
+        for layout in pieces {
+            let progress = self.channelizer.enqueue_at(voltages, *layout, (rows, times), stream)?;
+            check_length("samples that are channelized", layout.times, progress.consumed)?;
+            times += progress.produced;
+        }
+        *self.row += times as u64;
+        Ok(times)
     }
 }
 
