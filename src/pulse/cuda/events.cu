@@ -129,7 +129,7 @@ KERNEL __launch_bounds__(BLOCK)
     Sum before = sums[threadIdx.x + threadIdx.x / PART];
     double best = 0.0;
     u32 best_width = 0;
-    u32 widths = start < window ? all_widths : 0;
+    u32 widths = start < window && now.noise.sigma != 0.0 ? all_widths : 0;
     for (u32 index = 0; index < widths; index++) {
       u32 width = width_of(index);
       if (start % stride_of(width) != 0 || start + width > now.available) continue;

@@ -50,14 +50,15 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn new(device: &Device, sizes: &Sizes) -> Result<Self> {
         let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);
+        let listed = if sizes.is_short() { 1 } else { all };
         let events = 1 + sizes.events() * EVENT_WORDS;
         Ok(Self {
             history: device.buffer(dms * sizes.history_stride())?,
             ends: device.buffer(dms)?,
             own: device.buffer(2 * all)?,
             carried: device.buffer(2 * dms)?,
-            estimates: device.buffer(ESTIMATE_WORDS * all)?,
-            lists: [device.buffer(all)?, device.buffer(all)?],
+            estimates: device.buffer(ESTIMATE_WORDS * listed)?,
+            lists: [device.buffer(listed)?, device.buffer(listed)?],
             active: device.buffer(ROUNDS + 1)?,
             totals: device.buffer(all * sizes.entries)?,
             flags: device.buffer(all * sizes.window_words())?,

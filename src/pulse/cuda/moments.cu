@@ -54,115 +54,17 @@ KERNEL __launch_bounds__(128) moments(SERIES_PARAMETERS, const Noise* own, const
 
 #else
 
+#include "totals.cuh"
+
 const u32 THREADS = 512;
-#if WIDE
-typedef i64 Difference;
-#else
-typedef i32 Difference;
-#endif
-
-// Sums of one thread: squares that may pass 64 bits lie in two halves.
-struct Totals {
-  u64 count, low, high;
-  i64 sum;
-
-  INLINE void add(Difference difference, bool inside) {
-    difference = inside ? difference : 0;
-    count += inside;
-    sum += difference;
-#if WIDE
-    u64 size = (u64)(difference < 0 ? -difference : difference), square = size * size;
-    low += (u32)square;
-    high += square >> 32;
-#else
-    low += (u64)((i64)difference * difference);
-#endif
-  }
-  INLINE void join() {
-    for (i32 lanes = 16; lanes > 0; lanes /= 2) {
-      count += __shfl_down_sync(0xffffffff, count, lanes);
-      sum += __shfl_down_sync(0xffffffff, sum, lanes);
-      low += __shfl_down_sync(0xffffffff, low, lanes);
-      if (WIDE) high += __shfl_down_sync(0xffffffff, high, lanes);
-    }
-  }
-  // Rounded once, however long it is.
-  INLINE double squares() const {
-    u64 top = high + (low >> 32), bottom = low & 0xffffffff;
-    if (!WIDE) return (double)low;
-    if (top < (1ull << 31)) return (double)(top << 32 | bottom);
-    i32 shift = 32 - __clz((i32)(top >> 31));
-    u64 rest = bottom & ((1ull << shift) - 1);
-    u64 kept = (top << (32 - shift)) | (bottom >> shift) | (rest ? 1 : 0);
-    return (double)kept * (double)(1ull << shift);
-  }
-};
-
-// All samples of a thread, in 64 bits.
-template <class Load> INLINE void add_long(Totals& totals, u32 valid, Difference centre, Difference limit, Load sample) {
-  const u32 AHEAD = 4;
-  for (u32 x = threadIdx.x; x < valid; x += THREADS * AHEAD) {
-    Sample values[AHEAD];
-#pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) values[k] = x + k * THREADS < valid ? sample(x + k * THREADS) : 0;
-#pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) {
-      Difference difference = (Difference)values[k] - centre;
-      Difference size = difference < 0 ? -difference : difference;
-      totals.add(difference, x + k * THREADS < valid && size <= limit);
-    }
-  }
-}
-
-// Differences of up to so much: the squares of 64 of them add up within 32 bits.
-const i32 SHORT = 8191;
-const u32 SHORT_SAMPLES = 64 * THREADS;
-
-// The same in 32 bits, in parts of 64 samples.
-template <class Load> INLINE void add_short(Totals& totals, u32 valid, i32 centre, i32 limit, Load sample) {
-  const u32 AHEAD = 8;
-  for (u32 part = threadIdx.x; part < valid; part += SHORT_SAMPLES) {
-    u32 count = 0, squares = 0, end = smaller(part + SHORT_SAMPLES, valid);
-    i32 sum = 0;
-    for (u32 x = part; x < end; x += THREADS * AHEAD) {
-      i32 values[AHEAD];
-      // What is not there lies outside.
-#pragma unroll
-      for (u32 k = 0; k < AHEAD; k++) values[k] = x + k * THREADS < end ? (i32)sample(x + k * THREADS) - centre : SHORT + 1;
-#pragma unroll
-      for (u32 k = 0; k < AHEAD; k++) {
-        i32 size = values[k] < 0 ? -values[k] : values[k];
-        if (size <= limit) {
-          count++;
-          sum += values[k];
-          squares += (u32)(values[k] * values[k]);
-        }
-      }
-    }
-    totals.count += count;
-    totals.sum += sum;
-    totals.low += squares;
-  }
-}
 
 KERNEL __launch_bounds__(THREADS, WIDE ? 1 : 2) moments(SERIES_PARAMETERS, const Noise* own, const Noise* carried,
                                              Estimate* estimates, const u32* list, const u32* active) {
   __shared__ Totals parts_of[THREADS / 32];
   Series series = SERIES;
   for (u32 at = blockIdx.x; at < *active; at += gridDim.x) {
-    u32 index = list[at], dm = index / windows, j = index % windows, valid = series.samples(dm, j);
-    Row row = series.row(dm, j);
-    double most = estimates[index].limit;
-    Difference centre = (Difference)estimates[index].centre;
-    const double MOST = WIDE ? 8589934592.0 : 2147483647.0;
-    Difference limit = (Difference)(estimates[index].pass < 0 || most > MOST ? MOST : most);
-    Totals totals = {0, 0, 0, 0};
-    row.with_place(0, valid, [&](auto sample) {
-      if (!WIDE && limit <= SHORT)
-        add_short(totals, valid, (i32)centre, (i32)limit, sample);
-      else
-        add_long(totals, valid, centre, limit, sample);
-    });
+    u32 index = list[at], dm = index / windows, j = index % windows;
+    Totals totals = totals_of<THREADS>(series, dm, j, estimates[index]);
     totals.join();
     if (threadIdx.x % 32 == 0) parts_of[threadIdx.x / 32] = totals;
     __syncthreads();

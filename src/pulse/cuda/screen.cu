@@ -9,8 +9,8 @@ const u32 THREADS = 512;
 const u32 WARPS = THREADS / 32;
 // Samples of one thread.
 const u32 CHUNK = 8;
-// The most blocks of a tile.
-const u32 MOST_BLOCKS = 128;
+// The most blocks and windows of a tile.
+const u32 MOST_BLOCKS = 128, TILE_WINDOWS = 8;
 
 #if SUM_BITS == 64
 typedef i64 Sum;
@@ -94,11 +94,11 @@ INLINE void store_chunk(const Pyramid& pyramid, u32 chunk, const Sum (&values)[C
   store(pyramid.half(chunk, 1), high);
 }
 
-// Differences of the window's samples to its rounded mean, 0 where there are none; each warp takes a stretch of
-// them and gives back its sum.
-INLINE Sum fill(const Pyramid& pyramid, const Series& series, const Tile& tile, u32 stretch, i32 centre) {
+// Differences of the tile's samples to a centre, 0 where there are none; each warp takes a stretch of them and gives
+// back its sum.
+INLINE Sum fill(const Pyramid& pyramid, const Series& series, const Tile& tile, u32 available, u32 stretch, i32 centre) {
   const u32 AHEAD = 4;
-  u32 available = series.available(tile.dm, tile.j), first = threadIdx.x / 32 * stretch;
+  u32 first = threadIdx.x / 32 * stretch;
   Row row = series.row(tile.dm, tile.j);
   Sum sum = 0, *to = &pyramid.at(first + threadIdx.x % 32);
   row.with_place(tile.start + first, tile.start + first + stretch, [&](auto sample) {
@@ -182,6 +182,9 @@ template <u32 COUNT> INLINE void rebase(Sum (&values)[COUNT], Sum base) {
   for (u32 i = 0; i < COUNT; i++) values[i] = minus(values[i], base);
 }
 
+// The thresholds of a window, less the centre's share, their signs changed.
+typedef Sum Offsets[TILE_WIDTHS];
+
 // Whether a boxcar of up to 56 samples that begins in the chunk may be above its threshold.
 INLINE bool may_hit(const Pyramid& pyramid, u32 chunk, const Sum* offsets) {
   Sum p[2 * CHUNK];
@@ -215,7 +218,7 @@ INLINE bool may_hit(const Pyramid& pyramid, u32 chunk, const Sum* offsets) {
 }
 
 // Makes a level of the pyramid from the one below, and looks at its runs.
-INLINE void climb(const Pyramid& pyramid, u32 level, u32 starts, const Sum* offsets, u32* flags) {
+INLINE void climb(const Pyramid& pyramid, u32 level, u32 starts, u32 window_log, const Offsets* offsets, u32* flags) {
   Sum *most = pyramid.most(level), *least = pyramid.least(level);
   const Sum *finer_most = pyramid.most(level - 1), *finer_least = pyramid.least(level - 1);
   for (u32 i = threadIdx.x; i < pyramid.length >> level; i += THREADS) {
@@ -226,43 +229,55 @@ INLINE void climb(const Pyramid& pyramid, u32 level, u32 starts, const Sum* offs
   for (u32 i = threadIdx.x; i < starts >> level; i += THREADS) {
     Sum ends[4], begin[1] = {0};
     for (u32 k = 0; k < 4; k++) ends[k] = minus(most[i + 4 + k], least[i]);
-    if (excess_of<1>(ends, begin, offsets + 4 * level + 3) < 0) continue;
+    const Sum* of_window = offsets[i << level >> window_log];
+    if (excess_of<1>(ends, begin, of_window + 4 * level + 3) < 0) continue;
     u32 first = (i << level) / BLOCK, last = ((i + 1) << level) / BLOCK;
     for (u32 block = first; block < larger(last, first + 1); block++) atomicMax(&flags[block], 1u);
   }
 }
 
+INLINE Sum offset_of(Noise noise, double snr, u64 range, u32 widths, u32 index, i32 centre) {
+  u32 width = width_of(index);
+  double least = Threshold(noise, snr, width).least - (double)((i64)centre * width);
+  double most = (double)(range * width + 1);
+  least = smaller(larger(least, -most), most);
+  // The last octave is looked at whole.
+  u32 used = widths <= 7 ? widths : 7 + parts(widths - 7, 4u) * 4;
+  return index < used ? -(Sum)least : NEVER;
+}
+
+// Samples of all windows of a tile lie about one centre, the first's: any value that samples can have does.
 KERNEL __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     screen(SERIES_PARAMETERS, const Noise* own, const Noise* carried, u32* words, double snr, u64 range, u32 tiles,
-           u32 starts, u32 length, u32 widths) {
+           u32 starts, u32 length, u32 widths, u32 tile_windows) {
   SHARED_MEMORY(memory);
-  __shared__ Sum offsets[TILE_WIDTHS];
+  __shared__ Offsets offsets[TILE_WINDOWS];
   __shared__ u32 flags[MOST_BLOCKS];
   Series series = SERIES;
-  Tile tile(windows, tiles, starts);
-  Noise noise = series.noise(own, carried, tile.dm, tile.j);
+  Tile tile(windows, tiles, starts, tile_windows);
+  u32 here = smaller(tile_windows, windows - tile.j), window_log = 31 - __clz((i32)window);
+  Noise nearest = series.noise(own, carried, tile.dm, tile.j);
   if (threadIdx.x < MOST_BLOCKS) flags[threadIdx.x] = 0;
-  bool is_void = noise.sigma == 0.0 || tile.start >= series.samples(tile.dm, tile.j);
+  bool is_void = tile.start >= series.samples(tile.dm, tile.j) || (tile_windows == 1 && nearest.sigma == 0.0);
   if (!is_void) {
     Pyramid pyramid{(Sum*)memory, length};
-    i32 centre = (i32)rounded(noise.mean);
-    u32 stretch = length / WARPS;
-    Sum sum = fill(pyramid, series, tile, stretch, centre);
-    if (threadIdx.x < TILE_WIDTHS) {
-      u32 width = width_of(threadIdx.x);
-      double least = Threshold(noise, snr, width).least - (double)((i64)centre * width);
-      double most = (double)(range * width + 1);
-      least = smaller(larger(least, -most), most);
-      // The last octave is looked at whole.
-      u32 used = widths <= 7 ? widths : 7 + parts(widths - 7, 4u) * 4;
-      offsets[threadIdx.x] = threadIdx.x < used ? -(Sum)least : NEVER;
+    i32 centre = (i32)rounded(nearest.mean);
+    u32 stretch = length / WARPS, available = series.available(tile.dm, tile.j, tile_windows);
+    Sum sum = fill(pyramid, series, tile, available, stretch, centre);
+    for (u32 i = threadIdx.x; i < tile_windows * TILE_WIDTHS; i += THREADS) {
+      u32 which = i / TILE_WIDTHS;
+      Noise noise = which < here ? series.noise(own, carried, tile.dm, tile.j + which) : Noise{0.0, 0.0};
+      offsets[which][i % TILE_WIDTHS] =
+          noise.sigma == 0.0 ? NEVER : offset_of(noise, snr, range, widths, i % TILE_WIDTHS, centre);
     }
     accumulate(pyramid, stretch, sum_before(sum));
     __syncthreads();
     for (u32 chunk = threadIdx.x; chunk < starts / CHUNK; chunk += THREADS)
-      if (may_hit(pyramid, chunk, offsets)) atomicMax(&flags[chunk * CHUNK / BLOCK], 1u);
-    for (u32 level = 4; 4 * level + 3 < widths; level++) climb(pyramid, level, starts, offsets, flags);
+      if (may_hit(pyramid, chunk, offsets[chunk * CHUNK >> window_log])) atomicMax(&flags[chunk * CHUNK / BLOCK], 1u);
+    for (u32 level = 4; 4 * level + 3 < widths; level++) climb(pyramid, level, starts, window_log, offsets, flags);
   }
   __syncthreads();
-  write_flags(flags, words + tile.word, starts);
+  u32 word_blocks = smaller(smaller(starts, window) / BLOCK, 32u);
+  u32 count = tile_windows > 1 ? here * (window / BLOCK / word_blocks) : starts / BLOCK / word_blocks;
+  write_flags(flags, words + tile.word, count, word_blocks);
 }

@@ -17,7 +17,7 @@ KERNEL __launch_bounds__(THREADS, 1)
   __shared__ double least[TILE_WIDTHS];
   __shared__ u32 flags[MOST_BLOCKS];
   Series series = SERIES;
-  Tile tile(windows, tiles, starts);
+  Tile tile(windows, tiles, starts, 1);
   Noise noise = series.noise(own, carried, tile.dm, tile.j);
   double* sums = (double*)memory;
   if (threadIdx.x < MOST_BLOCKS) flags[threadIdx.x] = 0;
@@ -48,5 +48,5 @@ KERNEL __launch_bounds__(THREADS, 1)
     }
   }
   __syncthreads();
-  write_flags(flags, words + tile.word, starts);
+  write_flags(flags, words + tile.word, parts(starts, 32 * BLOCK), smaller(starts / BLOCK, 32u));
 }

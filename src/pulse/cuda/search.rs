@@ -1,6 +1,6 @@
 //! The kernels of one batch of windows, and what they find.
 
-use super::kernels::Kernels;
+use super::kernels::{Kernels, Noise};
 use super::memory::{EVENT_WORDS, Memory, ROUNDS};
 use super::sizes::{BLOCK, Sizes, Sums};
 use crate::backend::cuda::{Arguments, Buffer, Function, Stream};
@@ -99,17 +99,32 @@ impl Search {
     }
 
     fn estimate_noise(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
+        let Noise::Short { estimate } = &self.kernels.noise else {
+            return self.estimate_long(batch, stream);
+        };
         let all = self.sizes.dms * batch.windows;
-        let dms = self.sizes.dms as u32;
+        let group = self.sizes.group(all);
+        let own = self.memory.own.address();
+        let arguments =
+            self.series(batch).with(own).with(group as u32).with(self.sizes.dms as u32);
+        launch(stream, estimate, all.div_ceil(4 * group), 128, &arguments)
+    }
+
+    /// The noise of long windows, by passes over those that need one.
+    fn estimate_long(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
         stream.fill(&mut self.memory.active, 0..ROUNDS + 1, 0)?;
-        let (kernels, memory) = (&self.kernels, &self.memory);
+        let Noise::Long { guess, moments, refine, settle } = &self.kernels.noise else {
+            return Ok(());
+        };
+        let all = self.sizes.dms * batch.windows;
+        let (memory, dms) = (&self.memory, self.sizes.dms as u32);
         let arguments = self
             .series_and_noise(batch)
             .with(memory.estimates.address())
             .with(memory.lists[0].address())
             .with(memory.active.address())
             .with(dms);
-        launch(stream, &kernels.guess, all.div_ceil(4), 128, &arguments)?;
+        launch(stream, guess, all.div_ceil(4), 128, &arguments)?;
         let (windows, threads, blocks) = match self.sizes.sums {
             Sums::F64 => (16, 128, 16 * self.multiprocessors),
             _ => (1, 512, 2 * self.multiprocessors),
@@ -122,7 +137,7 @@ impl Search {
                 .with(list.address())
                 .with(memory.active.at(round));
             let grid = all.div_ceil(windows).min(blocks);
-            launch(stream, &kernels.moments, grid, threads, &arguments)?;
+            launch(stream, moments, grid, threads, &arguments)?;
             let arguments = Arguments::new()
                 .with(memory.estimates.address())
                 .with(list.address())
@@ -130,14 +145,14 @@ impl Search {
                 .with(next.address())
                 .with(memory.active.at(round + 1));
             let grid = all.div_ceil(64).min(4 * self.multiprocessors);
-            launch(stream, &kernels.refine, grid, 64, &arguments)?;
+            launch(stream, refine, grid, 64, &arguments)?;
         }
         let arguments = self
             .series(batch)
             .with(memory.own.address())
             .with(memory.estimates.address())
             .with(dms);
-        launch(stream, &kernels.settle, all.div_ceil(128), 128, &arguments)
+        launch(stream, settle, all.div_ceil(128), 128, &arguments)
     }
 
     /// Marks the blocks of starts that may hold a hit.
@@ -168,12 +183,17 @@ impl Search {
                 .with(self.snr)
                 .with(sizes.range),
         };
+        let tiling = sizes.tiling(batch.windows);
         let arguments = arguments
             .with(sizes.tiles() as u32)
-            .with(sizes.starts as u32)
-            .with(sizes.length as u32)
+            .with(tiling.starts as u32)
+            .with(tiling.length as u32)
             .with(sizes.tile_widths as u32);
-        launch(stream, &kernels.screen, all * sizes.tiles(), 512, &arguments)?;
+        let arguments = match sizes.sums {
+            Sums::F64 => arguments,
+            _ => arguments.with(tiling.windows as u32),
+        };
+        launch(stream, &kernels.screen, tiling.tiles, 512, &arguments)?;
         if sizes.tile_widths == sizes.widths {
             return Ok(());
         }
