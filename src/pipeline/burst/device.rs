@@ -20,6 +20,9 @@ const PLANE_BYTES: usize = 2 << 30;
 /// Bytes of rows that a gulp may hold: with longer ones the copy in hides less.
 const ROW_BYTES: usize = 2 * GULP_BYTES;
 
+/// Bytes of rows that are copied at once, while the next are read.
+const PIECE_BYTES: usize = 8 << 20;
+
 /// The most rows of a gulp.
 const MOST_TIMES: usize = 1 << 20;
 
@@ -232,17 +235,26 @@ impl DeviceWork {
     }
 }
 
-/// Reads a gulp and sends it on its way; its rows.
+/// Reads a gulp and sends it on its way, in pieces that are copied while the next ones are read; its rows.
 fn read(
     reader: &mut Reader,
     source: &mut dyn FilterbankSource,
     mut gulp: Filling<'_>,
 ) -> Result<usize> {
-    let times = reader.read(source, gulp.bytes()?)?;
-    if times > 0 {
-        gulp.send(times * source.header().row_bytes())?;
+    let row_bytes = source.header().row_bytes();
+    let piece = (PIECE_BYTES / row_bytes).max(1) * row_bytes;
+    let mut rows = 0;
+    gulp.bytes()?;
+    loop {
+        let rest = gulp.rest();
+        let end = rest.len().min(piece);
+        let times = if end == 0 { 0 } else { reader.read(source, &mut rest[..end])? };
+        if times == 0 {
+            return Ok(rows);
+        }
+        gulp.send(times * row_bytes)?;
+        rows += times;
     }
-    Ok(times)
 }
 
 impl Step for DeviceWork {

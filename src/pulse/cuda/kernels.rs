@@ -47,9 +47,8 @@ pub(super) fn source(file: File, types: Types) -> Source {
             ("estimate.cu", include_str!("estimate.cu"))
         }
         File::Sums => ("sums.cu", include_str!("sums.cu")),
-        File::Screen if floats => ("screen_floats.cu", include_str!("screen_floats.cu")),
         File::Screen => {
-            let bits = if types.sums == Sums::I32 { 32 } else { 64 };
+            let bits = if types.sums == Sums::I64 { 64 } else { 32 };
             defines.push(("SUM_BITS", bits.to_string()));
             ("screen.cu", include_str!("screen.cu"))
         }

@@ -5,7 +5,7 @@
 const u32 LANE_GUESSES = MOST_GUESSES / 32;
 
 KERNEL __launch_bounds__(128) guess(SERIES_PARAMETERS, const Noise* own, const Noise* carried, Estimate* estimates,
-                                    u32* list, u32* active, u32 dms) {
+                                    u32* list, u32* active, u32* spoilt, u32 dms) {
   Series series = SERIES;
   u32 index = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (index >= dms * windows) return;
@@ -21,7 +21,9 @@ KERNEL __launch_bounds__(128) guess(SERIES_PARAMETERS, const Noise* own, const N
 #if FLOATS
     if (!is_finite(y)) {
       if (series.is_first(j) || x >= reach) continue;
-      y = (float)(j > 0 ? own[index - 1].mean : carried[dm].mean);
+      // The mean of the window before is not known yet: the batch is told to go through one window after another.
+      if (j > 0) *spoilt = 1;
+      y = j > 0 ? 0.0f : (float)carried[dm].mean;
     }
 #endif
     keys[k] = key_of(y);
@@ -57,11 +59,12 @@ KERNEL __launch_bounds__(64) refine(Estimate* estimates, const u32* list, const 
 }
 
 // --- the noise of the batch's windows, and of the last that had its own: what the next batch may need
-KERNEL __launch_bounds__(128) settle(SERIES_PARAMETERS, Noise* own, const Estimate* estimates, u32 dms) {
+KERNEL __launch_bounds__(128) settle(SERIES_PARAMETERS, Noise* own, const Estimate* estimates, u32* loud, u32 dms) {
   Series series = SERIES;
   u32 index = blockIdx.x * 128 + threadIdx.x;
   if (index >= dms * windows) return;
   bool has_own = series.statistics(index / windows, index % windows) == OWN;
+  loud[index] = 0;
   own[index] = has_own ? Noise{estimates[index].mean, estimates[index].sigma} : Noise{0.0, 0.0};
 }
 KERNEL __launch_bounds__(128) carry(SERIES_PARAMETERS, const Noise* own, Noise* carried, u32 dms) {

@@ -32,12 +32,19 @@ const WARPS: usize = 16;
 /// Flagged blocks that are looked at closely at a time.
 const ROOM: usize = 1 << 15;
 
-/// What the screen's sums are made of.
+/// What sums are made of; those of floats are screened in single precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sums {
     I32,
     I64,
     F64,
+}
+
+impl Sums {
+    /// Bytes of a sum in the screen.
+    fn bytes(self) -> usize {
+        if self == Self::I64 { 8 } else { 4 }
+    }
 }
 
 /// The sizes that follow from a plan and a device.
@@ -64,7 +71,7 @@ pub(super) struct Sizes {
     pub(super) entries: usize,
     /// Flagged blocks that there is room for.
     pub(super) room: usize,
-    multiprocessors: usize,
+    pub(super) multiprocessors: usize,
 }
 
 /// How a batch of windows is cut into tiles.
@@ -85,7 +92,7 @@ impl Sizes {
         let (min, max) = plan.options().bound.unwrap_or((0, 0));
         let range = (max - min) as u64;
         let (sums, tile_widths) = sums(plan, range);
-        let bytes = if sums == Sums::I32 { 4 } else { 8 };
+        let bytes = sums.bytes();
         let fits =
             |starts: &usize| shared_bytes(length(*starts), bytes) <= properties.shared_bytes;
         let most = [8192, 4096, 2048].into_iter().find(fits).unwrap_or(1024);
@@ -95,10 +102,8 @@ impl Sizes {
             _ if tile_widths < widths => plan.stride(plan.widths()[tile_widths]),
             _ => 0,
         };
-        let windows = match sums {
-            Sums::F64 => 1,
-            _ => (BATCH.max(BATCH_POINTS / plan.dms()) / window).clamp(1, MOST_WINDOWS),
-        };
+        let windows = BATCH.max(BATCH_POINTS / plan.dms()) / window;
+        let windows = windows.clamp(1, MOST_WINDOWS);
         let squares = u128::from(range).pow(2) * window as u128;
         Self {
             dms: plan.dms(),
@@ -109,7 +114,7 @@ impl Sizes {
             range,
             wide_squares: squares > i64::MAX as u128 || range > i32::MAX as u64,
             starts,
-            tile_windows: if sums == Sums::F64 { 1 } else { most / starts },
+            tile_windows: most / starts,
             tile_widths,
             widths,
             grain: grain.max(1),
@@ -169,8 +174,7 @@ impl Sizes {
 
     /// Shared memory of a tile.
     pub(super) fn shared_bytes(&self) -> usize {
-        let bytes = if self.sums == Sums::I32 { 4 } else { 8 };
-        shared_bytes(length(self.starts * self.tile_windows), bytes)
+        shared_bytes(length(self.starts * self.tile_windows), self.sums.bytes())
     }
 
     /// The most events that a round of flagged blocks can end: events begin at least 5 samples apart.
