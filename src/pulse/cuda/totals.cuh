@@ -67,31 +67,38 @@ INLINE void add_long(Totals& totals, u32 valid, Difference centre, Difference li
   }
 }
 
+// What 32 bits hold of 64 samples or fewer.
+struct Short {
+  u32 count, squares;
+  i32 sum;
+
+  INLINE void add(i32 difference, i32 limit) {
+    i32 size = difference < 0 ? -difference : difference;
+    if (size > limit) return;
+    count++;
+    sum += difference;
+    squares += (u32)(difference * difference);
+  }
+};
+
 // The same in 32 bits, in parts of 64 samples.
 template <u32 THREADS, class Load>
 INLINE void add_short(Totals& totals, u32 valid, i32 centre, i32 limit, Load sample) {
-  const u32 AHEAD = 8, SHORT_SAMPLES = 64 * THREADS;
-  for (u32 part = threadIdx.x % THREADS; part < valid; part += SHORT_SAMPLES) {
-    u32 count = 0, squares = 0, end = smaller(part + SHORT_SAMPLES, valid);
-    i32 sum = 0;
-    for (u32 x = part; x < end; x += THREADS * AHEAD) {
+  const u32 AHEAD = 8, STEP = THREADS * AHEAD, whole = valid / STEP * STEP, lane = threadIdx.x % THREADS;
+  for (u32 part = lane; part < valid; part += 64 * THREADS) {
+    Short some = {0, 0, 0};
+    u32 x = part, end = smaller(part - lane + 64 * THREADS, whole) + lane;
+    for (; x < end; x += STEP) {
       i32 values[AHEAD];
-      // What is not there lies outside.
 #pragma unroll
-      for (u32 k = 0; k < AHEAD; k++) values[k] = x + k * THREADS < end ? (i32)sample(x + k * THREADS) - centre : SHORT + 1;
+      for (u32 k = 0; k < AHEAD; k++) values[k] = (i32)sample(x + k * THREADS) - centre;
 #pragma unroll
-      for (u32 k = 0; k < AHEAD; k++) {
-        i32 size = values[k] < 0 ? -values[k] : values[k];
-        if (size <= limit) {
-          count++;
-          sum += values[k];
-          squares += (u32)(values[k] * values[k]);
-        }
-      }
+      for (u32 k = 0; k < AHEAD; k++) some.add(values[k], limit);
     }
-    totals.count += count;
-    totals.sum += sum;
-    totals.low += squares;
+    for (; x < smaller(part - lane + 64 * THREADS, valid); x += THREADS) some.add((i32)sample(x) - centre, limit);
+    totals.count += some.count;
+    totals.sum += some.sum;
+    totals.low += some.squares;
   }
 }
 
