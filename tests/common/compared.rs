@@ -171,7 +171,7 @@ const EMULATED: usize = 5;
 /// Whether a backend takes a case: the reference where it is fast enough, an emulated GPU some of them.
 fn takes(backend: &Backend, plan: &Plan, index: usize) -> bool {
     if backend.name().contains("Emulated")
-        && (!index.is_multiple_of(EMULATED) || plan.points() > 1 << 15)
+        && (!index.is_multiple_of(EMULATED) || plan.points() > 1 << 16)
     {
         eprintln!("case {index} is left out on {}", backend.name());
         return false;

@@ -34,6 +34,10 @@ fn fixed_subset_channelize() {
         (512, 3, ComplexF32, 19, Form::Requantized { bits: 8, gains: vec![40.0] }),
         (256, 17, Complex8, 18, Form::Requantized { bits: 4, gains }),
         (2048, 2, Complex8, 9, Form::Spectra),
+        // Long transforms, in two kernels.
+        (32768, 3, Complex8, 18, Form::Spectra),
+        (32768, 17, Complex16, 17, detected(Products::Power, 5)),
+        (65536, 2, ComplexF32, 9, Form::Spectra),
     ];
     let mut random = Random::new(11);
     for (index, (channels, taps, encoding, spectra, form)) in banks.into_iter().enumerate() {
