@@ -412,4 +412,19 @@ mod tests {
         assert!(view(2, 12, 6).unwrap().slice(3, 4).is_err());
         assert!(Voltages::new(&bytes, VoltageEncoding::Real2, 1, 24, 3).is_err());
     }
+
+    #[test]
+    fn a_block_may_lie_in_lent_memory() {
+        let mut memory = [7; 10];
+        let mut block =
+            VoltageBlock::lent(&mut memory, VoltageEncoding::Real4, 2, 7).expect("it fits");
+        assert_eq!((block.capacity(), block.stride()), (8, 4));
+        block.row_mut(1).copy_from_slice(&[1, 2, 3, 4]);
+        block.set_times(6).unwrap();
+        assert_eq!(block.voltages().row(1), [1, 2, 3]);
+        assert_eq!(block.clone().voltages().row(0), [7, 7, 7]);
+        assert_eq!(memory, [7, 7, 7, 7, 1, 2, 3, 4, 7, 7]);
+        let error = VoltageBlock::lent(&mut memory, VoltageEncoding::Real4, 3, 7).unwrap_err();
+        assert!(error.to_string().contains("12") && error.to_string().contains("10"), "{error}");
+    }
 }

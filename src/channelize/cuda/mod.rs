@@ -14,6 +14,7 @@ mod kept;
 mod launcher;
 mod rows;
 mod shape;
+mod split;
 mod variants;
 
 use super::output::Output;

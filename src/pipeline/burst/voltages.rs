@@ -10,7 +10,7 @@ use super::super::options::Part;
 use super::super::range::RangeSearch;
 use super::super::voltage::{DeviceRows, VoltageFilterbank};
 use super::Step;
-use super::device::{Need, SLOTS, Stage, told};
+use super::device::{Need, ROW_BYTES, SLOTS, Stage, told};
 use crate::backend::cuda::{Device, Inbox};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
@@ -65,7 +65,7 @@ impl VoltageWork {
         let voltage_row = Gulp::row_bytes(filterbank.plan());
         let made = header.row_bytes() + filterbank.unjoined_row_bytes();
         let need = Need::new(header, cleaning, ranges).of_voltages(voltage_row, made);
-        let rows = need.gulp(device, asked, part.times)?;
+        let rows = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
         let gulp = Gulp::new(filterbank.plan(), header.row_bytes(), rows);
         Ok(Self {
             stage: Stage::new(device, cleaning, ranges, gulp.rows)?,

@@ -150,31 +150,31 @@ impl Reading {
     ) -> Result<Content> {
         let mut pieces = Pieces::new();
         let mut sent = 0;
-        let bytes = filling.bytes()?;
+        filling.bytes()?;
         while pieces.count < PIECES {
             let most = self.piece(unread.held());
             let Gulp { encoding, streams, .. } = self.gulp;
             let length = streams * encoding.bytes(most);
-            if most == 0 || sent + length > bytes.len() {
+            let rest = filling.rest();
+            if most == 0 || length > rest.len() {
                 break;
             }
-            let mut block =
-                VoltageBlock::lent(&mut bytes[sent..], encoding, streams, most)?;
+            // Kernels read the samples of a piece where they lie only if it begins at a multiple of this.
+            let padded = length.next_multiple_of(ALIGNED_BITS / 8).min(rest.len());
+            let mut block = VoltageBlock::lent(rest, encoding, streams, most)?;
             let times = unread.read(&mut block)?;
             if times == 0 {
                 break;
             }
             let stride = block.stride();
             pieces.push(DeviceVoltages { first_byte: sent, stride, times });
-            // Kernels read samples of a piece where they lie only if it begins at a multiple of this.
-            sent = (sent + length).next_multiple_of(ALIGNED_BITS / 8);
+            filling.send(padded)?;
+            sent += padded;
             self.pass(times as u64);
         }
         if pieces.count == 0 {
             return Ok(Content::End);
         }
-        let end = sent.min(bytes.len());
-        filling.send(end)?;
         Ok(Content::Voltages(pieces))
     }
 
@@ -210,4 +210,55 @@ fn wanted(plan: &Plan, taken: u64, rows: u64) -> u64 {
     let overlap = (plan.span() - plan.hop()) as u64;
     let end = last.saturating_mul(plan.samples_per_row() as u64).saturating_add(overlap);
     end.saturating_sub(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channelize::{Detection, Feed, Form, Options, Products};
+
+    fn plan(channels: usize, spectra: usize, encoding: VoltageEncoding) -> Plan {
+        let detection = Detection {
+            products: Products::I,
+            feed: Feed::Linear,
+            spectra,
+            channels: 1,
+            interpolate_dc: false,
+        };
+        let mut options = Options::new(channels, 4, encoding);
+        (options.form, options.input.polarizations) = (Form::Detected(detection), 2);
+        Plan::new(options).unwrap()
+    }
+
+    #[test]
+    fn pieces_begin_where_kernels_can_read_them() {
+        use VoltageEncoding::{Complex8, Complex16, Real2};
+        // 64 KiB of voltages a row, 1024 rows in four pieces.
+        let gulp = Gulp::new(&plan(1024, 16, Complex8), 4096, 1024);
+        assert_eq!((gulp.step, gulp.piece, gulp.samples), (1 << 14, 1 << 22, 1 << 24));
+        assert_eq!((gulp.rows, gulp.bytes), (1025, 64 << 20));
+        // Few rows make one piece; 3 channels of 4 samples a byte begin a row within one.
+        let gulp = Gulp::new(&plan(3, 1, Real2), 12, 100);
+        assert_eq!((gulp.step, gulp.piece, gulp.samples), (192, 576, 576));
+        // The voltages of a row may be more than a gulp's, and a row more than its voltages.
+        let long = plan(1024, 1 << 20, Complex16);
+        assert_eq!(Gulp::row_bytes(&long), ROW_BYTES);
+        let gulp = Gulp::new(&long, 4096, 1);
+        assert_eq!((gulp.rows, gulp.bytes, gulp.piece), (1, ROW_BYTES, 2 << 20));
+        assert_eq!(Gulp::new(&plan(64, 1, Real2), 256, 1).bytes, 256);
+    }
+
+    #[test]
+    fn no_more_samples_are_wanted_than_the_rows_need() {
+        let plan = plan(8, 5, VoltageEncoding::Complex8);
+        for taken in [0, 7, 40, 63, 1000] {
+            let before = plan.rows(taken);
+            for rows in [1, 2, 30] {
+                let end = taken + wanted(&plan, taken, rows);
+                assert_eq!(plan.rows(end), before + rows, "{taken} {rows}");
+                assert_eq!(plan.rows(end - 1), before + rows - 1, "{taken} {rows}");
+            }
+        }
+        assert_eq!((wanted(&plan, 99, 0), wanted(&plan, 99, u64::MAX)), (0, u64::MAX));
+    }
 }
