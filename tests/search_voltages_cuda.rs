@@ -90,8 +90,7 @@ fn channels(channels: usize, integrate: usize) -> ChannelizeOptions {
 }
 
 fn options() -> SearchOptions {
-    let mut options =
-        SearchOptions::new(DmPlan { ranges: vec![DmRange::new(0.0, 24.0, 2.0)] });
+    let mut options = SearchOptions::new(DmPlan { ranges: vec![DmRange::new(0.0, 24.0, 2.0)] });
     (options.baseline_s, options.max_width_s) = (0.01, 0.002);
     options
 }
@@ -136,7 +135,10 @@ impl Case {
         for (found, expected) in found_list.iter().zip(list) {
             assert_eq!((found.dm, found.time_s), (expected.dm, expected.time_s), "{what}");
             assert_eq!(found.width_s, expected.width_s, "{what}");
-            assert!((found.snr / expected.snr - 1.0).abs() < 1e-3, "{what}: {found:?} {expected:?}");
+            assert!(
+                (found.snr / expected.snr - 1.0).abs() < 1e-3,
+                "{what}: {found:?} {expected:?}"
+            );
         }
         found
     }
@@ -158,8 +160,16 @@ fn candidates_are_those_of_the_processor() {
         Case::new("one stream", one.clone(), channels(32, 1)),
         Case::new("two polarizations", plain(), channels(8, 4)),
         Case::new("jumbled antennas", jumbled(VoltageEncoding::Complex16), channels(8, 4)),
-        Case::new("jumbled antennas of floats", jumbled(VoltageEncoding::ComplexF32), channels(8, 3)),
-        Case::new("lower sideband", lower.clone(), ChannelizeOptions { ascending: true, ..channels(8, 4) }),
+        Case::new(
+            "jumbled antennas of floats",
+            jumbled(VoltageEncoding::ComplexF32),
+            channels(8, 3),
+        ),
+        Case::new(
+            "lower sideband",
+            lower.clone(),
+            ChannelizeOptions { ascending: true, ..channels(8, 4) },
+        ),
         Case::new("real samples", real, channels(8, 2)),
         Case::new("wide real samples", short, channels(8, 2)),
         Case::new(
@@ -261,7 +271,8 @@ fn samples_that_are_not_finite_are_zeros_on_the_way_too() {
 fn no_rows_come_back() {
     let Some(gpu) = gpu() else { return };
     let Backend::Cuda(device, _) = &gpu else { unreachable!("it is a GPU") };
-    let mut case = Case::new("one stream", header(&[400.0], VoltageEncoding::Complex8), channels(32, 1));
+    let mut case =
+        Case::new("one stream", header(&[400.0], VoltageEncoding::Complex8), channels(32, 1));
     let mut copied = |auto_mask| {
         case.search.auto_mask = auto_mask;
         let mut filterbank = case.open(&gpu);

@@ -179,7 +179,9 @@ fn a_search_of_voltages_writes_what_the_processor_writes() {
 fn faults_on_the_way_of_voltages_are_told() {
     let Some((folder, name)) = voltages() else { return };
     if !name.contains("Emulated") {
-        eprintln!("skipped: only the emulator's memory can be chosen, and its device lost on request");
+        eprintln!(
+            "skipped: only the emulator's memory can be chosen, and its device lost on request"
+        );
         return;
     }
     let words = format!("{VOLTAGES} -o out --device cuda --gulp 200 --no-auto-mask");

@@ -34,7 +34,10 @@ fn whole(source: &mut dyn VoltageSource, times: usize) -> (VoltageBlock<'static>
     (block, source.flags().to_vec())
 }
 
-fn read_back(path: PathBuf, times: usize) -> (VoltageBlock<'static>, Vec<Flag>, Box<dyn VoltageSource>) {
+fn read_back(
+    path: PathBuf,
+    times: usize,
+) -> (VoltageBlock<'static>, Vec<Flag>, Box<dyn VoltageSource>) {
     let mut source = open(&[path], &VoltageOptions::default()).unwrap();
     let (block, flags) = whole(&mut *source, times);
     (block, flags, source)

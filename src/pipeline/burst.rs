@@ -174,11 +174,7 @@ impl Setup {
     }
 
     #[cfg(feature = "cuda")]
-    fn work(
-        &self,
-        source: &mut dyn FilterbankSource,
-        backend: &Backend,
-    ) -> Result<Box<dyn Step>> {
+    fn work(&self, source: &mut dyn FilterbankSource, backend: &Backend) -> Result<Box<dyn Step>> {
         let Backend::Cuda(device, _) = backend else { return Ok(self.host_work()) };
         let parts = (&self.cleaning, self.part);
         let gulp = self.options.gulp;

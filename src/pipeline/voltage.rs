@@ -22,9 +22,9 @@ mod write;
 
 pub(super) use channelized::deviation;
 pub use channelized::{ChannelizedVoltages, Gains, Requantization};
-pub use filterbank::VoltageFilterbank;
 #[cfg(feature = "cuda")]
 pub(super) use device::DeviceRows;
+pub use filterbank::VoltageFilterbank;
 pub(super) use finite::blank;
 pub use geometry::Geometry;
 pub use options::ChannelizeOptions;
