@@ -149,3 +149,6 @@ impl DeviceRows {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
