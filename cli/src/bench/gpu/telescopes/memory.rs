@@ -1,7 +1,5 @@
 //! A recording in the host's memory.
 
-use std::time::Instant;
-
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
@@ -58,8 +56,9 @@ impl Recording {
     }
 }
 
-/// Searches a source; the report, and the rows a second once it runs: without what it takes to begin, up to the
-/// end of the first gulp, and with what it takes to end.
+/// Searches a source; the report, and the rows a second once it runs: from the end of the first gulp, behind what it
+/// takes to begin, to the list of candidates, before memory is given back. The second gulp, which was on its way by
+/// then, does not count.
 ///
 /// # Errors
 /// Those of the search.
@@ -68,24 +67,19 @@ pub(super) fn running(
     options: &SearchOptions,
     backend: &Backend,
 ) -> Result<(Report, f64)> {
-    let mut first = None;
+    let mut begun = Vec::with_capacity(2);
     let report = search(source, options, backend, &mut |status| {
-        first.get_or_insert_with(|| (status.times, Instant::now()));
+        if begun.len() < 2 {
+            begun.push(*status);
+        }
         true
     })?;
-    let Some((times, begun)) = first.filter(|first| first.0 < report.times) else {
-        let rate = report.times as f64 / report.elapsed_s.max(1e-9);
-        return Ok((report, rate));
+    let (times, elapsed_s) = match begun[..] {
+        [first, second] if second.times < report.times => (second.times, first.elapsed_s),
+        _ => (0, 0.0),
     };
-    let rate = (report.times - times) as f64 / begun.elapsed().as_secs_f64().max(1e-9);
+    let rate = (report.times - times) as f64 / (report.elapsed_s - elapsed_s).max(1e-9);
     Ok((report, rate))
-}
-
-/// A recording that is read.
-pub(super) struct Source<'a> {
-    recording: &'a Recording,
-    /// Byte of the next row.
-    next: usize,
 }
 
 impl FilterbankSource for Source<'_> {
