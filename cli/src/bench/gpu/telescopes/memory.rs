@@ -12,12 +12,16 @@ use super::super::random;
 use crate::bench::telescopes::Observation;
 
 /// Bytes that a thread copies at a time.
-const PART: usize = 1 << 18;
+const PART: usize = 1 << 19;
+
+/// The most threads that copy: enough for any bus, and each call waits for all of them.
+const COPIERS: usize = 8;
 
 /// All rows of a simulated recording.
 pub(super) struct Recording {
     header: FilterbankHeader,
     rows: Vec<u8>,
+    /// What copies rows.
     threads: Threads,
 }
 
@@ -36,7 +40,7 @@ impl Recording {
         let header = source.header().clone();
         let mut rows = vec![0; times as usize * header.row_bytes()];
         source.read(&mut rows)?;
-        Ok(Self { header, rows, threads })
+        Ok(Self { header, rows, threads: copiers(&threads) })
     }
 
     /// Rows of 64 us at 1400 MHz in which all values of a byte are as likely.
@@ -47,7 +51,8 @@ impl Recording {
         let step_mhz = -300.0 / channels as f64;
         let band = Band::uniform(1550.0 + 0.5 * step_mhz, step_mhz, channels)?;
         let header = Simulator::new(Options::new(band, 64e-6, times as u64))?.header().clone();
-        Ok(Self { header, rows: random::bytes(times * channels), threads: Threads::new(0) })
+        let rows = random::bytes(times * channels);
+        Ok(Self { header, rows, threads: copiers(&Threads::new(0)) })
     }
 
     /// The recording from its start.
@@ -82,6 +87,13 @@ pub(super) fn running(
     Ok((report, rate))
 }
 
+/// A recording that is read.
+pub(super) struct Source<'a> {
+    recording: &'a Recording,
+    /// Byte of the next row.
+    next: usize,
+}
+
 impl FilterbankSource for Source<'_> {
     fn header(&self) -> &FilterbankHeader {
         &self.recording.header
@@ -111,4 +123,9 @@ impl FilterbankSource for Source<'_> {
     fn gaps(&self) -> &[Gap] {
         &[]
     }
+}
+
+/// Threads that copy, of so many.
+fn copiers(all: &Threads) -> Threads {
+    Threads::new(all.count().min(COPIERS))
 }
