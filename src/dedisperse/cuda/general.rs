@@ -17,7 +17,9 @@ pub(super) struct General {
     intervals: usize,
     records: Buffer<u32>,
     starts: Buffer<u32>,
-    trials: Buffer<[u32; 2]>,
+    trials: Buffer<[u32; 4]>,
+    /// The most that a trial's times begin earlier than its tile's.
+    skew: usize,
     kernel: Function,
     _module: Module,
 }
@@ -66,6 +68,7 @@ impl General {
             records: device.upload(&table.records)?,
             starts: device.upload(&table.starts)?,
             trials: device.upload(&table.trials)?,
+            skew: table.skew,
             kernel: module.function("sum_shared", shape.shared_bytes())?,
             _module: module,
         })
@@ -78,7 +81,7 @@ impl General {
         let bytes = shape.lane.bytes() as u64;
         // Four samples are read at a time.
         let skip = (job.input / bytes % 4) as usize;
-        let tiles = (skip + job.times).div_ceil(shape.tile_times());
+        let tiles = (skip + job.times + self.skew).div_ceil(shape.tile_times());
         let arguments = Arguments::new()
             .with(job.output)
             .with(job.output_stride as i64)
