@@ -83,9 +83,8 @@ pub fn tune(
         stream.synchronize()?;
         work.digest()?
     };
-    let mut all = Vec::new();
-    let asked = device.state().asked.clone();
-    for Asked { question, candidates } in asked {
+    let mut all: Vec<Tuned> = Vec::new();
+    while let Some(Asked { question, candidates }) = next(device, build, &all)? {
         let mut tuned = Tuned { question, measured: Vec::new() };
         for choice in candidates {
             force(device, &tuned.question, &choice);
@@ -108,6 +107,20 @@ pub fn tune(
         all.push(tuned);
     }
     Ok(all)
+}
+
+/// What is asked with the best choices so far, and was not measured yet: what one kernel leaves to another may
+/// depend on its choice.
+fn next(
+    device: &Device,
+    build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
+    done: &[Tuned],
+) -> Result<Option<Asked>> {
+    device.state().asked.clear();
+    drop(build()?);
+    let asked = device.state().asked.clone();
+    let is_new = |asked: &Asked| done.iter().all(|tuned| tuned.question != asked.question);
+    Ok(asked.into_iter().find(is_new))
 }
 
 /// While it lives, stages take what is forced, whatever was stored.
