@@ -78,7 +78,10 @@ fn launch(
 
 fn tuned(device: &Device, candidates: &[Choice]) -> Result<Vec<tune::Tuned>> {
     let mut build = || -> Result<Box<dyn Work>> { Ok(Box::new(Numbers::new(device, candidates)?)) };
-    tune::tune(device, &mut build, &mut |kernel, _| assert_eq!(kernel, "number.cu"))
+    tune::tune(device, &mut build, &mut |kernel, _| {
+        assert_eq!(kernel, "number.cu");
+        Ok(())
+    })
 }
 
 #[test]
@@ -115,6 +118,21 @@ fn candidates_with_other_bits_are_an_error() {
     assert!(values.iter().zip(7..).all(|(value, expected)| *value == expected));
 }
 
+#[test]
+fn who_observes_may_end_the_tuning() {
+    let Some(device) = cuda_device::device() else { return };
+    let candidates = [choice(32, 0, 0), choice(64, 0, 0)];
+    let mut build =
+        || -> Result<Box<dyn Work>> { Ok(Box::new(Numbers::new(&device, &candidates)?)) };
+    let mut told = 0;
+    let ended = tune::tune(&device, &mut build, &mut |_, _| {
+        told += 1;
+        Err(sidereal::Error::parameter("tuning", "ended", "it was asked to"))
+    });
+    assert!(ended.expect_err("it was ended").to_string().contains("asked to"));
+    assert_eq!(told, 1);
+}
+
 /// Two kernels, of which the first one's choice decides what the second is asked.
 struct Chained(Numbers);
 
@@ -139,7 +157,7 @@ fn what_a_choice_leaves_to_another_kernel_is_measured_then() {
         tune::choice(&device, &other, &shape, &candidates[..1]);
         Ok(Box::new(Chained(numbers)))
     };
-    let tuned = tune::tune(&device, &mut build, &mut |_, _| {}).expect("both can be launched");
+    let tuned = tune::tune(&device, &mut build, &mut |_, _| Ok(())).expect("both can be launched");
     let kernels: Vec<&str> = tuned.iter().map(tune::Tuned::kernel).collect();
     assert_eq!(kernels, ["number.cu", "other.cu"]);
     let (best, _) = tuned[0].best().expect("both can be launched");
@@ -193,7 +211,7 @@ impl Work for Dedispersion {
 fn all_shapes_of_a_dedispersion_are_measured_and_give_the_same_bits() {
     let Some(device) = cuda_device::device() else { return };
     let mut build = || -> Result<Box<dyn Work>> { Ok(Box::new(Dedispersion::new(&device)?)) };
-    let tuned = tune::tune(&device, &mut build, &mut |_, _| {}).expect("all can be launched");
+    let tuned = tune::tune(&device, &mut build, &mut |_, _| Ok(())).expect("all can be launched");
     let kernels: Vec<&str> = tuned.iter().map(tune::Tuned::kernel).collect();
     let expected = if device.is_hopper() { "wgmma.cu" } else { "general.cu" };
     assert_eq!(kernels, [expected]);

@@ -65,15 +65,15 @@ const MOST_RUNS: usize = 64;
 
 /// Measures every candidate of every kernel of a piece of work, a kernel after the other, each with the best of
 /// those before it. `build` makes the work, in which stages ask [`super::choice`]; `observe` is told each
-/// candidate as it is done, with its kernel's file.
+/// candidate as it is done, with its kernel's file, and may end the tuning by an error.
 ///
 /// # Errors
-/// What `build` says with the first choices; [`Error::Device`] when candidates do not give the same bits, or
+/// What `build` says with the first choices, and what `observe` says; [`Error::Device`] when candidates do not give the same bits, or
 /// when the device is lost.
 pub fn tune(
     device: &Device,
     build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
-    observe: &mut dyn FnMut(&str, &Measured),
+    observe: &mut dyn FnMut(&str, &Measured) -> Result<()>,
 ) -> Result<Vec<Tuned>> {
     let _tuning = Tuning::begin(device);
     let stream = device.stream()?;
@@ -98,7 +98,7 @@ pub fn tune(
                 Ok(seconds) => Ok(seconds),
             };
             let measured = Measured { choice, seconds };
-            observe(tuned.kernel(), &measured);
+            observe(tuned.kernel(), &measured)?;
             tuned.measured.push(measured);
         }
         if let Some((choice, _)) = tuned.best() {
