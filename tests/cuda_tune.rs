@@ -219,3 +219,34 @@ fn all_shapes_of_a_dedispersion_are_measured_and_give_the_same_bits() {
     let refused = tuned[0].measured.iter().find(|one| one.seconds.is_err());
     assert!(refused.is_none(), "{refused:?}");
 }
+
+#[test]
+fn a_stored_choice_that_can_not_be_launched_is_an_error() {
+    const CHILD: &str = "SIDEREAL_TEST_CHILD";
+    let Some(device) = cuda_device::device() else { return };
+    if std::env::var_os(CHILD).is_none() {
+        if !device.properties().name.starts_with("Emulated") {
+            return;
+        }
+        let cache = tempfile::tempdir().expect("a folder");
+        let output = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "a_stored_choice_that_can_not_be_launched_is_an_error"])
+            .env(CHILD, "1")
+            .env("SIDEREAL_CACHE_DIR", cache.path())
+            .env("SIDEREAL_EMULATED_FAIL", "cuFuncSetAttribute:6:1")
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    // The only one that is measured, in four builds, so it is the best.
+    let large = choice(64, 0, 60 << 10);
+    let tuned = tuned(&device, std::slice::from_ref(&large)).expect("it can be launched");
+    tune::store(&tuned[0]).expect("the folder is ours");
+    let candidates = [choice(32, 0, 0), large];
+    let found = Numbers::new(&device, &candidates).expect("it can still be launched");
+    assert_eq!(found.threads, 64);
+    let refused = Numbers::new(&device, &candidates).map(|_| ()).expect_err("no more");
+    assert!(refused.to_string().contains("cuFuncSetAttribute"), "{refused}");
+}

@@ -174,7 +174,7 @@ fn a_disk_that_is_full_is_one_error_and_leaves_nothing() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_stops_at_the_next_gulp_and_leaves_nothing() {
+fn an_interrupt_is_heard_in_a_pipe_that_goes_on_and_leaves_nothing() {
     let home = recording();
     let before = entries(home.path());
     let mut child = Command::new(program())
@@ -197,8 +197,8 @@ fn an_interrupt_stops_at_the_next_gulp_and_leaves_nothing() {
     std::thread::sleep(std::time::Duration::from_millis(200));
     // The pipe may be closed already.
     let _ = pipe.write_all(&data[data.len() / 2..]);
-    drop(pipe);
     let output = child.wait_with_output().unwrap();
+    drop(pipe);
     assert_eq!(code(&output), 130, "{}", stderr(&output));
     assert_eq!(entries(home.path()), before);
 }
