@@ -15,6 +15,11 @@
 #define TURN 0
 #endif
 
+// Words from row to row of a column in shared memory, where they are not those in global memory.
+#ifndef NEAR_PITCH
+#define NEAR_PITCH pitch
+#endif
+
 // The most taps that are held in registers; above, they pass through a ring of as many as there are spectra.
 constexpr int MOST_HELD = 16;
 
@@ -33,7 +38,7 @@ template <int NEAR> struct Column {
   // words from row to row; taps from row to row
   int pitch, tap_pitch;
 
-  INLINE Word near(int row) const { return shared[row * pitch]; }
+  INLINE Word near(int row) const { return shared[row * NEAR_PITCH]; }
   INLINE Word far(int row) const { return __ldg(global + (u64)row * pitch); }
   INLINE float2 tap(int row) const { return __ldg(taps + row * tap_pitch); }
 };

@@ -1,7 +1,7 @@
 //! The last step of the general path: spectra in the transform's order become rows of the output.
 
 use super::detected::Detected;
-use super::general::{BLOCK, Pass, pass_sizes};
+use super::general::{BLOCK, Pass};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::channelize::plan::{self, Order, Plan};
 use crate::error::Result;
@@ -32,12 +32,12 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// For passes of so many transforms.
+    /// For passes of so many spectra and units.
     pub(super) fn new(
         plan: &Plan,
         device: &Device,
         module: &Module,
-        transforms: usize,
+        pass: (usize, usize),
     ) -> Result<Self> {
         let kind = match &plan.options().form {
             plan::Form::Filtered => Kind::Filtered,
@@ -48,7 +48,6 @@ impl Form {
                 step: usize::from(gains.len() > 1),
             },
             plan::Form::Detected(detection) => {
-                let pass = pass_sizes(plan, transforms);
                 Kind::Detected(Box::new(Detected::new(plan, detection, device, module, pass)?))
             }
         };

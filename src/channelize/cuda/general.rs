@@ -1,10 +1,12 @@
-//! Spectra of any plan in three steps: windowed sums, their Fourier transforms, and the form out.
+//! Spectra of any plan in three steps: windowed sums, their Fourier transforms, and the form out; or in two
+//! kernels of their own, where the length has them.
 //!
 //! Work is cut into passes whose sums should stay in the level-2 cache from step to step. Transforms always run in
 //! whole batches of one plan, so that a spectrum's bits do not depend on how many are made at a time.
 
 use super::forms::Form;
 use super::job::Job;
+use super::split::{Split, Target};
 use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Arguments, Buffer, Device, Fourier, Function, Length, Module, Stream};
 use crate::channelize::plan::{self, Plan};
@@ -35,14 +37,24 @@ pub(super) struct Pass {
 pub(super) struct General {
     plan: Plan,
     fir: Function,
-    fourier: Option<Fourier>,
+    transform: Transform,
     form: Form,
     coefficients: Buffer<f32>,
     /// Sums, then spectra: axes spectrum, stream of the pass, `pitch` floats.
     work: Buffer<f32>,
-    /// Transforms of a pass.
-    transforms: usize,
+    /// Spectra and units of a pass.
+    pass: (usize, usize),
     _modules: [Module; 2],
+}
+
+/// What makes spectra of windowed sums.
+#[derive(Debug)]
+enum Transform {
+    /// Nothing: sums are the output.
+    None,
+    Fourier(Fourier),
+    /// Kernels that make the sums too.
+    Split(Box<Split>),
 }
 
 impl General {
@@ -53,24 +65,44 @@ impl General {
         let coefficients: Vec<f32> =
             plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
         let name = if plan.hop() == plan.points() { "fir" } else { "fir_overlapping" };
-        let (transforms, batch) = sizes(plan, device);
         let is_filtered = plan.options().form == plan::Form::Filtered;
-        let (work, transforms) = if is_filtered {
-            (device.buffer(0)?, transforms)
-        } else {
-            work(plan, device, transforms, batch)?
+        let (transform, work, pass) = match Split::new(plan, device)? {
+            Some(split) => {
+                let (spectra, units) = split.pass_sizes(plan);
+                let transforms = spectra * units * plan.input().polarizations;
+                let is_plain = plan.options().form == plan::Form::Spectra;
+                let values = if is_plain { 0 } else { transforms * length(plan).pitch() };
+                (Transform::Split(Box::new(split)), device.buffer(values)?, (spectra, units))
+            }
+            None if is_filtered => {
+                let (transforms, _) = sizes(plan, device);
+                (Transform::None, device.buffer(0)?, pass_sizes(plan, transforms))
+            }
+            None => {
+                let (transforms, batch) = sizes(plan, device);
+                let (work, transforms) = work(plan, device, transforms, batch)?;
+                let fourier = device.fourier(length(plan), batch.min(transforms))?;
+                (Transform::Fourier(fourier), work, pass_sizes(plan, transforms))
+            }
         };
-        let fourier = (!is_filtered).then(|| device.fourier(length(plan), batch.min(transforms)));
         Ok(Self {
             fir: sums.function(name, 0)?,
-            fourier: fourier.transpose()?,
-            form: Form::new(plan, device, &forms, transforms)?,
+            transform,
+            form: Form::new(plan, device, &forms, pass)?,
             coefficients: device.upload(&coefficients)?,
             plan: plan.clone(),
             work,
-            transforms,
+            pass,
             _modules: [sums, forms],
         })
+    }
+
+    /// Bytes that samples and streams must begin at a multiple of.
+    pub(super) fn alignment(&self) -> usize {
+        match self.transform {
+            Transform::Split(_) => 16,
+            _ => self.plan.input().encoding.sample_bits().div_ceil(8),
+        }
     }
 
     /// Queues a job whose first window begins `skipped` samples behind the first one of its first byte. Rows
@@ -85,7 +117,7 @@ impl General {
         skipped: usize,
     ) -> Result<()> {
         let all = self.plan.input().antennas * self.plan.input().coarse_channels;
-        let (spectra, units) = pass_sizes(&self.plan, self.transforms);
+        let (spectra, units) = self.pass;
         let per_row = self.plan.spectra_per_row() as u64;
         let row_bytes = (self.plan.row_elements() * self.plan.element_bytes()) as u64;
         let first_row = job.first_spectrum / per_row;
@@ -114,9 +146,20 @@ impl General {
         skipped: usize,
         pass: &Pass,
     ) -> Result<()> {
+        if let Transform::Split(split) = &self.transform {
+            // SAFETY: the caller vouches for the job; the work buffer has room for a pass.
+            unsafe {
+                split.sums(stream, job, pass, &self.plan)?;
+                split.lines(stream, pass, self.plan.input().polarizations, &self.target(pass))?;
+                if self.work.is_empty() {
+                    return Ok(());
+                }
+                return self.form.enqueue(stream, self.work.address(), pass, job.saturated);
+            }
+        }
         // SAFETY: the caller's promise is handed on; the work buffer has room for a pass.
         unsafe { self.sums(stream, job, skipped, pass)? };
-        let Some(fourier) = &mut self.fourier else { return Ok(()) };
+        let Transform::Fourier(fourier) = &mut self.transform else { return Ok(()) };
         let transforms = pass.spectra * pass.units * self.plan.input().polarizations;
         for batch in 0..transforms.div_ceil(fourier.batch()) {
             let at = batch * fourier.batch() * length(&self.plan).pitch();
@@ -124,6 +167,33 @@ impl General {
         }
         // SAFETY: as above.
         unsafe { self.form.enqueue(stream, self.work.address(), pass, job.saturated) }
+    }
+
+    /// Where spectra of two kernels go: into the output, or for other forms into the work buffer.
+    fn target(&self, pass: &Pass) -> Target {
+        let (plan, points) = (&self.plan, self.plan.points());
+        let (coarse, polarizations) = (plan.input().coarse_channels, plan.input().polarizations);
+        if self.work.is_empty() {
+            return Target {
+                address: pass.output,
+                row: plan.row_elements(),
+                antenna: polarizations * coarse * points,
+                place: points,
+                polarization: coarse * points,
+                first_unit: pass.first_unit,
+                coarse_channels: coarse,
+            };
+        }
+        let unit = polarizations * points;
+        Target {
+            address: self.work.address(),
+            row: pass.units * unit,
+            antenna: unit,
+            place: 0,
+            polarization: points,
+            first_unit: 0,
+            coarse_channels: 1,
+        }
     }
 
     /// Queues the windowed sums: into the work buffer, or where they are all that is wanted, into the output.
@@ -134,7 +204,7 @@ impl General {
         let pitch = length(plan).pitch();
         let in_pass = pass.units * input.polarizations;
         // Address, and floats from spectrum, antenna, place and polarization to the next.
-        let (output, strides) = if self.fourier.is_some() {
+        let (output, strides) = if matches!(self.transform, Transform::Fourier(_)) {
             let own = pass.first_unit * input.polarizations * pitch;
             let unit = input.polarizations * pitch;
             let start = self.work.address().wrapping_sub(4 * own as u64);
@@ -164,7 +234,7 @@ impl General {
             coarse,
             input.polarizations,
             usize::from(plan.options().reverse_coarse),
-            usize::from(self.fourier.is_none()),
+            usize::from(matches!(self.transform, Transform::None)),
         ];
         let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
         let own = if plan.hop() == points { SPECTRA } else { 1 };
@@ -232,7 +302,7 @@ fn work(
 }
 
 /// Spectra and units of a pass of so many transforms.
-pub(super) fn pass_sizes(plan: &Plan, transforms: usize) -> (usize, usize) {
+fn pass_sizes(plan: &Plan, transforms: usize) -> (usize, usize) {
     let input = plan.input();
     let units = input.antennas * input.coarse_channels;
     let in_pass = units.min(transforms / input.polarizations).clamp(1, MOST_UNITS);

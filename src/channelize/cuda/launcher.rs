@@ -191,7 +191,7 @@ impl Launcher {
     fn is_aligned(&self, rows: &Rows, spectrum: u64) -> bool {
         let unit = match &self.path {
             Path::Fused(_) => 16,
-            Path::General(_) => self.plan.input().encoding.sample_bits().div_ceil(8) as u64,
+            Path::General(general) => general.alignment() as u64,
         };
         let (address, _) = self.first_byte(rows, spectrum);
         address.is_multiple_of(unit) && (rows.stride as u64).is_multiple_of(unit)

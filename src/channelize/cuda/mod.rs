@@ -13,6 +13,7 @@ mod job;
 mod kept;
 mod launcher;
 mod shape;
+mod split;
 mod variants;
 
 use super::output::Output;

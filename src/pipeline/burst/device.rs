@@ -20,6 +20,12 @@ const PLANE_BYTES: usize = 2 << 30;
 /// Bytes of rows that a gulp may hold: with longer ones the copy in hides less.
 const ROW_BYTES: usize = 2 * GULP_BYTES;
 
+/// Bytes of rows that a gulp may hold where nothing is copied in: a gulp's end, where the host waits, is then seldom.
+const RESIDENT_BYTES: usize = 8 * ROW_BYTES;
+
+/// Bytes of rows that are copied at once, while the next are read.
+const PIECE_BYTES: usize = 8 << 20;
+
 /// The most rows of a gulp.
 const MOST_TIMES: usize = 1 << 20;
 
@@ -33,7 +39,6 @@ const SHARE: f64 = 0.75;
 pub(super) struct DeviceWork {
     stage: Stage,
     inbox: Inbox,
-    gulp: usize,
     /// Rows of the gulp that is on its way; 0 at the start and at the end.
     present: usize,
     has_begun: bool,
@@ -79,8 +84,14 @@ impl Need {
     ///
     /// # Errors
     /// [`Error::Unavailable`] when not even a small gulp fits, with what it needs and what is free.
-    fn gulp(&self, device: &Device, asked: usize, times: Option<u64>) -> Result<usize> {
-        let bytes = self.bytes(SLOTS);
+    fn gulp(
+        &self,
+        device: &Device,
+        asked: usize,
+        times: Option<u64>,
+        (slots, most): (usize, usize),
+    ) -> Result<usize> {
+        let bytes = self.bytes(slots);
         let free = (SHARE * device.free_bytes()? as f64) as usize;
         if free / bytes < LEAST_TIMES {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
@@ -96,7 +107,7 @@ impl Need {
                 ),
             });
         }
-        let good = (PLANE_BYTES / self.plane).min(ROW_BYTES / self.row.max(1));
+        let good = (PLANE_BYTES / self.plane).min(most / self.row.max(1));
         let wanted = if asked == 0 { good.clamp(256, MOST_TIMES) } else { asked };
         let whole = times.map_or(usize::MAX, |times| times.clamp(1, 1 << 40) as usize);
         Ok(wanted.min(free / bytes).min(whole).max(1))
@@ -119,6 +130,22 @@ impl Stage {
             plane: Plane::new(device, kind, 1, words)?,
             cleaned: cleaned.map(|bytes| device.buffer(gulp * bytes)).transpose()?,
         })
+    }
+
+    /// A stage for rows that are on the device already, and the rows of a gulp.
+    ///
+    /// # Errors
+    /// As [`DeviceWork::new`].
+    pub(super) fn resident(
+        device: &Device,
+        header: &FilterbankHeader,
+        (cleaning, part): (&Cleaning, Part),
+        ranges: &[RangeSearch],
+        asked: usize,
+    ) -> Result<(Self, usize)> {
+        let need = Need::new(header, cleaning, ranges);
+        let gulp = need.gulp(device, asked, part.times, (1, RESIDENT_BYTES))?;
+        Ok((Self::new(device, cleaning, ranges, gulp)?, gulp))
     }
 
     /// Cleans, dedisperses and searches rows that are on the device.
@@ -170,26 +197,16 @@ impl DeviceWork {
         ranges: &[RangeSearch],
         asked: usize,
     ) -> Result<Self> {
-        let gulp = Need::new(header, cleaning, ranges).gulp(device, asked, part.times)?;
+        let need = Need::new(header, cleaning, ranges);
+        let gulp = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
         Ok(Self {
             stage: Stage::new(device, cleaning, ranges, gulp)?,
             inbox: Inbox::new(device, gulp * header.row_bytes(), SLOTS)?,
-            gulp,
             present: 0,
             has_begun: false,
             queued: 0,
             whole: 0,
         })
-    }
-
-    /// Rows of a gulp.
-    pub(super) fn gulp(&self) -> usize {
-        self.gulp
-    }
-
-    /// The stage alone, for rows that are on the device already.
-    pub(super) fn into_stage(self) -> Stage {
-        self.stage
     }
 
     /// Searches the gulp that is on its way, while the next one is read and copied.
@@ -232,17 +249,26 @@ impl DeviceWork {
     }
 }
 
-/// Reads a gulp and sends it on its way; its rows.
+/// Reads a gulp and sends it on its way, in pieces that are copied while the next ones are read; its rows.
 fn read(
     reader: &mut Reader,
     source: &mut dyn FilterbankSource,
     mut gulp: Filling<'_>,
 ) -> Result<usize> {
-    let times = reader.read(source, gulp.bytes()?)?;
-    if times > 0 {
-        gulp.send(times * source.header().row_bytes())?;
+    let row_bytes = source.header().row_bytes();
+    let piece = (PIECE_BYTES / row_bytes).max(1) * row_bytes;
+    let mut rows = 0;
+    gulp.bytes()?;
+    loop {
+        let rest = gulp.rest();
+        let end = rest.len().min(piece);
+        let times = if end == 0 { 0 } else { reader.read(source, &mut rest[..end])? };
+        if times == 0 {
+            return Ok(rows);
+        }
+        gulp.send(times * row_bytes)?;
+        rows += times;
     }
-    Ok(times)
 }
 
 impl Step for DeviceWork {

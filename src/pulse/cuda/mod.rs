@@ -73,7 +73,6 @@ impl Engine {
             kernels: Kernels::new(device, &sizes)?,
             memory: Memory::new(device, &sizes)?,
             snr,
-            multiprocessors: device.properties().multiprocessors,
             present: 0,
             sizes,
         };

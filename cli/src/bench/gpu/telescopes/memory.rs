@@ -14,7 +14,7 @@ use super::super::random;
 use crate::bench::telescopes::Observation;
 
 /// Bytes that a thread copies at a time.
-const PART: usize = 1 << 20;
+const PART: usize = 1 << 18;
 
 /// All rows of a simulated recording.
 pub(super) struct Recording {
