@@ -14,6 +14,7 @@ mod kept;
 mod launcher;
 mod shape;
 mod split;
+mod sums;
 mod variants;
 
 use super::output::Output;
