@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
 use crate::error::{Error, Result};
-use call::check;
+use call::{check, check_open};
 pub use compile::{Compiled, Resources, Source, compile};
 pub use fourier::{Fourier, Length};
 pub use inbox::{Filling, Inbox};
@@ -35,7 +35,7 @@ pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use plane::{Plane, PlaneKind};
 pub use roof::{Rates, kernels};
-pub use status::{Status, nvrtc, status};
+pub use status::{Status, kernels_at_hand, nvrtc, status};
 pub use stream::{Event, Stream};
 pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
@@ -115,7 +115,8 @@ impl Device {
         unsafe {
             check("cuDeviceGet", sys::cuDeviceGet(&raw mut handle, ordinal as i32))?;
             let retained = sys::cuDevicePrimaryCtxRetain(&raw mut context, handle);
-            check("cuDevicePrimaryCtxRetain", retained)?;
+            let what = format!("CUDA device {ordinal}");
+            check_open(&what, "cuDevicePrimaryCtxRetain", retained)?;
         }
         keep(ordinal, handle)?;
         let properties = Properties::of(handle)?;
@@ -290,5 +291,5 @@ fn start() -> Result<()> {
         });
     }
     // SAFETY: the library is there; the flags must be 0.
-    check("cuInit", unsafe { sys::cuInit(0) })
+    check_open("a CUDA device", "cuInit", unsafe { sys::cuInit(0) })
 }

@@ -15,6 +15,7 @@ mod launcher;
 mod rows;
 mod shape;
 mod split;
+mod sums;
 mod variants;
 
 use super::output::Output;

@@ -24,7 +24,7 @@ pub(super) const ROW_BYTES: usize = 2 * GULP_BYTES;
 const RESIDENT_BYTES: usize = 8 * ROW_BYTES;
 
 /// Bytes of rows that are copied at once, while the next are read.
-const PIECE_BYTES: usize = 8 << 20;
+const PIECE_BYTES: usize = 16 << 20;
 
 /// The most rows of a gulp.
 const MOST_TIMES: usize = 1 << 20;

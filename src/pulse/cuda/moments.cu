@@ -68,7 +68,7 @@ KERNEL __launch_bounds__(THREADS, WIDE ? 1 : 2) moments(SERIES_PARAMETERS, const
   Series series = SERIES;
   for (u32 at = blockIdx.x; at < *active; at += gridDim.x) {
     u32 index = list[at], dm = index / windows, j = index % windows;
-    Totals totals = totals_of<THREADS>(series, dm, j, estimates[index]);
+    Totals totals = totals_of<THREADS>(series.row(dm, j), series.samples(dm, j), estimates[index]);
     totals.join();
     if (threadIdx.x % 32 == 0) parts_of[threadIdx.x / 32] = totals;
     __syncthreads();

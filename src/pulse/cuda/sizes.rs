@@ -12,9 +12,10 @@ const TILE_WIDTHS: usize = 39;
 /// The narrowest of the widths that may be left to sums of many samples: their strides are whole warps.
 const LEAST_WIDE: usize = 512;
 
-/// Samples in a batch of windows: of a trial, and of all, of which a batch has the larger.
+/// Samples in a batch of windows: of a trial, and of all, of which a batch has the larger; the second of floats, of
+/// which more is kept.
 const BATCH: usize = 1 << 18;
-const BATCH_POINTS: usize = 1 << 27;
+const BATCH_POINTS: usize = 1 << 28;
 
 /// The most windows of a trial in a batch.
 const MOST_WINDOWS: usize = 1 << 14;
@@ -26,8 +27,8 @@ const SHORT_WINDOW: usize = 8192;
 /// The most windows whose estimates one warp makes.
 const MOST_GROUP: usize = 32;
 
-/// Warps of a multiprocessor that hide each other's latency.
-const WARPS: usize = 16;
+/// Warps of a multiprocessor that estimate noise at a time: six blocks of four.
+const WARPS: usize = 24;
 
 /// Flagged blocks that are looked at closely at a time.
 const ROOM: usize = 1 << 15;
@@ -102,7 +103,8 @@ impl Sizes {
             _ if tile_widths < widths => plan.stride(plan.widths()[tile_widths]),
             _ => 0,
         };
-        let windows = BATCH.max(BATCH_POINTS / plan.dms()) / window;
+        let least = if sums == Sums::F64 { 0 } else { BATCH };
+        let windows = least.max(BATCH_POINTS / plan.dms()) / window;
         let windows = windows.clamp(1, MOST_WINDOWS);
         let squares = u128::from(range).pow(2) * window as u128;
         Self {
@@ -130,10 +132,11 @@ impl Sizes {
     }
 
     /// Of so many windows, how many one warp takes: the series that corrects their deviations is then summed for all of
-    /// them at once, as long as there are warps enough.
+    /// them at once, as long as there are warps enough. Multiprocessors are filled a whole number of times.
     pub(super) fn group(&self, windows: usize) -> usize {
-        let most = windows / (WARPS * self.multiprocessors);
-        (1 << most.max(1).ilog2()).min(MOST_GROUP)
+        let warps = WARPS * self.multiprocessors;
+        let rounds = windows.div_ceil(warps * MOST_GROUP).max(1);
+        windows.div_ceil(warps * rounds).max(1)
     }
 
     /// The tiles of a batch of `windows` windows of each trial: as long as there are tiles enough.

@@ -31,8 +31,8 @@ fn search(device: &Device, snr: f64, times: usize, change: &dyn Fn(&mut Sizes)) 
     let rows = series(DMS * times);
     let plane = crate::array::Plane::new(&rows, DMS, times, times).unwrap();
     let mut events = Vec::new();
-    engine.run(Input::I32(plane), &mut events).unwrap();
     engine.end_at(&|dm| (times - 300 * dm) as u64);
+    engine.run(Input::I32(plane), &mut events).unwrap();
     engine.flush(&mut events).unwrap();
     events.sort_unstable_by_key(|event| (event.dm, event.time));
     events

@@ -84,7 +84,7 @@ struct Short {
 // The same in 32 bits, in parts of 64 samples.
 template <u32 THREADS, class Load>
 INLINE void add_short(Totals& totals, u32 valid, i32 centre, i32 limit, Load sample) {
-  const u32 AHEAD = 8, STEP = THREADS * AHEAD, whole = valid / STEP * STEP, lane = threadIdx.x % THREADS;
+  const u32 AHEAD = THREADS == 32 ? 16 : 8, STEP = THREADS * AHEAD, whole = valid / STEP * STEP, lane = threadIdx.x % THREADS;
   for (u32 part = lane; part < valid; part += 64 * THREADS) {
     Short some = {0, 0, 0};
     u32 x = part, end = smaller(part - lane + 64 * THREADS, whole) + lane;
@@ -102,15 +102,14 @@ INLINE void add_short(Totals& totals, u32 valid, i32 centre, i32 limit, Load sam
   }
 }
 
-// The samples of a window that lie within a clip, or all of them while none is known.
-template <u32 THREADS> INLINE Totals totals_of(const Series& series, u32 dm, u32 j, const Estimate& estimate) {
-  u32 valid = series.samples(dm, j);
+// The first `valid` samples of a window that lie within a clip, or all of them while none is known.
+template <u32 THREADS> INLINE Totals totals_of(const Row& row, u32 valid, const Estimate& estimate) {
   double most = estimate.limit;
   Difference centre = (Difference)estimate.centre;
   const double MOST = WIDE ? 8589934592.0 : 2147483647.0;
   Difference limit = (Difference)(estimate.pass < 0 || most > MOST ? MOST : most);
   Totals totals = {0, 0, 0, 0};
-  series.row(dm, j).with_place(0, valid, [&](auto sample) {
+  row.with_place(0, valid, [&](auto sample) {
     if (!WIDE && limit <= SHORT)
       add_short<THREADS>(totals, valid, (i32)centre, (i32)limit, sample);
     else
