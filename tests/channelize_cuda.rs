@@ -11,8 +11,10 @@ mod random;
 use banks::{Brief, case};
 use channelize::{Recording, Run, whole};
 use random::Random;
+use sidereal::Result;
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::{Device, Stream};
+use sidereal::backend::cuda::tune::{self, Work};
+use sidereal::backend::cuda::{Buffer, Device, Stream};
 use sidereal::channelize::{Channelizer, DeviceVoltages, Options, Plan};
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
@@ -94,6 +96,86 @@ fn data_in_the_device_s_memory_give_the_same_bits() {
             let found = Run { bytes, saturated: bench.channelizer.saturated() };
             assert!(expected == found, "{} {:?}", backend.name(), Brief(&plan));
         }
+    }
+}
+
+/// The fused kernels whose columns share taps, and those of blocks that work together.
+#[test]
+fn many_points_give_the_same_bits_in_any_pieces() {
+    use VoltageEncoding::{Complex8, Complex16, ComplexF32};
+    let mut random = Random::new(23);
+    let banks = [
+        (2048, 7, Complex8, 13),
+        (4096, 8, Complex16, 7),
+        (8192, 3, Complex16, 35),
+        (16384, 2, ComplexF32, 11),
+    ];
+    for (backend, device) in devices() {
+        for (channels, taps, encoding, spectra) in banks {
+            let plan = Plan::new(Options::new(channels, taps, encoding)).unwrap();
+            let times = plan.span() + (spectra - 1) * plan.hop() + 5;
+            let recording = Recording::random(&mut random, encoding, 1, times);
+            let mut found = Vec::new();
+            for largest in [times, times / 2, 3 * channels] {
+                let mut bench = Bench::new(&plan, &backend, &device);
+                let (mut taken, mut bytes) = (0, Vec::new());
+                while taken < times {
+                    let gulp = (1 + random.below(largest)).min(times - taken);
+                    let gulp = if largest == times { times } else { gulp };
+                    let block = recording.voltages().slice(taken, gulp).unwrap();
+                    taken += bench.step(block, 16, plan.max_rows(gulp), &mut bytes);
+                }
+                found.push(bytes);
+            }
+            assert_eq!(found[0].len(), spectra * plan.row_elements() * plan.element_bytes());
+            assert!(found.iter().all(|bytes| *bytes == found[0]), "{:?}", Brief(&plan));
+        }
+    }
+}
+
+/// What a plan's engine is tuned on.
+struct Noise {
+    bench: Bench,
+    input: Buffer<u8>,
+    output: Buffer<u8>,
+    layout: DeviceVoltages,
+}
+
+impl Work for Noise {
+    fn enqueue(&mut self, stream: &Stream) -> Result<()> {
+        let Self { bench, input, output, layout } = self;
+        bench.channelizer.enqueue(input, *layout, output, stream).map(|_| ())
+    }
+
+    fn digest(&mut self) -> Result<u128> {
+        tune::digest(&self.output)
+    }
+}
+
+#[test]
+fn every_choice_of_a_fused_plan_gives_the_same_bits() {
+    let mut random = Random::new(24);
+    for (backend, device) in devices() {
+        let plan = Plan::new(Options::new(512, 3, VoltageEncoding::Complex8)).unwrap();
+        let times = plan.span() + 18 * plan.hop();
+        let recording = Recording::random(&mut random, VoltageEncoding::Complex8, 1, times);
+        let mut build = || -> Result<Box<dyn Work>> {
+            let bytes = plan.max_rows(times) * plan.row_elements() * plan.element_bytes();
+            Ok(Box::new(Noise {
+                bench: Bench::new(&plan, &backend, &device),
+                input: device.upload(recording.voltages().row(0))?,
+                output: device.upload(&vec![0; bytes])?,
+                layout: DeviceVoltages { first_byte: 0, stride: 2 * times, times },
+            }))
+        };
+        let tuned = tune::tune(&device, &mut build, &mut |_, _| Ok(())).unwrap();
+        assert_eq!(tuned.len(), 1);
+        assert_eq!(tuned[0].kernel(), "fused.cu");
+        let measured = &tuned[0].measured;
+        assert!(
+            measured.len() > 4 && measured.iter().all(|one| one.seconds.is_ok()),
+            "{measured:?}"
+        );
     }
 }
 

@@ -18,7 +18,8 @@ use sidereal::channelize::{Detection, Feed, Form, Options, Order, Plan, Products
 use sidereal::voltage::VoltageEncoding;
 
 /// The fewest plans that go through every part of a GPU's fused kernels: whole batches and a remainder, one
-/// and several streams, taps in registers and in a ring, one pass over rows and two, every form.
+/// and several streams, taps in registers and in a ring, one pass over rows and two, blocks
+/// alone and together, every form.
 #[test]
 fn fixed_subset_channelize() {
     use VoltageEncoding::{Complex8, Complex16, ComplexF32};
@@ -34,6 +35,11 @@ fn fixed_subset_channelize() {
         (512, 3, ComplexF32, 19, Form::Requantized { bits: 8, gains: vec![40.0] }),
         (256, 17, Complex8, 18, Form::Requantized { bits: 4, gains }),
         (2048, 2, Complex8, 9, Form::Spectra),
+        (2048, 8, ComplexF32, 9, detected(Products::I, 4)),
+        (4096, 8, Complex8, 6, Form::Requantized { bits: 8, gains: vec![40.0] }),
+        // Blocks that work together.
+        (8192, 3, Complex16, 19, Form::Spectra),
+        (16384, 4, Complex8, 9, Form::Requantized { bits: 8, gains: vec![40.0] }),
         // Transforms in the output, and behind them one that is copied there.
         (1000, 3, Complex8, 69, Form::Spectra),
         (1002, 18, Complex16, 17, detected(Products::Power, 4)),

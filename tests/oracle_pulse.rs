@@ -130,12 +130,7 @@ fn compare_floats(random: &mut Random, rows: &[Vec<f32>], valid: &[u64], widest:
 }
 
 /// The events of floats: the same bits on every backend but the reference.
-fn same_floats(
-    random: &mut Random,
-    rows: &[Vec<f32>],
-    valid: &[u64],
-    widest: usize,
-) -> Vec<Event> {
+fn same_floats(random: &mut Random, rows: &[Vec<f32>], valid: &[u64], widest: usize) -> Vec<Event> {
     let times = rows[0].len();
     let plan = Plan::new(options(rows.len(), widest, 4.5, None)).unwrap();
     let mut first: Option<Vec<Event>> = None;

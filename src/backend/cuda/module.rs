@@ -157,6 +157,35 @@ impl Function {
     }
 }
 
+impl Function {
+    /// Clusters of `blocks` blocks of so many threads that the device runs at a time, for a kernel that is
+    /// compiled for them; 0 when none can run.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the driver refuses.
+    pub fn clusters(&self, blocks: usize, threads: usize) -> Result<usize> {
+        let config = sys::CUlaunchConfig {
+            gridDimX: blocks as u32,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: threads as u32,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared_bytes,
+            hStream: std::ptr::null_mut(),
+            attrs: std::ptr::null_mut(),
+            numAttrs: 0,
+        };
+        let mut clusters = 0;
+        // SAFETY: writes one integer; the handle lives, and the driver reads the configuration at once.
+        let result = unsafe {
+            sys::cuOccupancyMaxActiveClusters(&raw mut clusters, self.handle, &raw const config)
+        };
+        check("cuOccupancyMaxActiveClusters", result)?;
+        Ok(usize::try_from(clusters).unwrap_or(0))
+    }
+}
+
 impl Stream {
     /// Queues a kernel: `grid` blocks of `block` threads.
     ///

@@ -60,6 +60,30 @@ INLINE void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;"
 INLINE void named_barrier(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 INLINE void named_barrier_arrive(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
+// --- blocks of a cluster (sm_90): each reaches the others' shared memory
+#define CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
+INLINE u32 cluster_rank() {
+  u32 rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Where what stands at this block's `address` stands in block `rank`.
+INLINE u32 cluster_address(u32 address, u32 rank) {
+  u32 result;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(result) : "r"(address), "r"(rank));
+  return result;
+}
+// 16 bytes for another block, counted by that block's barrier, whose phase expects them.
+INLINE void cluster_store_counted(u32 to, float4 value, u32 barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+               "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(barrier));
+}
+// A barrier of all threads of the cluster, in two halves that take turns.
+INLINE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+// The same where nothing that was written is to be seen.
+INLINE void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+INLINE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
 // --- four bytes chosen from two words, each with the sign that its selector asks for
 INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) {
   u32 result;

@@ -3,10 +3,43 @@
 //! Invariant: all of them give the same bits.
 
 use super::shape::{MOST_HELD, Shape};
+use crate::backend::cuda::Properties;
+use crate::channelize::plan::Plan;
+
+/// Blocks of a cluster.
+const TOGETHER: usize = 8;
 
 impl Shape {
+    /// The shapes of a plan on a device where nothing was measured; none when there is no kernel for it.
+    pub(super) fn taken(plan: &Plan, properties: &Properties) -> Vec<Self> {
+        let candidates = Self::candidates(plan, properties);
+        candidates.first().map_or_else(Vec::new, |first| first.with_alone(&candidates))
+    }
+
+    /// Itself, and behind one for blocks that work together, one of blocks alone: for launches of too few
+    /// spectra.
+    pub(super) fn with_alone(&self, candidates: &[Self]) -> Vec<Self> {
+        let alone = candidates.iter().find(|shape| self.cluster > 1 && shape.cluster == 1);
+        [self].into_iter().chain(alone).copied().collect()
+    }
+
     /// What measured best on an H200 and keeps registers from spilling.
     pub(super) fn measured(self) -> Self {
+        let own = self.measured_alone();
+        let is_wide = own.sample_bytes == 8;
+        let shared = Self { mirrors: true, conversion: 0, ..own };
+        match (own.radix, own.taps) {
+            _ if !own.is_symmetric || own.side < 32 => own,
+            _ if is_wide && own.form == 1 && own.polarizations == 2 => own,
+            // There is room for all of a column's taps once its mirror column has the same.
+            (2, ..=8) => Self { threads: 512, resident: 1, holds_taps: true, ..shared.whole() },
+            (2, _) | (4, ..=8) if !is_wide && !own.holds_taps => shared,
+            _ => own,
+        }
+    }
+
+    /// The same for taps that are each column's own.
+    fn measured_alone(self) -> Self {
         let Self { radix, taps, sample_bytes, .. } = self;
         let is_wide = sample_bytes == 8;
         let own = Self { ahead: if is_wide { 2 } else { 4 }, ..self };
@@ -39,7 +72,8 @@ impl Shape {
             (8, 9..=16) if self.form == 1 => {
                 Self { threads: self.threads / 2, holds_taps: false, ahead: 2, ..self }
             }
-            (8, 9..=16) => eight,
+            // A row in shared memory takes as many registers on its way as one from afar.
+            (8, 9..=16) => Self { ahead: 2, holds_taps: false, most_prefetched: 0, ..self },
             (8, 32 | 64) => Self { ahead: 2, ..self },
             (8, _) => Self { ahead: 2, early_taps: true, ..eight },
             (4, ..=8) | (_, 64) => self,
@@ -63,7 +97,18 @@ impl Shape {
         let own = *self;
         let conversion = if own.conversion == 1 { 0 } else { 1 };
         let ahead = if own.ahead == 8 { 4 } else { 8 };
-        let mut others = vec![own, own.halved(), Self { conversion, ..own }, Self { ahead, ..own }];
+        let mut others = Vec::new();
+        // Where samples are small and points not too many, blocks alone have less to wait for.
+        let (first, last) = match own.radix == 16 || own.sample_bytes > 2 {
+            true => (own.together(), None),
+            false => (None, own.together()),
+        };
+        others.extend(first);
+        others.extend([own, own.halved(), Self { conversion, ..own }, Self { ahead, ..own }]);
+        others.extend(last);
+        if own.is_symmetric {
+            others.push(Self { mirrors: !own.mirrors, ..own });
+        }
         if own.taps > MOST_HELD {
             others.push(Self { early_taps: !own.early_taps, ..own });
             others.push(Self { turn: 2 - own.turn, ..own });
@@ -71,6 +116,30 @@ impl Shape {
             others.push(Self { holds_taps: !own.holds_taps, ..own });
         }
         others
+    }
+
+    /// Eight blocks that make batches of sixteen or eight spectra together, with their taps in registers: what
+    /// a block alone reads again for each one or two spectra of so many points is more than it is worth.
+    fn together(&self) -> Option<Self> {
+        let parts = self.radix / TOGETHER;
+        let is_wide = self.sample_bytes == 8;
+        let fits = parts > 0 && self.form != 1 && self.taps * parts <= MOST_HELD;
+        fits.then_some(Self {
+            cluster: TOGETHER,
+            batch: 16 / parts.max(1),
+            threads: self.side * self.side / 2,
+            resident: 1,
+            ahead: if is_wide && parts > 1 { 2 } else { 4 },
+            rotates: parts == 1 && self.sample_bytes == 4,
+            holds_taps: true,
+            mirrors: false,
+            ..*self
+        })
+    }
+
+    /// Batches of as many spectra as registers have room for.
+    fn whole(self) -> Self {
+        Self { batch: 16 / self.radix / self.polarizations, ..self }
     }
 
     /// Batches of half as many spectra by half as many threads, in twice as many blocks.

@@ -15,11 +15,6 @@
 #define TURN 0
 #endif
 
-// Words from row to row of a column in shared memory, where they are not those in global memory.
-#ifndef NEAR_PITCH
-#define NEAR_PITCH pitch
-#endif
-
 // The most taps that are held in registers; above, they pass through a ring of as many as there are spectra.
 constexpr int MOST_HELD = 16;
 
@@ -35,10 +30,10 @@ template <int NEAR> struct Column {
   const Word* shared;
   const Word* global;
   const float2* taps;
-  // words from row to row; taps from row to row
-  int pitch, tap_pitch;
+  // words from row to row, in shared memory too; taps from row to row
+  int pitch, tap_pitch, near_pitch;
 
-  INLINE Word near(int row) const { return shared[row * NEAR_PITCH]; }
+  INLINE Word near(int row) const { return shared[row * near_pitch]; }
   INLINE Word far(int row) const { return __ldg(global + (u64)row * pitch); }
   INLINE float2 tap(int row) const { return __ldg(taps + row * tap_pitch); }
 };
@@ -60,8 +55,8 @@ template <int NEAR> struct Rows {
   }
 };
 
-// All taps in registers.
-template <int SPECTRA, int NEAR, bool LOADS>
+// All taps in registers; of a column that mirrors another, in a window that is the same backwards, those of the other one.
+template <int SPECTRA, int NEAR, bool LOADS, bool MIRRORED = false>
 INLINE void filter_held(float4 (&sums)[SPECTRA], float2 (&taps)[TAPS], const Column<NEAR>& column) {
   constexpr int ROWS = TAPS + SPECTRA - 1;
   Rows<NEAR> rows;
@@ -73,7 +68,10 @@ INLINE void filter_held(float4 (&sums)[SPECTRA], float2 (&taps)[TAPS], const Col
     const float4 x = rows.take(column, k, k < NEAR, is_last);
 #pragma unroll
     for (int j = 0; j < SPECTRA; j++)
-      if (k - j >= 0 && k - j < TAPS) add_product(sums[j], taps[k - j], x);
+      if (k - j >= 0 && k - j < TAPS) {
+        const float2 tap = MIRRORED ? taps[TAPS - 1 - (k - j)] : taps[k - j];
+        add_product(sums[j], MIRRORED ? make_float2(tap.y, tap.x) : tap, x);
+      }
   }
 }
 

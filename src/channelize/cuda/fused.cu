@@ -27,11 +27,13 @@ constexpr int PASSES = COLUMNS / THREADS;
 #ifndef HOLDS_TAPS
 #define HOLDS_TAPS (TAPS * RADIX * PASSES <= MOST_HELD)
 #endif
-constexpr int HELD_COLUMNS = HOLDS_TAPS ? RADIX * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
+// whether taps are the same backwards, and a thread owns columns that mirror each other
+constexpr int TAP_COLUMNS = MIRRORS ? RADIX / 2 : RADIX;
+constexpr int HELD_COLUMNS = HOLDS_TAPS ? TAP_COLUMNS * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
 // whether a thread goes round for each of its columns and polarizations: at once they would take too many registers
-constexpr bool TURNS = RADIX * PASSES * POLARIZATIONS >= 4 && !HOLDS_TAPS;
+[[maybe_unused]] constexpr bool TURNS = RADIX * PASSES * POLARIZATIONS >= 4 && !HOLDS_TAPS;
 // whether sums of one spectrum leave few registers for what is on its way to them
-constexpr bool WIDEST = BATCH == 1 && PREFETCHED == 0 && RADIX >= 4 && TAPS <= MOST_HELD && sizeof(Word) == 16;
+[[maybe_unused]] constexpr bool WIDEST = BATCH == 1 && PREFETCHED == 0 && RADIX >= 4 && TAPS <= MOST_HELD && sizeof(Word) == 16;
 // the most blocks along y and z of a grid; units are counted along y, then z
 constexpr u32 MOST_BLOCKS = 65535;
 // words of a row of samples
@@ -59,18 +61,63 @@ template <int NEAR> INLINE void prefetch(const Arguments& a, const Batch& batch,
     bulk_load(shared_address(words + p * NEAR * WORDS), samples_of(a, batch, p), BYTES, barrier);
 }
 
+// Batches alone: one spectrum at a time would take more registers than it is worth.
+template <int SPECTRA> constexpr bool mirrors = MIRRORS && SPECTRA == BATCH;
+
+// The first of a thread's columns: lanes 31 - l and l mirror each other where taps are shared.
+template <int SPECTRA> INLINE int column_of(int thread) {
+  if (!mirrors<SPECTRA>) return thread;
+  const int first = thread / 32 * 16, lane = thread % 32;
+  return lane < 16 ? first + lane : COLUMNS - 1 - (first + 31 - lane);
+}
+
+// What a mirror lane sends back.
+template <int SPECTRA> INLINE void swap_mirrored(float4 (&sums)[SPECTRA]) {
+#pragma unroll
+  for (int j = 0; j < SPECTRA; j++) {
+    const float4 sum = sums[j];
+    sums[j] = make_float4(__shfl_xor_sync(~0u, sum.x, 31), __shfl_xor_sync(~0u, sum.y, 31), __shfl_xor_sync(~0u, sum.z, 31),
+                          __shfl_xor_sync(~0u, sum.w, 31));
+  }
+}
+
+// Windowed sums of columns and of those that mirror them.
+template <int SPECTRA, int NEAR>
+INLINE void filter_mirrored(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&held)[HELD_COLUMNS][HELD_TAPS],
+                            const Word* near, const Word* far, int at, int pass) {
+#pragma unroll
+  for (int r = 0; r < RADIX / 2; r++) {
+    float4(&first)[SPECTRA] = sums[r], (&second)[SPECTRA] = sums[RADIX - 1 - r];
+#pragma unroll
+    for (int j = 0; j < SPECTRA; j++) first[j] = second[j] = make_float4(0.f, 0.f, 0.f, 0.f);
+    const int column = at + r * COLUMNS, other = WORDS - 1 - column;
+    const float2* taps = (const float2*)a.coefficients + column;
+    const Column<NEAR> source = {near + column, far + column, taps, WORDS, WORDS, WORDS};
+    const Column<NEAR> mirror = {near + other, far + other, taps, WORDS, WORDS, WORDS};
+    if constexpr (HOLDS_TAPS) {
+      filter_held<SPECTRA, NEAR, false>(first, held[r + pass * TAP_COLUMNS], source);
+      filter_held<SPECTRA, NEAR, false, true>(second, held[r + pass * TAP_COLUMNS], mirror);
+    } else {
+      float2 loaded[TAPS];
+      filter_held<SPECTRA, NEAR, true>(first, loaded, source);
+      filter_held<SPECTRA, NEAR, false, true>(second, loaded, mirror);
+    }
+    swap_mirrored(second);
+  }
+}
+
 // Windowed sums of one column and their transforms over c1, [spectrum][k1], both channels.
 template <int SPECTRA>
 INLINE void filter(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&held)[HELD_COLUMNS][HELD_TAPS],
                    const Word* near, const Word* far, int at, int pass) {
+  constexpr int NEAR = Shape<SPECTRA>::NEAR;
 #pragma unroll
-  for (int r = 0; r < RADIX; r++) {
+  for (int r = 0; r < (mirrors<SPECTRA> ? 0 : RADIX); r++) {
 #pragma unroll
     for (int j = 0; j < SPECTRA; j++) sums[r][j] = make_float4(0.f, 0.f, 0.f, 0.f);
-    constexpr int NEAR = Shape<SPECTRA>::NEAR;
     const int column = at + r * COLUMNS;
-    const Column<NEAR> source = {near + column, far + column, (const float2*)a.coefficients + column, WORDS, WORDS};
-    if constexpr (HOLDS_TAPS)
+    const Column<NEAR> source = {near + column, far + column, (const float2*)a.coefficients + column, WORDS, WORDS, WORDS};
+    if constexpr (HOLDS_TAPS && !MIRRORS)
       filter_held<SPECTRA, NEAR, false>(sums[r], held[r + pass * RADIX], source);
     else if constexpr (SPECTRA < BATCH || WIDEST)
       filter_one(sums[r][0], source);
@@ -80,6 +127,7 @@ INLINE void filter(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&
     } else
       filter_ring<SPECTRA, NEAR>(sums[r], source);
   }
+  if constexpr (mirrors<SPECTRA>) filter_mirrored<SPECTRA, NEAR>(sums, a, held, near, far, at, pass);
 }
 
 // The transform over c1, and the rows to shared memory: `own` is the thread's place in the first.
@@ -116,6 +164,12 @@ INLINE void transform_row(float2* own, const float4* factors, u32 lanes) {
   for (int i = 0; i < SIDE; i++) own[(SIDE + 1) * i] = v[i];
 }
 
+// The line of a lane. Of 16 rows each half warp takes half, of two neighbouring k2: theirs are different banks.
+INLINE int line_of(int row, int lane) {
+  const int place = RADIX < 16 ? lane : lane % 8 + lane / 16 * 8 + lane / 8 % 2 * 16;
+  return row % RADIX * SIDE + place;
+}
+
 // Step 3 of one lane.
 INLINE void transform_line(float2 (&v)[SIDE], const float2* line, const float4* factors) {
 #pragma unroll
@@ -123,13 +177,21 @@ INLINE void transform_line(float2 (&v)[SIDE], const float2* line, const float4* 
   turned_transform<SIDE>(v, factors, POINTS / SIDE);
 }
 
+#ifndef SPLIT
+#define SPLIT 1
+#endif
+#ifndef GROUPED
+#define GROUPED 1
+#endif
+template <int SPECTRA> constexpr bool SPLITS = SPLIT && Shape<SPECTRA>::NEAR > 0 && PASSES * POLARIZATIONS == 1 &&
+                                            Shape<SPECTRA>::ROWS % Shape<SPECTRA>::AT_ONCE == 0;
 template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned char* memory) {
   typedef Shape<SPECTRA> H;
   float2* rows = (float2*)memory;
   float4* line_factors = (float4*)(rows + H::ROWS * H::PITCH);
   float4* row_factors = line_factors + POINTS / 4;
   Word* words = (Word*)(row_factors + (RADIX > 1 ? RADIX * SIDE / 4 : 0));
-  const u32 barrier = shared_address(words + POLARIZATIONS * H::NEAR * WORDS);
+  const u32 barrier = shared_address(words + POLARIZATIONS * H::NEAR * WORDS), read_barrier = barrier + 8;
   // the lanes of this one's row: where all rows are made at once, those of the other are there too
   const u32 lanes = H::ROWS % H::AT_ONCE == 0 || SIDE == 32 ? ~0u : 0xFFFFu << (threadIdx.x & 16);
   const int thread = threadIdx.x, lane = thread % H::LANES, group = thread / H::LANES;
@@ -137,6 +199,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
   if constexpr (H::NEAR > 0) {
     if (thread == 0) {
       barrier_init(barrier, 1);
+      barrier_init(read_barrier, H::WARPS);
       barrier_init_fence();
       prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, blockIdx.x, 0), words, barrier);
     }
@@ -145,12 +208,13 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
   float2 held[HELD_COLUMNS][HELD_TAPS];
   if constexpr (HOLDS_TAPS) {
 #pragma unroll
-    for (int r = 0; r < RADIX * PASSES; r++)
+    for (int r = 0; r < TAP_COLUMNS * PASSES; r++)
 #pragma unroll
       for (int t = 0; t < TAPS; t++)
-        held[r][t] = __ldg((const float2*)a.coefficients + thread + r / RADIX * THREADS + r % RADIX * COLUMNS + t * WORDS);
+        held[r][t] = __ldg((const float2*)a.coefficients + column_of<SPECTRA>(thread + r / TAP_COLUMNS * THREADS) +
+                           r % TAP_COLUMNS * COLUMNS + t * WORDS);
   }
-  u32 item = blockIdx.x, part = 0, parity = 0;
+  u32 item = blockIdx.x, part = 0, parity = 0, batches = 0;
 #pragma unroll 1
   while (item < a.items) {
     const Batch batch = batch_at<SPECTRA>(a, item, part);
@@ -161,14 +225,21 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
     parity ^= 1;
     if constexpr (PASSES * POLARIZATIONS == 1) {
       float4 sums[RADIX][SPECTRA];
-      filter<SPECTRA>(sums, a, held, words, samples_of(a, batch, 0), thread, 0);
+      filter<SPECTRA>(sums, a, held, words, samples_of(a, batch, 0), column_of<SPECTRA>(thread), 0);
       // Every warp is done with the rows of the batch before, and with the samples of this one.
+      if constexpr (SPLITS<SPECTRA>) {
+        if (batches++ > 0) barrier_wait(read_barrier, parity);
+      } else {
+        __syncthreads();
+        if constexpr (H::NEAR > 0)
+          if (thread == 0 && next_item < a.items)
+            prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
+      }
+      store_rows<SPECTRA>(sums, rows + 2 * column_of<SPECTRA>(thread));
       __syncthreads();
-      if constexpr (H::NEAR > 0)
+      if constexpr (SPLITS<SPECTRA>)
         if (thread == 0 && next_item < a.items)
           prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
-      store_rows<SPECTRA>(sums, rows + 2 * thread);
-      __syncthreads();
     } else {
       __syncthreads();
 #pragma unroll(TURNS ? 1 : PASSES)
@@ -176,7 +247,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
 #pragma unroll(TURNS ? 1 : POLARIZATIONS)
         for (int p = 0; p < POLARIZATIONS; p++) {
           float4 sums[RADIX][SPECTRA];
-          const int at = thread + pass * THREADS;
+          const int at = column_of<SPECTRA>(thread + pass * THREADS);
           filter<SPECTRA>(sums, a, held, words + p * H::NEAR * WORDS, samples_of(a, batch, p), at, pass);
           store_rows<SPECTRA>(sums, rows + p * SPECTRA * RADIX * H::PITCH + 2 * at);
         }
@@ -192,12 +263,15 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
         const int row = round * H::AT_ONCE + group;
         if (H::ROWS % H::AT_ONCE == 0 || row < H::ROWS) transform_row(rows + row * H::PITCH + lane, row_factors + row % RADIX * (SIDE / 4), lanes);
       }
-      __syncthreads();
+      if constexpr (GROUPED && H::AT_ONCE % RADIX == 0 && H::AT_ONCE > RADIX && H::ROWS % H::AT_ONCE == 0)
+        named_barrier(1 + group / RADIX, RADIX * H::LANES);
+      else
+        __syncthreads();
     }
 #pragma unroll
     for (int round = 0; round < H::ROUNDS; round++) {
       const int row = round * H::AT_ONCE + group;
-      const int spectrum = row / RADIX, line = row % RADIX * SIDE + lane;
+      const int spectrum = row / RADIX, line = line_of(row, lane);
       if (H::ROWS % H::AT_ONCE != 0 && row >= H::ROWS) continue;
       if constexpr (RADIX == 1) {
         transform_row(rows + row * H::PITCH + lane, row_factors, lanes);
@@ -206,6 +280,11 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       float2 v[SIDE];
       float2* own = rows + (spectrum * RADIX + line % RADIX) * H::PITCH + (SIDE + 1) * (line / RADIX);
       transform_line(v, own, line_factors + line);
+      if constexpr (SPLITS<SPECTRA> && FORM != FORM_DETECTED)
+        if (round == H::ROUNDS - 1) {
+          __syncwarp();
+          if (thread % 32 == 0) barrier_arrive(read_barrier);
+        }
 #if FORM == FORM_DETECTED
       leave_line(v, own, spectrum, line);
 #else
@@ -216,6 +295,10 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
 #if FORM == FORM_DETECTED
     __syncthreads();
     add_spectra<SPECTRA, H::PITCH>(a, batch, place, rows);
+    if constexpr (SPLITS<SPECTRA>) {
+      __syncwarp();
+      if (thread % 32 == 0) barrier_arrive(read_barrier);
+    }
 #endif
     item = next_item;
     part = next_part;
@@ -230,13 +313,22 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
   {input, stride, output, row_elements, product_elements, saturated, coefficients, factors, places, gains,      \
    spectra, row_spectra, units, items, item_spectra, item_batches, last_batches}
 
+#if CLUSTER > 1
+#include "cluster.cuh"
+KERNEL CLUSTER_OF(CLUSTER) __launch_bounds__(THREADS, RESIDENT) channelize_together(PARAMETERS) {
+  SHARED_MEMORY(memory);
+  const Arguments a = ARGUMENTS;
+  if (blockIdx.z * MOST_BLOCKS + blockIdx.y < units) make_spectra_together(a, memory);
+}
+#else
 KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
   SHARED_MEMORY(memory);
   const Arguments a = ARGUMENTS;
   if (blockIdx.z * MOST_BLOCKS + blockIdx.y < units) make_spectra<BATCH>(a, memory);
 }
+#endif
 
-#if BATCH > 1
+#if BATCH > 1 && CLUSTER <= 1
 // For launches of fewer spectra than a batch has: the same values, one spectrum at a time.
 KERNEL __launch_bounds__(THREADS, 1) channelize_few(PARAMETERS) {
   SHARED_MEMORY(memory);

@@ -18,27 +18,27 @@ const MOST_BLOCKS: usize = 65_535;
 /// The most rounds of blocks of a launch.
 const MOST_ROUNDS: usize = 8;
 
-/// The fused kernel of a plan, and its tables on the device.
+/// The fused kernels of a plan, and their tables on the device.
 #[derive(Debug)]
 pub(super) struct Fused {
-    shape: Shape,
-    /// For whole batches, and for launches of fewer spectra.
-    batches: Kernel,
-    few: Kernel,
+    /// The one of the most spectra a batch first, the last one of one.
+    kernels: Vec<Kernel>,
     tables: Tables,
     /// Elements of a row, elements from product to product, spectra of a row, units.
     row_elements: usize,
     product_elements: usize,
     row_spectra: usize,
     units: usize,
-    _module: Module,
+    _modules: Vec<Module>,
 }
 
 #[derive(Debug)]
 struct Kernel {
     function: Function,
-    /// Blocks that the device runs at a time.
-    blocks: usize,
+    threads: usize,
+    /// Blocks that make a batch together, and how many such groups the device runs at a time.
+    cluster: usize,
+    groups: usize,
     /// Spectra of a batch.
     batch: usize,
 }
@@ -54,31 +54,57 @@ struct Tables {
     gains: Buffer<f32>,
 }
 
+impl Kernel {
+    /// None when the device can't run its blocks together.
+    fn new(
+        device: &Device,
+        module: &Module,
+        shape: &Shape,
+        (name, shared_bytes, batch): (&str, usize, usize),
+    ) -> Result<Option<Self>> {
+        let function = module.function(name, shared_bytes)?;
+        let Shape { threads, cluster, .. } = *shape;
+        let groups = if cluster > 1 {
+            function.clusters(cluster, threads)?
+        } else {
+            let multiprocessors = device.properties().multiprocessors;
+            (multiprocessors * function.blocks_per_multiprocessor(threads)?).max(1)
+        };
+        Ok((groups > 0).then_some(Self { function, threads, cluster, groups, batch }))
+    }
+
+    /// Those of a shape: for whole batches, and for launches of fewer spectra.
+    fn of_shape(device: &Device, module: &Module, shape: &Shape) -> Result<Vec<Self>> {
+        let (all, one) = (shape.shared_bytes(), shape.shared_bytes_of_one());
+        let name = if shape.cluster > 1 { "channelize_together" } else { "channelize" };
+        let mut found = vec![Self::new(device, module, shape, (name, all, shape.batch))?];
+        if shape.cluster == 1 && shape.batch > 1 {
+            found.push(Self::new(device, module, shape, ("channelize_few", one, 1))?);
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+}
+
 impl Fused {
     /// None when this plan or device has no fused kernel.
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Option<Self>> {
-        let Some(shape) = chosen(plan, device) else { return Ok(None) };
-        let module = device.module(&shape.source())?;
-        let multiprocessors = device.properties().multiprocessors;
-        let kernel = |name, shared_bytes, batch| -> Result<Kernel> {
-            let function = module.function(name, shared_bytes)?;
-            let blocks = function.blocks_per_multiprocessor(shape.threads)?;
-            Ok(Kernel { function, blocks: (multiprocessors * blocks).max(1), batch })
-        };
+        let shapes = chosen(plan, device);
+        let Some(shape) = shapes.last() else { return Ok(None) };
+        let (mut kernels, mut modules) = (Vec::new(), Vec::new());
+        for shape in &shapes {
+            let module = device.module(&shape.source())?;
+            kernels.extend(Kernel::of_shape(device, &module, shape)?);
+            modules.push(module);
+        }
         let input = plan.input();
         Ok(Some(Self {
-            batches: kernel("channelize", shape.shared_bytes(), shape.batch)?,
-            few: match shape.batch {
-                1 => kernel("channelize", shape.shared_bytes(), 1)?,
-                _ => kernel("channelize_few", shape.shared_bytes_of_one(), 1)?,
-            },
-            tables: Tables::new(plan, &shape, device)?,
+            kernels,
+            tables: Tables::new(plan, shape, device)?,
             row_elements: plan.row_elements(),
             product_elements: input.coarse_channels * plan.output_channels(),
             row_spectra: plan.spectra_per_row(),
             units: input.streams() / shape.polarizations,
-            shape,
-            _module: module,
+            _modules: modules,
         }))
     }
 
@@ -87,10 +113,8 @@ impl Fused {
     /// # Safety
     /// The job's addresses have room for all that its sizes say.
     pub(super) unsafe fn enqueue(&self, stream: &Stream, job: &Job) -> Result<()> {
-        if job.spectra == 0 {
-            return Ok(());
-        }
-        let kernel = if job.spectra < self.shape.batch { &self.few } else { &self.batches };
+        let fitting = self.kernels.iter().find(|kernel| kernel.batch <= job.spectra);
+        let Some(kernel) = fitting else { return Ok(()) };
         let item = self.item_spectra(kernel.batch);
         let items = job.spectra.div_ceil(item);
         let arguments = Arguments::new()
@@ -116,8 +140,9 @@ impl Fused {
         ];
         let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
         let deep = self.units.div_ceil(MOST_BLOCKS);
-        let grid = [blocks(kernel.blocks, self.units, items), self.units.min(MOST_BLOCKS), deep];
-        let block = [self.shape.threads, 1, 1];
+        let along = kernel.cluster * groups(kernel.groups, self.units, items);
+        let grid = [along, self.units.min(MOST_BLOCKS), deep];
+        let block = [kernel.threads, 1, 1];
         // SAFETY: the arguments are the kernel's; the caller vouches for the job.
         unsafe { stream.launch(&kernel.function, grid, block, &arguments) }
     }
@@ -130,22 +155,23 @@ impl Fused {
     }
 }
 
-/// The shape that was measured best on this device, or the model's own.
-fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
+/// The shape that was measured best on this device, or the model's own, and the one for fewer spectra.
+fn chosen(plan: &Plan, device: &Device) -> Vec<Shape> {
     let candidates = Shape::candidates(plan, device.properties());
-    let first = candidates.first()?;
+    let Some(first) = candidates.first() else { return Vec::new() };
     let choices: Vec<Choice> = candidates.iter().map(Shape::choice).collect();
     let choice = tune::choice(device, &first.source(), &first.question(), &choices);
-    candidates.iter().find(|shape| shape.choice() == choice).or(Some(first)).copied()
+    let best = candidates.iter().find(|shape| shape.choice() == choice).unwrap_or(first);
+    best.with_alone(&candidates)
 }
 
-/// Blocks that share a unit's items, so that the last one ends early: `at_a_time` of all units' blocks run at
-/// a time, and the start of one takes as long as half an item.
-fn blocks(at_a_time: usize, units: usize, items: usize) -> usize {
+/// Groups of blocks that share a unit's items, so that the last one ends early: `at_a_time` of all units' run
+/// at a time, and the start of one takes as long as half an item.
+fn groups(at_a_time: usize, units: usize, items: usize) -> usize {
     let time =
-        |blocks: usize| (units * blocks).div_ceil(at_a_time) * (2 * items.div_ceil(blocks) + 1);
+        |groups: usize| (units * groups).div_ceil(at_a_time) * (2 * items.div_ceil(groups) + 1);
     let choices = (1..=MOST_ROUNDS).map(|rounds| (rounds * at_a_time / units).clamp(1, items));
-    choices.min_by_key(|blocks| time(*blocks)).unwrap_or(1)
+    choices.min_by_key(|groups| time(*groups)).unwrap_or(1)
 }
 
 impl Tables {
@@ -198,12 +224,12 @@ mod tests {
 
     #[test]
     fn blocks_end_together() {
-        assert_eq!(blocks(132, 1, 8192), 132);
-        assert_eq!(blocks(132, 2, 8192), 66);
-        assert_eq!(blocks(132, 1, 5), 5);
-        assert_eq!(blocks(132, 1000, 1), 1);
+        assert_eq!(groups(132, 1, 8192), 132);
+        assert_eq!(groups(132, 2, 8192), 66);
+        assert_eq!(groups(132, 1, 5), 5);
+        assert_eq!(groups(132, 1000, 1), 1);
         // 100 units alone would leave a quarter of the device idle.
-        let found = blocks(132, 100, 1000);
+        let found = groups(132, 100, 1000);
         assert!((100 * found).is_multiple_of(132) || 100 * found > 500, "{found}");
     }
 }

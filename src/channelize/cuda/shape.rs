@@ -34,12 +34,22 @@ pub(super) struct Shape {
     pub(super) threads: usize,
     /// Blocks of a multiprocessor.
     pub(super) resident: usize,
+    /// Blocks of a cluster, which make a batch together; 1 where each makes its own.
+    pub(super) cluster: usize,
+    /// Whether each of them sends its sums in an order of its own.
+    pub(super) rotates: bool,
     /// Rows of samples that come by bulk copy.
     pub(super) prefetched: usize,
+    /// The most of them: samples that are read again from near caches need room there.
+    pub(super) most_prefetched: usize,
     /// Rows on their way to registers.
     pub(super) ahead: usize,
     /// Whether taps stay in registers from batch to batch.
     pub(super) holds_taps: bool,
+    /// Whether taps are the same backwards, bit for bit, and columns that mirror each other can share them.
+    pub(super) is_symmetric: bool,
+    /// Whether they do.
+    pub(super) mirrors: bool,
     /// Whether the taps of a ring are loaded a row before they are used.
     pub(super) early_taps: bool,
     /// The order of the products of a row, which decides about conflicts of register banks.
@@ -57,11 +67,6 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The shape of a plan on a device; none when there is no kernel for it.
-    pub(super) fn new(plan: &Plan, properties: &Properties) -> Option<Self> {
-        Self::candidates(plan, properties).first().copied()
-    }
-
     /// Shapes of a plan that are worth trying, the model's own first.
     pub(super) fn candidates(plan: &Plan, properties: &Properties) -> Vec<Self> {
         let (shared, copies) = (properties.shared_bytes, properties.capability >= (9, 0));
@@ -98,9 +103,14 @@ impl Shape {
             batch,
             threads: side * side / 2,
             resident: 1024 / (side * side),
+            cluster: 1,
+            rotates: false,
             prefetched: 0,
+            most_prefetched: 32,
             ahead: 4,
             holds_taps: plan.taps() * radix <= MOST_HELD,
+            is_symmetric: radix > 1 && plan.taps() <= MOST_HELD && is_symmetric(plan),
+            mirrors: false,
             early_taps: false,
             turn: 2,
             polarizations,
@@ -121,20 +131,24 @@ impl Shape {
             let all = shared_bytes + RESERVED_BYTES;
             (all / resident).saturating_sub(RESERVED_BYTES).min(shared_bytes)
         };
+        if self.cluster > 1 && !copies {
+            return None;
+        }
         self.prefetched = 0;
         while self.shared_bytes() > room(self.resident) {
             match (self.resident, self.batch) {
                 (2.., _) => self.resident /= 2,
-                (1, 2..) => self.batch /= 2,
+                (1, 2..) if self.cluster == 1 => self.batch /= 2,
                 _ => return None,
             }
         }
         if copies {
-            let row = self.polarizations * self.points * self.sample_bytes;
+            let row = self.row_bytes();
             let wanted = match self.taps {
                 0..=MOST_HELD => self.taps + self.batch - 1,
                 _ => self.ahead.min(self.batch),
             };
+            let wanted = wanted.min(self.most_prefetched);
             self.prefetched = wanted.min((room(self.resident) - self.shared_bytes()) / row);
         }
         Some(self)
@@ -143,40 +157,56 @@ impl Shape {
     /// What the choice of a shape depends on.
     pub(super) fn question(&self) -> String {
         let Self { points, taps, encoding, polarizations, form, products, bits, .. } = self;
+        let window = if self.is_symmetric { " window=symmetric" } else { "" };
         format!(
             "points={points} taps={taps} encoding={encoding} form={form}/{products}/{bits} \
-             polarizations={polarizations}"
+             polarizations={polarizations}{window}"
         )
     }
 
     /// The shape as a choice among others of the same plan.
     pub(super) fn choice(&self) -> Choice {
-        let Self { batch, threads, resident, prefetched, ahead, conversion, turn, .. } = *self;
+        let Self { batch, threads, resident, cluster, prefetched, ahead, .. } = *self;
+        let Self { conversion, turn, .. } = *self;
         let taps = ["", ", taps held"][usize::from(self.holds_taps)];
         let early = ["", ", taps early"][usize::from(self.early_taps)];
+        let mirrored = ["", ", taps shared"][usize::from(self.mirrors)];
+        let order = ["", " in turns"][usize::from(self.rotates)];
+        let together = match cluster {
+            1 => String::new(),
+            _ => format!("{cluster} together{order}, "),
+        };
         let name = format!(
-            "{resident} x {threads} threads, {batch} spectra, rows {prefetched} and {ahead} ahead, \
-             conversion {conversion}, order {turn}{taps}{early}"
+            "{together}{resident} x {threads} threads, {batch} spectra, rows {prefetched} and {ahead} ahead, \
+             conversion {conversion}, order {turn}{taps}{early}{mirrored}"
         );
-        let flags = usize::from(self.holds_taps) + 2 * usize::from(self.early_taps);
-        let values = [batch, threads, resident, prefetched, ahead, conversion, turn, flags];
+        let flags = usize::from(self.holds_taps)
+            + 2 * usize::from(self.early_taps)
+            + 4 * usize::from(self.mirrors)
+            + 8 * usize::from(self.rotates);
+        let values =
+            [batch, threads, resident, prefetched, ahead, conversion, turn, flags, cluster];
         Choice { name, values: values.map(|value| value as u32).to_vec() }
     }
 
     /// Bytes of shared memory of a block that makes whole batches.
     pub(super) fn shared_bytes(&self) -> usize {
-        let near = self.polarizations * self.prefetched * self.points * self.sample_bytes;
-        self.rows_bytes(self.batch) + near + 8
+        self.rows_bytes(self.batch) + self.prefetched * self.row_bytes() + 16
+    }
+
+    /// Bytes of what a block reads of a row of samples.
+    fn row_bytes(&self) -> usize {
+        self.polarizations * self.points * self.sample_bytes / self.cluster
     }
 
     /// The same for one spectrum at a time.
     pub(super) fn shared_bytes_of_one(&self) -> usize {
-        self.rows_bytes(1) + 8
+        self.rows_bytes(1) + 16
     }
 
     /// Rows of values, and the factors.
     fn rows_bytes(&self, batch: usize) -> usize {
-        let rows = batch * self.polarizations * self.radix;
+        let rows = batch * self.polarizations * self.radix / self.cluster;
         let pad = match self.radix {
             1 => 0,
             2..8 => 16 / self.radix,
@@ -215,10 +245,13 @@ impl Shape {
             ("BATCH", self.batch),
             ("THREADS", self.threads),
             ("RESIDENT", self.resident),
+            ("CLUSTER", self.cluster),
+            ("ROTATES", usize::from(self.rotates)),
             ("PREFETCHED", self.prefetched),
             ("AHEAD", self.ahead),
             ("HOLDS_TAPS", usize::from(self.holds_taps)),
             ("EARLY_TAPS", usize::from(self.early_taps)),
+            ("MIRRORS", usize::from(self.mirrors)),
             ("TURN", self.turn),
             ("POLARIZATIONS", self.polarizations),
             ("ENCODING", self.encoding),
@@ -232,6 +265,7 @@ impl Shape {
             name: "fused.cu",
             text: include_str!("fused.cu"),
             includes: &[
+                ("cluster.cuh", include_str!("cluster.cuh")),
                 ("decode.cuh", include_str!("decode.cuh")),
                 ("fft.cuh", include_str!("fft.cuh")),
                 ("fir.cuh", include_str!("fir.cuh")),
@@ -258,6 +292,13 @@ pub(super) fn turns(side: usize, turn: f64) -> impl Iterator<Item = [f32; 4]> {
         let ([a, b], [c, d]) = (factor(end - 2), factor(end - 1));
         [a, b, c, d]
     })
+}
+
+/// Whether the taps, as the kernel has them, are the same backwards.
+fn is_symmetric(plan: &Plan) -> bool {
+    let (all, scale) = (plan.coefficients(), plan.input().scale);
+    let tap = |b: &f64| ((b * scale) as f32).to_bits();
+    all.iter().zip(all.iter().rev()).take(all.len() / 2).all(|(a, b)| tap(a) == tap(b))
 }
 
 /// The kernel's number of an encoding, and bytes of a sample.
@@ -315,7 +356,7 @@ mod tests {
     #[test]
     fn a_block_uses_the_memory_that_there_is() {
         let found = shape(1024, 8, VoltageEncoding::Complex8);
-        assert_eq!((found.batch, found.prefetched, found.shared_bytes()), (16, 23, 186_376));
+        assert_eq!((found.batch, found.prefetched, found.shared_bytes()), (16, 23, 186_384));
         let found = shape(1024, 8, VoltageEncoding::ComplexF32);
         assert_eq!((found.batch, found.resident, found.prefetched), (16, 1, 11));
         let found = shape(16384, 8, VoltageEncoding::Complex8);

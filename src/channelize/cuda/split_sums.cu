@@ -8,7 +8,6 @@
 //  2. A thread transforms one column of one spectrum over the other SIDE values of c1, and turns and stores it.
 // The next samples come by copies in the background while this batch is transformed.
 #include "fft.cuh"
-#define NEAR_PITCH (RADIX * THREADS)
 #include "fir.cuh"
 
 constexpr int FIRST = RADIX * SIDE, LINE = POINTS / FIRST, PAIRS = GROUP / 2;
@@ -52,7 +51,7 @@ INLINE void sum_windows(float4 (&sums)[RADIX][SPECTRA], const Split& s, float2 (
 #pragma unroll
     for (int j = 0; j < SPECTRA; j++) sums[r][j] = make_float4(0.f, 0.f, 0.f, 0.f);
     const int column = r * SIDE * LINE_WORDS;
-    const Column<NEAR> source = {near + r * THREADS, far + column, s.taps + column, WORDS, WORDS};
+    const Column<NEAR> source = {near + r * THREADS, far + column, s.taps + column, WORDS, WORDS, RADIX * THREADS};
     if constexpr (SPECTRA == 1)
       filter_one(sums[r][0], source);
     else if constexpr (HOLDS_TAPS)

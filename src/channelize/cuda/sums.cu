@@ -27,7 +27,7 @@ template <int SPECTRA> INLINE void sum_pairs(PARAMETERS) {
   float4 sums[SPECTRA];
 #pragma unroll
   for (int j = 0; j < SPECTRA; j++) sums[j] = make_float4(0.f, 0.f, 0.f, 0.f);
-  const Column<0> column = {nullptr, row + pair, coefficients + pair, (int)words, (int)words};
+  const Column<0> column = {nullptr, row + pair, coefficients + pair, (int)words, (int)words, 0};
   if constexpr (SPECTRA == 1)
     filter_one(sums[0], column);
   else if constexpr (HOLDS) {

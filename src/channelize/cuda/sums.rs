@@ -67,7 +67,8 @@ impl Sums {
     /// Sums of which, if `alternates`, every second column's sign is turned.
     pub(super) fn new(plan: &Plan, device: &Device, alternates: bool) -> Result<Self> {
         let scale = plan.input().scale;
-        let sign = |index: usize| if alternates && index % plan.points() % 2 == 1 { -1.0 } else { 1.0 };
+        let sign =
+            |index: usize| if alternates && index % plan.points() % 2 == 1 { -1.0 } else { 1.0 };
         let coefficient = |(index, b): (usize, &f64)| (b * scale) as f32 * sign(index);
         let mut coefficients: Vec<f32> =
             plan.coefficients().iter().enumerate().map(coefficient).collect();

@@ -49,14 +49,16 @@ fn fused(plan: &Plan) -> Vec<Variant> {
             shared_bytes,
             driver_version: 0,
         };
-        Shape::new(plan, &properties).map(|shape| shape.source())
+        let shapes = Shape::taken(plan, &properties);
+        shapes.iter().map(Shape::source).collect::<Vec<Source>>()
     });
-    if old == new {
-        return new.into_iter().map(Variant::everywhere).collect();
-    }
+    let (both, old): (Vec<Source>, Vec<Source>) =
+        old.into_iter().partition(|source| new.contains(source));
+    let new = new.into_iter().filter(|source| !both.contains(source)).collect::<Vec<Source>>();
     let variant = |architectures| move |source| Variant { source, architectures };
-    let old = old.map(variant(&["sm_80"]));
-    old.into_iter().chain(new.map(variant(&["sm_90a", "sm_100"]))).collect()
+    let old = old.into_iter().map(variant(&["sm_80"]));
+    let new = new.into_iter().map(variant(&["sm_90a", "sm_100"]));
+    old.chain(new).chain(both.into_iter().map(Variant::everywhere)).collect()
 }
 
 /// Plans that have a fused kernel.

@@ -135,8 +135,7 @@ impl Search {
         let all = self.sizes.dms * batch.windows;
         let group = self.sizes.group(all);
         let own = self.memory.own.address();
-        let arguments =
-            self.series(batch).with(own).with(group as u32).with(self.sizes.dms as u32);
+        let arguments = self.series(batch).with(own).with(group as u32).with(self.sizes.dms as u32);
         launch(stream, estimate, all.div_ceil(4 * group), 128, &arguments)
     }
 

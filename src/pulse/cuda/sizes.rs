@@ -94,8 +94,7 @@ impl Sizes {
         let range = (max - min) as u64;
         let (sums, tile_widths) = sums(plan, range);
         let bytes = sums.bytes();
-        let fits =
-            |starts: &usize| shared_bytes(length(*starts), bytes) <= properties.shared_bytes;
+        let fits = |starts: &usize| shared_bytes(length(*starts), bytes) <= properties.shared_bytes;
         let most = [8192, 4096, 2048].into_iter().find(fits).unwrap_or(1024);
         let starts = most.min(window);
         let grain = match sums {

@@ -13,6 +13,8 @@ struct Fiber {
   void* stack_pointer;
   Uint3 thread;
   unsigned linear, lane;
+  // The number of its block in the cluster, and the phase of the cluster's barrier that it has arrived at.
+  unsigned rank, cluster_phase;
   bool ended;
   // Why it waits: a word for messages, and what wakes it; null while it runs or is ready to.
   const char* waits_for;
@@ -30,7 +32,7 @@ typedef void (*Work)(Fiber* first, const bool* present, unsigned lanes);
 // What runs in the background, in queues of a thread, a warpgroup or a barrier.
 enum Background { Copies, Stores, Loads, Products };
 
-// The running block. `suspend` returns when `wake` was called with the same key.
+// The block of the running thread. `suspend` returns when `wake` was called with the same key.
 struct Machine {
   Fiber* current;
   Uint3 block, block_size, grid_size;
@@ -40,6 +42,9 @@ struct Machine {
   void (*wake)(const void* key);
   void (*pass)();  // lets others run
   void (*barrier)(unsigned id, unsigned threads, bool wait);  // id 0 with 0 threads: all of the block
+  void (*cluster_arrive)();
+  void (*cluster_wait)();
+  unsigned char* (*cluster_shared)(unsigned rank);
   void (*meet_warp)(unsigned mask, Work work, const char* what);
   void (*meet_warpgroup)(Work work, const char* what);
   // Work that a kernel waits for: at once, or as late as the kernel allows. It runs with a copy of what it is given.
@@ -60,7 +65,7 @@ struct Kernel {
   void (*call)(void** arguments);
   unsigned arguments;
   const unsigned* sizes;
-  unsigned most_threads;
+  unsigned most_threads, cluster;
 };
 
 struct Module {

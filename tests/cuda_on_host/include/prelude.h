@@ -4,10 +4,11 @@
 
 #define __CUDACC__ 1
 #define __CUDACC_RTC__ 1
-// A first look at the source leaves these two words in place, to find the kernels by.
+// A first look at the source leaves these words in place, to find the kernels by.
 #ifndef EMULATED_SCAN
 #define __global__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #endif
 #define __device__
 #define __host__

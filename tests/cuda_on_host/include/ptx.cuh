@@ -110,6 +110,38 @@ INLINE void barrier_wait(u32 address, u32 parity) {
     emulated_machine->suspend("barrier_wait", &barrier, address);
   }
 }
+// --- blocks of a cluster
+#define CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
+INLINE u32 cluster_rank() {
+  emulated::from_sm_90();
+  return emulated_machine->current->rank;
+}
+INLINE u32 cluster_address(u32 address, u32 rank) {
+  emulated::from_sm_90();
+  if (address & emulated::Static) emulated_machine->die("cluster_address: static shared memory is one for all blocks here");
+  return address - (u32)(u64)emulated_machine->shared + (u32)(u64)emulated_machine->cluster_shared(rank);
+}
+INLINE void cluster_arrive() { emulated_machine->cluster_arrive(); }
+INLINE void cluster_arrive_relaxed() { emulated_machine->cluster_arrive(); }
+INLINE void cluster_wait() { emulated_machine->cluster_wait(); }
+namespace emulated {
+struct Counted {
+  float4 value;
+  float4* to;
+  Barrier* barrier;
+};
+static inline void run_counted(const void* data) {
+  const Counted& store = *(const Counted*)data;
+  *store.to = store.value;
+  barrier_update(*store.barrier, 0, -16);
+}
+}  // namespace emulated
+INLINE void cluster_store_counted(u32 to, float4 value, u32 address) {
+  emulated::Barrier& barrier = emulated::barrier_at(address);
+  emulated::Counted store = {value, &emulated::shared_word<float4>(to, "cluster_store_counted"), &barrier};
+  emulated_machine->later(emulated::Loads, &barrier, emulated::run_counted, &store, sizeof store);
+  if (emulated_machine->late) emulated_machine->wake(&barrier);
+}
 // --- the copy engine
 namespace emulated {
 struct Load {

@@ -63,6 +63,24 @@ KERNEL pipeline(const u8* in, u32* out, u32 rounds) {
 }
 #endif
 
+#if __CUDA_ARCH__ >= 900
+// Each block of a cluster sends 16 bytes a thread to the next one, and its own number round again through all.
+KERNEL CLUSTER_OF(4) __launch_bounds__(128) send_on(const float4* in, float4* out) {
+  SHARED_MEMORY(bytes);
+  float4* mine = (float4*)bytes;
+  const u32 rank = cluster_rank(), full = shared_address(bytes + 128 * 16), next = (rank + 1) % 4;
+  if (threadIdx.x == 0) barrier_init(full, 1), barrier_init_fence(), barrier_expect(full, 128 * 16);
+  cluster_arrive();
+  cluster_wait();
+  const u32 to = cluster_address(shared_address(mine + threadIdx.x), next);
+  cluster_store_counted(to, in[blockIdx.x * 128 + threadIdx.x], cluster_address(full, next));
+  barrier_wait(full, 0);
+  out[blockIdx.x * 128 + threadIdx.x] = mine[127 - threadIdx.x];
+  cluster_arrive_relaxed();
+  cluster_wait();
+}
+#endif
+
 #if HAS_WGMMA
 // a: 64 x 32, b: 32 x 64 (row n of 32 bytes for each column n); c = a b + a b.
 KERNEL wgmma_product(const u8* a, const u8* b, i32* c) {

@@ -188,6 +188,20 @@ static void transposes(Device& device) {
   expect(same, "ldmatrix and stmatrix are right");
 }
 
+void clusters(Device& device) {
+  if (!has_wgmma()) return;
+  auto in = noise(2 * 4 * 128 * 16, 9);
+  uint64_t at = upload(in), out = upload(std::vector<uint8_t>(in.size()));
+  expect(device.launch("send_on", 8, 128, 128 * 16 + 8, at, out) == 0, "clusters run");
+  expect(device.launch("send_on", 6, 128, 128 * 16 + 8, at, out) != 0, "half a cluster is refused");
+  auto got = download<uint8_t>(out, in.size());
+  bool same = true;
+  for (int block = 0; block < 8; block++)
+    for (int i = 0; i < 128; i++)
+      same &= !memcmp(&got[(block * 128 + i) * 16], &in[((block / 4 * 4 + (block + 3) % 4) * 128 + 127 - i) * 16], 16);
+  expect(same, "what blocks of a cluster send is right");
+}
+
 int main(int count, char** words) {
   Device device(words[1]);
   std::string name = count > 2 ? words[2] : "";
@@ -204,7 +218,7 @@ int main(int count, char** words) {
   if (name == "misaligned") return device.launch("misaligned", 1, 1, 0, out + 4);
   if (name == "trapped") return device.launch("trapped", 1, 32, 0) == 719 && cuCtxSynchronize() == 719 ? 0 : 1;
   if (name == "host_pointer") return cuMemcpyDtoH_v2(&name, (uint64_t)words, 8);
-  simple(device), sums(device), copies(device), matrices(device), transposes(device);
+  simple(device), sums(device), copies(device), matrices(device), transposes(device), clusters(device);
   printf("%d failures\n", failures);
   return failures != 0;
 }

@@ -4,8 +4,11 @@
 
 namespace emulated {
 
-void start_barriers(unsigned threads);
+// For blocks of so many threads.
+void start_barriers(unsigned blocks, unsigned threads);
 void barrier(unsigned id, unsigned threads, bool wait);
+void cluster_arrive();
+void cluster_wait();
 void meet_warp(unsigned mask, Work work, const char* what);
 void meet_warpgroup(Work work, const char* what);
 // A thread that ends is not waited for any more.

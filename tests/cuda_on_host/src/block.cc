@@ -19,13 +19,15 @@ namespace {
 constexpr unsigned long WINDOW = 256 * 1024;
 constexpr unsigned char POISON = 0xCB;
 const Launch* current_launch;
-unsigned char* window;
+// Shared memory of each block of a cluster.
+unsigned char* windows[MOST_BLOCKS];
+Uint3 places[MOST_BLOCKS];
 bool trapped;
 
 // 256 KiB below 2 GiB, and a page behind it that can't be touched.
-void make_window() {
-  if (window) return;
-  for (unsigned long at = 0x10000000; at < 0x70000000 && !window; at += WINDOW) {
+unsigned char* make_window() {
+  unsigned char* window = nullptr;
+  for (unsigned long at = 0x10000000; at < 0x70000000 && !window; at += 2 * WINDOW) {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
     void* got = mmap((void*)at, WINDOW + 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (got == (void*)at) window = (unsigned char*)got;
@@ -33,6 +35,7 @@ void make_window() {
   }
   if (!window) die("no room for shared memory below 2 GiB");
   mprotect(window + WINDOW, 4096, PROT_NONE);
+  return window;
 }
 
 void describe(FILE* to) {
@@ -66,24 +69,36 @@ void trap() {
 
 void body() { current_launch->kernel->call(current_launch->arguments); }
 
-void number_threads(Uint3 size) {
-  unsigned linear = 0;
-  for (unsigned z = 0; z < size.z; z++)
-    for (unsigned y = 0; y < size.y; y++)
-      for (unsigned x = 0; x < size.x; x++, linear++)
-        fibers[linear].thread = {x, y, z}, fibers[linear].linear = linear, fibers[linear].lane = linear % 32;
+void number_threads(unsigned blocks, Uint3 size) {
+  Fiber* fiber = fibers;
+  for (unsigned rank = 0; rank < blocks; rank++) {
+    unsigned linear = 0;
+    for (unsigned z = 0; z < size.z; z++)
+      for (unsigned y = 0; y < size.y; y++)
+        for (unsigned x = 0; x < size.x; x++, linear++, fiber++)
+          fiber->thread = {x, y, z}, fiber->linear = linear, fiber->lane = linear % 32, fiber->rank = rank;
+  }
 }
 
-void run_block(unsigned threads) {
+// The end of what the launch asks for lies at the guard, as near as the alignment allows.
+unsigned char* shared_of(unsigned rank) { return windows[rank] + WINDOW - (machine.shared_bytes + 1023) / 1024 * 1024; }
+
+// The blocks at `places`.
+void run_blocks(unsigned blocks, unsigned threads) {
   unsigned bytes = machine.shared_bytes;
-  memset(machine.shared, POISON, (unsigned long)(window + WINDOW - machine.shared));
-  start_barriers(threads);
-  run_fibers(threads, body, leave_barriers);
+  for (unsigned rank = 0; rank < blocks; rank++) {
+    unsigned char* shared = shared_of(rank);
+    memset(shared, POISON, (unsigned long)(windows[rank] + WINDOW - shared));
+  }
+  for (unsigned i = 0; i < blocks * threads; i++) fibers[i].cluster_phase = 0;
+  start_barriers(blocks, threads);
+  run_fibers(blocks * threads, body, leave_barriers);
   if (trapped) return;
-  if (waiting_fibers()) deadlock(threads);
+  if (waiting_fibers()) deadlock(blocks * threads);
   end_background();
-  for (unsigned char* p = machine.shared + bytes; p < window + WINDOW; p++)
-    if (*p != POISON) die("shared memory was written %ld bytes past its %u", (long)(p - machine.shared - bytes), bytes);
+  for (unsigned rank = 0; rank < blocks; rank++)
+    for (unsigned char* p = shared_of(rank) + bytes; p < windows[rank] + WINDOW; p++)
+      if (*p != POISON) die("shared memory was written %ld bytes past its %u", (long)(p - shared_of(rank) - bytes), bytes);
 }
 
 }  // namespace
@@ -101,25 +116,31 @@ void die(const char* format, ...) {
 
 const Launch* running() { return current_launch; }
 
+void enter_block(unsigned rank) {
+  machine.block = places[rank];
+  machine.shared = shared_of(rank);
+}
+
 bool run(const Launch& launch) {
-  make_stacks();
-  make_window();
-  current_launch = &launch;
   unsigned threads = launch.block.x * launch.block.y * launch.block.z;
+  unsigned blocks = launch.kernel->cluster > 1 ? launch.kernel->cluster : 1;
+  make_stacks(blocks * threads);
+  for (unsigned rank = 0; rank < blocks; rank++)
+    if (!windows[rank]) windows[rank] = make_window();
+  current_launch = &launch;
   machine.block_size = launch.block, machine.grid_size = launch.grid;
   machine.shared_bytes = launch.shared_bytes;
-  // The end of what the launch asks for lies at the guard, as near as the alignment allows.
-  machine.shared = window + WINDOW - (launch.shared_bytes + 1023) / 1024 * 1024;
   machine.suspend = suspend, machine.wake = wake, machine.pass = pass, machine.barrier = barrier;
+  machine.cluster_arrive = cluster_arrive, machine.cluster_wait = cluster_wait, machine.cluster_shared = shared_of;
   machine.meet_warp = meet_warp, machine.meet_warpgroup = meet_warpgroup, machine.late = is_late();
   machine.later = later, machine.commit = commit, machine.finish = finish_background, machine.trap = trap, machine.die = die;
   trapped = false;
-  number_threads(launch.block);
+  number_threads(blocks, launch.block);
   for (unsigned z = 0; z < launch.grid.z && !trapped; z++)
     for (unsigned y = 0; y < launch.grid.y && !trapped; y++)
-      for (unsigned x = 0; x < launch.grid.x && !trapped; x++) {
-        machine.block = {x, y, z};
-        run_block(threads);
+      for (unsigned x = 0; x < launch.grid.x && !trapped; x += blocks) {
+        for (unsigned rank = 0; rank < blocks; rank++) places[rank] = {x + rank, y, z};
+        run_blocks(blocks, threads);
       }
   current_launch = nullptr;
   return !trapped;

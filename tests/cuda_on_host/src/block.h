@@ -1,4 +1,4 @@
-// Runs the blocks of a launch, one after another, on the calling thread.
+// Runs the blocks of a launch on the calling thread, one after another, or those of a cluster together.
 #pragma once
 #include "../include/emulated.h"
 
@@ -17,6 +17,8 @@ extern Machine machine;
 [[noreturn]] void die(const char* format, ...);
 // False when a kernel trapped.
 bool run(const Launch& launch);
+// Makes a block of the cluster the one that kernels see.
+void enter_block(unsigned rank);
 // The launch that runs, if any, and the number of the thread in its block.
 const Launch* running();
 // Whether an address lies in the guard of a thread's stack.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "driver.h"
+#include "fibers.h"
 
 namespace emulated {
 namespace {
@@ -75,6 +76,7 @@ Result check_launch(const Function& function, Uint3 grid, Uint3 block, unsigned 
   if (!threads || !grid.x || !grid.y || !grid.z) return INVALID_VALUE;
   if (threads > 1024 || block.z > 64 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) return INVALID_VALUE;
   if (shared_bytes > function.most_shared) return INVALID_VALUE;
+  if (function.kernel->cluster > MOST_BLOCKS || grid.x % function.kernel->cluster) return INVALID_VALUE;
   if (function.kernel->most_threads && threads > function.kernel->most_threads) {
     fprintf(stderr, "emulated device: kernel %s is bounded to %u threads, not %lu\n", function.kernel->name,
             function.kernel->most_threads, threads);
@@ -171,6 +173,14 @@ DRIVER cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* handle, in
   int by_threads = 2048 / ((threads + 31) / 32 * 32), by_shared = (int)((MOST_SHARED + 1024) / (shared_bytes + 1024));
   int most = by_threads < by_shared ? by_threads : by_shared;
   *blocks = most < 32 ? most : 32;
+  return SUCCESS;
+}
+
+// The size of a cluster stands in the kernel.
+DRIVER cuOccupancyMaxActiveClusters(int* clusters, void* handle, const void*) {
+  EMULATED_CALL;
+  *clusters = (int)(4 / function_at(handle)->kernel->cluster);
+  if (!*clusters) *clusters = 1;
   return SUCCESS;
 }
 

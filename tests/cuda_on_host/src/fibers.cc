@@ -31,14 +31,14 @@ emulated_switch:
 
 namespace emulated {
 
-Fiber fibers[MOST_THREADS];
+Fiber fibers[MOST_FIBERS];
 
 namespace {
 
 // Fibers that can go on, in a ring.
-Fiber* ready[MOST_THREADS];
+Fiber* ready[MOST_FIBERS];
 unsigned first_ready, readies;
-unsigned threads_of_block, ended_fibers;
+unsigned threads_of_block, ended_fibers, stacks_made;
 void* scheduler;
 char* stacks;
 void (*body_of_block)();
@@ -50,20 +50,26 @@ Fiber* next() {
   if (!readies) return nullptr;
   if (shuffle_state) {
     shuffle_state ^= shuffle_state << 13, shuffle_state ^= shuffle_state >> 7, shuffle_state ^= shuffle_state << 17;
-    unsigned other = (first_ready + (unsigned)(shuffle_state >> 33) % readies) % MOST_THREADS;
+    unsigned other = (first_ready + (unsigned)(shuffle_state >> 33) % readies) % MOST_FIBERS;
     Fiber* chosen = ready[other];
     ready[other] = ready[first_ready], ready[first_ready] = chosen;
   }
   Fiber* fiber = ready[first_ready];
-  first_ready = (first_ready + 1) % MOST_THREADS, readies--;
+  first_ready = (first_ready + 1) % MOST_FIBERS, readies--;
   return fiber;
+}
+
+// Goes on as a thread: what kernels see of its block is there.
+void enter(Fiber* fiber) {
+  machine.current = fiber;
+  if (fiber) enter_block(fiber->rank);
 }
 
 // Goes on with another fiber, or with the scheduler when none can run.
 void leave(Fiber* self) {
   Fiber* fiber = next();
   if (fiber == self) return;
-  machine.current = fiber;
+  enter(fiber);
   emulated_switch(&self->stack_pointer, fiber ? fiber->stack_pointer : scheduler);
 }
 
@@ -79,19 +85,20 @@ void start_fiber() {
 
 }  // namespace
 
-void make_stacks() {
-  if (stacks) return;
-  unsigned long page = 4096, bytes = MOST_THREADS * STACK_BYTES;
-  stacks = (char*)mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (stacks == MAP_FAILED) die("no memory for the stacks of threads");
-  for (unsigned i = 0; i < MOST_THREADS; i++) mprotect(stacks + i * STACK_BYTES, page, PROT_NONE);
-  const char* order = getenv("SIDEREAL_EMULATED_ORDER");
-  shuffle_state = order ? strtoull(order, nullptr, 10) * 0x9E3779B97F4A7C15ull : 0;
+void make_stacks(unsigned threads) {
+  unsigned long page = 4096, bytes = MOST_FIBERS * STACK_BYTES;
+  if (!stacks) {
+    stacks = (char*)mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED) die("no memory for the stacks of threads");
+    const char* order = getenv("SIDEREAL_EMULATED_ORDER");
+    shuffle_state = order ? strtoull(order, nullptr, 10) * 0x9E3779B97F4A7C15ull : 0;
+  }
+  for (; stacks_made < threads; stacks_made++) mprotect(stacks + stacks_made * STACK_BYTES, page, PROT_NONE);
 }
 
 bool is_stack_guard(const void* address) {
   unsigned long offset = (unsigned long)((const char*)address - stacks);
-  return stacks && offset < MOST_THREADS * STACK_BYTES && offset % STACK_BYTES < 4096;
+  return stacks && offset < MOST_FIBERS * STACK_BYTES && offset % STACK_BYTES < 4096;
 }
 
 void run_fibers(unsigned threads, void (*body)(), void (*ended)(Fiber*)) {
@@ -108,7 +115,7 @@ void run_fibers(unsigned threads, void (*body)(), void (*ended)(Fiber*)) {
     ready[readies++] = &fiber;
   }
   Fiber* fiber = next();
-  machine.current = fiber;
+  enter(fiber);
   emulated_switch(&scheduler, fiber->stack_pointer);
   machine.current = nullptr;
 }
@@ -130,7 +137,7 @@ void suspend(const char* what, const void* key, unsigned long long detail) {
 
 void make_ready(Fiber* fiber) {
   fiber->waits_for = nullptr, fiber->key = nullptr;
-  ready[(first_ready + readies++) % MOST_THREADS] = fiber;
+  ready[(first_ready + readies++) % MOST_FIBERS] = fiber;
 }
 
 void wake(const void* key) {

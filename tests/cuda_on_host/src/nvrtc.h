@@ -20,7 +20,7 @@ bool build(Program& program);
 
 // A kernel that a preprocessed source declares: its name, and the words between the brackets of its bounds.
 struct Declared {
-  std::string name, bounds;
+  std::string name, bounds, cluster;
 };
 std::vector<Declared> declared_kernels(const std::string& source);
 // What is put behind the source so that the driver finds its kernels.

@@ -36,6 +36,7 @@ Declared declaration(const std::string& text, size_t at) {
     if (at >= text.size() || text[at] != '(') continue;
     size_t end = behind(text, at);
     if (word == "__launch_bounds__") kernel.bounds = text.substr(at + 1, end - at - 2);
+    else if (word == "__cluster_dims__") kernel.cluster = text.substr(at + 1, end - at - 2);
     else if (word != "__attribute__" && word != "__maxnreg__") return kernel.name = word, kernel;
     at = end;
   }
@@ -56,7 +57,7 @@ std::vector<Declared> declared_kernels(const std::string& source) {
     Declared kernel = declaration(source, at + marker.size());
     bool again = kernel.name.empty();
     for (const Declared& other : kernels) again |= other.name == kernel.name;
-    if (!again) kernels.push_back({kernel.name, trimmed(kernel.bounds)});
+    if (!again) kernels.push_back({kernel.name, trimmed(kernel.bounds), trimmed(kernel.cluster)});
   }
   return kernels;
 }
@@ -70,10 +71,11 @@ std::string registration(const std::vector<Declared>& kernels, const std::string
     const std::string& name = kernel.name;
     text += "static void emulated_call_" + name + "(void** emulated_arguments) { emulated::call_kernel(" + name + ", emulated_arguments); }\n";
     std::string bounds = kernel.bounds.empty() ? "0" : "emulated::first_of(" + kernel.bounds + ")";
+    std::string cluster = kernel.cluster.empty() ? "1" : "emulated::first_of(" + kernel.cluster + ")";
     std::string sizes = "emulated::Signature<decltype(&" + name + ")>";
-    table += "  {\"" + name + "\", emulated_call_" + name + ", " + sizes + "::count, " + sizes + "::sizes, (unsigned)" + bounds + "},\n";
+    table += "  {\"" + name + "\", emulated_call_" + name + ", " + sizes + "::count, " + sizes + "::sizes, (unsigned)" + bounds + ", (unsigned)" + cluster + "},\n";
   }
-  text += "static const emulated::Kernel emulated_kernels[] = {\n" + table + "  {nullptr, nullptr, 0, nullptr, 0}};\n";
+  text += "static const emulated::Kernel emulated_kernels[] = {\n" + table + "  {nullptr, nullptr, 0, nullptr, 0, 0}};\n";
   text += "extern \"C\" __attribute__((visibility(\"default\"))) const emulated::Module emulated_module = {\"" + architecture + "\", " +
           std::to_string(kernels.size()) + ", emulated_kernels, &emulated_machine};\n";
   return text;

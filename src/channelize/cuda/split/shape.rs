@@ -159,7 +159,8 @@ impl Shape {
 
     /// Bytes of shared memory of a block of the first kernel that makes whole batches.
     pub(super) fn sums_bytes(&self) -> usize {
-        self.rows_bytes(self.batch) + self.prefetched * self.first() * self.group * self.sample_bytes
+        self.rows_bytes(self.batch)
+            + self.prefetched * self.first() * self.group * self.sample_bytes
     }
 
     /// The same for one spectrum at a time.
@@ -295,7 +296,8 @@ mod tests {
         let found = shape(65536);
         let (turns, factors) = (found.turns(), found.line_factors());
         assert_eq!((turns.len(), factors.len()), (2 * 65536, 512));
-        let angle = |values: &[f32], at: usize| f64::from(values[at + 1]).atan2(f64::from(values[at]));
+        let angle =
+            |values: &[f32], at: usize| f64::from(values[at + 1]).atan2(f64::from(values[at]));
         // Group 1 of 16, k1 = 3, c2 = 21.
         let at = 2 * (64 * 16 + 3 * 16 + 5);
         assert!((angle(&turns, at) + TAU * 63.0 / 65536.0).abs() < 1e-6);

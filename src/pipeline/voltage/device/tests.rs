@@ -55,9 +55,10 @@ fn on_device(
 fn rows_are_those_of_the_host() {
     let Some(gpu) = Backend::available(1).into_iter().find(Backend::is_gpu) else { return };
     let Backend::Cuda(device, _) = &gpu else { unreachable!("it is a GPU") };
-    for (coherent_dm, parts) in
-        [(None, &[(0, 40_000), (0, 7_777), (1500, 640), (2300, 3_000)][..]), (Some(5.0), &[(100, 4_000)])]
-    {
+    for (coherent_dm, parts) in [
+        (None, &[(0, 40_000), (0, 7_777), (1500, 640), (2300, 3_000)][..]),
+        (Some(5.0), &[(100, 4_000)]),
+    ] {
         let mut host = filterbank(coherent_dm, &gpu);
         let mut expected = vec![0.0; 3000 * host.row_elements()];
         let times = host.read_rows(&mut expected).unwrap();
@@ -65,7 +66,8 @@ fn rows_are_those_of_the_host() {
         assert!(host.gaps().len() > 4 && times > 2400);
         for part in parts {
             let rows = on_device(&mut filterbank(coherent_dm, &gpu), device, *part);
-            let differing = rows.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
+            let differing =
+                rows.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
             assert_eq!(differing, None, "{part:?}, {} a row", host.row_elements());
             assert_eq!(rows.len(), expected.len(), "{part:?}");
         }

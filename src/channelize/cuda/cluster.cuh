@@ -1,0 +1,137 @@
+// The same by clusters of CLUSTER blocks, for so many points that a block alone has room for one or two spectra: each block
+// owns PARTS x SIDE^2 columns, with their taps in registers, and makes windowed sums of BATCH spectra. Each sum goes to the
+// block that transforms its spectrum, which has OWN of them; from there on a block works as one alone does.
+//  - A block's rows are free when all blocks have read their values of the batch before: a barrier of the cluster that each
+//    thread arrives at when it is done and waits for before its first sum of the next batch is whole.
+//  - A block's rows are full when all their bytes have come, which a barrier in its shared memory counts.
+#pragma once
+
+constexpr int PARTS = RADIX / CLUSTER, OWN = BATCH / CLUSTER;
+constexpr int SPECTRUM_BYTES = RADIX * Shape<BATCH>::PITCH * 8;
+static_assert(POLARIZATIONS == 1 && PASSES == 1 && SIDE == 32 && FORM != FORM_DETECTED && HOLDS_TAPS, "what clusters make");
+static_assert(PARTS * CLUSTER == RADIX && OWN * CLUSTER == BATCH && OWN * RADIX * SIDE == THREADS, "blocks share the work");
+static_assert(PREFETCHED <= 32, "a warp asks for rows");
+
+// Where a thread's sums of one part go: its place in its own block's rows, of which all blocks have the same, and the barrier.
+struct Targets {
+  u32 own, barrier;
+  INLINE void send(int spectrum, float4 sum) const {
+    const u32 to = own + spectrum / CLUSTER * SPECTRUM_BYTES, rank = spectrum % CLUSTER;
+    cluster_store_counted(cluster_address(to, rank), sum, cluster_address(barrier, rank));
+  }
+};
+
+// The place in the order of sending of the `i`th sum that is whole: half a batch waits, so that blocks that are at the
+// same place send to different ones.
+template <int ROTATION> INLINE constexpr int sent_at(int i) {
+  constexpr int HALF = BATCH / 2;
+  return i / HALF * HALF + (i + ROTATION) % HALF;
+}
+
+// Windowed sums of one column and their way to the blocks that transform them.
+template <int ROTATION>
+INLINE void filter_sent(float2 (&taps)[TAPS], const Column<PREFETCHED>& column, const Targets& targets, bool is_first) {
+  constexpr int TOGETHER = TAPS + BATCH - 1, DELAY = ROTATES ? BATCH / 2 : 0;
+  float4 sums[BATCH];
+  Rows<PREFETCHED> rows;
+  rows.start(column, TOGETHER);
+#pragma unroll
+  for (int k = 0; k < TOGETHER; k++) {
+    const bool is_last = k + AHEAD < PREFETCHED || k + AHEAD >= TOGETHER;
+    const float4 x = rows.take(column, k, k < PREFETCHED, is_last);
+    if (k < BATCH) sums[k] = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+    for (int j = 0; j < BATCH; j++)
+      if (k - j >= 0 && k - j < TAPS) add_product(sums[j], taps[k - j], x);
+    const int next = k - (TAPS - 1) - DELAY;
+    if (is_first && next == 0) cluster_wait();
+    if (next >= 0) targets.send(ROTATES ? sent_at<ROTATION>(next) : next, sums[ROTATES ? sent_at<ROTATION>(next) : next]);
+  }
+#pragma unroll
+  for (int next = BATCH - DELAY; next < BATCH; next++) targets.send(sent_at<ROTATION>(next), sums[sent_at<ROTATION>(next)]);
+}
+
+template <int ROTATION>
+INLINE void filter_parts(float2 (&held)[PARTS][TAPS], const Word* near, const Word* far, const Targets& targets) {
+#pragma unroll
+  for (int p = 0; p < PARTS; p++) {
+    const Column<PREFETCHED> column = {near + p * COLUMNS, far + p * COLUMNS, nullptr, WORDS, WORDS, PARTS * COLUMNS};
+    filter_sent<ROTATION>(held[p], column, {targets.own + p * Shape<BATCH>::PITCH * 8, targets.barrier}, p == 0);
+  }
+}
+
+// Finds the code of a rank: the order of sending is fixed when it is compiled.
+template <int ROTATION>
+INLINE void filter_rotated(u32 rank, float2 (&held)[PARTS][TAPS], const Word* near, const Word* far, const Targets& targets) {
+  if (!ROTATES || rank == ROTATION) return filter_parts<ROTATION>(held, near, far, targets);
+  if constexpr (ROTATES && ROTATION + 1 < CLUSTER) filter_rotated<ROTATION + 1>(rank, held, near, far, targets);
+}
+
+// Asks for this block's columns of the first rows of a batch; called by one warp.
+INLINE void prefetch_columns(const Arguments& a, const Batch& batch, u32 rank, Word* words, u32 barrier) {
+  constexpr u32 BYTES = PARTS * COLUMNS * sizeof(Word);
+  if (threadIdx.x == 0) barrier_expect(barrier, PREFETCHED * BYTES);
+  __syncwarp();
+  if (threadIdx.x < PREFETCHED)
+    bulk_load(shared_address(words + threadIdx.x * PARTS * COLUMNS),
+              samples_of(a, batch, 0) + (u64)threadIdx.x * WORDS + rank * PARTS * COLUMNS, BYTES, barrier);
+}
+
+INLINE void make_spectra_together(const Arguments& a, unsigned char* memory) {
+  constexpr int PITCH = Shape<BATCH>::PITCH;
+  float2* rows = (float2*)memory;
+  float4* line_factors = (float4*)(rows + OWN * RADIX * PITCH);
+  float4* row_factors = line_factors + POINTS / 4;
+  Word* words = (Word*)(row_factors + RADIX * SIDE / 4);
+  const u32 near_barrier = shared_address(words + PREFETCHED * PARTS * COLUMNS), full_barrier = near_barrier + 8;
+  const u32 rank = cluster_rank(), step = gridDim.x / CLUSTER;
+  const int thread = threadIdx.x, lane = thread % SIDE, row = thread / SIDE;
+  for (int i = thread; i < POINTS / 4 + RADIX * SIDE / 4; i += THREADS) line_factors[i] = a.factors[i];
+  u32 item = blockIdx.x / CLUSTER, parity = 0;
+  if (thread == 0) {
+    barrier_init(near_barrier, 1);
+    barrier_init(full_barrier, 1);
+    barrier_init_fence();
+  }
+  if (PREFETCHED > 0 && thread < 32) prefetch_columns(a, batch_at<BATCH>(a, item, 0), rank, words, near_barrier);
+  const int first = rank * PARTS * COLUMNS + thread;
+  float2 held[PARTS][TAPS];
+#pragma unroll
+  for (int p = 0; p < PARTS; p++)
+#pragma unroll
+    for (int t = 0; t < TAPS; t++) held[p][t] = __ldg((const float2*)a.coefficients + first + p * COLUMNS + t * WORDS);
+  __syncthreads();
+  cluster_arrive();
+  float2* own = rows + 2 * thread;
+  const Targets targets = {shared_address(own + rank * PARTS * PITCH), full_barrier};
+#pragma unroll 1
+  for (; item < a.items; item += step) {
+    const Batch batch = batch_at<BATCH>(a, item, 0);
+    if (PREFETCHED > 0) barrier_wait(near_barrier, parity);
+    filter_rotated<0>(rank, held, words + thread, samples_of(a, batch, 0) + first, targets);
+    if (thread == 0) barrier_expect(full_barrier, OWN * RADIX * SIDE * SIDE * 8);
+    barrier_wait(full_barrier, parity);
+    parity ^= 1;
+    float4 sums[RADIX][OWN];
+#pragma unroll
+    for (int j = 0; j < OWN; j++)
+#pragma unroll
+      for (int r = 0; r < RADIX; r++) sums[r][j] = *(const float4*)(own + (j * RADIX + r) * PITCH);
+    store_rows<OWN>(sums, own);
+    // Every warp is done with the samples of this batch, too.
+    __syncthreads();
+    if (PREFETCHED > 0 && thread < 32 && item + step < a.items)
+      prefetch_columns(a, batch_at<BATCH>(a, item + step, 0), rank, words, near_barrier);
+    transform_row(rows + row * PITCH + lane, row_factors + row % RADIX * (SIDE / 4), ~0u);
+    __syncthreads();
+    const int line = line_of(row, lane);
+    const u32 spectrum = row / RADIX * CLUSTER + rank;
+    const Place place = {a.places[2 * batch.unit], FORM == FORM_REQUANTIZED ? a.places[2 * batch.unit + 1] : 0};
+    float2 v[SIDE];
+    transform_line(v, rows + (row / RADIX * RADIX + line % RADIX) * PITCH + (SIDE + 1) * (line / RADIX), line_factors + line);
+    if (spectrum >= batch.skipped) write_line(a, v, batch.start + spectrum, place, line);
+    // What was read has been used by now.
+    cluster_arrive_relaxed();
+  }
+  cluster_wait();
+}
