@@ -29,6 +29,8 @@ enum Kind {
 pub(super) struct Form {
     plan: Plan,
     kind: Kind,
+    /// Whether spectra are in the output's order already.
+    is_ordered: bool,
 }
 
 impl Form {
@@ -38,6 +40,7 @@ impl Form {
         device: &Device,
         module: &Module,
         pass: (usize, usize),
+        is_ordered: bool,
     ) -> Result<Self> {
         let kind = match &plan.options().form {
             plan::Form::Filtered => Kind::Filtered,
@@ -51,7 +54,7 @@ impl Form {
                 Kind::Detected(Box::new(Detected::new(plan, detection, device, module, pass)?))
             }
         };
-        Ok(Self { plan: plan.clone(), kind })
+        Ok(Self { plan: plan.clone(), kind, is_ordered })
     }
 
     /// Queues a pass, whose spectra lie at `work`.
@@ -74,8 +77,12 @@ impl Form {
                 return unsafe { detected.enqueue(stream, work, pass) };
             }
             Kind::Complex(function) => {
-                let arguments = place(order(spectra(work, plan, pass), plan), plan, pass);
-                (&*function, arguments.with(pass.output), 1)
+                let arguments = spectra(work, plan, pass);
+                let ordered = match self.is_ordered {
+                    true => arguments.with(plan.channels() as u32).with(0_u32).with(0_u32),
+                    false => order(arguments, plan),
+                };
+                (&*function, place(ordered, plan, pass).with(pass.output), 1)
             }
             Kind::Integers { function, gains, step } => {
                 let arguments = place(order(spectra(work, plan, pass), plan), plan, pass)

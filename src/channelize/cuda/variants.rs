@@ -21,10 +21,16 @@ pub(super) fn forms() -> Source {
     Source { name: "forms.cu", text: include_str!("forms.cu"), includes: &[], defines: Vec::new() }
 }
 
+/// What joins the rows of antennas.
+pub(super) fn rows() -> Source {
+    Source { name: "rows.cu", text: include_str!("rows.cu"), includes: &[], defines: Vec::new() }
+}
+
 /// The kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
     let sums = VoltageEncoding::ALL.iter().map(|encoding| fir(*encoding));
     let general = sums.chain([forms()]).map(Variant::everywhere);
+    let general = general.chain([Variant::plain(rows(), extent)]);
     general.chain(plans(extent).iter().flat_map(fused)).collect()
 }
 

@@ -2,10 +2,10 @@
 
 use super::super::plan::Plan;
 use super::job::Job;
-use super::shape::Shape;
+use super::shape::{Shape, element};
 use super::table::Table;
 use crate::backend::cuda::tune::{self, Choice};
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Source, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 
@@ -21,7 +21,6 @@ pub(super) struct General {
     /// The most that a trial's times begin earlier than its tile's.
     skew: usize,
     kernel: Function,
-    _module: Module,
 }
 
 /// The kernel's source for a shape.
@@ -40,9 +39,10 @@ fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
     let candidates: Vec<Choice> = shapes.iter().map(Shape::choice).collect();
     let words = format!(
         "channels={} trials={trials} longest={} samples={} packed={}",
-        plan.channels_used().len(),
+        // Those that a search leaves out are not known before, and matter little.
+        plan.channels(),
         plan.max_shift(),
-        shapes[0].lane.name(),
+        element(shapes[0].lane),
         shapes[0].packed
     );
     let choice = tune::choice(device, &source(&shapes[0]), &words, &candidates);
@@ -70,7 +70,6 @@ impl General {
             trials: device.upload(&table.trials)?,
             skew: table.skew,
             kernel: module.function("sum_shared", shape.shared_bytes())?,
-            _module: module,
         })
     }
 

@@ -1,6 +1,7 @@
 //! What the general kernel does with one interval of channels for one tile of trials, in the kernel's words.
 
-use super::shape::{CHANNELS, Lane, Shape};
+use super::super::plan::Lane;
+use super::shape::{CHANNELS, Shape};
 use super::sharing::{Group, Pattern};
 
 /// Words of a row that a warp builds at a time.

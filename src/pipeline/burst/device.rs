@@ -14,14 +14,14 @@ use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::pulse::cluster::Clusterer;
 
 /// Pairs of buffers on the way in: one is worked on while the next is copied and the one after it filled.
-const SLOTS: usize = 3;
+pub(super) const SLOTS: usize = 3;
 
 /// Bytes of the plane of trials that a gulp may fill: the largest range's, for they are searched one after
 /// another.
 const PLANE_BYTES: usize = 2 << 30;
 
 /// Bytes of rows that a gulp may hold: with longer ones the copy in hides less.
-const ROW_BYTES: usize = 2 * GULP_BYTES;
+pub(super) const ROW_BYTES: usize = 2 * GULP_BYTES;
 
 /// Bytes of rows that a gulp may hold where nothing is copied in: a gulp's end, where the host waits, is then seldom.
 const RESIDENT_BYTES: usize = 8 * ROW_BYTES;
@@ -59,9 +59,11 @@ pub(super) struct Stage {
 }
 
 /// What a row of a search needs on a device.
-struct Need {
-    /// Bytes of a row as recorded.
+pub(super) struct Need {
+    /// Bytes of a row as recorded: what comes over the bus.
     row: usize,
+    /// Bytes of a row that is made there of what was recorded, 0 where rows were.
+    made: usize,
     /// Bytes of a cleaned row, 0 without cleaning.
     cleaned: usize,
     /// Bytes of the largest range's plane.
@@ -69,24 +71,34 @@ struct Need {
 }
 
 impl Need {
-    fn new(header: &FilterbankHeader, cleaning: &Cleaning, ranges: &[RangeSearch]) -> Self {
+    pub(super) fn new(
+        header: &FilterbankHeader,
+        cleaning: &Cleaning,
+        ranges: &[RangeSearch],
+    ) -> Self {
         Self {
             row: header.row_bytes(),
+            made: 0,
             cleaned: cleaning.cleaned_row_bytes().unwrap_or(0),
             plane: ranges.iter().map(RangeSearch::plane_bytes_per_row).max().unwrap_or(0).max(1),
         }
     }
 
+    /// Of rows that are made on the device, `made` bytes each, from `row` bytes of voltages.
+    pub(super) fn of_voltages(self, row: usize, made: usize) -> Self {
+        Self { row, made, ..self }
+    }
+
     /// Bytes of the device that a row takes, with so many copies of it.
     fn bytes(&self, slots: usize) -> usize {
-        slots * self.row + self.cleaned + self.plane
+        slots * self.row + self.made + self.cleaned + self.plane
     }
 
     /// Rows of a gulp: as many as planes and rows of a good size hold, fewer where memory is short.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when not even a small gulp fits, with what it needs and what is free.
-    fn gulp(
+    pub(super) fn gulp(
         &self,
         device: &Device,
         asked: usize,
@@ -95,12 +107,14 @@ impl Need {
     ) -> Result<usize> {
         let bytes = self.bytes(slots);
         let free = (SHARE * device.free_bytes()? as f64) as usize;
-        if free / bytes < LEAST_TIMES {
+        // Rows may be long: of many channels, or of the voltages of a second.
+        let least = LEAST_TIMES.min(ROW_BYTES / self.row.max(1)).max(1);
+        if free / bytes < least {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
             return Err(Error::Unavailable {
                 what: format!(
-                    "{} MiB on CUDA device {} for gulps of {LEAST_TIMES} rows, beside the stages' own",
-                    mib(LEAST_TIMES * bytes),
+                    "{} MiB on CUDA device {} for gulps of {least} rows, beside the stages' own",
+                    mib(least * bytes),
                     device.ordinal()
                 ),
                 why: format!(
@@ -109,15 +123,16 @@ impl Need {
                 ),
             });
         }
-        let good = (PLANE_BYTES / self.plane).min(most / self.row.max(1));
-        let wanted = if asked == 0 { good.clamp(256, MOST_TIMES) } else { asked };
+        let rows = most / self.row.max(1);
+        let good = (PLANE_BYTES / self.plane).min(rows).clamp(rows.clamp(1, 256), MOST_TIMES);
+        let wanted = if asked == 0 { good } else { asked };
         let whole = times.map_or(usize::MAX, |times| times.clamp(1, 1 << 40) as usize);
         Ok(wanted.min(free / bytes).min(whole).max(1))
     }
 }
 
 impl Stage {
-    fn new(
+    pub(super) fn new(
         device: &Device,
         cleaning: &Cleaning,
         ranges: &[RangeSearch],
@@ -132,6 +147,11 @@ impl Stage {
             plane: Plane::new(device, kind, 1, words)?,
             cleaned: cleaned.map(|bytes| device.buffer(gulp * bytes)).transpose()?,
         })
+    }
+
+    /// Where it queues its work.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// A stage for rows that are on the device already, and the rows of a gulp.
@@ -254,13 +274,13 @@ impl DeviceWork {
         self.queued += times as u64;
         Ok(times)
     }
+}
 
-    /// An error of the device, with how far the search is whole.
-    fn told(&self, error: Error) -> Error {
-        let Error::Device { call, code, text } = error else { return error };
-        let text = format!("{text}; the first {} rows were searched whole", self.whole);
-        Error::Device { call, code, text }
-    }
+/// An error of the device, with how many rows were searched whole.
+pub(super) fn told(error: Error, whole: u64) -> Error {
+    let Error::Device { call, code, text } = error else { return error };
+    let text = format!("{text}; the first {whole} rows were searched whole");
+    Error::Device { call, code, text }
 }
 
 /// Reads a gulp and sends it on its way, in pieces that are copied while the next ones are read; its rows.
@@ -294,7 +314,7 @@ impl Step for DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let taken = self.take(source, cleaning, ranges, clusterer);
-        taken.map_err(|error| self.told(error))
+        taken.map_err(|error| told(error, self.whole))
     }
 
     fn finish(
@@ -304,6 +324,6 @@ impl Step for DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let finished = self.stage.finish(times, ranges, clusterer);
-        finished.map_err(|error| self.told(error))
+        finished.map_err(|error| told(error, self.whole))
     }
 }

@@ -1,7 +1,7 @@
 //! The kernels of the search, compiled for a plan's types.
 
 use super::sizes::{Sizes, Sums};
-use crate::backend::cuda::{Device, Function, Module, Source};
+use crate::backend::cuda::{Device, Function, Source};
 use crate::error::Result;
 
 /// What the kernels include.
@@ -70,8 +70,6 @@ pub(super) struct Kernels {
     pub(super) list_blocks: Function,
     pub(super) evaluate: Function,
     pub(super) sweep: Function,
-    /// Dropped after the functions.
-    _modules: Vec<Module>,
 }
 
 /// What estimates the noise of windows.
@@ -113,7 +111,6 @@ impl Kernels {
             list_blocks: events.function("list_blocks", 0)?,
             evaluate: events.function("evaluate", 0)?,
             sweep: events.function("sweep", 0)?,
-            _modules: vec![shared, own, sums, screen, events],
         })
     }
 }

@@ -7,6 +7,7 @@ mod shape;
 
 use super::general::Pass;
 use super::job::Job;
+use super::sums::Target;
 use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::channelize::plan::Plan;
@@ -30,19 +31,6 @@ pub(super) struct Split {
     /// Axes spectrum, stream of the pass, k1, c2.
     values: Buffer<f32>,
     _modules: [Module; 2],
-}
-
-/// Where spectra go: complex elements from row to row, and to a unit's and a polarization's own.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
-    pub(super) address: u64,
-    pub(super) row: usize,
-    pub(super) antenna: usize,
-    pub(super) place: usize,
-    pub(super) polarization: usize,
-    /// Of the pass, among units in their order.
-    pub(super) first_unit: usize,
-    pub(super) coarse_channels: usize,
 }
 
 impl Split {
@@ -126,21 +114,23 @@ impl Split {
         &self,
         stream: &Stream,
         pass: &Pass,
-        polarizations: usize,
+        plan: &Plan,
         to: &Target,
     ) -> Result<()> {
-        let streams = pass.units * polarizations;
+        let input = plan.input();
+        let streams = pass.units * input.polarizations;
+        let [row, antenna, place, polarization] = to.strides.map(|floats| (floats / 2) as u64);
         let arguments = Arguments::new()
             .with(self.values.address())
             .with(self.line_factors.address())
             .with(streams as u32)
-            .with(polarizations as u32)
-            .with(to.row as u64)
-            .with(to.antenna as u64)
-            .with(to.place as u64)
-            .with(to.polarization as u64)
-            .with(to.first_unit as u32)
-            .with(to.coarse_channels as u32)
+            .with(input.polarizations as u32)
+            .with(row)
+            .with(antenna)
+            .with(place)
+            .with(polarization)
+            .with(pass.first_unit as u32)
+            .with(input.coarse_channels as u32)
             .with(to.address);
         let groups = self.shape.first() / self.shape.lines;
         let grid = [pass.spectra * streams * groups, 1, 1];
