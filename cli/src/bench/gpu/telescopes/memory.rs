@@ -12,10 +12,7 @@ use super::super::random;
 use crate::bench::telescopes::Observation;
 
 /// Bytes that a thread copies at a time.
-const PART: usize = 1 << 19;
-
-/// The most threads that copy: enough for any bus, and each call waits for all of them.
-const COPIERS: usize = 8;
+const PART: usize = 1 << 18;
 
 /// All rows of a simulated recording.
 pub(super) struct Recording {
@@ -125,7 +122,7 @@ impl FilterbankSource for Source<'_> {
     }
 }
 
-/// Threads that copy, of so many.
+/// Threads that copy: all but one, which the search waits on.
 fn copiers(all: &Threads) -> Threads {
-    Threads::new(all.count().min(COPIERS))
+    Threads::new((all.count() - 1).max(1))
 }
