@@ -62,11 +62,26 @@ impl Inbox {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) when the driver refuses.
     pub fn turn(&mut self, work: &Stream) -> Result<(&Buffer<u8>, Filling<'_>)> {
+        let (present, mut others) = self.turn_with_all(work)?;
+        let next = others.next().expect("there are two pairs at least");
+        Ok((present, next))
+    }
+
+    /// The present pair's buffer on the device, and all other pairs, the next one first, to be filled in that order; what
+    /// is queued in `work` from now on waits for the present copy.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    pub fn turn_with_all<'a>(
+        &'a mut self,
+        work: &Stream,
+    ) -> Result<(&'a Buffer<u8>, impl Iterator<Item = Filling<'a>> + use<'a>)> {
         let (before, behind) = self.slots.split_at_mut(self.present);
         let [present, later @ ..] = behind else { unreachable!("the present slot is one of them") };
         work.wait(&present.copied)?;
-        let next = later.first_mut().unwrap_or_else(|| &mut before[0]);
-        Ok((&present.device, Filling { slot: next, stream: &self.stream, sent: 0 }))
+        let stream = &self.stream;
+        let others = later.iter_mut().chain(before);
+        Ok((&present.device, others.map(move |slot| Filling { slot, stream, sent: 0 })))
     }
 
     /// Ends the turn: the present pair is free once all that is queued in `work` has run, and the next becomes

@@ -29,7 +29,8 @@ pub(super) fn rows() -> Source {
 /// The kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
     let sums = VoltageEncoding::ALL.iter().map(|encoding| fir(*encoding));
-    let general = sums.chain([forms(), rows()]).map(Variant::everywhere);
+    let general = sums.chain([forms()]).map(Variant::everywhere);
+    let general = general.chain([Variant::plain(rows(), extent)]);
     general.chain(plans(extent).iter().flat_map(fused)).collect()
 }
 

@@ -46,7 +46,7 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     let all = extent == Extent::All;
     let few = [Encoding::U4, Encoding::U8, Encoding::F32];
     let encodings = if all { &Encoding::ALL[..] } else { &few[..] };
-    let mut sources = vec![gaps()];
+    let mut sources = Vec::new();
     for (index, encoding) in encodings.iter().enumerate() {
         if all || index > 0 {
             sources.push(medians_of(*encoding));
@@ -58,5 +58,6 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
             }
         }
     }
-    sources.into_iter().map(Variant::everywhere).collect()
+    let gaps = Variant::plain(gaps(), extent);
+    sources.into_iter().map(Variant::everywhere).chain([gaps]).collect()
 }

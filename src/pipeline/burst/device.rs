@@ -1,5 +1,8 @@
 //! A search on a GPU: rows go in, and stay there until only events come back.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::super::cleaning::{Cleaning, Reader};
 use super::super::options::Part;
 use super::super::range::RangeSearch;
@@ -10,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::pulse::cluster::Clusterer;
 
-/// Pairs of buffers on the way in: one is filled and copied while the other is worked on.
-pub(super) const SLOTS: usize = 2;
+/// Pairs of buffers on the way in: one is worked on while the next is copied and the one after it filled.
+pub(super) const SLOTS: usize = 3;
 
 /// Bytes of the plane of trials that a gulp may fill: the largest range's, for they are searched one after
 /// another.
@@ -39,9 +42,8 @@ const SHARE: f64 = 0.75;
 pub(super) struct DeviceWork {
     stage: Stage,
     inbox: Inbox,
-    /// Rows of the gulp that is on its way; 0 at the start and at the end.
-    present: usize,
-    has_begun: bool,
+    /// Rows of the gulps that are on their way, the next one first; 0 behind the last.
+    ahead: VecDeque<usize>,
     /// Rows of the gulps that were queued.
     queued: u64,
     /// Rows whose search has ended: the next gulp is not read before.
@@ -222,14 +224,14 @@ impl DeviceWork {
         Ok(Self {
             stage: Stage::new(device, cleaning, ranges, gulp)?,
             inbox: Inbox::new(device, gulp * header.row_bytes(), SLOTS)?,
-            present: 0,
-            has_begun: false,
+            ahead: VecDeque::with_capacity(SLOTS),
             queued: 0,
             whole: 0,
         })
     }
 
-    /// Searches the gulp that is on its way, while the next one is read and copied.
+    /// Searches the next gulp, while later ones are read and copied: one more, and another if the source is faster than
+    /// the search, so that a slow one holds nothing up.
     fn take(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -238,24 +240,36 @@ impl DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let (reader, cleaner) = cleaning.parts();
-        if !self.has_begun {
-            self.has_begun = true;
-            self.present = read(reader, source, self.inbox.present())?;
+        if self.ahead.is_empty() {
+            self.ahead.push_back(read(reader, source, self.inbox.present())?);
         }
-        let times = self.present;
+        let times = self.ahead[0];
         if times == 0 {
             return Ok(0);
         }
-        let stage = &mut self.stage;
-        let (rows, next) = self.inbox.turn(&stage.stream)?;
-        let (searched, next) = std::thread::scope(|scope| {
-            let reading = scope.spawn(|| read(reader, source, next));
+        let (stage, ahead) = (&mut self.stage, &mut self.ahead);
+        let (rows, later) = self.inbox.turn_with_all(&stage.stream)?;
+        let mut later = later.skip(ahead.len() - 1);
+        let is_searched = AtomicBool::new(false);
+        let (searched, read) = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| -> Result<()> {
+                while ahead.back() != Some(&0)
+                    && (ahead.len() == 1 || !is_searched.load(Ordering::Relaxed))
+                    && let Some(gulp) = later.next()
+                {
+                    ahead.push_back(read(reader, source, gulp)?);
+                }
+                Ok(())
+            });
             let searched = stage.run((rows, times), cleaner, ranges, clusterer);
+            is_searched.store(true, Ordering::Relaxed);
             (searched, reading.join())
         });
         searched?;
-        self.inbox.release(&stage.stream)?;
-        self.present = next.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        drop(later);
+        self.inbox.release(&self.stage.stream)?;
+        read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        self.ahead.pop_front();
         self.whole = self.queued;
         self.queued += times as u64;
         Ok(times)
