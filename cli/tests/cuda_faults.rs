@@ -1,4 +1,5 @@
 //! What a user of a GPU sees when its surroundings are bad: caches, libraries, other processes, a lost device.
+#![cfg(unix)]
 
 mod common;
 
@@ -119,6 +120,19 @@ fn without_its_compiler_a_gpu_runs_what_was_compiled_before() {
     let cold = run(home, &format!("{DEDISPERSE} -o cold"), &with(&home.join("none")));
     fails(&cold, 1, &["NVRTC", "pip install nvidia-cuda-nvrtc"]);
     assert!(!home.join("cold").exists() && !home.join("other").exists());
+}
+
+#[test]
+fn little_memory_makes_small_blocks_or_one_clear_error() {
+    let Some(home) = emulated() else { return };
+    let home = home.path();
+    let expected = series(home, "whole", &[]);
+    let memory = |mebibytes| [("SIDEREAL_EMULATED_MEMORY_MIB", Path::new(mebibytes))];
+    // Blocks of the usual size would need 43.
+    assert_eq!(series(home, "small", &memory("40")), expected);
+    let none = run(home, &format!("{DEDISPERSE} -o none"), &memory("4"));
+    fails(&none, 1, &["MiB of memory on CUDA device 0", "MiB are free"]);
+    assert!(!home.join("none").exists());
 }
 
 #[test]

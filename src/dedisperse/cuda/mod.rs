@@ -83,6 +83,18 @@ impl Sizes {
         Self { dms, row_bytes, host, device }
     }
 
+    /// With blocks so small that the history leaves room for the rest of the work, unless the longest delay is most
+    /// of it.
+    fn within(mut self, free: usize, plan: &Plan) -> Self {
+        let is_large = |sizes: &Self| {
+            loader::bytes(plan, sizes.capacity(plan)).is_none_or(|bytes| bytes > free / 4)
+        };
+        while self.device > self.host && 2 * self.device > plan.max_shift() && is_large(&self) {
+            self.device = (self.device / 2 / STEP * STEP).max(self.host);
+        }
+        self
+    }
+
     /// Output times that the history holds: the longest delay, a block, and a block to be moved seldom.
     fn capacity(&self, plan: &Plan) -> u64 {
         (plan.max_shift() + 2 * self.device + 2 * STEP) as u64
@@ -91,7 +103,8 @@ impl Sizes {
 
 impl Engine {
     pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
-        Self::sized(plan, device, threads, Sizes::new(plan, plan.lane(1).bytes()))
+        let sizes = Sizes::new(plan, plan.lane(1).bytes()).within(device.free_bytes()?, plan);
+        Self::sized(plan, device, threads, sizes)
     }
 
     fn sized(plan: &Plan, device: &Device, threads: &Threads, sizes: Sizes) -> Result<Self> {

@@ -54,3 +54,16 @@ fn a_stream_that_fills_the_history_is_read_within_it_to_its_end() {
         }
     }
 }
+
+#[test]
+fn blocks_are_smaller_where_memory_is_short() {
+    let plan = plan(Encoding::U8);
+    let sizes = Sizes::new(&plan, 1);
+    let bytes = |sizes: &Sizes| loader::bytes(&plan, sizes.capacity(&plan)).unwrap();
+    assert_eq!(sizes.within(usize::MAX, &plan).device, sizes.device);
+    let half = sizes.within(2 * bytes(&sizes), &plan);
+    assert!(half.device < sizes.device && bytes(&half) <= bytes(&sizes) / 2 + 100_000);
+    let least = sizes.within(0, &plan);
+    assert_eq!((least.host, least.device), (sizes.host, sizes.host));
+    assert!(least.device.is_multiple_of(STEP));
+}
