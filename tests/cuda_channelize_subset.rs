@@ -46,7 +46,8 @@ fn fixed_subset_channelize() {
         // Long transforms, in two kernels.
         (32768, 3, Complex8, 18, Form::Spectra),
         (32768, 17, Complex16, 17, detected(Products::Power, 5)),
-        (65536, 2, ComplexF32, 9, Form::Spectra),
+        (65536, 2, ComplexF32, 17, Form::Spectra),
+        (65536, 5, Complex8, 9, Form::Spectra),
     ];
     let mut random = Random::new(11);
     for (index, (channels, taps, encoding, spectra, form)) in banks.into_iter().enumerate() {

@@ -44,5 +44,5 @@ KERNEL __launch_bounds__(THREADS, RESIDENT)
                unit % coarse_channels * place_elements + stream % polarizations * product_elements +
                (frequency ^ ORDER % STEP);
 #pragma unroll
-  for (int i = 0; i < SIDE; i++) __stcs(to + (i ^ (int)(ORDER / STEP)) * STEP, v[i]);
+  for (int i = 0; i < SIDE; i++) to[(i ^ (int)(ORDER / STEP)) * STEP] = v[i];
 }

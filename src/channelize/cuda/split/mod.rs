@@ -27,7 +27,7 @@ pub(super) struct Split {
     coefficients: Buffer<f32>,
     turns: Buffer<f32>,
     row_factors: Buffer<f32>,
-    line_factors: Buffer<f32>,
+    line_factors: [Buffer<f32>; 2],
     /// Axes spectrum, stream of the pass, k1, c2.
     values: Buffer<f32>,
     _modules: [Module; 2],
@@ -46,17 +46,18 @@ impl Split {
             plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
         // The kernel may load a tap more than there are.
         let room = vec![0.0; plan.points()];
-        let (spectra, units) = pass_sizes(plan, &shape);
-        let transforms = spectra * units * plan.input().polarizations;
+        let (shape, values) = values(plan, device, shape)?;
+        let [second, third] = shape.line_factors();
+        let kernel = if third.is_empty() { "split_lines" } else { "split_long_lines" };
         Ok(Some(Self {
             few: sums.function("split_sums_few", shape.sums_bytes_of_one())?,
-            lines: lines.function("split_lines", shape.lines_bytes())?,
+            lines: lines.function(kernel, shape.lines_bytes())?,
             blocks: (resident * device.properties().multiprocessors).max(1),
             coefficients: device.upload(&[coefficients, room].concat())?,
             turns: device.upload(&shape.turns())?,
             row_factors: device.upload(&shape.row_factors())?,
-            line_factors: device.upload(&shape.line_factors())?,
-            values: device.buffer(2 * plan.points() * transforms)?,
+            line_factors: [device.upload(&second)?, device.upload(&third)?],
+            values,
             shape,
             batches,
             _modules: [sums, lines],
@@ -120,9 +121,10 @@ impl Split {
         let input = plan.input();
         let streams = pass.units * input.polarizations;
         let [row, antenna, place, polarization] = to.strides.map(|floats| (floats / 2) as u64);
-        let arguments = Arguments::new()
-            .with(self.values.address())
-            .with(self.line_factors.address())
+        let [second, third] = &self.line_factors;
+        let arguments = Arguments::new().with(self.values.address()).with(second.address());
+        let arguments = if third.is_empty() { arguments } else { arguments.with(third.address()) };
+        let arguments = arguments
             .with(streams as u32)
             .with(input.polarizations as u32)
             .with(row)
@@ -146,6 +148,19 @@ fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
     let choices: Vec<Choice> = candidates.iter().map(Shape::choice).collect();
     let choice = tune::choice(device, &first.sums_source(), &first.question(), &choices);
     candidates.iter().find(|shape| shape.choice() == choice).or(Some(first)).copied()
+}
+
+/// The values between the kernels, of half the size again and again until there is memory for them.
+fn values(plan: &Plan, device: &Device, mut shape: Shape) -> Result<(Shape, Buffer<f32>)> {
+    loop {
+        let (spectra, units) = pass_sizes(plan, &shape);
+        let transforms = spectra * units * plan.input().polarizations;
+        match device.buffer(2 * plan.points() * transforms) {
+            Ok(buffer) => return Ok((shape, buffer)),
+            Err(error) if shape.pass_mib == 1 => return Err(error),
+            Err(_) => shape.pass_mib /= 2,
+        }
+    }
 }
 
 /// Spectra and units of a pass: at least a batch of spectra, of as many units as there is room for.

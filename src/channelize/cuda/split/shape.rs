@@ -13,6 +13,9 @@ use crate::channelize::plan::{Form, Plan};
 /// Sums of two columns and one spectrum that a thread makes at a time: 64 registers.
 const SUMS: usize = 16;
 
+/// Values that a block of the second kernel transforms where it takes three steps.
+const LONG_VALUES: usize = 1 << 14;
+
 /// Bytes of shared memory that each block costs besides its own.
 const RESERVED_BYTES: usize = 1024;
 
@@ -22,9 +25,10 @@ pub(in super::super) struct Shape {
     pub(super) points: usize,
     /// Values of c1 that a thread of the first kernel transforms before it leaves them to others.
     pub(super) radix: usize,
-    /// Points of the other transforms of the first kernel, and of both of the second one.
+    /// Points of the other transforms of the first kernel.
     pub(super) side: usize,
-    pub(super) line_side: usize,
+    /// Points of the transforms of the second kernel: two alike and 1, or three of which the last has 16.
+    pub(super) sides: [usize; 3],
     /// Columns of a block.
     pub(super) group: usize,
     pub(super) taps: usize,
@@ -65,56 +69,82 @@ impl Shape {
     fn of_plan(plan: &Plan) -> Option<Self> {
         let (points, taps) = (plan.points(), plan.taps());
         let (encoding, sample_bytes) = encoding(plan.input().encoding)?;
-        let (side, line_side) = (32, 32);
-        let radix = points / (side * line_side * line_side);
-        let fits = points.is_power_of_two() && (1..=SUMS).contains(&radix);
-        if !fits || plan.hop() != points || plan.options().form == Form::Filtered {
+        let (radix, sides) = geometry(points, taps, sample_bytes)?;
+        if plan.hop() != points || plan.options().form == Form::Filtered {
             return None;
         }
         let is_plain = plan.options().form == Form::Spectra;
-        Some(Self {
+        let line: usize = sides.iter().product();
+        let shape = Self {
             points,
             radix,
-            side,
-            line_side,
-            group: 16,
+            side: 32,
+            sides,
+            group: 32,
             taps,
             batch: SUMS / radix,
-            resident: 2,
+            resident: 1,
             prefetched: 0,
             ahead: if sample_bytes == 8 { 2 } else { 4 },
             holds_taps: taps * radix <= MOST_HELD,
             conversion: usize::from(sample_bytes == 2),
             encoding,
             sample_bytes,
-            lines: 8,
-            pass_mib: 32,
+            lines: if sides[2] == 1 { 8 } else { LONG_VALUES / line },
+            pass_mib: 512,
             // Other forms order the channels themselves.
             order: if is_plain { order(plan.options().order, points) } else { 0 },
-        })
-        .map(Self::relieved)
+        };
+        Some(shape.relieved())
     }
 
-    /// The same with fewer threads where sums, taps and samples take more registers than 512 threads leave.
+    /// Whether sums, taps and samples leave no registers for where samples in shared memory are; found by trying.
+    fn is_tight(&self) -> bool {
+        match (self.radix, self.sample_bytes) {
+            (1, 8) => (9..48).contains(&self.taps),
+            (1, _) => (MOST_HELD + 1..48).contains(&self.taps),
+            (2, 4) => self.taps <= MOST_HELD,
+            _ => false,
+        }
+    }
+
+    /// The same with other blocks where a thread's values take more registers than 512 threads leave.
     fn relieved(self) -> Self {
-        let is_ring = self.taps > MOST_HELD;
-        let is_full = self.radix > 1 && self.sample_bytes > 2 || self.radix > 2;
-        match is_ring || is_full {
-            true => Self { group: 8, resident: 3, ..self },
+        let Self { radix, taps, sample_bytes, .. } = self;
+        let is_full = match radix {
+            1 => false,
+            2 => taps > MOST_HELD || sample_bytes == 8,
+            _ => taps > 8 || sample_bytes > 2,
+        };
+        match is_full {
+            true => {
+                Self { group: if sample_bytes == 1 { 16 } else { 8 }, ..self }.of_fewer_threads()
+            }
+            false if sample_bytes == 8 && taps <= MOST_HELD => self.of_group(16),
             false => self,
         }
+    }
+
+    /// The same with as many blocks as leave each thread more registers.
+    fn of_fewer_threads(self) -> Self {
+        Self { resident: 24 / self.group, ..self }
+    }
+
+    /// The same with as many columns a block, and as many threads.
+    fn of_group(self, group: usize) -> Self {
+        Self { group, resident: 32 / group, ..self }
     }
 
     /// Itself, and what differs in one thing.
     fn others(&self) -> Vec<Self> {
         let own = *self;
         let mut others = vec![own];
-        others.extend([16, 64, 256].map(|pass_mib| Self { pass_mib, ..own }));
-        others.push(Self { lines: 16, ..own });
-        others.push(Self { lines: 4, ..own });
+        others.extend([16, 32].map(|group| own.of_group(group)));
+        others.push(Self { group: 8, ..own }.of_fewer_threads());
+        others.extend([32, 256, 1024].map(|pass_mib| Self { pass_mib, ..own }));
         others.push(Self { ahead: 12 - own.ahead.max(4), ..own });
-        if own.group == 16 {
-            others.push(Self { group: 8, resident: 4, ..own });
+        if own.sides[2] == 1 {
+            others.extend([4, 16].map(|lines| Self { lines, ..own }));
         }
         others
     }
@@ -122,6 +152,10 @@ impl Shape {
     /// The same with as many rows of samples as shared memory has room for.
     fn fitting(mut self, shared_bytes: usize) -> Option<Self> {
         self.prefetched = 0;
+        // Copies in the background are of 16 bytes.
+        if self.group * self.sample_bytes < 16 {
+            return None;
+        }
         let room = |resident: usize| {
             ((shared_bytes + RESERVED_BYTES) / resident).saturating_sub(RESERVED_BYTES)
         };
@@ -132,6 +166,7 @@ impl Shape {
             return None;
         }
         let wanted = match self.taps {
+            _ if self.is_tight() => 0,
             0..=MOST_HELD => self.taps + self.batch - 1,
             _ => self.ahead.min(self.batch),
         };
@@ -146,7 +181,7 @@ impl Shape {
     }
 
     pub(super) fn line(&self) -> usize {
-        self.line_side * self.line_side
+        self.sides.iter().product()
     }
 
     pub(super) fn sums_threads(&self) -> usize {
@@ -154,7 +189,7 @@ impl Shape {
     }
 
     pub(super) fn lines_threads(&self) -> usize {
-        self.lines * self.line_side
+        if self.sides[2] == 1 { self.lines * self.sides[0] } else { LONG_VALUES / self.sides[2] }
     }
 
     /// Bytes of shared memory of a block of the first kernel that makes whole batches.
@@ -176,8 +211,9 @@ impl Shape {
 
     /// Bytes of shared memory of a block of the second kernel.
     pub(super) fn lines_bytes(&self) -> usize {
-        let pad = if self.lines >= 16 { 1 } else { 16 / self.lines };
-        8 * self.lines * (self.line_side * (self.line_side + 1) + pad)
+        let [one, two, three] = self.sides;
+        let line = if three == 1 { one * (two + 1) } else { one * two * (three + 1) };
+        8 * self.lines * (line + if self.lines >= 16 { 1 } else { 16 / self.lines })
     }
 
     /// W^(c2 k1) of all points: axes group, k1, c2 of the group.
@@ -200,12 +236,13 @@ impl Shape {
         (0..self.radix).flat_map(|k| turns(self.side, turn(k)).flatten()).collect()
     }
 
-    /// The factors of the second kernel's second transform: axes word, k3.
-    pub(super) fn line_factors(&self) -> Vec<f32> {
-        let side = self.line_side;
-        let words: Vec<Vec<[f32; 4]>> =
-            (0..side).map(|k| turns(side, k as f64 / self.line() as f64).collect()).collect();
-        (0..side / 4).flat_map(|word| words.iter().flat_map(move |line| line[word])).collect()
+    /// The factors of the second kernel's transforms but the first, which has none: axes word, frequency so far.
+    pub(super) fn line_factors(&self) -> [Vec<f32>; 2] {
+        let [one, two, three] = self.sides;
+        [
+            table(two, one, one * two),
+            if three == 1 { Vec::new() } else { table(three, one * two, self.line()) },
+        ]
     }
 
     /// What the choice of a shape depends on.
@@ -257,20 +294,57 @@ impl Shape {
 
     /// The second kernel's source.
     pub(in super::super) fn lines_source(&self) -> Source {
-        let constants = [
+        let [one, two, three] = self.sides;
+        let common = [
             ("POINTS", self.points),
-            ("SIDE", self.line_side),
             ("LINES", self.lines),
-            ("RESIDENT", (512 / self.lines_threads()).max(1)),
             ("ORDER", self.order),
+            ("RESIDENT", (512 / self.lines_threads()).max(1)),
         ];
+        let own = match three {
+            1 => vec![("SIDE", one)],
+            _ => vec![
+                ("SIDE_1", one),
+                ("SIDE_2", two),
+                ("SIDE_3", three),
+                ("THREADS", self.lines_threads()),
+            ],
+        };
+        let (name, text) = match three {
+            1 => ("split_lines.cu", include_str!("../split_lines.cu")),
+            _ => ("split_long.cu", include_str!("../split_long.cu")),
+        };
+        let defines = common.into_iter().chain(own);
         Source {
-            name: "split_lines.cu",
-            text: include_str!("../split_lines.cu"),
+            name,
+            text,
             includes: &[("fft.cuh", include_str!("../fft.cuh"))],
-            defines: constants.map(|(name, value)| (name, value.to_string())).to_vec(),
+            defines: defines.map(|(name, value)| (name, value.to_string())).collect(),
         }
     }
+}
+
+/// The radix of the first kernel and the second one's sides.
+fn geometry(points: usize, taps: usize, sample_bytes: usize) -> Option<(usize, [usize; 3])> {
+    match points {
+        32_768 => Some((1, [32, 32, 1])),
+        // Two values of c1 a thread take too many registers where samples are wide.
+        65_536 if sample_bytes > 2 => Some((1, [8, 16, 16])),
+        65_536 => Some((2, [32, 32, 1])),
+        131_072 => Some((1, [16, 16, 16])),
+        262_144 => Some((2, [16, 16, 16])),
+        // Nor for a ring of taps and four values.
+        524_288 if sample_bytes == 8 && taps > MOST_HELD => None,
+        524_288 => Some((4, [16, 16, 16])),
+        _ => None,
+    }
+}
+
+/// Words of factors of transforms of `side` points that are turned by `k / of`: axes word, k.
+fn table(side: usize, count: usize, of: usize) -> Vec<f32> {
+    let words: Vec<Vec<[f32; 4]>> =
+        (0..count).map(|k| turns(side, k as f64 / of as f64).collect()).collect();
+    (0..side / 4).flat_map(|word| words.iter().flat_map(move |line| line[word])).collect()
 }
 
 #[cfg(test)]
@@ -285,24 +359,27 @@ mod tests {
     }
 
     #[test]
-    fn two_blocks_fit_into_a_multiprocessor() {
+    fn a_block_uses_the_memory_that_there_is() {
         let found = shape(32768);
-        assert_eq!((found.resident, found.batch, found.prefetched), (2, 16, 23));
-        assert_eq!(found.sums_bytes(), 8 * 17 * 512 + 23 * 1024);
+        assert_eq!((found.resident, found.batch, found.prefetched), (1, 16, 23));
+        assert_eq!(found.sums_bytes(), 8 * 17 * 1024 + 23 * 2048);
+        assert_eq!((shape(131_072).lines, shape(131_072).lines_threads()), (4, 1024));
     }
 
     #[test]
     fn factors_are_on_the_circle_in_the_kernels_order() {
         let found = shape(65536);
-        let (turns, factors) = (found.turns(), found.line_factors());
-        assert_eq!((turns.len(), factors.len()), (2 * 65536, 512));
+        let (turns, [factors, none]) = (found.turns(), found.line_factors());
+        assert_eq!((turns.len(), factors.len(), none.len()), (2 * 65536, 1024, 0));
         let angle =
             |values: &[f32], at: usize| f64::from(values[at + 1]).atan2(f64::from(values[at]));
-        // Group 1 of 16, k1 = 3, c2 = 21.
-        let at = 2 * (64 * 16 + 3 * 16 + 5);
-        assert!((angle(&turns, at) + TAU * 63.0 / 65536.0).abs() < 1e-6);
+        // Group 1 of 32, k1 = 3, c2 = 37.
+        let at = 2 * (64 * 32 + 3 * 32 + 5);
+        assert!((angle(&turns, at) + TAU * 111.0 / 65536.0).abs() < 1e-6);
         // The first word of k3 = 3: w^16 and w^8, w = exp(-2 pi i 3 / 1024).
         assert!((angle(&factors, 12) + TAU * 48.0 / 1024.0).abs() < 1e-6);
         assert!((angle(&factors, 14) + TAU * 24.0 / 1024.0).abs() < 1e-6);
+        let [second, third] = shape(131_072).line_factors();
+        assert_eq!((second.len(), third.len()), (16 * 16, 16 * 256));
     }
 }
