@@ -89,7 +89,8 @@ impl Gulp {
         };
         let samples = whole(wanted);
         let worth = PIECE_BYTES * 8 / (streams * encoding.sample_bits());
-        let piece = whole(samples.div_ceil(PIECES).max(worth).max(step)).min(samples);
+        let least = if step <= samples { step } else { 1 };
+        let piece = whole(samples.div_ceil(PIECES).max(worth).max(least)).min(samples);
         Self {
             encoding,
             streams,
