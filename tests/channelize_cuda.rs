@@ -168,7 +168,7 @@ fn every_choice_of_a_fused_plan_gives_the_same_bits() {
                 layout: DeviceVoltages { first_byte: 0, stride: 2 * times, times },
             }))
         };
-        let tuned = tune::tune(&device, &mut build, &mut |_, _| ()).unwrap();
+        let tuned = tune::tune(&device, &mut build, &mut |_, _| Ok(())).unwrap();
         assert_eq!(tuned.len(), 1);
         assert_eq!(tuned[0].kernel(), "fused.cu");
         let measured = &tuned[0].measured;

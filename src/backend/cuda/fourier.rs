@@ -109,9 +109,20 @@ impl Fourier {
             let (expected, actual) = (values.len(), end);
             return Err(Error::Shape { what: "batch of Fourier transforms", expected, actual });
         }
+        // SAFETY: the whole batch lies in the buffer.
+        unsafe { self.run_at(values.at(at), stream) }
+    }
+
+    /// Queues the batch whose first point is at an address.
+    ///
+    /// # Safety
+    /// The whole batch lies there, in the device's memory.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when cuFFT refuses.
+    pub unsafe fn run_at(&mut self, address: u64, stream: &Stream) -> Result<()> {
         self.device.bind()?;
-        let address = values.at(at);
-        // SAFETY: the plan and the stream live, and the whole batch lies in the buffer.
+        // SAFETY: the plan and the stream live; the caller vouches for the batch.
         unsafe {
             check("cufftSetStream", sys::cufftSetStream(self.plan, stream.raw().cast()))?;
             let values = address as *mut sys::cufftComplex;

@@ -1,7 +1,7 @@
 //! The last step of the general path: spectra in the transform's order become rows of the output.
 
 use super::detected::Detected;
-use super::general::{BLOCK, Pass, pass_sizes};
+use super::general::{BLOCK, Pass};
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::channelize::plan::{self, Order, Plan};
 use crate::error::Result;
@@ -29,15 +29,18 @@ enum Kind {
 pub(super) struct Form {
     plan: Plan,
     kind: Kind,
+    /// Whether spectra are in the output's order already.
+    is_ordered: bool,
 }
 
 impl Form {
-    /// For passes of so many transforms.
+    /// For passes of so many spectra and units.
     pub(super) fn new(
         plan: &Plan,
         device: &Device,
         module: &Module,
-        transforms: usize,
+        pass: (usize, usize),
+        is_ordered: bool,
     ) -> Result<Self> {
         let kind = match &plan.options().form {
             plan::Form::Filtered => Kind::Filtered,
@@ -48,11 +51,10 @@ impl Form {
                 step: usize::from(gains.len() > 1),
             },
             plan::Form::Detected(detection) => {
-                let pass = pass_sizes(plan, transforms);
                 Kind::Detected(Box::new(Detected::new(plan, detection, device, module, pass)?))
             }
         };
-        Ok(Self { plan: plan.clone(), kind })
+        Ok(Self { plan: plan.clone(), kind, is_ordered })
     }
 
     /// Queues a pass, whose spectra lie at `work`.
@@ -75,8 +77,12 @@ impl Form {
                 return unsafe { detected.enqueue(stream, work, pass) };
             }
             Kind::Complex(function) => {
-                let arguments = place(order(spectra(work, plan, pass), plan), plan, pass);
-                (&*function, arguments.with(pass.output), 1)
+                let arguments = spectra(work, plan, pass);
+                let ordered = match self.is_ordered {
+                    true => arguments.with(plan.channels() as u32).with(0_u32).with(0_u32),
+                    false => order(arguments, plan),
+                };
+                (&*function, place(ordered, plan, pass).with(pass.output), 1)
             }
             Kind::Integers { function, gains, step } => {
                 let arguments = place(order(spectra(work, plan, pass), plan), plan, pass)

@@ -1,20 +1,20 @@
-//! Spectra of any plan in three steps: windowed sums, their Fourier transforms, and the form out.
+//! Spectra of any plan in three steps: windowed sums, their Fourier transforms, and the form out; or in two
+//! kernels of their own, where the length has them.
 //!
 //! Work is cut into passes whose sums should stay in the level-2 cache from step to step. Transforms always run in
 //! whole batches of one plan, so that a spectrum's bits do not depend on how many are made at a time.
 
 use super::forms::Form;
 use super::job::Job;
+use super::split::Split;
+use super::sums::{Sums, Target};
 use crate::backend::cuda::tune::{self, Choice};
-use crate::backend::cuda::{Arguments, Buffer, Device, Fourier, Function, Length, Module, Stream};
-use crate::channelize::plan::{self, Plan};
+use crate::backend::cuda::{Buffer, Device, Fourier, Length, Module, Stream};
+use crate::channelize::plan::{self, Order, Plan};
 use crate::error::Result;
 
 /// Threads of a block of every kernel of this path.
 pub(super) const BLOCK: usize = 256;
-
-/// Spectra that a thread of the kernel for whole rows sums at a time.
-const SPECTRA: usize = 8;
 
 /// The most units of a pass: a launch has at most 65535 blocks along y, one for each of up to 4 products.
 const MOST_UNITS: usize = 16_000;
@@ -34,43 +34,73 @@ pub(super) struct Pass {
 #[derive(Debug)]
 pub(super) struct General {
     plan: Plan,
-    fir: Function,
-    fourier: Option<Fourier>,
+    transform: Transform,
     form: Form,
-    coefficients: Buffer<f32>,
     /// Sums, then spectra: axes spectrum, stream of the pass, `pitch` floats.
     work: Buffer<f32>,
-    /// Transforms of a pass.
-    transforms: usize,
-    _modules: [Module; 2],
+    /// Spectra and units of a pass.
+    pass: (usize, usize),
+    _module: Module,
+}
+
+/// What makes spectra of samples.
+#[derive(Debug)]
+enum Transform {
+    /// Nothing: windowed sums are the output.
+    None(Sums),
+    Fourier(Sums, Fourier),
+    /// The same where spectra may be transformed in the output.
+    Direct(Sums, Fourier),
+    Split(Box<Split>),
 }
 
 impl General {
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Self> {
-        let sums = device.module(&super::variants::fir(plan.input().encoding))?;
-        let forms = device.module(&super::variants::forms())?;
-        let scale = plan.input().scale;
-        let coefficients: Vec<f32> =
-            plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
-        let name = if plan.hop() == plan.points() { "fir" } else { "fir_overlapping" };
-        let (transforms, batch) = sizes(plan, device);
+        let module = device.module(&super::variants::forms())?;
         let is_filtered = plan.options().form == plan::Form::Filtered;
-        let (work, transforms) = if is_filtered {
-            (device.buffer(0)?, transforms)
-        } else {
-            work(plan, device, transforms, batch)?
+        let (transform, work, pass) = match Split::new(plan, device)? {
+            Some(split) => {
+                let (spectra, units) = split.pass_sizes(plan);
+                let transforms = spectra * units * plan.input().polarizations;
+                let is_plain = plan.options().form == plan::Form::Spectra;
+                let values = if is_plain { 0 } else { transforms * length(plan).pitch() };
+                (Transform::Split(Box::new(split)), device.buffer(values)?, (spectra, units))
+            }
+            None if is_filtered => {
+                let (transforms, _) = sizes(plan, device);
+                let sums = Sums::new(plan, device, false)?;
+                (Transform::None(sums), device.buffer(0)?, pass_sizes(plan, transforms))
+            }
+            None => {
+                let (transforms, batch) = sizes(plan, device);
+                let (work, transforms) = work(plan, device, transforms, batch)?;
+                let fourier = device.fourier(length(plan), batch.min(transforms))?;
+                let sums = Sums::new(plan, device, alternates(plan))?;
+                let transform = match is_direct(plan, batch) {
+                    true => Transform::Direct(sums, fourier),
+                    false => Transform::Fourier(sums, fourier),
+                };
+                (transform, work, pass_sizes(plan, transforms))
+            }
         };
-        let fourier = (!is_filtered).then(|| device.fourier(length(plan), batch.min(transforms)));
         Ok(Self {
-            fir: sums.function(name, 0)?,
-            fourier: fourier.transpose()?,
-            form: Form::new(plan, device, &forms, transforms)?,
-            coefficients: device.upload(&coefficients)?,
+            transform,
+            form: Form::new(plan, device, &module, pass, alternates(plan))?,
             plan: plan.clone(),
             work,
-            transforms,
-            _modules: [sums, forms],
+            pass,
+            _module: module,
         })
+    }
+
+    /// Bytes that samples and streams must begin at a multiple of.
+    pub(super) fn alignment(&self) -> usize {
+        match &self.transform {
+            Transform::Split(_) => 16,
+            Transform::None(sums) | Transform::Fourier(sums, _) | Transform::Direct(sums, _) => {
+                sums.alignment()
+            }
+        }
     }
 
     /// Queues a job whose first window begins `skipped` samples behind the first one of its first byte. Rows
@@ -85,26 +115,62 @@ impl General {
         skipped: usize,
     ) -> Result<()> {
         let all = self.plan.input().antennas * self.plan.input().coarse_channels;
-        let (spectra, units) = pass_sizes(&self.plan, self.transforms);
-        let per_row = self.plan.spectra_per_row() as u64;
-        let row_bytes = (self.plan.row_elements() * self.plan.element_bytes()) as u64;
-        let first_row = job.first_spectrum / per_row;
-        for start in (0..job.spectra).step_by(spectra) {
-            let first_spectrum = job.first_spectrum + start as u64;
+        let (spectra, units) = self.pass;
+        // SAFETY: the caller's promise is handed on.
+        let done = unsafe { self.in_place(stream, job, skipped)? };
+        for start in (done..job.spectra).step_by(spectra) {
             for first_unit in (0..all).step_by(units) {
-                let pass = Pass {
-                    first_spectrum,
-                    spectra: spectra.min(job.spectra - start),
-                    first_unit,
-                    units: units.min(all - first_unit),
-                    output: job.output + (first_spectrum / per_row - first_row) * row_bytes,
-                };
+                let count = (spectra.min(job.spectra - start), units.min(all - first_unit));
+                let pass = self.part(job, start, first_unit, count);
                 // SAFETY: the caller vouches for the job, of which the pass is a part.
                 unsafe { self.pass(stream, job, skipped, &pass)? };
             }
             self.form.turn();
         }
         Ok(())
+    }
+
+    /// Spectra of a job from `start` on, and units from `first_unit` on.
+    fn part(
+        &self,
+        job: &Job,
+        start: usize,
+        first_unit: usize,
+        (spectra, units): (usize, usize),
+    ) -> Pass {
+        let per_row = self.plan.spectra_per_row() as u64;
+        let row_bytes = (self.plan.row_elements() * self.plan.element_bytes()) as u64;
+        let first_spectrum = job.first_spectrum + start as u64;
+        let row = first_spectrum / per_row - job.first_spectrum / per_row;
+        Pass { first_spectrum, spectra, first_unit, units, output: job.output + row * row_bytes }
+    }
+
+    /// Queues the first spectra of a job, those that fill whole batches of transforms, in the output itself; says how
+    /// many.
+    unsafe fn in_place(&mut self, stream: &Stream, job: &Job, skipped: usize) -> Result<usize> {
+        let input = self.plan.input();
+        let (streams, units) = (input.streams(), input.antennas * input.coarse_channels);
+        let Transform::Direct(_, fourier) = &self.transform else { return Ok(0) };
+        let batch = fourier.batch() / streams;
+        if !job.output.is_multiple_of(ALIGNED) {
+            return Ok(0);
+        }
+        let whole = job.spectra / batch * batch;
+        let step = (self.pass.0 / batch).max(1) * batch;
+        for start in (0..whole).step_by(step) {
+            let pass = self.part(job, start, 0, (step.min(whole - start), units));
+            let to = Target::output(&self.plan, &pass);
+            let Transform::Direct(sums, fourier) = &mut self.transform else { return Ok(0) };
+            // SAFETY: the caller vouches for the job, of whose output whole batches are transformed.
+            unsafe {
+                sums.enqueue(stream, (job, skipped), &pass, &to, false)?;
+                for at in (0..pass.spectra).step_by(batch) {
+                    let row = 8 * self.plan.row_elements() as u64;
+                    fourier.run_at(pass.output + at as u64 * row, stream)?;
+                }
+            }
+        }
+        Ok(whole)
     }
 
     unsafe fn pass(
@@ -114,65 +180,56 @@ impl General {
         skipped: usize,
         pass: &Pass,
     ) -> Result<()> {
-        // SAFETY: the caller's promise is handed on; the work buffer has room for a pass.
-        unsafe { self.sums(stream, job, skipped, pass)? };
-        let Some(fourier) = &mut self.fourier else { return Ok(()) };
-        let transforms = pass.spectra * pass.units * self.plan.input().polarizations;
-        for batch in 0..transforms.div_ceil(fourier.batch()) {
-            let at = batch * fourier.batch() * length(&self.plan).pitch();
-            fourier.run(&mut self.work, at, stream)?;
-        }
-        // SAFETY: as above.
-        unsafe { self.form.enqueue(stream, self.work.address(), pass, job.saturated) }
-    }
-
-    /// Queues the windowed sums: into the work buffer, or where they are all that is wanted, into the output.
-    unsafe fn sums(&self, stream: &Stream, job: &Job, skipped: usize, pass: &Pass) -> Result<()> {
-        let plan = &self.plan;
-        let input = plan.input();
-        let (points, coarse) = (plan.points(), input.coarse_channels);
+        let (plan, work) = (&self.plan, self.work.address());
         let pitch = length(plan).pitch();
-        let in_pass = pass.units * input.polarizations;
-        // Address, and floats from spectrum, antenna, place and polarization to the next.
-        let (output, strides) = if self.fourier.is_some() {
-            let own = pass.first_unit * input.polarizations * pitch;
-            let unit = input.polarizations * pitch;
-            let start = self.work.address().wrapping_sub(4 * own as u64);
-            (start, [in_pass * pitch, coarse * unit, unit, pitch])
-        } else {
-            let row = 2 * plan.row_elements();
-            let polarization = 2 * coarse * points;
-            (pass.output, [row, input.polarizations * polarization, 2 * points, polarization])
-        };
-        let first_sample =
-            (pass.first_spectrum - job.first_spectrum) * plan.hop() as u64 + skipped as u64;
-        let rotation = pass.first_spectrum % points as u64 * plan.hop() as u64 % points as u64;
-        let arguments = Arguments::new()
-            .with(job.input)
-            .with(job.stride)
-            .with(first_sample)
-            .with(self.coefficients.address())
-            .with(output);
-        let arguments = strides.iter().fold(arguments, |all, stride| all.with(*stride as u64));
-        let numbers = [
-            points,
-            plan.taps(),
-            plan.hop(),
-            rotation as usize,
-            pass.spectra,
-            pass.first_unit,
-            coarse,
-            input.polarizations,
-            usize::from(plan.options().reverse_coarse),
-            usize::from(self.fourier.is_none()),
-        ];
-        let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
-        let own = if plan.hop() == points { SPECTRA } else { 1 };
-        let threads = pass.spectra.div_ceil(own) * points;
-        let grid = [threads.div_ceil(BLOCK), in_pass, 1];
-        // SAFETY: the arguments are the kernel's; the caller vouches for the job.
-        unsafe { stream.launch(&self.fir, grid, [BLOCK, 1, 1], &arguments) }
+        let in_output = Target::output(plan, pass);
+        let in_work = Target::work(plan, pass, work, pitch);
+        // SAFETY: the caller vouches for the job; the work buffer has room for a pass.
+        unsafe {
+            match &mut self.transform {
+                Transform::None(sums) => {
+                    return sums.enqueue(stream, (job, skipped), pass, &in_output, true);
+                }
+                Transform::Split(split) => {
+                    split.sums(stream, job, pass, plan)?;
+                    if self.work.is_empty() {
+                        return split.lines(stream, pass, plan, &in_output);
+                    }
+                    split.lines(stream, pass, plan, &in_work)?;
+                }
+                Transform::Fourier(sums, fourier) | Transform::Direct(sums, fourier) => {
+                    sums.enqueue(stream, (job, skipped), pass, &in_work, false)?;
+                    let transforms = pass.spectra * pass.units * plan.input().polarizations;
+                    for batch in 0..transforms.div_ceil(fourier.batch()) {
+                        fourier.run(&mut self.work, batch * fourier.batch() * pitch, stream)?;
+                    }
+                }
+            }
+            self.form.enqueue(stream, work, pass, job.saturated)
+        }
     }
+}
+
+/// Bytes that the output must begin at a multiple of for transforms in it.
+const ALIGNED: u64 = 16;
+
+/// Whether every second column's sign is turned, so that frequencies come in ascending order.
+fn alternates(plan: &Plan) -> bool {
+    let is_even = plan.points().is_multiple_of(2) && plan.hop() == plan.points();
+    let is_complex = plan.input().encoding.is_complex();
+    is_complex && is_even && plan.options().order == Order::Ascending && is_plain(plan)
+}
+
+fn is_plain(plan: &Plan) -> bool {
+    plan.options().form == plan::Form::Spectra
+}
+
+/// Whether rows of the output are transforms of so many a batch, one behind the other.
+fn is_direct(plan: &Plan, batch: usize) -> bool {
+    let is_ordered = plan.options().order == Order::Natural || alternates(plan);
+    let (input, streams) = (plan.input(), plan.input().streams());
+    let fits = batch.is_multiple_of(streams) && streams <= MOST_UNITS;
+    is_plain(plan) && input.encoding.is_complex() && is_ordered && fits
 }
 
 /// What is transformed.
@@ -191,6 +248,9 @@ fn sizes(plan: &Plan, device: &Device) -> (usize, usize) {
     let least = plan.input().polarizations;
     // Not of the pass: its size may be tuned, and the batch decides about last bits.
     let batch = batch.max(1);
+    // Whole spectra of all streams, where they fit.
+    let streams = plan.input().streams();
+    let batch = if batch < streams { batch } else { batch / streams * streams };
     ((most / batch * batch).max(least.next_multiple_of(batch)), batch)
 }
 
@@ -232,7 +292,7 @@ fn work(
 }
 
 /// Spectra and units of a pass of so many transforms.
-pub(super) fn pass_sizes(plan: &Plan, transforms: usize) -> (usize, usize) {
+fn pass_sizes(plan: &Plan, transforms: usize) -> (usize, usize) {
     let input = plan.input();
     let units = input.antennas * input.coarse_channels;
     let in_pass = units.min(transforms / input.polarizations).clamp(1, MOST_UNITS);

@@ -15,6 +15,9 @@ use crate::error::Result;
 /// Bytes of unfinished rows' samples from which on rows are summed part by part.
 const MOST_KEPT: usize = 1 << 30;
 
+/// Spectra that are launched at once: kernels count them in 32 bits.
+const MOST_SPECTRA: u64 = 1 << 30;
+
 /// Bytes of samples that are worth a launch, where they must be copied first.
 const WORTH: usize = 1 << 18;
 
@@ -188,7 +191,7 @@ impl Launcher {
     fn is_aligned(&self, rows: &Rows, spectrum: u64) -> bool {
         let unit = match &self.path {
             Path::Fused(_) => 16,
-            Path::General(_) => self.plan.input().encoding.sample_bits().div_ceil(8) as u64,
+            Path::General(general) => general.alignment() as u64,
         };
         let (address, _) = self.first_byte(rows, spectrum);
         address.is_multiple_of(unit) && (rows.stride as u64).is_multiple_of(unit)
@@ -219,6 +222,22 @@ impl Launcher {
 
     /// Queues the spectra from the next one to `last`, whose samples lie in `rows`.
     unsafe fn launch(
+        &mut self,
+        stream: &Stream,
+        rows: &Rows,
+        last: u64,
+        target: &Target,
+    ) -> Result<()> {
+        let most = MOST_SPECTRA.next_multiple_of(self.quantum);
+        while self.next < last {
+            let end = last.min(self.next + most);
+            // SAFETY: the caller's promise is handed on.
+            unsafe { self.launch_some(stream, rows, end, target)? };
+        }
+        Ok(())
+    }
+
+    unsafe fn launch_some(
         &mut self,
         stream: &Stream,
         rows: &Rows,

@@ -282,7 +282,7 @@ impl Shape {
 
 /// Words of two factors of a transform whose `c`th input is turned by `c` times `turn` of a circle: w^(N/2),
 /// w^(N/4), then for each stage of `half` points w^(N/2/half) W_(2 half)^m, m below half / 2.
-fn turns(side: usize, turn: f64) -> impl Iterator<Item = [f32; 4]> {
+pub(super) fn turns(side: usize, turn: f64) -> impl Iterator<Item = [f32; 4]> {
     let halves = (1..=side / 4).map(|word| 2 * word);
     let factor = move |index: usize| {
         // Factor 0 is of the first stage; those of the stage of `half` points begin at half / 2.
@@ -306,7 +306,7 @@ fn is_symmetric(plan: &Plan) -> bool {
 }
 
 /// The kernel's number of an encoding, and bytes of a sample.
-fn encoding(encoding: VoltageEncoding) -> Option<(usize, usize)> {
+pub(super) fn encoding(encoding: VoltageEncoding) -> Option<(usize, usize)> {
     match encoding {
         VoltageEncoding::Complex4 => Some((0, 1)),
         VoltageEncoding::Complex8 => Some((1, 2)),
@@ -339,7 +339,7 @@ fn form(plan: &Plan) -> Option<(usize, usize, usize, bool)> {
     }
 }
 
-fn order(order: Order, points: usize) -> usize {
+pub(super) fn order(order: Order, points: usize) -> usize {
     match order {
         Order::Natural => 0,
         Order::Ascending => points / 2,

@@ -1,6 +1,7 @@
 //! The sources of the kernels, and the table of those that are compiled without a GPU.
 
 use super::shape::Shape;
+use super::{split, sums};
 use crate::backend::cuda::{Extent, Properties, Source, Variant, combinations};
 use crate::channelize::plan::{Detection, Feed, Form, Options, Plan, Products};
 use crate::voltage::VoltageEncoding;
@@ -21,31 +22,41 @@ pub(super) fn forms() -> Source {
     Source { name: "forms.cu", text: include_str!("forms.cu"), includes: &[], defines: Vec::new() }
 }
 
+/// What joins the rows of antennas.
+pub(super) fn rows() -> Source {
+    Source { name: "rows.cu", text: include_str!("rows.cu"), includes: &[], defines: Vec::new() }
+}
+
 /// The kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
     let sums = VoltageEncoding::ALL.iter().map(|encoding| fir(*encoding));
     let general = sums.chain([forms()]).map(Variant::everywhere);
-    general.chain(plans(extent).iter().flat_map(fused)).collect()
+    let general = general.chain([Variant::plain(rows(), extent)]);
+    let long = long_plans();
+    let split = long.iter().flat_map(split_sums).chain(split_lines(&long));
+    let pairs = pair_plans(extent).into_iter().filter_map(|plan| sums::pairs(&plan));
+    let pairs = pairs.map(Variant::everywhere);
+    general.chain(plans(extent).iter().flat_map(fused)).chain(split).chain(pairs).collect()
 }
 
 /// The most shared memory of a block of compute capability 8.0, and of 9.0 and 10.0.
 const SHARED_BYTES: [((u32, u32), usize); 2] = [((8, 0), 163 << 10), ((9, 0), 227 << 10)];
 
-/// A plan's fused kernels.
-fn fused(plan: &Plan) -> Vec<Variant> {
-    let [old, new] = SHARED_BYTES.map(|(capability, shared_bytes)| {
-        let properties = Properties {
-            name: String::new(),
-            capability,
-            multiprocessors: 1,
-            memory_bytes: 0,
-            l2_bytes: 0,
-            shared_bytes,
-            driver_version: 0,
-        };
-        let shapes = Shape::taken(plan, &properties);
-        shapes.iter().map(Shape::source).collect::<Vec<Source>>()
-    });
+/// Devices of both kinds.
+fn devices() -> [Properties; 2] {
+    SHARED_BYTES.map(|(capability, shared_bytes)| Properties {
+        name: String::new(),
+        capability,
+        multiprocessors: 1,
+        memory_bytes: 0,
+        l2_bytes: 0,
+        shared_bytes,
+        driver_version: 0,
+    })
+}
+
+/// The kernels of the older devices, of the others, and of both.
+fn of_devices([old, new]: [Vec<Source>; 2]) -> Vec<Variant> {
     let (both, old): (Vec<Source>, Vec<Source>) =
         old.into_iter().partition(|source| new.contains(source));
     let new = new.into_iter().filter(|source| !both.contains(source)).collect::<Vec<Source>>();
@@ -55,25 +66,78 @@ fn fused(plan: &Plan) -> Vec<Variant> {
     old.chain(new).chain(both.into_iter().map(Variant::everywhere)).collect()
 }
 
+/// A plan's fused kernels.
+fn fused(plan: &Plan) -> Vec<Variant> {
+    of_devices(
+        devices().map(|device| Shape::taken(plan, &device).iter().map(Shape::source).collect()),
+    )
+}
+
+/// The first kernel of a long plan.
+fn split_sums(plan: &Plan) -> Vec<Variant> {
+    let shape = |device| split::Shape::candidates(plan, &device).first().copied();
+    of_devices(
+        devices()
+            .map(|device| shape(device).map(|shape| shape.sums_source()).into_iter().collect()),
+    )
+}
+
+/// The second kernels of long plans: not of each, as taps do not matter to them.
+fn split_lines(plans: &[Plan]) -> Vec<Variant> {
+    let [_, device] = devices();
+    let mut sources: Vec<Source> = Vec::new();
+    for plan in plans {
+        let shape = split::Shape::candidates(plan, &device).first().copied();
+        let source = shape.map(|shape| shape.lines_source());
+        sources.extend(source.filter(|source| !sources.contains(source)));
+    }
+    sources.into_iter().map(Variant::everywhere).collect()
+}
+
+/// Plans of two kernels.
+fn long_plans() -> Vec<Plan> {
+    let axes: &[(&'static str, &[&str])] = &[
+        ("channels", &["262144", "65536", "131072", "32768", "524288"]),
+        ("taps", &["8", "4", "16", "32", "4"]),
+        ("encoding", &["1", "4", "3", "0", "2"]),
+        ("form", &["0"]),
+    ];
+    // All of them together would have billions of coefficients.
+    combinations(axes, Extent::Representative).into_iter().filter_map(plan).collect()
+}
+
+/// Plans of a kernel for sums of pairs.
+fn pair_plans(extent: Extent) -> Vec<Plan> {
+    let axes: &[(&'static str, &[&str])] = &[
+        ("channels", &["3000"]),
+        ("taps", &["8", "16", "32"]),
+        ("encoding", &["1", "3", "4"]),
+        ("form", &["0"]),
+    ];
+    combinations(axes, extent).into_iter().filter_map(plan).collect()
+}
+
 /// Plans that have a fused kernel.
 fn plans(extent: Extent) -> Vec<Plan> {
-    use VoltageEncoding::{Complex4, Complex8, Complex16, ComplexF32, ComplexOffset8};
     let axes: &[(&'static str, &[&str])] = &[
         ("channels", &["256", "512", "1024", "2048", "4096", "8192", "16384"]),
         ("taps", &["8", "4", "16", "32", "64"]),
         ("encoding", &["1", "0", "2", "3", "4"]),
         ("form", &["0", "1", "2", "3", "4", "5"]),
     ];
-    let encodings = [Complex4, Complex8, ComplexOffset8, Complex16, ComplexF32];
-    let plan = |set: Vec<(&'static str, String)>| -> Option<Plan> {
-        let numbers: Vec<usize> = set.iter().filter_map(|value| value.1.parse().ok()).collect();
-        let [channels, taps, encoding, form] = numbers[..] else { return None };
-        let mut options = Options::new(channels, taps, encodings[encoding]);
-        options.input.polarizations = 2;
-        options.form = forms_of_plans()[form].clone();
-        Plan::new(options).ok()
-    };
     combinations(axes, extent).into_iter().filter_map(plan).collect()
+}
+
+/// The plan of channels, taps, and places in the lists of encodings and forms.
+fn plan(set: Vec<(&'static str, String)>) -> Option<Plan> {
+    use VoltageEncoding::{Complex4, Complex8, Complex16, ComplexF32, ComplexOffset8};
+    let encodings = [Complex4, Complex8, ComplexOffset8, Complex16, ComplexF32];
+    let numbers: Vec<usize> = set.iter().filter_map(|value| value.1.parse().ok()).collect();
+    let [channels, taps, encoding, form] = numbers[..] else { return None };
+    let mut options = Options::new(channels, taps, encodings[encoding]);
+    options.input.polarizations = 2;
+    options.form = forms_of_plans()[form].clone();
+    Plan::new(options).ok()
 }
 
 /// What fused kernels make.

@@ -12,6 +12,8 @@ mod shape;
 mod sharing;
 mod staging;
 mod table;
+#[cfg(test)]
+mod tests;
 mod variants;
 
 use super::plan::Plan;
@@ -81,6 +83,18 @@ impl Sizes {
         Self { dms, row_bytes, host, device }
     }
 
+    /// With blocks so small that the history leaves room for the rest of the work, unless the longest delay is most
+    /// of it.
+    fn within(mut self, free: usize, plan: &Plan) -> Self {
+        let is_large = |sizes: &Self| {
+            loader::bytes(plan, sizes.capacity(plan)).is_none_or(|bytes| bytes > free / 4)
+        };
+        while self.device > self.host && 2 * self.device > plan.max_shift() && is_large(&self) {
+            self.device = (self.device / 2 / STEP * STEP).max(self.host);
+        }
+        self
+    }
+
     /// Output times that the history holds: the longest delay, a block, and a block to be moved seldom.
     fn capacity(&self, plan: &Plan) -> u64 {
         (plan.max_shift() + 2 * self.device + 2 * STEP) as u64
@@ -89,7 +103,11 @@ impl Sizes {
 
 impl Engine {
     pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
-        let sizes = Sizes::new(plan, shape::Lane::of(plan).bytes());
+        let sizes = Sizes::new(plan, plan.lane(1).bytes()).within(device.free_bytes()?, plan);
+        Self::sized(plan, device, threads, sizes)
+    }
+
+    fn sized(plan: &Plan, device: &Device, threads: &Threads, sizes: Sizes) -> Result<Self> {
         let capacity = sizes.capacity(plan);
         check_memory(plan, device, capacity)?;
         let history = History::new(plan, capacity, device)?;
@@ -203,7 +221,8 @@ impl Engine {
         rows: usize,
         stream: &Stream,
     ) -> Result<()> {
-        let end = first_byte + rows * self.sizes.row_bytes;
+        input.check_on(&self.device)?;
+        let end = first_byte.saturating_add(rows.saturating_mul(self.sizes.row_bytes));
         if end > input.len() {
             let what = "input on the device (bytes)";
             return Err(Error::Shape { what, expected: end, actual: input.len() });
@@ -220,6 +239,7 @@ impl Engine {
         (output, column): (&mut Plane, usize),
         stream: &Stream,
     ) -> Result<()> {
+        output.words.check_on(&self.device)?;
         stream.wait(&self.last)?;
         self.sum((output.words.at(column), output.stride), times, stream)?;
         stream.record(&self.last)

@@ -26,8 +26,8 @@ const ENCODINGS: [VoltageEncoding; 3] =
 const ABOUT: &str = "\
 10^9 complex samples a second: kernels alone, data on the device, the best and the median of 20 batches.
 Roof: copying as many bytes as go in and come out, once, in the device's memory (of whole calls: the bus).
-Baseline: AstroAccelerate's filter bank at 1024 channels on an H200 (driver 580, CUDA 13.0), the best peer;
-0 where it has none. Outputs are compared with the processor's first.";
+Baseline: AstroAccelerate's filter bank on an H200 (driver 580, CUDA 13.0), the best peer; 0 where it was not
+measured. Outputs are compared with the processor's first.";
 
 /// A filter bank and how it is measured.
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ fn kernels(gpu: &Gpu, case: &Case, plan: &Plan, data: &Data) -> Result<Figure> {
         seconds,
         roof: gpu.copy * 1e-9 / bytes_per_sample(plan),
         roof_unit: "Gsample/s",
-        peer: super::peers::channelize(data.encoding, plan.taps()),
+        peer: super::peers::channelize(data.encoding, plan.channels(), plan.taps()),
         checked,
     })
 }

@@ -1,0 +1,195 @@
+//! Long transforms of powers of two by two kernels: windowed sums and the first part of the transform, then the
+//! rest of it. Values between them should stay in the level-2 cache.
+//!
+//! Invariant: a spectrum's value depends on the samples under its window and on nothing else.
+
+mod shape;
+
+use super::general::Pass;
+use super::job::Job;
+use super::sums::Target;
+use crate::backend::cuda::tune::{self, Choice};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::channelize::plan::Plan;
+use crate::error::Result;
+pub(super) use shape::Shape;
+
+/// Both kernels of a plan, their tables, and the values between them.
+#[derive(Debug)]
+pub(super) struct Split {
+    shape: Shape,
+    /// For whole batches, and for launches of fewer spectra.
+    batches: Function,
+    few: Function,
+    lines: Function,
+    /// Blocks of the first kernel that the device runs at a time.
+    blocks: usize,
+    coefficients: Buffer<f32>,
+    turns: Buffer<f32>,
+    row_factors: Buffer<f32>,
+    line_factors: [Buffer<f32>; 2],
+    /// Axes spectrum, stream of the pass, k1, c2.
+    values: Buffer<f32>,
+    _modules: [Module; 2],
+}
+
+impl Split {
+    /// None when this plan or device has no such kernels.
+    pub(super) fn new(plan: &Plan, device: &Device) -> Result<Option<Self>> {
+        let Some(shape) = chosen(plan, device) else { return Ok(None) };
+        let sums = device.module(&shape.sums_source())?;
+        let lines = device.module(&shape.lines_source())?;
+        let batches = sums.function("split_sums_batches", shape.sums_bytes())?;
+        let resident = batches.blocks_per_multiprocessor(shape.sums_threads())?;
+        let scale = plan.input().scale;
+        let coefficients: Vec<f32> =
+            plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
+        // The kernel may load a tap more than there are.
+        let room = vec![0.0; plan.points()];
+        let (shape, values) = values(plan, device, shape)?;
+        let [second, third] = shape.line_factors();
+        let kernel = if third.is_empty() { "split_lines" } else { "split_long_lines" };
+        Ok(Some(Self {
+            few: sums.function("split_sums_few", shape.sums_bytes_of_one())?,
+            lines: lines.function(kernel, shape.lines_bytes())?,
+            blocks: (resident * device.properties().multiprocessors).max(1),
+            coefficients: device.upload(&[coefficients, room].concat())?,
+            turns: device.upload(&shape.turns())?,
+            row_factors: device.upload(&shape.row_factors())?,
+            line_factors: [device.upload(&second)?, device.upload(&third)?],
+            values,
+            shape,
+            batches,
+            _modules: [sums, lines],
+        }))
+    }
+
+    /// Spectra and units of a pass.
+    pub(super) fn pass_sizes(&self, plan: &Plan) -> (usize, usize) {
+        pass_sizes(plan, &self.shape)
+    }
+
+    /// Queues the first half of a pass.
+    ///
+    /// # Safety
+    /// The job's addresses have room for all that its sizes say, and the pass is a part of it.
+    pub(super) unsafe fn sums(
+        &self,
+        stream: &Stream,
+        job: &Job,
+        pass: &Pass,
+        plan: &Plan,
+    ) -> Result<()> {
+        let input = plan.input();
+        let skipped = (pass.first_spectrum - job.first_spectrum) * plan.hop() as u64;
+        let groups = self.shape.line() / self.shape.group;
+        let streams = pass.units * input.polarizations;
+        let is_short = pass.spectra < self.shape.batch;
+        let (function, batch) =
+            if is_short { (&self.few, 1) } else { (&self.batches, self.shape.batch) };
+        let batches = pass.spectra.div_ceil(batch);
+        let share = share(self.blocks, groups * streams, batches);
+        let arguments = Arguments::new()
+            .with(job.input + skipped * self.shape.sample_bytes as u64)
+            .with(job.stride)
+            .with(self.coefficients.address())
+            .with(self.turns.address())
+            .with(self.row_factors.address())
+            .with(self.values.address())
+            .with(pass.spectra as u32)
+            .with((share * batch) as u32)
+            .with(pass.first_unit as u32)
+            .with(input.coarse_channels as u32)
+            .with(input.polarizations as u32)
+            .with(u32::from(plan.options().reverse_coarse));
+        let grid = [groups, batches.div_ceil(share), streams];
+        // SAFETY: the arguments are the kernel's; the caller vouches for the job, and values have room for a pass.
+        unsafe { stream.launch(function, grid, [self.shape.sums_threads(), 1, 1], &arguments) }
+    }
+
+    /// Queues the second half of a pass.
+    ///
+    /// # Safety
+    /// The target has room for the pass' spectra.
+    pub(super) unsafe fn lines(
+        &self,
+        stream: &Stream,
+        pass: &Pass,
+        plan: &Plan,
+        to: &Target,
+    ) -> Result<()> {
+        let input = plan.input();
+        let streams = pass.units * input.polarizations;
+        let [row, antenna, place, polarization] = to.strides.map(|floats| (floats / 2) as u64);
+        let [second, third] = &self.line_factors;
+        let arguments = Arguments::new().with(self.values.address()).with(second.address());
+        let arguments = if third.is_empty() { arguments } else { arguments.with(third.address()) };
+        let arguments = arguments
+            .with(streams as u32)
+            .with(input.polarizations as u32)
+            .with(row)
+            .with(antenna)
+            .with(place)
+            .with(polarization)
+            .with(pass.first_unit as u32)
+            .with(input.coarse_channels as u32)
+            .with(to.address);
+        let groups = self.shape.first() / self.shape.lines;
+        let grid = [pass.spectra * streams * groups, 1, 1];
+        // SAFETY: the arguments are the kernel's; the caller vouches for the target.
+        unsafe { stream.launch(&self.lines, grid, [self.shape.lines_threads(), 1, 1], &arguments) }
+    }
+}
+
+/// The shape that was measured best on this device, or the model's own.
+fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
+    let candidates = Shape::candidates(plan, device.properties());
+    let first = candidates.first()?;
+    let choices: Vec<Choice> = candidates.iter().map(Shape::choice).collect();
+    let choice = tune::choice(device, &first.sums_source(), &first.question(), &choices);
+    candidates.iter().find(|shape| shape.choice() == choice).or(Some(first)).copied()
+}
+
+/// The values between the kernels, of half the size again and again until there is memory for them.
+fn values(plan: &Plan, device: &Device, mut shape: Shape) -> Result<(Shape, Buffer<f32>)> {
+    loop {
+        let (spectra, units) = pass_sizes(plan, &shape);
+        let transforms = spectra * units * plan.input().polarizations;
+        match device.buffer(2 * plan.points() * transforms) {
+            Ok(buffer) => return Ok((shape, buffer)),
+            Err(error) if shape.pass_mib == 1 => return Err(error),
+            Err(_) => shape.pass_mib /= 2,
+        }
+    }
+}
+
+/// Spectra and units of a pass: at least a batch of spectra, of as many units as there is room for.
+fn pass_sizes(plan: &Plan, shape: &Shape) -> (usize, usize) {
+    let input = plan.input();
+    let unit = 8 * shape.points * input.polarizations;
+    let most = (shape.pass_mib << 20) / unit;
+    let units = (most / shape.batch).clamp(1, input.antennas * input.coarse_channels);
+    ((most / units).max(shape.batch), units)
+}
+
+/// Batches that a block makes one after another: `blocks` run at a time, of `columns` columns and streams, and the
+/// start of one takes as long as half a batch.
+fn share(blocks: usize, columns: usize, batches: usize) -> usize {
+    let time = |share: &usize| {
+        (columns * batches.div_ceil(*share)).div_ceil(blocks) * (2 * share.min(&batches) + 1)
+    };
+    (1..=batches).min_by_key(time).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_share_the_batches() {
+        assert_eq!(share(264, 64, 8), 2);
+        assert_eq!(share(264, 64, 256), 64);
+        assert_eq!(share(264, 64, 1), 1);
+        assert_eq!(share(264, 1000, 3), 3);
+    }
+}

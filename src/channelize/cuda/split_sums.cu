@@ -1,0 +1,185 @@
+// The first half of a long transform: windowed sums, and their transform over the first part of the index.
+//   POINTS = FIRST x LINE, FIRST = RADIX x SIDE; c = c1 LINE + c2, m = k1 + FIRST k2
+//   z_s[k1][c2] = W_POINTS^(c2 k1) sum_{c1} y_s[c1 LINE + c2] W_FIRST^(c1 k1)
+//
+// A block keeps to GROUP neighbouring values of c2 and makes SPECTRA consecutive spectra at a time, so its taps and factors
+// come once.
+//  1. A thread owns two values of c2 and RADIX of c1, SIDE apart: windowed sums, then the transform over these, in registers.
+//  2. A thread transforms one column of one spectrum over the other SIDE values of c1, and turns and stores it.
+// The next samples come by copies in the background while this batch is transformed.
+#include "fft.cuh"
+#include "fir.cuh"
+
+constexpr int FIRST = RADIX * SIDE, LINE = POINTS / FIRST, PAIRS = GROUP / 2;
+// words of a row of samples, and of a line
+constexpr int WORDS = POINTS / 2, LINE_WORDS = LINE / 2;
+// whether a thread keeps its taps in registers from batch to batch
+#ifndef HOLDS_TAPS
+#define HOLDS_TAPS (TAPS * RADIX <= MOST_HELD)
+#endif
+constexpr int HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
+// values of a spectrum that belong to the block, and to one of its rows
+constexpr int ROW = SIDE * GROUP, OWN = RADIX * ROW;
+// copies of a row's words of one c1
+constexpr int COPIES_EACH = PAIRS * (int)sizeof(Word) / 16;
+static_assert(THREADS == SIDE * PAIRS && LINE % GROUP == 0 && COPIES_EACH > 0, "threads share the columns");
+
+struct Split {
+  // of the pass' first spectrum and stream: the first sample of the block's group; taps and factors of the group
+  const Word* samples;
+  const float2* taps;
+  float2* output;
+  u64 spectrum_values;
+};
+
+// Asks for the first NEAR rows of the batch that begins with this one.
+template <int NEAR> INLINE void ask(const Word* row, Word* words) {
+  constexpr int ALL = NEAR * FIRST * COPIES_EACH;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < ALL; i += THREADS) {
+    const int piece = i % COPIES_EACH, line = i / COPIES_EACH % FIRST, k = i / COPIES_EACH / FIRST;
+    copy_async_16(shared_address(words) + 16 * i, (const u8*)(row + (u64)k * WORDS + line * LINE_WORDS) + 16 * piece);
+  }
+  copy_async_commit();
+}
+
+template <int SPECTRA, int NEAR>
+INLINE void sum_windows(float4 (&sums)[RADIX][SPECTRA], const Split& s, float2 (&held)[HOLDS_TAPS ? RADIX : 1][HELD_TAPS],
+                        const Word* near, const Word* far) {
+#pragma unroll
+  for (int r = 0; r < RADIX; r++) {
+#pragma unroll
+    for (int j = 0; j < SPECTRA; j++) sums[r][j] = make_float4(0.f, 0.f, 0.f, 0.f);
+    const int column = r * SIDE * LINE_WORDS;
+    const Column<NEAR> source = {near + r * THREADS, far + column, s.taps + column, WORDS, WORDS, RADIX * THREADS};
+    if constexpr (SPECTRA == 1)
+      filter_one(sums[r][0], source);
+    else if constexpr (HOLDS_TAPS)
+      filter_held<SPECTRA, NEAR, false>(sums[r], held[r], source);
+    else if constexpr (TAPS <= MOST_HELD) {
+      float2 taps[TAPS];
+      filter_held<SPECTRA, NEAR, true>(sums[r], taps, source);
+    } else
+      filter_ring<SPECTRA, NEAR>(sums[r], source);
+  }
+}
+
+// The transform over RADIX values of c1, and the rows to shared memory.
+template <int SPECTRA> INLINE void leave_rows(float4 (&sums)[RADIX][SPECTRA], float2* own) {
+#pragma unroll
+  for (int j = 0; j < SPECTRA; j++) {
+    float2 first[RADIX], second[RADIX];
+#pragma unroll
+    for (int r = 0; r < RADIX; r++) {
+      const float4 sum = sums[reversed<RADIX>(r)][j];
+      first[r] = make_float2(sum.x, sum.y);
+      second[r] = make_float2(sum.z, sum.w);
+    }
+    transform<RADIX>(first);
+    transform<RADIX>(second);
+#pragma unroll
+    for (int r = 0; r < RADIX; r++)
+      *(float4*)(own + j * OWN + r * ROW) = make_float4(first[r].x, first[r].y, second[r].x, second[r].y);
+  }
+}
+
+// Transforms and stores the columns of spectra from `start` on, but for the first `skipped`.
+template <int SPECTRA>
+INLINE void store_columns(const Split& s, const float2* rows, const float2* turns, const float4* factors, u32 start, u32 skipped) {
+  constexpr int ALL = SPECTRA * RADIX * GROUP;
+#pragma unroll
+  for (int round = 0; round < (ALL + THREADS - 1) / THREADS; round++) {
+    const int index = round * THREADS + threadIdx.x;
+    if (ALL % THREADS != 0 && index >= ALL) return;
+    const int c = index % GROUP, row = index / GROUP, a = row % RADIX, j = row / RADIX;
+    float2 v[SIDE];
+#pragma unroll
+    for (int i = 0; i < SIDE; i++) v[i] = rows[row * ROW + reversed<SIDE>(i) * GROUP + c];
+    if constexpr (RADIX == 1)
+      transform<SIDE>(v);
+    else
+      turned_transform<SIDE>(v, factors + a * (SIDE / 4), 1);
+    if (j < (int)skipped) continue;
+    float2* to = s.output + (u64)(start + j) * s.spectrum_values + a * LINE + c;
+    const float2* turn = turns + a * GROUP + c;
+#pragma unroll
+    for (int i = 0; i < SIDE; i++) {
+      const float2 w = turn[i * RADIX * GROUP];
+      to[i * RADIX * LINE] = make_float2(v[i].x * w.x - v[i].y * w.y, v[i].x * w.y + v[i].y * w.x);
+    }
+  }
+}
+
+template <int SPECTRA, int NEAR>
+INLINE void make_columns(const Split& s, const float2* turns_of_group, const float4* all_factors, u32 first, u32 end,
+                         unsigned char* memory) {
+  float2* rows = (float2*)memory;
+  float2* turns = rows + SPECTRA * OWN;
+  float4* factors = (float4*)(turns + OWN);
+  Word* words = (Word*)(factors + (RADIX > 1 ? RADIX * SIDE / 4 : 0));
+  const int thread = threadIdx.x, line = thread / PAIRS, pair = thread % PAIRS;
+  const Word* samples = s.samples + line * LINE_WORDS + pair;
+  Split own = s;
+  own.taps += line * LINE_WORDS + pair;
+  u32 start = first + SPECTRA > end ? end - SPECTRA : first;
+  if constexpr (NEAR > 0) ask<NEAR>(s.samples + (u64)start * WORDS, words);
+  for (int i = thread; i < OWN / 2; i += THREADS) ((float4*)turns)[i] = ((const float4*)turns_of_group)[i];
+  if constexpr (RADIX > 1)
+    for (int i = thread; i < RADIX * SIDE / 4; i += THREADS) factors[i] = all_factors[i];
+  float2 held[HOLDS_TAPS ? RADIX : 1][HELD_TAPS];
+  if constexpr (HOLDS_TAPS && SPECTRA > 1) {
+#pragma unroll
+    for (int r = 0; r < RADIX; r++)
+#pragma unroll
+      for (int t = 0; t < TAPS; t++) held[r][t] = __ldg(own.taps + r * SIDE * LINE_WORDS + t * WORDS);
+  }
+#pragma unroll 1
+  while (first < end) {
+    if constexpr (NEAR > 0) copy_async_wait<0>();
+    __syncthreads();
+    float4 sums[RADIX][SPECTRA];
+    sum_windows<SPECTRA, NEAR>(sums, own, held, words + thread, samples + (u64)start * WORDS);
+    // All samples in shared memory are used, and all rows of the batch before.
+    __syncthreads();
+    const u32 now = start, skipped = first - start;
+    first = now + SPECTRA;
+    start = first + SPECTRA > end ? end - SPECTRA : first;
+    leave_rows<SPECTRA>(sums, rows + line * GROUP + 2 * pair);
+    // Only now: sums leave no registers for more.
+    if constexpr (NEAR > 0)
+      if (first < end) ask<NEAR>(s.samples + (u64)start * WORDS, words);
+    __syncthreads();
+    store_columns<SPECTRA>(own, rows, turns, factors, now, skipped);
+  }
+}
+
+// A block's x is its group of columns, y its share of the spectra, z its stream, counted from `first_unit`'s first
+// polarization; a unit is an antenna's recorded channel, in the order of the output.
+#define PARAMETERS                                                                                                       \
+  const u8 *input, u64 stride, const float2 *coefficients, const float2 *turns, const float4 *factors, float2 *output,    \
+      u32 spectra, u32 share, u32 first_unit, u32 coarse_channels, u32 polarizations, u32 reverses
+
+template <int SPECTRA, int NEAR> INLINE void split_sums(PARAMETERS, unsigned char* memory) {
+  const u32 unit = first_unit + blockIdx.z / polarizations;
+  const u32 antenna = unit / coarse_channels, place = unit % coarse_channels;
+  const u32 coarse = reverses ? coarse_channels - 1 - place : place;
+  const u64 stream = ((u64)antenna * coarse_channels + coarse) * polarizations + blockIdx.z % polarizations;
+  const u32 group = blockIdx.x;
+  const Split s = {(const Word*)(input + stream * stride) + group * PAIRS, coefficients + group * PAIRS,
+                   output + (u64)blockIdx.z * POINTS + group * GROUP, (u64)gridDim.z * POINTS};
+  const u32 first = blockIdx.y * share, end = smaller(first + share, spectra);
+  make_columns<SPECTRA, NEAR>(s, turns + group * OWN, factors, first, end, memory);
+}
+#define NAMES \
+  input, stride, coefficients, turns, factors, output, spectra, share, first_unit, coarse_channels, polarizations, reverses
+
+KERNEL __launch_bounds__(THREADS, RESIDENT) split_sums_batches(PARAMETERS) {
+  SHARED_MEMORY(memory);
+  split_sums<BATCH, PREFETCHED>(NAMES, memory);
+}
+
+// For launches of fewer spectra than a batch has: the same values, one spectrum at a time.
+KERNEL __launch_bounds__(THREADS, 1) split_sums_few(PARAMETERS) {
+  SHARED_MEMORY(memory);
+  split_sums<1, 0>(NAMES, memory);
+}
