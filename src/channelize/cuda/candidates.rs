@@ -29,10 +29,14 @@ impl Shape {
         let is_wide = own.sample_bytes == 8;
         let shared = Self { mirrors: true, conversion: 0, ..own };
         match (own.radix, own.taps) {
-            _ if !own.is_symmetric || own.side < 32 => own,
-            _ if is_wide && own.form == 1 && own.polarizations == 2 => own,
+            _ if !own.is_symmetric || own.side < 32 && !is_wide => own,
+            _ if is_wide && own.form == 1 && (own.polarizations == 2 || own.side < 32) => own,
             // There is room for all of a column's taps once its mirror column has the same.
-            (2, ..=8) => Self { threads: 512, resident: 1, holds_taps: true, ..shared.whole() },
+            (2, ..=8) => {
+                let row = own.side * own.side;
+                let (threads, resident) = (row / 2, 1024 / row);
+                Self { threads, resident, holds_taps: true, ..shared.whole() }
+            }
             (2, _) | (4, ..=8) if !is_wide && !own.holds_taps => shared,
             _ => own,
         }

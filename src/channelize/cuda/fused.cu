@@ -177,21 +177,13 @@ INLINE void transform_line(float2 (&v)[SIDE], const float2* line, const float4* 
   turned_transform<SIDE>(v, factors, POINTS / SIDE);
 }
 
-#ifndef SPLIT
-#define SPLIT 1
-#endif
-#ifndef GROUPED
-#define GROUPED 1
-#endif
-template <int SPECTRA> constexpr bool SPLITS = SPLIT && Shape<SPECTRA>::NEAR > 0 && PASSES * POLARIZATIONS == 1 &&
-                                            Shape<SPECTRA>::ROWS % Shape<SPECTRA>::AT_ONCE == 0;
 template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned char* memory) {
   typedef Shape<SPECTRA> H;
   float2* rows = (float2*)memory;
   float4* line_factors = (float4*)(rows + H::ROWS * H::PITCH);
   float4* row_factors = line_factors + POINTS / 4;
   Word* words = (Word*)(row_factors + (RADIX > 1 ? RADIX * SIDE / 4 : 0));
-  const u32 barrier = shared_address(words + POLARIZATIONS * H::NEAR * WORDS), read_barrier = barrier + 8;
+  const u32 barrier = shared_address(words + POLARIZATIONS * H::NEAR * WORDS);
   // the lanes of this one's row: where all rows are made at once, those of the other are there too
   const u32 lanes = H::ROWS % H::AT_ONCE == 0 || SIDE == 32 ? ~0u : 0xFFFFu << (threadIdx.x & 16);
   const int thread = threadIdx.x, lane = thread % H::LANES, group = thread / H::LANES;
@@ -199,7 +191,6 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
   if constexpr (H::NEAR > 0) {
     if (thread == 0) {
       barrier_init(barrier, 1);
-      barrier_init(read_barrier, H::WARPS);
       barrier_init_fence();
       prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, blockIdx.x, 0), words, barrier);
     }
@@ -214,7 +205,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
         held[r][t] = __ldg((const float2*)a.coefficients + column_of<SPECTRA>(thread + r / TAP_COLUMNS * THREADS) +
                            r % TAP_COLUMNS * COLUMNS + t * WORDS);
   }
-  u32 item = blockIdx.x, part = 0, parity = 0, batches = 0;
+  u32 item = blockIdx.x, part = 0, parity = 0;
 #pragma unroll 1
   while (item < a.items) {
     const Batch batch = batch_at<SPECTRA>(a, item, part);
@@ -227,19 +218,12 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       float4 sums[RADIX][SPECTRA];
       filter<SPECTRA>(sums, a, held, words, samples_of(a, batch, 0), column_of<SPECTRA>(thread), 0);
       // Every warp is done with the rows of the batch before, and with the samples of this one.
-      if constexpr (SPLITS<SPECTRA>) {
-        if (batches++ > 0) barrier_wait(read_barrier, parity);
-      } else {
-        __syncthreads();
-        if constexpr (H::NEAR > 0)
-          if (thread == 0 && next_item < a.items)
-            prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
-      }
-      store_rows<SPECTRA>(sums, rows + 2 * column_of<SPECTRA>(thread));
       __syncthreads();
-      if constexpr (SPLITS<SPECTRA>)
+      if constexpr (H::NEAR > 0)
         if (thread == 0 && next_item < a.items)
           prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
+      store_rows<SPECTRA>(sums, rows + 2 * column_of<SPECTRA>(thread));
+      __syncthreads();
     } else {
       __syncthreads();
 #pragma unroll(TURNS ? 1 : PASSES)
@@ -263,10 +247,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
         const int row = round * H::AT_ONCE + group;
         if (H::ROWS % H::AT_ONCE == 0 || row < H::ROWS) transform_row(rows + row * H::PITCH + lane, row_factors + row % RADIX * (SIDE / 4), lanes);
       }
-      if constexpr (GROUPED && H::AT_ONCE % RADIX == 0 && H::AT_ONCE > RADIX && H::ROWS % H::AT_ONCE == 0)
-        named_barrier(1 + group / RADIX, RADIX * H::LANES);
-      else
-        __syncthreads();
+      __syncthreads();
     }
 #pragma unroll
     for (int round = 0; round < H::ROUNDS; round++) {
@@ -280,11 +261,6 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       float2 v[SIDE];
       float2* own = rows + (spectrum * RADIX + line % RADIX) * H::PITCH + (SIDE + 1) * (line / RADIX);
       transform_line(v, own, line_factors + line);
-      if constexpr (SPLITS<SPECTRA> && FORM != FORM_DETECTED)
-        if (round == H::ROUNDS - 1) {
-          __syncwarp();
-          if (thread % 32 == 0) barrier_arrive(read_barrier);
-        }
 #if FORM == FORM_DETECTED
       leave_line(v, own, spectrum, line);
 #else
@@ -295,10 +271,6 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
 #if FORM == FORM_DETECTED
     __syncthreads();
     add_spectra<SPECTRA, H::PITCH>(a, batch, place, rows);
-    if constexpr (SPLITS<SPECTRA>) {
-      __syncwarp();
-      if (thread % 32 == 0) barrier_arrive(read_barrier);
-    }
 #endif
     item = next_item;
     part = next_part;

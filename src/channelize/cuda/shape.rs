@@ -71,7 +71,7 @@ impl Shape {
     pub(super) fn candidates(plan: &Plan, properties: &Properties) -> Vec<Self> {
         let (shared, copies) = (properties.shared_bytes, properties.capability >= (9, 0));
         let mut found: Vec<Self> = Vec::new();
-        for shape in Self::of_plan(plan).iter().flat_map(Self::others) {
+        for shape in Self::of_plan(plan, copies).iter().flat_map(Self::others) {
             if let Some(shape) = shape.fitting(shared, copies)
                 && !found.contains(&shape)
             {
@@ -82,7 +82,7 @@ impl Shape {
     }
 
     /// The geometry, for as much shared memory as it takes.
-    fn of_plan(plan: &Plan) -> Option<Self> {
+    fn of_plan(plan: &Plan, copies: bool) -> Option<Self> {
         let points = plan.points();
         let fits = points.is_power_of_two() && (256..=1 << 14).contains(&points);
         let (encoding, sample_bytes) = encoding(plan.input().encoding)?;
@@ -109,7 +109,11 @@ impl Shape {
             most_prefetched: 32,
             ahead: 4,
             holds_taps: plan.taps() * radix <= MOST_HELD,
-            is_symmetric: radix > 1 && plan.taps() <= MOST_HELD && is_symmetric(plan),
+            // Without bulk copies, eight bytes a sample take more registers than there are.
+            is_symmetric: radix > 1
+                && plan.taps() <= MOST_HELD
+                && (copies || sample_bytes < 8)
+                && is_symmetric(plan),
             mirrors: false,
             early_taps: false,
             turn: 2,
@@ -350,7 +354,7 @@ mod tests {
 
     fn shape(channels: usize, taps: usize, encoding: VoltageEncoding) -> Shape {
         let plan = Plan::new(Options::new(channels, taps, encoding)).unwrap();
-        Shape::of_plan(&plan).unwrap().fitting(232_448, true).unwrap()
+        Shape::of_plan(&plan, true).unwrap().fitting(232_448, true).unwrap()
     }
 
     #[test]
