@@ -4,10 +4,13 @@
 //! first, a complex sample is (real, imaginary), wide values are little endian. Readers of formats
 //! that differ bring their bytes into this order.
 
+mod block;
+
 use num_complex::Complex;
 
 use crate::array::check_length;
 use crate::error::{Error, Result};
+pub use block::VoltageBlock;
 
 /// The outer level of optimally sampled 2-bit voltages, in units of the inner one.
 ///
@@ -230,77 +233,6 @@ impl<'a> Voltages<'a> {
     /// One sample's value: slow and plain, for references and tests.
     pub fn value(&self, stream: usize, time: usize) -> Complex<f64> {
         voltage(self.row(stream), self.encoding, time)
-    }
-}
-
-/// A buffer of voltages that a source fills: axes stream, time.
-#[derive(Clone, Debug)]
-pub struct VoltageBlock {
-    bytes: Vec<u8>,
-    encoding: VoltageEncoding,
-    streams: usize,
-    stride: usize,
-    capacity: usize,
-    times: usize,
-}
-
-impl VoltageBlock {
-    /// Room for `capacity` samples, rounded up to whole bytes, of each of `streams` streams.
-    pub fn new(encoding: VoltageEncoding, streams: usize, capacity: usize) -> Self {
-        let capacity = capacity.next_multiple_of(encoding.samples_per_byte());
-        let stride = encoding.bytes(capacity);
-        Self { bytes: vec![0; streams * stride], encoding, streams, stride, capacity, times: 0 }
-    }
-
-    /// How each sample is stored.
-    pub fn encoding(&self) -> VoltageEncoding {
-        self.encoding
-    }
-
-    /// Number of streams.
-    pub fn streams(&self) -> usize {
-        self.streams
-    }
-
-    /// The most samples of each stream that it can hold.
-    pub fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Samples of each stream that it holds.
-    pub fn times(&self) -> usize {
-        self.times
-    }
-
-    /// Says how many samples of each stream it holds.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for more than its capacity, or for a last byte filled in part.
-    pub fn set_times(&mut self, times: usize) -> Result<()> {
-        if times > self.capacity {
-            let (expected, actual) = (self.capacity, times);
-            return Err(Error::Shape { what: "times in a block", expected, actual });
-        }
-        let whole = times.next_multiple_of(self.encoding.samples_per_byte());
-        check_length("times in a block, in whole bytes", whole, times)?;
-        self.times = times;
-        Ok(())
-    }
-
-    /// All bytes of one stream, to its capacity.
-    pub fn row_mut(&mut self, stream: usize) -> &mut [u8] {
-        &mut self.bytes[stream * self.stride..][..self.stride]
-    }
-
-    /// All streams' rows, one behind another, each of the same number of bytes.
-    pub fn rows_mut(&mut self) -> std::slice::ChunksExactMut<'_, u8> {
-        self.bytes.chunks_exact_mut(self.stride.max(1))
-    }
-
-    /// What it holds.
-    pub fn voltages(&self) -> Voltages<'_> {
-        let Self { encoding, streams, stride, times, .. } = *self;
-        Voltages { bytes: &self.bytes, encoding, streams, stride, times }
     }
 }
 

@@ -35,7 +35,7 @@ fn fixed_subset_channelize() {
         (256, 17, Complex8, 18, Form::Requantized { bits: 4, gains }),
         (2048, 2, Complex8, 9, Form::Spectra),
         // Transforms in the output, and behind them one that is copied there.
-        (1000, 3, Complex8, 69, Form::Spectra),
+        (1000, 3, Complex8, 270, Form::Spectra),
         (1002, 18, Complex16, 17, detected(Products::Power, 4)),
         // Long transforms, in two kernels.
         (32768, 3, Complex8, 18, Form::Spectra),

@@ -165,6 +165,47 @@ fn a_call_that_fails_is_named_with_its_code() {
 }
 
 #[test]
+fn a_device_that_can_not_be_opened_says_why() {
+    let calls = [
+        ("cuInit:1:100", "the driver finds no GPU"),
+        ("cuInit:1:803", "of different versions"),
+        ("cuDevicePrimaryCtxRetain:1:2", "its memory is full"),
+        ("cuDevicePrimaryCtxRetain:1:46", "another program has it"),
+    ];
+    if !is_child() {
+        let Some(_) = device().filter(is_emulated) else { return };
+        for (failure, _) in calls {
+            let variables = [("SIDEREAL_EMULATED_FAIL", failure)];
+            passes(&in_another_process("a_device_that_can_not_be_opened_says_why", &variables));
+        }
+        return;
+    }
+    let failure = std::env::var("SIDEREAL_EMULATED_FAIL").expect("what fails");
+    let (_, told) = calls.iter().find(|call| call.0 == failure).expect("one of the list");
+    let refused = Device::open(0).unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+    assert!(refused.to_string().contains(told), "{refused}");
+    assert!(Device::all().is_empty());
+}
+
+#[test]
+fn memory_that_a_call_lacks_is_unavailable() {
+    if !is_child() {
+        let Some(_) = device().filter(is_emulated) else { return };
+        for failure in ["cuStreamCreate:1:2", "cuMemHostAlloc:1:2", "cuModuleLoadData:1:2"] {
+            let variables = [("SIDEREAL_EMULATED_FAIL", failure)];
+            passes(&in_another_process("memory_that_a_call_lacks_is_unavailable", &variables));
+        }
+        return;
+    }
+    let device = Device::open(0).unwrap();
+    let pinned = device.pinned::<u8>(3 << 20).map(|_| ());
+    let refused = pinned.and_then(|()| run(&device, "fill")).unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+    assert!(refused.to_string().contains("memory"), "{refused}");
+}
+
+#[test]
 fn without_a_driver_the_library_that_is_missing_is_named() {
     if !is_child() {
         let folder = tempfile::tempdir().unwrap();

@@ -114,19 +114,38 @@ fn check_floats(seed: u64, times: usize, widest: usize) {
         })
         .collect();
     let valid = [times as u64, (times - random.below(times)) as u64];
-    let plan = Plan::new(options(2, widest, 4.5, None)).unwrap();
-    let truth = search(&plan, &Backend::Reference, &rows, &valid, &mut |left| left);
+    compare_floats(&mut random, &rows, &valid, widest);
+}
+
+/// Events of floats are those of the reference, and the same bits on every other backend.
+fn compare_floats(random: &mut Random, rows: &[Vec<f32>], valid: &[u64], widest: usize) {
+    let plan = Plan::new(options(rows.len(), widest, 4.5, None)).unwrap();
+    let truth = search(&plan, &Backend::Reference, rows, valid, &mut |left| left);
+    let found = same_floats(random, rows, valid, widest);
+    assert_eq!(found.len(), truth.len());
+    for (found, truth) in found.iter().zip(&truth) {
+        assert_eq!((found.dm, found.time, found.width), (truth.dm, truth.time, truth.width));
+        assert!((found.snr - truth.snr).abs() < 1e-4 * truth.snr);
+    }
+}
+
+/// The events of floats: the same bits on every backend but the reference.
+fn same_floats(
+    random: &mut Random,
+    rows: &[Vec<f32>],
+    valid: &[u64],
+    widest: usize,
+) -> Vec<Event> {
+    let times = rows[0].len();
+    let plan = Plan::new(options(rows.len(), widest, 4.5, None)).unwrap();
     let mut first: Option<Vec<Event>> = None;
     for backend in Backend::available(2).into_iter().skip(1) {
         let mut splits = |left: usize| 1 + random.below((times / 3).min(left));
-        let found = search(&plan, &backend, &rows, &valid, &mut splits);
-        assert_eq!(found.len(), truth.len());
-        for (found, truth) in found.iter().zip(&truth) {
-            assert_eq!((found.dm, found.time, found.width), (truth.dm, truth.time, truth.width));
-            assert!((found.snr - truth.snr).abs() < 1e-4 * truth.snr);
-        }
-        assert_eq!(first.get_or_insert_with(|| found.clone()), &found);
+        let found = search(&plan, &backend, rows, valid, &mut splits);
+        let first = first.get_or_insert_with(|| found.clone());
+        assert_eq!(first, &found, "{}", backend.name());
     }
+    first.expect("there is a processor")
 }
 
 proptest! {
@@ -165,6 +184,52 @@ fn fixed_subset_pulse() {
 #[test]
 fn boxcars_that_no_tile_holds_are_found() {
     check_integers(9, 20_000, 700, 19);
+}
+
+#[test]
+fn floats_wider_than_a_tile_are_found() {
+    check_floats(10, 40_000, 2100);
+}
+
+/// Where windows begin, a sample that is no number takes the mean of the window before.
+#[test]
+fn floats_that_are_no_numbers_may_lie_anywhere() {
+    let mut random = Random::new(11);
+    let times = 9 * 1024 + 300;
+    let mut rows = Vec::new();
+    for dm in 0..3 {
+        let row = series(&mut random, times, 900.0, (-(1 << 20), 1 << 20));
+        let mut row: Vec<f32> = row.iter().map(|y| 0.37 * *y as f32 + 1e4).collect();
+        for window in 0..times / 1024 {
+            row[window * 1024 + 5 * dm] = f32::NAN;
+            row[window * 1024 + random.below(1024)] = f32::NEG_INFINITY;
+        }
+        if dm == 2 {
+            row[3 * 1024..4 * 1024].fill(f32::NAN);
+        }
+        rows.push(row);
+    }
+    compare_floats(&mut random, &rows, &[times as u64; 3], 40);
+}
+
+/// Sums in single precision say nothing about these.
+#[test]
+fn floats_may_be_of_any_size() {
+    let mut random = Random::new(12);
+    let times = 6 * 1024 + 50;
+    let mut rows = Vec::new();
+    for (offset, scale, spike) in [(1e12, 1e5, 0.0), (3.0, 1e-20, 1e9), (0.0, 1e3, 3e38)] {
+        let row = series(&mut random, times, 900.0, (-(1 << 20), 1 << 20));
+        let mut row: Vec<f32> = row.iter().map(|y| scale * *y as f32 + offset).collect();
+        for place in [100, 3000, 3100] {
+            row[place] += spike;
+            row[place + 30] -= spike;
+        }
+        rows.push(row);
+    }
+    // The reference sums each boxcar by itself: it does not lose what lies behind a spike.
+    let found = same_floats(&mut random, &rows, &[times as u64; 3], 60);
+    assert!(found.len() > 3, "{}", found.len());
 }
 
 #[test]

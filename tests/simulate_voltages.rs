@@ -11,7 +11,7 @@ use sidereal::simulate::voltages::{Options, Pulse, Tone, VoltageSimulator};
 use sidereal::voltage::{TWO_BIT_HIGH, VoltageBlock, VoltageEncoding};
 
 /// The whole recording in one block.
-fn record(options: Options) -> VoltageBlock {
+fn record(options: Options) -> VoltageBlock<'static> {
     let mut simulator = VoltageSimulator::new(options).unwrap();
     let mut block = simulator.header().block(simulator.header().times.unwrap() as usize);
     assert_eq!(simulator.read(&mut block).unwrap() as u64, simulator.header().times.unwrap());

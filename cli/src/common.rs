@@ -115,7 +115,7 @@ impl Common {
         if self.device != Device::Auto || !work.is_worth_a_gpu() {
             return self.backend();
         }
-        match gpu(0, self.threads()?) {
+        match gpu_for_all(self.threads()?) {
             Ok(backend) => {
                 if !self.quiet {
                     let size = work.bytes.map_or_else(
@@ -131,7 +131,8 @@ impl Common {
             }
             Err(why) => {
                 let backend = self.backend()?;
-                if self.verbose && !self.quiet {
+                // A GPU that lies idle is worth a word.
+                if !self.quiet && (self.verbose || has_gpu()) {
                     eprintln!("sidereal: on {}: {why}", backend.name());
                 }
                 Ok(backend)
@@ -205,13 +206,26 @@ fn parse_device(text: &str) -> std::result::Result<Device, String> {
     number.parse().map(Device::Cuda).map_err(|_| rule.to_owned())
 }
 
-/// A GPU that kernels can be compiled for.
+/// A GPU that there are kernels for, or that some can be compiled for.
 #[cfg(feature = "cuda")]
 fn gpu(ordinal: usize, threads: usize) -> Result<Backend> {
     use sidereal::backend::{cuda, threads::Threads};
     let device = cuda::Device::open(ordinal)?;
-    cuda::nvrtc()?;
+    cuda::kernels_at_hand()?;
     Ok(Backend::Cuda(device, Threads::new(threads)))
+}
+
+/// The first GPU, if any kernel can be compiled for it.
+#[cfg(feature = "cuda")]
+fn gpu_for_all(threads: usize) -> Result<Backend> {
+    let backend = gpu(0, threads)?;
+    sidereal::backend::cuda::nvrtc()?;
+    Ok(backend)
+}
+
+#[cfg(feature = "cuda")]
+fn has_gpu() -> bool {
+    sidereal::backend::cuda::Device::count().is_ok_and(|count| count > 0)
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -220,6 +234,16 @@ fn gpu(ordinal: usize, _: usize) -> Result<Backend> {
         what: format!("CUDA device {ordinal}"),
         why: "this program was built without the feature `cuda`".to_owned(),
     })
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_for_all(threads: usize) -> Result<Backend> {
+    gpu(0, threads)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn has_gpu() -> bool {
+    false
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod info;
 mod interrupt;
 mod json;
 mod output;
+mod pipe;
 mod plan;
 mod plots;
 mod positions;

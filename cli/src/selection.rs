@@ -12,6 +12,7 @@ use sidereal::{Error, Result};
 
 use crate::dm_arguments::DmArguments;
 use crate::geometry;
+use crate::pipe::Pipe;
 use crate::voltage_arguments::VoltageArguments;
 
 /// The recording.
@@ -98,6 +99,7 @@ impl Recording {
             }
             let source = source?;
             self.voltages.check_none(first)?;
+            let source = if self.is_pipe() { Box::new(Pipe::new(source)) } else { source };
             return Ok(Opened { source, geometry: None });
         }
         if let Some(pol) = self.pol {

@@ -136,3 +136,58 @@ fn a_lost_device_says_how_far_the_search_is_whole() {
     fails(&lost, 1, &["719", "searched whole"]);
     assert!(!folder.path().join("out").exists());
 }
+
+/// A folder with 0.6 s of voltages in it, of four recorded channels and both polarizations, with a pulse at DM 5 and a
+/// gap; none without a GPU.
+fn voltages() -> Option<(TempDir, String)> {
+    let folder = TempDir::new().unwrap();
+    let name = gpu(folder.path())?;
+    let words = "simulate voltages v.dada --freq 150 --bandwidth 1 --coarse-channels 4 --duration 0.6 \
+                 --pulse dm=5,time=0.2,width=0.002,snr=40 --gap start=0.45,duration=0.03 -q";
+    done(folder.path(), words);
+    Some((folder, name))
+}
+
+const VOLTAGES: &str = "search v.dada --channels 16 --integrate 4 --no-plots --baseline 0.1 \
+                        --max-width 0.02 --dm-min 0 --dm-max 10 --dm-step 1 --no-progress -q";
+
+#[test]
+fn a_search_of_voltages_writes_what_the_processor_writes() {
+    let Some((folder, _)) = voltages() else { return };
+    let folder = folder.path();
+    let search = |device: &str, more: &str| {
+        done(folder, &format!("{VOLTAGES} -o {device} --overwrite --device {device} {more}"));
+        document(folder, &format!("{device}/summary.json"))
+    };
+    for more in ["", "--gulp 150 --no-auto-mask --zero-dm", "--time-range 0.1:0.55 --gulp 99"] {
+        let (cuda, cpu) = (search("cuda", more), search("cpu", more));
+        assert_eq!(sky(&cuda)[..2], sky(&cpu)[..2], "{more}");
+        assert_eq!(cuda["gaps"], cpu["gaps"], "{more}");
+        let lists = [&cuda, &cpu].map(|summary| summary["candidates"].as_array().unwrap());
+        assert_eq!(lists[0].len(), lists[1].len(), "{more}");
+        let best = lists.map(|list| &list[0]);
+        assert_eq!(best[0]["dm"], 5.0, "{more}");
+        for (cuda, cpu) in lists[0].iter().zip(lists[1]) {
+            assert_eq!((&cuda["dm"], &cuda["time_s"]), (&cpu["dm"], &cpu["time_s"]), "{more}");
+            let ratio = cuda["snr"].as_f64().unwrap() / cpu["snr"].as_f64().unwrap();
+            assert!((ratio - 1.0).abs() < 2e-3, "{more} {cuda} {cpu}");
+        }
+    }
+}
+
+#[test]
+fn faults_on_the_way_of_voltages_are_told() {
+    let Some((folder, name)) = voltages() else { return };
+    if !name.contains("Emulated") {
+        eprintln!(
+            "skipped: only the emulator's memory can be chosen, and its device lost on request"
+        );
+        return;
+    }
+    let words = format!("{VOLTAGES} -o out --device cuda --gulp 200 --no-auto-mask");
+    let none = with(folder.path(), &words, ("SIDEREAL_EMULATED_MEMORY_MIB", "1"));
+    fails(&none, 1, &["MiB", "memory"]);
+    let lost = with(folder.path(), &words, ("SIDEREAL_EMULATED_FAIL", "cuLaunchKernel:150:719"));
+    fails(&lost, 1, &["719", "searched whole"]);
+    assert!(!folder.path().join("out").exists());
+}

@@ -5,17 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{done, fails, json, sidereal, stderr};
-use tempfile::TempDir;
-
-/// A folder with a small recording, a.fil.
-fn recording() -> TempDir {
-    let home = tempfile::tempdir().unwrap();
-    let words = "simulate burst a.fil -q --fch1 1500 --foff -4 --channels 64 --tsamp 1e-3 --duration 4 \
-                 --seed 3 --burst dm=60,time=1.5,width=0.004,snr=25";
-    done(home.path(), words);
-    home
-}
+use common::{done, fails, json, recording, sidereal, stderr};
 
 /// GPUs of this machine, and whether kernels can be compiled for them.
 fn gpus(folder: &Path) -> (usize, bool) {

@@ -39,7 +39,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-fn whole(source: &mut dyn VoltageSource) -> VoltageBlock {
+fn whole(source: &mut dyn VoltageSource) -> VoltageBlock<'static> {
     let times = source.header().times.unwrap() as usize;
     let mut block = source.header().block(times);
     assert_eq!(source.read(&mut block).unwrap(), times);

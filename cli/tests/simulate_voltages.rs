@@ -27,14 +27,17 @@ fn made(folder: &Path, words: &str) -> Value {
 }
 
 /// All samples of a source, with what it says of them.
-fn whole(source: &mut dyn VoltageSource, times: usize) -> (VoltageBlock, Vec<Flag>) {
+fn whole(source: &mut dyn VoltageSource, times: usize) -> (VoltageBlock<'static>, Vec<Flag>) {
     let mut block = source.header().block(times);
     let read = source.read(&mut block).unwrap();
     assert!(read == times, "{read} of {times}");
     (block, source.flags().to_vec())
 }
 
-fn read_back(path: PathBuf, times: usize) -> (VoltageBlock, Vec<Flag>, Box<dyn VoltageSource>) {
+fn read_back(
+    path: PathBuf,
+    times: usize,
+) -> (VoltageBlock<'static>, Vec<Flag>, Box<dyn VoltageSource>) {
     let mut source = open(&[path], &VoltageOptions::default()).unwrap();
     let (block, flags) = whole(&mut *source, times);
     (block, flags, source)

@@ -16,7 +16,7 @@ use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 #[cfg(feature = "cuda")]
-pub use cuda::{DeviceVoltages, kernels};
+pub use cuda::{DeviceVoltages, Joining, RowJoiner, kernels};
 pub use output::Output;
 pub use plan::{Detection, Feed, Form, Input, Options, Order, Plan, Products};
 
@@ -142,6 +142,21 @@ impl Channelizer {
         output: &mut crate::backend::cuda::Buffer<u8>,
         stream: &crate::backend::cuda::Stream,
     ) -> Result<Progress> {
+        self.enqueue_at(input, layout, (output, 0), stream)
+    }
+
+    /// As [`enqueue`](Self::enqueue), with rows that begin behind so many others in the output.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue); [`Error::Shape`] when the output ends before them.
+    #[cfg(feature = "cuda")]
+    pub fn enqueue_at(
+        &mut self,
+        input: &crate::backend::cuda::Buffer<u8>,
+        layout: DeviceVoltages,
+        (output, first_row): (&mut crate::backend::cuda::Buffer<u8>, usize),
+        stream: &crate::backend::cuda::Stream,
+    ) -> Result<Progress> {
         let Engine::Cuda(engine) = &self.engine else {
             return Err(Error::Unavailable {
                 what: "channelize of voltages on a GPU".to_owned(),
@@ -149,17 +164,35 @@ impl Channelizer {
             });
         };
         engine.check(input, layout, output)?;
-        let room = output.len() / (self.plan.row_elements() * self.plan.element_bytes());
+        let row_bytes = self.plan.row_elements() * self.plan.element_bytes();
+        let rows = output.len() / row_bytes;
+        check_length("output before the first row (rows)", first_row, rows.min(first_row))?;
+        let room = rows - first_row;
         let step = self.plan.input().encoding.samples_per_byte();
         let consumed = self.fitting(room, layout.times, step);
         let total = self.times + consumed as u64;
         let produced = (self.plan.rows(total) - self.rows) as usize;
         if let Engine::Cuda(engine) = &mut self.engine {
-            engine.enqueue(input, DeviceVoltages { times: consumed, ..layout }, output, stream)?;
+            let layout = DeviceVoltages { times: consumed, ..layout };
+            engine.enqueue(input, layout, output.at(first_row * row_bytes), stream)?;
         }
         self.times = total;
         self.rows += produced as u64;
         Ok(Progress { consumed, produced })
+    }
+
+    /// The GPU that the plan is bound to, if it is one.
+    #[cfg(feature = "cuda")]
+    pub fn device(&self) -> Option<&crate::backend::cuda::Device> {
+        match &self.engine {
+            Engine::Cuda(engine) => Some(engine.device()),
+            _ => None,
+        }
+    }
+
+    /// Samples of each stream that were taken since the stream's start.
+    pub fn times(&self) -> u64 {
+        self.times
     }
 
     /// Complex samples that requantization had to limit, for each element of a row, since the stream's

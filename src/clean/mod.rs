@@ -11,7 +11,7 @@ pub mod reference;
 
 pub use channels::channel_mask;
 #[cfg(feature = "cuda")]
-pub use cuda::kernels;
+pub use cuda::{GapFiller, kernels};
 pub use plan::{Options, Plan, TimeMask};
 
 use crate::array::{Progress, check_length};

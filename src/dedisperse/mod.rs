@@ -357,7 +357,7 @@ impl Dedisperser {
         let sizes = (times, output.stride, block);
         self.run_parts(sizes, &mut |own, part| match part {
             Part::Load { start, rows } => {
-                let first_byte = first_byte + start * row_bytes;
+                let first_byte = first_byte.saturating_add(start * row_bytes);
                 own.device_engine()?.load_on_device((input, first_byte), rows, stream)
             }
             Part::Emit { times, column } => {

@@ -165,6 +165,43 @@ impl Plan {
     pub fn options(&self) -> &Options {
         &self.options
     }
+
+    /// The largest sample, summed over `downsample`, above the range's lower end; `None` for floats.
+    pub(super) fn largest(&self) -> Option<u64> {
+        let (low, high) = self.range;
+        let span = (i64::from(high) - i64::from(low)) as u64;
+        self.output_is_integer().then_some(span * self.options.downsample as u64)
+    }
+
+    /// The narrowest lane for sums of so many channels' samples above the range's lower end.
+    pub(super) fn lane(&self, channels: usize) -> Lane {
+        match self.largest().map(|most| most * channels as u64) {
+            None => Lane::F32,
+            Some(0..=0xff) => Lane::U8,
+            Some(0..=0xffff) => Lane::U16,
+            Some(_) => Lane::U32,
+        }
+    }
+}
+
+/// Type of the elements of a row of samples or of sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    U8,
+    U16,
+    U32,
+    F32,
+}
+
+impl Lane {
+    /// Bytes of an element.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::U16 => 2,
+            Self::U32 | Self::F32 => 4,
+        }
+    }
 }
 
 fn check_positive(name: &'static str, value: f64) -> Result<()> {

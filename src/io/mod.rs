@@ -119,6 +119,11 @@ pub trait FilterbankSource: Send {
     fn gaps(&self) -> &[Gap] {
         &[]
     }
+
+    /// Itself, where a pipeline may know a shorter way from it than by its rows.
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        None
+    }
 }
 
 /// Rows that were not recorded, between two files of one observation or inside one.

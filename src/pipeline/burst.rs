@@ -7,6 +7,8 @@ mod device;
 mod host;
 #[cfg(feature = "cuda")]
 mod resident;
+#[cfg(feature = "cuda")]
+mod voltages;
 
 use std::time::Instant;
 
@@ -72,7 +74,8 @@ impl Report {
 /// Searches a stream of filterbank rows for dispersed bursts.
 ///
 /// On a GPU the rows stay there from the first kernel on, and only events come back: cleaning,
-/// dedispersion and detection of a gulp run while the next ones are read and copied.
+/// dedispersion and detection of a gulp run while the next ones are read and copied. Of recorded voltages
+/// whose filter bank runs on the same GPU, the voltages go in, and rows are made there.
 ///
 /// `observe` is told after each gulp how far the search is, and stops it by returning false.
 ///
@@ -89,7 +92,7 @@ pub fn search(
     let begin = Instant::now();
     let mut setup = Setup::new(source, options, backend)?;
     let mut clusterer = setup.clusterer()?;
-    let mut work = setup.work(backend)?;
+    let mut work = setup.work(source, backend)?;
     let (mut times, mut late, mut complete) = (0, 0, true);
     loop {
         let rows = work.step(source, &mut setup.cleaning, &mut setup.ranges, &mut clusterer)?;
@@ -171,15 +174,19 @@ impl Setup {
     }
 
     #[cfg(feature = "cuda")]
-    fn work(&self, backend: &Backend) -> Result<Box<dyn Step>> {
+    fn work(&self, source: &mut dyn FilterbankSource, backend: &Backend) -> Result<Box<dyn Step>> {
         let Backend::Cuda(device, _) = backend else { return Ok(self.host_work()) };
         let parts = (&self.cleaning, self.part);
         let gulp = self.options.gulp;
+        if let Some(recorded) = voltages::recorded(source, device) {
+            let work = voltages::VoltageWork::new(device, recorded, parts, &self.ranges, gulp)?;
+            return Ok(Box::new(work));
+        }
         Ok(Box::new(device::DeviceWork::new(device, &self.header, parts, &self.ranges, gulp)?))
     }
 
     #[cfg(not(feature = "cuda"))]
-    fn work(&self, _: &Backend) -> Result<Box<dyn Step>> {
+    fn work(&self, _: &mut dyn FilterbankSource, _: &Backend) -> Result<Box<dyn Step>> {
         Ok(self.host_work())
     }
 

@@ -134,6 +134,18 @@ impl Cleaning {
 }
 
 impl Reader {
+    /// Whether rows were read that are still to be given.
+    #[cfg(feature = "cuda")]
+    pub(super) fn holds_rows(&self) -> bool {
+        self.used < self.prefix.len()
+    }
+
+    /// The most rows that are still to be read.
+    #[cfg(feature = "cuda")]
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
     /// The next rows; 0 at the end.
     pub(super) fn read(
         &mut self,

@@ -5,6 +5,8 @@
 
 mod channelized;
 mod coherent;
+#[cfg(feature = "cuda")]
+mod device;
 mod filled;
 mod filterbank;
 mod finite;
@@ -20,9 +22,13 @@ mod write;
 
 pub(super) use channelized::deviation;
 pub use channelized::{ChannelizedVoltages, Gains, Requantization};
+#[cfg(feature = "cuda")]
+pub(super) use device::DeviceRows;
 pub use filterbank::VoltageFilterbank;
 pub(super) use finite::blank;
 pub use geometry::Geometry;
 pub use options::ChannelizeOptions;
 pub use scaling::Scaling;
+#[cfg(feature = "cuda")]
+pub(super) use spectra::Unread;
 pub use write::{Depth, Destination, WriteReport, write_filterbank};

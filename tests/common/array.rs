@@ -21,7 +21,7 @@ pub(crate) fn source(flux_jy: f64) -> PointSource {
     PointSource::new("one", Direction { ra_deg: 10.0, dec_deg: 20.0 }, flux_jy)
 }
 
-fn read(source: &mut dyn VoltageSource, times: usize) -> VoltageBlock {
+fn read(source: &mut dyn VoltageSource, times: usize) -> VoltageBlock<'static> {
     let mut block = source.header().block(times);
     assert_eq!(source.read(&mut block).unwrap(), times);
     block

@@ -7,7 +7,7 @@ use sidereal::io::voltages::VoltageHeader;
 use sidereal::voltage::{VoltageBlock, Voltages};
 
 /// Every byte value among the samples: -128 and -8 too.
-pub(crate) fn noise(header: &VoltageHeader, times: usize) -> VoltageBlock {
+pub(crate) fn noise(header: &VoltageHeader, times: usize) -> VoltageBlock<'static> {
     let mut block = header.block(times);
     for (stream, row) in block.rows_mut().enumerate() {
         let bytes = row.iter_mut().enumerate();

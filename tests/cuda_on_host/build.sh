@@ -51,4 +51,18 @@ if [[ "${2:-}" == --test ]]; then
     found forgotten_wait '7 7'
     SIDEREAL_EMULATED_LATE=1 found forgotten_wait '7 cbcbcbcb'
     found host_pointer "not the device's memory"
+    # What was compiled is kept, but for what is too much.
+    kept=$(mktemp -d)
+    for mebibytes in 64 0; do
+        TMPDIR=$kept SIDEREAL_EMULATED_CACHE_MIB=$mebibytes "$to/selftest" "$here" >/dev/null
+        left[mebibytes]=$(find "$kept" -name '*.so' | wc -l)
+        # The next one is compiled, since what was kept is no longer what it is looked for by.
+        find "$kept" -name '*.log' -delete
+    done
+    rm -r "$kept"
+    if ((left[64] == 0 || left[0] != 0)); then
+        echo "FAILED: ${left[64]} and ${left[0]} compiled kernels were kept"
+        exit 1
+    fi
+    echo "ok     compiled kernels are kept while there is room"
 fi

@@ -60,6 +60,7 @@ impl Memory {
 
 fn encode(z: Complex<f64>, encoding: VoltageEncoding) -> Vec<u8> {
     let float = |x: f64| (x as f32).to_le_bytes();
+    let short = |x: f64| (x.round() as i16).to_le_bytes();
     match encoding {
         VoltageEncoding::ComplexF32 => [float(z.re), float(z.im)].concat(),
         VoltageEncoding::RealF32 => float(z.re).to_vec(),
@@ -67,6 +68,8 @@ fn encode(z: Complex<f64>, encoding: VoltageEncoding) -> Vec<u8> {
             vec![z.re.round() as i8 as u8, z.im.round() as i8 as u8]
         }
         VoltageEncoding::Real8 => vec![z.re.round() as i8 as u8],
+        VoltageEncoding::Complex16 => [short(z.re), short(z.im)].concat(),
+        VoltageEncoding::Real16 => short(z.re).to_vec(),
         other => panic!("{other:?} is not needed here"),
     }
 }

@@ -34,7 +34,7 @@ use spool::Spool;
 ///
 /// Dedisperses the recording at many trial DMs, finds pulses of any width in each series, and joins
 /// what belongs to one burst. Writes a folder with candidates.cand (Heimdall's columns), candidates.csv (FETCH's columns),
-/// one PNG a candidate, overview.png and summary.json.
+/// one PNG a candidate, overview.png and summary.json, which names the GPU if one was used.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal search observation.fil\n  \
@@ -207,6 +207,7 @@ impl<'a> Work<'a> {
             delay_s: self.opened.delay_s(),
             geometry: self.opened.geometry.clone(),
             snr: self.options.snr,
+            device: self.backend.is_gpu().then(|| self.backend.name()),
             drawn: if self.arguments.products.no_plots {
                 0
             } else {

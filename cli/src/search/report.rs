@@ -29,6 +29,8 @@ pub(crate) struct Found {
     pub(crate) delay_s: f64,
     /// The threshold.
     pub(crate) snr: f64,
+    /// The GPU that searched, if one did.
+    pub(crate) device: Option<String>,
 }
 
 /// summary.json.
@@ -42,6 +44,9 @@ pub(crate) struct Summary {
     realtime_factor: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<geometry::Document>,
+    /// The GPU that searched: `cuda:0` and its name; not there where the processor did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     candidates: Vec<Candidate>,
 }
 
@@ -82,6 +87,7 @@ impl Summary {
             gaps: gaps::listed(&report.gaps, found.header.tsamp_s, found.delay_s),
             realtime_factor: report.realtime_factor(),
             geometry: found.geometry.clone(),
+            device: found.device.clone(),
             candidates: candidates.collect(),
         }
     }

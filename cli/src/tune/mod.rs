@@ -16,7 +16,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
 use crate::common::{Common, Device};
-use crate::json;
+use crate::{interrupt, json};
 
 /// Measures the ways to build a plan's GPU kernels, and keeps the fastest for later runs.
 ///
@@ -121,6 +121,7 @@ impl Bench {
             if common.verbose && !common.quiet {
                 eprintln!("sidereal: {kernel}: {}", outcome(measured));
             }
+            interrupt::check()
         })
     }
 

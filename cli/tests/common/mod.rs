@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// The binary: `$SIDEREAL_PROGRAM` where tests were built on another machine, else the one built with them.
 pub(crate) fn program() -> PathBuf {
@@ -24,6 +25,27 @@ pub(crate) fn sidereal(folder: &Path, words: &str) -> Output {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+/// A folder with 4 s of 64 channels in it (a.fil), and one burst at DM 60 and 1.5 s.
+pub(crate) fn recording() -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let words = "simulate burst a.fil -q --fch1 1500 --foff -4 --channels 64 --tsamp 1e-3 --duration 4 \
+                 --seed 3 --burst dm=60,time=1.5,width=0.004,snr=25";
+    done(home.path(), words);
+    home
+}
+
+pub(crate) fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
 /// Runs a verb that must succeed, and returns what it prints.

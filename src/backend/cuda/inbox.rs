@@ -22,6 +22,8 @@ pub struct Inbox {
 pub struct Filling<'a> {
     slot: &'a mut Slot,
     stream: &'a Stream,
+    /// Bytes that were sent.
+    sent: usize,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,7 @@ impl Inbox {
 
     /// The present pair, to be filled: what is there before the first turn.
     pub fn present(&mut self) -> Filling<'_> {
-        Filling { slot: &mut self.slots[self.present], stream: &self.stream }
+        Filling { slot: &mut self.slots[self.present], stream: &self.stream, sent: 0 }
     }
 
     /// The present pair's buffer on the device, and the next pair, to be filled; what is queued in `work` from now
@@ -60,11 +62,26 @@ impl Inbox {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) when the driver refuses.
     pub fn turn(&mut self, work: &Stream) -> Result<(&Buffer<u8>, Filling<'_>)> {
+        let (present, mut others) = self.turn_with_all(work)?;
+        let next = others.next().expect("there are two pairs at least");
+        Ok((present, next))
+    }
+
+    /// The present pair's buffer on the device, and all other pairs, the next one first, to be filled in that order; what
+    /// is queued in `work` from now on waits for the present copy.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    pub fn turn_with_all<'a>(
+        &'a mut self,
+        work: &Stream,
+    ) -> Result<(&'a Buffer<u8>, impl Iterator<Item = Filling<'a>> + use<'a>)> {
         let (before, behind) = self.slots.split_at_mut(self.present);
         let [present, later @ ..] = behind else { unreachable!("the present slot is one of them") };
         work.wait(&present.copied)?;
-        let next = later.first_mut().unwrap_or_else(|| &mut before[0]);
-        Ok((&present.device, Filling { slot: next, stream: &self.stream }))
+        let stream = &self.stream;
+        let others = later.iter_mut().chain(before);
+        Ok((&present.device, others.map(move |slot| Filling { slot, stream, sent: 0 })))
     }
 
     /// Ends the turn: the present pair is free once all that is queued in `work` has run, and the next becomes
@@ -87,19 +104,28 @@ impl Filling<'_> {
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.slot.worked.synchronize()?;
         self.slot.copied.synchronize()?;
+        self.sent = 0;
         Ok(self.slot.host.as_mut_slice())
     }
 
-    /// Queues the copy of the first `bytes` bytes to the device.
+    /// What is left of the host's buffer, behind all that was sent.
+    pub fn rest(&mut self) -> &mut [u8] {
+        &mut self.slot.host.as_mut_slice()[self.sent..]
+    }
+
+    /// Queues the copy of the next `bytes` bytes to the device; it runs while the caller fills the rest.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for more bytes than there are;
+    /// [`Error::Shape`](crate::Error::Shape) for more bytes than are left;
     /// [`Error::Device`](crate::Error::Device) when the driver refuses.
     pub fn send(&mut self, bytes: usize) -> Result<()> {
-        check_length("bytes sent to a device", bytes.min(self.slot.host.len()), bytes)?;
+        let left = self.slot.host.len() - self.sent;
+        check_length("bytes sent to a device", bytes.min(left), bytes)?;
         self.stream.wait(&self.slot.worked)?;
-        // SAFETY: the slot keeps the host's buffer, and gives it out again only when the copy has ended.
-        unsafe { self.stream.copy_in(&self.slot.host, 0..bytes, &mut self.slot.device, 0)? };
+        let range = self.sent..self.sent + bytes;
+        // SAFETY: what was sent is given out again only when its copy has ended.
+        unsafe { self.stream.copy_in(&self.slot.host, range, &mut self.slot.device, self.sent)? };
+        self.sent += bytes;
         self.stream.record(&self.slot.copied)
     }
 }

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use cudarc::driver::sys;
 
 use super::Device;
-use super::call::check;
+use super::call::{OTHERS, check};
 use crate::error::{Error, Result};
 
 /// Elements in a device's memory; freed when dropped, after all work that was queued before.
@@ -36,7 +36,7 @@ impl Device {
             return Err(Error::Unavailable {
                 what: format!("{} MiB of memory on CUDA device {}", mib(bytes), self.ordinal()),
                 why: format!(
-                    "{} MiB of {} are free",
+                    "{} MiB of {} are free; {OTHERS}",
                     mib(free),
                     mib(self.properties().memory_bytes)
                 ),
@@ -67,13 +67,23 @@ impl Device {
     /// Page-locked memory of the host for `len` elements, all zero; cached, so that reading is fast too.
     ///
     /// # Errors
-    /// [`Error::Device`] when the system has no more of it.
+    /// [`Error::Unavailable`] when the system has no more of it; [`Error::Device`] when the driver refuses for
+    /// another reason.
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         self.bind()?;
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
         let mut address = std::ptr::null_mut();
         // SAFETY: writes one address; flags 0 ask for cached memory.
-        check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, 0) })?;
+        let result = unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, 0) };
+        if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return Err(Error::Unavailable {
+                what: format!("{} MiB of the host's memory", bytes.div_ceil(1 << 20)),
+                why: "copies to and from a GPU need it page-locked, and the system has no more of it \
+                      to lock"
+                    .to_owned(),
+            });
+        }
+        check("cuMemHostAlloc", result)?;
         // SAFETY: the driver gave so many bytes.
         unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, bytes) };
         Ok(Pinned { device: self.clone(), address: address.cast(), len })
@@ -84,6 +94,18 @@ impl<T: Pod> Buffer<T> {
     /// Its device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Refuses memory of another device than the one that a stage is bound to.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with both devices.
+    pub fn check_on(&self, device: &Device) -> Result<()> {
+        if self.device == *device {
+            return Ok(());
+        }
+        let rule = format!("the plan is bound to CUDA device {}", device.ordinal());
+        Err(Error::parameter("buffer", format!("on CUDA device {}", self.device.ordinal()), rule))
     }
 
     /// The address of its first element, as kernels see it.
@@ -116,8 +138,9 @@ impl<T: Pod> Buffer<T> {
     /// # Errors
     /// [`Error::Shape`] past the end; [`Error::Device`] when the driver or work before it failed.
     pub fn download(&self, start: usize, values: &mut [T]) -> Result<()> {
-        if start + values.len() > self.len {
-            let (expected, actual) = (self.len, start + values.len());
+        let end = start.saturating_add(values.len());
+        if end > self.len {
+            let (expected, actual) = (self.len, end);
             return Err(Error::Shape { what: "elements of a device's buffer", expected, actual });
         }
         self.device.synchronize()?;
@@ -127,6 +150,7 @@ impl<T: Pod> Buffer<T> {
         // SAFETY: both sides have so many bytes; the call returns when they are copied.
         let result = unsafe {
             let bytes = size_of_val(values);
+            self.device.count_copied_out(bytes);
             sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), self.at(start), bytes)
         };
         check("cuMemcpyDtoH", result)

@@ -21,12 +21,13 @@ pub mod tune;
 mod variants;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
 use crate::error::{Error, Result};
-use call::check;
+use call::{check, check_open};
 pub use compile::{Compiled, Resources, Source, compile};
 pub use fourier::{Fourier, Length};
 pub use inbox::{Filling, Inbox};
@@ -34,7 +35,7 @@ pub use memory::{Buffer, Pinned};
 pub use module::{Arguments, Function, Module};
 pub use plane::{Plane, PlaneKind};
 pub use roof::{Rates, kernels};
-pub use status::{Status, nvrtc, status};
+pub use status::{Status, kernels_at_hand, nvrtc, status};
 pub use stream::{Event, Stream};
 pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
@@ -52,6 +53,8 @@ struct Inner {
     context: sys::CUcontext,
     properties: Properties,
     state: Mutex<tune::State>,
+    /// Bytes that copies brought to the host.
+    copied_out: AtomicU64,
 }
 
 // SAFETY: the driver allows a context to be used from every thread; each call binds it first.
@@ -112,12 +115,15 @@ impl Device {
         unsafe {
             check("cuDeviceGet", sys::cuDeviceGet(&raw mut handle, ordinal as i32))?;
             let retained = sys::cuDevicePrimaryCtxRetain(&raw mut context, handle);
-            check("cuDevicePrimaryCtxRetain", retained)?;
+            let what = format!("CUDA device {ordinal}");
+            check_open(&what, "cuDevicePrimaryCtxRetain", retained)?;
         }
         keep(ordinal, handle)?;
         let properties = Properties::of(handle)?;
         let state = Mutex::default();
-        Ok(Self(Arc::new(Inner { ordinal, handle, context, properties, state })))
+        let copied_out = AtomicU64::new(0);
+        let inner = Inner { ordinal, handle, context, properties, state, copied_out };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Opens every device that can be opened.
@@ -159,6 +165,15 @@ impl Device {
         // SAFETY: writes two integers.
         check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
         Ok(free)
+    }
+
+    /// Bytes that copies by this handle and its clones have brought to the host, or will.
+    pub fn copied_out_bytes(&self) -> u64 {
+        self.0.copied_out.load(Ordering::Relaxed)
+    }
+
+    fn count_copied_out(&self, bytes: usize) {
+        self.0.copied_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Compiles a source for this device, or takes it from the cache, and loads it.
@@ -276,5 +291,5 @@ fn start() -> Result<()> {
         });
     }
     // SAFETY: the library is there; the flags must be 0.
-    check("cuInit", unsafe { sys::cuInit(0) })
+    check_open("a CUDA device", "cuInit", unsafe { sys::cuInit(0) })
 }

@@ -1,6 +1,7 @@
 //! Kernels on a device, and how they are launched: without a heap, without a lock.
 
 use std::ffi::{CString, c_void};
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute};
@@ -11,15 +12,18 @@ use crate::error::{Error, Result};
 
 /// Compiled kernels that are loaded.
 #[derive(Debug)]
-pub struct Module {
+pub struct Module(Arc<Loaded>);
+
+#[derive(Debug)]
+struct Loaded {
     device: Device,
     handle: sys::CUmodule,
 }
 
 // SAFETY: the driver allows a module to be used from any thread.
-unsafe impl Send for Module {}
+unsafe impl Send for Loaded {}
 // SAFETY: as above.
-unsafe impl Sync for Module {}
+unsafe impl Sync for Loaded {}
 
 /// One kernel of a module, with the shared memory that its blocks ask for.
 #[derive(Clone, Debug)]
@@ -27,6 +31,8 @@ pub struct Function {
     name: String,
     handle: sys::CUfunction,
     shared_bytes: u32,
+    /// Kept as long as its kernels.
+    _module: Arc<Loaded>,
 }
 
 // SAFETY: as for modules.
@@ -77,28 +83,27 @@ impl Module {
         // SAFETY: the image is a whole cubin, which the driver checks and copies.
         let result = unsafe { sys::cuModuleLoadData(&raw mut handle, cubin.as_ptr().cast()) };
         check("cuModuleLoadData", result)?;
-        Ok(Self { device: device.clone(), handle })
+        Ok(Self(Arc::new(Loaded { device: device.clone(), handle })))
     }
 
-    /// A kernel, which must not be used after its module is dropped; `shared_bytes` of dynamic shared memory
-    /// for each block.
+    /// A kernel, with `shared_bytes` of dynamic shared memory for each block. It keeps its module loaded.
     ///
     /// # Errors
     /// [`Error::Device`] when there is none of this name; [`Error::Unavailable`] when the device has less
     /// shared memory.
     pub fn function(&self, name: &str, shared_bytes: usize) -> Result<Function> {
-        self.device.bind()?;
-        let most = self.device.properties().shared_bytes;
+        let Loaded { device, handle: module } = &*self.0;
+        device.bind()?;
+        let most = device.properties().shared_bytes;
         if shared_bytes > most {
             let what = format!("{shared_bytes} bytes of shared memory for kernel {name}");
-            let why = format!("a block of {} has at most {most}", self.device.properties().name);
+            let why = format!("a block of {} has at most {most}", device.properties().name);
             return Err(Error::Unavailable { what, why });
         }
         let text = CString::new(name).unwrap_or_default();
         let mut handle = std::ptr::null_mut();
         // SAFETY: writes one handle; the module lives.
-        let found =
-            unsafe { sys::cuModuleGetFunction(&raw mut handle, self.handle, text.as_ptr()) };
+        let found = unsafe { sys::cuModuleGetFunction(&raw mut handle, *module, text.as_ptr()) };
         check("cuModuleGetFunction", found)?;
         let shared_bytes = shared_bytes as u32;
         if shared_bytes > 48 << 10 {
@@ -107,11 +112,12 @@ impl Module {
             let set = unsafe { sys::cuFuncSetAttribute(handle, attribute, shared_bytes as i32) };
             check("cuFuncSetAttribute", set)?;
         }
-        Ok(Function { name: name.to_owned(), handle, shared_bytes })
+        let name = name.to_owned();
+        Ok(Function { name, handle, shared_bytes, _module: Arc::clone(&self.0) })
     }
 }
 
-impl Drop for Module {
+impl Drop for Loaded {
     fn drop(&mut self) {
         if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
             // SAFETY: loaded once, and no kernel of it runs.

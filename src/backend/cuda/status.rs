@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use cudarc::{cufft, nvrtc};
 
-use super::Device;
+use super::{Device, cache};
 use crate::error::Error;
 
 /// What of CUDA this machine has; each missing part says what to install.
@@ -40,6 +40,17 @@ pub fn status() -> Status {
 pub fn nvrtc() -> crate::error::Result<(u32, u32)> {
     let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
     nvrtc_version().map_err(unavailable)
+}
+
+/// Looks whether kernels can be had: from NVRTC or, where it is gone, from those that it made before.
+///
+/// # Errors
+/// [`Error::Unavailable`] without either, with what to install.
+pub fn kernels_at_hand() -> crate::error::Result<()> {
+    match nvrtc() {
+        Err(missing) if !cache::has_kernels() => Err(missing),
+        _ => Ok(()),
+    }
 }
 
 /// NVRTC's version, or what is to be done to have one; looked for once.

@@ -105,7 +105,7 @@ impl Stream {
         at: usize,
     ) -> Result<()> {
         fits("copy to a device", from.len(), range.end)?;
-        fits("copy to a device's buffer", to.len(), at + range.len())?;
+        fits("copy to a device's buffer", to.len(), at.saturating_add(range.len()))?;
         self.bind()?;
         let bytes = range.len() * size_of::<T>();
         // SAFETY: both sides have so many bytes; the caller keeps the host's side.
@@ -129,9 +129,10 @@ impl Stream {
         at: usize,
     ) -> Result<()> {
         fits("copy from a device's buffer", from.len(), range.end)?;
-        fits("copy from a device", to.len(), at + range.len())?;
+        fits("copy from a device", to.len(), at.saturating_add(range.len()))?;
         self.bind()?;
         let bytes = range.len() * size_of::<T>();
+        self.device.count_copied_out(bytes);
         // SAFETY: both sides have so many bytes; the caller keeps the host's side.
         check("cuMemcpyDtoHAsync", unsafe {
             let to = to.pointer().add(at);

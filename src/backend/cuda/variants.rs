@@ -29,6 +29,14 @@ impl Variant {
         Self { source, architectures: ARCHITECTURES }
     }
 
+    /// A short source of plain C++: one architecture stands for all of them, unless all are wanted.
+    pub fn plain(source: Source, extent: Extent) -> Self {
+        match extent {
+            Extent::Representative => Self { source, architectures: &["sm_90a"] },
+            Extent::All => Self::everywhere(source),
+        }
+    }
+
     /// A source with instructions that Hopper alone has.
     pub fn hopper(source: Source) -> Self {
         Self { source, architectures: &["sm_90a"] }

@@ -15,6 +15,9 @@ use crate::error::Result;
 /// Bytes of unfinished rows' samples from which on rows are summed part by part.
 const MOST_KEPT: usize = 1 << 30;
 
+/// Spectra that are launched at once: kernels count them in 32 bits.
+const MOST_SPECTRA: u64 = 1 << 30;
+
 /// Bytes of samples that are worth a launch, where they must be copied first.
 const WORTH: usize = 1 << 18;
 
@@ -219,6 +222,22 @@ impl Launcher {
 
     /// Queues the spectra from the next one to `last`, whose samples lie in `rows`.
     unsafe fn launch(
+        &mut self,
+        stream: &Stream,
+        rows: &Rows,
+        last: u64,
+        target: &Target,
+    ) -> Result<()> {
+        let most = MOST_SPECTRA.next_multiple_of(self.quantum);
+        while self.next < last {
+            let end = last.min(self.next + most);
+            // SAFETY: the caller's promise is handed on.
+            unsafe { self.launch_some(stream, rows, end, target)? };
+        }
+        Ok(())
+    }
+
+    unsafe fn launch_some(
         &mut self,
         stream: &Stream,
         rows: &Rows,

@@ -12,6 +12,7 @@ mod host;
 mod job;
 mod kept;
 mod launcher;
+mod rows;
 mod shape;
 mod split;
 mod sums;
@@ -25,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 use host::Host;
 use launcher::Launcher;
+pub use rows::{Joining, RowJoiner};
 pub use variants::kernels;
 
 /// Where the voltages of every stream lie in a device's buffer: stream `s` has its samples from byte
@@ -54,6 +56,11 @@ impl Engine {
             host: Host::new(plan, device, threads)?,
             device: device.clone(),
         })
+    }
+
+    /// Where it runs.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Counts of limited samples; of a device that has failed, as `run` says, none.
@@ -104,16 +111,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Queues what [`Engine::run`] does for samples in the device's memory, which [`Engine::check`] has seen;
-    /// `progress` is what comes of them.
+    /// Queues what [`Engine::run`] does for samples in the device's memory, which [`Engine::check`] has seen; there
+    /// is room for their rows from the address `output` on.
     pub(super) fn enqueue(
         &mut self,
         input: &Buffer<u8>,
         layout: DeviceVoltages,
-        output: &mut Buffer<u8>,
+        output: u64,
         stream: &Stream,
     ) -> Result<()> {
         // SAFETY: the samples lie in the input, as `check` found, and the output has room for their rows.
-        unsafe { self.launcher.enqueue((input.address(), layout), output.address(), stream) }
+        unsafe { self.launcher.enqueue((input.address(), layout), output, stream) }
     }
 }

@@ -25,6 +25,11 @@ fn medians_of(encoding: Encoding) -> Source {
     Source { name: "medians.cu", text, includes: INCLUDES, defines: samples(encoding) }
 }
 
+/// The kernels that fill gaps of rows.
+pub(super) fn gaps() -> Source {
+    Source { name: "gaps.cu", text: include_str!("gaps.cu"), includes: &[], defines: Vec::new() }
+}
+
 /// How samples are stored.
 fn samples(encoding: Encoding) -> Vec<(&'static str, String)> {
     let signed = matches!(encoding, Encoding::I8 | Encoding::I16);
@@ -53,5 +58,6 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
             }
         }
     }
-    sources.into_iter().map(Variant::everywhere).collect()
+    let gaps = Variant::plain(gaps(), extent);
+    sources.into_iter().map(Variant::everywhere).chain([gaps]).collect()
 }

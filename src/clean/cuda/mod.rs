@@ -3,12 +3,14 @@
 //! Invariant: a row's result depends on that row, and on the running medians where cells are masked.
 #![allow(unsafe_code)]
 
+mod gaps;
 mod kernels;
 mod staging;
 
 use super::plan::{Plan, TimeMask};
-use crate::backend::cuda::{self, Arguments, Buffer, Device, Function, Module, Stream};
+use crate::backend::cuda::{self, Arguments, Buffer, Device, Function, Stream};
 use crate::error::{Error, Result};
+pub use gaps::GapFiller;
 pub use kernels::kernels;
 use staging::Staging;
 
@@ -34,8 +36,6 @@ pub(super) struct Engine {
     /// All work that was queued on any stream has passed it.
     done: cuda::Event,
     time: u64,
-    /// Dropped after its function.
-    _module: Module,
 }
 
 /// What fills masked cells.
@@ -52,7 +52,6 @@ struct Medians {
     fills: Buffer<f32>,
     rows: usize,
     is_fresh: bool,
-    _module: Module,
 }
 
 impl Engine {
@@ -74,7 +73,6 @@ impl Engine {
             stream,
             done,
             time: 0,
-            _module: module,
         })
     }
 
@@ -85,9 +83,10 @@ impl Engine {
             Some(staging) => staging,
             None => Staging::new(&self.device, bytes)?,
         };
-        let cleaned = self.run_staged(plan, &mut staging, input, output);
+        self.run_staged(plan, &mut staging, input, output)?;
+        // After a fault what was under way is dropped with it.
         self.staging = Some(staging);
-        cleaned
+        Ok(())
     }
 
     fn run_staged(
@@ -122,14 +121,16 @@ impl Engine {
         stream: &Stream,
     ) -> Result<()> {
         let lengths = [
-            ("bytes of rows to clean", times * row_bytes(plan), input.len()),
-            ("bytes of cleaned rows", times * plan.output_row_bytes(), output.len()),
+            ("bytes of rows to clean", times.saturating_mul(row_bytes(plan)), input.len()),
+            ("bytes of cleaned rows", times.saturating_mul(plan.output_row_bytes()), output.len()),
         ];
         for (what, expected, actual) in lengths {
             if actual < expected {
                 return Err(Error::Shape { what, expected, actual });
             }
         }
+        input.check_on(&self.device)?;
+        output.check_on(&self.device)?;
         self.clean(plan, (input.address(), output.address()), times, Some(stream))
     }
 
@@ -219,7 +220,6 @@ impl Medians {
             fills: device.buffer(rows * channels)?,
             rows,
             is_fresh: false,
-            _module: module,
         })
     }
 

@@ -3,10 +3,10 @@
 //! Invariant: the choice depends on the plan alone, so that float sums have the same order on every
 //! machine and any number of threads.
 
-use super::super::plan::Plan;
+use super::super::plan::{Lane, Plan};
 use super::placement::Pass;
 use super::program::Tile;
-use super::shape::{FAN_IN, Lane, Shape};
+use super::shape::{FAN_IN, Shape};
 
 /// Trials of the tile whose cost is estimated.
 const SAMPLED_DMS: usize = 250;

@@ -1,9 +1,10 @@
 //! Runs a tile's program: builds rows, and sums rows to trials.
 #![allow(unsafe_code)]
 
+use super::super::plan::Lane;
 use super::placement::Pass;
 use super::running::{Bytes, Doubles, Floats, Running, Wide, Words};
-use super::shape::{FAN_IN, Lane, Shape};
+use super::shape::{FAN_IN, Shape};
 use super::vector::{Portable, Vector};
 use crate::backend::simd::Level;
 

@@ -3,8 +3,7 @@
 //! Invariant: a row holds its samples in a circle of `capacity` elements, and its first `mirror`
 //! elements once more behind the circle's end, so that short reads never wrap.
 
-use super::super::plan::Plan;
-use super::shape::Lane;
+use super::super::plan::{Lane, Plan};
 use super::transpose::transpose;
 use super::unpack::{Unpack, WIDTH};
 use super::vector::prefetch;

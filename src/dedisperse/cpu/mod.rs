@@ -14,7 +14,7 @@ mod transpose;
 mod unpack;
 mod vector;
 
-use super::plan::Plan;
+use super::plan::{Lane, Plan};
 use crate::array::PlaneMut;
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
@@ -144,7 +144,7 @@ impl Engine {
 }
 
 fn plan_is_integer(shape: &Shape) -> bool {
-    shape.input != shape::Lane::F32
+    shape.input != Lane::F32
 }
 
 /// Refuses what no machine holds, before it is allocated.

@@ -1,26 +1,6 @@
 //! The shape of the sums: which groups of channels share rows, and how long rows are.
 
-use super::super::plan::Plan;
-use crate::sample::Encoding;
-
-/// Type of the elements of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
-    U8,
-    U16,
-    U32,
-    F32,
-}
-
-impl Lane {
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Self::U8 => 1,
-            Self::U16 => 2,
-            Self::U32 | Self::F32 => 4,
-        }
-    }
-}
+use super::super::plan::{Lane, Plan};
 
 /// Rows of one level: sums of `channels` adjacent channels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,32 +27,15 @@ pub(super) struct Shape {
 /// Most rows that one build adds: more streams than these are read slowly.
 pub(super) const FAN_IN: usize = 4;
 
-/// The largest binned sample above the range's lower end; `None` for floats.
-fn largest(plan: &Plan) -> Option<u64> {
-    let (low, high) = plan.range();
-    let span = (i64::from(high) - i64::from(low)) as u64;
-    (plan.encoding() != Encoding::F32).then_some(span * plan.downsample() as u64)
-}
-
-/// The narrowest lane for sums of so many channels.
-fn lane(plan: &Plan, channels: usize) -> Lane {
-    match largest(plan).map(|most| most * channels as u64) {
-        None => Lane::F32,
-        Some(0..=0xff) => Lane::U8,
-        Some(0..=0xffff) => Lane::U16,
-        Some(_) => Lane::U32,
-    }
-}
-
 impl Shape {
     /// A shape with these groups.
     pub(super) fn new(plan: &Plan, sizes: &[usize], tile_times: usize, pass: usize) -> Self {
-        let rows = |&channels: &usize| Rows { channels, lane: lane(plan, channels) };
+        let rows = |&channels: &usize| Rows { channels, lane: plan.lane(channels) };
         let levels: Vec<Rows> = sizes.iter().map(rows).collect();
         let last = sizes.last().copied().unwrap_or(1) as u64;
-        let bound = largest(plan).unwrap_or(0).max(1) * last;
+        let bound = plan.largest().unwrap_or(0).max(1) * last;
         let segment = (0xffff / bound) as usize;
-        Self { input: lane(plan, 1), levels, segment, tile_times, pass_groups: pass }
+        Self { input: plan.lane(1), levels, segment, tile_times, pass_groups: pass }
     }
 
     /// Channels in a group of the last level.

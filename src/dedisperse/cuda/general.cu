@@ -1,6 +1,7 @@
 // Dedispersion of any plan: output[d][t] = sum_c input[c][t + shift(d, c)], by sums that trials share.
 //
-// A block covers a tile of trials and of times. It walks the band in intervals of CHANNELS channels, and an interval in
+// A block covers a tile of trials and of times; trials of larger shifts begin earlier, so that they part by half as much at
+// either end of the band. It walks the band in intervals of CHANNELS channels, and an interval in
 // groups of channels whose relative shifts differ little between the tile's trials. In an interval,
 //  1. the samples that the tile needs come from global memory as rows of words in shared memory (`samples`),
 //  2. each distinct sum of a group becomes one row of sums: the first of a chain from all its channels, each further one
@@ -38,8 +39,10 @@ struct Source {
   u32 channel;  // row of the input; past the last channel: the last, and unused
   i32 start;    // first sample, from the tile's first time: a multiple of 4
 };
-struct __align__(8) Trial {
+struct __align__(16) Trial {
   u32 row, shift;  // of the output, or NOWHERE; its largest shift
+  i32 skew;        // its times begin so much earlier than the tile's
+  u32 unused;
 };
 INLINE const Source* sources(const u8* record) { return (const Source*)(record + sizeof(Head)); }
 INLINE const u8* offsets(const u8* record) { return record + sizeof(Head) + CHANNELS * sizeof(Source); }
@@ -276,7 +279,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
     const i64 last = smaller((i64)times, available - (i64)trial.shift);
 #pragma unroll
     for (int k = 0; k < COLUMNS; k++) {
-      const i32 time = first_time + 32 * k + lane - skip;
+      const i32 time = first_time + 32 * k + lane - skip - trial.skew;
       const auto put = [&](i32 time, u32 sum) {
         if (time >= 0 && time < times) row[time] = time < last ? sum : 0;
       };

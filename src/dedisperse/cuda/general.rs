@@ -2,10 +2,10 @@
 
 use super::super::plan::Plan;
 use super::job::Job;
-use super::shape::Shape;
+use super::shape::{Shape, element};
 use super::table::Table;
 use crate::backend::cuda::tune::{self, Choice};
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Source, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 
@@ -17,9 +17,10 @@ pub(super) struct General {
     intervals: usize,
     records: Buffer<u32>,
     starts: Buffer<u32>,
-    trials: Buffer<[u32; 2]>,
+    trials: Buffer<[u32; 4]>,
+    /// The most that a trial's times begin earlier than its tile's.
+    skew: usize,
     kernel: Function,
-    _module: Module,
 }
 
 /// The kernel's source for a shape.
@@ -38,9 +39,10 @@ fn chosen(plan: &Plan, trials: usize, device: &Device) -> Shape {
     let candidates: Vec<Choice> = shapes.iter().map(Shape::choice).collect();
     let words = format!(
         "channels={} trials={trials} longest={} samples={} packed={}",
-        plan.channels_used().len(),
+        // Those that a search leaves out are not known before, and matter little.
+        plan.channels(),
         plan.max_shift(),
-        shapes[0].lane.name(),
+        element(shapes[0].lane),
         shapes[0].packed
     );
     let choice = tune::choice(device, &source(&shapes[0]), &words, &candidates);
@@ -66,8 +68,8 @@ impl General {
             records: device.upload(&table.records)?,
             starts: device.upload(&table.starts)?,
             trials: device.upload(&table.trials)?,
+            skew: table.skew,
             kernel: module.function("sum_shared", shape.shared_bytes())?,
-            _module: module,
         })
     }
 
@@ -78,7 +80,7 @@ impl General {
         let bytes = shape.lane.bytes() as u64;
         // Four samples are read at a time.
         let skip = (job.input / bytes % 4) as usize;
-        let tiles = (skip + job.times).div_ceil(shape.tile_times());
+        let tiles = (skip + job.times + self.skew).div_ceil(shape.tile_times());
         let arguments = Arguments::new()
             .with(job.output)
             .with(job.output_stride as i64)

@@ -1,9 +1,9 @@
 //! Input rows to the history: samples by channel on the device, as many as the longest delay and a block need.
 
-use super::super::plan::Plan;
+use super::super::plan::{Lane, Plan};
 use super::job::SLACK;
-use super::shape::Lane;
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Source, Stream};
+use super::shape::element;
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::error::{Error, Result};
 use crate::sample::Encoding;
 
@@ -38,7 +38,6 @@ pub(super) struct History {
     turn: Function,
     move_rows: Function,
     clear_past: Function,
-    _module: Module,
 }
 
 /// The source of the kernels that fill and move the history.
@@ -48,7 +47,7 @@ pub(super) fn source(encoding: Encoding, lane: Lane) -> Source {
         ("BITS", encoding.bits().to_string()),
         ("SIGNED", u8::from(signed).to_string()),
         ("FLOATS", u8::from(lane == Lane::F32).to_string()),
-        ("ELEMENT", lane.name().to_owned()),
+        ("ELEMENT", element(lane).to_owned()),
     ];
     Source { name: "load.cu", text: include_str!("load.cu"), includes: &[], defines }
 }
@@ -64,15 +63,18 @@ fn slack(lane: Lane) -> usize {
     SLACK * lane.bytes()
 }
 
-/// Bytes of a history of so many samples.
+/// Bytes of a history of so many samples. At the stream's end kernels read past what was loaded, by the longest
+/// delay at most: from a row into the next one, and from the last one into what is added here.
 pub(super) fn bytes(plan: &Plan, capacity: u64) -> Option<usize> {
-    pitch(Lane::of(plan), capacity)?.checked_mul(plan.channels_used().len())
+    let lane = plan.lane(1);
+    let rows = pitch(lane, capacity)?.checked_mul(plan.channels_used().len())?;
+    rows.checked_add(plan.max_shift().checked_mul(lane.bytes())?)
 }
 
 impl History {
     /// Room for `block` output times at once.
     pub(super) fn new(plan: &Plan, capacity: u64, device: &Device) -> Result<Self> {
-        let lane = Lane::of(plan);
+        let lane = plan.lane(1);
         let module = device.module(&source(plan.encoding(), lane))?;
         let missing = || Error::parameter("dm", "too high", "its history can't be addressed");
         let bytes = bytes(plan, capacity).ok_or_else(missing)?;
@@ -98,7 +100,6 @@ impl History {
             turn: module.function("turn", 0)?,
             move_rows: module.function("move_rows", 0)?,
             clear_past: module.function("clear_past", 0)?,
-            _module: module,
         })
     }
 

@@ -12,6 +12,8 @@ mod shape;
 mod sharing;
 mod staging;
 mod table;
+#[cfg(test)]
+mod tests;
 mod variants;
 
 use super::plan::Plan;
@@ -89,7 +91,10 @@ impl Sizes {
 
 impl Engine {
     pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
-        let sizes = Sizes::new(plan, shape::Lane::of(plan).bytes());
+        Self::sized(plan, device, threads, Sizes::new(plan, plan.lane(1).bytes()))
+    }
+
+    fn sized(plan: &Plan, device: &Device, threads: &Threads, sizes: Sizes) -> Result<Self> {
         let capacity = sizes.capacity(plan);
         check_memory(plan, device, capacity)?;
         let history = History::new(plan, capacity, device)?;
@@ -203,7 +208,8 @@ impl Engine {
         rows: usize,
         stream: &Stream,
     ) -> Result<()> {
-        let end = first_byte + rows * self.sizes.row_bytes;
+        input.check_on(&self.device)?;
+        let end = first_byte.saturating_add(rows.saturating_mul(self.sizes.row_bytes));
         if end > input.len() {
             let what = "input on the device (bytes)";
             return Err(Error::Shape { what, expected: end, actual: input.len() });
@@ -220,6 +226,7 @@ impl Engine {
         (output, column): (&mut Plane, usize),
         stream: &Stream,
     ) -> Result<()> {
+        output.words.check_on(&self.device)?;
         stream.wait(&self.last)?;
         self.sum((output.words.at(column), output.stride), times, stream)?;
         stream.record(&self.last)

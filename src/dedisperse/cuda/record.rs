@@ -1,6 +1,7 @@
 //! What the general kernel does with one interval of channels for one tile of trials, in the kernel's words.
 
-use super::shape::{CHANNELS, Lane, Shape};
+use super::super::plan::Lane;
+use super::shape::{CHANNELS, Shape};
 use super::sharing::{Group, Pattern};
 
 /// Words of a row that a warp builds at a time.
@@ -13,8 +14,9 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Interval {
     pub(super) rows: Vec<u32>,
-    /// For each channel, the shift of each trial.
+    /// For each channel, the shift of each trial, from so many samples before the tile's first time.
     pub(super) shifts: Vec<Vec<usize>>,
+    pub(super) back: usize,
 }
 
 /// Samples of an interval, relative to where each channel's row begins.
@@ -157,7 +159,8 @@ fn write(shape: &Shape, interval: &Interval, choice: &Choice) -> Vec<u32> {
     ];
     for c in 0..CHANNELS {
         let c = c.min(interval.rows.len() - 1);
-        words.extend([interval.rows[c], choice.layout.starts[c] as i32 as u32]);
+        let start = choice.layout.starts[c] - interval.back as i64;
+        words.extend([interval.rows[c], start as i32 as u32]);
     }
     let mut row = 0;
     let mut ranges = Vec::new();

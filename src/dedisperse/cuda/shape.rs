@@ -1,55 +1,17 @@
 //! The shape of a block of the general kernel: what it covers, and what its shared memory holds.
 
-use super::super::plan::Plan;
+use super::super::plan::{Lane, Plan};
 use crate::backend::cuda::Properties;
 use crate::backend::cuda::tune::Choice;
-use crate::sample::Encoding;
 
-/// Type of the samples that the device keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
-    U8,
-    U16,
-    U32,
-    F32,
-}
-
-impl Lane {
-    /// The narrowest lane that holds a plan's samples, summed over `downsample`, above the range's lower end.
-    pub(super) fn of(plan: &Plan) -> Self {
-        match largest(plan) {
-            None => Self::F32,
-            Some(0..=0xff) => Self::U8,
-            Some(0..=0xffff) => Self::U16,
-            Some(_) => Self::U32,
-        }
+/// The kernels' name for the samples that the device keeps.
+pub(super) fn element(lane: Lane) -> &'static str {
+    match lane {
+        Lane::U8 => "u8",
+        Lane::U16 => "u16",
+        Lane::U32 => "u32",
+        Lane::F32 => "float",
     }
-
-    /// Bytes of a sample.
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Self::U8 => 1,
-            Self::U16 => 2,
-            Self::U32 | Self::F32 => 4,
-        }
-    }
-
-    /// The kernels' name for it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "u8",
-            Self::U16 => "u16",
-            Self::U32 => "u32",
-            Self::F32 => "float",
-        }
-    }
-}
-
-/// The largest binned sample above the range's lower end; `None` for floats.
-pub(super) fn largest(plan: &Plan) -> Option<u64> {
-    let (low, high) = plan.range();
-    let span = (i64::from(high) - i64::from(low)) as u64;
-    (plan.encoding() != Encoding::F32).then_some(span * plan.downsample() as u64)
 }
 
 /// Channels of an interval.
@@ -118,8 +80,8 @@ impl Shape {
     /// The shapes that a device has room for, the model's choice first: of floats that one alone, since another
     /// would add in another order.
     pub(super) fn fitting(plan: &Plan, device: &Properties) -> Vec<Self> {
-        let lane = Lane::of(plan);
-        let most = largest(plan).unwrap_or(u64::MAX).max(1);
+        let lane = plan.lane(1);
+        let most = plan.largest().unwrap_or(u64::MAX).max(1);
         // Low bytes are left behind when sums are split, and what is above them must fit 16 bits too.
         let flush = (0xffff - 0xff) / most.saturating_mul(CHANNELS as u64);
         let total = most.saturating_mul(plan.channels_used().len() as u64);
@@ -181,7 +143,7 @@ impl Shape {
         ];
         let mut defines: Vec<_> =
             numbers.into_iter().map(|(name, value)| (name, value.to_string())).collect();
-        defines.push(("ELEMENT", self.lane.name().to_owned()));
+        defines.push(("ELEMENT", element(self.lane).to_owned()));
         defines
     }
 }

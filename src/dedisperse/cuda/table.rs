@@ -14,12 +14,32 @@ pub(super) struct Table {
     pub(super) records: Vec<u32>,
     /// Where each record begins, in units of 16 bytes, and where the last ends.
     pub(super) starts: Vec<u32>,
-    /// For each trial of each tile, its row of the output and its largest shift.
-    pub(super) trials: Vec<[u32; 2]>,
+    /// For each trial of each tile, its row of the output, its largest shift, and how much earlier its times begin.
+    pub(super) trials: Vec<[u32; 4]>,
+    /// The most that a trial's times begin earlier.
+    pub(super) skew: usize,
 }
 
 /// A place in a tile that no trial takes.
-const NOWHERE: [u32; 2] = [u32::MAX, 0];
+const NOWHERE: [u32; 4] = [u32::MAX, 0, 0, 0];
+
+/// Times begin earlier by multiples of so much, so that sums are written in whole sectors.
+const SKEW_STEP: usize = 8;
+
+/// Neighbouring trials, and how much earlier than the tile's first times each one's begin: by half of what its shifts
+/// grow by, so that trials part by half as much at either end of the band.
+#[derive(Clone, Debug, Default)]
+struct Tile {
+    trials: Vec<usize>,
+    skews: Vec<usize>,
+}
+
+impl Tile {
+    /// The most that its times begin earlier: the last trial's.
+    fn skew(&self) -> usize {
+        self.skews.last().copied().unwrap_or(0)
+    }
+}
 
 impl Table {
     /// The records of some trials of a plan, made on all threads.
@@ -33,11 +53,14 @@ impl Table {
             let (tile, interval) = (&tiles[index / intervals], index % intervals);
             let channels = &order[interval * CHANNELS..];
             let channels = &channels[..channels.len().min(CHANNELS)];
-            let shifts =
-                |(_, c): &(u32, usize)| tile.iter().map(|dm| plan.shift(*dm, *c)).collect();
+            let moved = |c, (dm, skew): (&usize, &usize)| plan.shift(*dm, c) + tile.skew() - skew;
+            let shifts = |(_, c): &(u32, usize)| {
+                tile.trials.iter().zip(&tile.skews).map(|trial| moved(*c, trial)).collect()
+            };
             let interval = Interval {
                 rows: channels.iter().map(|channel| channel.0).collect(),
                 shifts: channels.iter().map(shifts).collect(),
+                back: tile.skew(),
             };
             target[0] = record(shape, &interval);
         });
@@ -47,10 +70,14 @@ impl Table {
             table.starts.push((table.records.len() / 4) as u32);
         }
         for tile in &tiles {
-            let row = |dm: &usize| [*dm as u32, plan.trial_shift(*dm) as u32];
-            let places = tile.iter().map(row).chain(std::iter::repeat(NOWHERE));
+            let row = |(dm, skew): (&usize, &usize)| {
+                [*dm as u32, plan.trial_shift(*dm) as u32, *skew as u32, 0]
+            };
+            let rows = tile.trials.iter().zip(&tile.skews).map(row);
+            let places = rows.chain(std::iter::repeat(NOWHERE));
             table.trials.extend(places.take(shape.tile_dms));
         }
+        table.skew = tiles.iter().map(Tile::skew).max().unwrap_or(0);
         table
     }
 }
@@ -65,21 +92,25 @@ fn order(plan: &Plan) -> Vec<(u32, usize)> {
 }
 
 /// Trials by dispersion measure, cut into tiles in which no shift grows by more than a block has room for.
-fn tiles(plan: &Plan, shape: &Shape, trials: &[usize]) -> Vec<Vec<usize>> {
+fn tiles(plan: &Plan, shape: &Shape, trials: &[usize]) -> Vec<Tile> {
     let mut sorted = trials.to_vec();
     sorted.sort_by(|a, b| plan.dms()[*a].total_cmp(&plan.dms()[*b]));
     // As many in each as in the others, where shifts allow it.
     let most = sorted.len().div_ceil(sorted.len().div_ceil(shape.tile_dms).max(1));
-    let mut tiles: Vec<Vec<usize>> = Vec::new();
+    let mut tiles: Vec<Tile> = Vec::new();
     for dm in sorted {
-        let has_room = |tile: &&mut Vec<usize>| {
-            let spread = plan.trial_shift(dm) - plan.trial_shift(tile[0]);
+        let grown = |tile: &Tile| plan.trial_shift(dm) - plan.trial_shift(tile.trials[0]);
+        let skew = |tile: &Tile| grown(tile) / 2 / SKEW_STEP * SKEW_STEP;
+        let has_room = |tile: &&mut Tile| {
             // Rounding may let another channel's shift grow by one sample more.
-            tile.len() < most && spread < shape.most_spread()
+            tile.trials.len() < most && grown(tile) - skew(tile) < shape.most_spread()
         };
         match tiles.last_mut().filter(has_room) {
-            Some(tile) => tile.push(dm),
-            None => tiles.push(vec![dm]),
+            Some(tile) => {
+                tile.skews.push(skew(tile));
+                tile.trials.push(dm);
+            }
+            None => tiles.push(Tile { trials: vec![dm], skews: vec![0] }),
         }
     }
     tiles

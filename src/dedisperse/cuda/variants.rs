@@ -1,6 +1,7 @@
 //! The kernels of dedispersion in the table that is compiled without a GPU.
 
-use super::shape::{Lane, Shape};
+use super::super::plan::Lane;
+use super::shape::Shape;
 use super::{fast, general, loader};
 use crate::backend::cuda::{Extent, Variant};
 use crate::sample::Encoding;

@@ -127,7 +127,7 @@ impl VoltageHeader {
     }
 
     /// A block that holds `times` samples of every stream.
-    pub fn block(&self, times: usize) -> VoltageBlock {
+    pub fn block(&self, times: usize) -> VoltageBlock<'static> {
         VoltageBlock::new(self.encoding, self.streams(), times)
     }
 }

@@ -45,7 +45,7 @@ pub(super) enum Spectra {
     /// Axes antenna, polarization, time, channel.
     Rows(Vec<u8>),
     /// As they were recorded; axes antenna, channel, polarization, time.
-    Streams(VoltageBlock),
+    Streams(VoltageBlock<'static>),
 }
 
 /// One antenna's share of a gulp.

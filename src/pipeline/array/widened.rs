@@ -29,7 +29,7 @@ pub(super) fn widened(source: Box<dyn VoltageSource>) -> Box<dyn VoltageSource> 
 struct Widened {
     source: Box<dyn VoltageSource>,
     header: VoltageHeader,
-    packed: VoltageBlock,
+    packed: VoltageBlock<'static>,
 }
 
 impl VoltageSource for Widened {

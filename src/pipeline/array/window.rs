@@ -92,7 +92,7 @@ impl Window {
 /// A source, and the window that moves along it.
 pub(super) struct Feed {
     source: Box<dyn VoltageSource>,
-    block: VoltageBlock,
+    block: VoltageBlock<'static>,
     window: Window,
     lost: Lost,
     /// Samples that the source has.

@@ -1,5 +1,8 @@
 //! A search on a GPU: rows go in, and stay there until only events come back.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::super::cleaning::{Cleaning, Reader};
 use super::super::options::Part;
 use super::super::range::RangeSearch;
@@ -10,15 +13,21 @@ use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::pulse::cluster::Clusterer;
 
-/// Pairs of buffers on the way in: one is filled and copied while the other is worked on.
-const SLOTS: usize = 2;
+/// Pairs of buffers on the way in: one is worked on while the next is copied and the one after it filled.
+pub(super) const SLOTS: usize = 3;
 
 /// Bytes of the plane of trials that a gulp may fill: the largest range's, for they are searched one after
 /// another.
 const PLANE_BYTES: usize = 2 << 30;
 
 /// Bytes of rows that a gulp may hold: with longer ones the copy in hides less.
-const ROW_BYTES: usize = 2 * GULP_BYTES;
+pub(super) const ROW_BYTES: usize = 2 * GULP_BYTES;
+
+/// Bytes of rows that a gulp may hold where nothing is copied in: a gulp's end, where the host waits, is then seldom.
+const RESIDENT_BYTES: usize = 8 * ROW_BYTES;
+
+/// Bytes of rows that are copied at once, while the next are read.
+const PIECE_BYTES: usize = 16 << 20;
 
 /// The most rows of a gulp.
 const MOST_TIMES: usize = 1 << 20;
@@ -33,10 +42,8 @@ const SHARE: f64 = 0.75;
 pub(super) struct DeviceWork {
     stage: Stage,
     inbox: Inbox,
-    gulp: usize,
-    /// Rows of the gulp that is on its way; 0 at the start and at the end.
-    present: usize,
-    has_begun: bool,
+    /// Rows of the gulps that are on their way, the next one first; 0 behind the last.
+    ahead: VecDeque<usize>,
     /// Rows of the gulps that were queued.
     queued: u64,
     /// Rows whose search has ended: the next gulp is not read before.
@@ -52,9 +59,11 @@ pub(super) struct Stage {
 }
 
 /// What a row of a search needs on a device.
-struct Need {
-    /// Bytes of a row as recorded.
+pub(super) struct Need {
+    /// Bytes of a row as recorded: what comes over the bus.
     row: usize,
+    /// Bytes of a row that is made there of what was recorded, 0 where rows were.
+    made: usize,
     /// Bytes of a cleaned row, 0 without cleaning.
     cleaned: usize,
     /// Bytes of the largest range's plane.
@@ -62,32 +71,50 @@ struct Need {
 }
 
 impl Need {
-    fn new(header: &FilterbankHeader, cleaning: &Cleaning, ranges: &[RangeSearch]) -> Self {
+    pub(super) fn new(
+        header: &FilterbankHeader,
+        cleaning: &Cleaning,
+        ranges: &[RangeSearch],
+    ) -> Self {
         Self {
             row: header.row_bytes(),
+            made: 0,
             cleaned: cleaning.cleaned_row_bytes().unwrap_or(0),
             plane: ranges.iter().map(RangeSearch::plane_bytes_per_row).max().unwrap_or(0).max(1),
         }
     }
 
+    /// Of rows that are made on the device, `made` bytes each, from `row` bytes of voltages.
+    pub(super) fn of_voltages(self, row: usize, made: usize) -> Self {
+        Self { row, made, ..self }
+    }
+
     /// Bytes of the device that a row takes, with so many copies of it.
     fn bytes(&self, slots: usize) -> usize {
-        slots * self.row + self.cleaned + self.plane
+        slots * self.row + self.made + self.cleaned + self.plane
     }
 
     /// Rows of a gulp: as many as planes and rows of a good size hold, fewer where memory is short.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when not even a small gulp fits, with what it needs and what is free.
-    fn gulp(&self, device: &Device, asked: usize, times: Option<u64>) -> Result<usize> {
-        let bytes = self.bytes(SLOTS);
+    pub(super) fn gulp(
+        &self,
+        device: &Device,
+        asked: usize,
+        times: Option<u64>,
+        (slots, most): (usize, usize),
+    ) -> Result<usize> {
+        let bytes = self.bytes(slots);
         let free = (SHARE * device.free_bytes()? as f64) as usize;
-        if free / bytes < LEAST_TIMES {
+        // Rows may be long: of many channels, or of the voltages of a second.
+        let least = LEAST_TIMES.min(ROW_BYTES / self.row.max(1)).max(1);
+        if free / bytes < least {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
             return Err(Error::Unavailable {
                 what: format!(
-                    "{} MiB on CUDA device {} for gulps of {LEAST_TIMES} rows, beside the stages' own",
-                    mib(LEAST_TIMES * bytes),
+                    "{} MiB on CUDA device {} for gulps of {least} rows, beside the stages' own",
+                    mib(least * bytes),
                     device.ordinal()
                 ),
                 why: format!(
@@ -96,15 +123,16 @@ impl Need {
                 ),
             });
         }
-        let good = (PLANE_BYTES / self.plane).min(ROW_BYTES / self.row.max(1));
-        let wanted = if asked == 0 { good.clamp(256, MOST_TIMES) } else { asked };
+        let rows = most / self.row.max(1);
+        let good = (PLANE_BYTES / self.plane).min(rows).clamp(rows.clamp(1, 256), MOST_TIMES);
+        let wanted = if asked == 0 { good } else { asked };
         let whole = times.map_or(usize::MAX, |times| times.clamp(1, 1 << 40) as usize);
         Ok(wanted.min(free / bytes).min(whole).max(1))
     }
 }
 
 impl Stage {
-    fn new(
+    pub(super) fn new(
         device: &Device,
         cleaning: &Cleaning,
         ranges: &[RangeSearch],
@@ -119,6 +147,27 @@ impl Stage {
             plane: Plane::new(device, kind, 1, words)?,
             cleaned: cleaned.map(|bytes| device.buffer(gulp * bytes)).transpose()?,
         })
+    }
+
+    /// Where it queues its work.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// A stage for rows that are on the device already, and the rows of a gulp.
+    ///
+    /// # Errors
+    /// As [`DeviceWork::new`].
+    pub(super) fn resident(
+        device: &Device,
+        header: &FilterbankHeader,
+        (cleaning, part): (&Cleaning, Part),
+        ranges: &[RangeSearch],
+        asked: usize,
+    ) -> Result<(Self, usize)> {
+        let need = Need::new(header, cleaning, ranges);
+        let gulp = need.gulp(device, asked, part.times, (1, RESIDENT_BYTES))?;
+        Ok((Self::new(device, cleaning, ranges, gulp)?, gulp))
     }
 
     /// Cleans, dedisperses and searches rows that are on the device.
@@ -170,29 +219,19 @@ impl DeviceWork {
         ranges: &[RangeSearch],
         asked: usize,
     ) -> Result<Self> {
-        let gulp = Need::new(header, cleaning, ranges).gulp(device, asked, part.times)?;
+        let need = Need::new(header, cleaning, ranges);
+        let gulp = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
         Ok(Self {
             stage: Stage::new(device, cleaning, ranges, gulp)?,
             inbox: Inbox::new(device, gulp * header.row_bytes(), SLOTS)?,
-            gulp,
-            present: 0,
-            has_begun: false,
+            ahead: VecDeque::with_capacity(SLOTS),
             queued: 0,
             whole: 0,
         })
     }
 
-    /// Rows of a gulp.
-    pub(super) fn gulp(&self) -> usize {
-        self.gulp
-    }
-
-    /// The stage alone, for rows that are on the device already.
-    pub(super) fn into_stage(self) -> Stage {
-        self.stage
-    }
-
-    /// Searches the gulp that is on its way, while the next one is read and copied.
+    /// Searches the next gulp, while later ones are read and copied: one more, and another if the source is faster than
+    /// the search, so that a slow one holds nothing up.
     fn take(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -201,48 +240,69 @@ impl DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let (reader, cleaner) = cleaning.parts();
-        if !self.has_begun {
-            self.has_begun = true;
-            self.present = read(reader, source, self.inbox.present())?;
+        if self.ahead.is_empty() {
+            self.ahead.push_back(read(reader, source, self.inbox.present())?);
         }
-        let times = self.present;
+        let times = self.ahead[0];
         if times == 0 {
             return Ok(0);
         }
-        let stage = &mut self.stage;
-        let (rows, next) = self.inbox.turn(&stage.stream)?;
-        let (searched, next) = std::thread::scope(|scope| {
-            let reading = scope.spawn(|| read(reader, source, next));
+        let (stage, ahead) = (&mut self.stage, &mut self.ahead);
+        let (rows, later) = self.inbox.turn_with_all(&stage.stream)?;
+        let mut later = later.skip(ahead.len() - 1);
+        let is_searched = AtomicBool::new(false);
+        let (searched, read) = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| -> Result<()> {
+                while ahead.back() != Some(&0)
+                    && (ahead.len() == 1 || !is_searched.load(Ordering::Relaxed))
+                    && let Some(gulp) = later.next()
+                {
+                    ahead.push_back(read(reader, source, gulp)?);
+                }
+                Ok(())
+            });
             let searched = stage.run((rows, times), cleaner, ranges, clusterer);
+            is_searched.store(true, Ordering::Relaxed);
             (searched, reading.join())
         });
         searched?;
-        self.inbox.release(&stage.stream)?;
-        self.present = next.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        drop(later);
+        self.inbox.release(&self.stage.stream)?;
+        read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        self.ahead.pop_front();
         self.whole = self.queued;
         self.queued += times as u64;
         Ok(times)
     }
-
-    /// An error of the device, with how far the search is whole.
-    fn told(&self, error: Error) -> Error {
-        let Error::Device { call, code, text } = error else { return error };
-        let text = format!("{text}; the first {} rows were searched whole", self.whole);
-        Error::Device { call, code, text }
-    }
 }
 
-/// Reads a gulp and sends it on its way; its rows.
+/// An error of the device, with how many rows were searched whole.
+pub(super) fn told(error: Error, whole: u64) -> Error {
+    let Error::Device { call, code, text } = error else { return error };
+    let text = format!("{text}; the first {whole} rows were searched whole");
+    Error::Device { call, code, text }
+}
+
+/// Reads a gulp and sends it on its way, in pieces that are copied while the next ones are read; its rows.
 fn read(
     reader: &mut Reader,
     source: &mut dyn FilterbankSource,
     mut gulp: Filling<'_>,
 ) -> Result<usize> {
-    let times = reader.read(source, gulp.bytes()?)?;
-    if times > 0 {
-        gulp.send(times * source.header().row_bytes())?;
+    let row_bytes = source.header().row_bytes();
+    let piece = (PIECE_BYTES / row_bytes).max(1) * row_bytes;
+    let mut rows = 0;
+    gulp.bytes()?;
+    loop {
+        let rest = gulp.rest();
+        let end = rest.len().min(piece);
+        let times = if end == 0 { 0 } else { reader.read(source, &mut rest[..end])? };
+        if times == 0 {
+            return Ok(rows);
+        }
+        gulp.send(times * row_bytes)?;
+        rows += times;
     }
-    Ok(times)
 }
 
 impl Step for DeviceWork {
@@ -254,7 +314,7 @@ impl Step for DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let taken = self.take(source, cleaning, ranges, clusterer);
-        taken.map_err(|error| self.told(error))
+        taken.map_err(|error| told(error, self.whole))
     }
 
     fn finish(
@@ -264,6 +324,6 @@ impl Step for DeviceWork {
         clusterer: &mut Clusterer,
     ) -> Result<usize> {
         let finished = self.stage.finish(times, ranges, clusterer);
-        finished.map_err(|error| self.told(error))
+        finished.map_err(|error| told(error, self.whole))
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::device::{DeviceWork, Stage};
+use super::super::cleaning::Cleaning;
+use super::device::Stage;
 use super::{Outcome, Report, SearchOptions, Setup};
 use crate::backend::Backend;
 use crate::backend::cuda::Buffer;
@@ -40,13 +41,13 @@ impl Resident {
         };
         let mut setup = Setup::new(source, options, backend)?;
         let parts = (&setup.cleaning, setup.part);
-        let work = DeviceWork::new(device, &setup.header, parts, &setup.ranges, options.gulp)?;
+        let (stage, gulp) =
+            Stage::resident(device, &setup.header, parts, &setup.ranges, options.gulp)?;
         let row_bytes = setup.header.row_bytes();
-        let mut rows = vec![0; work.gulp() * row_bytes];
-        let stage = work.into_stage();
+        let mut rows = vec![0; gulp * row_bytes];
         let mut gulps = Vec::new();
         loop {
-            let times = setup.cleaning.read(source, &mut rows)?;
+            let times = filled(&mut setup.cleaning, source, (&mut rows, row_bytes))?;
             if times == 0 {
                 break;
             }
@@ -72,5 +73,22 @@ impl Resident {
         }
         let late = stage.finish(times, &mut setup.ranges, &mut clusterer)?;
         setup.report(clusterer, Outcome { times, late, complete: true, gaps: gaps.clone(), begin })
+    }
+}
+
+/// Reads rows until the buffer is full or the source ends; how many.
+fn filled(
+    cleaning: &mut Cleaning,
+    source: &mut dyn FilterbankSource,
+    (rows, row_bytes): (&mut [u8], usize),
+) -> Result<usize> {
+    let mut times = 0;
+    loop {
+        let rest = &mut rows[times * row_bytes..];
+        let more = if rest.is_empty() { 0 } else { cleaning.read(source, rest)? };
+        if more == 0 {
+            return Ok(times);
+        }
+        times += more;
     }
 }

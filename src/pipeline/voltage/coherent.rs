@@ -51,7 +51,7 @@ struct Coherent {
     threads: Threads,
     transforms: Vec<Transform>,
     units: Vec<Unit>,
-    block: VoltageBlock,
+    block: VoltageBlock<'static>,
     /// Samples read from the source, or passed over.
     read: u64,
     /// Samples of the source, once its end was met.

@@ -5,9 +5,14 @@
 
 mod anchors;
 mod level;
+mod place;
+#[cfg(feature = "cuda")]
+mod split;
 
-use anchors::{Anchor, anchors};
 use level::Level;
+pub(super) use place::{Place, Segment};
+#[cfg(feature = "cuda")]
+pub(in crate::pipeline) use split::Making;
 
 use super::rows::Rows;
 use crate::error::Result;
@@ -23,12 +28,7 @@ const SCRATCH_BYTES: usize = 1 << 20;
 pub(super) struct Filled {
     rows: Rows,
     elements: usize,
-    gaps: Vec<Gap>,
-    anchors: Vec<Anchor>,
-    /// The first gap that does not lie before the next row.
-    next: usize,
-    /// The next row's number.
-    row: u64,
+    place: Place,
     level: Option<Level>,
     /// What fills gaps, and whose anchor it belongs to.
     filling: Option<(u64, Vec<f32>)>,
@@ -41,13 +41,12 @@ impl Filled {
         let elements = rows.elements();
         let level = (!gaps.is_empty()).then(|| Level::new(elements));
         let reach = level.as_ref().map_or(0, |level| level.samples() as u64);
-        let anchors = anchors(&gaps, reach);
-        let ahead = Vec::new();
-        Self { rows, elements, gaps, anchors, next: 0, row: 0, level, filling: None, ahead }
+        let place = Place::new(gaps, reach);
+        Self { rows, elements, place, level, filling: None, ahead: Vec::new() }
     }
 
     pub(super) fn gaps(&self) -> &[Gap] {
-        &self.gaps
+        &self.place.gaps
     }
 
     pub(super) fn rows(&self) -> &Rows {
@@ -61,11 +60,11 @@ impl Filled {
         while done < asked {
             self.prepare()?;
             let rest = &mut rows[done * self.elements..asked * self.elements];
-            let times = match self.segment((asked - done) as u64) {
+            let times = match self.place.segment((asked - done) as u64) {
                 Segment::Gap(times) => self.fill(&mut rest[..times * self.elements])?,
                 Segment::Data(times) => self.take(&mut rest[..times * self.elements])?,
             };
-            self.advance(times as u64);
+            self.place.advance(times as u64);
             done += times;
             if times == 0 {
                 break;
@@ -76,19 +75,20 @@ impl Filled {
 
     /// Passes over rows; fewer only at the end of the data.
     pub(super) fn skip(&mut self, times: u64) -> Result<u64> {
-        let before = self.row;
+        let before = self.place.row;
         let target = before.saturating_add(times);
-        let ahead = self.gaps.partition_point(|gap| gap.start_time + gap.times <= target);
-        let needed = self.anchors.get(ahead).map_or(u64::MAX, |anchor| anchor.first);
+        let ahead = self.place.gaps_before(target);
+        let needed = self.place.needed_by(ahead);
         let mut scratch = Vec::new();
-        while self.row < target {
-            if self.next >= ahead {
+        while self.place.row < target {
+            if self.place.next >= ahead {
                 self.prepare()?;
             }
-            let passed = match self.segment(target - self.row) {
+            let row = self.place.row;
+            let passed = match self.place.segment(target - row) {
                 Segment::Gap(times) => self.pass_gap(times as u64)?,
-                Segment::Data(times) if self.row < needed => {
-                    self.pass_data((times as u64).min(needed - self.row))?
+                Segment::Data(times) if row < needed => {
+                    self.pass_data((times as u64).min(needed - row))?
                 }
                 Segment::Data(times) => {
                     let room = (SCRATCH_BYTES / (4 * self.elements)).max(1);
@@ -96,38 +96,19 @@ impl Filled {
                     self.take(&mut scratch)? as u64
                 }
             };
-            self.advance(passed);
+            self.place.advance(passed);
             if passed == 0 {
                 break;
             }
         }
-        Ok(self.row - before)
-    }
-
-    /// What comes next, and how many rows of it, `most` of them; data end where a level is due.
-    fn segment(&self, most: u64) -> Segment {
-        let times = |end: u64| usize::try_from(most.min(end - self.row)).unwrap_or(usize::MAX);
-        let Some(gap) = self.gaps.get(self.next) else { return Segment::Data(times(u64::MAX)) };
-        if self.row >= gap.start_time {
-            return Segment::Gap(times(gap.start_time + gap.times));
-        }
-        let anchor = self.anchors[self.next].end;
-        Segment::Data(times(if self.row < anchor { anchor } else { gap.start_time }))
-    }
-
-    fn advance(&mut self, times: u64) {
-        self.row += times;
-        while self.gaps.get(self.next).is_some_and(|gap| self.row >= gap.start_time + gap.times) {
-            self.next += 1;
-        }
+        Ok(self.place.row - before)
     }
 
     /// Takes the level that fills the next gap, once all of its rows are seen.
     fn prepare(&mut self) -> Result<()> {
-        let Some(Anchor { end, .. }) = self.anchors.get(self.next).copied() else { return Ok(()) };
-        if self.row < end || self.filling.as_ref().is_some_and(|(anchor, _)| *anchor == end) {
+        let Some(end) = self.place.due(self.filling.as_ref().map(|(end, _)| *end)) else {
             return Ok(());
-        }
+        };
         let row = if end == 0 {
             self.look_ahead()?;
             let mut level = Level::new(self.elements);
@@ -152,8 +133,8 @@ impl Filled {
 
     /// Reads rows after a gap at the very start, for it has none before.
     fn look_ahead(&mut self) -> Result<()> {
-        let first = self.gaps[0];
-        let end = self.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
+        let first = self.place.gaps[0];
+        let end = self.place.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
         let most = self.level.as_ref().map_or(0, Level::samples) as u64;
         let wanted = most.min(end - first.times) as usize;
         self.rows.skip(first.times - self.rows.row())?;
@@ -166,18 +147,12 @@ impl Filled {
     /// Gives rows of data, and remembers those that fill a later gap.
     fn take(&mut self, rows: &mut [f32]) -> Result<usize> {
         let times = self.take_raw(rows)?;
-        let (Some(anchor), Some(level)) = (self.anchors.get(self.next), &mut self.level) else {
-            return Ok(times);
-        };
-        let unused = anchor.first.saturating_sub(self.row);
-        if unused >= times as u64 {
-            return Ok(times);
+        if let (Some(seen), Some(level)) = (self.place.seen(times), &mut self.level) {
+            if seen.is_apart {
+                level.reset();
+            }
+            level.observe(&rows[seen.unused * self.elements..times * self.elements]);
         }
-        if self.row <= anchor.first && anchor.is_apart {
-            level.reset();
-        }
-        let seen = &rows[unused as usize * self.elements..times * self.elements];
-        level.observe(seen);
         Ok(times)
     }
 
@@ -194,36 +169,31 @@ impl Filled {
     fn used_ahead(&self) -> Option<usize> {
         let held = self.ahead.len() / self.elements;
         let begin = self.rows.row() - held as u64;
-        (held > 0).then(|| self.row.saturating_sub(begin) as usize)
+        (held > 0).then(|| self.place.row.saturating_sub(begin) as usize)
     }
 
     /// Frees what was read ahead once the next `times` rows have used it up.
     fn drop_used_ahead(&mut self, times: usize) {
-        if self.row + times as u64 >= self.rows.row() {
+        if self.place.row + times as u64 >= self.rows.row() {
             self.ahead = Vec::new();
         }
     }
 
     /// Passes over rows of a gap; fewer only at the end of the data.
     fn pass_gap(&mut self, times: u64) -> Result<u64> {
-        let end = self.row + times;
+        let end = self.place.row + times;
         // Rows behind a gap at the very start may have been read already.
         self.rows.skip(end.saturating_sub(self.rows.row()))?;
-        Ok(times.min(self.rows.row() - self.row))
+        Ok(times.min(self.rows.row() - self.place.row))
     }
 
     /// Passes over rows of data that no gap needs.
     fn pass_data(&mut self, times: u64) -> Result<u64> {
         if self.used_ahead().is_some() {
-            let held = (self.rows.row() - self.row).min(times);
+            let held = (self.rows.row() - self.place.row).min(times);
             self.drop_used_ahead(held as usize);
             return Ok(held);
         }
         self.rows.skip(times)
     }
-}
-
-enum Segment {
-    Gap(usize),
-    Data(usize),
 }

@@ -39,7 +39,7 @@ pub struct VoltageFilterbank {
     header: FilterbankHeader,
     recorded: VoltageHeader,
     geometry: Geometry,
-    rows: Filled,
+    pub(super) rows: Filled,
     not_finite: Arc<AtomicU64>,
     scratch: Vec<f32>,
 }
@@ -178,6 +178,10 @@ impl FilterbankSource for VoltageFilterbank {
 
     fn gaps(&self) -> &[Gap] {
         self.rows.gaps()
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self)
     }
 }
 

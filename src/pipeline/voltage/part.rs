@@ -30,7 +30,7 @@ struct Part {
     /// Samples still to come, where the range has an end.
     left: u64,
     /// All streams, where not all of them are given.
-    all: Option<VoltageBlock>,
+    all: Option<VoltageBlock<'static>>,
 }
 
 impl Part {

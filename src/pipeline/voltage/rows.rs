@@ -1,7 +1,11 @@
 //! Rows as the filter bank makes them: antennas summed, recorded channels in order, gaps as they come.
 
 use super::spectra::Spectra;
+#[cfg(feature = "cuda")]
+use super::spectra::{Bank, Unread};
 use crate::backend::Backend;
+#[cfg(feature = "cuda")]
+use crate::channelize::{Channelizer, Joining};
 use crate::channelize::{Feed, Form, Plan, Products};
 use crate::error::Result;
 use crate::io::voltages::VoltageSource;
@@ -89,6 +93,28 @@ impl Rows {
     /// Passes over rows; fewer only at the end of the data.
     pub(super) fn skip(&mut self, rows: u64) -> Result<u64> {
         self.spectra.skip(rows)
+    }
+}
+
+/// The way of rows that are made on a device.
+#[cfg(feature = "cuda")]
+impl Rows {
+    /// The filter bank.
+    pub(super) fn channelizer(&self) -> &Channelizer {
+        self.spectra.channelizer()
+    }
+
+    /// How its rows become one antenna's, where they are not already.
+    pub(super) fn joining(&self) -> Option<Joining> {
+        let assembly = self.assembly.as_ref()?;
+        let Assembly { copies, antennas, products, channels, middle, ref places } = *assembly;
+        let middle = middle.map(|Middle { zero, sides }| (zero, sides));
+        Some(Joining { copies, antennas, products, places: places.clone(), channels, middle })
+    }
+
+    /// What is not read, and what works on what is.
+    pub(super) fn split(&mut self) -> (Unread<'_>, Bank<'_>) {
+        self.spectra.split()
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! Invariant: a row's bits do not depend on how rows are read or passed over.
 
+#[cfg(feature = "cuda")]
+mod unread;
+
 use num_complex::Complex;
 
 use crate::backend::Backend;
@@ -9,6 +12,8 @@ use crate::channelize::{Channelizer, Output, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
 use crate::voltage::VoltageBlock;
+#[cfg(feature = "cuda")]
+pub(in crate::pipeline) use unread::{Bank, Unread};
 
 /// Bytes of voltages read at once, unless asked otherwise.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -50,7 +55,7 @@ impl Element for u8 {
 pub(super) struct Spectra<T> {
     source: Box<dyn VoltageSource>,
     channelizer: Channelizer,
-    block: VoltageBlock,
+    block: VoltageBlock<'static>,
     /// Samples to be read at once.
     gulp: usize,
     /// Samples of the block that the filter bank has taken.
@@ -74,7 +79,7 @@ impl<T: Element> Spectra<T> {
     /// [`Error::Parameter`] for rows of less than a byte's samples; as [`Channelizer::new`].
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
-        first: Option<(u64, VoltageBlock)>,
+        first: Option<(u64, VoltageBlock<'static>)>,
         plan: Plan,
         gulp: usize,
         backend: &Backend,

@@ -23,8 +23,8 @@ INLINE u32 warp_inclusive(u32 sum) {
   return sum;
 }
 
-// One block of threads; `header[1]` becomes the number of all.
-KERNEL __launch_bounds__(SCAN_THREADS) scan(const u32* counts, u32* offsets, u32* header, u32 dms) {
+// One block of threads; `header[1]` becomes the number of all, `header[2]` tells whether noise has to be estimated again.
+KERNEL __launch_bounds__(SCAN_THREADS) scan(const u32* counts, u32* offsets, u32* header, const u32* spoilt, u32 dms) {
   __shared__ u32 warps[SCAN_THREADS / 32];
   u32 before = 0, warp = threadIdx.x / 32;
   for (u32 round = 0; round < dms; round += SCAN_THREADS) {
@@ -40,7 +40,7 @@ KERNEL __launch_bounds__(SCAN_THREADS) scan(const u32* counts, u32* offsets, u32
     before += total;
     __syncthreads();
   }
-  if (threadIdx.x == 0) offsets[dms] = header[1] = before;
+  if (threadIdx.x == 0) offsets[dms] = header[1] = before, header[2] = *spoilt;
 }
 
 // --- the flagged blocks from number `begin` on, as many as there is room for: trial and block of the batch
@@ -129,7 +129,7 @@ KERNEL __launch_bounds__(BLOCK)
     Sum before = sums[threadIdx.x + threadIdx.x / PART];
     double best = 0.0;
     u32 best_width = 0;
-    u32 widths = start < window ? all_widths : 0;
+    u32 widths = start < window && now.noise.sigma != 0.0 ? all_widths : 0;
     for (u32 index = 0; index < widths; index++) {
       u32 width = width_of(index);
       if (start % stride_of(width) != 0 || start + width > now.available) continue;

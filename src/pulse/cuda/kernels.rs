@@ -1,7 +1,7 @@
 //! The kernels of the search, compiled for a plan's types.
 
 use super::sizes::{Sizes, Sums};
-use crate::backend::cuda::{Device, Function, Module, Source};
+use crate::backend::cuda::{Device, Function, Source};
 use crate::error::Result;
 
 /// What the kernels include.
@@ -9,6 +9,8 @@ const INCLUDES: &[(&str, &str)] = &[
     ("series.cuh", include_str!("series.cuh")),
     ("widths.cuh", include_str!("widths.cuh")),
     ("noise.cuh", include_str!("noise.cuh")),
+    ("guess.cuh", include_str!("guess.cuh")),
+    ("totals.cuh", include_str!("totals.cuh")),
 ];
 
 /// A file of kernels.
@@ -16,6 +18,7 @@ const INCLUDES: &[(&str, &str)] = &[
 pub(super) enum File {
     Noise,
     Moments,
+    Estimate,
     Sums,
     Screen,
     Events,
@@ -39,10 +42,13 @@ pub(super) fn source(file: File, types: Types) -> Source {
             defines.push(("WIDE", flag(types.wide_squares)));
             ("moments.cu", include_str!("moments.cu"))
         }
+        File::Estimate => {
+            defines.push(("WIDE", flag(types.wide_squares)));
+            ("estimate.cu", include_str!("estimate.cu"))
+        }
         File::Sums => ("sums.cu", include_str!("sums.cu")),
-        File::Screen if floats => ("screen_floats.cu", include_str!("screen_floats.cu")),
         File::Screen => {
-            let bits = if types.sums == Sums::I32 { 32 } else { 64 };
+            let bits = if types.sums == Sums::I64 { 64 } else { 32 };
             defines.push(("SUM_BITS", bits.to_string()));
             ("screen.cu", include_str!("screen.cu"))
         }
@@ -54,11 +60,8 @@ pub(super) fn source(file: File, types: Types) -> Source {
 /// The kernels of a plan, loaded.
 #[derive(Debug)]
 pub(super) struct Kernels {
-    pub(super) guess: Function,
-    pub(super) refine: Function,
-    pub(super) settle: Function,
+    pub(super) noise: Noise,
     pub(super) carry: Function,
-    pub(super) moments: Function,
     pub(super) sums: Function,
     pub(super) wide: Function,
     pub(super) screen: Function,
@@ -67,25 +70,39 @@ pub(super) struct Kernels {
     pub(super) list_blocks: Function,
     pub(super) evaluate: Function,
     pub(super) sweep: Function,
-    /// Dropped after the functions.
-    _modules: [Module; 5],
+}
+
+/// What estimates the noise of windows.
+#[derive(Debug)]
+pub(super) enum Noise {
+    /// A warp each, in one go.
+    Short { estimate: Function },
+    /// Passes over lists of windows.
+    Long { guess: Function, moments: Function, refine: Function, settle: Function },
 }
 
 impl Kernels {
     pub(super) fn new(device: &Device, sizes: &Sizes) -> Result<Self> {
         let types = Types { sums: sizes.sums, wide_squares: sizes.wide_squares };
         let module = |file| device.module(&source(file, types));
-        let noise = module(File::Noise)?;
-        let moments = module(File::Moments)?;
+        let shared = module(File::Noise)?;
+        let own = module(if sizes.is_short() { File::Estimate } else { File::Moments })?;
         let sums = module(File::Sums)?;
         let screen = module(File::Screen)?;
         let events = module(File::Events)?;
+        let noise = if sizes.is_short() {
+            Noise::Short { estimate: own.function("estimate", 0)? }
+        } else {
+            Noise::Long {
+                guess: shared.function("guess", 0)?,
+                moments: own.function("moments", 0)?,
+                refine: shared.function("refine", 0)?,
+                settle: shared.function("settle", 0)?,
+            }
+        };
         Ok(Self {
-            guess: noise.function("guess", 0)?,
-            refine: noise.function("refine", 0)?,
-            settle: noise.function("settle", 0)?,
-            carry: noise.function("carry", 0)?,
-            moments: moments.function("moments", 0)?,
+            noise,
+            carry: shared.function("carry", 0)?,
             sums: sums.function("sums", 0)?,
             wide: sums.function("wide", 0)?,
             screen: screen.function("screen", sizes.shared_bytes())?,
@@ -94,7 +111,6 @@ impl Kernels {
             list_blocks: events.function("list_blocks", 0)?,
             evaluate: events.function("evaluate", 0)?,
             sweep: events.function("sweep", 0)?,
-            _modules: [noise, moments, sums, screen, events],
         })
     }
 }

@@ -1,13 +1,14 @@
 //! What a search keeps on a device.
 
 use super::sizes::Sizes;
-use crate::backend::cuda::{Buffer, Device, Pinned};
+use crate::backend::cuda::{Buffer, Device, Event, Pinned};
 use crate::error::Result;
 
 /// Passes over a window's samples that its noise can take, the first over all samples among them.
 pub(super) const ROUNDS: usize = 9;
 
-/// 64-bit words of an event, and of a trial's best hit.
+/// 64-bit words before the events, of an event, and of a trial's best hit.
+pub(super) const HEADER_WORDS: usize = 2;
 pub(super) const EVENT_WORDS: usize = 3;
 const HIT_WORDS: usize = 3;
 
@@ -41,23 +42,30 @@ pub(super) struct Memory {
     pub(super) widths: Buffer<u32>,
     /// Each trial's best hit, before and after.
     pub(super) bests: [Buffer<u64>; 2],
-    /// Numbers of events and of flagged blocks in a word, then the events.
+    /// Windows of floats that have to be looked at whole, and whether a batch's noise has to be estimated again, one
+    /// window after another.
+    pub(super) loud: Buffer<u32>,
+    pub(super) spoilt: Buffer<u32>,
+    /// Numbers of events and of flagged blocks in a word, whether it was spoilt in another, then the events.
     pub(super) events: Buffer<u64>,
     pub(super) found: Pinned<u64>,
     pub(super) told_ends: Pinned<u64>,
+    /// The last copy of these.
+    pub(super) told: Event,
 }
 
 impl Memory {
     pub(super) fn new(device: &Device, sizes: &Sizes) -> Result<Self> {
         let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);
-        let events = 1 + sizes.events() * EVENT_WORDS;
+        let listed = if sizes.is_short() { 1 } else { all };
+        let events = HEADER_WORDS + sizes.events() * EVENT_WORDS;
         Ok(Self {
             history: device.buffer(dms * sizes.history_stride())?,
             ends: device.buffer(dms)?,
             own: device.buffer(2 * all)?,
             carried: device.buffer(2 * dms)?,
-            estimates: device.buffer(ESTIMATE_WORDS * all)?,
-            lists: [device.buffer(all)?, device.buffer(all)?],
+            estimates: device.buffer(ESTIMATE_WORDS * listed)?,
+            lists: [device.buffer(listed)?, device.buffer(listed)?],
             active: device.buffer(ROUNDS + 1)?,
             totals: device.buffer(all * sizes.entries)?,
             flags: device.buffer(all * sizes.window_words())?,
@@ -67,9 +75,12 @@ impl Memory {
             snrs: device.buffer(sizes.room * super::sizes::BLOCK)?,
             widths: device.buffer(sizes.room * super::sizes::BLOCK)?,
             bests: [device.buffer(HIT_WORDS * dms)?, device.buffer(HIT_WORDS * dms)?],
+            loud: device.buffer(listed)?,
+            spoilt: device.buffer(1)?,
             events: device.buffer(events)?,
             found: device.pinned(events)?,
             told_ends: device.pinned(dms)?,
+            told: device.event()?,
         })
     }
 }

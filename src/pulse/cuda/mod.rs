@@ -73,7 +73,6 @@ impl Engine {
             kernels: Kernels::new(device, &sizes)?,
             memory: Memory::new(device, &sizes)?,
             snr,
-            multiprocessors: device.properties().multiprocessors,
             present: 0,
             sizes,
         };
@@ -99,9 +98,10 @@ impl Engine {
             Some(staging) => staging,
             None => Staging::new(&self.device, &self.search.sizes, &self.threads)?,
         };
-        let found = self.run_staged(&mut staging, input, events);
+        self.run_staged(&mut staging, input, events)?;
+        // After a fault what was under way is dropped with it.
         self.staging = Some(staging);
-        found
+        Ok(())
     }
 
     fn run_staged(
@@ -143,6 +143,8 @@ impl Engine {
             let rule = "the plan has a bound for integer series and none for floats";
             return Err(Error::parameter("type of the series", "another", rule));
         }
+        plane.check()?;
+        plane.words.check_on(&self.device)?;
         if times > plane.stride {
             let (expected, actual) = (plane.stride, times);
             return Err(Error::Shape { what: "times in a row of the plane", expected, actual });

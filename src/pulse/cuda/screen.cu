@@ -1,34 +1,60 @@
-// Which blocks of 64 starts may hold a boxcar of integers above its threshold.
+// Which blocks of 64 starts may hold a boxcar above its threshold.
 //
 // A boxcar's sum is the difference of two prefix sums. For widths of 4 to 7 times B the starts are looked at in
 // runs of B: the largest prefix sum where they end less the smallest where they begin bounds all sums of a run, so
 // that every octave costs half of the one below. Only widths up to 7 are compared one by one.
+//
+// Floats are summed in single precision here, and thresholds lowered by all that this and the host's own rounding can
+// amount to: what is flagged is looked at again.
 #include "widths.cuh"
 
 const u32 THREADS = 512;
 const u32 WARPS = THREADS / 32;
 // Samples of one thread.
 const u32 CHUNK = 8;
-// The most blocks of a tile.
-const u32 MOST_BLOCKS = 128;
+// The most blocks and windows of a tile.
+const u32 MOST_BLOCKS = 128, TILE_WINDOWS = 8;
 
-#if SUM_BITS == 64
+#if FLOATS
+typedef float Sum;
+typedef float4 Four;
+typedef float2 Two;
+const Sum NEVER = -1e38f;
+#define BLOCKS_PER_MULTIPROCESSOR 2
+#elif SUM_BITS == 64
 typedef i64 Sum;
 typedef u64 Bits;
+struct Four {
+  Sum x, y, z, w;
+};
+struct Two {
+  Sum x, y;
+};
 const Sum NEVER = -(1ll << 60);
 #define BLOCKS_PER_MULTIPROCESSOR 1
 #else
 typedef i32 Sum;
 typedef u32 Bits;
+typedef int4 Four;
+typedef int2 Two;
 const Sum NEVER = -(1 << 30);
 #define BLOCKS_PER_MULTIPROCESSOR 2
 #endif
 
+#if FLOATS
+INLINE Sum plus(Sum a, Sum b) { return a + b; }
+INLINE Sum minus(Sum a, Sum b) { return a - b; }
+INLINE float larger(float a, float b) { return fmaxf(a, b); }
+INLINE float smaller(float a, float b) { return fminf(a, b); }
+INLINE Sum later(Sum a, Sum b) { return fmaxf(a, b); }
+INLINE Sum earlier(Sum a, Sum b) { return fminf(a, b); }
+#else
 // Sums wrap, differences of near ones are right.
 INLINE Sum plus(Sum a, Sum b) { return (Sum)((Bits)a + (Bits)b); }
 INLINE Sum minus(Sum a, Sum b) { return (Sum)((Bits)a - (Bits)b); }
 INLINE Sum later(Sum a, Sum b) { return plus(a, larger(minus(b, a), (Sum)0)); }
 INLINE Sum earlier(Sum a, Sum b) { return plus(a, smaller(minus(b, a), (Sum)0)); }
+#endif
 
 INLINE Sum warp_before(Sum own, Sum& total) {
   Sum sum = own;
@@ -58,12 +84,12 @@ struct Pyramid {
 template <u32 COUNT> INLINE void load(const Sum* from, Sum (&values)[COUNT]) {
   if constexpr (SUM_BITS == 32 && COUNT % 4 == 0) {
     for (u32 i = 0; i < COUNT; i += 4) {
-      int4 word = *(const int4*)(from + i);
+      Four word = *(const Four*)(from + i);
       values[i] = word.x, values[i + 1] = word.y, values[i + 2] = word.z, values[i + 3] = word.w;
     }
   } else if constexpr (SUM_BITS == 32 && COUNT % 2 == 0) {
     for (u32 i = 0; i < COUNT; i += 2) {
-      int2 word = *(const int2*)(from + i);
+      Two word = *(const Two*)(from + i);
       values[i] = word.x, values[i + 1] = word.y;
     }
   } else {
@@ -73,9 +99,9 @@ template <u32 COUNT> INLINE void load(const Sum* from, Sum (&values)[COUNT]) {
 template <u32 COUNT> INLINE void store(Sum* to, const Sum (&values)[COUNT]) {
   if constexpr (SUM_BITS == 32 && COUNT % 4 == 0) {
     for (u32 i = 0; i < COUNT; i += 4)
-      *(int4*)(to + i) = make_int4((i32)values[i], (i32)values[i + 1], (i32)values[i + 2], (i32)values[i + 3]);
+      *(Four*)(to + i) = Four{values[i], values[i + 1], values[i + 2], values[i + 3]};
   } else if constexpr (SUM_BITS == 32 && COUNT % 2 == 0) {
-    for (u32 i = 0; i < COUNT; i += 2) *(int2*)(to + i) = make_int2((i32)values[i], (i32)values[i + 1]);
+    for (u32 i = 0; i < COUNT; i += 2) *(Two*)(to + i) = Two{values[i], values[i + 1]};
   } else {
     for (u32 i = 0; i < COUNT; i++) to[i] = values[i];
   }
@@ -94,16 +120,40 @@ INLINE void store_chunk(const Pyramid& pyramid, u32 chunk, const Sum (&values)[C
   store(pyramid.half(chunk, 1), high);
 }
 
-// Differences of the window's samples to its rounded mean, 0 where there are none; each warp takes a stretch of
-// them and gives back its sum.
-INLINE Sum fill(const Pyramid& pyramid, const Series& series, const Tile& tile, u32 stretch, i32 centre) {
+// The sum of a thread's differences, and of floats of their sizes.
+struct Filled {
+  Sum sum;
+#if FLOATS
+  float size;
+#endif
+};
+
+#if FLOATS
+typedef float Centre;
+
+// What stands in for a sample of the tile that is no number: as in Repaired, for the window that the sample lies in.
+INLINE float replacement(const Series& series, const Noise* own, const Noise* carried, const Tile& tile, u32 place,
+                         u32 windows_here) {
+  u32 which = smaller(place / series.window, windows_here - 1);
+  Repaired repaired(series, own, carried, tile.dm, tile.j + which);
+  return place - which * series.window < series.reach ? repaired.before : repaired.now;
+}
+#else
+typedef i32 Centre;
+#endif
+
+// Differences of the tile's samples to a centre, 0 where there are none; each warp takes a stretch of them.
+template <class Mend>
+INLINE Filled fill(const Pyramid& pyramid, const Series& series, const Tile& tile, u32 available, u32 stretch,
+                   Centre centre, Mend mend) {
   const u32 AHEAD = 4;
-  u32 available = series.available(tile.dm, tile.j), first = threadIdx.x / 32 * stretch;
+  u32 first = threadIdx.x / 32 * stretch;
   Row row = series.row(tile.dm, tile.j);
-  Sum sum = 0, *to = &pyramid.at(first + threadIdx.x % 32);
+  Filled filled = {};
+  Sum* to = &pyramid.at(first + threadIdx.x % 32);
   row.with_place(tile.start + first, tile.start + first + stretch, [&](auto sample) {
     for (u32 x = first + threadIdx.x % 32; x < first + stretch; x += 32 * AHEAD) {
-      i32 values[AHEAD];
+      Sample values[AHEAD];
 #pragma unroll
       for (u32 k = 0; k < AHEAD; k++) {
         u32 place = tile.start + x + k * 32;
@@ -111,15 +161,19 @@ INLINE Sum fill(const Pyramid& pyramid, const Series& series, const Tile& tile, 
       }
 #pragma unroll
       for (u32 k = 0; k < AHEAD; k++) {
+        mend(values[k], tile.start + x + k * 32);
         Sum difference = (Sum)values[k] - (Sum)centre;
-        sum = plus(sum, difference);
+        filled.sum = plus(filled.sum, difference);
+#if FLOATS
+        filled.size += fabsf(difference);
+#endif
         // Four chunks on.
         to[k * 32 / 2] = difference;
       }
       to += AHEAD * 32 / 2;
     }
   });
-  return sum;
+  return filled;
 }
 
 // The sum over the threads of all warps before this one's.
@@ -182,6 +236,9 @@ template <u32 COUNT> INLINE void rebase(Sum (&values)[COUNT], Sum base) {
   for (u32 i = 0; i < COUNT; i++) values[i] = minus(values[i], base);
 }
 
+// The thresholds of a window, less the centre's share, their signs changed.
+typedef Sum Offsets[TILE_WIDTHS];
+
 // Whether a boxcar of up to 56 samples that begins in the chunk may be above its threshold.
 INLINE bool may_hit(const Pyramid& pyramid, u32 chunk, const Sum* offsets) {
   Sum p[2 * CHUNK];
@@ -215,7 +272,7 @@ INLINE bool may_hit(const Pyramid& pyramid, u32 chunk, const Sum* offsets) {
 }
 
 // Makes a level of the pyramid from the one below, and looks at its runs.
-INLINE void climb(const Pyramid& pyramid, u32 level, u32 starts, const Sum* offsets, u32* flags) {
+INLINE void climb(const Pyramid& pyramid, u32 level, u32 starts, u32 window_log, const Offsets* offsets, u32* flags) {
   Sum *most = pyramid.most(level), *least = pyramid.least(level);
   const Sum *finer_most = pyramid.most(level - 1), *finer_least = pyramid.least(level - 1);
   for (u32 i = threadIdx.x; i < pyramid.length >> level; i += THREADS) {
@@ -226,43 +283,105 @@ INLINE void climb(const Pyramid& pyramid, u32 level, u32 starts, const Sum* offs
   for (u32 i = threadIdx.x; i < starts >> level; i += THREADS) {
     Sum ends[4], begin[1] = {0};
     for (u32 k = 0; k < 4; k++) ends[k] = minus(most[i + 4 + k], least[i]);
-    if (excess_of<1>(ends, begin, offsets + 4 * level + 3) < 0) continue;
+    const Sum* of_window = offsets[i << level >> window_log];
+    if (excess_of<1>(ends, begin, of_window + 4 * level + 3) < 0) continue;
     u32 first = (i << level) / BLOCK, last = ((i + 1) << level) / BLOCK;
     for (u32 block = first; block < larger(last, first + 1); block++) atomicMax(&flags[block], 1u);
   }
 }
 
+#if FLOATS
+// Sizes of a tile's differences that add up to more than so many deviations a sample, or to more than single precision
+// holds well, make its windows loud: their blocks are all flagged.
+const float LOUD = 1048576.0f, MOST_SIZE = 1e30f;
+
+// How far the host's sum of a boxcar may lie from what the tile's sums say, for sums of sizes `size`: the tile's are the ends
+// of at most 64 additions each, after a subtraction each; the host's of one addition a sample, of sums that are at most all
+// sizes of the window before, none of whose tiles is loud.
+INLINE double doubt(const Noise& noise, float centre, float size, u32 width, u32 samples) {
+  const double SINGLE = 5.9604644775390625e-8, DOUBLE = 1.1102230246251565e-16;
+  double mean = noise.mean < 0.0 ? -noise.mean : noise.mean, far = centre < 0.0f ? -centre : centre;
+  double before = samples * (far + mean + 2.0 * LOUD * noise.sigma) + size;
+  return 160.0 * SINGLE * size + (width + 2) * DOUBLE * before * 1.01;
+}
+
+INLINE Sum offset_of(const Noise& noise, double snr, u32 widths, u32 index, float centre, float size, u32 samples) {
+  u32 width = width_of(index), used = widths <= 7 ? widths : 7 + parts(widths - 7, 4u) * 4;
+  double least = Threshold(noise, snr, width).least - (double)centre * width;
+  double rounding = 1e-6 * (least < 0.0 ? -least : least);
+  return index < used ? (Sum)(doubt(noise, centre, size, width, samples) + rounding - least) : NEVER;
+}
+#else
+INLINE Sum offset_of(const Noise& noise, double snr, u64 range, u32 widths, u32 index, i32 centre) {
+  u32 width = width_of(index);
+  double least = Threshold(noise, snr, width).least - (double)((i64)centre * width);
+  double most = (double)(range * width + 1);
+  least = smaller(larger(least, -most), most);
+  // The last octave is looked at whole.
+  u32 used = widths <= 7 ? widths : 7 + parts(widths - 7, 4u) * 4;
+  return index < used ? -(Sum)least : NEVER;
+}
+#endif
+
+#if FLOATS
+#define OWN_PARAMETERS u32 *loud
+#else
+#define OWN_PARAMETERS u64 range
+#endif
+
+// Samples of all windows of a tile lie about one centre, the first's: any value that samples can have does.
 KERNEL __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    screen(SERIES_PARAMETERS, const Noise* own, const Noise* carried, u32* words, double snr, u64 range, u32 tiles,
-           u32 starts, u32 length, u32 widths) {
+    screen(SERIES_PARAMETERS, const Noise* own, const Noise* carried, u32* words, double snr, OWN_PARAMETERS, u32 tiles,
+           u32 starts, u32 length, u32 widths, u32 tile_windows) {
   SHARED_MEMORY(memory);
-  __shared__ Sum offsets[TILE_WIDTHS];
+  __shared__ Offsets offsets[TILE_WINDOWS];
   __shared__ u32 flags[MOST_BLOCKS];
   Series series = SERIES;
-  Tile tile(windows, tiles, starts);
-  Noise noise = series.noise(own, carried, tile.dm, tile.j);
+  Tile tile(windows, tiles, starts, tile_windows);
+  u32 here = smaller(tile_windows, windows - tile.j), window_log = 31 - __clz((i32)window);
+  Noise nearest = series.noise(own, carried, tile.dm, tile.j);
   if (threadIdx.x < MOST_BLOCKS) flags[threadIdx.x] = 0;
-  bool is_void = noise.sigma == 0.0 || tile.start >= series.samples(tile.dm, tile.j);
+  bool is_void = tile.start >= series.samples(tile.dm, tile.j) || (tile_windows == 1 && nearest.sigma == 0.0);
   if (!is_void) {
     Pyramid pyramid{(Sum*)memory, length};
-    i32 centre = (i32)rounded(noise.mean);
-    u32 stretch = length / WARPS;
-    Sum sum = fill(pyramid, series, tile, stretch, centre);
-    if (threadIdx.x < TILE_WIDTHS) {
-      u32 width = width_of(threadIdx.x);
-      double least = Threshold(noise, snr, width).least - (double)((i64)centre * width);
-      double most = (double)(range * width + 1);
-      least = smaller(larger(least, -most), most);
-      // The last octave is looked at whole.
-      u32 used = widths <= 7 ? widths : 7 + parts(widths - 7, 4u) * 4;
-      offsets[threadIdx.x] = threadIdx.x < used ? -(Sum)least : NEVER;
+    u32 stretch = length / WARPS, available = series.available(tile.dm, tile.j, tile_windows);
+#if FLOATS
+    __shared__ float sizes[WARPS];
+    float centre = (float)nearest.mean;
+    Filled filled = fill(pyramid, series, tile, available, stretch, centre, [&](float& y, u32 place) {
+      if (!is_finite(y)) y = replacement(series, own, carried, tile, place, here);
+    });
+    for (i32 lanes = 16; lanes > 0; lanes /= 2) filled.size += __shfl_xor_sync(0xffffffff, filled.size, lanes);
+    if (threadIdx.x % 32 == 0) sizes[threadIdx.x / 32] = filled.size;
+    Sum before = sum_before(filled.sum);
+    float size = 0.0f;
+    for (u32 warp = 0; warp < WARPS; warp++) size += sizes[warp];
+#else
+    i32 centre = (i32)rounded(nearest.mean);
+    Filled filled = fill(pyramid, series, tile, available, stretch, centre, [](i32&, u32) {});
+    Sum before = sum_before(filled.sum);
+#endif
+    for (u32 i = threadIdx.x; i < tile_windows * TILE_WIDTHS; i += THREADS) {
+      u32 which = i / TILE_WIDTHS, index = i % TILE_WIDTHS;
+      Noise noise = which < here ? series.noise(own, carried, tile.dm, tile.j + which) : Noise{0.0, 0.0};
+#if FLOATS
+      bool is_searched = noise.sigma > 0.0;
+      u32 samples = window + reach;
+      offsets[which][index] = is_searched ? offset_of(noise, snr, widths, index, centre, size, samples) : NEVER;
+      bool is_loud = !(size <= LOUD * (float)noise.sigma * (float)length && size < MOST_SIZE);
+      if (index == 0 && is_searched && is_loud) loud[tile.dm * windows + tile.j + which] = 1;
+#else
+      offsets[which][index] = noise.sigma != 0.0 ? offset_of(noise, snr, range, widths, index, centre) : NEVER;
+#endif
     }
-    accumulate(pyramid, stretch, sum_before(sum));
+    accumulate(pyramid, stretch, before);
     __syncthreads();
     for (u32 chunk = threadIdx.x; chunk < starts / CHUNK; chunk += THREADS)
-      if (may_hit(pyramid, chunk, offsets)) atomicMax(&flags[chunk * CHUNK / BLOCK], 1u);
-    for (u32 level = 4; 4 * level + 3 < widths; level++) climb(pyramid, level, starts, offsets, flags);
+      if (may_hit(pyramid, chunk, offsets[chunk * CHUNK >> window_log])) atomicMax(&flags[chunk * CHUNK / BLOCK], 1u);
+    for (u32 level = 4; 4 * level + 3 < widths; level++) climb(pyramid, level, starts, window_log, offsets, flags);
   }
   __syncthreads();
-  write_flags(flags, words + tile.word, starts);
+  u32 word_blocks = smaller(smaller(starts, window) / BLOCK, 32u);
+  u32 count = tile_windows > 1 ? here * (window / BLOCK / word_blocks) : starts / BLOCK / word_blocks;
+  write_flags(flags, words + tile.word, count, word_blocks);
 }

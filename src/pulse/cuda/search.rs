@@ -1,9 +1,9 @@
 //! The kernels of one batch of windows, and what they find.
 
-use super::kernels::Kernels;
-use super::memory::{EVENT_WORDS, Memory, ROUNDS};
+use super::kernels::{Kernels, Noise};
+use super::memory::{EVENT_WORDS, HEADER_WORDS, Memory, ROUNDS};
 use super::sizes::{BLOCK, Sizes, Sums};
-use crate::backend::cuda::{Arguments, Buffer, Function, Stream};
+use crate::backend::cuda::{Arguments, Function, Stream};
 use crate::error::Result;
 use crate::pulse::rules::Event;
 
@@ -24,6 +24,22 @@ pub(super) struct Batch {
     pub(super) windows: usize,
 }
 
+impl Batch {
+    /// One of its windows, of so many samples.
+    fn window(&self, index: usize, samples: usize) -> Self {
+        let skipped = index * samples;
+        let bytes = (skipped * size_of::<u32>()) as u64;
+        Self {
+            history: self.history.wrapping_add(bytes),
+            plane: self.plane.wrapping_add(bytes),
+            split: self.split.saturating_sub(skipped),
+            first: self.first + skipped as u64,
+            windows: 1,
+            ..*self
+        }
+    }
+}
+
 /// The parts of a search that its kernels need.
 #[derive(Debug)]
 pub(super) struct Search {
@@ -31,7 +47,6 @@ pub(super) struct Search {
     pub(super) sizes: Sizes,
     pub(super) memory: Memory,
     pub(super) snr: f64,
-    pub(super) multiprocessors: usize,
     /// Which of the two buffers of best hits is the present one.
     pub(super) present: usize,
 }
@@ -44,18 +59,33 @@ impl Search {
         stream: &Stream,
         events: &mut Vec<Event>,
     ) -> Result<()> {
+        if self.look(batch, stream, events)? {
+            return self.carry(batch, stream);
+        }
+        for window in 0..batch.windows {
+            let one = batch.window(window, self.sizes.window);
+            self.look(one, stream, events)?;
+            self.carry(one, stream)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at a batch; false, and nothing has happened, when one window's noise depends on the one before.
+    fn look(&mut self, batch: Batch, stream: &Stream, events: &mut Vec<Event>) -> Result<bool> {
         self.estimate_noise(batch, stream)?;
         self.flag(batch, stream)?;
         let mut begin = 0;
         loop {
             self.round(batch, begin, stream)?;
-            let blocks = self.collect(stream, events)?;
+            let Some(blocks) = self.collect(stream, events)? else {
+                self.present = 1 - self.present;
+                return Ok(false);
+            };
             begin += self.sizes.room;
             if begin >= blocks {
-                break;
+                return Ok(true);
             }
         }
-        self.carry(batch, stream)
     }
 
     /// Ends every trial's last event; waits for the device.
@@ -71,10 +101,10 @@ impl Search {
             let words = bests.len();
             stream.fill(bests, 0..words, 0)?;
         }
+        stream.fill(&mut self.memory.spoilt, 0..1, 0)?;
         // More events come to the host than were found.
         let words = self.memory.events.len();
-        stream.fill(&mut self.memory.events, 0..words, 0)?;
-        stream.synchronize()
+        stream.fill(&mut self.memory.events, 0..words, 0)
     }
 
     fn series(&self, batch: Batch) -> Arguments {
@@ -99,20 +129,37 @@ impl Search {
     }
 
     fn estimate_noise(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
+        let Noise::Short { estimate } = &self.kernels.noise else {
+            return self.estimate_long(batch, stream);
+        };
         let all = self.sizes.dms * batch.windows;
-        let dms = self.sizes.dms as u32;
+        let group = self.sizes.group(all);
+        let own = self.memory.own.address();
+        let arguments =
+            self.series(batch).with(own).with(group as u32).with(self.sizes.dms as u32);
+        launch(stream, estimate, all.div_ceil(4 * group), 128, &arguments)
+    }
+
+    /// The noise of long windows, by passes over those that need one.
+    fn estimate_long(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
         stream.fill(&mut self.memory.active, 0..ROUNDS + 1, 0)?;
-        let (kernels, memory) = (&self.kernels, &self.memory);
+        stream.fill(&mut self.memory.spoilt, 0..1, 0)?;
+        let Noise::Long { guess, moments, refine, settle } = &self.kernels.noise else {
+            return Ok(());
+        };
+        let all = self.sizes.dms * batch.windows;
+        let (memory, dms) = (&self.memory, self.sizes.dms as u32);
         let arguments = self
             .series_and_noise(batch)
             .with(memory.estimates.address())
             .with(memory.lists[0].address())
             .with(memory.active.address())
+            .with(memory.spoilt.address())
             .with(dms);
-        launch(stream, &kernels.guess, all.div_ceil(4), 128, &arguments)?;
+        launch(stream, guess, all.div_ceil(4), 128, &arguments)?;
         let (windows, threads, blocks) = match self.sizes.sums {
-            Sums::F64 => (16, 128, 16 * self.multiprocessors),
-            _ => (1, 512, 2 * self.multiprocessors),
+            Sums::F64 => (16, 128, 16 * self.sizes.multiprocessors),
+            _ => (1, 512, 2 * self.sizes.multiprocessors),
         };
         for round in 0..ROUNDS {
             let (list, next) = (&memory.lists[round % 2], &memory.lists[(round + 1) % 2]);
@@ -120,60 +167,51 @@ impl Search {
                 .series_and_noise(batch)
                 .with(memory.estimates.address())
                 .with(list.address())
-                .with(memory.active.at(round));
+                .with(memory.active.at(round))
+                .with(memory.spoilt.address());
             let grid = all.div_ceil(windows).min(blocks);
-            launch(stream, &kernels.moments, grid, threads, &arguments)?;
+            launch(stream, moments, grid, threads, &arguments)?;
             let arguments = Arguments::new()
                 .with(memory.estimates.address())
                 .with(list.address())
                 .with(memory.active.at(round))
                 .with(next.address())
                 .with(memory.active.at(round + 1));
-            let grid = all.div_ceil(64).min(4 * self.multiprocessors);
-            launch(stream, &kernels.refine, grid, 64, &arguments)?;
+            let grid = all.div_ceil(64).min(4 * self.sizes.multiprocessors);
+            launch(stream, refine, grid, 64, &arguments)?;
         }
         let arguments = self
             .series(batch)
             .with(memory.own.address())
             .with(memory.estimates.address())
+            .with(memory.loud.address())
             .with(dms);
-        launch(stream, &kernels.settle, all.div_ceil(128), 128, &arguments)
+        launch(stream, settle, all.div_ceil(128), 128, &arguments)
     }
 
     /// Marks the blocks of starts that may hold a hit.
     fn flag(&self, batch: Batch, stream: &Stream) -> Result<()> {
         let (sizes, kernels, memory) = (&self.sizes, &self.kernels, &self.memory);
-        let all = sizes.dms * batch.windows;
-        if sizes.entries > 0 {
-            let arguments = self
-                .series_and_noise(batch)
-                .with(memory.totals.address())
-                .with(sizes.entries as u32)
-                .with(sizes.grain as u32)
-                .with(sizes.dms as u32);
-            let (grid, threads) =
-                if sizes.sums == Sums::F64 { (sizes.dms.div_ceil(32), 32) } else { (all, 256) };
-            launch(stream, &kernels.sums, grid, threads, &arguments)?;
+        let floats = sizes.sums == Sums::F64;
+        if sizes.entries > 0 && !floats {
+            self.sum_all(batch, stream)?;
         }
+        let tiling = sizes.tiling(batch.windows);
+        let arguments = self.series_and_noise(batch).with(memory.flags.address()).with(self.snr);
         let arguments = match sizes.sums {
-            Sums::F64 => self
-                .series_and_noise(batch)
-                .with(memory.totals.address())
-                .with(memory.flags.address())
-                .with(self.snr)
-                .with(sizes.entries as u32),
-            _ => self
-                .series_and_noise(batch)
-                .with(memory.flags.address())
-                .with(self.snr)
-                .with(sizes.range),
+            Sums::F64 => arguments.with(memory.loud.address()),
+            _ => arguments.with(sizes.range),
         };
         let arguments = arguments
             .with(sizes.tiles() as u32)
-            .with(sizes.starts as u32)
-            .with(sizes.length as u32)
-            .with(sizes.tile_widths as u32);
-        launch(stream, &kernels.screen, all * sizes.tiles(), 512, &arguments)?;
+            .with(tiling.starts as u32)
+            .with(tiling.length as u32)
+            .with(sizes.tile_widths as u32)
+            .with(tiling.windows as u32);
+        launch(stream, &kernels.screen, tiling.tiles, 512, &arguments)?;
+        if floats {
+            self.sum_flagged(batch, stream)?;
+        }
         if sizes.tile_widths == sizes.widths {
             return Ok(());
         }
@@ -188,7 +226,38 @@ impl Search {
             .with(sizes.tile_widths as u32)
             .with(sizes.widths as u32)
             .with(sizes.dms as u32);
-        launch(stream, &kernels.wide, (all * sizes.window_words()).div_ceil(8), 256, &arguments)
+        let words = sizes.dms * batch.windows * sizes.window_words();
+        launch(stream, &kernels.wide, words.div_ceil(8), 256, &arguments)
+    }
+
+    /// Keeps sums of all samples of every window, of integers.
+    fn sum_all(&self, batch: Batch, stream: &Stream) -> Result<()> {
+        let sizes = &self.sizes;
+        let arguments = self
+            .series_and_noise(batch)
+            .with(self.memory.totals.address())
+            .with(sizes.entries as u32)
+            .with(sizes.grain as u32)
+            .with(sizes.dms as u32);
+        launch(stream, &self.kernels.sums, sizes.dms * batch.windows, 256, &arguments)
+    }
+
+    /// Keeps sums of the windows of floats that will be looked at: the flagged ones, or all where boxcars are too wide
+    /// for a tile.
+    fn sum_flagged(&self, batch: Batch, stream: &Stream) -> Result<()> {
+        let (sizes, memory) = (&self.sizes, &self.memory);
+        let arguments = self
+            .series_and_noise(batch)
+            .with(memory.totals.address())
+            .with(sizes.entries as u32)
+            .with(memory.flags.address())
+            .with(memory.loud.address())
+            .with(sizes.window_words() as u32)
+            .with(sizes.word_blocks() as u32)
+            .with(u32::from(sizes.tile_widths < sizes.widths))
+            .with(sizes.dms as u32);
+        let windows = sizes.dms * batch.windows;
+        launch(stream, &self.kernels.sums, windows.div_ceil(4), 128, &arguments)
     }
 
     /// Looks closely at the flagged blocks from number `begin` on, as many as there is room for.
@@ -204,6 +273,7 @@ impl Search {
             .with(memory.counts.address())
             .with(memory.offsets.address())
             .with(memory.events.address())
+            .with(memory.spoilt.address())
             .with(dms);
         launch(stream, &kernels.scan, 1, 1024, &arguments)?;
         let arguments = flags
@@ -228,7 +298,7 @@ impl Search {
             .with(sizes.grain as u32)
             .with(sizes.tile_widths as u32)
             .with(sizes.widths as u32);
-        let grid = sizes.room.min(12 * self.multiprocessors);
+        let grid = sizes.room.min(12 * self.sizes.multiprocessors);
         launch(stream, &kernels.evaluate, grid, BLOCK, &arguments)?;
         self.sweep((batch.first, begin, room), false, stream)
     }
@@ -248,7 +318,7 @@ impl Search {
             .with(memory.offsets.address())
             .with(memory.bests[self.present].address())
             .with(memory.bests[1 - self.present].address())
-            .with(memory.events.at(1))
+            .with(memory.events.at(HEADER_WORDS))
             .with(memory.events.address())
             .with(first)
             .with(begin)
@@ -259,20 +329,24 @@ impl Search {
         launch(stream, &self.kernels.sweep, self.sizes.dms.div_ceil(64), 64, &arguments)
     }
 
-    /// Waits for the events of a round and hands them over; gives back the number of flagged blocks.
-    fn collect(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<usize> {
+    /// Waits for the events of a round and hands them over; gives back the number of flagged blocks, or none, and no
+    /// events, where the batch was spoilt.
+    fn collect(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<Option<usize>> {
         let all = self.memory.events.len();
-        let first = all.min(1 + FIRST_EVENTS * EVENT_WORDS);
+        let first = all.min(HEADER_WORDS + FIRST_EVENTS * EVENT_WORDS);
         self.copy_out(0..first, stream)?;
-        let header = self.memory.found.as_slice()[0];
+        let [header, spoilt] = [0, 1].map(|word| self.memory.found.as_slice()[word]);
+        if spoilt != 0 {
+            return Ok(None);
+        }
         let count = header as u32 as usize;
-        let last = 1 + count * EVENT_WORDS;
+        let last = HEADER_WORDS + count * EVENT_WORDS;
         if last > first {
             self.copy_out(first..last, stream)?;
         }
-        let words = &self.memory.found.as_slice()[1..last];
+        let words = &self.memory.found.as_slice()[HEADER_WORDS..last];
         events.extend(words.chunks_exact(EVENT_WORDS).map(event));
-        Ok((header >> 32) as usize)
+        Ok(Some((header >> 32) as usize))
     }
 
     fn copy_out(&mut self, words: std::ops::Range<usize>, stream: &Stream) -> Result<()> {
@@ -290,22 +364,13 @@ impl Search {
 
     /// Tells the device where the trials end.
     pub(super) fn tell_ends(&mut self, ends: &[u64], stream: &Stream) -> Result<()> {
-        let Memory { ends: buffer, told_ends, .. } = &mut self.memory;
-        copy_in(ends, told_ends, buffer, stream)
+        let Memory { ends: buffer, told_ends, told, .. } = &mut self.memory;
+        told.synchronize()?;
+        told_ends.as_mut_slice()[..ends.len()].copy_from_slice(ends);
+        // SAFETY: the host's memory is written again only when the copy has run.
+        unsafe { stream.copy_in(told_ends, 0..ends.len(), buffer, 0)? };
+        stream.record(told)
     }
-}
-
-/// Copies numbers to the device and waits for it.
-fn copy_in(
-    from: &[u64],
-    pinned: &mut crate::backend::cuda::Pinned<u64>,
-    to: &mut Buffer<u64>,
-    stream: &Stream,
-) -> Result<()> {
-    pinned.as_mut_slice()[..from.len()].copy_from_slice(from);
-    // SAFETY: the host's memory is left alone until the stream is done.
-    unsafe { stream.copy_in(pinned, 0..from.len(), to, 0)? };
-    stream.synchronize()
 }
 
 fn launch(

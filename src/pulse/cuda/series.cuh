@@ -56,9 +56,11 @@ struct Series {
     return x < split ? history[dm * history_stride + x] : plane[dm * plane_stride + x];
   }
   // Valid samples from the start of window `j` on, those that its last boxcars reach among them.
-  INLINE u32 available(u32 dm, u32 j) const {
+  INLINE u32 available(u32 dm, u32 j) const { return available(dm, j, 1); }
+  // The same of `count` windows.
+  INLINE u32 available(u32 dm, u32 j, u32 count) const {
     u64 end = smaller(ends[dm], seen), start = first + (u64)j * window;
-    return end > start ? (u32)smaller(end - start, (u64)window + reach) : 0;
+    return end > start ? (u32)smaller(end - start, (u64)count * window + reach) : 0;
   }
   INLINE u32 samples(u32 dm, u32 j) const { return smaller(available(dm, j), window); }
   INLINE bool is_first(u32 j) const { return first == 0 && j == 0; }

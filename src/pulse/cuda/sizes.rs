@@ -12,21 +12,40 @@ const TILE_WIDTHS: usize = 39;
 /// The narrowest of the widths that may be left to sums of many samples: their strides are whole warps.
 const LEAST_WIDE: usize = 512;
 
-/// Samples of a trial in a batch of windows.
+/// Samples in a batch of windows: of a trial, and of all, of which a batch has the larger; the second of floats, of
+/// which more is kept.
 const BATCH: usize = 1 << 18;
+const BATCH_POINTS: usize = 1 << 28;
 
-/// The most windows in a batch.
-const MOST_WINDOWS: usize = 128;
+/// The most windows of a trial in a batch.
+const MOST_WINDOWS: usize = 1 << 14;
+
+/// The longest windows whose noise one warp estimates: longer ones have a block of threads, and passes that are
+/// launched one after another.
+const SHORT_WINDOW: usize = 8192;
+
+/// The most windows whose estimates one warp makes.
+const MOST_GROUP: usize = 32;
+
+/// Warps of a multiprocessor that estimate noise at a time: six blocks of four.
+const WARPS: usize = 24;
 
 /// Flagged blocks that are looked at closely at a time.
 const ROOM: usize = 1 << 15;
 
-/// What the screen's sums are made of.
+/// What sums are made of; those of floats are screened in single precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sums {
     I32,
     I64,
     F64,
+}
+
+impl Sums {
+    /// Bytes of a sum in the screen.
+    fn bytes(self) -> usize {
+        if self == Self::I64 { 8 } else { 4 }
+    }
 }
 
 /// The sizes that follow from a plan and a device.
@@ -42,9 +61,9 @@ pub(super) struct Sizes {
     pub(super) range: u64,
     /// Whether sums of squares or differences may pass 64 or 32 bits.
     pub(super) wide_squares: bool,
-    /// Starts of a tile, and its samples.
+    /// Starts of a tile in one window, and the most windows that a tile takes: one, unless they are short.
     pub(super) starts: usize,
-    pub(super) length: usize,
+    tile_windows: usize,
     /// Widths that tiles hold, of all.
     pub(super) tile_widths: usize,
     pub(super) widths: usize,
@@ -53,6 +72,18 @@ pub(super) struct Sizes {
     pub(super) entries: usize,
     /// Flagged blocks that there is room for.
     pub(super) room: usize,
+    pub(super) multiprocessors: usize,
+}
+
+/// How a batch of windows is cut into tiles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tiling {
+    /// Windows of a tile, its starts and its samples.
+    pub(super) windows: usize,
+    pub(super) starts: usize,
+    pub(super) length: usize,
+    /// Tiles of all trials.
+    pub(super) tiles: usize,
 }
 
 impl Sizes {
@@ -62,20 +93,19 @@ impl Sizes {
         let (min, max) = plan.options().bound.unwrap_or((0, 0));
         let range = (max - min) as u64;
         let (sums, tile_widths) = sums(plan, range);
-        let bytes = if sums == Sums::I32 { 4 } else { 8 };
-        let fits = |starts: &usize| {
-            *starts <= window && shared_bytes(length(*starts), bytes) <= properties.shared_bytes
-        };
-        let starts = [8192, 4096, 2048].into_iter().find(fits).unwrap_or(1024);
+        let bytes = sums.bytes();
+        let fits =
+            |starts: &usize| shared_bytes(length(*starts), bytes) <= properties.shared_bytes;
+        let most = [8192, 4096, 2048].into_iter().find(fits).unwrap_or(1024);
+        let starts = most.min(window);
         let grain = match sums {
             Sums::F64 => 32,
             _ if tile_widths < widths => plan.stride(plan.widths()[tile_widths]),
             _ => 0,
         };
-        let windows = match sums {
-            Sums::F64 => 1,
-            _ => (BATCH / window).clamp(1, MOST_WINDOWS),
-        };
+        let least = if sums == Sums::F64 { 0 } else { BATCH };
+        let windows = least.max(BATCH_POINTS / plan.dms()) / window;
+        let windows = windows.clamp(1, MOST_WINDOWS);
         let squares = u128::from(range).pow(2) * window as u128;
         Self {
             dms: plan.dms(),
@@ -86,13 +116,38 @@ impl Sizes {
             range,
             wide_squares: squares > i64::MAX as u128 || range > i32::MAX as u64,
             starts,
-            length: length(starts),
+            tile_windows: most / starts,
             tile_widths,
             widths,
             grain: grain.max(1),
             entries: plan.capacity().checked_div(grain).map_or(0, |entries| entries + 1),
             room: ROOM.min(plan.dms() * windows * window / BLOCK),
+            multiprocessors: properties.multiprocessors,
         }
+    }
+
+    /// Whether one warp estimates the noise of a window.
+    pub(super) fn is_short(&self) -> bool {
+        self.sums != Sums::F64 && !self.wide_squares && self.window <= SHORT_WINDOW
+    }
+
+    /// Of so many windows, how many one warp takes: the series that corrects their deviations is then summed for all of
+    /// them at once, as long as there are warps enough. Multiprocessors are filled a whole number of times.
+    pub(super) fn group(&self, windows: usize) -> usize {
+        let warps = WARPS * self.multiprocessors;
+        let rounds = windows.div_ceil(warps * MOST_GROUP).max(1);
+        windows.div_ceil(warps * rounds).max(1)
+    }
+
+    /// The tiles of a batch of `windows` windows of each trial: as long as there are tiles enough.
+    pub(super) fn tiling(&self, windows: usize) -> Tiling {
+        let mut count = self.tile_windows.min(windows.next_power_of_two());
+        while count > 1 && self.dms * windows.div_ceil(count) < 4 * self.multiprocessors {
+            count /= 2;
+        }
+        let starts = self.starts * count;
+        let tiles = self.dms * windows.div_ceil(count) * self.tiles();
+        Tiling { windows: count, starts, length: length(starts), tiles }
     }
 
     /// Samples of history of one trial.
@@ -122,8 +177,7 @@ impl Sizes {
 
     /// Shared memory of a tile.
     pub(super) fn shared_bytes(&self) -> usize {
-        let bytes = if self.sums == Sums::I32 { 4 } else { 8 };
-        shared_bytes(self.length, bytes)
+        shared_bytes(length(self.starts * self.tile_windows), self.sums.bytes())
     }
 
     /// The most events that a round of flagged blocks can end: events begin at least 5 samples apart.

@@ -4,35 +4,51 @@
 #if FLOATS
 typedef double Sum;
 
-// Samples from one kept sum to the next.
+// Samples from one kept sum to the next: a lane reads one of them.
 const u32 GRAIN = 32;
 
-// A warp for 32 trials, each of which adds its samples one by one: every machine rounds alike.
-KERNEL __launch_bounds__(32) sums(SERIES_PARAMETERS, const Noise* own, const Noise* carried, Sum* totals, u32 entries,
-                                  u32 grain, u32 dms) {
-  __shared__ float rows[32][33];
+// The end of the last flagged block of a window, from its words.
+INLINE u32 last_flagged(const u32* words, u32 window_words, u32 word_blocks) {
+  u32 word = 0;
+  for (u32 i = window_words; word == 0 && i-- > 0;)
+    if ((word = words[i]) != 0) return (i * word_blocks + 32 - __clz((i32)word)) * BLOCK;
+  return 0;
+}
+
+// A warp for each window: every lane adds the samples one by one, so that every machine rounds alike. Windows in which no
+// block is flagged are left out, as long as nothing else needs their sums; loud ones have all their blocks flagged.
+KERNEL __launch_bounds__(128) sums(SERIES_PARAMETERS, const Noise* own, const Noise* carried, Sum* totals, u32 entries,
+                                   u32* words, const u32* loud, u32 window_words, u32 word_blocks, u32 all, u32 dms) {
   Series series = SERIES;
-  u32 top = blockIdx.x * 32, lane = threadIdx.x, mine = smaller(top + lane, dms - 1);
-  for (u32 j = 0; j < windows; j++) {
-    u32 available = series.available(mine, j), longest = __reduce_max_sync(0xffffffff, available);
-    Repaired repaired(series, own, carried, mine, j);
-    Sum sum = 0.0;
-    Sum* out = totals + ((u64)mine * windows + j) * entries;
-    for (u32 x = 0; x <= longest; x += GRAIN) {
-#pragma unroll 8
-      for (u32 row = 0; row < 32; row++) {
-        u32 dm = smaller(top + row, dms - 1);
-        bool counts = x + lane < series.available(dm, j);
-        rows[row][lane] = counts ? series.at(dm, (u64)j * window + x + lane) : 0.0f;
-      }
-      __syncwarp();
-      if (top + lane < dms && x <= available && x / GRAIN < entries) out[x / GRAIN] = sum;
-      for (u32 i = 0; i < 32; i++) {
-        float y = rows[lane][i];
-        if (!is_finite(y)) y = x + i < series.reach ? repaired.before : repaired.now;
-        if (x + i < available) sum += (double)y;
-      }
-      __syncwarp();
+  u32 index = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (index >= dms * windows) return;
+  u32 dm = index / windows, j = index % windows, available = series.available(dm, j), last = available;
+  u32* flags = words + (u64)index * window_words;
+  if (loud[index]) {
+    for (u32 i = lane; i < window_words; i += 32) flags[i] = word_blocks < 32 ? (1u << word_blocks) - 1 : 0xffffffff;
+  } else if (!all) {
+    u32 end = last_flagged(flags, window_words, word_blocks);
+    if (end == 0) return;
+    last = smaller(available, end + 2048);
+  }
+  Repaired repaired(series, own, carried, dm, j);
+  Row row = series.row(dm, j);
+  Sum sum = 0.0, *out = totals + (u64)index * entries;
+  const u32 AHEAD = 8;
+  for (u32 start = 0; start <= last; start += GRAIN * AHEAD) {
+    float values[AHEAD];
+#pragma unroll
+    for (u32 k = 0; k < AHEAD; k++) {
+      u32 x = start + k * GRAIN + lane;
+      values[k] = x < available ? row.at(x) : 0.0f;
+      if (!is_finite(values[k])) values[k] = x < series.reach ? repaired.before : repaired.now;
+    }
+#pragma unroll
+    for (u32 k = 0; k < AHEAD; k++) {
+      u32 x = start + k * GRAIN;
+      if (lane == 0 && x <= available && x / GRAIN < entries) out[x / GRAIN] = sum;
+#pragma unroll
+      for (u32 i = 0; i < GRAIN; i++) sum += (double)__shfl_sync(0xffffffff, values[k], i);
     }
   }
 }

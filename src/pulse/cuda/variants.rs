@@ -10,6 +10,7 @@ pub fn kernels(_: Extent) -> Vec<Variant> {
     let (narrow, wide) = (types(Sums::I32, false), types(Sums::I64, true));
     let floats = types(Sums::F64, false);
     let mut sources = Vec::new();
+    sources.push(source(File::Estimate, narrow));
     for file in [File::Noise, File::Moments, File::Sums, File::Screen, File::Events] {
         for types in [narrow, wide, floats] {
             let source = source(file, types);

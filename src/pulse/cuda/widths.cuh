@@ -9,24 +9,26 @@ const u32 TILE_WIDTHS = 39;
 
 INLINE u32 width_of(u32 index) { return index < 7 ? index + 1 : (4 + (index - 7) % 4) << ((index - 7) / 4 + 1); }
 
-// Which tile of which window a block of threads has.
+// Which tile of which window a block of threads has: `tiles` of each window, or one of `tile_windows` windows.
 struct Tile {
   u32 dm, j, start;
+  // The first of its words of flags.
   u64 word;
 
-  INLINE Tile(u32 windows, u32 tiles, u32 starts) {
-    u32 tile = blockIdx.x % tiles, row = blockIdx.x / tiles, tile_words = parts(starts, BLOCK * 32);
-    dm = row / windows;
-    j = row % windows;
+  INLINE Tile(u32 windows, u32 tiles, u32 starts, u32 tile_windows) {
+    u32 tile = blockIdx.x % tiles, row = blockIdx.x / tiles, groups = parts(windows, tile_windows);
+    dm = row / groups;
+    j = row % groups * tile_windows;
     start = tile * starts;
-    word = ((u64)row * tiles + tile) * tile_words;
+    u32 words = tiles * parts(starts / tile_windows, BLOCK * 32);
+    word = (u64)(dm * windows + j) * words + tile * (words / tiles);
   }
 };
 
-// Packs the flags of a tile's blocks; ends with the tile's words written.
-INLINE void write_flags(const u32* flags, u32* words, u32 starts) {
-  u32 count = parts(starts, BLOCK * 32), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+// Packs the flags of a tile's blocks, the last of `words` words written; `word_blocks` to each.
+INLINE void write_flags(const u32* flags, u32* words, u32 count, u32 word_blocks) {
+  u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (warp >= count) return;
-  u32 word = __ballot_sync(0xffffffff, flags[warp * 32 + lane] != 0);
+  u32 word = __ballot_sync(0xffffffff, lane < word_blocks && flags[warp * word_blocks + lane] != 0);
   if (lane == 0) words[warp] = word;
 }

@@ -28,7 +28,7 @@ pub struct ArrayAntenna {
     scratch: Vec<Scratch>,
     threads: Threads,
     /// A block, and its number.
-    made: VoltageBlock,
+    made: VoltageBlock<'static>,
     number: Option<u64>,
     next: u64,
 }

@@ -60,6 +60,8 @@ Result finish_all();
 
 // --- faults
 void catch_faults();
+// Once for each thread that runs kernels.
+void make_fault_stack();
 
 }  // namespace emulated
 

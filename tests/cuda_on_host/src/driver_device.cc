@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <vector>
+
 #include "driver.h"
 
 namespace emulated {
@@ -48,6 +50,13 @@ bool is_named(const char* call, const std::string& name) {
 }
 
 void on_fault(int signal, siginfo_t* info, void*) {
+  // A fault while one is told: there is nothing more to say.
+  static volatile sig_atomic_t is_telling;
+  if (is_telling) {
+    ::signal(SIGABRT, SIG_DFL);
+    abort();
+  }
+  is_telling = 1;
   if (running()) {
     const char* what = signal == SIGFPE ? "division by zero"
                        : signal == SIGILL ? "misaligned address, or an operation that has no meaning"
@@ -62,6 +71,16 @@ void on_fault(int signal, siginfo_t* info, void*) {
 }
 
 }  // namespace
+
+// Faults are told on a stack of their own: a fiber's may be full, and the one that Rust gives its threads is too small.
+void make_fault_stack() {
+  thread_local std::vector<char> memory;
+  if (!memory.empty()) return;
+  memory.resize(256 << 10);
+  stack_t stack = {};
+  stack.ss_sp = memory.data(), stack.ss_size = memory.size();
+  sigaltstack(&stack, nullptr);
+}
 
 void catch_faults() {
   struct sigaction action = {};

@@ -195,6 +195,7 @@ DRIVER cuLaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, unsigned g
     next += (kernel->sizes[i] + 15) / 16 * 16;
   }
   return enqueue(stream, [=, kept = copies]() mutable {
+    make_fault_stack();
     return run({kernel, grid, block, shared_bytes, pointers.data()}) ? SUCCESS : (sticky = LAUNCH_FAILED);
   });
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -124,11 +125,48 @@ fs::path cache_folder() {
   return fs::path(temporary && *temporary ? temporary : "/tmp") / ("emulated-kernels-" + std::to_string(getuid()));
 }
 
+// The most bytes that the folder keeps.
+uintmax_t most_bytes() {
+  const char* mebibytes = getenv("SIDEREAL_EMULATED_CACHE_MIB");
+  return (mebibytes ? strtoull(mebibytes, nullptr, 10) : 64) << 20;
+}
+
 bool from_cache(Program& program, const std::string& name) {
   fs::path image = cache_folder() / (name + ".so"), log = cache_folder() / (name + ".log");
   if (!fs::exists(image) || !fs::exists(log)) return false;
   program.image = read(image), program.log = read(log);
-  return true;
+  std::error_code ignored;
+  for (const fs::path& path : {image, log}) fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
+  // Another process may have removed one of them meanwhile.
+  return !program.image.empty();
+}
+
+// Removes what was used longest ago until the rest fits, and what compilations that were killed left behind. Other
+// processes may do the same at the same time.
+void prune() {
+  struct Kept {
+    fs::file_time_type used;
+    uintmax_t bytes;
+    fs::path path;
+  };
+  std::vector<Kept> all;
+  std::error_code error;
+  const auto hour_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  for (fs::directory_iterator at(cache_folder(), error), end; !error && at != end; at.increment(error)) {
+    std::error_code gone, is_folder;
+    const auto used = at->last_write_time(gone);
+    if (gone) continue;
+    if (!at->is_directory(is_folder)) {
+      const uintmax_t bytes = at->file_size(gone);
+      if (!gone) all.push_back({used, bytes, at->path()});
+    } else if (used < hour_ago && !getenv("SIDEREAL_EMULATED_KEEP")) {
+      fs::remove_all(at->path(), gone);
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Kept& a, const Kept& b) { return a.used > b.used; });
+  uintmax_t bytes = 0;
+  for (const Kept& kept : all)
+    if ((bytes += kept.bytes) > most_bytes()) fs::remove(kept.path, error);
 }
 
 // Written beside and renamed, so that another process never reads half of it; the image last.
@@ -140,6 +178,7 @@ void to_cache(const Program& program, const std::string& name) {
     write(beside, *text);
     fs::rename(beside, path);
   }
+  prune();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 mod bus;
 mod memory;
+mod voltages;
 
 use std::time::Instant;
 
@@ -53,17 +54,21 @@ pub(crate) fn run(
     let bus = measure::transfers(&gpu.device, if gpu.quick { 1 << 16 } else { 256 << 20 })?;
     let mut failed = Vec::new();
     if arguments.only.is_empty() {
-        match bus::row(gpu, bus.to_device) {
-            Ok(row) => {
-                if talk {
-                    let (case, part) = (&row.case, row.fraction_of_roof);
-                    json::say(&format!("{case}: {:.1} GB/s, {part:.2} of the bus", row.rate))?;
+        let bus = bus.to_device;
+        let rows = [("few trials", bus::row(gpu, bus)), ("voltages", voltages::row(gpu, bus))];
+        for (name, row) in rows {
+            match row {
+                Ok(row) => {
+                    if talk {
+                        let (case, part) = (&row.case, row.fraction_of_roof);
+                        json::say(&format!("{case}: {:.1} GB/s, {part:.2} of the bus", row.rate))?;
+                    }
+                    table.push(row)?;
                 }
-                table.push(row)?;
-            }
-            Err(error) => {
-                eprintln!("sidereal: few trials, from the host: {error}");
-                failed.push("few trials");
+                Err(error) => {
+                    eprintln!("sidereal: {name}, from the host: {error}");
+                    failed.push(name);
+                }
             }
         }
     }

@@ -227,7 +227,7 @@ impl Polarization {
 }
 
 struct Reader<'a> {
-    block: VoltageBlock,
+    block: VoltageBlock<'static>,
     flags: &'a [Flag],
     complex: bool,
     streams: Vec<Sums>,

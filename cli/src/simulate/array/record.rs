@@ -67,7 +67,7 @@ pub(super) fn record(
 struct Job {
     antenna: ArrayAntenna,
     writer: Writer,
-    block: VoltageBlock,
+    block: VoltageBlock<'static>,
     /// Whether the block is one of those that are missing as a whole.
     pieces: bool,
     /// Blocks that are written before others get their turn.

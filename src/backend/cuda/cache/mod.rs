@@ -1,7 +1,8 @@
 //! Compiled kernels: once a process, and kept on disk for the next.
 //!
 //! A cache can't fail: without a folder, or with one that is full, read-only or another user's, kernels are
-//! compiled each time; an entry that is damaged is compiled again.
+//! compiled each time; an entry that is damaged is compiled again. Where the compiler is gone, what it made
+//! before is still used.
 
 pub(super) mod folder;
 pub(super) mod hash;
@@ -9,12 +10,12 @@ pub(super) mod hash;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use super::compile::{Source, compile};
 use super::{HEADERS, status};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use folder::Folder;
 use hash::Hash;
 
@@ -26,6 +27,8 @@ const MAGIC: &[u8; 8] = b"SIDRCUB\x01";
 const HEADER_BYTES: usize = 8 + 16 + 8 + 16;
 /// How the files of kernels end.
 const END: &str = ".cubin";
+/// The file that holds the version of the NVRTC that was found last.
+const COMPILER: &str = "nvrtc";
 
 /// The machine code of a kernel file.
 #[derive(Clone, Debug)]
@@ -37,8 +40,22 @@ pub(super) struct Cubin {
 
 /// The machine code of a source for an architecture: from the cache, or compiled.
 pub(super) fn cubin(source: &Source, architecture: &str) -> Result<Cubin> {
-    let key = key(source, architecture, status::nvrtc()?);
-    cache().get(key, || Ok(compile(source, architecture)?.cubin))
+    match status::nvrtc() {
+        Ok(version) => {
+            let cubin = cache().get(key(source, architecture, version), || {
+                Ok(compile(source, architecture)?.cubin)
+            })?;
+            static REMEMBERED: Once = Once::new();
+            REMEMBERED.call_once(|| cache().remember(version));
+            Ok(cubin)
+        }
+        Err(missing) => cache().without_compiler(source, architecture, missing),
+    }
+}
+
+/// Whether kernels were kept by a compiler before, for processes that find none.
+pub(super) fn has_kernels() -> bool {
+    cache().compiler().is_some()
 }
 
 /// As [`cubin`], compiled whatever the disk holds: for an entry that the driver refuses.
@@ -101,6 +118,40 @@ impl Cache {
             return Ok(cubin.clone());
         }
         Ok(found.insert(self.store(key, make()?)).clone())
+    }
+
+    /// The code of this source by the compiler of before, now that there is none.
+    fn without_compiler(
+        &self,
+        source: &Source,
+        architecture: &str,
+        missing: Error,
+    ) -> Result<Cubin> {
+        let Some(version) = self.compiler() else { return Err(missing) };
+        self.get(key(source, architecture, version), || {
+            let Error::Unavailable { what, why } = missing else { return Err(missing) };
+            let kept = "; of the kernels that were compiled before, none is";
+            Err(Error::Unavailable {
+                what,
+                why: format!("{why}{kept} {} for this plan", source.name),
+            })
+        })
+    }
+
+    /// The version of the compiler whose code the folder holds.
+    fn compiler(&self) -> Option<(u32, u32)> {
+        let text = std::fs::read_to_string(self.folder.as_ref()?.path(COMPILER)).ok()?;
+        let (major, minor) = text.trim().split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+
+    /// Keeps the compiler's version for [`Cache::compiler`].
+    fn remember(&self, version: (u32, u32)) {
+        if let Some(folder) = &self.folder
+            && self.compiler() != Some(version)
+        {
+            let _ = folder.write(COMPILER, format!("{}.{}\n", version.0, version.1).as_bytes());
+        }
     }
 
     fn slot(&self, key: u128) -> Slot {

@@ -1,5 +1,4 @@
 use super::*;
-use crate::error::Error;
 
 const SOURCE: Source =
     Source { name: "a.cu", text: "a", includes: &[("b.cuh", "b")], defines: vec![] };
@@ -138,4 +137,23 @@ fn the_key_holds_all_that_decides_the_code() {
         assert_ne!(base, *other, "{index}");
     }
     assert_eq!(base, key(&SOURCE.clone(), "sm_90a", (13, 0)));
+}
+
+#[test]
+fn without_its_compiler_a_kernel_is_found_again_or_told_to_be_missing() {
+    let place = tempfile::tempdir().expect("a folder");
+    let fresh = || Cache::new(Some(place.path()), MOST_BYTES);
+    let gone = || Error::Unavailable { what: "compiling".to_owned(), why: "it is gone".to_owned() };
+    let find = |source: &Source| fresh().without_compiler(source, "sm_90a", gone());
+    assert!(find(&SOURCE).is_err() && fresh().compiler().is_none());
+    fresh().get(key(&SOURCE, "sm_90a", (13, 0)), code(b"machine")).expect("made");
+    fresh().remember((13, 0));
+    assert_eq!(fresh().compiler(), Some((13, 0)));
+    assert_eq!(*find(&SOURCE).expect("kept").code, b"machine");
+    let error = find(&Source { name: "b.cu", ..SOURCE }).expect_err("never made").to_string();
+    assert!(error.contains("it is gone") && error.contains("b.cu"), "{error}");
+    for damaged in ["", "13", "13.x", "-1.0"] {
+        std::fs::write(place.path().join(COMPILER), damaged).expect("room");
+        assert!(fresh().compiler().is_none() && find(&SOURCE).is_err(), "{damaged}");
+    }
 }

@@ -65,15 +65,15 @@ const MOST_RUNS: usize = 64;
 
 /// Measures every candidate of every kernel of a piece of work, a kernel after the other, each with the best of
 /// those before it. `build` makes the work, in which stages ask [`super::choice`]; `observe` is told each
-/// candidate as it is done, with its kernel's file.
+/// candidate as it is done, with its kernel's file, and may end the tuning by an error.
 ///
 /// # Errors
-/// What `build` says with the first choices; [`Error::Device`] when candidates do not give the same bits, or
+/// What `build` says with the first choices, and what `observe` says; [`Error::Device`] when candidates do not give the same bits, or
 /// when the device is lost.
 pub fn tune(
     device: &Device,
     build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
-    observe: &mut dyn FnMut(&str, &Measured),
+    observe: &mut dyn FnMut(&str, &Measured) -> Result<()>,
 ) -> Result<Vec<Tuned>> {
     let _tuning = Tuning::begin(device);
     let stream = device.stream()?;
@@ -83,9 +83,8 @@ pub fn tune(
         stream.synchronize()?;
         work.digest()?
     };
-    let mut all = Vec::new();
-    let asked = device.state().asked.clone();
-    for Asked { question, candidates } in asked {
+    let mut all: Vec<Tuned> = Vec::new();
+    while let Some(Asked { question, candidates }) = next(device, build, &all)? {
         let mut tuned = Tuned { question, measured: Vec::new() };
         for choice in candidates {
             force(device, &tuned.question, &choice);
@@ -99,7 +98,7 @@ pub fn tune(
                 Ok(seconds) => Ok(seconds),
             };
             let measured = Measured { choice, seconds };
-            observe(tuned.kernel(), &measured);
+            observe(tuned.kernel(), &measured)?;
             tuned.measured.push(measured);
         }
         if let Some((choice, _)) = tuned.best() {
@@ -108,6 +107,20 @@ pub fn tune(
         all.push(tuned);
     }
     Ok(all)
+}
+
+/// What is asked with the best choices so far, and was not measured yet: what one kernel leaves to another may
+/// depend on its choice.
+fn next(
+    device: &Device,
+    build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
+    done: &[Tuned],
+) -> Result<Option<Asked>> {
+    device.state().asked.clear();
+    drop(build()?);
+    let asked = device.state().asked.clone();
+    let is_new = |asked: &Asked| done.iter().all(|tuned| tuned.question != asked.question);
+    Ok(asked.into_iter().find(is_new))
 }
 
 /// While it lives, stages take what is forced, whatever was stored.

@@ -5,15 +5,15 @@ mod shape;
 mod tests;
 mod tile;
 
-use super::super::plan::Plan;
+use super::super::plan::{Lane, Plan};
 use super::job::Job;
-use super::shape::{Lane, largest};
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::backend::cuda::tune::{self, Choice};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 use shape::Shape;
 pub(super) use shape::variants;
-use tile::{TRIALS, Tile};
+use tile::{Extents, TRIALS, Tile};
 
 /// Some trials of a plan, bound to the fast kernel on a device.
 #[derive(Debug)]
@@ -32,7 +32,6 @@ pub(super) struct Fast {
     entries: Buffer<u32>,
     trials: Buffer<[i32; 2]>,
     kernel: Function,
-    _module: Module,
 }
 
 /// The tables of a plan's trials.
@@ -60,8 +59,8 @@ impl Fast {
         device: &Device,
         (pitch, threads): (u64, &Threads),
     ) -> Result<Option<Self>> {
-        let fits = device.is_hopper() && Lane::of(plan) == Lane::U8 && pitch < MOST_PITCH;
-        let Some(most) = largest(plan).filter(|_| fits) else {
+        let fits = device.is_hopper() && plan.lane(1) == Lane::U8 && pitch < MOST_PITCH;
+        let Some(most) = plan.largest().filter(|_| fits) else {
             return Ok(None);
         };
         let channels = plan.channels_used().len();
@@ -70,7 +69,8 @@ impl Fast {
             return Ok(None);
         }
         let sorted = sorted(plan);
-        let Some(shape) = choose(plan, &sorted) else { return Ok(None) };
+        let shapes = candidates(plan, &sorted);
+        let Some(shape) = chosen(plan, &shapes, device) else { return Ok(None) };
         let tables = tables(plan, &shape, &sorted, threads);
         if tables.trials.is_empty() {
             return Ok(None);
@@ -89,7 +89,6 @@ impl Fast {
             entries: device.upload(&tables.entries)?,
             trials: device.upload(&tables.trials)?,
             kernel: module.function("dedisperse_wgmma", shape.shared_bytes())?,
-            _module: module,
         }))
     }
 
@@ -137,18 +136,36 @@ fn per_tile(trials: usize) -> usize {
     trials.div_ceil(trials.div_ceil(TRIALS).max(1)).max(1)
 }
 
-/// The first shape that some of the tiles fit and whose windows they have; else one that most of them fit.
-fn choose(plan: &Plan, sorted: &[usize]) -> Option<Shape> {
+/// The shapes to choose from, the model's first; none where no tile of trials fits any.
+fn candidates(plan: &Plan, sorted: &[usize]) -> Vec<Shape> {
     let parts: Vec<&[usize]> = sorted.chunks(per_tile(sorted.len())).collect();
     let sampled = parts.len().min(SAMPLED);
     let spaced = |i: usize| parts[i * (parts.len() - 1) / (sampled - 1).max(1)];
-    let unfit = |shape: &Shape| {
-        let windows = (0..sampled).filter_map(|i| Tile::new(plan, shape, spaced(i)));
-        let windows: Vec<f64> = windows.map(|tile| tile.mean_window).collect();
-        let mean = windows.iter().sum::<f64>() / windows.len() as f64;
-        (sampled - windows.len(), mean > shape.most_mean_window())
+    let ranked = |share: usize| {
+        let part = |i| &spaced(i)[..spaced(i).len().div_ceil(share)];
+        let extents: Vec<Extents> = (0..sampled).map(|i| Extents::new(plan, part(i))).collect();
+        Shape::ranked(&extents)
     };
-    Shape::ALL.into_iter().min_by_key(unfit)
+    let whole = ranked(1);
+    // Tiles that do not fit are halved.
+    if whole.is_empty() { ranked(2) } else { whole }
+}
+
+/// The shape that was measured best for such a plan, or the model's.
+fn chosen(plan: &Plan, shapes: &[Shape], device: &Device) -> Option<Shape> {
+    let candidates: Vec<Choice> = shapes.iter().map(Shape::choice).collect();
+    let shifts = || (0..plan.dms().len()).map(|dm| plan.trial_shift(dm));
+    let words = format!(
+        "channels={} trials={} shortest={} longest={} most={}",
+        plan.channels(),
+        plan.dms().len(),
+        shifts().min().unwrap_or(0),
+        plan.max_shift(),
+        plan.largest().unwrap_or(0),
+    );
+    let choice = tune::choice(device, &shapes.first()?.source(), &words, &candidates);
+    let index = candidates.iter().position(|candidate| *candidate == choice);
+    Some(shapes[index.unwrap_or(0)])
 }
 
 /// The tables of all trials, made on all threads.

@@ -1,6 +1,7 @@
 //! The shapes of a block of the fast kernel, and which of them a plan takes.
 
-use super::tile::TRIALS;
+use super::tile::{Extents, TRIALS};
+use crate::backend::cuda::tune::Choice;
 use crate::backend::cuda::{Source, Variant};
 
 /// What a block covers and holds.
@@ -32,18 +33,64 @@ const MOST_COLUMNS: usize = 512;
 const NARROW: Shape =
     Shape { teams: 2, flight: 2, times: 384, group: 32, ring: 3, depth: 1, sets: 1 };
 
+/// Many warps with few registers.
+pub(super) const MANY: Shape = Shape { teams: 4, flight: 1, ..NARROW };
+
+/// As [`MANY`], for windows of up to 16 positions.
+const WIDE: Shape = Shape { ring: 2, sets: 2, ..MANY };
+
 impl Shape {
-    /// All shapes, the fastest first.
-    pub(super) const ALL: [Self; 4] = [
+    /// All shapes; the model takes the first of them that fits best ([`Shape::ranked`]).
+    pub(super) const ALL: [Self; 6] = [
         Self { times: 448, ..NARROW },
         NARROW,
-        Self { teams: 4, flight: 1, ..NARROW },
-        Self { teams: 4, flight: 1, ring: 2, sets: 2, ..NARROW },
+        Self { times: 448, ..MANY },
+        MANY,
+        Self { times: 448, ..WIDE },
+        WIDE,
     ];
 
+    /// The shapes that some of a plan's tiles fit, the model's choice first: one that as many fit as can, and
+    /// whose windows they have. The others are what may be measured.
+    pub(super) fn ranked(extents: &[Extents]) -> Vec<Self> {
+        let unfit = |shape: &Self| {
+            let groups: Vec<&Extents> = extents.iter().filter(|of| of.fits(shape)).collect();
+            let mean = groups.iter().map(|of| of.mean_window(shape.group)).sum::<f64>();
+            let is_slow = mean > shape.most_mean_window() * groups.len() as f64;
+            (extents.len() - groups.len(), is_slow)
+        };
+        let mut ranked: Vec<(usize, bool, Self)> = Vec::new();
+        for shape in Self::ALL {
+            let (unfit, is_slow) = unfit(&shape);
+            if unfit < extents.len() {
+                ranked.push((unfit, is_slow, shape));
+            }
+        }
+        // Shapes that fewer tiles fit than could are no candidates: the general kernel would sum the rest.
+        let least = ranked.iter().map(|of| of.0).min();
+        ranked.retain(|of| Some(of.0) == least);
+        ranked.sort_by_key(|of| of.1);
+        ranked.into_iter().map(|of| of.2).collect()
+    }
+
+    /// What it is, for tables.
+    pub(super) fn choice(&self) -> Choice {
+        let Self { teams, flight, times, group, ring, depth, sets } = *self;
+        let values = [teams, flight, times, group, ring, depth, sets].map(|value| value as u32);
+        let name =
+            format!("{teams} warpgroups, {times} times, {} positions", self.most_positions());
+        Choice { name, values: values.to_vec() }
+    }
+
     /// The widest mean window that it is fast for.
-    pub(super) fn most_mean_window(&self) -> f64 {
+    fn most_mean_window(&self) -> f64 {
         if self.teams == 2 { 5.5 } else { f64::INFINITY }
+    }
+
+    /// Whether a group fits whose trials' frames part by `spread` and whose window has so many positions.
+    pub(super) fn holds(&self, spread: usize, window: usize) -> bool {
+        let columns = self.times + spread + window - 1;
+        window <= self.most_positions() && columns <= self.most_columns()
     }
 
     /// The kernel's source.

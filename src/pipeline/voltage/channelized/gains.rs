@@ -39,7 +39,7 @@ pub(super) struct Measured {
     /// The first of them.
     row: u64,
     /// The samples that they were made from.
-    block: VoltageBlock,
+    block: VoltageBlock<'static>,
     channelizer: Channelizer,
 }
 
@@ -69,7 +69,7 @@ impl Measured {
         streams: &Streams,
         flags: &Flags,
         bits: usize,
-    ) -> Result<(Vec<f32>, (u64, VoltageBlock))> {
+    ) -> Result<(Vec<f32>, (u64, VoltageBlock<'static>))> {
         let target = deviation(bits);
         let gain = |power: f64| {
             // Power is that of both parts.

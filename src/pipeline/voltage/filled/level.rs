@@ -45,6 +45,12 @@ impl Level {
         self.samples
     }
 
+    /// The latest rows, row `k` in place `k` modulo [`Level::samples`], and how many were seen.
+    #[cfg(feature = "cuda")]
+    pub(super) fn seen(&self) -> (&[f32], usize) {
+        (&self.values, self.seen)
+    }
+
     /// Forgets all rows.
     pub(super) fn reset(&mut self) {
         self.seen = 0;

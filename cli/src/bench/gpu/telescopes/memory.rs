@@ -1,7 +1,5 @@
 //! A recording in the host's memory.
 
-use std::time::Instant;
-
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
@@ -14,12 +12,16 @@ use super::super::random;
 use crate::bench::telescopes::Observation;
 
 /// Bytes that a thread copies at a time.
-const PART: usize = 1 << 20;
+const PART: usize = 1 << 19;
+
+/// The most threads that copy: enough for any bus, and each call waits for all of them.
+const COPIERS: usize = 8;
 
 /// All rows of a simulated recording.
 pub(super) struct Recording {
     header: FilterbankHeader,
     rows: Vec<u8>,
+    /// What copies rows.
     threads: Threads,
 }
 
@@ -38,7 +40,7 @@ impl Recording {
         let header = source.header().clone();
         let mut rows = vec![0; times as usize * header.row_bytes()];
         source.read(&mut rows)?;
-        Ok(Self { header, rows, threads })
+        Ok(Self { header, rows, threads: copiers(&threads) })
     }
 
     /// Rows of 64 us at 1400 MHz in which all values of a byte are as likely.
@@ -49,7 +51,8 @@ impl Recording {
         let step_mhz = -300.0 / channels as f64;
         let band = Band::uniform(1550.0 + 0.5 * step_mhz, step_mhz, channels)?;
         let header = Simulator::new(Options::new(band, 64e-6, times as u64))?.header().clone();
-        Ok(Self { header, rows: random::bytes(times * channels), threads: Threads::new(0) })
+        let rows = random::bytes(times * channels);
+        Ok(Self { header, rows, threads: copiers(&Threads::new(0)) })
     }
 
     /// The recording from its start.
@@ -58,8 +61,9 @@ impl Recording {
     }
 }
 
-/// Searches a source; the report, and the rows a second once it runs: without what it takes to begin, up to the
-/// end of the first gulp, and with what it takes to end.
+/// Searches a source; the report, and the rows a second once it runs: from the end of the first gulp, behind what it
+/// takes to begin, to the list of candidates, before memory is given back. The second gulp, which was on its way by
+/// then, does not count.
 ///
 /// # Errors
 /// Those of the search.
@@ -68,16 +72,18 @@ pub(super) fn running(
     options: &SearchOptions,
     backend: &Backend,
 ) -> Result<(Report, f64)> {
-    let mut first = None;
+    let mut begun = Vec::with_capacity(2);
     let report = search(source, options, backend, &mut |status| {
-        first.get_or_insert_with(|| (status.times, Instant::now()));
+        if begun.len() < 2 {
+            begun.push(*status);
+        }
         true
     })?;
-    let Some((times, begun)) = first.filter(|first| first.0 < report.times) else {
-        let rate = report.times as f64 / report.elapsed_s.max(1e-9);
-        return Ok((report, rate));
+    let (times, elapsed_s) = match begun[..] {
+        [first, second] if second.times < report.times => (second.times, first.elapsed_s),
+        _ => (0, 0.0),
     };
-    let rate = (report.times - times) as f64 / begun.elapsed().as_secs_f64().max(1e-9);
+    let rate = (report.times - times) as f64 / (report.elapsed_s - elapsed_s).max(1e-9);
     Ok((report, rate))
 }
 
@@ -117,4 +123,9 @@ impl FilterbankSource for Source<'_> {
     fn gaps(&self) -> &[Gap] {
         &[]
     }
+}
+
+/// Threads that copy, of so many.
+fn copiers(all: &Threads) -> Threads {
+    Threads::new(all.count().min(COPIERS))
 }

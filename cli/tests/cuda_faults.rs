@@ -1,0 +1,160 @@
+//! What a user of a GPU sees when its surroundings are bad: caches, libraries, other processes, a lost device.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{code, document, entries, fails, json, program, recording, stderr};
+use tempfile::TempDir;
+
+/// A folder with a recording, a.fil, where the GPU is an emulated one.
+fn emulated() -> Option<TempDir> {
+    let home = recording();
+    let devices = json(home.path(), "devices");
+    let mut names =
+        devices["devices"].as_array().unwrap().iter().map(|one| one["name"].to_string());
+    if names.any(|name| name.contains("Emulated")) {
+        return Some(home);
+    }
+    eprintln!("skipped: no emulated GPU, whose surroundings can be chosen");
+    None
+}
+
+const DEDISPERSE: &str = "dedisperse a.fil --dm-min 40 --dm-max 80 --dm-step 1 --format npy --no-progress -q --device cuda";
+const SEARCH: &str =
+    "--dm-min 40 --dm-max 80 --dm-step 4 --no-plots --no-progress -q --device cuda";
+
+fn command(home: &Path, words: &str, variables: &[(&str, &Path)]) -> Command {
+    let mut command = Command::new(program());
+    command.args(words.split_whitespace()).current_dir(home).envs(variables.iter().copied());
+    command
+}
+
+fn run(home: &Path, words: &str, variables: &[(&str, &Path)]) -> Output {
+    command(home, words, variables).output().unwrap()
+}
+
+/// The series that a run writes, which must end well.
+fn series(home: &Path, out: &str, variables: &[(&str, &Path)]) -> Vec<u8> {
+    let done = run(home, &format!("{DEDISPERSE} -o {out}"), variables);
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert_eq!(stderr(&done), "");
+    fs::read(home.join(out).join("dedispersed.npy")).unwrap()
+}
+
+/// The kernels that a cache holds.
+fn kernels(cache: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|end| end == "cubin")).collect()
+}
+
+#[test]
+fn two_searches_share_a_gpu_and_a_cold_cache() {
+    let Some(home) = emulated() else { return };
+    let cache = home.path().join("cache");
+    let begin = |out: &str| -> Child {
+        let words = format!("search a.fil -o {out} {SEARCH}");
+        command(home.path(), &words, &[("SIDEREAL_CACHE_DIR", &cache)]).spawn().unwrap()
+    };
+    let mut both = ["one", "two"].map(begin);
+    assert!(both.iter_mut().all(|child| child.wait().unwrap().success()));
+    let [one, two] =
+        ["one", "two"].map(|out| fs::read(home.path().join(out).join("candidates.cand")).unwrap());
+    assert_eq!(one, two);
+    let summary = document(home.path(), "one/summary.json");
+    assert_eq!(summary["candidates"].as_array().unwrap().len(), 1);
+    assert_eq!(summary["device"], "cuda:0 Emulated sm_90");
+    assert!(kernels(&cache).len() > 2);
+    let left = entries(&cache);
+    assert!(!left.iter().any(|name| name.ends_with(".part")), "{left:?}");
+}
+
+#[test]
+fn a_cache_that_is_damaged_or_can_not_be_written_costs_time_only() {
+    let Some(home) = emulated() else { return };
+    let home = home.path();
+    let cache = home.join("cache");
+    let expected = series(home, "first", &[("SIDEREAL_CACHE_DIR", &cache)]);
+    let whole = kernels(&cache);
+    assert!(!whole.is_empty());
+    for path in &whole {
+        let mut bytes = fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(path, bytes).unwrap();
+    }
+    assert_eq!(series(home, "damaged", &[("SIDEREAL_CACHE_DIR", &cache)]), expected);
+    fs::write(home.join("file"), "").unwrap();
+    // Nobody can write to /proc, not even root.
+    for (out, place) in [("proc", Path::new("/proc")), ("file_there", &home.join("file"))] {
+        assert_eq!(series(home, out, &[("SIDEREAL_CACHE_DIR", place)]), expected);
+    }
+}
+
+#[test]
+fn without_its_compiler_a_gpu_runs_what_was_compiled_before() {
+    let Some(home) = emulated() else { return };
+    let home = home.path();
+    let (cache, libraries) = (home.join("cache"), home.join("libraries"));
+    let expected = series(home, "first", &[("SIDEREAL_CACHE_DIR", &cache)]);
+    fs::create_dir(&libraries).unwrap();
+    let paths = std::env::var_os("LD_LIBRARY_PATH").unwrap();
+    let driver = std::env::split_paths(&paths).map(|folder| folder.join("libcuda.so.1"));
+    let driver = driver.into_iter().find(|path| path.exists()).unwrap();
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        std::os::unix::fs::symlink(&driver, libraries.join(name)).unwrap();
+    }
+    let with = |cache| [("SIDEREAL_CACHE_DIR", cache), ("LD_LIBRARY_PATH", libraries.as_path())];
+    let devices = run(home, "devices --json", &with(&cache));
+    if !String::from_utf8_lossy(&devices.stdout).contains("libnvrtc") {
+        eprintln!("skipped: the system has an NVRTC of its own");
+        return;
+    }
+    assert_eq!(series(home, "warm", &with(&cache)), expected);
+    let other = run(home, &format!("{DEDISPERSE} -o other --zero-dm"), &with(&cache));
+    fails(&other, 1, &["NVRTC", "compiled before", "clean.cu"]);
+    let cold = run(home, &format!("{DEDISPERSE} -o cold"), &with(&home.join("none")));
+    fails(&cold, 1, &["NVRTC", "pip install nvidia-cuda-nvrtc"]);
+    assert!(!home.join("cold").exists() && !home.join("other").exists());
+}
+
+#[test]
+fn a_lost_device_says_how_far_series_are_whole() {
+    let Some(home) = emulated() else { return };
+    let words = format!("{DEDISPERSE} -o out --gulp 500");
+    let lost = Path::new("cuLaunchKernel:9:719");
+    let lost = run(home.path(), &words, &[("SIDEREAL_EMULATED_FAIL", lost)]);
+    fails(&lost, 1, &["cuLaunchKernel", "719", "whole up to time"]);
+    assert!(!home.path().join("out").exists());
+}
+
+#[test]
+fn an_interrupt_in_the_middle_of_a_search_leaves_nothing() {
+    let Some(home) = emulated() else { return };
+    let before = entries(home.path());
+    let words = format!("search - -o out --gulp 200 {SEARCH}");
+    let mut searching = command(home.path(), &words, &[])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let data = fs::read(home.path().join("a.fil")).unwrap();
+    let mut pipe = searching.stdin.take().unwrap();
+    pipe.write_all(&data[..data.len() / 2]).unwrap();
+    // The output folder is made once the header is read; only then is the handler surely there.
+    while !entries(home.path()).iter().any(|name| name.contains("unfinished")) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let id = searching.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    // The pipe may be closed already.
+    let _ = pipe.write_all(&data[data.len() / 2..]);
+    drop(pipe);
+    let output = searching.wait_with_output().unwrap();
+    assert_eq!(code(&output), 130, "{}", stderr(&output));
+    assert_eq!(entries(home.path()), before);
+}

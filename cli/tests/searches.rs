@@ -1,0 +1,168 @@
+//! Searches and dedispersed series as a user meets them: documents, tables, parts, pipes.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use common::{code, document, entries, fails, json, keys, program, recording, sidereal, stderr};
+use serde_json::Value;
+
+#[test]
+fn a_search_writes_what_the_table_says() {
+    let home = recording();
+    let words = "search a.fil -o out --fetch --singlepulse";
+    let summary = json(home.path(), words);
+    let expected = ["candidates", "dms", "file", "masked_channels", "realtime_factor"];
+    assert_eq!(keys(&summary), expected.into());
+    assert_eq!(keys(&summary["dms"]), ["count", "max", "min"].into());
+    let best = &summary["candidates"][0];
+    assert_eq!(keys(best), ["dm", "members", "snr", "time_s", "width_s"].into());
+    assert!((best["dm"].as_f64().unwrap() - 60.0).abs() < 5.0, "{best}");
+    assert!((best["time_s"].as_f64().unwrap() - 1.5).abs() < 4e-3, "{best}");
+    let out = home.path().join("out");
+    assert_eq!(document(&out, "summary.json"), summary);
+    let names = entries(&out);
+    for name in ["candidates.cand", "candidates.csv", "candidates.singlepulse", "overview.png"] {
+        assert!(names.contains(name), "{names:?}");
+    }
+    let of_kind = |extension: &str| {
+        let kind = |name: &&String| name.starts_with("candidate_") && name.ends_with(extension);
+        names.iter().filter(kind).count()
+    };
+    let candidates = summary["candidates"].as_array().unwrap().len();
+    assert_eq!((of_kind(".png"), of_kind(".h5")), (candidates, candidates));
+    let line = fs::read_to_string(out.join("candidates.cand")).unwrap();
+    assert_eq!(line.lines().next().unwrap().split('\t').count(), 9);
+    let first = fs::read_to_string(out.join("candidates.csv")).unwrap();
+    assert!(
+        first.starts_with("file,snr,stime,width,dm,label,chan_mask_path,num_files,time_s,width_s")
+    );
+}
+
+#[test]
+fn parts_join_in_any_order_and_gaps_are_listed() {
+    let home = recording();
+    let whole = fs::read(home.path().join("a.fil")).unwrap();
+    let (header, rows) = whole.split_at(whole.len() - 64 * 4000);
+    let at = header.windows(6).position(|word| word == b"tstart").unwrap() + 6;
+    let part = |name: &str, first: usize, end: usize| {
+        let mut header = header.to_vec();
+        let start = f64::from_le_bytes(header[at..at + 8].try_into().unwrap());
+        let start = start + first as f64 * 1e-3 / 86400.0;
+        header[at..at + 8].copy_from_slice(&start.to_le_bytes());
+        let bytes = [&header, &rows[64 * first..64 * end]].concat();
+        fs::write(home.path().join(name), bytes).unwrap();
+    };
+    part("1.fil", 0, 2500);
+    part("2.fil", 2500, 4000);
+    part("3.fil", 3000, 4000);
+    let one = json(home.path(), "search a.fil -o a --no-plots");
+    let two = json(home.path(), "search 2.fil 1.fil -o b --no-plots");
+    assert_eq!(one["candidates"], two["candidates"]);
+    assert_eq!(two["file"], "1.fil");
+    let table = fs::read_to_string(home.path().join("b/candidates.csv")).unwrap();
+    assert!(table.lines().nth(1).unwrap().starts_with("1.fil,"), "{table}");
+    fails(&sidereal(home.path(), "search 1.fil 3.fil"), 1, &["500 samples", "--allow-gaps"]);
+    for verb in ["search", "dedisperse"] {
+        let words = format!("{verb} 1.fil 3.fil -o {verb} --allow-gaps --dm-max 50 --dm-step 5");
+        let gaps = json(home.path(), &words)["gaps"].clone();
+        assert_eq!(gaps.as_array().unwrap().len(), 1, "{verb}: {gaps}");
+        assert_eq!((&gaps[0]["start_s"], &gaps[0]["length_s"]), (&2.5.into(), &0.5.into()));
+    }
+}
+
+#[test]
+fn a_search_is_the_same_for_any_gulp_and_threads_and_from_a_pipe() {
+    let home = recording();
+    let found = |words: &str| {
+        let summary = json(home.path(), words);
+        (summary["candidates"].clone(), summary["dms"].clone())
+    };
+    let whole = found("search a.fil -o 1 --no-plots --snr 5");
+    assert_eq!(whole, found("search a.fil -o 2 --no-plots --snr 5 --gulp 7 -t 1"));
+    assert_eq!(whole, found("search a.fil -o 3 --no-plots --snr 5 --gulp 1000 -t 3"));
+    let file = fs::File::open(home.path().join("a.fil")).unwrap();
+    let piped = Command::new(program())
+        .args(["search", "-", "-o", "4", "--json", "--snr", "5"])
+        .current_dir(home.path())
+        .stdin(Stdio::from(file))
+        .output()
+        .unwrap();
+    assert_eq!(code(&piped), 0, "{}", stderr(&piped));
+    let summary: Value = serde_json::from_slice(&piped.stdout).unwrap();
+    assert_eq!(whole, (summary["candidates"].clone(), summary["dms"].clone()));
+    let names = entries(&home.path().join("4"));
+    assert!(names.contains("overview.png") && !names.contains("rows.tmp"), "{names:?}");
+}
+
+#[test]
+fn time_ranges_count_from_the_recordings_start() {
+    let home = recording();
+    let summary = json(home.path(), "search a.fil -o out --time-range 1:3");
+    let time_s = summary["candidates"][0]["time_s"].as_f64().unwrap();
+    assert!((time_s - 1.5).abs() < 4e-3, "{time_s}");
+    let series = json(home.path(), "dedisperse a.fil --time-range 1: --dm-max 1 --dm-step 1");
+    assert_eq!(series["start_s"], 1.0);
+}
+
+#[test]
+fn series_are_written_in_each_format() {
+    let home = recording();
+    let run = |format: &str| {
+        let words = "--dm-min 10 --dm-max 10.02 --dm-step 0.005 --overwrite -o series";
+        json(home.path(), &format!("dedisperse a.fil --format {format} {words}"))
+    };
+    let document = run("npy");
+    assert_eq!(keys(&document), ["dms", "downsample", "start_s", "times", "tsamp_s"].into());
+    assert_eq!(document["dms"].as_array().unwrap().len(), 4);
+    let series = home.path().join("series");
+    assert_eq!(entries(&series), ["dedispersed.json", "dedispersed.npy"].map(String::from).into());
+    let times = document["times"][0].as_u64().unwrap() as usize;
+    let bytes = fs::read(series.join("dedispersed.npy")).unwrap();
+    assert_eq!(bytes.len(), 128 + 4 * 4 * times);
+    run("dat");
+    let names = entries(&series);
+    assert_eq!(names.len(), 9);
+    assert!(names.contains("a_DM10.000.dat") && names.contains("a_DM10.015.inf"), "{names:?}");
+    let dat = fs::read(series.join("a_DM10.000.dat")).unwrap();
+    assert_eq!(dat.len(), 4 * times);
+    run("tim");
+    assert_eq!(entries(&series).len(), 5);
+    let told = json(home.path(), "info series/a_DM10.005.tim");
+    assert_eq!((told["dm"].as_f64(), told["times"].as_u64()), (Some(10.005), Some(times as u64)));
+}
+
+#[test]
+fn a_plan_of_several_ranges_gives_several_arrays() {
+    let home = recording();
+    let words = "dedisperse a.fil -o series --ranges 0:10:1,10:20:2:2";
+    let documents = json(home.path(), words);
+    assert_eq!(documents[1]["downsample"], 2);
+    let expected =
+        ["dedispersed.json", "dedispersed.npy", "dedispersed_2.json", "dedispersed_2.npy"];
+    assert_eq!(entries(&home.path().join("series")), expected.map(String::from).into());
+}
+
+/// The real burst of ASKAP, where the recordings are at hand.
+#[test]
+fn the_burst_of_2018_april_17_is_found_in_both_formats() {
+    let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let data = std::env::var_os("SIDEREAL_DATA").map_or_else(default, PathBuf::from);
+    if !data.join("frb").is_dir() {
+        let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|word| word == "data"), "no recordings in {data:?}");
+        eprintln!("skipped: no recordings in {}", data.display());
+        return;
+    }
+    for (name, out) in [("FRB180417_askap_28.fil", "1"), ("FRB180417_askap_28.fits", "2")] {
+        let home = tempfile::tempdir().unwrap();
+        let path = data.join("frb").join(name);
+        let words = format!("search {} -o {out}", path.display());
+        let best = json(home.path(), &words)["candidates"][0].clone();
+        assert!((best["dm"].as_f64().unwrap() - 475.0).abs() <= 3.0, "{best}");
+        assert!((best["time_s"].as_f64().unwrap() - 2.0289).abs() <= 3e-3, "{best}");
+        assert!(best["snr"].as_f64().unwrap() > 13.0, "{best}");
+    }
+}

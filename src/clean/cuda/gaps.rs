@@ -1,0 +1,188 @@
+//! Gaps in rows that are on a device, filled with each number's level over rows before.
+
+use super::kernels;
+use crate::array::check_length;
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::error::{Error, Result};
+
+/// Threads along a row.
+const BLOCK: usize = 256;
+
+/// The most blocks along the rows.
+const MOST_ROWS: usize = 1 << 14;
+
+/// Elements, and threads, of a block that takes levels.
+const LEVEL_ELEMENTS: usize = 32;
+const LEVEL_BLOCK: usize = 512;
+
+/// Fills gaps of rows of floats on a device with a robust mean of the rows that it was shown last.
+///
+/// | buffer | axes          | type                       | access             |
+/// |--------|---------------|----------------------------|--------------------|
+/// | rows   | time, element | f32 (its bytes in memory)  | read, or filled    |
+///
+/// An element's level: its latest rows make 16 groups; of the means of their finite numbers those within 6
+/// deviations (1.4826 times the median distance) of their median are averaged; 0 where no number is finite.
+///
+/// # Numerics
+/// Sums in double precision and in the rows' order: the same bits as on the host, for any split of the rows.
+/// # Real time
+/// Allocates nothing but in [`GapFiller::begin`].
+#[derive(Debug)]
+pub struct GapFiller {
+    device: Device,
+    observe: Function,
+    fill: Function,
+    take: Function,
+    /// The latest rows: axes place, element.
+    ring: Buffer<f32>,
+    level: Buffer<f32>,
+    elements: usize,
+    samples: usize,
+    /// Rows shown since the start.
+    seen: usize,
+    /// Dropped after its functions.
+    _module: Module,
+}
+
+impl GapFiller {
+    /// For rows of `elements` numbers, whose level is taken over the latest `samples`.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for more than 2^30 samples; [`Error::Unavailable`] without memory or NVRTC;
+    /// [`Error::Device`] when the driver refuses.
+    pub fn new(device: &Device, elements: usize, samples: usize) -> Result<Self> {
+        if !(1..=1 << 30).contains(&samples) {
+            return Err(Error::parameter("samples of a level", samples, "they must be 1 to 2^30"));
+        }
+        let module = device.module(&kernels::gaps())?;
+        Ok(Self {
+            device: device.clone(),
+            observe: module.function("observe_rows", 0)?,
+            fill: module.function("fill_rows", 0)?,
+            take: module.function("take_level", 0)?,
+            ring: device.buffer(samples.saturating_mul(elements))?,
+            level: device.buffer(elements)?,
+            elements,
+            samples,
+            seen: 0,
+            _module: module,
+        })
+    }
+
+    /// Goes on where the host stopped: `seen` rows were shown, the latest of them in `ring`, row `k` in place `k`
+    /// modulo the samples; gaps were filled with `level`, if any was taken.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for other lengths; as [`GapFiller::new`].
+    pub fn begin(&mut self, ring: &[f32], seen: usize, level: Option<&[f32]>) -> Result<()> {
+        if seen > 0 {
+            check_length("rows of a level (numbers)", self.ring.len(), ring.len())?;
+            self.ring = self.device.upload(ring)?;
+        }
+        if let Some(level) = level {
+            check_length("level (numbers)", self.elements, level.len())?;
+            self.level = self.device.upload(level)?;
+        }
+        self.seen = seen;
+        Ok(())
+    }
+
+    /// Forgets all rows.
+    pub fn reset(&mut self) {
+        self.seen = 0;
+    }
+
+    /// Queues the look at `times` rows from row `first` on.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when they do not lie in `rows`; [`Error::Device`] when the driver refuses.
+    pub fn observe(
+        &mut self,
+        rows: &Buffer<u8>,
+        (first, times): (usize, usize),
+        stream: &Stream,
+    ) -> Result<()> {
+        self.check(rows, first + times)?;
+        let passed = times.saturating_sub(self.samples);
+        let count = times - passed;
+        let next = (self.seen + passed) % self.samples;
+        let arguments = Arguments::new()
+            .with(self.at(rows, first + passed))
+            .with(self.elements as u32)
+            .with(count as u32)
+            .with(next as u32)
+            .with(self.samples as u32)
+            .with(self.ring.address());
+        self.seen += times;
+        // SAFETY: the arguments are the kernel's; the rows lie in the buffer, and no more than the ring holds.
+        unsafe { self.launch(&self.observe, count, stream, &arguments) }
+    }
+
+    /// Queues the taking of the level that gaps are filled with from now on.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the driver refuses.
+    pub fn take_level(&mut self, stream: &Stream) -> Result<()> {
+        let count = self.seen.min(self.samples);
+        let arguments = Arguments::new()
+            .with(self.ring.address())
+            .with(self.elements as u32)
+            .with(self.samples as u32)
+            .with(((self.seen - count) % self.samples) as u32)
+            .with(count as u32)
+            .with(self.level.address());
+        let grid = [self.elements.div_ceil(LEVEL_ELEMENTS), 1, 1];
+        // SAFETY: the arguments are the kernel's; the ring holds `samples` rows, of which `count` were shown.
+        unsafe { stream.launch(&self.take, grid, [LEVEL_BLOCK, 1, 1], &arguments) }
+    }
+
+    /// Queues the filling of `times` rows from row `first` on.
+    ///
+    /// # Errors
+    /// As [`GapFiller::observe`].
+    pub fn fill(
+        &self,
+        rows: &mut Buffer<u8>,
+        (first, times): (usize, usize),
+        stream: &Stream,
+    ) -> Result<()> {
+        self.check(rows, first + times)?;
+        let arguments = Arguments::new()
+            .with(self.at(rows, first))
+            .with(self.elements as u32)
+            .with(times as u32)
+            .with(self.level.address());
+        // SAFETY: the arguments are the kernel's; the rows lie in the buffer.
+        unsafe { self.launch(&self.fill, times, stream, &arguments) }
+    }
+
+    fn check(&self, rows: &Buffer<u8>, end: usize) -> Result<()> {
+        let (expected, actual) = (end.saturating_mul(4 * self.elements), rows.len());
+        if actual < expected {
+            return Err(Error::Shape { what: "rows with gaps (bytes)", expected, actual });
+        }
+        Ok(())
+    }
+
+    fn at(&self, rows: &Buffer<u8>, row: usize) -> u64 {
+        rows.at(4 * row * self.elements)
+    }
+
+    /// # Safety
+    /// The arguments are the kernel's.
+    unsafe fn launch(
+        &self,
+        function: &Function,
+        rows: usize,
+        stream: &Stream,
+        arguments: &Arguments,
+    ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let grid = [self.elements.div_ceil(BLOCK), rows.min(MOST_ROWS), 1];
+        // SAFETY: the caller's promise is handed on.
+        unsafe { stream.launch(function, grid, [BLOCK, 1, 1], arguments) }
+    }
+}

@@ -1,0 +1,162 @@
+//! A search of recorded voltages on a GPU: voltages go in, and rows never leave it.
+//!
+//! A gulp of voltages is read and copied while the one before is made into rows and searched. What the host has made
+//! of the first rows (for the automatic mask, or to fill a gap at the very start) is sent as rows, before any voltages.
+
+mod reading;
+
+use super::super::cleaning::Cleaning;
+use super::super::options::Part;
+use super::super::range::RangeSearch;
+use super::super::voltage::{DeviceRows, VoltageFilterbank};
+use super::Step;
+use super::device::{Need, ROW_BYTES, SLOTS, Stage, told};
+use crate::backend::cuda::{Device, Inbox};
+use crate::error::{Error, Result};
+use crate::io::{FilterbankHeader, FilterbankSource};
+use crate::pulse::cluster::Clusterer;
+use reading::{Content, Gulp, Reading};
+
+/// The recording whose voltages a search on `device` takes itself; none where it takes rows from the host:
+/// - of a source that is no recording of voltages, or whose rows something else looks at as well;
+/// - where the filter bank runs elsewhere than the search, as its user asked;
+/// - of several products of each channel, which reading refuses.
+pub(super) fn recorded<'a>(
+    source: &'a mut dyn FilterbankSource,
+    device: &Device,
+) -> Option<&'a mut VoltageFilterbank> {
+    let filterbank = of(source)?;
+    let is_here = filterbank.device() == Some(device);
+    (is_here && filterbank.products() == 1).then_some(filterbank)
+}
+
+fn of(source: &mut dyn FilterbankSource) -> Option<&mut VoltageFilterbank> {
+    source.as_any()?.downcast_mut()
+}
+
+/// Buffers and the queue of a search of voltages on one device.
+pub(super) struct VoltageWork {
+    stage: Stage,
+    inbox: Inbox,
+    rows: DeviceRows,
+    reading: Reading,
+    /// What is on its way.
+    present: Content,
+    has_begun: bool,
+    /// Rows of the gulps that were queued.
+    queued: u64,
+    /// Rows whose search has ended: the next gulp is not read before.
+    whole: u64,
+}
+
+impl VoltageWork {
+    /// Buffers for gulps of about `asked` rows, or of as many as suit the device (0).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when memory is too short for any gulp; [`Error::Device`] when the driver refuses.
+    pub(super) fn new(
+        device: &Device,
+        filterbank: &VoltageFilterbank,
+        (cleaning, part): (&Cleaning, Part),
+        ranges: &[RangeSearch],
+        asked: usize,
+    ) -> Result<Self> {
+        let header: &FilterbankHeader = filterbank.header();
+        let voltage_row = Gulp::row_bytes(filterbank.plan());
+        let made = header.row_bytes() + filterbank.unjoined_row_bytes();
+        let need = Need::new(header, cleaning, ranges).of_voltages(voltage_row, made);
+        let rows = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
+        let gulp = Gulp::new(filterbank.plan(), header.row_bytes(), rows);
+        Ok(Self {
+            stage: Stage::new(device, cleaning, ranges, gulp.rows)?,
+            inbox: Inbox::new(device, gulp.bytes, SLOTS)?,
+            rows: DeviceRows::new(device, filterbank, gulp.rows)?,
+            reading: Reading::new(gulp),
+            present: Content::End,
+            has_begun: false,
+            queued: 0,
+            whole: 0,
+        })
+    }
+
+    /// Searches the gulp that is on its way, while the next one is read and copied; its rows, none at the end.
+    fn take(
+        &mut self,
+        filterbank: &mut VoltageFilterbank,
+        cleaning: &mut Cleaning,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<Option<usize>> {
+        let (reader, cleaner) = cleaning.parts();
+        if !self.has_begun {
+            self.has_begun = true;
+            self.present = self.reading.next(reader, filterbank, self.inbox.present())?;
+        }
+        let Self { stage, inbox, rows, reading, .. } = self;
+        let present = self.present;
+        if matches!(present, Content::End) {
+            return Ok(None);
+        }
+        let (input, next) = inbox.turn(stage.stream())?;
+        let (searched, next) = std::thread::scope(|scope| match present {
+            Content::Voltages(pieces) => {
+                let (unread, making) = filterbank.split();
+                let reading = scope.spawn(|| reading.voltages(unread, next));
+                let made = rows.make(making, (input, pieces.layouts()), stage.stream());
+                let searched = made.and_then(|times| {
+                    if times > 0 {
+                        stage.run((rows.rows(), times), cleaner, ranges, clusterer)?;
+                    }
+                    Ok(times)
+                });
+                (searched, reading.join())
+            }
+            Content::Rows(times) => {
+                let reading = scope.spawn(|| reading.next(reader, filterbank, next));
+                let searched = stage.run((input, times), cleaner, ranges, clusterer);
+                (searched.map(|()| times), reading.join())
+            }
+            Content::End => (Ok(0), Ok(Ok(Content::End))),
+        });
+        let times = searched?;
+        inbox.release(stage.stream())?;
+        self.present = next.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        self.whole = self.queued;
+        self.queued += times as u64;
+        Ok(Some(times))
+    }
+}
+
+impl Step for VoltageWork {
+    fn step(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        cleaning: &mut Cleaning,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let Some(filterbank) = of(source) else {
+            let rule = "the search began with a recording of voltages";
+            return Err(Error::parameter("source", "another one", rule));
+        };
+        loop {
+            let taken = self.take(filterbank, cleaning, ranges, clusterer);
+            match taken.map_err(|error| told(error, self.whole))? {
+                // So few voltages may not be a row's.
+                Some(0) => {}
+                Some(times) => return Ok(times),
+                None => return Ok(0),
+            }
+        }
+    }
+
+    fn finish(
+        &mut self,
+        times: u64,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<usize> {
+        let finished = self.stage.finish(times, ranges, clusterer);
+        finished.map_err(|error| told(error, self.whole))
+    }
+}

@@ -1,0 +1,264 @@
+//! Gulps on their way to a device: rows that the host has made, then voltages.
+
+use super::super::super::cleaning::Reader;
+use super::super::super::voltage::{Unread, VoltageFilterbank};
+use super::super::device::ROW_BYTES;
+use crate::backend::cuda::Filling;
+use crate::channelize::{DeviceVoltages, Plan};
+use crate::error::Result;
+use crate::voltage::{VoltageBlock, VoltageEncoding};
+
+/// Bits of which kernels read samples at once.
+const ALIGNED_BITS: usize = 128;
+
+/// The most pieces of a gulp: one is copied while the next is read.
+const PIECES: usize = 4;
+
+/// Bytes of voltages that are worth a piece.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// What a gulp holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content {
+    /// So many rows.
+    Rows(usize),
+    Voltages(Pieces),
+    /// Nothing: the source has ended.
+    End,
+}
+
+/// Where the voltages of a gulp lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pieces {
+    layouts: [DeviceVoltages; PIECES],
+    count: usize,
+}
+
+impl Pieces {
+    fn new() -> Self {
+        let none = DeviceVoltages { first_byte: 0, stride: 0, times: 0 };
+        Self { layouts: [none; PIECES], count: 0 }
+    }
+
+    /// One after another.
+    pub(super) fn layouts(&self) -> &[DeviceVoltages] {
+        &self.layouts[..self.count]
+    }
+
+    fn push(&mut self, layout: DeviceVoltages) {
+        self.layouts[self.count] = layout;
+        self.count += 1;
+    }
+}
+
+/// Sizes of a gulp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gulp {
+    encoding: VoltageEncoding,
+    streams: usize,
+    row_bytes: usize,
+    /// Samples of each stream that pieces begin at multiples of, so that kernels may read them where they lie.
+    step: usize,
+    /// Samples of each stream of a piece, and of all that fit.
+    piece: usize,
+    samples: usize,
+    /// The most rows that come of it.
+    pub(super) rows: usize,
+    /// Bytes of its voltages, or of one row.
+    pub(super) bytes: usize,
+}
+
+impl Gulp {
+    /// Bytes of the voltages of a row, no more than those of a gulp.
+    pub(super) fn row_bytes(plan: &Plan) -> usize {
+        let bits = plan.input().streams() * plan.input().encoding.sample_bits();
+        plan.samples_per_row().saturating_mul(bits).div_ceil(8).min(ROW_BYTES)
+    }
+
+    /// Of about so many rows, of `row_bytes` bytes each, or of a good part of one.
+    pub(super) fn new(plan: &Plan, row_bytes: usize, rows: usize) -> Self {
+        let (encoding, streams) = (plan.input().encoding, plan.input().streams());
+        let aligned = ALIGNED_BITS / encoding.sample_bits();
+        let row = plan.samples_per_row();
+        let most = ROW_BYTES * 8 / (streams * encoding.sample_bits());
+        let wanted = if row <= most { rows.saturating_mul(row) } else { most.max(1) };
+        let step = row / common_divisor(row, aligned) * aligned;
+        let whole = |samples: usize| match samples / step * step {
+            0 => samples.next_multiple_of(aligned),
+            whole => whole,
+        };
+        let samples = whole(wanted);
+        let worth = PIECE_BYTES * 8 / (streams * encoding.sample_bits());
+        let piece = whole(samples.div_ceil(PIECES).max(worth).max(step)).min(samples);
+        Self {
+            encoding,
+            streams,
+            row_bytes,
+            step,
+            piece,
+            samples,
+            rows: plan.max_rows(samples),
+            bytes: (streams * encoding.bytes(samples)).max(row_bytes),
+        }
+    }
+}
+
+fn common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
+/// How far the voltages are read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    gulp: Gulp,
+    /// Samples since the filter bank was begun, and those that are still wanted, once voltages are read.
+    voltages: Option<(u64, u64)>,
+}
+
+impl Reading {
+    pub(super) fn new(gulp: Gulp) -> Self {
+        Self { gulp, voltages: None }
+    }
+
+    /// Reads the next gulp and sends it on its way: rows as long as the host has some, then voltages.
+    pub(super) fn next(
+        &mut self,
+        reader: &mut Reader,
+        filterbank: &mut VoltageFilterbank,
+        mut filling: Filling<'_>,
+    ) -> Result<Content> {
+        if !reader.holds_rows() && filterbank.can_split() {
+            let taken = filterbank.taken();
+            self.voltages = Some((taken, wanted(filterbank.plan(), taken, reader.left())));
+            return self.voltages(filterbank.split().0, filling);
+        }
+        let Gulp { rows, bytes, row_bytes, .. } = self.gulp;
+        let most = rows.min(bytes / row_bytes) * row_bytes;
+        let times = reader.read(filterbank, &mut filling.bytes()?[..most])?;
+        if times == 0 {
+            return Ok(Content::End);
+        }
+        filling.send(times * row_bytes)?;
+        Ok(Content::Rows(times))
+    }
+
+    /// Reads the next gulp of voltages and sends it on its way.
+    pub(super) fn voltages(
+        &mut self,
+        mut unread: Unread<'_>,
+        mut filling: Filling<'_>,
+    ) -> Result<Content> {
+        let mut pieces = Pieces::new();
+        let mut sent = 0;
+        filling.bytes()?;
+        while pieces.count < PIECES {
+            let most = self.piece(unread.held());
+            let Gulp { encoding, streams, .. } = self.gulp;
+            let length = streams * encoding.bytes(most);
+            let rest = filling.rest();
+            if most == 0 || length > rest.len() {
+                break;
+            }
+            // Kernels read the samples of a piece where they lie only if it begins at a multiple of this.
+            let padded = length.next_multiple_of(ALIGNED_BITS / 8).min(rest.len());
+            let mut block = VoltageBlock::lent(rest, encoding, streams, most)?;
+            let times = unread.read(&mut block)?;
+            if times == 0 {
+                break;
+            }
+            let stride = block.stride();
+            pieces.push(DeviceVoltages { first_byte: sent, stride, times });
+            filling.send(padded)?;
+            sent += padded;
+            self.pass(times as u64);
+        }
+        if pieces.count == 0 {
+            return Ok(Content::End);
+        }
+        Ok(Content::Voltages(pieces))
+    }
+
+    /// Samples of the next piece at most, of which so many are held.
+    fn piece(&self, held: usize) -> usize {
+        let Gulp { step, piece, .. } = self.gulp;
+        let Some((position, left)) = self.voltages else { return 0 };
+        let past = (position % step as u64) as usize;
+        let most = match held {
+            0 if past == 0 => piece,
+            // Up to where pieces begin.
+            0 => piece.min(step - past),
+            held => piece.min(held),
+        };
+        most.min(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    fn pass(&mut self, times: u64) {
+        if let Some((position, left)) = &mut self.voltages {
+            *position += times;
+            *left = left.saturating_sub(times);
+        }
+    }
+}
+
+/// Samples, behind the `taken` ones, that the next `rows` rows need.
+fn wanted(plan: &Plan, taken: u64, rows: u64) -> u64 {
+    if rows == 0 || rows == u64::MAX {
+        return rows;
+    }
+    let last = plan.rows(taken).saturating_add(rows);
+    // The last row's windows end so many samples behind its own.
+    let overlap = (plan.span() - plan.hop()) as u64;
+    let end = last.saturating_mul(plan.samples_per_row() as u64).saturating_add(overlap);
+    end.saturating_sub(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channelize::{Detection, Feed, Form, Options, Products};
+
+    fn plan(channels: usize, spectra: usize, encoding: VoltageEncoding) -> Plan {
+        let detection = Detection {
+            products: Products::I,
+            feed: Feed::Linear,
+            spectra,
+            channels: 1,
+            interpolate_dc: false,
+        };
+        let mut options = Options::new(channels, 4, encoding);
+        (options.form, options.input.polarizations) = (Form::Detected(detection), 2);
+        Plan::new(options).unwrap()
+    }
+
+    #[test]
+    fn pieces_begin_where_kernels_can_read_them() {
+        use VoltageEncoding::{Complex8, Complex16, Real2};
+        // 64 KiB of voltages a row, 1024 rows in four pieces.
+        let gulp = Gulp::new(&plan(1024, 16, Complex8), 4096, 1024);
+        assert_eq!((gulp.step, gulp.piece, gulp.samples), (1 << 14, 1 << 22, 1 << 24));
+        assert_eq!((gulp.rows, gulp.bytes), (1025, 64 << 20));
+        // Few rows make one piece; 3 channels of 4 samples a byte begin a row within one.
+        let gulp = Gulp::new(&plan(3, 1, Real2), 12, 100);
+        assert_eq!((gulp.step, gulp.piece, gulp.samples), (192, 576, 576));
+        // The voltages of a row may be more than a gulp's, and a row more than its voltages.
+        let long = plan(1024, 1 << 20, Complex16);
+        assert_eq!(Gulp::row_bytes(&long), ROW_BYTES);
+        let gulp = Gulp::new(&long, 4096, 1);
+        assert_eq!((gulp.rows, gulp.bytes, gulp.piece), (1, ROW_BYTES, 2 << 20));
+        assert_eq!(Gulp::new(&plan(64, 1, Real2), 256, 1).bytes, 256);
+    }
+
+    #[test]
+    fn no_more_samples_are_wanted_than_the_rows_need() {
+        let plan = plan(8, 5, VoltageEncoding::Complex8);
+        for taken in [0, 7, 40, 63, 1000] {
+            let before = plan.rows(taken);
+            for rows in [1, 2, 30] {
+                let end = taken + wanted(&plan, taken, rows);
+                assert_eq!(plan.rows(end), before + rows, "{taken} {rows}");
+                assert_eq!(plan.rows(end - 1), before + rows - 1, "{taken} {rows}");
+            }
+        }
+        assert_eq!((wanted(&plan, 99, 0), wanted(&plan, 99, u64::MAX)), (0, u64::MAX));
+    }
+}
