@@ -41,7 +41,7 @@ fn fixed_subset_channelize() {
         (8192, 3, Complex16, 19, Form::Spectra),
         (16384, 4, Complex8, 9, Form::Requantized { bits: 8, gains: vec![40.0] }),
         // Transforms in the output, and behind them one that is copied there.
-        (1000, 3, Complex8, 69, Form::Spectra),
+        (1000, 3, Complex8, 270, Form::Spectra),
         (1002, 18, Complex16, 17, detected(Products::Power, 4)),
         // Long transforms, in two kernels.
         (32768, 3, Complex8, 18, Form::Spectra),

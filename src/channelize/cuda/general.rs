@@ -224,12 +224,16 @@ fn is_plain(plan: &Plan) -> bool {
     plan.options().form == plan::Form::Spectra
 }
 
-/// Whether rows of the output are transforms of so many a batch, one behind the other.
-fn is_direct(plan: &Plan, batch: usize) -> bool {
+/// Whether complex spectra come out of the transforms as they go into the output.
+fn is_ordered(plan: &Plan) -> bool {
     let is_ordered = plan.options().order == Order::Natural || alternates(plan);
-    let (input, streams) = (plan.input(), plan.input().streams());
-    let fits = batch.is_multiple_of(streams) && streams <= MOST_UNITS;
-    is_plain(plan) && input.encoding.is_complex() && is_ordered && fits
+    is_plain(plan) && plan.input().encoding.is_complex() && is_ordered
+}
+
+/// Whether so many of them a batch may be transformed in the output: all streams of whole spectra.
+fn is_direct(plan: &Plan, batch: usize) -> bool {
+    let streams = plan.input().streams();
+    is_ordered(plan) && batch.is_multiple_of(streams) && streams <= MOST_UNITS
 }
 
 /// What is transformed.
@@ -244,7 +248,9 @@ fn length(plan: &Plan) -> Length {
 fn sizes(plan: &Plan, device: &Device) -> (usize, usize) {
     let properties = device.properties();
     let most = pass_bytes(plan, device) / (4 * length(plan).pitch());
-    let batch = (properties.l2_bytes / 2).clamp(1 << 18, 1 << 25) / (4 * length(plan).pitch());
+    // Larger batches are faster, and cost more where few are transformed.
+    let part = if is_ordered(plan) { 2 * properties.l2_bytes } else { properties.l2_bytes / 2 };
+    let batch = part.clamp(1 << 18, 1 << 27) / (4 * length(plan).pitch());
     let least = plan.input().polarizations;
     // Not of the pass: its size may be tuned, and the batch decides about last bits.
     let batch = batch.max(1);
@@ -257,14 +263,14 @@ fn sizes(plan: &Plan, device: &Device) -> (usize, usize) {
 /// Bytes of a pass: four level-2 caches, unless another part was measured to be better.
 fn pass_bytes(plan: &Plan, device: &Device) -> usize {
     let cache = device.properties().l2_bytes;
-    let candidates = [(4, 1), (2, 1), (1, 1), (1, 2)].map(|(part, of)| Choice {
+    let candidates = [(4, 1), (8, 1), (2, 1), (1, 1), (1, 2)].map(|(part, of)| Choice {
         name: format!("passes of {part}/{of} of the level-2 cache"),
         values: vec![part, of],
     });
     let shape = format!("points={} encoding={:?}", plan.points(), plan.input().encoding);
     let choice = tune::choice(device, &super::variants::forms(), &shape, &candidates);
     let [part, of] = choice.values[..] else { return 4 * cache };
-    (cache * part as usize / (of as usize).max(1)).clamp(1 << 20, 1 << 28)
+    (cache * part as usize / (of as usize).max(1)).clamp(1 << 20, 1 << 29)
 }
 
 /// The work buffer, of half the size again and again until there is memory for it.

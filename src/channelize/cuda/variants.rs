@@ -29,14 +29,16 @@ pub(super) fn rows() -> Source {
 
 /// The kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
-    let sums = VoltageEncoding::ALL.iter().map(|encoding| fir(*encoding));
-    let general = sums.chain([forms()]).map(Variant::everywhere);
-    let general = general.chain([Variant::plain(rows(), extent)]);
+    let plain = |source| Variant::plain(source, extent);
+    let sums = VoltageEncoding::ALL.iter().map(|encoding| plain(fir(*encoding)));
+    let general = sums.chain([Variant::everywhere(forms()), plain(rows())]);
     let long = long_plans();
-    let split = long.iter().flat_map(split_sums).chain(split_lines(&long));
-    let pairs = pair_plans(extent).into_iter().filter_map(|plan| sums::pairs(&plan));
-    let pairs = pairs.map(Variant::everywhere);
-    general.chain(plans(extent).iter().flat_map(fused)).chain(split).chain(pairs).collect()
+    let split = long.iter().flat_map(|plan| split_sums(plan, extent));
+    let lines = split_lines(&long).into_iter().map(plain);
+    let pairs = pair_plans(extent).into_iter().filter_map(|plan| sums::pairs(&plan)).map(plain);
+    let fused = plans(extent);
+    let fused = fused.iter().flat_map(fused_kernels);
+    general.chain(fused).chain(split).chain(lines).chain(pairs).collect()
 }
 
 /// The most shared memory of a block of compute capability 8.0, and of 9.0 and 10.0.
@@ -67,23 +69,27 @@ fn of_devices([old, new]: [Vec<Source>; 2]) -> Vec<Variant> {
 }
 
 /// A plan's fused kernels.
-fn fused(plan: &Plan) -> Vec<Variant> {
+fn fused_kernels(plan: &Plan) -> Vec<Variant> {
     of_devices(
         devices().map(|device| Shape::taken(plan, &device).iter().map(Shape::source).collect()),
     )
 }
 
-/// The first kernel of a long plan.
-fn split_sums(plan: &Plan) -> Vec<Variant> {
-    let shape = |device| split::Shape::candidates(plan, &device).first().copied();
-    of_devices(
-        devices()
-            .map(|device| shape(device).map(|shape| shape.sums_source()).into_iter().collect()),
-    )
+/// The first kernel of a long plan; of the newer devices alone, unless all are wanted.
+fn split_sums(plan: &Plan, extent: Extent) -> Vec<Variant> {
+    let source = |device: Properties| {
+        let shape = split::Shape::candidates(plan, &device).first().copied();
+        shape.map(|shape| shape.sums_source())
+    };
+    let [old, new] = devices().map(source);
+    match extent {
+        Extent::Representative => new.into_iter().map(|new| Variant::plain(new, extent)).collect(),
+        Extent::All => of_devices([old, new].map(|source| source.into_iter().collect())),
+    }
 }
 
 /// The second kernels of long plans: not of each, as taps do not matter to them.
-fn split_lines(plans: &[Plan]) -> Vec<Variant> {
+fn split_lines(plans: &[Plan]) -> Vec<Source> {
     let [_, device] = devices();
     let mut sources: Vec<Source> = Vec::new();
     for plan in plans {
@@ -91,15 +97,15 @@ fn split_lines(plans: &[Plan]) -> Vec<Variant> {
         let source = shape.map(|shape| shape.lines_source());
         sources.extend(source.filter(|source| !sources.contains(source)));
     }
-    sources.into_iter().map(Variant::everywhere).collect()
+    sources
 }
 
 /// Plans of two kernels.
 fn long_plans() -> Vec<Plan> {
     let axes: &[(&'static str, &[&str])] = &[
-        ("channels", &["262144", "65536", "131072", "32768", "524288"]),
-        ("taps", &["8", "4", "16", "32", "4"]),
-        ("encoding", &["1", "4", "3", "0", "2"]),
+        ("channels", &["262144", "65536", "131072", "32768", "65536"]),
+        ("taps", &["8", "4", "16", "32", "8"]),
+        ("encoding", &["3", "4", "1", "0", "2"]),
         ("form", &["0"]),
     ];
     // All of them together would have billions of coefficients.

@@ -103,7 +103,7 @@ impl Shape {
         match (self.radix, self.sample_bytes) {
             (1, 8) => (9..48).contains(&self.taps),
             (1, _) => (MOST_HELD + 1..48).contains(&self.taps),
-            (2, 4) => self.taps <= MOST_HELD,
+            (2, 4 | 8) => self.taps <= MOST_HELD,
             _ => false,
         }
     }
@@ -111,11 +111,8 @@ impl Shape {
     /// The same with other blocks where a thread's values take more registers than 512 threads leave.
     fn relieved(self) -> Self {
         let Self { radix, taps, sample_bytes, .. } = self;
-        let is_full = match radix {
-            1 => false,
-            2 => taps > MOST_HELD || sample_bytes == 8,
-            _ => taps > 8 || sample_bytes > 2,
-        };
+        let is_ring = taps > MOST_HELD;
+        let is_full = radix > 1 && (is_ring || sample_bytes == 8 && taps > 8);
         match is_full {
             true => {
                 Self { group: if sample_bytes == 1 { 16 } else { 8 }, ..self }.of_fewer_threads()
@@ -333,8 +330,8 @@ fn geometry(points: usize, taps: usize, sample_bytes: usize) -> Option<(usize, [
         65_536 => Some((2, [32, 32, 1])),
         131_072 => Some((1, [16, 16, 16])),
         262_144 => Some((2, [16, 16, 16])),
-        // Nor for a ring of taps and four values.
-        524_288 if sample_bytes == 8 && taps > MOST_HELD => None,
+        // Four take too many of everything but few taps and narrow samples.
+        524_288 if sample_bytes > 2 || taps > 8 => None,
         524_288 => Some((4, [16, 16, 16])),
         _ => None,
     }
