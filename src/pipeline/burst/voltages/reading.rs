@@ -245,7 +245,7 @@ mod tests {
         let long = plan(1024, 1 << 20, Complex16);
         assert_eq!(Gulp::row_bytes(&long), ROW_BYTES);
         let gulp = Gulp::new(&long, 4096, 1);
-        assert_eq!((gulp.rows, gulp.bytes, gulp.piece), (1, ROW_BYTES, ROW_BYTES / 8));
+        assert_eq!((gulp.rows, gulp.bytes, gulp.piece), (1, ROW_BYTES, ROW_BYTES / 8 / PIECES));
         assert_eq!(Gulp::new(&plan(64, 1, Real2), 256, 1).bytes, 256);
     }
 
