@@ -189,7 +189,7 @@ static void transposes(Device& device) {
 }
 
 void clusters(Device& device) {
-  if (!has_wgmma()) return;
+  if (!is_hopper()) return;
   auto in = noise(2 * 4 * 128 * 16, 9);
   uint64_t at = upload(in), out = upload(std::vector<uint8_t>(in.size()));
   expect(device.launch("send_on", 8, 128, 128 * 16 + 8, at, out) == 0, "clusters run");
