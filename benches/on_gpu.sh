@@ -99,7 +99,7 @@ oracles() {
 }
 
 sanitizer() {
-    local most=${SANITIZER_S:-120} end=$((SECONDS + ${SANITIZER_S:-120})) tool test name begun status checker faults
+    local most=${SANITIZER_S:-120} end=$((SECONDS + ${SANITIZER_S:-120})) tool test name begun status checker faults subset
     checker=$(command -v compute-sanitizer || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' | head -n 1)
     if [[ -z $checker ]]; then
         row sanitizer compute-sanitizer "skipped: it is not installed" 0
@@ -107,15 +107,16 @@ sanitizer() {
     fi
     for tool in ${TOOLS:-memcheck racecheck initcheck}; do
         for test in "$work"/tests/*; do
-            if ! "$test" --list 2>/dev/null | grep -q '^fixed_subset.*: test$'; then continue; fi
-            name=$(basename "$test") begun=$SECONDS status=0
-            echo "=== $tool $name" >>"$out/sanitizer.log"
-            : >"$work/log"
-            limited $end $most "$checker" --tool "$tool" --error-exitcode 9 \
-                "$test" fixed_subset --test-threads 1 || status=$?
-            tail -c 400000 "$work/log" >>"$out/sanitizer.log"
-            faults=$(grep -oE 'ERROR SUMMARY: [0-9]+ errors?|RACECHECK SUMMARY: [0-9]+ hazards?' "$work/log" | tail -n 1)
-            row sanitizer "$tool $name" "$(outcome $status) ${faults:-}" $((SECONDS - begun))
+            for subset in $("$test" --list 2>/dev/null | sed -n 's/^\(fixed_subset[^:]*\): test$/\1/p'); do
+                name=$(basename "$test") begun=$SECONDS status=0
+                echo "=== $tool $name $subset" >>"$out/sanitizer.log"
+                : >"$work/log"
+                limited $end $most "$checker" --tool "$tool" --error-exitcode 9 \
+                    "$test" "$subset" --exact --test-threads 1 || status=$?
+                tail -c 400000 "$work/log" >>"$out/sanitizer.log"
+                faults=$(grep -oE 'ERROR SUMMARY: [0-9]+ errors?|RACECHECK SUMMARY: [0-9]+ hazards?' "$work/log" | tail -n 1)
+                row sanitizer "$tool $subset" "$(outcome $status) ${faults:-}" $((SECONDS - begun))
+            done
         done
     done
 }

@@ -18,8 +18,7 @@ use sidereal::channelize::{Detection, Feed, Form, Options, Order, Plan, Products
 use sidereal::voltage::VoltageEncoding;
 
 /// The fewest plans that go through every part of a GPU's fused kernels: whole batches and a remainder, one
-/// and several streams, taps in registers and in a ring, one pass over rows and two, blocks
-/// alone and together, every form.
+/// and several streams, taps in registers and in a ring, one pass over rows and two, every form.
 #[test]
 fn fixed_subset_channelize() {
     use VoltageEncoding::{Complex8, Complex16, ComplexF32};
@@ -37,9 +36,19 @@ fn fixed_subset_channelize() {
         (2048, 2, Complex8, 9, Form::Spectra),
         (2048, 8, ComplexF32, 9, detected(Products::I, 4)),
         (4096, 8, Complex8, 6, Form::Requantized { bits: 8, gains: vec![40.0] }),
-        // Blocks that work together.
-        (8192, 3, Complex16, 19, Form::Spectra),
-        (16384, 4, Complex8, 9, Form::Requantized { bits: 8, gains: vec![40.0] }),
+    ];
+    check_all(banks);
+}
+
+/// The same for transforms in the output, and for long ones in two kernels.
+#[test]
+fn fixed_subset_long() {
+    use VoltageEncoding::{Complex8, Complex16, ComplexF32};
+    let detected = |products, spectra| {
+        let (feed, channels) = (Feed::Linear, 1);
+        Form::Detected(Detection { products, feed, spectra, channels, interpolate_dc: false })
+    };
+    check_all([
         // Transforms in the output, and behind them one that is copied there.
         (1000, 3, Complex8, 270, Form::Spectra),
         (1002, 18, Complex16, 17, detected(Products::Power, 4)),
@@ -48,7 +57,21 @@ fn fixed_subset_channelize() {
         (32768, 17, Complex16, 17, detected(Products::Power, 5)),
         (65536, 2, ComplexF32, 17, Form::Spectra),
         (65536, 5, Complex8, 9, Form::Spectra),
-    ];
+    ]);
+}
+
+/// The same for kernels whose blocks work together.
+#[test]
+fn fixed_subset_clusters() {
+    use VoltageEncoding::{Complex8, Complex16};
+    check_all([
+        (8192, 3, Complex16, 19, Form::Spectra),
+        (16384, 4, Complex8, 9, Form::Requantized { bits: 8, gains: vec![40.0] }),
+    ]);
+}
+
+/// Compares filter banks of so many channels, taps and spectra with the reference.
+fn check_all<const N: usize>(banks: [(usize, usize, VoltageEncoding, usize, Form); N]) {
     let mut random = Random::new(11);
     for (index, (channels, taps, encoding, spectra, form)) in banks.into_iter().enumerate() {
         let mut options = Options::new(channels, taps, encoding);
