@@ -9,7 +9,7 @@
 #              seconds for each part (default 150, 120, 200, 90), of which one test or bench may take half; what
 #              takes longer is ended, and said
 # TOOLS        of compute-sanitizer (default "memcheck racecheck initcheck")
-# BENCHES      which (default "device channelize dedisperse telescopes pulse")
+# BENCHES      which (default "device channelize dedisperse telescopes pulse correlate spiir")
 # BENCH_OPTIONS, TUNE_COMMANDS
 #              more options for every bench; what to tune, one command a line
 set -uo pipefail
@@ -123,7 +123,7 @@ sanitizer() {
 
 benches() {
     local most=${BENCHES_S:-200} end=$((SECONDS + ${BENCHES_S:-200})) bench begun status
-    for bench in ${BENCHES:-device channelize dedisperse telescopes pulse}; do
+    for bench in ${BENCHES:-device channelize dedisperse telescopes pulse correlate spiir}; do
         begun=$SECONDS status=0
         : >"$work/log"
         { echo "=== $bench"; echo "before: $(clocks)"; } >>"$out/benches.log"

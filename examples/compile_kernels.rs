@@ -22,7 +22,7 @@ use sidereal::pipeline::kernels;
 use sidereal::{Error, Result};
 
 /// The most cubins of the table, unless all combinations are asked for.
-const MOST_CUBINS: usize = 150;
+const MOST_CUBINS: usize = 240;
 /// The most seconds that they may take to compile, one after the other.
 const MOST_SECONDS: f64 = 600.0;
 

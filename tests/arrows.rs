@@ -18,7 +18,7 @@ const STAGES: &[&str] =
     &["channelize", "align", "correlate", "clean", "dedisperse", "pulse", "spiir"];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];
 /// Parts of a stage that are built as a stage is: with a reference and variants of their own.
-const PARTS: &[[&str; 2]] = &[["correlate", "turn"]];
+const PARTS: &[[&str; 2]] = &[["correlate", "turn"], ["spiir", "trigger"]];
 /// What the crate's root re-exports from the ground floor.
 const ROOT: &[&str] = &["Error", "Result"];
 

@@ -11,7 +11,7 @@ mod random;
 use bytemuck::Pod;
 use cuda::{device, source};
 use random::Random;
-use sidereal::backend::cuda::{Arguments, Device};
+use sidereal::backend::cuda::{Arguments, Boxes, Device, Tensor};
 
 /// Launches a kernel of the emulator's own tests, and waits for it.
 fn run(device: &Device, kernel: &str, threads: usize, shared_bytes: usize, arguments: &Arguments) {
@@ -132,5 +132,89 @@ fn small_matrices_are_turned() {
     for (index, half) in got.into_iter().enumerate() {
         let (matrix, row, column) = (index / 64, index / 8 % 8, index % 8);
         assert_eq!(half, halves[64 * matrix + 8 * column + row], "{index}");
+    }
+}
+
+/// Rows of a box with 128 bytes, as a copy leaves them: chunks of 16 bytes change places within eight rows.
+fn swizzled(byte: usize) -> usize {
+    byte ^ (byte / 128 % 8 * 16)
+}
+
+#[test]
+fn boxes_of_arrays_are_brought_and_added() {
+    let Some(device) = device() else { return };
+    if !device.is_hopper() {
+        eprintln!("skipped: the CUDA device has no copy engine for boxes");
+        return;
+    }
+    // Five planes of nine rows of 300 bytes, with something between them.
+    let (extents, strides, size) = ([300, 9, 5], [304, 2752], [128, 4, 2]);
+    let bytes = noise(5 * 2752, 8);
+    let input = device.upload(&bytes).unwrap();
+    let out = device.upload(&[0_u8; 1024]).unwrap();
+    let sums = device.upload(&[3_u32; 256]).unwrap();
+    let map = Tensor::new(&Boxes { address: input.address(), extents, strides, size }).unwrap();
+    let mut expected = [3_u32; 256];
+    for place in [[0, 0, 0], [128, 4, 1], [208, 7, 4], [-16, -2, -1], [304, 0, 0]] {
+        let [x, y, z] = place;
+        let arguments = Arguments::new().with_tensor(map).with(x).with(y).with(z);
+        let arguments = arguments.with(out.address()).with(sums.address()).with(1024_u32);
+        run(&device, "take_box", 32, 1024, &arguments);
+        let mut got = [0_u8; 1024];
+        out.download(0, &mut got).unwrap();
+        for byte in 0..1024 {
+            let steps = [byte % 128, byte / 128 % 4, byte / 512];
+            let at = [0, 1, 2].map(|axis| place[axis] + steps[axis] as i32);
+            let inside = at.iter().zip(extents).all(|(at, extent)| (0..extent as i32).contains(at));
+            let [i, j, k] = at.map(|at| at as usize);
+            let value = if inside { bytes[i + 304 * j + 2752 * k] } else { 0 };
+            assert_eq!(got[swizzled(byte)], value, "{place:?}, byte {byte}");
+        }
+        for (sum, word) in expected.iter_mut().zip(bytemuck::cast_slice::<u8, u32>(&got)) {
+            *sum = sum.wrapping_add(word.wrapping_mul(2));
+        }
+    }
+    let mut got = [0; 256];
+    sums.download(0, &mut got).unwrap();
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn warpgroups_multiply_signed_bytes() {
+    let Some(device) = device() else { return };
+    if !device.is_hopper() {
+        eprintln!("skipped: the CUDA device has no matrix instructions of warpgroups");
+        return;
+    }
+    let (a, b) = (noise(64 * 128, 9), noise(48 * 128, 10));
+    let [at_a, at_b] = [&a, &b].map(|bytes| device.upload(bytes).unwrap());
+    let out = device.upload(&[0_i32; 64 * 48]).unwrap();
+    let (extents, strides, size) = ([128, 48, 1], [128, 48 * 128], [128, 48, 1]);
+    let map = Tensor::new(&Boxes { address: at_b.address(), extents, strides, size }).unwrap();
+    let arguments = Arguments::new().with_tensor(map).with(at_a.address()).with(out.address());
+    run(&device, "signed_product", 128, 48 * 128, &arguments);
+    let mut got = [0; 64 * 48];
+    out.download(0, &mut got).unwrap();
+    for (row, column) in (0..64).flat_map(|row| (0..48).map(move |column| (row, column))) {
+        let (left, right) = (&a[128 * row..][..128], &b[128 * column..][..128]);
+        let products =
+            left.iter().zip(right).map(|(x, y)| i32::from(*x as i8) * i32::from(*y as i8));
+        assert_eq!(got[48 * row + column], products.sum(), "{row}, {column}");
+    }
+}
+
+#[test]
+fn warps_multiply_floats_of_nineteen_bits() {
+    let Some(device) = device() else { return };
+    let value = |k: usize| ((k * 37) % 23) as f32 - 11.0;
+    let mut a: Vec<f32> = (0..128).map(value).collect();
+    let b: Vec<f32> = (0..64).map(|k| value(k + 5)).collect();
+    // One more bit than counts.
+    a[3] += 1.0 / 4096.0;
+    let bytes = |floats: &[f32]| bytemuck::cast_slice::<f32, u8>(floats).to_vec();
+    let got = output::<f32>(&device, ("float_product", 32, 0), &[&bytes(&a), &bytes(&b)], 128);
+    for (row, column) in (0..16).flat_map(|row| (0..8).map(move |column| (row, column))) {
+        let products = (0..8).map(|k| a[8 * row + k].round() * b[8 * column + k]);
+        assert_eq!(got[8 * row + column], products.sum::<f32>(), "{row}, {column}");
     }
 }

@@ -13,17 +13,16 @@ use std::f64::consts::TAU;
 use correlate::{Complex64, MISSING, Missing, Recording, Values, plan};
 use num_complex::Complex;
 use random::Random;
-use sidereal::backend::Backend;
 use sidereal::correlate::{Correlator, Options, Plan};
 use sidereal::voltage::VoltageEncoding::{Complex4, Complex8, ComplexF32};
-use sums::{Sums, whole};
+use sums::{Sums, backends, whole};
 
 /// What rounding of samples and of products does, relative to the power.
 const CLOSE: f64 = 1e-5;
 
 /// Sums of one recording on every backend.
 fn on_all(recording: &Recording, mut check: impl FnMut(&Sums, &str)) {
-    for backend in Backend::variants(2) {
+    for backend in backends(2) {
         check(&whole(recording, &backend, &mut Random::new(1)), &backend.name());
     }
 }
@@ -80,7 +79,7 @@ fn visibilities_are_hermitian() {
                 }
             }
         }
-        for backend in Backend::variants(2) {
+        for backend in backends(2) {
             let sums = whole(&recording, &backend, &mut Random::new(2));
             let others = whole(&turned, &backend, &mut Random::new(3));
             for (channel, [i, j], pq) in places(&plan) {
@@ -149,7 +148,7 @@ fn visibilities_are_linear() {
                 second.values[at] = other.values[at];
             }
         }
-        for backend in Backend::variants(1) {
+        for backend in backends(1) {
             let [one, second, mixed] =
                 [&one, &second, &mixed].map(|r| whole(r, &backend, &mut Random::new(6)));
             for (channel, [i, j], pq) in
@@ -312,7 +311,7 @@ fn sums_that_do_not_fit_into_memory_are_an_error() {
     let (antennas, polarizations, channels) = (4096, 2, 1 << 20);
     let options = Options { antennas, polarizations, channels, encoding: Complex8 };
     let plan = Plan::new(options).unwrap();
-    for backend in Backend::variants(2) {
+    for backend in backends(2) {
         let error = Correlator::new(plan.clone(), &backend).unwrap_err().to_string();
         let bytes = Correlator::bytes(&plan, &backend).unwrap().to_string();
         assert!(error.contains("memory") && error.contains(&bytes), "{error}");

@@ -22,8 +22,10 @@ pub(crate) enum Device {
 /// What `--device auto` weighs: a GPU takes a second to get ready, more where kernels are not yet compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// The bytes that come in; none if nobody knows.
+    /// The bytes that come in, or are made; none if nobody knows.
     bytes: Option<u64>,
+    /// What they are.
+    of: &'static str,
     /// From how many on a GPU is worth it.
     worth_bytes: u64,
 }
@@ -31,12 +33,18 @@ pub(crate) struct Work {
 impl Work {
     /// Trial dispersion measures: much work for each byte that comes in.
     pub(crate) fn on_trials(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), worth_bytes: 64 << 20 }
+        Self { bytes: bytes(inputs), of: "data", worth_bytes: 64 << 20 }
     }
 
     /// A filter bank's: done about as fast as files are read.
     pub(crate) fn on_voltages(inputs: &[PathBuf]) -> Self {
-        Self { bytes: bytes(inputs), worth_bytes: 1 << 30 }
+        Self { bytes: bytes(inputs), of: "data", worth_bytes: 1 << 30 }
+    }
+
+    /// Matched filters': 8 bytes of signal-to-noise ratio for each template and sample.
+    pub(crate) fn on_ratios(ratios: u64) -> Self {
+        let bytes = Some(ratios.saturating_mul(8));
+        Self { bytes, of: "signal-to-noise ratios", worth_bytes: 4 << 30 }
     }
 
     fn is_worth_a_gpu(self) -> bool {
@@ -65,7 +73,8 @@ pub(crate) struct Common {
     /// Where to run: cpu; cuda, cuda:1 (an NVIDIA GPU, by the number that `sidereal devices` shows);
     /// reference (the slow equations, to check the others); or auto: a GPU where there is one and the work is
     /// worth its start, else the CPU. Of a recording that is from 64 MiB on in search and dedisperse, from
-    /// 1 GiB on in channelize, and standard input always.
+    /// 1 GiB on in channelize, and standard input always; of strain from 4 GiB of signal-to-noise ratios on
+    /// (templates x samples x 8 bytes) in spiir.
     #[arg(
         long,
         default_value = "auto",
@@ -120,7 +129,7 @@ impl Common {
                 if !self.quiet {
                     let size = work.bytes.map_or_else(
                         || "data of unknown length".to_owned(),
-                        |bytes| format!("{} MiB of data", bytes >> 20),
+                        |bytes| format!("{} MiB of {}", bytes >> 20, work.of),
                     );
                     eprintln!(
                         "sidereal: on {}, for {size}; --device cpu takes the processor.",
@@ -152,15 +161,6 @@ impl Common {
             }
             Device::Cpu | Device::Reference | Device::Auto => Ok(()),
         }
-    }
-
-    /// The same options for a part of the work that has no kernels for a GPU.
-    pub(crate) fn on_host(&self) -> Self {
-        let device = match self.device {
-            Device::Cuda(_) => Device::Cpu,
-            other => other,
-        };
-        Self { device, ..self.clone() }
     }
 
     /// How many threads are asked for.
@@ -289,6 +289,8 @@ mod tests {
         assert!(!trials(&[&folder.path().join("missing")]).is_worth_a_gpu());
         assert!(!Work::on_voltages(&[small.clone(), small]).is_worth_a_gpu());
         assert!(Work::on_voltages(&[large]).is_worth_a_gpu());
+        assert!(!Work::on_ratios(1000 * 4096).is_worth_a_gpu(), "one template");
+        assert!(Work::on_ratios(1024 * 2 * 64 * 4096).is_worth_a_gpu());
         file("v.0000.raw", 1);
         assert!(Work::on_voltages(&[folder.path().join("v")]).is_worth_a_gpu());
     }

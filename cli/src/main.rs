@@ -79,15 +79,15 @@ impl Verb {
     fn of_the_host(&self) -> Option<&'static str> {
         match self {
             Self::Info(_) => Some("info"),
-            Self::Correlate(_) => Some("correlate"),
             Self::Plan(_) => Some("plan"),
             Self::Simulate(_) => Some("simulate"),
-            Self::Spiir(_) => Some("spiir"),
+            Self::Spiir(arguments) => arguments.of_the_host(),
             Self::Bench(arguments) => arguments.of_the_host(),
             Self::Demo(_)
             | Self::Search(_)
             | Self::Dedisperse(_)
             | Self::Channelize(_)
+            | Self::Correlate(_)
             | Self::Devices(_) => None,
             #[cfg(feature = "cuda")]
             Self::Tune(_) => None,

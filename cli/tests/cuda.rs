@@ -191,3 +191,54 @@ fn faults_on_the_way_of_voltages_are_told() {
     fails(&lost, 1, &["719", "searched whole"]);
     assert!(!folder.path().join("out").exists());
 }
+
+#[test]
+fn quick_benches_find_all_outputs_right() {
+    let folder = TempDir::new().unwrap();
+    if gpu(folder.path()).is_none() {
+        return;
+    }
+    for bench in ["channelize", "correlate"] {
+        let table = json(folder.path(), &format!("bench {bench} --quick --device cuda"));
+        let rows = table.as_array().unwrap();
+        assert!(rows.len() > 3, "{table}");
+        assert!(rows.iter().all(|row| row["checked"] == true), "{table}");
+        assert!(rows.iter().all(|row| row["rate"].as_f64().unwrap() > 0.0), "{table}");
+    }
+}
+
+#[test]
+fn visibilities_of_an_array_are_made_on_the_gpu() {
+    let home = TempDir::new().unwrap();
+    let folder = home.path();
+    let Some(name) = gpu(folder) else { return };
+    let words = "simulate array -o array -q --layout 3,300 --source 140,-20,200,Spot --sefd 100 --freq 150 \
+                 --bandwidth 1 --seconds 0.02 --start 2025-01-01T00:00:00 --seed 5";
+    done(folder, words);
+    let correlate = |device: &str| {
+        let words = format!(
+            "correlate array/ant00.dada array/ant01.dada array/ant02.dada --antennas array/antennas.csv \
+             --channels 32 --integration 0.005 --no-plots --no-progress -q -o {device}.uvh5 --device {device}"
+        );
+        done(folder, &words);
+        document(folder, &format!("{device}.json"))
+    };
+    let (mut cuda, mut cpu) = (correlate("cuda"), correlate("cpu"));
+    assert_eq!(cuda["device"], format!("cuda:0 {name}"));
+    assert_eq!(cuda["spectra_made"]["on_device"], true);
+    assert!(cpu.get("device").is_none());
+    // Limited samples may differ where a value lies at the middle between two integers.
+    let limited = |told: &Value| told["antennas"][1]["limited"].as_f64().unwrap();
+    assert!((limited(&cuda) - limited(&cpu)).abs() < 1e-3);
+    for told in [&mut cuda, &mut cpu] {
+        let all = told.as_object_mut().unwrap();
+        let own = ["device", "file", "steps", "elapsed_s", "realtime_factor", "antennas"];
+        own.iter().for_each(|key| drop(all.remove(*key)));
+        all.remove("samples_per_s_per_antenna");
+        all["spectra_made"].as_object_mut().unwrap().remove("on_device");
+    }
+    assert_eq!(cuda, cpu);
+    let bytes =
+        |device: &str| std::fs::metadata(folder.join(format!("{device}.uvh5"))).unwrap().len();
+    assert_eq!(bytes("cuda"), bytes("cpu"));
+}

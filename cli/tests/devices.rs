@@ -53,8 +53,7 @@ fn verbs_without_kernels_for_gpus_say_so() {
         "info a.fil",
         "plan a.fil",
         "simulate burst b.fil --telescope askap --dm 5",
-        "bench spiir",
-        "bench correlate",
+        "bench correlate --turn",
     ] {
         let output = sidereal(home.path(), &format!("{words} --device cuda"));
         fails(&output, 2, &["--device", "no kernels for a GPU"]);

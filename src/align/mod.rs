@@ -3,6 +3,8 @@
 //! Invariant: each spectrum is treated by itself; any split of a stream gives the same bits.
 
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod plan;
 pub mod reference;
 mod rows;
@@ -12,7 +14,9 @@ use num_complex::Complex;
 use crate::array::check_length;
 use crate::backend::{Backend, Host};
 use crate::error::Result;
-pub use plan::{Options, Plan, Slope};
+#[cfg(feature = "cuda")]
+pub use cuda::{DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural, kernels};
+pub use plan::{Band, Delay, Options, Plan, Slope};
 pub use rows::Rows;
 
 #[derive(Debug)]

@@ -34,6 +34,37 @@ pub struct Slope {
     pub step: f64,
 }
 
+/// How late the wave reaches an antenna, and what is left of that behind the whole samples that were taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delay {
+    /// All of it, in seconds.
+    pub late_s: f64,
+    /// The rest, in seconds.
+    pub rest_s: f64,
+}
+
+/// How phases follow from a delay: channel `k` of recorded channel `c` is turned by
+/// `zeros_hz[c] late_s + (first_hz + k step_hz) rest_s` turns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// Sky frequency of each recorded channel's zero frequency; of a lower sideband, its negative.
+    pub zeros_hz: Vec<f64>,
+    /// Voltage frequency of a recorded channel's first channel.
+    pub first_hz: f64,
+    /// Voltage frequency from channel to channel.
+    pub step_hz: f64,
+}
+
+impl Band {
+    /// What a recorded channel's channels are turned by.
+    pub fn slope(&self, coarse: usize, delay: Delay) -> Slope {
+        Slope {
+            start: self.zeros_hz[coarse] * delay.late_s + self.first_hz * delay.rest_s,
+            step: self.step_hz * delay.rest_s,
+        }
+    }
+}
+
 /// Checked options and all sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {

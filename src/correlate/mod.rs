@@ -5,6 +5,8 @@
 
 mod block;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod output;
 pub mod plan;
 pub mod reference;
@@ -13,18 +15,40 @@ mod turn;
 use std::ops::Range;
 
 use crate::array::{check_length, check_memory};
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
 pub use block::{Block, BlockBuffer};
+#[cfg(feature = "cuda")]
+pub use cuda::{DeviceSpectra, kernels};
 pub use output::Output;
-pub use plan::{Options, Plan};
+pub use plan::{Options, Plan, Precision};
 pub use turn::{CornerTurn, Rows};
 
 #[derive(Debug)]
 enum Engine {
     Reference(Box<reference::Engine>),
     Cpu(Box<cpu::Engine>),
+    #[cfg(feature = "cuda")]
+    Cuda(Box<cuda::Engine>),
+}
+
+impl Engine {
+    fn new(plan: &Plan, backend: &Backend) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        if let Backend::Cuda(device, threads) = backend {
+            return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads)?)));
+        }
+        check_memory("the sums of all channels", Correlator::bytes(plan, backend))?;
+        Ok(match &backend.host() {
+            Host::Reference => Self::Reference(Box::new(reference::Engine::new(plan))),
+            Host::Cpu(level, threads) => {
+                Self::Cpu(Box::new(cpu::Engine::new(plan, *level, threads)?))
+            }
+        })
+    }
 }
 
 /// Correlates the spectra of all antennas, channel by channel, and accumulates until it is reset.
@@ -42,10 +66,12 @@ enum Engine {
 /// # Numerics
 /// Integers: exact, for every backend, all values (-128 and -8 included) and fewer than 2^48 samples.
 /// Floats: single-precision sums of runs of at most 256 samples, counted from the last reset, added in
-/// double precision; the same bits for any split and any number of threads at one vector level. A sample
-/// that is not finite spoils the visibilities of its own input and channel, and no others.
+/// double precision; the same bits for any split and any number of threads at one vector level, unless a GPU may round
+/// ([`Plan::with_precision`]). A sample that is not finite spoils the visibilities of its own input and channel, and no others.
 /// # Real time
-/// [`run`](Self::run), [`read`](Self::read) and [`reset`](Self::reset) allocate nothing.
+/// [`run`](Self::run), [`read`](Self::read) and [`reset`](Self::reset) allocate nothing. On a GPU so does
+/// `enqueue`; memory to copy through is taken at the first use and for a larger block than before, and 64-bit sums when an
+/// integration first gets too long for 32 bits.
 /// # Source
 /// Clark, La Plante & Greenhill 2011 (Accelerating radio astronomy cross-correlation with graphics
 /// processing units), eq. 1.
@@ -60,20 +86,19 @@ impl Correlator {
     /// Binds a plan to a backend: allocates the sums of all channels and baselines.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the system has not as much memory.
+    /// [`Error::Unavailable`] when the system, or the GPU, has not as much memory, or NVRTC does not know the GPU.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        check_memory("the sums of all channels", Self::bytes(&plan, backend))?;
-        let engine = match &backend.only_host("correlate")? {
-            Host::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
-            Host::Cpu(level, threads) => {
-                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
-            }
-        };
+        let engine = Engine::new(&plan, backend)?;
         Ok(Self { plan, engine, times: 0 })
     }
 
-    /// Bytes of the sums of all channels and baselines, and of their counts; none when they can't be counted.
+    /// Bytes of the sums of all channels and baselines, and of their counts; none when they can't be counted. On a
+    /// GPU they are its own.
     pub fn bytes(plan: &Plan, backend: &Backend) -> Option<usize> {
+        #[cfg(feature = "cuda")]
+        if backend.is_gpu() {
+            return cuda::bytes(plan);
+        }
         let channel = match &backend.host() {
             Host::Reference => {
                 plan.row_elements() * size_of::<num_complex::Complex<f64>>()
@@ -94,16 +119,19 @@ impl Correlator {
         self.times
     }
 
-    /// Adds all samples of a block.
+    /// Adds all samples of a block. On a GPU the work is queued when this returns.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the block was made for another plan.
+    /// [`Error::Shape`] when the block was made for another plan; on a GPU [`Error::Unavailable`] without memory to
+    /// copy through, and [`Error::Device`] when the driver refuses or work before this failed.
     pub fn run(&mut self, block: Block<'_>) -> Result<()> {
         let expected = self.plan.packed_bytes(block.times());
         check_length("packed spectra (bytes)", expected, block.bytes().len())?;
         match &mut self.engine {
             Engine::Reference(engine) => engine.run(block),
             Engine::Cpu(engine) => engine.run(block),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.run(block)?,
         }
         self.times += block.times() as u64;
         Ok(())
@@ -113,7 +141,7 @@ impl Correlator {
     ///
     /// # Errors
     /// [`Error::Shape`] when a length differs from the plan's; [`Error::Parameter`] for the wrong kind of
-    /// output, or channels that are not there.
+    /// output, or channels that are not there; [`Error::Device`] when a GPU's work failed.
     pub fn read(
         &mut self,
         channels: Range<usize>,
@@ -137,6 +165,8 @@ impl Correlator {
         match &mut self.engine {
             Engine::Reference(engine) => engine.read(channels, output, counts),
             Engine::Cpu(engine) => engine.read(channels, output, counts),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.read(channels, output, counts)?,
         }
         Ok(())
     }
@@ -146,7 +176,51 @@ impl Correlator {
         match &mut self.engine {
             Engine::Reference(engine) => engine.reset(),
             Engine::Cpu(engine) => engine.reset(),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.reset(),
         }
         self.times = 0;
+    }
+}
+
+/// On a device, without the host's memory.
+#[cfg(feature = "cuda")]
+impl Correlator {
+    /// As [`run`](Self::run), for spectra in a device's memory, used in the order of `stream`: the call returns when the
+    /// work is queued. Samples that are not valid are set to zero in place. Blocks may go through either.
+    ///
+    /// | buffer    | axes                                 | type                    | access      |
+    /// |-----------|--------------------------------------|-------------------------|-------------|
+    /// | `spectra` | channel, input, time                 | complex 4 or 8 bit, f32 | read, write |
+    /// | `valid`   | channel, antenna, word of 64 times   | u64                     | read        |
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when a buffer is too short or a stride smaller than a row; [`Error::Parameter`] for what is not at
+    /// a multiple of 16 bytes, or on another device; [`Error::Unavailable`] when the backend is not a GPU, or its memory
+    /// too small for a long integration; [`Error::Device`] when the driver refuses.
+    pub fn enqueue(
+        &mut self,
+        spectra: &mut Buffer<u8>,
+        layout: DeviceSpectra,
+        valid: Option<&Buffer<u64>>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let Engine::Cuda(engine) = &mut self.engine else {
+            return Err(Error::Unavailable {
+                what: "correlation of spectra on a device".to_owned(),
+                why: "it was bound to a backend that is not a GPU".to_owned(),
+            });
+        };
+        engine.enqueue(spectra, layout, valid, stream)?;
+        self.times += layout.times as u64;
+        Ok(())
+    }
+
+    /// How a GPU makes the products, for tables; none on the host.
+    pub fn path(&self) -> Option<&'static str> {
+        match &self.engine {
+            Engine::Cuda(engine) => Some(engine.path()),
+            _ => None,
+        }
     }
 }

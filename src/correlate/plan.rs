@@ -30,10 +30,38 @@ pub struct Options {
     pub encoding: VoltageEncoding,
 }
 
+/// How a GPU may round single-precision samples before it multiplies them; sums are single precision in any case. The
+/// CPU, and a GPU without matrix instructions, round nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// Not at all.
+    #[default]
+    F32,
+    /// In two parts of 11 significant bits each: within the same bound as `F32`, and faster. Of this and all that follow
+    /// the last bits depend on how a stream was split.
+    Split,
+    /// To 11 significant bits: a sum errs by at most 2^-10 of that of its terms' magnitudes.
+    Tf32,
+    /// To 16-bit floats: as `Tf32`, for magnitudes of 6.2e-5 to 65504; what is larger becomes infinite.
+    F16,
+}
+
+impl std::fmt::Display for Precision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Split => "split",
+            Self::Tf32 => "tf32",
+            Self::F16 => "f16",
+        })
+    }
+}
+
 /// A checked X-engine: geometry and all sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     options: Options,
+    precision: Precision,
 }
 
 impl Plan {
@@ -51,7 +79,7 @@ impl Plan {
             let rule = "spectra are complex, of 4 or 8 bit integers or 32-bit floats";
             return Err(Error::parameter("encoding", format!("{:?}", options.encoding), rule));
         }
-        let plan = Self { options };
+        let plan = Self { options, precision: Precision::default() };
         // Both accumulators and their padding take less than 64 bytes a product.
         let fits = plan.row_elements().checked_mul(options_bytes(plan.channels()));
         if fits.is_none_or(|bytes| bytes > isize::MAX as usize) {
@@ -59,6 +87,17 @@ impl Plan {
             return Err(Error::parameter("channels", plan.channels(), rule));
         }
         Ok(plan)
+    }
+
+    /// Lets a GPU round samples.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// How a GPU may round samples.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// What was asked for.

@@ -8,6 +8,8 @@ mod channels;
 mod correlator;
 mod cross;
 mod delays;
+#[cfg(feature = "cuda")]
+mod device;
 mod flags;
 mod front;
 mod gains;
@@ -19,6 +21,7 @@ mod lost;
 mod options;
 mod place;
 mod setup;
+mod sizes;
 mod station;
 mod summary;
 mod tracking;

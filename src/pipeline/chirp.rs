@@ -5,6 +5,8 @@
 mod bank;
 mod bank_file;
 mod detector;
+#[cfg(feature = "cuda")]
+mod device;
 mod latency;
 mod phase;
 mod recording;
@@ -13,6 +15,8 @@ mod search;
 mod series;
 mod single;
 mod spectrum;
+mod together;
+mod work;
 
 pub use bank::{Source, check_length, design, waveforms};
 pub use bank_file::{read_bank, write_bank};

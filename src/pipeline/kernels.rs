@@ -5,11 +5,15 @@ use crate::backend::cuda::{Extent, Variant, kernels};
 /// Every kernel file, with the room that it belongs to.
 pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
     let rooms = [
+        ("align", crate::align::kernels(extent)),
         ("backend", kernels(extent)),
         ("channelize", crate::channelize::kernels(extent)),
         ("clean", crate::clean::kernels(extent)),
+        ("correlate", crate::correlate::kernels(extent)),
         ("dedisperse", crate::dedisperse::kernels(extent)),
         ("pulse", crate::pulse::kernels(extent)),
+        ("spiir", crate::spiir::kernels(extent)),
+        ("triggers", crate::spiir::trigger::kernels(extent)),
     ];
     let named = |(room, variants): (&'static str, Vec<Variant>)| {
         variants.into_iter().map(move |variant| (room, variant))

@@ -5,6 +5,8 @@
 pub mod bank;
 pub mod coincidence;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod matched;
 pub mod plan;
 pub mod reference;
@@ -14,8 +16,12 @@ pub mod whiten;
 use num_complex::Complex;
 
 use crate::array::Progress;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
+#[cfg(feature = "cuda")]
+pub use cuda::kernels;
 pub use plan::resample::{self, Resampler};
 pub use plan::{Branch, Filter, Options, Plan, Template};
 
@@ -23,6 +29,23 @@ pub use plan::{Branch, Filter, Options, Plan, Template};
 enum Engine {
     Reference(Box<reference::Engine>),
     Cpu(Box<cpu::Engine>),
+    #[cfg(feature = "cuda")]
+    Cuda(Box<cuda::Engine>),
+}
+
+impl Engine {
+    fn new(plan: &Plan, backend: &Backend) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        if let Backend::Cuda(device, threads) = backend {
+            return Ok(Self::Cuda(Box::new(cuda::Engine::new(plan, device, threads)?)));
+        }
+        Ok(match &backend.host() {
+            Host::Reference => Self::Reference(Box::new(reference::Engine::new(plan))),
+            Host::Cpu(level, threads) => {
+                Self::Cpu(Box::new(cpu::Engine::new(plan, *level, threads)?))
+            }
+        })
+    }
 }
 
 /// Filters whitened strain with the templates of a bank.
@@ -55,14 +78,9 @@ impl Spiir {
     /// Binds a plan to a backend.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is no memory for its history.
+    /// [`Error::Unavailable`] when there is no memory for its history; [`Error::Device`] when a GPU's driver refuses.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
-        let engine = match &backend.only_host("spiir")? {
-            Host::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
-            Host::Cpu(level, threads) => {
-                Engine::Cpu(Box::new(cpu::Engine::new(&plan, *level, threads)?))
-            }
-        };
+        let engine = Engine::new(&plan, backend)?;
         Ok(Self { plan, engine, consumed: 0, produced: 0, end: None })
     }
 
@@ -76,7 +94,7 @@ impl Spiir {
     ///
     /// # Errors
     /// [`Error::Shape`] unless `output.len() == templates * stride`, or when a row has no room for as many samples as
-    /// the input has.
+    /// the input has; [`Error::Device`] when a GPU's driver refuses.
     pub fn run(
         &mut self,
         input: &[f32],
@@ -87,6 +105,8 @@ impl Spiir {
         let produced = match &mut self.engine {
             Engine::Reference(engine) => engine.run(input, output, stride),
             Engine::Cpu(engine) => engine.run(input, output, stride),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.run(input, output, stride)?,
         };
         self.consumed += input.len() as u64;
         self.produced += produced as u64;
@@ -115,6 +135,8 @@ impl Spiir {
         match &mut self.engine {
             Engine::Reference(engine) => **engine = reference::Engine::new(&self.plan),
             Engine::Cpu(engine) => engine.reset(),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.reset(),
         }
         (self.consumed, self.produced, self.end) = (0, 0, None);
     }
@@ -130,5 +152,39 @@ impl Spiir {
             return Err(Error::Shape { what, expected: times, actual: stride });
         }
         Ok(())
+    }
+}
+
+/// On a device, without the host's memory.
+#[cfg(feature = "cuda")]
+impl Spiir {
+    /// As [`run`](Self::run), for `times` samples that begin at element `first` of a device's buffer, and rows of
+    /// `stride` elements that begin at element `at` of another one: both are used in the order of `stream`, and the
+    /// call returns when the work is queued. Parts of a stream may go through either.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when samples or ratios don't fit their buffers; [`Error::Parameter`] for buffers of another
+    /// device; [`Error::Unavailable`] when the backend is not a GPU; [`Error::Device`] when the driver refuses.
+    pub fn enqueue(
+        &mut self,
+        (input, first): (&Buffer<f32>, usize),
+        times: usize,
+        (output, at, stride): (&mut Buffer<Complex<f32>>, usize, usize),
+        stream: &Stream,
+    ) -> Result<Progress> {
+        let Engine::Cuda(engine) = &mut self.engine else {
+            return Err(Error::Unavailable {
+                what: "filtering of data on a device".to_owned(),
+                why: "the bank was bound to a backend that is not a GPU".to_owned(),
+            });
+        };
+        if stride < times {
+            let what = "row of signal-to-noise ratios";
+            return Err(Error::Shape { what, expected: times, actual: stride });
+        }
+        let produced = engine.enqueue((input, first), times, (output, at, stride), stream)?;
+        self.consumed += times as u64;
+        self.produced += produced as u64;
+        Ok(Progress { consumed: times, produced })
     }
 }

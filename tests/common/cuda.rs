@@ -1,4 +1,6 @@
 //! The CUDA device that tests run on, real or emulated.
+// Each test binary that takes this file in uses a part of it.
+#![allow(dead_code)]
 
 use sidereal::backend::cuda::{Device, Source};
 

@@ -17,6 +17,18 @@ pub const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 /// What stands in outputs beforehand, and round them for ever.
 const DIRT: i64 = -0x5a5a_5a5a_5a5a;
 
+/// The host's backends with all their variants, and GPUs.
+pub fn backends(threads: usize) -> Vec<Backend> {
+    let gpus = Backend::available(threads).into_iter().filter(Backend::is_gpu);
+    Backend::variants(threads).into_iter().chain(gpus).collect()
+}
+
+/// The same without an emulated GPU, which is thousands of times slower than a real one.
+pub fn fast_backends(threads: usize) -> Vec<Backend> {
+    let is_fast = |backend: &Backend| !backend.name().contains("Emulated");
+    backends(threads).into_iter().filter(is_fast).collect()
+}
+
 /// Sums and counts of some channels; of the two kinds of sums one is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sums {

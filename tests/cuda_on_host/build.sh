@@ -28,7 +28,7 @@ mkdir -p "$to/include"
 cp ../include/* "$to/include/"
 
 if [[ "${2:-}" == --test ]]; then
-    g++ -std=c++17 -O1 -w ../selftest/main.cc -o "$to/selftest" -L"$to" -lcuda -lnvrtc
+    g++ -std=c++17 -O1 -w -Wno-psabi ../selftest/main.cc -o "$to/selftest" -L"$to" -lcuda -lnvrtc
     export LD_LIBRARY_PATH="$to${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     "$to/selftest" "$here"
     SIDEREAL_EMULATED_CAPABILITY=8.0 "$to/selftest" "$here" >/dev/null

@@ -13,6 +13,8 @@ use clap::{Args, ValueEnum};
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
+#[cfg(feature = "cuda")]
+use super::Quick;
 use super::Table;
 use crate::common::{Common, Device};
 use cherk::Cherk;
@@ -62,13 +64,28 @@ pub(crate) struct Arguments {
     seconds: f64,
     /// Only cases whose name contains this.
     #[arg(long)]
-    only: Option<String>,
+    pub(super) only: Option<String>,
     /// A Python with SciPy: its cherk becomes the baseline, measured in turns.
     #[arg(long, value_name = "PYTHON")]
     scipy: Option<PathBuf>,
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    pub(super) csv: Option<PathBuf>,
+    #[cfg(feature = "cuda")]
+    #[command(flatten)]
+    quick: Quick,
+}
+
+impl Arguments {
+    /// What is measured, if GPUs have no kernels for it.
+    pub(super) fn of_the_host(&self) -> Option<&'static str> {
+        self.turn.then_some("bench correlate --turn")
+    }
+
+    /// The tables that are asked for.
+    pub(super) fn tables(&self) -> &[Name] {
+        if self.all { Name::value_variants() } else { &self.table }
+    }
 }
 
 /// Runs the benchmark.
@@ -88,11 +105,18 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return table.finish();
     }
     if arguments.whole {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
+            return super::gpu::correlate_whole::run(&gpu, arguments.csv.as_deref(), common);
+        }
         return whole::run(common, (arguments.csv.clone(), arguments.seconds));
     }
-    let names = if arguments.all { Name::value_variants() } else { &arguments.table };
+    #[cfg(feature = "cuda")]
+    if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
+        return super::gpu::correlate::run(&gpu, arguments, common);
+    }
     let threads = Threads::new(common.threads).count();
-    let cases = cases::chosen(names, threads, arguments.only.as_deref())?;
+    let cases = cases::chosen(arguments.tables(), threads, arguments.only.as_deref())?;
     let mut cherk = arguments.scipy.as_deref().map(Cherk::start).transpose()?;
     let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
     for case in &cases {

@@ -49,16 +49,16 @@ enum What {
 impl Arguments {
     /// The benchmark's name, if GPUs have no kernels for what it measures.
     pub(crate) fn of_the_host(&self) -> Option<&'static str> {
-        match self.what {
-            What::Correlate(_) => Some("bench correlate"),
+        match &self.what {
+            What::Correlate(arguments) => arguments.of_the_host(),
             What::Recovery(_) => Some("bench recovery"),
             What::Injections(_) => Some("bench injections"),
-            What::Spiir(_) => Some("bench spiir"),
             #[cfg(feature = "cuda")]
             What::Device(_) => None,
             What::Channelize(_)
             | What::Dedisperse(_)
             | What::Pulse(_)
+            | What::Spiir(_)
             | What::Telescopes(_)
             | What::Plane(_) => None,
         }

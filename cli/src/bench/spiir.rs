@@ -1,19 +1,23 @@
 //! `bench spiir`: filters a second of the bank of recursive filters.
 
-mod accuracy;
-mod bank;
+pub(super) mod accuracy;
+pub(super) mod bank;
 mod cases;
 mod fourier;
-mod measure;
+pub(super) mod measure;
 mod plain;
 mod whole;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use sidereal::backend::Backend;
+use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
+#[cfg(feature = "cuda")]
+use super::Quick;
 use super::Table;
 use crate::common::{Common, Device};
 
@@ -63,16 +67,28 @@ pub(crate) struct Arguments {
     seconds: f64,
     /// Seconds of data of the whole search.
     #[arg(long, default_value_t = 1000.0)]
-    length: f64,
+    pub(super) length: f64,
     /// Draw templates against latency, of the table `fourier`, to this PNG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Only cases whose name contains this.
     #[arg(long)]
-    only: Option<String>,
+    pub(super) only: Option<String>,
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    pub(super) csv: Option<PathBuf>,
+    #[cfg(feature = "cuda")]
+    #[command(flatten)]
+    quick: Quick,
+}
+
+impl Arguments {
+    /// The tables that are asked for; of all those that a GPU has.
+    #[cfg(feature = "cuda")]
+    pub(super) fn names(&self) -> Vec<Name> {
+        let on_gpu = [Name::Filters, Name::Rates, Name::Fourier, Name::Accuracy, Name::Whole];
+        if self.all { on_gpu.to_vec() } else { self.table.clone() }
+    }
 }
 
 /// Runs the benchmark.
@@ -84,6 +100,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !arguments.seconds.is_finite() || arguments.seconds < 0.0 {
         let rule = "it must be finite and not negative";
         return Err(Error::parameter("--seconds", arguments.seconds, rule));
+    }
+    #[cfg(feature = "cuda")]
+    if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
+        return super::gpu::spiir::run(&gpu, arguments, common);
     }
     let threads = Threads::new(common.threads).count();
     let names = if arguments.all { Name::value_variants() } else { &arguments.table };
@@ -108,7 +128,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         };
         if *name == Name::Accuracy {
             for case in accuracy::CASES.iter().filter(|case| wanted(case.name)) {
-                table.push(accuracy::measure(case)?)?;
+                let backend = Backend::Cpu(Level::best(), Threads::new(1));
+                table.push(accuracy::measure(case, &backend, false)?)?;
                 found = true;
             }
         }

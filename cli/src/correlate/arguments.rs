@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sidereal::channelize::plan::{MAX_CHANNELS, MAX_TAPS};
+use sidereal::correlate::Precision;
 use sidereal::geometry::Location;
 use sidereal::{Error, Result};
 
@@ -50,6 +51,26 @@ pub(crate) struct Arguments {
     pub(super) writing: Writing,
     #[command(flatten)]
     pub(super) lacking: Lacking,
+}
+
+/// A precision by its name.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum PrecisionWord {
+    F32,
+    Split,
+    Tf32,
+    F16,
+}
+
+impl From<PrecisionWord> for Precision {
+    fn from(word: PrecisionWord) -> Self {
+        match word {
+            PrecisionWord::F32 => Self::F32,
+            PrecisionWord::Split => Self::Split,
+            PrecisionWord::Tf32 => Self::Tf32,
+            PrecisionWord::F16 => Self::F16,
+        }
+    }
 }
 
 /// The antennas.
@@ -129,6 +150,11 @@ pub(super) struct Spectra {
     /// Bits of the numbers that are multiplied: 8 or 4 (integers), or 32 (floats).
     #[arg(long, value_name = "BITS", default_value_t = 8, help_heading = "Spectra")]
     pub(super) nbits: usize,
+    /// How a GPU may round spectra of 32 bits before it multiplies them. f32: not at all; split: to two parts of 11
+    /// significant bits each, within the error of single-precision sums; tf32: to 11 significant bits; f16: to 16-bit
+    /// floats, of magnitudes up to 65504. Each is faster than the one before. The CPU rounds nothing.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "f32", help_heading = "Spectra")]
+    pub(super) precision: PrecisionWord,
     /// What spectra are multiplied by before they are rounded. auto: what suits each antenna and channel,
     /// and a number for all, both divided out again afterwards; or a file of complex gains, which stay:
     /// text whose first line names its columns, re and any of im, antenna, polarization (X, Y, R, L or 0, 1)

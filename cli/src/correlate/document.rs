@@ -1,5 +1,7 @@
 //! OUT.json: what was written, and how it was made.
 
+mod text;
+
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -50,6 +52,9 @@ pub(crate) struct Document {
     dut1_s: f64,
     dut1_from: String,
     plots: Vec<String>,
+    /// The GPU that correlated: `cuda:0` and its name; not there where the processor did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     steps: Steps,
     elapsed_s: f64,
     realtime_factor: f64,
@@ -78,6 +83,9 @@ struct Made {
     gains: String,
     /// Whether recorded integers were multiplied as they are.
     as_recorded: bool,
+    /// Whether they were made on the GPU that multiplied them; not there where the processor did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_device: Option<bool>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -110,6 +118,8 @@ pub(super) struct Written<'a> {
     pub(super) report: &'a WriteReport,
     /// Each antenna's file, by its name.
     pub(super) files: &'a [(String, String)],
+    /// The GPU that correlated, if one did.
+    pub(super) device: Option<String>,
     /// Antennas whose valid samples are all 0.
     pub(super) silent: Vec<String>,
     pub(super) plots: Vec<String>,
@@ -127,7 +137,7 @@ pub(super) fn products(circular: bool, polarizations: usize) -> Vec<&'static str
 
 impl Document {
     pub(super) fn new(written: Written<'_>) -> Self {
-        let Written { file, header, options, report, files, silent, plots } = written;
+        let Written { file, header, options, report, files, device, silent, plots } = written;
         let (summary, bank) = (&report.summary, &header.bank);
         let (source, phase_centre) = match &header.phase_centre {
             PhaseCentre::Sidereal { ra_deg, dec_deg, name } => {
@@ -177,6 +187,7 @@ impl Document {
                 bits: bank.nbits,
                 gains: gains(&options.gains),
                 as_recorded: bank.as_recorded,
+                on_device: device.as_ref().map(|_| summary.made_on_device),
             },
             antennas: summary
                 .antennas
@@ -197,6 +208,7 @@ impl Document {
                 Dut1::Given(_) => GIVEN.to_owned(),
             },
             plots,
+            device,
             steps: Steps {
                 read_s: summary.steps.read_s,
                 channelize_s: summary.steps.channelize_s,
@@ -226,6 +238,11 @@ impl Document {
             all.push(format!(
                 "the phase centre is below the horizon: its altitude falls to {lowest:.1}°"
             ));
+        }
+        if self.spectra_made.on_device == Some(false) {
+            let words =
+                "the GPU had no room for spectra: the processor made them, and the GPU multiplied";
+            all.push(words.to_owned());
         }
         if self.not_finite > 0 {
             all.push(format!(
@@ -280,6 +297,9 @@ impl Document {
             rate(self.samples_per_s_per_antenna),
             multiple(self.realtime_factor),
         );
+        if let Some(device) = &self.device {
+            let _ = writeln!(text, "  on: {device}");
+        }
         let _ = writeln!(text, "  time: {}", self.shares());
         let _ = writeln!(
             text,
@@ -308,57 +328,6 @@ impl Document {
             let _ = write!(text, "\nPictures: {}/", folder.0);
         }
         text
-    }
-
-    /// Each step's share of the time.
-    fn shares(&self) -> String {
-        let Steps {
-            read_s,
-            channelize_s,
-            align_s,
-            corner_turn_s,
-            correlate_s,
-            read_out_s,
-            write_s,
-        } = self.steps;
-        let steps = [
-            ("reading", read_s),
-            ("filter banks", channelize_s),
-            ("alignment", align_s),
-            ("corner turn", corner_turn_s),
-            ("multiplication", correlate_s),
-            ("reading out", read_out_s),
-            ("writing", write_s),
-        ];
-        let all: f64 = steps.iter().map(|step| step.1).sum();
-        let share = |(name, seconds): &(&str, f64)| {
-            format!("{name} {} %", (100.0 * seconds / all.max(1e-12)).round())
-        };
-        steps.iter().map(share).collect::<Vec<_>>().join(", ")
-    }
-
-    fn made(&self) -> String {
-        let Made { channelized, channels_of_each, taps, window, bits, .. } = &self.spectra_made;
-        let bits = if *bits == 32 { "floats".to_owned() } else { format!("{bits} bit") };
-        match (channelized, taps, window) {
-            (true, Some(taps), Some(window)) => format!(
-                "{channels_of_each} channels of each recorded one, {taps} taps, {window}, {bits}"
-            ),
-            _ => format!("recorded channels as they are, {bits}"),
-        }
-    }
-
-    fn sky(&self) -> String {
-        let from = if self.dut1_from == GIVEN { GIVEN } else { "table of the IERS" };
-        let dut1 = format!("UT1-UTC {} s ({from})", short(self.dut1_s, 5));
-        let (Some(source), Some(centre)) = (&self.source, &self.phase_centre) else {
-            return format!("drift, no source is followed; {dut1}");
-        };
-        let altitude = centre.altitude_deg.map_or_else(String::new, |[start, end]| {
-            format!(", altitude {start:.1}° to {end:.1}°")
-        });
-        let (ra, dec) = (short(centre.ra_deg, 8), short(centre.dec_deg, 8));
-        format!("{source} at RA {ra}°, Dec {dec}°{altitude}; {dut1}")
     }
 }
 

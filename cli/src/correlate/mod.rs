@@ -25,7 +25,7 @@ use sidereal::pipeline::burst::Status;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
-use crate::common::Common;
+use crate::common::{Common, Work, tell_notes};
 use crate::output::{Folder, with_final_names};
 use crate::plots::correlation::Station;
 use crate::plots::short;
@@ -73,6 +73,7 @@ pub(crate) fn make(
 ) -> Result<Document> {
     let given = inputs::given(&arguments.inputs);
     let mut read: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
+    let work = Work::on_voltages(&read);
     read.push(arguments.array.antennas.clone());
     read.extend(arguments.spectra.gains.file().map(Path::to_path_buf));
     let writing = &arguments.writing;
@@ -87,7 +88,7 @@ pub(crate) fn make(
     tell(matched, &files, csv, common);
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
     let options = arguments.options(&positions, &headers)?;
-    let backend = common.backend()?;
+    let backend = common.backend_for(work)?;
     let mut correlator =
         ArrayCorrelator::new(&positions.array, inputs, &options, &backend).map_err(with_options)?;
     let header = correlator.header().clone();
@@ -102,6 +103,7 @@ pub(crate) fn make(
         watch(&header, integration);
     };
     let report = write(&mut correlator, &outputs, &options, &mut see, common)?;
+    tell_notes(&backend, common);
     let finish = || {
         let pictures = draw(looked, &outputs, (&header, &report), &read)?;
         let document = Document::new(Written {
@@ -110,6 +112,7 @@ pub(crate) fn make(
             options: &options,
             report: &report,
             files: &files,
+            device: backend.is_gpu().then(|| backend.name()),
             silent: silent.names(&header),
             plots: pictures.as_ref().map_or_else(Vec::new, |pictures| pictures.1.clone()),
         });
@@ -282,6 +285,7 @@ impl Arguments {
             window,
             channelize,
             nbits: self.spectra.nbits,
+            precision: self.spectra.precision.into(),
             gains: self.spectra.gains.gains(axes)?,
             integration_s: self.writing.integration,
             average_channels: self.writing.average_channels,

@@ -94,12 +94,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     tell(common, "3/6  Making 3 s of voltages with a pulse in them, and searching them")?;
     let chapter = Chapter::make(&folder, place, steps.common)?;
     tell(common, "4/6  Making 2 s of the voltages of nine antennas, and correlating them")?;
-    let fringes = Fringes::make(&folder, place, &steps.common.on_host())?;
+    let fringes = Fringes::make(&folder, place, steps.common)?;
     tell(
         common,
         "5/6  Making 32 s of two interferometers with two black holes in them, and searching them",
     )?;
-    let merger = Merger::make(&folder, &steps.common.on_host())?;
+    let merger = Merger::make(&folder, steps.common)?;
     tell(common, "6/6  Comparing, and writing the page")?;
     let verdict = Verdict::new(&truth, &found);
     sweep::draw(&folder.file(sweep::NAME), &folder.file(OBSERVATION), &found, &verdict)?;

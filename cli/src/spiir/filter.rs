@@ -15,7 +15,7 @@ use sidereal::spiir::bank::Bank;
 use super::inputs::Strain;
 use super::search::banks::Banks;
 use super::whitening::Whiten;
-use crate::common::Common;
+use crate::common::{Common, Work};
 use crate::output::check_new;
 use crate::plots::{plural, short};
 use crate::progress::Progress;
@@ -68,12 +68,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !arguments.overwrite {
         check_new("--output", &arguments.output)?;
     }
-    let backend = common.backend()?;
     let recordings = arguments.strain.read()?;
     let mut banks = Banks::read(&arguments.bank)?;
+    let own = recordings.iter().map(|recording| banks.take(&recording.detector));
+    let own: Vec<Bank> = own.collect::<Result<_>>()?;
+    let ratios = recordings.iter().zip(&own);
+    let ratios = ratios.map(|(one, bank)| (one.samples.len() * bank.templates.len()) as u64).sum();
+    let backend = common.backend_for(Work::on_ratios(ratios))?;
     let mut chains = Vec::new();
-    for recording in &recordings {
-        let bank = banks.take(&recording.detector)?;
+    for (recording, bank) in recordings.iter().zip(own) {
         check_length(&bank, recording)?;
         let whitening = arguments.whitening.whitening(recording.rate_hz, recording.duration_s())?;
         arguments.whitening.check_bank()?;

@@ -28,6 +28,16 @@ enum What {
     Search(Box<search::Arguments>),
 }
 
+impl Arguments {
+    /// The verb's name, if GPUs have no kernels for it.
+    pub(crate) fn of_the_host(&self) -> Option<&'static str> {
+        match self.what {
+            What::Bank(_) => Some("spiir bank"),
+            What::Filter(_) | What::Search(_) => None,
+        }
+    }
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     match &arguments.what {

@@ -1,16 +1,18 @@
-//! The way of a stream of bytes to a device: the host fills one buffer while others are copied and worked on.
+//! The way of a stream to a device: the host fills one buffer while others are copied and worked on.
+
+use bytemuck::Pod;
 
 use super::{Buffer, Device, Event, Pinned, Stream};
 use crate::array::check_length;
 use crate::error::Result;
 
-/// Buffers of the host and of a device, in pairs that are used in turn.
+/// Buffers of the host and of a device, in pairs that are used in turn: of bytes, unless it is said.
 ///
 /// What is to be worked on now is the present pair: [`Inbox::present`] fills it, [`Inbox::turn`] gives it with
 /// the next pair, which may be filled meanwhile, and [`Inbox::release`] ends the turn.
 #[derive(Debug)]
-pub struct Inbox {
-    slots: Vec<Slot>,
+pub struct Inbox<T: Pod = u8> {
+    slots: Vec<Slot<T>>,
     /// The slot of the present turn.
     present: usize,
     /// Where copies run.
@@ -19,32 +21,32 @@ pub struct Inbox {
 
 /// A pair that the host fills, on any thread.
 #[derive(Debug)]
-pub struct Filling<'a> {
-    slot: &'a mut Slot,
+pub struct Filling<'a, T: Pod = u8> {
+    slot: &'a mut Slot<T>,
     stream: &'a Stream,
-    /// Bytes that were sent.
+    /// Elements that were sent.
     sent: usize,
 }
 
 #[derive(Debug)]
-struct Slot {
-    host: Pinned<u8>,
-    device: Buffer<u8>,
+struct Slot<T: Pod> {
+    host: Pinned<T>,
+    device: Buffer<T>,
     /// After the last copy.
     copied: Event,
     /// After the last work on what was copied.
     worked: Event,
 }
 
-impl Inbox {
-    /// `slots` pairs of buffers of `bytes` bytes, at least two.
+impl<T: Pod> Inbox<T> {
+    /// `slots` pairs of buffers of `elements` elements, at least two.
     ///
     /// # Errors
     /// [`Error::Unavailable`](crate::Error::Unavailable) without room; [`Error::Device`](crate::Error::Device)
     /// when the driver refuses.
-    pub fn new(device: &Device, bytes: usize, slots: usize) -> Result<Self> {
+    pub fn new(device: &Device, elements: usize, slots: usize) -> Result<Self> {
         let slot = |_| {
-            let (host, buffer) = (device.pinned(bytes)?, device.buffer(bytes)?);
+            let (host, buffer) = (device.pinned(elements)?, device.buffer(elements)?);
             Ok(Slot { host, device: buffer, copied: device.event()?, worked: device.event()? })
         };
         let slots = (0..slots.max(2)).map(slot).collect::<Result<Vec<_>>>()?;
@@ -52,7 +54,7 @@ impl Inbox {
     }
 
     /// The present pair, to be filled: what is there before the first turn.
-    pub fn present(&mut self) -> Filling<'_> {
+    pub fn present(&mut self) -> Filling<'_, T> {
         Filling { slot: &mut self.slots[self.present], stream: &self.stream, sent: 0 }
     }
 
@@ -61,7 +63,7 @@ impl Inbox {
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) when the driver refuses.
-    pub fn turn(&mut self, work: &Stream) -> Result<(&Buffer<u8>, Filling<'_>)> {
+    pub fn turn(&mut self, work: &Stream) -> Result<(&Buffer<T>, Filling<'_, T>)> {
         let (present, mut others) = self.turn_with_all(work)?;
         let next = others.next().expect("there are two pairs at least");
         Ok((present, next))
@@ -75,7 +77,7 @@ impl Inbox {
     pub fn turn_with_all<'a>(
         &'a mut self,
         work: &Stream,
-    ) -> Result<(&'a Buffer<u8>, impl Iterator<Item = Filling<'a>> + use<'a>)> {
+    ) -> Result<(&'a Buffer<T>, impl Iterator<Item = Filling<'a, T>> + use<'a, T>)> {
         let (before, behind) = self.slots.split_at_mut(self.present);
         let [present, later @ ..] = behind else { unreachable!("the present slot is one of them") };
         work.wait(&present.copied)?;
@@ -96,12 +98,22 @@ impl Inbox {
     }
 }
 
-impl Filling<'_> {
+impl Filling<'_, u8> {
     /// The host's buffer, once all work on what it last held has ended.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) when work on the device failed.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
+        self.whole()
+    }
+}
+
+impl<T: Pod> Filling<'_, T> {
+    /// The host's buffer, once all work on what it last held has ended.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) when work on the device failed.
+    pub fn whole(&mut self) -> Result<&mut [T]> {
         self.slot.worked.synchronize()?;
         self.slot.copied.synchronize()?;
         self.sent = 0;
@@ -109,23 +121,23 @@ impl Filling<'_> {
     }
 
     /// What is left of the host's buffer, behind all that was sent.
-    pub fn rest(&mut self) -> &mut [u8] {
+    pub fn rest(&mut self) -> &mut [T] {
         &mut self.slot.host.as_mut_slice()[self.sent..]
     }
 
-    /// Queues the copy of the next `bytes` bytes to the device; it runs while the caller fills the rest.
+    /// Queues the copy of the next `count` elements to the device; it runs while the caller fills the rest.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for more bytes than are left;
+    /// [`Error::Shape`](crate::Error::Shape) for more elements than are left;
     /// [`Error::Device`](crate::Error::Device) when the driver refuses.
-    pub fn send(&mut self, bytes: usize) -> Result<()> {
+    pub fn send(&mut self, count: usize) -> Result<()> {
         let left = self.slot.host.len() - self.sent;
-        check_length("bytes sent to a device", bytes.min(left), bytes)?;
+        check_length("elements sent to a device", count.min(left), count)?;
         self.stream.wait(&self.slot.worked)?;
-        let range = self.sent..self.sent + bytes;
+        let range = self.sent..self.sent + count;
         // SAFETY: what was sent is given out again only when its copy has ended.
         unsafe { self.stream.copy_in(&self.slot.host, range, &mut self.slot.device, self.sent)? };
-        self.sent += bytes;
+        self.sent += count;
         self.stream.record(&self.slot.copied)
     }
 }

@@ -13,10 +13,12 @@ mod inbox;
 pub mod measure;
 mod memory;
 mod module;
+pub mod peak;
 mod plane;
 mod roof;
 mod status;
 mod stream;
+mod tensor;
 pub mod tune;
 mod variants;
 
@@ -37,6 +39,7 @@ pub use plane::{Plane, PlaneKind};
 pub use roof::{Rates, kernels};
 pub use status::{Status, kernels_at_hand, nvrtc, status};
 pub use stream::{Event, Stream};
+pub use tensor::{Boxes, Tensor};
 pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
 /// What kernels of ours include: plain helpers, and the instructions that C++ has no words for.
@@ -153,6 +156,21 @@ impl Device {
     /// Whether it has Hopper's own matrix instructions (`wgmma`) and its copy engine.
     pub fn is_hopper(&self) -> bool {
         self.0.properties.capability == (9, 0)
+    }
+
+    /// Its address on the bus, by which `nvidia-smi` knows it.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the driver does not answer.
+    pub fn bus_id(&self) -> Result<String> {
+        let mut text = [0_u8; 64];
+        // SAFETY: writes into the room that it is given, and ends with a zero.
+        check("cuDeviceGetPCIBusId", unsafe {
+            let room = text.len() as i32;
+            sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), room, self.0.handle)
+        })?;
+        let length = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        Ok(String::from_utf8_lossy(&text[..length]).into_owned())
     }
 
     /// Bytes of memory that are free now.

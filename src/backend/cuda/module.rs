@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute};
 
 use super::call::check;
-use super::{Device, Stream};
+use super::{Device, Stream, Tensor};
 use crate::error::{Error, Result};
 
 /// Compiled kernels that are loaded.
@@ -43,16 +43,27 @@ unsafe impl Sync for Function {}
 /// The most arguments of a kernel.
 const MOST: usize = 40;
 
-/// A kernel's arguments, in order: numbers and addresses of at most 8 bytes.
+/// The most tensors among them.
+const MOST_TENSORS: usize = 2;
+
+/// A kernel's arguments, in order: numbers and addresses of at most 8 bytes, and tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments {
-    values: [u64; MOST],
+    values: [Argument; MOST],
     count: usize,
+    tensors: [Option<Tensor>; MOST_TENSORS],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Argument {
+    Value(u64),
+    /// Number among the tensors.
+    Tensor(usize),
 }
 
 impl Default for Arguments {
     fn default() -> Self {
-        Self { values: [0; MOST], count: 0 }
+        Self { values: [Argument::Value(0); MOST], count: 0, tensors: [None; MOST_TENSORS] }
     }
 }
 
@@ -69,9 +80,34 @@ impl Arguments {
     #[must_use]
     pub fn with<T: Pod>(mut self, value: T) -> Self {
         let bytes = bytemuck::bytes_of(&value);
-        bytemuck::bytes_of_mut(&mut self.values[self.count])[..bytes.len()].copy_from_slice(bytes);
+        let mut word = 0_u64;
+        bytemuck::bytes_of_mut(&mut word)[..bytes.len()].copy_from_slice(bytes);
+        self.values[self.count] = Argument::Value(word);
         self.count += 1;
         self
+    }
+
+    /// Adds a tensor, which the kernel declares as `const __grid_constant__ TensorMap`.
+    ///
+    /// # Panics
+    /// For more than 40 arguments, or more than 2 tensors.
+    #[must_use]
+    pub fn with_tensor(mut self, tensor: Tensor) -> Self {
+        let number = self.tensors.iter().flatten().count();
+        self.tensors[number] = Some(tensor);
+        self.values[self.count] = Argument::Tensor(number);
+        self.count += 1;
+        self
+    }
+
+    /// Where argument `index` stands.
+    fn pointer(&self, index: usize) -> *const c_void {
+        match &self.values[index] {
+            Argument::Value(value) => std::ptr::from_ref(value).cast(),
+            Argument::Tensor(number) => self.tensors[*number]
+                .as_ref()
+                .map_or(std::ptr::null(), |tensor| std::ptr::from_ref(tensor).cast()),
+        }
     }
 }
 
@@ -205,9 +241,8 @@ impl Stream {
         check_sizes(function, grid, block)?;
         self.bind()?;
         let mut pointers = [std::ptr::null_mut::<c_void>(); MOST];
-        let values = arguments.values.iter().take(arguments.count);
-        for (pointer, value) in pointers.iter_mut().zip(values) {
-            *pointer = std::ptr::from_ref(value).cast_mut().cast();
+        for (index, pointer) in pointers.iter_mut().enumerate().take(arguments.count) {
+            *pointer = arguments.pointer(index).cast_mut();
         }
         let [grid, block] = [grid, block].map(|sizes| sizes.map(|size| size as u32));
         // SAFETY: the caller vouches for the arguments; the driver copies them before it returns.

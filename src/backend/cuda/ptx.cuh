@@ -8,6 +8,13 @@
 // --- addresses in shared memory
 INLINE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
+// Four floats at a multiple of 16.
+INLINE float4 shared_quad(u32 address) {
+  float4 quad;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w) : "r"(address) : "memory");
+  return quad;
+}
+
 // --- copies from global to shared memory in the background, 16 bytes a thread (sm_80)
 INLINE void copy_async_16(u32 to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
@@ -50,11 +57,27 @@ INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
 INLINE void bulk_store(void* to, u32 from, u32 bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
 }
+// Adds i32 to those in memory.
+INLINE void bulk_add(void* to, u32 from, u32 bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.s32 [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
 INLINE void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until all but LEFT groups of stores have read shared memory.
 template <int LEFT> INLINE void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory"); }
 // What threads wrote to shared memory becomes visible to the copy engine and to wgmma.
 INLINE void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// --- boxes of an array of up to three axes, described on the host (sm_90): a kernel's argument is
+// `const __grid_constant__ TensorMap map`. What of a box lies outside of the array is zero, and counts on the barrier too.
+struct __align__(64) TensorMap { u64 words[16]; };
+INLINE void tensor_prefetch(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+// `to` is aligned to the swizzle's pattern (1024 bytes for 128-byte swizzle); x counts along rows, a multiple of 16 bytes.
+INLINE void tensor_load_3d(u32 to, const TensorMap* map, i32 x, i32 y, i32 z, u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+               "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+               : "memory");
+}
 
 // --- barriers of a part of the block: `threads` a multiple of 32, id 1 to 15
 INLINE void named_barrier(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
@@ -91,6 +114,11 @@ INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) {
   return result;
 }
 
+// --- 16 bytes to global memory by one instruction, of which the compiler may make four
+INLINE void store_16(void* to, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
 // --- a value that stays in its register: the compiler may not make it again where it is used
 INLINE void keep(u32& value) { asm volatile("" : "+r"(value)); }
 
@@ -110,6 +138,26 @@ INLINE double product(double a, double b) {
   return result;
 }
 
+// --- a b + c rounded once; what would be denormal is 0
+INLINE float fused(float a, float b, float c) {
+  float result;
+  asm("fma.rn.ftz.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(a), "f"(b), "f"(c));
+  return result;
+}
+
+// --- floats rounded to nearest, as the matrix instructions take them (sm_80): two of 16 bits, the first in the low half,
+// and one of 11 significant bits
+INLINE u32 round_halves(float low, float high) {
+  u32 result;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+INLINE u32 round_tf32(float value) {
+  u32 result;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(result) : "f"(value));
+  return result;
+}
+
 // --- matrices of a warp (sm_80), fragments as the PTX manual lays them out: c (16 x 8) += a (16 x k) b (k x 8)
 #define MATRIX_PRODUCT(name, instruction, T, constraint)                                                       \
   INLINE void name(T (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {                                          \
@@ -120,6 +168,8 @@ INLINE double product(double a, double b) {
 MATRIX_PRODUCT(mma_16x8x32_s8, "m16n8k32.row.col.s32.s8.s8.s32", i32, "r")
 MATRIX_PRODUCT(mma_16x8x32_u8, "m16n8k32.row.col.s32.u8.u8.s32", i32, "r")
 MATRIX_PRODUCT(mma_16x8x16_f16, "m16n8k16.row.col.f32.f16.f16.f32", float, "f")
+// Of each float the upper 19 bits count.
+MATRIX_PRODUCT(mma_16x8x8_tf32, "m16n8k8.row.col.f32.tf32.tf32.f32", float, "f")
 #undef MATRIX_PRODUCT
 // Four 8 x 8 matrices of 16 bits from shared memory: lane l brings the address of row l % 8 of matrix l / 8, 16-byte aligned.
 INLINE void load_matrix_x4(u32 (&r)[4], u32 address) {
@@ -155,4 +205,53 @@ INLINE void wgmma_64x64x32_u8(i32 (&c)[32], const u32 (&a)[4], u64 b, i32 add) {
         "+r"(c[28]), "+r"(c[29]), "+r"(c[30]), "+r"(c[31])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
+// c (64 x N, i32) = a (64 x 32, i8, registers) b (32 x N, i8, shared memory) + (add ? c : 0); N 8, 16, 32, 48 ... 128, in
+// the first N / 2 elements of c. `b` is what `wgmma_swizzled` makes.
+template <int N, int M> INLINE void wgmma_s8(i32 (&c)[M], const u32 (&a)[4], u64 b, i32 add) {
+  static_assert(M >= N / 2, "accumulators");
+#define EIGHT(i) \
+  "+r"(c[i]), "+r"(c[i + 1]), "+r"(c[i + 2]), "+r"(c[i + 3]), "+r"(c[i + 4]), "+r"(c[i + 5]), "+r"(c[i + 6]), "+r"(c[i + 7])
+#define NAMES_8 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define NAMES_16 NAMES_8 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define NAMES_24 NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define NAMES_32 NAMES_24 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define NAMES_40 NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define NAMES_48 NAMES_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define NAMES_56 NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
+#define NAMES_64 NAMES_56 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define SIGNED_PRODUCT(columns, names, a_names, b_name, add_name, ...)                                                     \
+  else if constexpr (N == columns) asm volatile(                                                                     \
+      "{.reg .pred p; setp.ne.b32 p, " add_name ", 0;\n wgmma.mma_async.sync.aligned.m64n" #columns "k32.s32.s8.s8 {" \
+      names "},{" a_names "}," b_name ",p;}"                                                                         \
+      : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
+  if constexpr (N == 8)
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %9, 0;\n wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%0,%1,%2,%3},{%4,%5,%6,%7},%8,p;}"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+  SIGNED_PRODUCT(16, NAMES_8, "%8,%9,%10,%11", "%12", "%13", EIGHT(0));
+  SIGNED_PRODUCT(32, NAMES_16, "%16,%17,%18,%19", "%20", "%21", EIGHT(0), EIGHT(8));
+  SIGNED_PRODUCT(48, NAMES_24, "%24,%25,%26,%27", "%28", "%29", EIGHT(0), EIGHT(8), EIGHT(16));
+  SIGNED_PRODUCT(64, NAMES_32, "%32,%33,%34,%35", "%36", "%37", EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24));
+  SIGNED_PRODUCT(80, NAMES_40, "%40,%41,%42,%43", "%44", "%45", EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32));
+  SIGNED_PRODUCT(96, NAMES_48, "%48,%49,%50,%51", "%52", "%53", EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40));
+  SIGNED_PRODUCT(112, NAMES_56, "%56,%57,%58,%59", "%60", "%61", EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40), EIGHT(48));
+  SIGNED_PRODUCT(128, NAMES_64, "%64,%65,%66,%67", "%68", "%69", EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40), EIGHT(48), EIGHT(56));
+  else static_assert(N == 0, "columns of a product");
+#undef SIGNED_PRODUCT
+#undef NAMES_8
+#undef NAMES_16
+#undef NAMES_24
+#undef NAMES_32
+#undef NAMES_40
+#undef NAMES_48
+#undef NAMES_56
+#undef NAMES_64
+#undef EIGHT
+}
+// A descriptor of rows of 128 bytes along the products' sum, 128-byte swizzle, groups of eight rows 1024 bytes apart. The
+// address is a multiple of 1024; 32 bytes further along the rows is 2 more, eight rows further 64 more.
+INLINE u64 wgmma_swizzled(u32 address) { return (u64)(1u << 30 | 64) << 32 | 1u << 16 | (address & 0x3ffff) >> 4; }
+// Registers of this warpgroup's threads from here on, a multiple of 8; all its warps say so.
+template <int N> INLINE void registers_fewer() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
+template <int N> INLINE void registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 #endif

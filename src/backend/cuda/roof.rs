@@ -27,7 +27,7 @@ const HOST_BYTES: usize = 64 << 20;
 
 /// The kernels of this room.
 pub fn kernels(_: Extent) -> Vec<Variant> {
-    vec![Variant::everywhere(source())]
+    vec![Variant::everywhere(source()), Variant::everywhere(super::peak::source())]
 }
 
 pub(super) fn source() -> Source {

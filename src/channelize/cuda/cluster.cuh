@@ -117,7 +117,7 @@ INLINE void make_spectra_together(const Arguments& a, unsigned char* memory) {
     for (int j = 0; j < OWN; j++)
 #pragma unroll
       for (int r = 0; r < RADIX; r++) sums[r][j] = *(const float4*)(own + (j * RADIX + r) * PITCH);
-    store_rows<OWN>(sums, own);
+    store_transforms<RADIX * PITCH, PITCH>(sums, own);
     // Every warp is done with the samples of this batch, too.
     __syncthreads();
     if (PREFETCHED > 0 && thread < 32 && item + step < a.items)

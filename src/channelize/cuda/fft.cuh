@@ -98,3 +98,23 @@ template <int N> INLINE void turned_transform(float2 (&v)[N], const float4* fact
   turned_stage<N, 8>(v, factors, step);
   if constexpr (N == 32) turned_stage<N, 16>(v, factors, step);
 }
+
+// Of the sums of two columns side by side, the transform over their N values for each spectrum, to shared memory: spectra
+// are SPECTRUM values apart, what stands at the same place of a transform ROW.
+template <int SPECTRUM, int ROW, int N, int SPECTRA> INLINE void store_transforms(float4 (&sums)[N][SPECTRA], float2* own) {
+#pragma unroll
+  for (int j = 0; j < SPECTRA; j++) {
+    float2 first[N], second[N];
+#pragma unroll
+    for (int r = 0; r < N; r++) {
+      const float4 sum = sums[reversed<N>(r)][j];
+      first[r] = make_float2(sum.x, sum.y);
+      second[r] = make_float2(sum.z, sum.w);
+    }
+    transform<N>(first);
+    transform<N>(second);
+#pragma unroll
+    for (int r = 0; r < N; r++)
+      *(float4*)(own + j * SPECTRUM + r * ROW) = make_float4(first[r].x, first[r].y, second[r].x, second[r].y);
+  }
+}

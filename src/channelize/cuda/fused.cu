@@ -130,26 +130,6 @@ INLINE void filter(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&
   if constexpr (mirrors<SPECTRA>) filter_mirrored<SPECTRA, NEAR>(sums, a, held, near, far, at, pass);
 }
 
-// The transform over c1, and the rows to shared memory: `own` is the thread's place in the first.
-template <int SPECTRA> INLINE void store_rows(float4 (&sums)[RADIX][SPECTRA], float2* own) {
-#pragma unroll
-  for (int j = 0; j < SPECTRA; j++) {
-    float2 first[RADIX], second[RADIX];
-#pragma unroll
-    for (int r = 0; r < RADIX; r++) {
-      const float4 sum = sums[reversed<RADIX>(r)][j];
-      first[r] = make_float2(sum.x, sum.y);
-      second[r] = make_float2(sum.z, sum.w);
-    }
-    transform<RADIX>(first);
-    transform<RADIX>(second);
-#pragma unroll
-    for (int r = 0; r < RADIX; r++) {
-      *(float4*)(own + (j * RADIX + r) * Shape<SPECTRA>::PITCH) = make_float4(first[r].x, first[r].y, second[r].x, second[r].y);
-    }
-  }
-}
-
 // Step 2 of one row, from its lane's first value on; its lanes have read all before any writes.
 INLINE void transform_row(float2* own, const float4* factors, u32 lanes) {
   float2 v[SIDE];
@@ -222,7 +202,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
       if constexpr (H::NEAR > 0)
         if (thread == 0 && next_item < a.items)
           prefetch<H::NEAR>(a, batch_at<SPECTRA>(a, next_item, next_part), words, barrier);
-      store_rows<SPECTRA>(sums, rows + 2 * column_of<SPECTRA>(thread));
+      store_transforms<RADIX * H::PITCH, H::PITCH>(sums, rows + 2 * column_of<SPECTRA>(thread));
       __syncthreads();
     } else {
       __syncthreads();
@@ -233,7 +213,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
           float4 sums[RADIX][SPECTRA];
           const int at = column_of<SPECTRA>(thread + pass * THREADS);
           filter<SPECTRA>(sums, a, held, words + p * H::NEAR * WORDS, samples_of(a, batch, p), at, pass);
-          store_rows<SPECTRA>(sums, rows + p * SPECTRA * RADIX * H::PITCH + 2 * at);
+          store_transforms<RADIX * H::PITCH, H::PITCH>(sums, rows + p * SPECTRA * RADIX * H::PITCH + 2 * at);
         }
       __syncthreads();
       if constexpr (H::NEAR > 0)

@@ -64,25 +64,6 @@ INLINE void sum_windows(float4 (&sums)[RADIX][SPECTRA], const Split& s, float2 (
   }
 }
 
-// The transform over RADIX values of c1, and the rows to shared memory.
-template <int SPECTRA> INLINE void leave_rows(float4 (&sums)[RADIX][SPECTRA], float2* own) {
-#pragma unroll
-  for (int j = 0; j < SPECTRA; j++) {
-    float2 first[RADIX], second[RADIX];
-#pragma unroll
-    for (int r = 0; r < RADIX; r++) {
-      const float4 sum = sums[reversed<RADIX>(r)][j];
-      first[r] = make_float2(sum.x, sum.y);
-      second[r] = make_float2(sum.z, sum.w);
-    }
-    transform<RADIX>(first);
-    transform<RADIX>(second);
-#pragma unroll
-    for (int r = 0; r < RADIX; r++)
-      *(float4*)(own + j * OWN + r * ROW) = make_float4(first[r].x, first[r].y, second[r].x, second[r].y);
-  }
-}
-
 // Transforms and stores the columns of spectra from `start` on, but for the first `skipped`.
 template <int SPECTRA>
 INLINE void store_columns(const Split& s, const float2* rows, const float2* turns, const float4* factors, u32 start, u32 skipped) {
@@ -144,7 +125,7 @@ INLINE void make_columns(const Split& s, const float2* turns_of_group, const flo
     const u32 now = start, skipped = first - start;
     first = now + SPECTRA;
     start = first + SPECTRA > end ? end - SPECTRA : first;
-    leave_rows<SPECTRA>(sums, rows + line * GROUP + 2 * pair);
+    store_transforms<OWN, ROW>(sums, rows + line * GROUP + 2 * pair);
     // Only now: sums leave no registers for more.
     if constexpr (NEAR > 0)
       if (first < end) ask<NEAR>(s.samples + (u64)start * WORDS, words);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: channels come out by rising sky frequency.
 
-use crate::align::Slope;
+use crate::align::Band;
 use crate::channelize::Plan;
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageHeader;
@@ -27,12 +27,8 @@ pub(super) struct Channels {
     width_hz: f64,
     /// 1, or -1 where sky frequency falls as the voltage's rises.
     sideband: f64,
-    /// Sky frequency of each recorded channel's zero frequency.
-    zeros_hz: Vec<f64>,
-    /// Voltage frequency of a recorded channel's first channel.
-    first_hz: f64,
-    /// Voltage frequency from channel to channel.
-    step_hz: f64,
+    /// What turns channels back.
+    band: Band,
 }
 
 impl Channels {
@@ -61,6 +57,7 @@ impl Channels {
         let width = header.channel_width_hz();
         // Real samples have their zero frequency at the band's edge.
         let half = if header.encoding.is_complex() { 0.0 } else { 0.5 * width };
+        let zero = |centre: f64| sideband * (centre - sideband * half);
         Ok(Self {
             fine,
             coarse,
@@ -69,9 +66,11 @@ impl Channels {
             centres_hz: all.chunks(average).map(mean).collect(),
             width_hz: width / fine as f64 * average as f64,
             sideband,
-            zeros_hz: header.centres_hz.iter().map(|centre| centre - sideband * half).collect(),
-            first_hz: offsets[0] + half,
-            step_hz: width / fine as f64,
+            band: Band {
+                zeros_hz: header.centres_hz.iter().map(|centre| zero(*centre)).collect(),
+                first_hz: offsets[0] + half,
+                step_hz: width / fine as f64,
+            },
         })
     }
 
@@ -105,14 +104,9 @@ impl Channels {
         self.sideband < 0.0
     }
 
-    /// What turns a recorded channel's channels back, whose samples were taken `shift_s` late of a wave
-    /// that is `delay_s` late.
-    pub(super) fn slope(&self, coarse: usize, delay_s: f64, shift_s: f64) -> Slope {
-        let rest = delay_s - shift_s;
-        Slope {
-            start: self.sideband * self.zeros_hz[coarse] * delay_s + self.first_hz * rest,
-            step: self.step_hz * rest,
-        }
+    /// What turns recorded channels' channels back.
+    pub(super) fn band(&self) -> &Band {
+        &self.band
     }
 }
 

@@ -127,11 +127,12 @@ impl ArrayCorrelator {
         while self.next < end {
             let made = self.front.made();
             if !made.contains(&self.next) {
-                let last = header.spectra.min(self.next + self.front.capacity() as u64);
+                let most = if self.front.ends_with_integrations() { end } else { header.spectra };
+                let last = most.min(self.next + self.front.capacity() as u64);
                 self.front.make(self.next..last)?;
             }
             let last = end.min(self.front.made().end);
-            self.cross.run(&self.front, self.next, (last - self.next) as usize)?;
+            self.cross.run(&mut self.front, self.next, (last - self.next) as usize)?;
             self.next = last;
             if self.watch.as_mut().is_some_and(|watch| !watch(last)) {
                 return Err(Error::io("voltages", std::io::ErrorKind::Interrupted.into()));

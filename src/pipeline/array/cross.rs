@@ -24,8 +24,9 @@ const SHARES: usize = 4;
 
 /// Corner turn and X-engine.
 pub(super) struct Cross {
-    turn: CornerTurn,
-    buffer: BlockBuffer,
+    /// There once spectra come from the host.
+    turning: Option<(CornerTurn, BlockBuffer)>,
+    backend: Backend,
     correlator: Correlator,
     threads: Threads,
     sums: Sums,
@@ -49,16 +50,9 @@ struct Row<'a> {
 }
 
 impl Cross {
-    /// Blocks hold `capacity` spectra at most.
-    ///
     /// # Errors
     /// As [`Correlator::new`].
-    pub(super) fn new(
-        plan: Plan,
-        capacity: usize,
-        backend: &Backend,
-        threads: &Threads,
-    ) -> Result<Self> {
+    pub(super) fn new(plan: Plan, backend: &Backend, threads: &Threads) -> Result<Self> {
         let together = together(&plan);
         let elements = together * plan.row_elements();
         let sums = match plan.encoding() {
@@ -66,8 +60,8 @@ impl Cross {
             _ => Sums::Integer(vec![Complex::ZERO; elements]),
         };
         Ok(Self {
-            turn: CornerTurn::new(&plan, backend),
-            buffer: BlockBuffer::new(&plan, capacity),
+            turning: None,
+            backend: backend.clone(),
             counts: vec![0; together * plan.baselines()],
             correlator: Correlator::new(plan, backend)?,
             threads: threads.clone(),
@@ -94,13 +88,22 @@ impl Cross {
     /// Adds some of the spectra that are there, from number `first` on.
     ///
     /// # Errors
-    /// As [`CornerTurn::rows`].
-    pub(super) fn run(&mut self, front: &Front, first: u64, times: usize) -> Result<()> {
+    /// As [`CornerTurn::rows`] and [`Correlator::run`].
+    pub(super) fn run(&mut self, front: &mut Front, first: u64, times: usize) -> Result<()> {
         let begin = Instant::now();
-        self.buffer.set_times(times)?;
-        front.turn(first, &mut self.turn, &mut self.buffer)?;
+        if front.is_on_device() {
+            front.correlate(first, times, &mut self.correlator)?;
+            self.elapsed_s[1] += begin.elapsed().as_secs_f64();
+            return Ok(());
+        }
+        let (turn, buffer) = self.turning.get_or_insert_with(|| {
+            let plan = self.correlator.plan();
+            (CornerTurn::new(plan, &self.backend), BlockBuffer::new(plan, front.capacity()))
+        });
+        buffer.set_times(times)?;
+        front.turn(first, turn, buffer)?;
         let turned = Instant::now();
-        self.correlator.run(self.buffer.block())?;
+        self.correlator.run(buffer.block())?;
         self.elapsed_s[0] += (turned - begin).as_secs_f64();
         self.elapsed_s[1] += turned.elapsed().as_secs_f64();
         Ok(())

@@ -7,11 +7,13 @@ use std::time::Instant;
 
 use super::channels::Channels;
 use super::delays::Delays;
+#[cfg(feature = "cuda")]
+use super::device::{Held, OnDevice, Pool};
 use super::flags::{Bad, cells};
 use super::station::{Scratch, Station};
 use super::window::{Feed, Window};
 use crate::backend::threads::Threads;
-use crate::correlate::{BlockBuffer, CornerTurn, Plan, Rows};
+use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Plan, Rows};
 use crate::error::Result;
 use crate::voltage::VoltageBlock;
 
@@ -46,6 +48,9 @@ pub(super) enum Spectra {
     Rows(Vec<u8>),
     /// As they were recorded; axes antenna, channel, polarization, time.
     Streams(VoltageBlock<'static>),
+    /// Where they are multiplied.
+    #[cfg(feature = "cuda")]
+    Device(Box<OnDevice>),
 }
 
 /// One antenna's share of a gulp.
@@ -91,6 +96,30 @@ impl Front {
         self.made.clone()
     }
 
+    /// Whether spectra that are multiplied together must be the first ones that were made.
+    pub(super) fn ends_with_integrations(&self) -> bool {
+        match &self.spectra {
+            #[cfg(feature = "cuda")]
+            Spectra::Device(device) => device.is_recorded(),
+            _ => false,
+        }
+    }
+
+    /// Whether spectra are made on a device.
+    pub(super) fn is_on_device(&self) -> bool {
+        !matches!(self.spectra, Spectra::Rows(_) | Spectra::Streams(_))
+    }
+
+    /// Complex samples of each antenna that rounding had to limit.
+    pub(super) fn saturated(&self) -> Vec<u64> {
+        let stations = &self.parts.stations;
+        match &self.spectra {
+            #[cfg(feature = "cuda")]
+            Spectra::Device(device) => device.saturated(stations.len()),
+            _ => stations.iter().map(Station::saturated).collect(),
+        }
+    }
+
     /// Seconds that it took to make them.
     pub(super) fn elapsed_s(&self) -> f64 {
         self.elapsed_s
@@ -120,7 +149,7 @@ impl Front {
             self.hold(self.needed())?;
             self.lose();
         }
-        self.run()?;
+        self.run(&spectra)?;
         self.count();
         self.made = spectra;
         self.elapsed_s += begin.elapsed().as_secs_f64();
@@ -174,8 +203,9 @@ impl Front {
         feeds.iter_mut().try_for_each(Feed::take_outcome)
     }
 
-    fn run(&mut self) -> Result<()> {
-        let Parts { feeds, stations, .. } = &mut self.parts;
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "a device asks for it"))]
+    fn run(&mut self, spectra: &Range<u64>) -> Result<()> {
+        let Parts { feeds, stations, delays, .. } = &mut self.parts;
         let windows: Vec<&Window> = feeds.iter().map(Feed::window).collect();
         match &mut self.spectra {
             Spectra::Rows(rows) => {
@@ -190,6 +220,12 @@ impl Front {
                 });
             }
             Spectra::Streams(block) => gather(stations, &windows, block)?,
+            #[cfg(feature = "cuda")]
+            Spectra::Device(device) => {
+                let mut pool = Pool { threads: &self.threads, scratches: &mut self.scratches };
+                let held = Held { stations, windows: &windows, delays };
+                device.make(held, spectra.clone(), &mut pool)?;
+            }
         }
         stations.iter_mut().try_for_each(Station::take_outcome)
     }
@@ -216,26 +252,60 @@ impl Front {
             Spectra::Streams(block) => {
                 turn.streams(block.voltages().slice(skipped, buffer.times())?, buffer)?;
             }
+            #[cfg(feature = "cuda")]
+            Spectra::Device(_) => {}
         }
         let times = first..first + buffer.times() as u64;
-        let is_bad = |bad: &Bad| bad.spectra.start < times.end && bad.spectra.end > times.start;
-        if self.parts.stations.iter().any(|station| station.bad().iter().any(is_bad)) {
-            self.mask(&times, buffer);
+        if self.parts.is_masked(&times) {
+            self.parts.mask(&times, buffer.mask_mut());
         }
         Ok(())
     }
 
-    fn mask(&self, times: &Range<u64>, buffer: &mut BlockBuffer) {
-        let (antennas, fine) = (self.parts.stations.len(), self.parts.channels.fine);
-        let count = buffer.times();
+    /// Queues the multiplication of some of the spectra that were made, from number `first` on, where they are: on a
+    /// device.
+    ///
+    /// # Errors
+    /// Whatever alignment and the X-engine report.
+    #[cfg(feature = "cuda")]
+    pub(super) fn correlate(
+        &mut self,
+        first: u64,
+        times: usize,
+        correlator: &mut Correlator,
+    ) -> Result<()> {
+        let Spectra::Device(device) = &mut self.spectra else { return Ok(()) };
+        let (parts, range) = (&self.parts, first..first + times as u64);
+        let mask = |mask: &mut [u64]| parts.mask(&range, mask);
+        let is_masked = parts.is_masked(&range);
+        device.correlate((first, times), is_masked.then_some(&mask), correlator)
+    }
+
+    /// No spectra are on a device.
+    #[cfg(not(feature = "cuda"))]
+    pub(super) fn correlate(&mut self, _: u64, _: usize, _: &mut Correlator) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Parts {
+    /// Whether any of some spectra is not valid.
+    fn is_masked(&self, times: &Range<u64>) -> bool {
+        let is_bad = |bad: &Bad| bad.spectra.start < times.end && bad.spectra.end > times.start;
+        self.stations.iter().any(|station| station.bad().iter().any(is_bad))
+    }
+
+    /// Fills a mask of some spectra; axes channel, antenna, word.
+    fn mask(&self, times: &Range<u64>, mask: &mut [u64]) {
+        let (antennas, fine) = (self.stations.len(), self.channels.fine);
+        let count = (times.end - times.start) as usize;
         let words = Plan::mask_words(count);
-        let mask = buffer.mask_mut();
         mask.fill(u64::MAX);
         if !count.is_multiple_of(64) {
             let last = (1 << (count % 64)) - 1;
             mask.chunks_exact_mut(words).for_each(|row| row[words - 1] = last);
         }
-        for (antenna, station) in self.parts.stations.iter().enumerate() {
+        for (antenna, station) in self.stations.iter().enumerate() {
             for bad in station.bad() {
                 let from = bad.spectra.start.max(times.start);
                 let to = bad.spectra.end.min(times.end).max(from);

@@ -6,6 +6,7 @@ use num_complex::Complex;
 
 use super::flags::Bad;
 use crate::align;
+use crate::correlate::Precision;
 use crate::error::{Error, Result};
 use crate::pipeline::voltage::deviation;
 use crate::voltage::VoltageEncoding;
@@ -30,6 +31,18 @@ pub(super) fn encoding(nbits: usize) -> Result<VoltageEncoding> {
         32 => Ok(VoltageEncoding::ComplexF32),
         _ => Err(Error::parameter("--nbits", nbits, "spectra have 4, 8 or 32 bits")),
     }
+}
+
+/// Refuses to round integers.
+///
+/// # Errors
+/// [`Error::Parameter`] for another precision than f32 of integers.
+pub(super) fn check_precision(precision: Precision, nbits: usize) -> Result<()> {
+    if precision == Precision::F32 || nbits == 32 {
+        return Ok(());
+    }
+    let rule = "products of integers are exact: it is for --nbits 32";
+    Err(Error::parameter("--precision", precision, rule))
 }
 
 /// Gains of one antenna's polarizations and channels; axes polarization, channel.
@@ -91,6 +104,11 @@ impl Level {
 
     pub(super) fn encoding(&self) -> VoltageEncoding {
         self.encoding
+    }
+
+    /// What spectra are multiplied by: one for all, or one an element.
+    pub(super) fn gains(&self) -> &[Complex<f32>] {
+        &self.gains
     }
 
     /// Whether gains are measured.

@@ -4,6 +4,7 @@
 
 use num_complex::Complex;
 
+use crate::correlate::Precision;
 use crate::geometry::Dut1;
 use crate::math::window::Window;
 
@@ -21,6 +22,8 @@ pub struct CorrelateOptions {
     pub channelize: Option<bool>,
     /// Bits of a real number of the spectra that are multiplied: 4, 8, or 32 (single precision).
     pub nbits: usize,
+    /// How a GPU may round spectra of 32 bits before it multiplies them.
+    pub precision: Precision,
     /// What spectra are multiplied by before they are rounded.
     pub gains: Gains,
     /// Length of an integration in seconds, rounded to whole spectra.
@@ -54,6 +57,7 @@ impl CorrelateOptions {
             window: Window::default(),
             channelize: None,
             nbits: 8,
+            precision: Precision::default(),
             gains: Gains::Auto,
             integration_s: 1.0,
             average_channels: 1,

@@ -15,6 +15,7 @@ use super::inputs::{ArrayInput, Recordings};
 use super::level::{self, Level, encoding};
 use super::options::{CorrelateOptions, Gains};
 use super::place::Place;
+use super::sizes::{self, bank, integration, read_times};
 use super::station::Station;
 use super::tracking::{self, Tracking};
 use super::widened::{widened, widest};
@@ -22,28 +23,12 @@ use super::window::Feed;
 use crate::array::check_memory;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
-use crate::channelize::{self, Channelizer, Form, Input, Order};
+use crate::channelize::{self, Channelizer, Input};
 use crate::correlate;
 use crate::error::{Error, Result};
 use crate::geometry::{Array, DelayPolynomial};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
-
-/// Bytes of spectra that are made at once, unless that is too few spectra.
-const GULP_BYTES: usize = 64 << 20;
-
-/// The most spectra that are made at once.
-const MOST: usize = 1024;
-
-/// The fewest, unless there are fewer inputs: the X-engine's sums, as many as inputs squared, are read and
-/// written once a gulp.
-const FEWEST: usize = 256;
-
-/// The most bytes of spectra that are made at once, whatever is asked.
-const MOST_BYTES: usize = 4 << 30;
-
-/// Bytes that are read of a recording at once.
-const READ_BYTES: usize = 1 << 20;
 
 /// Bytes of an antenna's spectra between filter bank and alignment.
 const TILE_BYTES: usize = 1 << 20;
@@ -68,18 +53,18 @@ pub(super) struct Built {
 }
 
 /// Geometry of the spectra.
-struct Shape {
+pub(super) struct Shape {
     recordings: Recordings,
     /// The filter bank; none where voltages are channelized.
-    bank: Option<channelize::Plan>,
-    channels: Channels,
+    pub(super) bank: Option<channelize::Plan>,
+    pub(super) channels: Channels,
     /// Whether there are no delays.
-    fixed: bool,
+    pub(super) fixed: bool,
     /// Whether recorded integers are multiplied as they are.
-    direct: bool,
-    encoding: VoltageEncoding,
+    pub(super) direct: bool,
+    pub(super) encoding: VoltageEncoding,
     /// All spectra.
-    spectra: u64,
+    pub(super) spectra: u64,
     /// Those of an integration.
     integration: u64,
 }
@@ -112,24 +97,19 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
         polarizations: header.polarizations,
         channels: shape.channels.correlated(),
         encoding: shape.encoding,
-    })?;
-    let capacity = shape.capacity(&plan, options.gulp);
+    })?
+    .with_precision(options.precision);
+    let capacity = sizes::capacity(&plan, shape.spectra, options.gulp);
     shape.check_memory(&asked, &plan, capacity, baselines.len(), &inputs)?;
-    let cross = Cross::new(plan.clone(), capacity, asked.backend, &threads)?;
+    let cross = Cross::new(plan.clone(), asked.backend, &threads)?;
     let delays = Delays::new(model, header.spectrum_s / shape.steps().0 as f64, shape.steps());
     let sources = shape.sources(inputs);
-    let stations = shape.stations(&asked, &sources, &numbers, capacity)?;
+    let (spectra, capacity) = shape.room(&asked, &plan, (&sources, &numbers), capacity)?;
+    let mut stations = shape.stations(&asked, &sources, &numbers, capacity)?;
+    if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
+        stations = stations.into_iter().map(Station::on_device).collect();
+    }
     let feeds = shape.feeds(sources, capacity);
-    let spectra = match shape.direct {
-        true => {
-            let streams = plan.inputs() * plan.channels();
-            Spectra::Streams(VoltageBlock::new(shape.encoding, streams, capacity))
-        }
-        false => {
-            let row = plan.inputs() * plan.channels() * shape.encoding.sample_bits() / 8;
-            Spectra::Rows(vec![0; capacity * row])
-        }
-    };
     let parts = Parts { feeds, stations, channels: shape.channels, delays };
     let front = Front::new(parts, spectra, capacity, &threads);
     Ok(Built { header, tracking, front, cross, baselines })
@@ -151,6 +131,7 @@ impl Shape {
         let bank = divided.then(|| bank(header, options)).transpose()?;
         let channels = Channels::new(header, bank.as_ref(), options.average_channels)?;
         let asked = encoding(options.nbits)?;
+        level::check_precision(options.precision, options.nbits)?;
         let recorded = header.encoding;
         let exact =
             [VoltageEncoding::Complex4, VoltageEncoding::Complex8, VoltageEncoding::ComplexF32];
@@ -178,17 +159,6 @@ impl Shape {
     /// Samples from one spectrum to the next, and under a window.
     fn steps(&self) -> (u64, u64) {
         self.bank.as_ref().map_or((1, 1), |plan| (plan.hop() as u64, plan.span() as u64))
-    }
-
-    /// Spectra that are made at once.
-    fn capacity(&self, plan: &correlate::Plan, gulp: usize) -> usize {
-        let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
-        let fewest = (4 * plan.inputs()).clamp(16, FEWEST);
-        let chosen = (GULP_BYTES / row).clamp(fewest, MOST);
-        // Whole words of the mask.
-        let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
-        let asked = if gulp == 0 { chosen } else { gulp };
-        asked.min((MOST_BYTES / row).max(1)).min(usize::try_from(self.spectra).unwrap_or(MOST))
     }
 
     /// Checks that there is room for the X-engine, a gulp and an integration.
@@ -225,6 +195,29 @@ impl Shape {
             plan.channels()
         );
         check_memory(&what, bytes)
+    }
+
+    /// Where spectra are made, and how many at once: on a device, if there is room for them.
+    fn room(
+        &self,
+        asked: &Asked<'_>,
+        plan: &correlate::Plan,
+        recorded: (&[Box<dyn VoltageSource>], &[usize]),
+        capacity: usize,
+    ) -> Result<(Spectra, usize)> {
+        #[cfg(feature = "cuda")]
+        if let Some(found) = self.room_on_device(asked, plan, recorded)? {
+            return Ok(found);
+        }
+        #[cfg(not(feature = "cuda"))]
+        let _ = (asked, recorded);
+        let streams = plan.inputs() * plan.channels();
+        let row = streams * self.encoding.sample_bits() / 8;
+        let spectra = match self.direct {
+            true => Spectra::Streams(VoltageBlock::new(self.encoding, streams, capacity)),
+            false => Spectra::Rows(vec![0; capacity * row]),
+        };
+        Ok((spectra, capacity))
     }
 
     fn header(
@@ -341,57 +334,4 @@ impl Shape {
         let plan = channelize::Plan::new(channelize::Options { input, ..plan.options().clone() })?;
         Ok(Bank::Filter(Box::new(Channelizer::new(plan, backend)?)))
     }
-}
-
-/// One antenna's filter bank.
-fn bank(header: &VoltageHeader, options: &CorrelateOptions) -> Result<channelize::Plan> {
-    channelize::Plan::new(channelize::Options {
-        channels: options.channels,
-        taps: options.taps,
-        window: options.window.clone(),
-        oversampling: (1, 1),
-        input: Input {
-            encoding: header.encoding,
-            scale: header.scale,
-            antennas: 1,
-            coarse_channels: header.coarse_channels(),
-            polarizations: header.polarizations,
-        },
-        order: Order::Ascending,
-        reverse_coarse: false,
-        form: Form::Spectra,
-    })
-}
-
-/// Spectra of an integration.
-fn integration(
-    options: &CorrelateOptions,
-    header: &VoltageHeader,
-    times: u64,
-    hop: usize,
-) -> Result<u64> {
-    let (asked, spectrum) = (options.integration_s, hop as f64 * header.tsamp_s);
-    if !(asked.is_finite() && asked > 0.0) {
-        return Err(Error::parameter("--integration (s)", asked, "it must be above 0"));
-    }
-    // What a recording's rate, rounded in its header, makes of its length.
-    const ROUNDING: f64 = 1e-9;
-    let whole = (times / hop as u64).max(1);
-    let spectra = (asked / spectrum).round().clamp(1.0, whole as f64);
-    if asked > times as f64 * header.tsamp_s * (1.0 + ROUNDING) {
-        let rule = format!(
-            "{} and the other recordings have {:.6} s in common",
-            header.path.display(),
-            times as f64 * header.tsamp_s,
-        );
-        return Err(Error::parameter("--integration (s)", asked, rule));
-    }
-    Ok(spectra as u64)
-}
-
-/// Samples that are read of a recording at once.
-fn read_times(header: &VoltageHeader, capacity: usize, (hop, span): (u64, u64)) -> usize {
-    let all = capacity as u64 * hop + span;
-    let fitting = READ_BYTES * 8 / (header.streams() * header.encoding.sample_bits());
-    fitting.max(1024).min(usize::try_from(all).unwrap_or(fitting))
 }

@@ -2,8 +2,9 @@
 //!
 //! Invariant: a spectrum's bits depend on its number, never on how spectra are asked for.
 
+mod making;
+
 use std::ops::Range;
-use std::time::Instant;
 
 use num_complex::Complex;
 
@@ -11,22 +12,20 @@ use super::bank::Bank;
 use super::channels::Channels;
 use super::delays::{Delay, Delays};
 use super::flags::{Bad, Flags, lead};
-use super::level::{Level, Powers};
+use super::level::Level;
 use super::lost::Lost;
 use super::place::Place;
-use super::window::Window;
-use crate::align::{self, Aligner, Rows, Slope};
+use crate::align::{self, Aligner, Slope};
 use crate::backend::Backend;
-use crate::error::{Error, Result};
-use crate::voltage::Voltages;
+use crate::error::Result;
 
 /// Spectra of one shift.
 #[derive(Clone, Debug)]
-struct Run {
-    spectra: Range<u64>,
-    shift: i64,
+pub(super) struct Run {
+    pub(super) spectra: Range<u64>,
+    pub(super) shift: i64,
     /// Whether the recording has all their samples.
-    inside: bool,
+    pub(super) inside: bool,
 }
 
 /// Seconds that an antenna's steps took.
@@ -52,7 +51,8 @@ pub(super) struct Station {
     /// Room for spectra in `rows`.
     capacity: usize,
     delays: Vec<Delay>,
-    slopes: Vec<Slope>,
+    /// Of the prepared spectra; none where a device makes them of the delays.
+    slopes: Option<Vec<Slope>>,
     runs: Vec<Run>,
     bad: Vec<Bad>,
     needed: Option<Range<u64>>,
@@ -89,7 +89,7 @@ impl Station {
             tile,
             capacity,
             delays: Vec::new(),
-            slopes: Vec::new(),
+            slopes: Some(Vec::new()),
             runs: Vec::new(),
             bad: Vec::new(),
             needed: None,
@@ -101,8 +101,32 @@ impl Station {
         }
     }
 
+    /// Whose spectra a device makes.
+    pub(super) fn on_device(self) -> Self {
+        Self { slopes: None, ..self }
+    }
+
     pub(super) fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// The prepared spectra, by shift.
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Of each prepared spectrum, its delay and what is left of it.
+    pub(super) fn delays(&self, all: &Delays) -> impl Iterator<Item = align::Delay> {
+        let late = self.place.late;
+        self.delays.iter().map(move |delay| {
+            let rest_s = delay.delay_s - all.shift_s(delay.shift, late);
+            align::Delay { late_s: delay.delay_s, rest_s }
+        })
+    }
+
+    /// Whether gains are known.
+    pub(super) fn is_settled(&self) -> bool {
+        self.aligner.is_some()
     }
 
     /// What is not valid of the spectra that were made.
@@ -130,7 +154,7 @@ impl Station {
     }
 
     /// The recording's sample that a spectrum begins with.
-    fn at(&self, spectrum: u64, shift: i64) -> i64 {
+    pub(super) fn at(&self, spectrum: u64, shift: i64) -> i64 {
         spectrum as i64 * self.bank.steps().0 as i64 + shift + self.place.offset as i64
     }
 
@@ -231,11 +255,12 @@ impl Station {
         let (antenna, late) = (self.place.antenna, self.place.late);
         self.delays.clear();
         self.delays.extend(spectra.clone().map(|spectrum| delays.at(antenna, late, spectrum)));
-        self.slopes.clear();
-        for delay in &self.delays {
-            let shift_s = delays.shift_s(delay.shift, late);
-            let slope = |coarse| channels.slope(coarse, delay.delay_s, shift_s);
-            self.slopes.extend((0..channels.coarse).map(slope));
+        if let Some(mut slopes) = self.slopes.take() {
+            slopes.clear();
+            for delay in self.delays(delays) {
+                slopes.extend((0..channels.coarse).map(|c| channels.band().slope(c, delay)));
+            }
+            self.slopes = Some(slopes);
         }
         self.runs.clear();
         let span = self.bank.steps().1 as i64;
@@ -248,144 +273,6 @@ impl Station {
                     run.spectra.end = spectrum + 1;
                 }
                 _ => self.runs.push(Run { spectra: spectrum..spectrum + 1, shift, inside }),
-            }
-        }
-    }
-
-    /// Makes the spectra that were prepared, from time 0 of the rows on (axes polarization, time, channel).
-    pub(super) fn run(&mut self, window: &Window, rows: &mut [u8], scratch: &mut Scratch) {
-        self.outcome = self.make(window, rows, scratch);
-    }
-
-    fn make(&mut self, window: &Window, rows: &mut [u8], scratch: &mut Scratch) -> Result<()> {
-        scratch.resize(self.tile * self.level.elements(), Complex::ZERO);
-        if let Some((start, shift)) = self.measure.take() {
-            self.measure(window, start, shift, scratch)?;
-        }
-        let Some(base) = self.runs.first().map(|run| run.spectra.start) else { return Ok(()) };
-        let runs = std::mem::take(&mut self.runs);
-        for run in runs.iter().filter(|run| run.inside) {
-            self.make_run(run, (run.spectra.start - base) as usize, window, (rows, scratch))?;
-        }
-        self.runs = runs;
-        let bad = std::mem::take(&mut self.bad);
-        bad.iter().for_each(|bad| self.blank(bad, base, rows));
-        self.bad = bad;
-        Ok(())
-    }
-
-    /// Measures gains, and binds what needs them.
-    fn measure(
-        &mut self,
-        window: &Window,
-        start: u64,
-        shift: i64,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        if self.level.is_measured() {
-            let spectra = self.measured(start, shift);
-            let mut bad = Vec::new();
-            self.find_bad(&spectra, shift, &mut bad);
-            let mut powers = Powers::new(&self.level);
-            let samples = self.samples(&spectra, shift);
-            let mut input = window.voltages(self.place.streams.clone(), samples)?;
-            let mut spectrum = spectra.start;
-            self.bank.reset();
-            while spectrum < spectra.end {
-                let made = self.spectra(&mut input, scratch)?;
-                for row in scratch.chunks_exact(self.level.elements()).take(made) {
-                    powers.add(row, spectrum, &bad);
-                    spectrum += 1;
-                }
-            }
-            self.next = None;
-            self.level.set(&powers);
-        }
-        let plan = align::Plan::new(self.level.align_options())?;
-        self.aligner = Some(Aligner::new(plan, &self.backend));
-        Ok(())
-    }
-
-    /// Fills the scratch with spectra from the front of some samples.
-    fn spectra(&mut self, input: &mut Voltages<'_>, scratch: &mut Scratch) -> Result<usize> {
-        let begin = Instant::now();
-        let progress = self.bank.run(*input, scratch)?;
-        *input = input.slice(progress.consumed, input.times() - progress.consumed)?;
-        self.elapsed.channelize_s += begin.elapsed().as_secs_f64();
-        if progress.produced == 0 {
-            let (expected, actual) = (1, 0);
-            return Err(Error::Shape { what: "spectra of a run", expected, actual });
-        }
-        Ok(progress.produced)
-    }
-
-    fn make_run(
-        &mut self,
-        run: &Run,
-        first: usize,
-        window: &Window,
-        (rows, scratch): (&mut [u8], &mut Scratch),
-    ) -> Result<()> {
-        if self.aligner.is_none() {
-            // All of them are flagged.
-            return Ok(());
-        }
-        let samples = self.samples(&run.spectra, run.shift);
-        let from = match self.next {
-            Some((shift, spectrum, sample))
-                if (shift, spectrum) == (run.shift, run.spectra.start) =>
-            {
-                sample
-            }
-            _ => {
-                self.bank.reset();
-                samples.start
-            }
-        };
-        let mut input = window.voltages(self.place.streams.clone(), from..samples.end)?;
-        let times = (run.spectra.end - run.spectra.start) as usize;
-        let mut done = 0;
-        while done < times {
-            let made = self.spectra(&mut input, scratch)?;
-            self.align((first + done, made), scratch, rows)?;
-            done += made;
-        }
-        self.next = Some((run.shift, run.spectra.end, samples.end));
-        Ok(())
-    }
-
-    /// Aligns spectra into the rows, from a time on.
-    fn align(
-        &mut self,
-        (first, times): (usize, usize),
-        scratch: &Scratch,
-        rows: &mut [u8],
-    ) -> Result<()> {
-        let begin = Instant::now();
-        let coarse = self.level.coarse();
-        if let Some(aligner) = &mut self.aligner {
-            aligner.run(
-                &scratch[..times * self.level.elements()],
-                &self.slopes[first * coarse..(first + times) * coarse],
-                Rows { bytes: rows, times: self.capacity, first },
-            )?;
-        }
-        self.elapsed.align_s += begin.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Puts zeros where spectra are not valid.
-    fn blank(&self, bad: &Bad, base: u64, rows: &mut [u8]) {
-        let (elements, fine) = (self.level.elements(), self.level.fine());
-        let channels = self.level.coarse() * fine;
-        let size = self.level.encoding().sample_bits() / 8;
-        for polarization in 0..elements / channels {
-            for spectrum in bad.spectra.clone() {
-                let time = (spectrum - base) as usize;
-                let row = (polarization * self.capacity + time) * channels;
-                let bytes =
-                    (row + bad.coarse.start * fine) * size..(row + bad.coarse.end * fine) * size;
-                rows[bytes].fill(0);
             }
         }
     }

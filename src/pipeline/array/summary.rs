@@ -16,6 +16,8 @@ pub struct Summary {
     pub data_s: f64,
     /// Recorded samples of each stream that they stand for.
     pub samples: u64,
+    /// Whether spectra were made on a GPU, and not only multiplied there.
+    pub made_on_device: bool,
     /// Seconds of each step.
     pub steps: Steps,
     /// Each recorded antenna, by rising number in the array.
@@ -89,6 +91,7 @@ impl Summary {
             spectra,
             data_s,
             samples: (data_s * header.bank.sample_rate_hz).round() as u64,
+            made_on_device: front.is_on_device(),
             steps: steps(front, cross),
             antennas: antennas(header, front),
             missing: missing.collect(),
@@ -132,14 +135,15 @@ fn steps(front: &Front, cross: &Cross) -> Steps {
 
 fn antennas(header: &ArrayHeader, front: &Front) -> Vec<AntennaSummary> {
     let made = front.made().end as f64;
-    let of = |(station, masked): (&super::station::Station, &u64)| {
+    let counts = front.masked().iter().zip(front.saturated());
+    let of = |(station, (masked, saturated)): (&super::station::Station, (&u64, u64))| {
         let level = station.level();
         let part = |count: u64, each: usize| count as f64 / (made * each as f64).max(1.0);
         AntennaSummary {
             name: header.array.antennas[station.place().antenna].name.clone(),
-            saturated: part(station.saturated(), level.elements()),
+            saturated: part(saturated, level.elements()),
             masked: part(*masked, level.coarse()),
         }
     };
-    front.stations().iter().zip(front.masked()).map(of).collect()
+    front.stations().iter().zip(counts).map(of).collect()
 }

@@ -27,6 +27,12 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// How samples are recorded.
+    #[cfg(feature = "cuda")]
+    pub(super) fn encoding(&self) -> VoltageEncoding {
+        self.encoding
+    }
+
     /// Some streams' samples, which must be held.
     ///
     /// # Errors

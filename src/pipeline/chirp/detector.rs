@@ -5,21 +5,16 @@ use std::collections::VecDeque;
 use num_complex::Complex;
 
 use super::latency::Latency;
-use crate::array::{check_length, check_memory};
+use super::work::{Ratios, Work};
+use crate::array::check_length;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::spiir::Spiir;
 use crate::spiir::bank::{Bank, BankTemplate};
 use crate::spiir::coincidence::segments::Builder;
 use crate::spiir::coincidence::{Segments, TimedTrigger};
-use crate::spiir::trigger::{Autocorrelation, Finder, Trigger, TriggerOptions};
+use crate::spiir::trigger::{Autocorrelation, Trigger, TriggerOptions};
 use crate::spiir::whiten::{self, Whitener};
 use crate::units::Gps;
-
-/// Bytes of signal-to-noise ratios that are made at once.
-const PLANE_BYTES: usize = 16 << 20;
-/// Samples that are filtered at once: at least, and at most.
-const PIECES: (usize, usize) = (256, 1 << 14);
 
 /// What one detector's chain does.
 #[derive(Clone, Debug)]
@@ -46,7 +41,7 @@ pub enum Piece<'a> {
         /// Which of them are untouched by gates.
         valid: &'a [bool],
     },
-    /// Signal-to-noise ratios, axes template, time.
+    /// Signal-to-noise ratios, axes template, time; none where they stay on a GPU.
     Ratios {
         /// Number of the first sample.
         first: u64,
@@ -64,7 +59,7 @@ pub enum Piece<'a> {
 /// | step      | does                                                                          |
 /// |-----------|-------------------------------------------------------------------------------|
 /// | whitening | gates what is bad, and scales every frequency to unit noise                   |
-/// | filters   | [`Spiir`]: signal-to-noise ratios of every template                           |
+/// | filters   | `spiir::Spiir`: signal-to-noise ratios of every template                       |
 /// | triggers  | peaks of each template's ratio, their times between samples, and xi-squared   |
 ///
 /// Each step keeps what it needs of the past, so a stream may come in blocks of any length; [`ChirpDetector::latency`]
@@ -79,13 +74,9 @@ pub struct ChirpDetector {
     gate_pad_s: f64,
     peak_offsets_s: Vec<f64>,
     whitener: Whitener,
-    spiir: Spiir,
-    finder: Finder,
-    /// Samples filtered at once.
-    piece: usize,
+    work: Work,
     whitened: Vec<f32>,
     whitened_valid: Vec<bool>,
-    z: Vec<Complex<f32>>,
     /// Flags of whitened samples whose ratios are not known yet.
     waiting: VecDeque<bool>,
     z_valid: Vec<bool>,
@@ -107,10 +98,32 @@ impl ChirpDetector {
         options: &DetectorOptions,
         backend: &Backend,
     ) -> Result<Self> {
+        Self::showing(true, (start, bank), options, backend)
+    }
+
+    /// As [`ChirpDetector::new`], for who wants triggers: observers need not be shown ratios, so that on a GPU these stay in
+    /// its memory. There triggers come back while later strain is searched: [`ChirpDetector::settle`] waits for them.
+    ///
+    /// # Errors
+    /// As [`ChirpDetector::new`].
+    pub fn of_triggers(
+        start: Gps,
+        bank: &Bank,
+        options: &DetectorOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        Self::showing(false, (start, bank), options, backend)
+    }
+
+    fn showing(
+        shown: bool,
+        (start, bank): (Gps, &Bank),
+        options: &DetectorOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
         let rate_hz = options.whitening.rate_hz;
         check_rate(bank, rate_hz)?;
         let whitener = Whitener::new(options.whitening.clone())?;
-        let spiir = Spiir::new(bank.plan()?, backend)?;
         let autocorrelation = |template: &BankTemplate| Autocorrelation {
             values: template.autocorrelation.clone(),
             norm: template.autocorrelation_norm,
@@ -123,26 +136,17 @@ impl ChirpDetector {
             window_s: options.window_s,
             gate_pad_s: options.gate_pad_s,
         };
-        let finder = Finder::new(&triggers, &autocorrelations)?;
-        let ratio = size_of::<Complex<f32>>();
-        let templates = bank.templates.len();
-        let piece = (PLANE_BYTES / ratio / templates.max(1)).clamp(PIECES.0, PIECES.1);
-        check_memory(
-            "a piece of all templates' signal-to-noise ratios",
-            templates.checked_mul(piece * ratio),
-        )?;
+        let work = Work::new(bank.plan()?, (&triggers, &autocorrelations), backend, shown)?;
+        let piece = work.piece();
         Ok(Self {
             start,
             rate_hz,
             gate_pad_s: options.gate_pad_s,
             peak_offsets_s: bank.templates.iter().map(|one| one.peak_offset_s).collect(),
             whitener,
-            spiir,
-            finder,
-            piece,
+            work,
             whitened: vec![0.0; piece],
             whitened_valid: vec![false; piece],
-            z: vec![Complex::default(); templates * piece],
             waiting: VecDeque::new(),
             z_valid: Vec::new(),
             counts: (0, 0),
@@ -154,10 +158,11 @@ impl ChirpDetector {
     /// How far triggers lag behind the strain.
     pub fn latency(&self) -> Latency {
         let seconds = |samples: usize| samples as f64 / f64::from(self.rate_hz);
+        let (filters, search) = self.work.latencies();
         Latency {
             whitening_s: seconds(self.whitener.latency()),
-            resampling_s: seconds(self.spiir.plan().latency()),
-            triggers_s: seconds(self.finder.latency()),
+            resampling_s: seconds(filters),
+            triggers_s: seconds(search),
         }
     }
 
@@ -182,7 +187,8 @@ impl ChirpDetector {
         observe: &mut dyn FnMut(Piece<'_>),
     ) -> Result<()> {
         check_length("flags of valid samples", strain.len(), valid.len())?;
-        for (strain, valid) in strain.chunks(self.piece).zip(valid.chunks(self.piece)) {
+        let piece = self.work.piece();
+        for (strain, valid) in strain.chunks(piece).zip(valid.chunks(piece)) {
             let output = &mut self.whitened[..strain.len()];
             let output_valid = &mut self.whitened_valid[..strain.len()];
             let produced = self.whitener.run(strain, valid, output, output_valid)?.produced;
@@ -204,14 +210,21 @@ impl ChirpDetector {
             self.filter(produced, observe)?;
         }
         loop {
-            let produced = self.spiir.flush(&mut self.z, self.piece)?;
+            let produced = self.work.filter_end()?;
             if produced == 0 {
                 break;
             }
             self.find(produced, observe)?;
         }
-        self.finder.flush(&mut self.triggers);
-        Ok(())
+        self.work.finish(&mut self.triggers)
+    }
+
+    /// Waits for what is under way on a GPU: [`ChirpDetector::triggers`] are then all that are certain by now.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when any of it failed.
+    pub fn settle(&mut self) -> Result<()> {
+        self.work.settle(&mut self.triggers)
     }
 
     /// Ends the chain: its triggers with their times, and when there could have been some.
@@ -236,7 +249,7 @@ impl ChirpDetector {
         }
         self.waiting.extend(valid);
         self.counts.0 += count as u64;
-        let produced = self.spiir.run(samples, &mut self.z, self.piece)?.produced;
+        let produced = self.work.filter(samples)?;
         self.find(produced, observe)
     }
 
@@ -247,11 +260,12 @@ impl ChirpDetector {
         }
         self.z_valid.clear();
         self.z_valid.extend(self.waiting.drain(..times));
-        let (z, stride) = (&self.z, self.piece);
-        observe(Piece::Ratios { first: self.counts.1, z, stride, times });
+        if let Some(Ratios { z, stride }) = self.work.ratios() {
+            observe(Piece::Ratios { first: self.counts.1, z, stride, times });
+        }
         self.counts.1 += times as u64;
         self.segments.push(&self.z_valid);
-        self.finder.run(z, stride, times, &self.z_valid, &mut self.triggers)
+        self.work.find(&self.z_valid, &mut self.triggers)
     }
 }
 

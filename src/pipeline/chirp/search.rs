@@ -9,6 +9,7 @@ use super::recording::{Recording, common_span};
 use super::report::{DetectorReport, Report};
 use super::single;
 use super::spectrum::Whitening;
+use super::together;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
@@ -66,7 +67,7 @@ pub struct Status {
 }
 
 /// One detector, ready to be searched.
-struct Ready {
+pub(super) struct Ready {
     recording: Recording,
     bank: Bank,
     psd: PowerSpectrum,
@@ -78,6 +79,9 @@ pub struct ChirpSearch {
     options: SearchOptions,
     detectors: Vec<Ready>,
     windows_s: Vec<Vec<f64>>,
+    threads: Threads,
+    /// Whether detectors are searched side by side: on a GPU, where the host only whitens.
+    is_together: bool,
 }
 
 impl ChirpSearch {
@@ -120,12 +124,13 @@ impl ChirpSearch {
                 window_s: options.window_s,
                 gate_pad_s: options.gate_pad_s,
             };
-            let chain = ChirpDetector::new(recording.start, &bank, &chain, backend)?;
+            let chain = ChirpDetector::of_triggers(recording.start, &bank, &chain, backend)?;
             Ok(Ready { recording, bank, psd, chain })
         });
         let detectors = ready.collect::<Result<Vec<_>>>()?;
         check_templates(&detectors)?;
-        Ok(Self { options: options.clone(), detectors, windows_s })
+        let (options, is_together) = (options.clone(), backend.is_gpu());
+        Ok(Self { options, detectors, windows_s, threads, is_together })
     }
 
     /// Each detector's bank.
@@ -141,15 +146,12 @@ impl ChirpSearch {
         let begin = Instant::now();
         let lengths = self.detectors.iter().map(|one| one.recording.samples.len() as u64);
         let mut status = Status { times: 0, total: lengths.sum() };
-        let mut reports = Vec::with_capacity(self.detectors.len());
         let block = if self.options.block == 0 { BLOCK } else { self.options.block };
-        for ready in self.detectors {
-            match ready.run(block, &mut status, observe)? {
-                Some(report) => reports.push(report),
-                None => return Ok(None),
-            }
-        }
-        let found = coincide(&reports, &self.options, self.windows_s)?;
+        let run = if self.is_together { together::run } else { in_turn };
+        let Some(reports) = run(self.detectors, block, &mut status, observe)? else {
+            return Ok(None);
+        };
+        let found = coincide(&reports, &self.options, self.windows_s, &self.threads)?;
         let lengths = reports.iter().map(|report| report.duration_s);
         Ok(Some(Report {
             data_s: lengths.fold(0.0, f64::max),
@@ -160,12 +162,33 @@ impl ChirpSearch {
     }
 }
 
+/// Searches one detector after another.
+fn in_turn(
+    detectors: Vec<Ready>,
+    block: usize,
+    status: &mut Status,
+    observe: &mut dyn FnMut(&Status) -> bool,
+) -> Result<Option<Vec<DetectorReport>>> {
+    let mut reports = Vec::with_capacity(detectors.len());
+    for ready in detectors {
+        let report = ready.run(block, &mut |times| {
+            status.times += times;
+            observe(status)
+        })?;
+        match report {
+            Some(report) => reports.push(report),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(reports))
+}
+
 impl Ready {
-    fn run(
+    /// Searches it; `observe` is told how many samples were searched since, and stops it by giving false.
+    pub(super) fn run(
         self,
         block: usize,
-        status: &mut Status,
-        observe: &mut dyn FnMut(&Status) -> bool,
+        observe: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<DetectorReport>> {
         let Self { recording, bank, psd, mut chain } = self;
         let mut whitened = Vec::with_capacity(recording.samples.len());
@@ -178,8 +201,7 @@ impl Ready {
         };
         for (strain, valid) in recording.samples.chunks(block).zip(recording.valid.chunks(block)) {
             chain.run(strain, valid, &mut keep)?;
-            status.times += strain.len() as u64;
-            if !observe(status) {
+            if !observe(strain.len() as u64) {
                 return Ok(None);
             }
         }
@@ -208,6 +230,7 @@ fn coincide(
     reports: &[DetectorReport],
     options: &SearchOptions,
     windows_s: Vec<Vec<f64>>,
+    threads: &Threads,
 ) -> Result<Found> {
     check_good(reports)?;
     if let [only] = reports {
@@ -224,7 +247,7 @@ fn coincide(
         ranking: options.ranking,
         ..coincidence::Options::new(windows_s)
     };
-    coincidence::search(&detectors, &asked)
+    coincidence::search_on(threads, &detectors, &asked)
 }
 
 /// Fails unless two detectors, or the only one, have data that are good.

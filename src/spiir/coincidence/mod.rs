@@ -11,7 +11,7 @@ mod table;
 
 pub use background::{Background, Rate};
 pub use found::{Event, Found, Histogram, Single};
-pub use search::search;
+pub use search::{search, search_on};
 pub use segments::Segments;
 
 use super::trigger::{Trigger, reweighted};

@@ -8,6 +8,7 @@ use super::segments::Segments;
 use super::slides::Slides;
 use super::table::{Hit, Table};
 use super::{Detector, Options, TimedTrigger};
+use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 
 /// Nanoseconds of a second.
@@ -31,6 +32,18 @@ const NS_PER_S: f64 = 1e9;
 /// # Source
 /// Babak et al. 2013, Phys. Rev. D 87, 024033; Usman et al. 2016, Class. Quantum Grav. 33, 215004.
 pub fn search(detectors: &[Detector<'_>], options: &Options) -> Result<Found> {
+    search_on(&Threads::new(1), detectors, options)
+}
+
+/// As [`search`], the time slides shared by threads.
+///
+/// # Errors
+/// As [`search`].
+pub fn search_on(
+    threads: &Threads,
+    detectors: &[Detector<'_>],
+    options: &Options,
+) -> Result<Found> {
     options.check(detectors.len())?;
     check_triggers(detectors)?;
     let valid: Vec<Segments> = detectors.iter().map(|detector| detector.valid.clone()).collect();
@@ -44,7 +57,7 @@ pub fn search(detectors: &[Detector<'_>], options: &Options) -> Result<Found> {
         rows.map(|row| row.iter().map(|window| nanoseconds(*window)).collect()).collect();
     let coincidences = zero_lag(detectors, options, &windows_ns);
     let livetime_s = common.duration_s();
-    let background = background(detectors, options, &windows_ns, (&coincidences, valid));
+    let background = background(detectors, options, &windows_ns, (&coincidences, valid), threads);
     let event = |coincidence: &Coincidence| {
         let event = event(detectors, coincidence);
         with_rate(event, &background, livetime_s)
@@ -114,6 +127,7 @@ fn background(
     options: &Options,
     windows_ns: &[Vec<i64>],
     (events, mut valid): (&[Coincidence], Vec<Segments>),
+    threads: &Threads,
 ) -> Background {
     let mut left_out = vec![Segments::default(); detectors.len()];
     if let Some(bound) = options.exclude_above {
@@ -139,7 +153,7 @@ fn background(
     let cluster_ns = nanoseconds(options.cluster_s);
     let slides =
         Slides { table: &table, valid: &valid, circle, windows_ns, interval_ns, cluster_ns };
-    slides.run(options.slides.min(slides.room()))
+    slides.run(options.slides.min(slides.room()), threads)
 }
 
 fn event(detectors: &[Detector<'_>], coincidence: &Coincidence) -> Event {

@@ -5,6 +5,7 @@ use super::cluster;
 use super::combine::{Coincidence, Combiner};
 use super::segments::Segments;
 use super::table::{Hit, Table};
+use crate::backend::threads::Threads;
 use crate::units::Gps;
 
 /// What the slides are made of.
@@ -19,6 +20,25 @@ pub(super) struct Slides<'a> {
     pub(super) cluster_ns: i64,
 }
 
+/// What a slide gives.
+struct Made {
+    slide: usize,
+    rankings: Vec<f64>,
+    time_s: f64,
+}
+
+impl Made {
+    fn new(slide: usize) -> Self {
+        Self { slide, rankings: Vec::new(), time_s: 0.0 }
+    }
+}
+
+/// What a thread works with.
+struct Scratch {
+    moved: Vec<Vec<Hit>>,
+    found: Vec<Coincidence>,
+}
+
 impl Slides<'_> {
     /// How many slides the circle has room for: no two give a pair of detectors the same offset, and none comes
     /// within an interval of a full turn.
@@ -27,21 +47,31 @@ impl Slides<'_> {
         steps.max(0) as usize / (self.valid.len() - 1)
     }
 
-    /// The events of `slides` slides.
-    pub(super) fn run(&self, slides: usize) -> Background {
+    /// The events of `slides` slides, which the threads share.
+    pub(super) fn run(&self, slides: usize, threads: &Threads) -> Background {
+        let mut made: Vec<Made> = (1..=slides).map(Made::new).collect();
+        let scratch = || Scratch { moved: vec![Vec::new(); self.valid.len()], found: Vec::new() };
+        let mut scratch: Vec<Scratch> = (0..threads.count()).map(|_| scratch()).collect();
+        threads.for_each_chunk(&mut scratch, &mut made, 1, |scratch, _, made| {
+            made.iter_mut().for_each(|made| self.make(made, scratch));
+        });
         let mut background = Background { slides, ..Background::default() };
-        let mut coincidences = Vec::new();
-        let mut moved = vec![Vec::new(); self.valid.len()];
-        for slide in 1..=slides {
-            coincidences.clear();
-            self.slide(slide, &mut moved, &mut coincidences);
-            cluster::best(&mut coincidences, self.cluster_ns, |event| {
-                background.rankings.push(event.square.sqrt());
-            });
-            background.time_s += self.time_s(slide);
+        for made in made {
+            background.rankings.extend(made.rankings);
+            background.time_s += made.time_s;
         }
         background.rankings.sort_unstable_by(|a, b| b.total_cmp(a));
         background
+    }
+
+    /// The events of one slide, and its time.
+    fn make(&self, made: &mut Made, scratch: &mut Scratch) {
+        scratch.found.clear();
+        self.slide(made.slide, &mut scratch.moved, &mut scratch.found);
+        cluster::best(&mut scratch.found, self.cluster_ns, |event| {
+            made.rankings.push(event.square.sqrt());
+        });
+        made.time_s = self.time_s(made.slide);
     }
 
     fn offset_ns(&self, slide: usize, detector: usize) -> i64 {

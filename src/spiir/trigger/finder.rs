@@ -2,11 +2,12 @@
 
 use num_complex::Complex;
 
-use super::Trigger;
+use super::found::Trigger;
 use super::gate::Gate;
 use super::options::{Autocorrelation, TriggerOptions};
 use super::series::{Series, power};
-use super::shape::{Measure, Peak, reach};
+use super::shape::{Measure, Peak};
+use super::sizes::Sizes;
 use crate::array::{check_length, check_memory};
 use crate::error::{Error, Result};
 
@@ -65,18 +66,7 @@ impl Finder {
     /// autocorrelation without a middle of 1 and a norm above 0; [`Error::Unavailable`] if the history does not fit
     /// the memory.
     pub fn new(options: &TriggerOptions, autocorrelations: &[Autocorrelation]) -> Result<Self> {
-        options.check()?;
-        if autocorrelations.is_empty() || u32::try_from(autocorrelations.len()).is_err() {
-            let rule = "there must be 1 to 2^32 - 1";
-            return Err(Error::parameter("templates", autocorrelations.len(), rule));
-        }
-        for (template, autocorrelation) in autocorrelations.iter().enumerate() {
-            autocorrelation.check(template)?;
-        }
-        let half = autocorrelations.iter().map(Autocorrelation::half).max().unwrap_or(0);
-        let (window, pad) = (options.window(), options.gate_pad());
-        let back = window.max(reach(half));
-        let latency = back.max(pad);
+        let Sizes { half, window, pad, back, latency } = Sizes::new(options, autocorrelations)?;
         // Twice what is needed: the tails are moved to their rows' fronts once in so many samples.
         let capacity = (back + latency) * 2;
         let bytes = capacity.checked_mul(autocorrelations.len() * size_of::<Complex<f32>>());

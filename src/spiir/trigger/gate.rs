@@ -37,6 +37,12 @@ impl Gate {
         }
     }
 
+    /// Samples that were decided about.
+    #[cfg(feature = "cuda")]
+    pub(super) fn decided(&self) -> u64 {
+        self.first + self.open.len() as u64
+    }
+
     /// No sample before `sample` will be asked for again.
     pub(super) fn forget(&mut self, sample: u64) {
         self.open.drain(..(sample - self.first) as usize);

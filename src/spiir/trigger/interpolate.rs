@@ -9,9 +9,9 @@ pub(super) const HALF: usize = 8;
 /// Taps of the interpolating filter.
 pub(super) const TAPS: usize = 2 * HALF + 1;
 /// Trial positions in a sample.
-const STEPS: usize = 16;
+pub(super) const STEPS: usize = 16;
 /// Trial positions from half a sample before to half a sample after, and one more at each end.
-const ROWS: usize = STEPS + 3;
+pub(super) const ROWS: usize = STEPS + 3;
 /// Shape of the Kaiser window: images at -60 dB, flat to 0.39 cycles a sample.
 const KAISER_BETA: f64 = 5.65;
 
@@ -28,6 +28,12 @@ impl Interpolator {
             std::array::from_fn(|tap| kernel(tap as f64 - HALF as f64 - offset) as f32)
         };
         Self { rows: std::array::from_fn(row) }
+    }
+
+    /// The filters, one trial position after another.
+    #[cfg(feature = "cuda")]
+    pub(super) fn rows(&self) -> &[[f32; TAPS]; ROWS] {
+        &self.rows
     }
 
     /// Where `|z|` is greatest within half a sample of the middle of `TAPS` samples (as an offset in samples), and

@@ -59,6 +59,19 @@ struct Machine {
 
 constexpr unsigned All = ~0u;
 
+// What cuTensorMapEncodeTiled writes into the 128 bytes of a tensor map: elements of `element` bytes, extents of the
+// dimensions (the one of neighbouring elements first), bytes from one to the next in all but the first, and the box that a
+// copy brings. Chunks of 16 bytes change places within 16 << swizzle bytes.
+struct Tensor {
+  static constexpr unsigned Magic = 0x7e45032a;
+  unsigned magic;
+  unsigned char rank, element, swizzle;
+  unsigned char* base;
+  unsigned long long extents[5], strides[4];
+  unsigned short box[5];
+};
+static_assert(sizeof(Tensor) <= 128, "a tensor map has 128 bytes");
+
 // What a compiled module says of a kernel.
 struct Kernel {
   const char* name;

@@ -47,6 +47,33 @@ static inline void multiply_halves(Fiber* warp, const bool* present, unsigned la
       c = (float)sum;
     }
 }
+// What tensor cores read of a float: the upper 19 bits.
+// The nearest number of 16 bits, ties to even.
+static inline u32 half_of(float value) {
+  u32 sign = same_bits<u32>(value) >> 16 & 0x8000;
+  float size = __builtin_fabsf(value);
+  if (value != value) return 0x7fff;
+  if (size >= 65520) return sign | 0x7c00;
+  if (size < 0x1p-14f) return sign | (u32)__builtin_nearbyintf(size * 0x1p24f);
+  int exponent = __builtin_ilogbf(size);
+  u32 fraction = (u32)__builtin_nearbyintf(__builtin_ldexpf(size, 10 - exponent));
+  return sign | (((u32)(exponent + 15) << 10) + fraction - 1024);
+}
+INLINE float tf32_value(u32 bits) { return same_bits<float>(bits & 0xffffe000u); }
+static inline void multiply_tf32(Fiber* warp, const bool* present, unsigned lanes) {
+  all_there(present, lanes, 32, "mma_16x8x8_tf32");
+  for (u32 row = 0; row < 16; row++)
+    for (u32 column = 0; column < 8; column++) {
+      float& c = ((float*)warp[(row & 7) * 4 + column / 2].pointers[0])[(row >> 3) * 2 + (column & 1)];
+      double sum = c;
+      for (u32 k = 0; k < 8; k++) {
+        u32 a = ((const u32*)warp[(row & 7) * 4 + (k & 3)].pointers[1])[(row >> 3) + 2 * (k >> 2)];
+        u32 b = ((const u32*)warp[column * 4 + (k & 3)].pointers[2])[k >> 2];
+        sum += (double)tf32_value(a) * tf32_value(b);
+      }
+      c = (float)sum;
+    }
+}
 static inline void multiply_signed(Fiber* f, const bool* p, unsigned n) { multiply_bytes<signed char>(f, p, n); }
 static inline void multiply_unsigned(Fiber* f, const bool* p, unsigned n) { multiply_bytes<unsigned char>(f, p, n); }
 
@@ -79,6 +106,11 @@ INLINE void bring(void* c, const void* a, const void* b) {
 }
 }  // namespace emulated
 
+INLINE u32 round_halves(float low, float high) { return emulated::half_of(low) | emulated::half_of(high) << 16; }
+INLINE u32 round_tf32(float value) {
+  u32 bits = emulated::same_bits<u32>(value);
+  return value != value ? 0x7fffffff : (bits + 0x1000) & 0xffffe000;
+}
 INLINE void mma_16x8x32_s8(i32 (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   emulated::bring(c, a, b);
   emulated_machine->meet_warp(~0u, emulated::multiply_signed, "mma_16x8x32_s8");
@@ -90,6 +122,10 @@ INLINE void mma_16x8x32_u8(i32 (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
 INLINE void mma_16x8x16_f16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   emulated::bring(c, a, b);
   emulated_machine->meet_warp(~0u, emulated::multiply_halves, "mma_16x8x16_f16");
+}
+INLINE void mma_16x8x8_tf32(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  emulated::bring(c, a, b);
+  emulated_machine->meet_warp(~0u, emulated::multiply_tf32, "mma_16x8x8_tf32");
 }
 INLINE void load_matrix_x4(u32 (&r)[4], u32 address) {
   emulated::bring(r, emulated::shared_pointer(address), nullptr);
@@ -108,76 +144,3 @@ INLINE void store_matrices(u32 to, u32 a, u32 b, u32 c, u32 d) {
   emulated_machine->current->operand = to;
   emulated_machine->meet_warp(~0u, emulated::store_rows, "store_matrices");
 }
-
-#if __CUDA_ARCH__ >= 900 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define HAS_WGMMA 1
-namespace emulated {
-// Byte (row of the 32, column of the 64) of a matrix without swizzle: cells of 8 columns by 16 rows, 128 bytes each.
-struct Matrix {
-  const u8* base;
-  u64 along_k, along_n;
-  explicit Matrix(u64 descriptor) {
-    if (descriptor >> 62) emulated_machine->die("wgmma: descriptor %#llx asks for a swizzle", descriptor);
-    u64 window = (u64)emulated_machine->shared & ~0x3ffffull;
-    base = (const u8*)(window + ((descriptor & 0x3fff) << 4));
-    along_k = ((descriptor >> 16) & 0x3fff) << 4, along_n = ((descriptor >> 32) & 0x3fff) << 4;
-  }
-  const u8* row16(u32 half, u32 column) const { return base + half * along_k + column / 8 * along_n + column % 8 * 16; }
-};
-// One product of a warpgroup, with the registers that the threads brought.
-struct Product {
-  i32* c[128];
-  u32 a[128][4];
-  u64 descriptor;
-  bool add;
-};
-__attribute__((optimize("O3"))) static inline void multiply_wgmma(const void* data) {
-  const Product& product = *(const Product*)data;
-  Matrix b(product.descriptor);
-  u8 columns[64][32];
-  for (u32 n = 0; n < 64; n++)
-    for (u32 half = 0; half < 2; half++) __builtin_memcpy(columns[n] + 16 * half, b.row16(half, n), 16);
-  for (u32 row = 0; row < 64; row++) {
-    u32 warp = row / 16 * 32;
-    u8 bytes[32];
-    for (u32 k = 0; k < 32; k += 4)
-      __builtin_memcpy(bytes + k, &product.a[warp + (row & 7) * 4 + k % 16 / 4][((row >> 3) & 1) + 2 * (k / 16)], 4);
-    for (u32 n = 0; n < 64; n++) {
-      u32 sum = 0;
-      for (u32 k = 0; k < 32; k++) sum += (u32)bytes[k] * columns[n][k];
-      i32& c = product.c[warp + (row & 7) * 4 + n % 8 / 2][n / 8 * 4 + ((row >> 3) & 1) * 2 + (n & 1)];
-      c = product.add ? (i32)((u32)c + sum) : (i32)sum;
-    }
-  }
-}
-static inline void queue_wgmma(Fiber* group, const bool* present, unsigned lanes) {
-  all_there(present, lanes, 128, "wgmma_64x64x32_u8");
-  Product product;
-  product.descriptor = group[0].value, product.add = group[0].operand;
-  for (u32 i = 0; i < 128; i++) {
-    if (group[i].value != group[0].value || group[i].operand != group[0].operand)
-      emulated_machine->die("wgmma_64x64x32_u8: threads 0 and %u of a warpgroup bring different descriptors", i);
-    product.c[i] = (i32*)group[i].pointers[0];
-    __builtin_memcpy(product.a[i], group[i].pointers[1], 16);
-  }
-  emulated_machine->later(Products, group, multiply_wgmma, &product, sizeof product);
-}
-template <unsigned Left> static inline void finish_wgmma(Fiber* group, const bool*, unsigned) {
-  emulated_machine->finish(Products, group, Left);
-}
-static inline void commit_wgmma(Fiber* group, const bool*, unsigned) { emulated_machine->commit(Products, group); }
-}  // namespace emulated
-INLINE void wgmma_fence() {}
-INLINE void wgmma_commit() {
-  if (emulated_machine->late) emulated_machine->meet_warpgroup(emulated::commit_wgmma, "wgmma_commit");
-}
-template <int Left> INLINE void wgmma_wait() {
-  if (emulated_machine->late) emulated_machine->meet_warpgroup(emulated::finish_wgmma<Left>, "wgmma_wait");
-}
-INLINE void wgmma_64x64x32_u8(i32 (&c)[32], const u32 (&a)[4], u64 b, i32 add) {
-  emulated::bring(c, a, nullptr);
-  emulated::Fiber* self = emulated_machine->current;
-  self->value = b, self->operand = add != 0;
-  emulated_machine->meet_warpgroup(emulated::queue_wgmma, "wgmma_64x64x32_u8");
-}
-#endif

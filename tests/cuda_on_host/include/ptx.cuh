@@ -28,6 +28,11 @@ INLINE u32 shared_address(const void* p) {
   return emulated::Static | (u32)offset;
 }
 
+INLINE float4 shared_quad(u32 address) {
+  emulated::aligned("shared_quad", address, 0, 0, 16);
+  return *(const float4*)emulated::shared_pointer(address);
+}
+
 // --- copies in the background
 namespace emulated {
 struct Copy {
@@ -167,18 +172,38 @@ INLINE void bulk_store(void* to, u32 from, u32 bytes) {
   emulated::aligned("bulk_store", (u64)to, from, bytes, 16);
   emulated::copy_later(emulated::Stores, emulated_machine->current, {to, emulated::shared_pointer(from), bytes, bytes});
 }
+namespace emulated {
+static inline void run_sum(const void* data) {
+  const Copy& copy = *(const Copy*)data;
+  u32 *to = (u32*)copy.to, *from = (u32*)copy.from;
+  for (u32 i = 0; i < copy.bytes / 4; i++) to[i] += from[i];
+}
+}  // namespace emulated
+INLINE void bulk_add(void* to, u32 from, u32 bytes) {
+  emulated::from_sm_90();
+  emulated::aligned("bulk_add", (u64)to, from, bytes, 16);
+  emulated::Copy copy = {to, emulated::shared_pointer(from), bytes, bytes};
+  emulated_machine->later(emulated::Stores, emulated_machine->current, emulated::run_sum, &copy, sizeof copy);
+}
 INLINE void bulk_commit() { emulated_machine->commit(emulated::Stores, emulated_machine->current); }
 template <int Left> INLINE void bulk_wait_read() {
   emulated_machine->finish(emulated::Stores, emulated_machine->current, Left);
 }
 INLINE void fence_async_shared() {}
+#include "tensor.h"
 
 // --- barriers of a part of the block
 INLINE void named_barrier(u32 id, u32 threads) { emulated_machine->barrier(id, threads, true); }
 INLINE void named_barrier_arrive(u32 id, u32 threads) { emulated_machine->barrier(id, threads, false); }
 
 INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) { return emulated::permute(a, b, selector); }
+INLINE void store_16(void* to, u32 a, u32 b, u32 c, u32 d) { *(uint4*)to = make_uint4(a, b, c, d); }
 INLINE void keep(u32&) {}
 INLINE double product(double a, double b) { return a * b; }
+INLINE float fused(float a, float b, float c) {
+  auto flushed = [](float x) { return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x; };
+  return flushed(__builtin_fmaf(flushed(a), flushed(b), flushed(c)));
+}
 
 #include "matrix.h"
+#include "wgmma.h"

@@ -110,6 +110,78 @@ KERNEL wgmma_product(const u8* a, const u8* b, i32* c) {
 }
 #endif
 
+#if __CUDA_ARCH__ >= 900
+// A box of an array of three axes, as it lies in shared memory; its words are then added to those of `sums` twice.
+KERNEL take_box(const __grid_constant__ TensorMap map, i32 x, i32 y, i32 z, u8* out, u32* sums, u32 bytes) {
+  SHARED_MEMORY(box);
+  __shared__ u64 barrier;
+  u32 full = shared_address(&barrier), to = shared_address(box);
+  if (threadIdx.x == 0) {
+    tensor_prefetch(&map);
+    barrier_init(full, 1), barrier_init_fence(), barrier_expect(full, bytes);
+    tensor_load_3d(to, &map, x, y, z, full);
+  }
+  __syncthreads();
+  barrier_wait(full, 0);
+  for (u32 i = threadIdx.x; i < bytes; i += blockDim.x) out[i] = box[i];
+  if (threadIdx.x == 0) {
+    for (u32 i = 0; i < 2; i++) bulk_add(sums, to, bytes);
+    bulk_commit();
+    bulk_wait_read<0>();
+  }
+}
+#endif
+
+#if HAS_WGMMA
+// c (64 x 48) = a (64 x 128, in registers) times b, 48 rows of 128 bytes that a tensor copy brings with their swizzle.
+KERNEL __launch_bounds__(128) signed_product(const __grid_constant__ TensorMap map, const u8* a, i32* c) {
+  SHARED_MEMORY(bytes);
+  __shared__ u64 barrier;
+  u32 full = shared_address(&barrier), at = shared_address(bytes), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) barrier_init(full, 1), barrier_init_fence(), barrier_expect(full, 48 * 128), tensor_load_3d(at, &map, 0, 0, 0, full);
+  __syncthreads();
+  barrier_wait(full, 0);
+  i32 sums[28];
+  wgmma_fence();
+  for (u32 step = 0; step < 4; step++) {
+    u32 registers[4];
+    for (u32 i = 0; i < 4; i++) {
+      u32 row = warp * 16 + lane / 4 + (i & 1) * 8, column = step * 32 + lane % 4 * 4 + (i >> 1) * 16;
+      registers[i] = *(const u32*)(a + row * 128 + column);
+    }
+    wgmma_s8<48>(sums, registers, wgmma_swizzled(at + 32 * step), step != 0);
+  }
+  wgmma_commit();
+  wgmma_wait<0>();
+  for (u32 i = 0; i < 24; i++) {
+    u32 row = warp * 16 + lane / 4 + (i >> 1 & 1) * 8, column = i / 4 * 8 + lane % 4 * 2 + (i & 1);
+    c[row * 48 + column] = sums[i];
+  }
+}
+#endif
+
+// Arguments of many alignments.
+struct __align__(64) Sixty { u64 words[8]; };
+struct __align__(128) Hundred { u64 words[16]; };
+KERNEL aligned_arguments(u8 one, const __grid_constant__ Sixty sixty, u32 four, const __grid_constant__ Hundred hundred, u64* out) {
+  out[threadIdx.x] = one + four + sixty.words[7] + hundred.words[15];
+  if ((u64)&sixty % 64 || (u64)&hundred % 128) __trap();
+}
+
+// Adds one to a number after it was doubled, or the other way round: the order of streams shows.
+KERNEL twice(u32* x) { x[0] *= 2; }
+KERNEL one_more(u32* x) { x[0] += 1; }
+
+// a: 16 x 8, b: 8 columns of 8 floats.
+KERNEL float_product(const u32* a, const u32* b, float* c) {
+  u32 lane = threadIdx.x, left[4], right[2];
+  for (u32 i = 0; i < 4; i++) left[i] = a[(lane / 4 + (i & 1) * 8) * 8 + lane % 4 + (i >> 1) * 4];
+  for (u32 i = 0; i < 2; i++) right[i] = b[lane / 4 * 8 + lane % 4 + i * 4];
+  float sums[4] = {0, 0, 0, 0};
+  mma_16x8x8_tf32(sums, left, right);
+  for (u32 i = 0; i < 4; i++) c[(lane / 4 + (i >> 1) * 8) * 8 + lane % 4 * 2 + (i & 1)] = sums[i];
+}
+
 // a: 16 x 32 bytes; b: 8 columns of 32 bytes; both signs, through ldmatrix for a.
 KERNEL mma_product(const u8* a, const u8* b, i32* c) {
   SHARED_MEMORY(bytes);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <array>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -22,6 +23,16 @@ int cuMemFree_v2(uint64_t);
 int cuMemcpyHtoD_v2(uint64_t, const void*, size_t);
 int cuMemcpyDtoH_v2(void*, uint64_t, size_t);
 int cuCtxSynchronize();
+int cuStreamCreate(void**, unsigned);
+int cuStreamSynchronize(void*);
+int cuStreamWaitEvent(void*, void*, unsigned);
+int cuEventCreate(void**, unsigned);
+int cuEventRecord(void*, void*);
+int cuEventSynchronize(void*);
+int cuEventQuery(void*);
+int cuEventDestroy_v2(void*);
+int cuTensorMapEncodeTiled(void*, unsigned, unsigned, void*, const uint64_t*, const uint64_t*, const unsigned*, const unsigned*, unsigned,
+                           unsigned, unsigned, unsigned);
 int nvrtcCreateProgram(void**, const char*, const char*, int, const char* const*, const char* const*);
 int nvrtcCompileProgram(void*, int, const char* const*);
 int nvrtcGetProgramLogSize(void*, size_t*);
@@ -71,10 +82,14 @@ struct Device {
   }
 
   template <class... Arguments> int launch(const char* name, unsigned grid, unsigned block, unsigned shared, Arguments... arguments) {
+    return launch_in(nullptr, name, grid, block, shared, arguments...);
+  }
+  template <class... Arguments>
+  int launch_in(void* stream, const char* name, unsigned grid, unsigned block, unsigned shared, Arguments... arguments) {
     void* function = nullptr;
     if (int result = cuModuleGetFunction(&function, module, name)) return result;
     void* pointers[] = {(void*)&arguments..., nullptr};
-    return cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, nullptr, pointers, nullptr);
+    return cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, stream, pointers, nullptr);
   }
 };
 
@@ -202,6 +217,119 @@ void clusters(Device& device) {
   expect(same, "what blocks of a cluster send is right");
 }
 
+struct alignas(64) Map {
+  uint64_t words[16];
+};
+
+// A map of bytes with 128-byte rows in its box, and their swizzle.
+static Map map_of(uint64_t base, std::vector<uint64_t> extents, std::vector<uint64_t> strides, std::vector<unsigned> box) {
+  Map map;
+  std::vector<unsigned> steps(extents.size(), 1);
+  int made = cuTensorMapEncodeTiled(&map, 0, (unsigned)extents.size(), (void*)base, extents.data(), strides.data(), box.data(), steps.data(), 0, 3, 0, 0);
+  if (made) expect(false, "a map of a tensor is made");
+  return map;
+}
+
+// 5 planes of 9 rows of 300 bytes, 304 and 2752 bytes apart: boxes of 128 bytes, 4 rows and 2 planes, some of them outside.
+static void tensors(Device& device) {
+  if (!is_hopper()) return;
+  auto bytes = noise(5 * 2752, 11);
+  uint64_t in = upload(bytes), out = upload(std::vector<uint8_t>(1024)), sums = upload(std::vector<uint32_t>(256, 3));
+  const Map cube = map_of(in, {300, 9, 5}, {304, 2752}, {128, 4, 2});
+  bool same = true;
+  std::vector<uint32_t> expected(256, 3);
+  for (auto [x, y, z] : {std::array<int, 3>{0, 0, 0}, {128, 4, 1}, {200, 7, 4}, {-5, -2, -1}, {300, 0, 0}}) {
+    same &= device.launch("take_box", 1, 32, 1024, cube, x, y, z, out, sums, 1024) == 0;
+    auto got = download<uint8_t>(out, 1024);
+    for (int at = 0; at < 1024; at++) {
+      const int i = x + at % 128, j = y + at / 128 % 4, k = z + at / 512;
+      const bool inside = i >= 0 && i < 300 && j >= 0 && j < 9 && k >= 0 && k < 5;
+      same &= got[at ^ (at / 128 % 8 * 16)] == (inside ? bytes[i + 304 * j + 2752 * k] : 0);
+    }
+    for (int i = 0; i < 256; i++) expected[i] += 2 * ((const uint32_t*)got.data())[i];
+  }
+  expect(same, "boxes of tensors are right, also outside");
+  expect(download<uint32_t>(sums, 256) == expected, "stores that add are right");
+  Map map;
+  uint64_t extents[] = {300, 9}, odd = 300;
+  unsigned box[] = {128, 4}, steps[] = {1, 1};
+  expect(cuTensorMapEncodeTiled(&map, 0, 2, (void*)in, extents, &odd, box, steps, 0, 3, 0, 0) == 1, "a stride of 300 bytes is refused");
+}
+
+static void signed_products(Device& device) {
+  if (!is_hopper()) return;
+  auto a = noise(64 * 128, 12), b = noise(48 * 128, 13);
+  uint64_t at_a = upload(a), at_b = upload(b), sums = upload(std::vector<int32_t>(64 * 48));
+  const Map map = map_of(at_b, {128, 48, 1}, {128, 48 * 128}, {128, 48, 1});
+  expect(device.launch("signed_product", 1, 128, 48 * 128, map, at_a, sums) == 0, "signed wgmma runs");
+  auto c = download<int32_t>(sums, 64 * 48);
+  bool same = true;
+  for (int m = 0; m < 64; m++)
+    for (int n = 0; n < 48; n++) {
+      int sum = 0;
+      for (int k = 0; k < 128; k++) sum += (int8_t)a[m * 128 + k] * (int8_t)b[n * 128 + k];
+      same &= c[m * 48 + n] == sum;
+    }
+  expect(same, "signed wgmma is right");
+}
+
+static void floats(Device& device) {
+  std::vector<float> a(128), b(64);
+  for (int i = 0; i < 128; i++) a[i] = (float)(i % 13 - 6), b[i % 64] = (float)(i % 7 - 3);
+  a[0] = 1.0f + 0x1p-12f;  // what tensor cores do not see
+  uint64_t at_a = upload(a), at_b = upload(b), out = upload(a);
+  expect(device.launch("float_product", 1, 32, 0, at_a, at_b, out) == 0, "tf32 runs");
+  auto c = download<float>(out, 128);
+  a[0] = 1;
+  bool same = true;
+  for (int m = 0; m < 16; m++)
+    for (int n = 0; n < 8; n++) {
+      float sum = 0;
+      for (int k = 0; k < 8; k++) sum += a[m * 8 + k] * b[n * 8 + k];
+      same &= c[m * 8 + n] == sum;
+    }
+  expect(same, "tf32 is right");
+}
+
+static void arguments(Device& device) {
+  struct alignas(128) Large {
+    uint64_t words[16];
+  } hundred = {};
+  struct alignas(64) Smaller {
+    uint64_t words[8];
+  } sixty = {{0, 0, 0, 0, 0, 0, 0, 200}};
+  hundred.words[15] = 1000;
+  uint64_t out = upload(std::vector<uint64_t>(33));
+  expect(device.launch("aligned_arguments", 1, 33, 0, (uint8_t)7, sixty, 30u, hundred, out) == 0 && cuCtxSynchronize() == 0, "large arguments are aligned");
+  bool same = true;
+  for (uint64_t sum : download<uint64_t>(out, 33)) same &= sum == 1237;
+  expect(same, "large arguments arrive");
+}
+
+// An event stands for what was recorded when it was waited for, not for what it is recorded for later.
+static void events(Device& device) {
+  void *first, *second, *third, *event;
+  cuStreamCreate(&first, 1), cuStreamCreate(&second, 1), cuStreamCreate(&third, 1), cuEventCreate(&event, 0);
+  const std::vector<uint32_t> three = {3};
+  uint64_t x = upload(three), y = upload(three);
+  device.launch_in(first, "twice", 1, 1, 0, x);
+  cuEventRecord(event, first), cuStreamWaitEvent(second, event, 0);
+  device.launch_in(second, "one_more", 1, 1, 0, x);
+  device.launch_in(third, "twice", 1, 1, 0, y);
+  cuEventRecord(event, third);
+  expect(cuStreamSynchronize(second) == 0 && download<uint32_t>(x, 1)[0] == 7, "a stream waits for the record that it was told of");
+  expect(cuEventSynchronize(event) == 0 && download<uint32_t>(y, 1)[0] == 6, "an event waits for its last record");
+  device.launch_in(first, "one_more", 1, 1, 0, y);
+  cuEventRecord(event, first), cuStreamWaitEvent(second, event, 0), cuEventDestroy_v2(event);
+  device.launch_in(second, "twice", 1, 1, 0, y);
+  expect(cuStreamSynchronize(second) == 0 && download<uint32_t>(y, 1)[0] == 14, "an event that is gone is still waited for");
+  cuEventCreate(&event, 0);
+  device.launch_in(first, "twice", 1, 1, 0, x), cuEventRecord(event, first);
+  int asked = 0;
+  while (cuEventQuery(event) == 600 && asked < 100) asked++;
+  expect(asked < 100 && download<uint32_t>(x, 1)[0] == 14, "asking for an event comes to an end");
+}
+
 int main(int count, char** words) {
   Device device(words[1]);
   std::string name = count > 2 ? words[2] : "";
@@ -219,6 +347,7 @@ int main(int count, char** words) {
   if (name == "trapped") return device.launch("trapped", 1, 32, 0) == 719 && cuCtxSynchronize() == 719 ? 0 : 1;
   if (name == "host_pointer") return cuMemcpyDtoH_v2(&name, (uint64_t)words, 8);
   simple(device), sums(device), copies(device), matrices(device), transposes(device), clusters(device);
+  tensors(device), signed_products(device), floats(device), arguments(device), events(device);
   printf("%d failures\n", failures);
   return failures != 0;
 }

@@ -192,17 +192,21 @@ DRIVER cuLaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, unsigned g
   Uint3 grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
   if (Result result = check_launch(*function, grid, block, shared_bytes)) return result;
   if (extra) return NOT_SUPPORTED;
-  // The driver copies arguments: what they point to is gone when the kernel runs.
-  size_t bytes = 0;
-  for (unsigned i = 0; i < kernel->arguments; i++) bytes += (kernel->sizes[i] + 15) / 16 * 16;
-  auto copies = std::make_shared<std::vector<max_align_t>>(bytes / sizeof(max_align_t) + 1);
+  // The driver copies arguments: what they point to is gone when the kernel runs. Each lies as aligned as any type may ask for.
+  struct alignas(128) Unit {
+    char bytes[128];
+  };
+  auto units_of = [](unsigned bytes) { return (bytes + sizeof(Unit) - 1) / sizeof(Unit); };
+  size_t units = 1;
+  for (unsigned i = 0; i < kernel->arguments; i++) units += units_of(kernel->sizes[i]);
+  auto copies = std::make_shared<std::vector<Unit>>(units);
   std::vector<void*> pointers;
-  char* next = (char*)copies->data();
+  Unit* next = copies->data();
   for (unsigned i = 0; i < kernel->arguments; i++) {
     if (!arguments || !arguments[i]) die("kernel %s takes %u arguments, not %u", kernel->name, kernel->arguments, i);
     memcpy(next, arguments[i], kernel->sizes[i]);
     pointers.push_back(next);
-    next += (kernel->sizes[i] + 15) / 16 * 16;
+    next += units_of(kernel->sizes[i]);
   }
   return enqueue(stream, [=, kept = copies]() mutable {
     make_fault_stack();

@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include <deque>
+#include <memory>
 #include <set>
 
 #include "background.h"
@@ -15,11 +16,15 @@ struct Stream {
 
 namespace {
 
-// A mark: how many times it was recorded, and which of those have passed.
-struct Event {
-  Stream* stream = nullptr;
-  unsigned long recorded = 0, passed = 0;
+// One record of an event, which those that wait for it keep: the event may be recorded again elsewhere, or be gone.
+struct Mark {
+  Stream* stream;
+  bool passed = false;
   double seconds = 0;
+};
+
+struct Event {
+  std::shared_ptr<Mark> last;
 };
 
 Stream default_stream;
@@ -43,19 +48,27 @@ double now() {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-// Runs a stream's work until `until` is met, or all of it.
-Result drain(Stream* stream, const std::function<bool()>& until) {
-  while (!stream->work.empty() && !until()) {
-    auto work = std::move(stream->work.front());
-    stream->work.pop_front();
-    if (Result result = work()) return sticky = result;
-  }
+// Runs the first of a stream's work.
+Result step(Stream* stream) {
+  auto work = std::move(stream->work.front());
+  stream->work.pop_front();
+  if (Result result = work()) return sticky = result;
   return SUCCESS;
 }
 
-Result reach(Event* event, unsigned long record) {
-  if (event->passed >= record || !event->stream) return SUCCESS;
-  return drain(event->stream, [=] { return event->passed >= record; });
+Result drain(Stream* stream) {
+  while (!stream->work.empty())
+    if (Result result = step(stream)) return result;
+  return SUCCESS;
+}
+
+// Runs a mark's stream as far as the mark; an event that was never recorded has passed.
+Result reach(const std::shared_ptr<Mark>& mark) {
+  while (mark && !mark->passed) {
+    if (mark->stream->work.empty()) die("an event's mark is in no stream");
+    if (Result result = step(mark->stream)) return result;
+  }
+  return SUCCESS;
 }
 
 }  // namespace
@@ -63,17 +76,17 @@ Result reach(Event* event, unsigned long record) {
 Result enqueue(void* handle, std::function<Result()> work) {
   Stream* stream = stream_at(handle);
   stream->work.push_back(std::move(work));
-  return is_late() ? SUCCESS : drain(stream, [] { return false; });
+  return is_late() ? SUCCESS : drain(stream);
 }
 
 Result finish(void* handle) {
   std::lock_guard<std::recursive_mutex> lock(calls);
-  return drain(stream_at(handle), [] { return false; });
+  return drain(stream_at(handle));
 }
 
 Result finish_all() {
   for (Stream* stream : streams)
-    if (Result result = drain(stream, [] { return false; })) return result;
+    if (Result result = drain(stream)) return result;
   return SUCCESS;
 }
 
@@ -92,23 +105,23 @@ DRIVER cuStreamCreateWithPriority(void** handle, unsigned flags, int) { return c
 DRIVER cuStreamDestroy_v2(void* handle) {
   EMULATED_CALL;
   Stream* stream = stream_at(handle);
-  Result result = drain(stream, [] { return false; });
-  for (Event* event : events)
-    if (event->stream == stream) event->stream = nullptr;
+  Result result = drain(stream);
   streams.erase(stream);
   delete stream;
   return result;
 }
 DRIVER cuStreamSynchronize(void* handle) { EMULATED_CALL; return finish(handle); }
+// Who asks again and again gets further each time.
 DRIVER cuStreamQuery(void* handle) {
   EMULATED_CALL;
-  return stream_at(handle)->work.empty() ? SUCCESS : NOT_READY;
+  Stream* stream = stream_at(handle);
+  if (stream->work.empty()) return SUCCESS;
+  Result result = step(stream);
+  return result ? result : NOT_READY;
 }
 DRIVER cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {
   EMULATED_CALL;
-  Event* event = event_at(event_handle);
-  unsigned long record = event->recorded;
-  return enqueue(handle, [=] { return events.count(event) ? reach(event, record) : SUCCESS; });
+  return enqueue(handle, [mark = event_at(event_handle)->last] { return reach(mark); });
 }
 DRIVER cuCtxSynchronize() { EMULATED_CALL; return finish_all(); }
 
@@ -122,37 +135,35 @@ DRIVER cuEventCreate(void** handle, unsigned) {
 DRIVER cuEventDestroy_v2(void* handle) {
   EMULATED_CALL;
   Event* event = event_at(handle);
-  // Work that waits for it was promised that it would pass.
-  Result result = reach(event, event->recorded);
   events.erase(event);
   delete event;
-  return result;
+  return SUCCESS;
 }
 DRIVER cuEventRecord(void* handle, void* stream) {
   EMULATED_CALL;
-  Event* event = event_at(handle);
-  unsigned long record = ++event->recorded;
-  event->stream = stream_at(stream);
-  return enqueue(stream, [=] {
-    if (events.count(event)) event->passed = record, event->seconds = now();
+  auto mark = std::make_shared<Mark>(Mark{stream_at(stream)});
+  event_at(handle)->last = mark;
+  return enqueue(stream, [mark] {
+    mark->passed = true, mark->seconds = now();
     return SUCCESS;
   });
 }
 DRIVER cuEventSynchronize(void* handle) {
   EMULATED_CALL;
-  Event* event = event_at(handle);
-  return reach(event, event->recorded);
+  return reach(event_at(handle)->last);
 }
 DRIVER cuEventQuery(void* handle) {
   EMULATED_CALL;
-  Event* event = event_at(handle);
-  return event->passed >= event->recorded ? SUCCESS : NOT_READY;
+  auto mark = event_at(handle)->last;
+  if (!mark || mark->passed) return SUCCESS;
+  Result result = step(mark->stream);
+  return result ? result : NOT_READY;
 }
 DRIVER cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
   EMULATED_CALL;
-  Event *first = event_at(from), *last = event_at(to);
-  if (!first->recorded || !last->recorded) return INVALID_HANDLE;
-  if (first->passed < first->recorded || last->passed < last->recorded) return NOT_READY;
+  auto first = event_at(from)->last, last = event_at(to)->last;
+  if (!first || !last) return INVALID_HANDLE;
+  if (!first->passed || !last->passed) return NOT_READY;
   *milliseconds = (float)(1e3 * (last->seconds - first->seconds));
   return SUCCESS;
 }

@@ -1,11 +1,14 @@
 //! Benchmarks on a GPU: kernels with all data on the device, timed by its own marks.
 
 pub(super) mod channelize;
+pub(super) mod correlate;
+pub(super) mod correlate_whole;
 pub(super) mod dedisperse;
 pub(super) mod device;
 mod peers;
 pub(super) mod pulse;
 mod random;
+pub(super) mod spiir;
 pub(super) mod telescopes;
 
 use std::path::Path;

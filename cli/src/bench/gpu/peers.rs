@@ -26,6 +26,55 @@ const EIGHT_TAPS: [(VoltageEncoding, [f64; 9]); 3] = [
 const DEDISPERSE: [(usize, f64); 5] =
     [(512, 11.3), (1024, 11.6), (2048, 11.7), (4096, 11.7), (8192, 11.8)];
 
+/// Antennas of [`CORRELATE`]'s columns.
+pub(super) const CORRELATE_ANTENNAS: [usize; 6] = [32, 64, 128, 256, 512, 1024];
+
+/// Correlators, with what they take: 10^12 operations a second (8 a complex multiply-add, n (n + 1) / 2 products of n
+/// inputs) of antennas with two polarizations, 1024 samples, 65536 antennas x channels. The older Tensor-Core Correlator
+/// (as NiclasEsser1/tensor-core-correlator has it) reaches 221, 326, 358, 391, 410 and 421 in bursts of 8 bits.
+pub(super) const CORRELATE: [(&str, VoltageEncoding, [f64; 6]); 8] = [
+    (
+        "Tensor-Core Correlator 0.5, 8 bit",
+        VoltageEncoding::Complex8,
+        [218.0, 392.0, 428.0, 477.0, 508.0, 525.0],
+    ),
+    (
+        "the same, an older one, back to back",
+        VoltageEncoding::Complex8,
+        [197.0, 259.0, 311.0, 349.0, 376.0, 390.0],
+    ),
+    (
+        "the same, an older one, 4 bit",
+        VoltageEncoding::Complex4,
+        [21.0, 34.0, 36.0, 39.0, 41.0, 42.0],
+    ),
+    (
+        "katgpucbf (its fork, 64-bit sums), 8 bit",
+        VoltageEncoding::Complex8,
+        [119.0, 169.0, 193.0, 220.0, 236.0, 245.0],
+    ),
+    ("xGPU, dp4a, 8 bit", VoltageEncoding::Complex8, [80.0, 100.0, 113.0, 121.0, 125.0, 127.0]),
+    (
+        "cuBLAS, batched products, 8 bit",
+        VoltageEncoding::Complex8,
+        [155.0, 289.0, 406.0, 640.0, 536.0, 594.0],
+    ),
+    ("xGPU, f32", VoltageEncoding::ComplexF32, [29.0, 36.0, 40.0, 43.0, 44.0, 45.0]),
+    (
+        "cuBLAS, batched products, f32",
+        VoltageEncoding::ComplexF32,
+        [22.0, 23.0, 26.0, 26.0, 24.0, 26.0],
+    ),
+];
+
+/// 10^12 operations a second of the best correlator; 0 for what was not measured.
+pub(super) fn correlate(encoding: VoltageEncoding, antennas: usize, times: usize) -> f64 {
+    let at = CORRELATE_ANTENNAS.iter().position(|measured| *measured == antennas);
+    let Some(at) = at.filter(|_| times == 1024) else { return 0.0 };
+    let same = CORRELATE.iter().filter(|(_, measured, _)| *measured == encoding);
+    same.map(|(_, _, rates)| rates[at]).fold(0.0, f64::max)
+}
+
 /// 10^9 samples a second of the best peer; 0 for what was not measured.
 pub(super) fn channelize(encoding: VoltageEncoding, channels: usize, taps: usize) -> f64 {
     let eight = (0..EIGHT_TAPS[0].1.len()).find(|power| channels == 256 << power);
@@ -44,6 +93,28 @@ fn find<const N: usize>(
     encoding: VoltageEncoding,
 ) -> Option<&[f64]> {
     table.iter().find(|(measured, _)| *measured == encoding).map(|(_, rates)| &rates[..])
+}
+
+/// The SPIIR kernel of Guo et al. 2018, 10^12 operations a second with 4096 templates at 4096 Hz, by filters.
+const SPIIR: [(usize, f64); 8] = [
+    (4, 0.52),
+    (8, 1.14),
+    (16, 2.06),
+    (32, 2.39),
+    (64, 4.29),
+    (128, 4.55),
+    (256, 4.71),
+    (512, 4.81),
+];
+
+/// Overlap-save by Fourier transforms (PyTorch) of 4096 templates at 4096 Hz: length of the templates in seconds, and
+/// multiples of real time, from 0.44, 0.54, 9.4 and 38.5 ms a second of data with latencies of 1, 4, 1 and 1 s.
+pub(super) const SPIIR_FOURIER: [(f64, f64); 4] =
+    [(1.0, 2273.0), (4.0, 1852.0), (16.0, 106.0), (64.0, 26.0)];
+
+/// 10^12 operations a second of the best peer; 0 for what was not measured.
+pub(super) fn spiir(filters: usize) -> f64 {
+    SPIIR.iter().find(|(measured, _)| *measured == filters).map_or(0.0, |(_, rate)| *rate)
 }
 
 /// 10^12 additions a second of the best peer, at the nearest number of channels not above `channels`.

@@ -7,7 +7,7 @@ use sidereal::Result;
 use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Template};
 
 /// Samples of the strain in a second.
-pub(super) const RATE_HZ: u32 = 4096;
+pub(in crate::bench) const RATE_HZ: u32 = 4096;
 
 /// Filters of a chirp of this length in samples: 1.4 + 1.4 solar masses from 30 Hz with an error of 0.02 cycles.
 const FILTERS: f64 = 386.0;
@@ -15,11 +15,11 @@ const LENGTH: f64 = 61.8 * 4096.0;
 
 /// Numbers that look random.
 #[derive(Debug)]
-pub(super) struct Random(pub(super) u64);
+pub(in crate::bench) struct Random(pub(in crate::bench) u64);
 
 impl Random {
     /// From 0 to 1.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(in crate::bench) fn unit(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -27,7 +27,7 @@ impl Random {
     }
 
     /// About normal, variance 1.
-    pub(super) fn normal(&mut self) -> f32 {
+    pub(in crate::bench) fn normal(&mut self) -> f32 {
         ((0..12).map(|_| self.unit()).sum::<f64>() - 6.0) as f32
     }
 }
@@ -55,7 +55,7 @@ fn chirp(random: &mut Random, filters: usize, halvings: u32) -> Vec<Filter> {
 }
 
 /// A plan of so many templates, whose filters are shared out equally among the rates.
-pub(super) fn plan(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
+pub(in crate::bench) fn plan(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut branch = |halvings: u32| {
         let from = filters * halvings as usize / rates as usize;
@@ -67,8 +67,62 @@ pub(super) fn plan(templates: usize, filters: usize, rates: u32) -> Result<Plan>
     Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
 }
 
+/// A plan of filters within two seconds, shared out equally among the rates, as GPUs have been measured with: delays below
+/// 8192 samples, memories of 20 to 420.
+#[cfg(feature = "cuda")]
+pub(in crate::bench) fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut filter = |halvings: u32| {
+        let decay = (-1.0 / (20.0 + 400.0 * random.unit())).exp();
+        let a = Complex::from_polar(decay, 0.02 + 0.5 * random.unit());
+        let size = ((1.0 - decay * decay) * 2.0 / filters as f64).sqrt();
+        let b = Complex::from_polar(size, TAU * random.unit());
+        let single = |x: Complex<f64>| Complex::new(x.re as f32, x.im as f32);
+        let delay = (8192.0 * random.unit()) as u32 >> halvings;
+        Filter { a: single(a), b: single(b), delay }
+    };
+    let mut branch = |halvings: u32| {
+        let (from, to) =
+            (filters as u32 * halvings / rates, filters as u32 * (halvings + 1) / rates);
+        Branch { halvings, filters: (from..to).map(|_| filter(halvings)).collect() }
+    };
+    let template = |_| Template { branches: (0..rates).map(&mut branch).collect() };
+    let templates = (0..templates).map(template).collect();
+    Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
+}
+
+/// A plan of chirps of so many filters, each filter at the lowest rate, after at most so many halvings, that holds its
+/// frequency.
+#[cfg(feature = "cuda")]
+pub(in crate::bench) fn chirps(templates: usize, filters: usize, most: u32) -> Result<Plan> {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut template = |_| {
+        let mut branches: Vec<Branch> =
+            (0..=most).map(|halvings| Branch { halvings, filters: Vec::new() }).collect();
+        for filter in chirp(&mut random, filters, 0) {
+            let cycles = f64::from(filter.a.arg()).abs() / TAU;
+            let halvings = ((1.0 / (2.6 * cycles)).log2().max(0.0) as u32).min(most);
+            branches[halvings as usize].filters.push(slowed(&filter, halvings));
+        }
+        branches.retain(|branch| !branch.filters.is_empty());
+        Template { branches }
+    };
+    let templates = (0..templates).map(&mut template).collect();
+    Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
+}
+
+/// The same filter after so many halvings of the rate.
+#[cfg(feature = "cuda")]
+fn slowed(filter: &Filter, halvings: u32) -> Filter {
+    let step = 1u32 << halvings;
+    let a = filter.pole().powu(step);
+    let single = |x: Complex<f64>| Complex::new(x.re as f32, x.im as f32);
+    let b = filter.weight() * f64::from(step).sqrt();
+    Filter { a: single(a), b: single(b), delay: filter.delay.div_ceil(step) }
+}
+
 /// The first templates of a plan, alone.
-pub(super) fn first(plan: &Plan, templates: usize) -> Result<Plan> {
+pub(in crate::bench) fn first(plan: &Plan, templates: usize) -> Result<Plan> {
     let mut options = plan.options().clone();
     options.templates.truncate(templates);
     Plan::new(options)

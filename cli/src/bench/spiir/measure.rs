@@ -27,7 +27,7 @@ const OPERATIONS: f64 = 12.0;
 const CHECKED: usize = 3;
 
 /// Largest error over the root mean square.
-pub(super) const ERROR: f64 = 1e-5;
+pub(in crate::bench) const ERROR: f64 = 1e-5;
 
 /// A filter bank in a stream that doesn't end.
 struct Ours {
@@ -176,7 +176,7 @@ fn is_right(plan: &Plan, backend: &Backend) -> Result<bool> {
 }
 
 /// The largest error over the root mean square.
-fn error(found: &[Complex<f32>], expected: &[Complex<f32>]) -> f64 {
+pub(in crate::bench) fn error(found: &[Complex<f32>], expected: &[Complex<f32>]) -> f64 {
     let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
     let worst = found.iter().zip(expected).map(|(x, y)| f64::from((x - y).norm_sqr()));
     (worst.fold(0.0, f64::max) / power * expected.len() as f64).sqrt()

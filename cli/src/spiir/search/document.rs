@@ -28,6 +28,9 @@ pub(crate) struct Document {
     slides: usize,
     background_s: f64,
     realtime_factor: f64,
+    /// The GPU that searched, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
 }
 
 /// One event.
@@ -87,7 +90,7 @@ impl From<Latency> for LatencyRow {
 
 impl Document {
     /// With so many of the loudest events.
-    pub(super) fn new(report: &Report, most: usize) -> Self {
+    pub(super) fn new(report: &Report, most: usize, device: Option<String>) -> Self {
         let events = report.found.events.iter().take(most);
         Self {
             events: events.map(|one| event(report, one)).collect(),
@@ -98,6 +101,7 @@ impl Document {
             slides: report.found.background.slides,
             background_s: report.found.background.time_s,
             realtime_factor: report.realtime_factor(),
+            device,
         }
     }
 
@@ -145,10 +149,11 @@ impl Document {
         };
         let _ = writeln!(
             text,
-            "{} in {} s; {background}; {} times real time.\n",
+            "{} in {} s; {background}; {} times real time{}.\n",
             plural(self.found, "event"),
             short(self.livetime_s, 4),
             multiple(self.realtime_factor),
+            self.device.as_ref().map_or_else(String::new, |device| format!(" on {device}")),
         );
         if !self.events.is_empty() {
             text += "     network SNR   false alarms (Hz)    GPS                 template\n";

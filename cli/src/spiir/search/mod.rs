@@ -18,7 +18,7 @@ use sidereal::{Error, Result};
 use super::design::{Design, within};
 use super::inputs::Strain;
 use super::whitening::Whiten;
-use crate::common::Common;
+use crate::common::{self, Common, tell_notes};
 use crate::output::{Existing, Folder};
 use crate::progress::Progress;
 use crate::{interrupt, json};
@@ -212,7 +212,6 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn begin(arguments: &'a Arguments, common: &Common) -> Result<Self> {
-        let backend = common.backend()?;
         let options = arguments.detection.options()?;
         let recordings = arguments.strain.read()?;
         let (rate_hz, length_s) = recordings
@@ -220,6 +219,7 @@ impl<'a> Work<'a> {
             .map_or((1, 0.0), |recording| (recording.rate_hz, recording.duration_s()));
         let whitening = arguments.whitening.whitening(rate_hz, length_s)?;
         let inputs = arguments.inputs(recordings, rate_hz)?;
+        let backend = common.backend_for(common::Work::on_ratios(ratios_of(&inputs)))?;
         let search = ChirpSearch::new(inputs, &options(whitening), &backend)?;
         Ok(Self { arguments, backend, search, rate_hz })
     }
@@ -239,13 +239,15 @@ impl<'a> Work<'a> {
             !interrupt::requested()
         })?;
         progress.finish();
+        tell_notes(&self.backend, common);
         interrupt::check()?;
         let Some(report) = report else {
             let why = "it was stopped".to_owned();
             return Err(Error::Unavailable { what: "the search's report".to_owned(), why });
         };
         let writing = &self.arguments.writing;
-        let document = Document::new(&report, writing.max_events);
+        let device = self.backend.is_gpu().then(|| self.backend.name());
+        let document = Document::new(&report, writing.max_events, device);
         json::write(&folder.file("events.json"), &document)?;
         localize::write(&folder.file("events.xml"), &report, writing.max_xml, &self.backend)?;
         ratios::write(&folder.file("snr.h5"), &report, &self.backend)?;
@@ -255,6 +257,16 @@ impl<'a> Work<'a> {
         }
         Ok(Done { document, report })
     }
+}
+
+/// Signal-to-noise ratios that a search makes: one for each template and sample.
+fn ratios_of(inputs: &[(Recording, Input)]) -> u64 {
+    let templates = |input: &Input| match input {
+        Input::Templates(source) => source.waveforms.len(),
+        Input::Shared(source) => source.waveforms.len(),
+        Input::Bank(bank) => bank.templates.len(),
+    };
+    inputs.iter().map(|(one, input)| one.samples.len() as u64 * templates(input) as u64).sum()
 }
 
 impl Arguments {

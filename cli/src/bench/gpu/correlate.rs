@@ -1,0 +1,273 @@
+//! `bench correlate` on a GPU: operations a second of the X-engine, spectra and sums on the device.
+
+mod card;
+mod cases;
+mod check;
+
+use std::io::Write as _;
+
+use sidereal::backend::cuda::peak::{self, Products};
+use sidereal::backend::cuda::{Buffer, Stream, measure};
+use sidereal::correlate::{Correlator, DeviceSpectra, Plan, Precision};
+use sidereal::voltage::VoltageEncoding;
+use sidereal::{Error, Result};
+
+use super::{Figure, Gpu, peers, random, table};
+use crate::bench::correlate::Arguments;
+use crate::common::Common;
+use card::Card;
+use cases::{Case, What};
+
+const ABOUT: &str = "\
+10^12 operations a second of antennas with two polarizations (n inputs): 8 for a complex multiply-add, n (n + 1) / 2
+sums over 1024 samples of as many channels as make 65536 antennas in all; kernels alone, spectra and sums on the
+device, sums of 32 bits written anew for each integration; the best and the median of 20 batches of 1 ms.
+Sustained: back to back for two seconds, the rate of the second one, with the card's power (W, of what it may draw)
+and clock (MHz, of its highest). Bandwidth: MHz of each polarization that the device keeps up with. Roof: multiply-adds
+of the same kind that do nothing else, or the spectra and sums once through the device's memory. Baseline: the best
+peer of the same input on an H200 (driver 580, CUDA 13.0); 0 where none was measured. Sums are compared with plain ones.";
+
+/// Seconds of work back to back, of which the second half counts.
+const SUSTAINED_S: f64 = 2.0;
+
+/// The same when it is only tried whether all works.
+const QUICK_S: f64 = 1e-3;
+
+/// Bytes at whose multiples rows begin.
+const ALIGNED: usize = 16;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Those of the device, and of a table with a wrong case.
+pub(crate) fn run(gpu: &Gpu, arguments: &Arguments, common: &Common) -> Result<()> {
+    let has_card = Card::of(&gpu.device).is_some();
+    let mut cases = cases::cases(arguments.tables(), gpu.quick, has_card);
+    if let Some(part) = &arguments.only {
+        cases.retain(|case| case.name.contains(part));
+    }
+    if cases.is_empty() {
+        let rule = "no case's name contains it, or a GPU has no such table";
+        return Err(Error::parameter("--only", arguments.only.as_deref().unwrap_or(""), rule));
+    }
+    let roofs = Roofs::new(gpu)?;
+    let table = table(gpu, common, arguments.csv.as_deref(), ("correlate", ABOUT))?;
+    let (mut data, mut card, mut rates) = (None, None, Vec::new());
+    let measured = gpu.measure(
+        table,
+        &cases,
+        |case| case.name.clone(),
+        |case| {
+            if let What::Power | What::Clock = case.what {
+                return reading(case, card);
+            }
+            let encoding = case.options.encoding;
+            if data.as_ref().is_none_or(|data: &Data| data.encoding != encoding) {
+                // The one before makes room first.
+                data = None;
+                data = Some(Data::new(gpu, encoding)?);
+            }
+            let Some(data) = &mut data else { return Err(no_data()) };
+            let (figure, read) = measure(gpu, case, &roofs, data)?;
+            card = read.or(card);
+            rates.push((case.clone(), figure.work / figure.seconds[0]));
+            Ok(figure)
+        },
+    );
+    if !common.json && !common.quiet {
+        let text = beside_peers(&rates);
+        let written = writeln!(std::io::stdout(), "{text}");
+        written.map_err(|source| Error::io("standard output", source))?;
+    }
+    measured
+}
+
+fn no_data() -> Error {
+    Error::Unavailable { what: "random spectra".to_owned(), why: "none were made".to_owned() }
+}
+
+/// What the device's arithmetic gives, in operations a second.
+struct Roofs {
+    integers: f64,
+    floats: f64,
+    tf32: f64,
+    halves: f64,
+}
+
+impl Roofs {
+    fn new(gpu: &Gpu) -> Result<Self> {
+        let rounds = if gpu.quick { 1 } else { peak::ROUNDS };
+        let floats = peak::floats(&gpu.device, rounds)?;
+        let products = |of| peak::products(&gpu.device, of, rounds);
+        let tf32 = products(Products::Tf32)?.unwrap_or(floats);
+        Ok(Self {
+            // Without tensor cores: four products of bytes in place of each of floats.
+            integers: products(Products::Integers)?.unwrap_or(4.0 * floats),
+            floats,
+            tf32,
+            halves: products(Products::Halves)?.unwrap_or(floats),
+        })
+    }
+
+    /// Operations a second that a plan allows at most.
+    fn of(&self, gpu: &Gpu, plan: &Plan, layout: &DeviceSpectra) -> f64 {
+        let arithmetic = match (plan.encoding(), plan.precision()) {
+            (VoltageEncoding::ComplexF32, Precision::F32) => self.floats,
+            // Numbers in two parts take three products.
+            (VoltageEncoding::ComplexF32, Precision::Split) => self.tf32 / 3.0,
+            (VoltageEncoding::ComplexF32, Precision::Tf32) => self.tf32,
+            (VoltageEncoding::ComplexF32, Precision::F16) => self.halves,
+            _ => self.integers,
+        };
+        let samples = (plan.channels() * plan.inputs() * layout.times) as f64;
+        let spectra = samples * plan.encoding().sample_bits() as f64 / 8.0;
+        let sums = 8.0 * (plan.channels() * plan.row_elements()) as f64;
+        let operations = operations(plan, layout.times);
+        arithmetic.min(operations * gpu.copy / (spectra + sums))
+    }
+}
+
+/// Operations of one integration: 8 a complex multiply-add.
+fn operations(plan: &Plan, times: usize) -> f64 {
+    let inputs = plan.inputs() as f64;
+    4.0 * inputs * (inputs + 1.0) * plan.channels() as f64 * times as f64
+}
+
+/// Random spectra of one encoding, on both sides.
+struct Data {
+    encoding: VoltageEncoding,
+    host: Vec<u8>,
+    device: Buffer<u8>,
+}
+
+impl Data {
+    fn new(gpu: &Gpu, encoding: VoltageEncoding) -> Result<Self> {
+        let samples = cases::samples(gpu.quick);
+        let host = match encoding {
+            VoltageEncoding::ComplexF32 => random::floats(2 * samples),
+            _ => random::bytes(encoding.bytes(samples)),
+        };
+        let device = gpu.device.upload(&host)?;
+        Ok(Self { encoding, host, device })
+    }
+}
+
+/// Where a case's spectra lie: rows begin at multiples of 16 bytes.
+fn layout(plan: &Plan, times: usize) -> DeviceSpectra {
+    let input_stride = plan.encoding().bytes(times).next_multiple_of(ALIGNED);
+    let channel_stride = plan.inputs() * input_stride;
+    DeviceSpectra { first_byte: 0, channel_stride, input_stride, times }
+}
+
+fn measure(
+    gpu: &Gpu,
+    case: &Case,
+    roofs: &Roofs,
+    data: &mut Data,
+) -> Result<(Figure, Option<Card>)> {
+    let plan = Plan::new(case.options.clone())?.with_precision(case.precision);
+    let layout = layout(&plan, case.times);
+    let mut correlator = Correlator::new(plan.clone(), &gpu.backend)?;
+    let stream = gpu.device.stream()?;
+    correlator.enqueue(&mut data.device, layout, None, &stream)?;
+    stream.synchronize()?;
+    let checked = check::is_right(&mut correlator, &data.host, layout)?;
+    let mut step = |stream: &Stream| {
+        correlator.reset();
+        correlator.enqueue(&mut data.device, layout, None, stream)
+    };
+    let mut seconds = measure::seconds(&stream, &mut step)?;
+    let mut card = None;
+    if case.what == What::Sustained {
+        let long = if gpu.quick { QUICK_S } else { SUSTAINED_S };
+        let calls = (long / seconds[0]).ceil().max(2.0) as usize;
+        let (each, read) = sustained(gpu, &stream, calls, &mut step)?;
+        (seconds, card) = (vec![each], read);
+    }
+    // Operations, or samples of each polarization of an antenna, one a second for each Hz.
+    let all = operations(&plan, case.times);
+    let (work, unit, peer) = match case.what {
+        What::Bandwidth => ((plan.channels() * case.times) as f64 * 1e-6, "MHz", 0.0),
+        _ => {
+            let peer = peers::correlate(case.options.encoding, plan.antennas(), case.times);
+            (all * 1e-12, "TFLOP/s", peer)
+        }
+    };
+    let figure = Figure {
+        case: case.name.clone(),
+        work,
+        unit,
+        seconds,
+        roof: roofs.of(gpu, &plan, &layout) * work / all,
+        roof_unit: unit,
+        peer,
+        checked,
+    };
+    Ok((figure, card))
+}
+
+/// Seconds of a call in the second half of so many, and what the card said meanwhile.
+fn sustained(
+    gpu: &Gpu,
+    stream: &Stream,
+    calls: usize,
+    step: &mut dyn FnMut(&Stream) -> Result<()>,
+) -> Result<(f64, Option<Card>)> {
+    let (half, end) = (gpu.device.event()?, gpu.device.event()?);
+    card::meanwhile(&gpu.device, || {
+        for call in 0..calls {
+            if call == calls / 2 {
+                stream.record(&half)?;
+            }
+            step(stream)?;
+        }
+        stream.record(&end)?;
+        end.synchronize()?;
+        Ok(end.seconds_since(&half)? / (calls - calls / 2) as f64)
+    })
+}
+
+/// What was read of the card in the case before.
+fn reading(case: &Case, card: Option<Card>) -> Result<Figure> {
+    let Some(card) = card else {
+        let why = "nvidia-smi gave no reading meanwhile".to_owned();
+        return Err(Error::Unavailable { what: "the card's power and clock".to_owned(), why });
+    };
+    let (value, most, unit) = match case.what {
+        What::Power => (card.power_w, card.most_w, "W"),
+        _ => (card.clock_mhz, card.most_mhz, "MHz"),
+    };
+    let (case, roof_unit) = (case.name.clone(), unit);
+    let (seconds, checked) = (vec![1.0], true);
+    Ok(Figure { case, work: value, unit, seconds, roof: most, roof_unit, peer: 0.0, checked })
+}
+
+/// Ours of 8 bits beside the peers, by antennas.
+fn beside_peers(rates: &[(Case, f64)]) -> String {
+    let sizes = peers::CORRELATE_ANTENNAS;
+    let line = |name: &str, rates: [f64; 6]| {
+        let cells = rates.map(|rate| match rate {
+            0.0 => format!("{:>10}", "-"),
+            rate => format!("{rate:>10.0}"),
+        });
+        format!("{name:<44}{}", cells.concat())
+    };
+    let ours = |what: What| {
+        sizes.map(|antennas| {
+            let ours = rates.iter().find(|(case, _)| {
+                let options = &case.options;
+                let same = (options.antennas, options.encoding, case.times);
+                same == (antennas, VoltageEncoding::Complex8, cases::TIMES) && case.what == what
+            });
+            ours.map_or(0.0, |(_, rate)| *rate)
+        })
+    };
+    let mut lines = vec![
+        "\n10^12 operations a second, 8 bit and f32, 65536 antennas x channels, 1024 samples, on an H200".to_owned(),
+        line("antennas", sizes.map(|antennas| antennas as f64)),
+        line("ours, 8 bit, bursts", ours(What::Bursts)),
+        line("ours, 8 bit, sustained", ours(What::Sustained)),
+    ];
+    lines.extend(peers::CORRELATE.iter().map(|(name, _, rates)| line(name, *rates)));
+    lines.join("\n")
+}

@@ -1,0 +1,150 @@
+//! `bench correlate --whole` on a GPU: voltages in the host's page-locked memory to visibilities in the host's memory.
+
+mod chain;
+mod check;
+
+use std::path::Path;
+use std::time::Instant;
+
+use sidereal::backend::cuda::Inbox;
+use sidereal::{Error, Result};
+
+use super::{Figure, Gpu, random, table};
+use crate::common::Common;
+use chain::Chain;
+
+const ABOUT: &str = "\
+10^9 bytes a second of voltages (8 bit, two polarizations), from the host's page-locked memory to visibilities in the
+host's memory: filter bank of 8 taps, delay phases, gains, rounding to 8 bits, products of all antennas; the best and the
+median integration, each read out while the next one's voltages are on their way. Roof: the same memory copied to the
+device and nothing else, in the same run. Visibilities of a gulp are compared with the processor's first.";
+
+/// Antennas of the cases; antennas x channels are `PRODUCT`.
+const ANTENNAS: [usize; 4] = [32, 64, 128, 256];
+const PRODUCT: usize = 65536;
+
+/// Spectra of a gulp.
+const SPECTRA: usize = 1024;
+
+/// Gulps that are in the host's memory, and of an integration.
+const SLOTS: usize = 12;
+const GULPS: usize = 32;
+
+/// Integrations that count, after one that does not.
+const RUNS: usize = 5;
+
+/// How large all of it is.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    antennas: usize,
+    channels: usize,
+    /// Spectra of a gulp.
+    spectra: usize,
+    /// Gulps of an integration.
+    gulps: usize,
+}
+
+impl Size {
+    /// Bytes of a gulp's voltages.
+    fn gulp_bytes(self) -> usize {
+        2 * 2 * self.antennas * self.channels * self.spectra
+    }
+}
+
+fn sizes(quick: bool) -> Vec<Size> {
+    if quick {
+        return vec![Size { antennas: 3, channels: 256, spectra: 24, gulps: 3 }];
+    }
+    let size =
+        |antennas| Size { antennas, channels: PRODUCT / antennas, spectra: SPECTRA, gulps: GULPS };
+    ANTENNAS.map(size).to_vec()
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Those of the device, and of a table with a wrong case.
+pub(crate) fn run(gpu: &Gpu, csv: Option<&Path>, common: &Common) -> Result<()> {
+    let sizes = sizes(gpu.quick);
+    let bytes = sizes.iter().map(|size| size.gulp_bytes()).max().unwrap_or(0);
+    let mut inbox = Inbox::new(&gpu.device, bytes, if gpu.quick { 4 } else { SLOTS })?;
+    let voltages = fill(gpu, &mut inbox, bytes)?;
+    let bus = bus(gpu, &mut inbox, bytes)?;
+    let table = table(gpu, common, csv, ("correlate", ABOUT))?;
+    let name = |size: &Size| {
+        format!("{} antennas, {} channels, whole, from the host", size.antennas, size.channels)
+    };
+    gpu.measure(table, &sizes, name, |size| {
+        let mut chain = Chain::new(gpu, *size)?;
+        let checked = check::is_right(gpu, &mut chain, &mut inbox, &voltages)?;
+        let seconds = integrations(&mut chain, &mut inbox, if gpu.quick { 1 } else { RUNS })?;
+        Ok(Figure {
+            case: name(size),
+            work: (size.gulp_bytes() * size.gulps) as f64 * 1e-9,
+            unit: "GB/s",
+            seconds,
+            roof: bus * 1e-9,
+            roof_unit: "GB/s over the bus",
+            peer: 0.0,
+            checked,
+        })
+    })
+}
+
+/// Puts random voltages into all pairs, each a part of a step further on than the one before; gives the first one's.
+fn fill(gpu: &Gpu, inbox: &mut Inbox, bytes: usize) -> Result<Vec<u8>> {
+    let voltages = random::bytes(bytes);
+    let work = gpu.device.stream()?;
+    let slots = if gpu.quick { 4 } else { SLOTS };
+    for slot in 0..slots {
+        let turned = slot * 4096 % bytes;
+        let mut filling = inbox.present();
+        let room = filling.bytes()?;
+        room[..bytes - turned].copy_from_slice(&voltages[turned..]);
+        room[bytes - turned..bytes].copy_from_slice(&voltages[..turned]);
+        inbox.release(&work)?;
+    }
+    Ok(voltages)
+}
+
+/// Bytes a second that the bus brings, all pairs once more than twice.
+fn bus(gpu: &Gpu, inbox: &mut Inbox, bytes: usize) -> Result<f64> {
+    let work = gpu.device.stream()?;
+    let slots = if gpu.quick { 4 } else { SLOTS };
+    let mut best = 0.0_f64;
+    for _ in 0..3 {
+        let begin = Instant::now();
+        for _ in 0..slots {
+            let mut filling = inbox.present();
+            filling.bytes()?;
+            filling.send(bytes)?;
+            let _ = inbox.turn(&work)?;
+            inbox.release(&work)?;
+        }
+        work.synchronize()?;
+        best = best.max((slots * bytes) as f64 / begin.elapsed().as_secs_f64());
+    }
+    Ok(best)
+}
+
+/// Seconds from the end of an integration to the end of the next, smallest first.
+fn integrations(chain: &mut Chain, inbox: &mut Inbox, runs: usize) -> Result<Vec<f64>> {
+    let mut seconds = Vec::new();
+    chain.begin(inbox)?;
+    let mut ended = Instant::now();
+    for run in 0..=runs {
+        chain.integrate(inbox)?;
+        chain.read()?;
+        if run > 0 {
+            seconds.push(ended.elapsed().as_secs_f64());
+        }
+        ended = Instant::now();
+    }
+    chain.end(inbox)?;
+    if seconds.iter().any(|own| !own.is_finite()) {
+        let why = "no integration took a time".to_owned();
+        return Err(Error::Unavailable { what: "a rate".to_owned(), why });
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(seconds)
+}

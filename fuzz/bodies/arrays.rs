@@ -1,0 +1,38 @@
+//! What belongs to an array: its antennas, its visibilities.
+
+use std::path::Path;
+
+use sidereal::io;
+use sidereal::pipeline;
+
+use super::with_file;
+
+/// UVH5: all but the visibilities.
+pub fn uvh5(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let is_one = io::uvh5::is_uvh5(path);
+        if let Ok(summary) = io::uvh5::summary(path) {
+            assert!(is_one && summary.rows > 0 && !summary.frequencies_hz.is_empty());
+            assert!(summary.first.mjd().is_finite() && summary.last.mjd().is_finite());
+        }
+    });
+}
+
+/// Antennas' positions: what can be read can be written and read again.
+pub fn antennas(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let Ok(table) = io::antennas::parse(&text, Path::new("fuzz.csv")) else { return };
+    assert!(!table.rows.is_empty());
+    assert!(table.rows.iter().flat_map(|row| row.position_m).all(f64::is_finite));
+    let _ = pipeline::antennas::array(&table, None);
+    with_file(b"", |path| {
+        io::antennas::write(path, &table).expect("the temporary folder can be written");
+        let again = io::antennas::read(path).expect("what was written can be read");
+        assert_eq!((again.frame, again.place), (table.frame, table.place));
+        assert_eq!(again.rows.len(), table.rows.len());
+        for (row, before) in again.rows.iter().zip(&table.rows) {
+            assert_eq!((&row.name, row.number), (&before.name, before.number));
+            assert_eq!((row.position_m, row.diameter_m), (before.position_m, before.diameter_m));
+        }
+    });
+}

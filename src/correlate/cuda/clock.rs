@@ -1,0 +1,134 @@
+//! How times become launches, and when narrow sums are added to the wide ones.
+//!
+//! Invariant: integers are folded before they could overflow; floats that are not rounded after runs that are counted from
+//! the last reset, however the stream was split.
+
+use super::super::plan::Precision;
+use super::job::{MAX_TIMES, run};
+use crate::voltage::VoltageEncoding;
+
+/// Where a stream stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    /// Whether launches end where the narrow sums are full, counted from the last reset.
+    whole_runs: bool,
+    /// Samples that the narrow sums hold for certain.
+    most: usize,
+    /// Times of a launch, at most.
+    launch: usize,
+    /// Samples in the narrow sums.
+    pending: usize,
+    /// Whether the wide sums hold any.
+    settled: bool,
+}
+
+/// One launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Launch {
+    pub(super) times: usize,
+    /// Whether it adds to the narrow sums.
+    pub(super) add: bool,
+    /// Whether the narrow sums go into the wide ones before it, and whether these begin with that.
+    pub(super) fold: Option<bool>,
+}
+
+impl Clock {
+    pub(super) fn new(encoding: VoltageEncoding, precision: Precision) -> Self {
+        // Two products of 2^14 a sample, or of 2^6.
+        let (whole_runs, most, launch) = match encoding {
+            VoltageEncoding::ComplexF32 => {
+                (precision == Precision::F32, run(precision), run(precision))
+            }
+            VoltageEncoding::Complex4 => (false, (1 << 24) - 1, MAX_TIMES),
+            _ => (false, (1 << 16) - 1, MAX_TIMES),
+        };
+        Self { whole_runs, most, launch, pending: 0, settled: false }
+    }
+
+    /// The next launch of at most `left` times: all but the last are of an even number of times, unless whole runs are to
+    /// be filled up.
+    pub(super) fn take(&mut self, left: usize) -> Launch {
+        let room = self.most - self.pending;
+        let mut times = left.min(self.launch);
+        if self.whole_runs && room > 0 {
+            times = times.min(room);
+        }
+        let fold = (times > room).then_some(!self.settled);
+        if fold.is_some() {
+            (self.pending, self.settled) = (0, true);
+        }
+        let add = self.pending > 0;
+        self.pending += times;
+        Launch { times, add, fold }
+    }
+
+    /// Passes so many times.
+    pub(super) fn pass(&mut self, mut times: usize) {
+        while times > 0 {
+            times -= self.take(times).times;
+        }
+    }
+
+    /// Whether wide sums are needed once so many more times have passed.
+    pub(super) fn needs_wide(&self, times: usize) -> bool {
+        self.settled || self.pending.saturating_add(times) > self.most
+    }
+
+    /// Whether narrow sums hold any samples.
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// Whether wide sums do.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launches(clock: &mut Clock, mut times: usize) -> Vec<Launch> {
+        let mut found = Vec::new();
+        while times > 0 {
+            found.push(clock.take(times));
+            times -= found[found.len() - 1].times;
+        }
+        found
+    }
+
+    #[test]
+    fn integers_are_folded_before_they_overflow() {
+        for encoding in [VoltageEncoding::Complex8, VoltageEncoding::Complex4] {
+            let mut clock = Clock::new(encoding, Precision::F32);
+            let mut narrow = 0;
+            for times in [1, 65_535, 65_536, 3, 1 << 20, 1 << 25, 7] {
+                assert_eq!(clock.needs_wide(times), clock.settled || narrow + times > clock.most);
+                for launch in launches(&mut clock, times) {
+                    assert!(launch.fold.is_none() || !launch.add);
+                    narrow = launch.times + if launch.add { narrow } else { 0 };
+                    assert!(narrow <= clock.most && launch.times <= MAX_TIMES);
+                }
+            }
+            assert!(clock.is_settled() && clock.is_pending());
+        }
+        let first = launches(&mut Clock::new(VoltageEncoding::Complex8, Precision::F32), 65_535);
+        assert_eq!(first.len(), 2);
+        assert!(first.iter().all(|launch| launch.fold.is_none()));
+    }
+
+    #[test]
+    fn floats_are_folded_after_whole_runs() {
+        let mut clock = Clock::new(VoltageEncoding::ComplexF32, Precision::F32);
+        let times = |launches: Vec<Launch>| launches.iter().map(|l| l.times).collect::<Vec<_>>();
+        assert_eq!(times(launches(&mut clock, 300)), [256, 44]);
+        assert_eq!(times(launches(&mut clock, 1000)), [212, 256, 256, 256, 20]);
+        let mut other = Clock::new(VoltageEncoding::ComplexF32, Precision::F32);
+        other.pass(1300);
+        assert_eq!(other.pending, clock.pending);
+        let fold = clock.take(500);
+        assert_eq!((fold.add, fold.fold), (true, None));
+        assert_eq!(clock.take(1).fold, Some(false));
+    }
+}

@@ -1,0 +1,320 @@
+//! The X-engine on a GPU: tiles of 32-bit sums, added to 64-bit ones before they could overflow.
+//!
+//! Invariant: the same bits for any split of a stream.
+#![allow(unsafe_code)]
+
+mod clock;
+mod floats;
+mod host;
+mod items;
+mod job;
+mod masks;
+mod mma;
+mod outbox;
+#[cfg(test)]
+mod path_tests;
+mod paths;
+mod plain;
+mod read;
+mod shape;
+mod stages;
+mod sums;
+mod turn;
+mod variants;
+mod wgmma;
+
+use std::ops::Range;
+
+use super::block::Block;
+use super::output::Output;
+use super::plan::Plan;
+use crate::array::check_length;
+use crate::backend::cuda::{Buffer, Device, Event, Stream};
+use crate::backend::threads::Threads;
+use crate::error::{Error, Result};
+use clock::Clock;
+use host::Host;
+use job::Job;
+use masks::{Masked, Masks};
+use outbox::Outbox;
+use paths::Path;
+use read::{Counted, Reader};
+use shape::Shape;
+use sums::Sums;
+pub use variants::kernels;
+
+/// Where spectra in natural order (channel, input, time) lie in a device's buffer.
+///
+/// All numbers of bytes are multiples of 16. What stands between an input's last sample and the next multiple of 16 bytes
+/// may be read, and may be anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSpectra {
+    /// The first channel's first input's first byte.
+    pub first_byte: usize,
+    /// Bytes from a channel to the next.
+    pub channel_stride: usize,
+    /// Bytes from an input to the next.
+    pub input_stride: usize,
+    /// Spectra.
+    pub times: usize,
+}
+
+/// A plan bound to a GPU.
+#[derive(Debug)]
+pub(super) struct Engine {
+    plan: Plan,
+    shape: Shape,
+    device: Device,
+    threads: Threads,
+    path: Path,
+    sums: Sums,
+    masks: Masks,
+    clock: Clock,
+    counted: Counted,
+    /// After what was queued last, on whatever stream.
+    last: Event,
+    /// None before the first block of the host's.
+    host: Option<Box<Host>>,
+    /// None before the first reading.
+    outbox: Option<Box<Outbox>>,
+}
+
+/// Spectra of some channels on the device.
+#[derive(Clone, Debug)]
+struct Part {
+    channels: Range<usize>,
+    spectra: u64,
+    channel_stride: usize,
+    input_stride: usize,
+    times: usize,
+    valid: Option<u64>,
+    /// Whether counts go on from those that are there.
+    counts_go_on: bool,
+}
+
+impl Engine {
+    pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
+        check_memory(plan, device)?;
+        let shape = Shape::new(plan);
+        Ok(Self {
+            path: Path::new(&shape, device)?,
+            sums: Sums::new(plan, &shape, device)?,
+            masks: Masks::new(plan, &shape, device)?,
+            clock: Clock::new(plan.encoding(), plan.precision()),
+            counted: Counted::default(),
+            last: device.event()?,
+            host: None,
+            outbox: None,
+            plan: plan.clone(),
+            shape,
+            device: device.clone(),
+            threads: threads.clone(),
+        })
+    }
+
+    /// Adds all samples of a block in the host's memory: returns when it is copied, and the work queued.
+    pub(super) fn run(&mut self, block: Block<'_>) -> Result<()> {
+        if block.times() == 0 {
+            return Ok(());
+        }
+        self.prepare(block.times())?;
+        let mut host = match self.host.take() {
+            Some(host) => host,
+            None => Box::new(Host::new(&self.plan, &self.shape, &self.device, &self.threads)?),
+        };
+        let done = self.run_pieces(&mut host, block);
+        self.host = Some(host);
+        done?;
+        self.pass(block.times(), block.valid().is_some());
+        Ok(())
+    }
+
+    fn run_pieces(&mut self, host: &mut Host, block: Block<'_>) -> Result<()> {
+        host.grow(block.times())?;
+        host.work.wait(&self.last)?;
+        let mut clock = self.clock;
+        for piece in host.pieces(block.times()) {
+            if piece.times.start == 0 {
+                clock = self.clock;
+            }
+            let arrived = host.bring(block, &piece)?;
+            let part = Part {
+                spectra: arrived.spectra,
+                channel_stride: self.shape.inputs * arrived.input_stride,
+                input_stride: arrived.input_stride,
+                times: piece.times.len(),
+                valid: arrived.valid,
+                counts_go_on: self.counted.some || piece.times.start > 0,
+                channels: piece.channels,
+            };
+            self.work(&part, &mut clock, &host.work)?;
+            host.release()?;
+        }
+        host.work.record(&self.last)
+    }
+
+    /// Queues the addition of all samples in a device's memory; what is not valid becomes zero there.
+    pub(super) fn enqueue(
+        &mut self,
+        spectra: &mut Buffer<u8>,
+        layout: DeviceSpectra,
+        valid: Option<&Buffer<u64>>,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.check(spectra, layout, valid)?;
+        if layout.times == 0 {
+            return Ok(());
+        }
+        self.prepare(layout.times)?;
+        let part = Part {
+            channels: 0..self.plan.channels(),
+            spectra: spectra.at(layout.first_byte),
+            channel_stride: layout.channel_stride,
+            input_stride: layout.input_stride,
+            times: layout.times,
+            valid: valid.map(Buffer::address),
+            counts_go_on: self.counted.some,
+        };
+        stream.wait(&self.last)?;
+        let mut clock = self.clock;
+        self.work(&part, &mut clock, stream)?;
+        stream.record(&self.last)?;
+        self.pass(layout.times, valid.is_some());
+        Ok(())
+    }
+
+    /// Makes room for wide sums before the first samples that need them.
+    fn prepare(&mut self, times: usize) -> Result<()> {
+        if self.clock.needs_wide(times) { self.sums.widen() } else { Ok(()) }
+    }
+
+    /// Queues all work on a part.
+    fn work(&self, part: &Part, clock: &mut Clock, stream: &Stream) -> Result<()> {
+        let Part { spectra, channel_stride, input_stride, times, .. } = *part;
+        if let Some(valid) = part.valid {
+            let masked = Masked { spectra, channel_stride, input_stride, times, valid };
+            self.masks.enqueue(&masked, part.channels.clone(), part.counts_go_on, stream)?;
+        }
+        let mut first = 0;
+        while first < times {
+            let launch = clock.take(times - first);
+            if let Some(replace) = launch.fold {
+                self.sums.fold(part.channels.clone(), replace, stream)?;
+            }
+            let job = Job {
+                spectra: spectra + self.shape.row_bytes(first) as u64,
+                channel_stride,
+                input_stride,
+                channels: part.channels.len(),
+                times: launch.times,
+                sums: self.sums.tiles(part.channels.start),
+                add: launch.add,
+            };
+            self.path.enqueue(&job, stream)?;
+            first += launch.times;
+        }
+        Ok(())
+    }
+
+    /// Passes times that are queued for all channels.
+    fn pass(&mut self, times: usize, masked: bool) {
+        self.clock.pass(times);
+        if masked {
+            self.counted.some = true;
+        } else {
+            self.counted.all += times as u64;
+        }
+    }
+
+    /// Whether these are the plan's spectra in this device's memory, as many as `layout` says.
+    fn check(
+        &self,
+        spectra: &Buffer<u8>,
+        layout: DeviceSpectra,
+        valid: Option<&Buffer<u64>>,
+    ) -> Result<()> {
+        spectra.check_on(&self.device)?;
+        let DeviceSpectra { first_byte, channel_stride, input_stride, times } = layout;
+        let names = ["first byte", "channel stride", "input stride"];
+        for (name, bytes) in names.into_iter().zip([first_byte, channel_stride, input_stride]) {
+            if bytes % 16 != 0 {
+                let rule = "spectra on a device stand at multiples of 16 bytes";
+                return Err(Error::parameter(name, bytes, rule));
+            }
+        }
+        let row = times.saturating_mul(self.shape.row_bytes(1));
+        let counts = [(self.plan.channels(), channel_stride), (self.shape.inputs, input_stride)];
+        let narrow = counts.into_iter().find(|(count, stride)| *count > 1 && row > *stride);
+        if let Some((_, actual)) = narrow {
+            let what = "stride of spectra on a device (bytes)";
+            return Err(Error::Shape { what, expected: row, actual });
+        }
+        let ends = counts.map(|(count, stride)| (count - 1).saturating_mul(stride));
+        let parts = [first_byte, ends[0], ends[1], row.div_ceil(16).saturating_mul(16)];
+        let expected = parts.into_iter().fold(0, usize::saturating_add);
+        if expected > spectra.len() {
+            let what = "spectra on a device (bytes)";
+            return Err(Error::Shape { what, expected, actual: spectra.len() });
+        }
+        let Some(valid) = valid else { return Ok(()) };
+        valid.check_on(&self.device)?;
+        let words = self.plan.channels() * self.plan.antennas() * Plan::mask_words(times);
+        check_length("mask (channel, antenna, word)", words, words.min(valid.len()))
+    }
+
+    /// Brings the sums of some channels to the host, and their counts, when all that is queued has run.
+    pub(super) fn read(
+        &mut self,
+        channels: Range<usize>,
+        output: Output<'_>,
+        counts: &mut [u64],
+    ) -> Result<()> {
+        let Self { plan, sums, masks, clock, counted, last, outbox, .. } = self;
+        if outbox.is_none() {
+            let words = 2 * plan.channels() * plan.row_elements();
+            *outbox = Some(Box::new(Outbox::new(&self.device, words, &self.threads)?));
+        }
+        let Some(outbox) = outbox else { return Ok(()) };
+        outbox.work.wait(last)?;
+        let reader = Reader { plan, sums, masks, clock: *clock, counted: *counted };
+        match output {
+            Output::Integer(to) => reader.sums::<i32, _>(outbox, channels.start, to)?,
+            Output::Float(to) => reader.sums::<f32, _>(outbox, channels.start, to)?,
+        }
+        reader.counts(outbox, channels.start, counts)
+    }
+
+    /// How products are made.
+    pub(super) fn path(&self) -> &'static str {
+        self.path.name()
+    }
+
+    /// Forgets all samples.
+    pub(super) fn reset(&mut self) {
+        self.clock = Clock::new(self.plan.encoding(), self.plan.precision());
+        self.counted = Counted::default();
+    }
+}
+
+/// Bytes of all sums and counts on a device, if integrations are long; none when they can't be counted.
+pub(super) fn bytes(plan: &Plan) -> Option<usize> {
+    Sums::bytes(&Shape::new(plan))?.checked_add(Masks::bytes(plan))
+}
+
+/// Refuses a plan whose sums the device has no room for, with what is needed and what is free.
+fn check_memory(plan: &Plan, device: &Device) -> Result<()> {
+    let free = device.free_bytes()?;
+    let bytes = Sums::least_bytes(&Shape::new(plan))
+        .and_then(|sums| sums.checked_add(Masks::bytes(plan)))
+        .filter(|bytes| *bytes <= free);
+    if bytes.is_some() {
+        return Ok(());
+    }
+    let needed = self::bytes(plan).map_or("more than can be counted".to_owned(), |b| b.to_string());
+    Err(Error::Unavailable {
+        what: format!("memory for the sums of all channels on CUDA device {}", device.ordinal()),
+        why: format!(
+            "they need {needed} bytes, and {free} are free: correlate fewer channels at a time"
+        ),
+    })
+}

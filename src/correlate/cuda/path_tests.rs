@@ -1,0 +1,176 @@
+//! The ways to make products, each by itself, against sums written out.
+
+use num_complex::Complex;
+
+use super::super::plan::{Options, Plan};
+use super::floats::{Floats, Way};
+use super::job::Job;
+use super::mma::Mma;
+use super::shape::Shape;
+use crate::backend::cuda::{Buffer, Device, Stream};
+use crate::error::Result;
+use crate::voltage::{VoltageEncoding, voltage};
+
+/// Spectra in natural order, rubbish behind each row, of numbers that fill all bits or are the most extreme.
+struct Spectra {
+    shape: Shape,
+    times: usize,
+    stride: usize,
+    bytes: Vec<u8>,
+}
+
+impl Spectra {
+    fn new((inputs, channels, times): (usize, usize, usize), encoding: VoltageEncoding) -> Self {
+        let options = Options { antennas: inputs, polarizations: 1, channels, encoding };
+        let shape = Shape::new(&Plan::new(options).unwrap());
+        let stride = shape.row_bytes(times).next_multiple_of(16) + 16;
+        let mut state = (inputs * 977 + times) as u64 | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        };
+        let mut bytes: Vec<u8> = (0..channels * inputs * stride).map(|_| next()).collect();
+        for (row, bytes) in bytes.chunks_exact_mut(stride).enumerate() {
+            if row % 3 == 1 {
+                let least = if encoding == VoltageEncoding::Complex4 { 0x88 } else { 0x80 };
+                bytes.fill(least);
+            }
+        }
+        if shape.is_float() {
+            for (row, bytes) in bytes.chunks_exact_mut(stride).enumerate() {
+                let scale = 10_f32.powi(row as i32 % 5 - 2);
+                for bytes in bytes[..8 * times].chunks_exact_mut(4) {
+                    let number = f32::from(bytes[0]) + f32::from(bytes[1]) / 256.0 - 100.0;
+                    bytes.copy_from_slice(&(scale * number).to_le_bytes());
+                }
+            }
+        }
+        Self { shape, times, stride, bytes }
+    }
+
+    fn value(&self, channel: usize, input: usize, time: usize) -> Complex<f64> {
+        let row = (channel * self.shape.inputs + input) * self.stride;
+        voltage(&self.bytes[row..][..self.stride], self.shape.encoding, time)
+    }
+
+    /// What two launches, the second of which adds, leave in the tiles.
+    fn twice<T: bytemuck::Pod>(
+        &self,
+        device: &Device,
+        enqueue: impl Fn(&Job, &Stream) -> Result<()>,
+    ) -> Vec<T> {
+        let shape = &self.shape;
+        let spectra = device.upload(&self.bytes).unwrap();
+        let words = shape.channels * shape.elements() * 2;
+        let sums: Buffer<u32> = device.upload(&vec![0x7777_7777; words]).unwrap();
+        let stream = device.stream().unwrap();
+        for add in [false, true] {
+            let job = Job {
+                spectra: spectra.address(),
+                channel_stride: shape.inputs * self.stride,
+                input_stride: self.stride,
+                channels: shape.channels,
+                times: self.times,
+                sums: sums.address(),
+                add,
+            };
+            enqueue(&job, &stream).unwrap();
+        }
+        stream.synchronize().unwrap();
+        let mut found = vec![0_u32; words];
+        sums.download(0, &mut found).unwrap();
+        bytemuck::cast_slice(&found).to_vec()
+    }
+
+    /// Calls `check` with the place of each sum among the tiles' numbers, the sum, and that of magnitudes.
+    fn each(&self, mut check: impl FnMut(usize, Complex<f64>, f64)) {
+        let (shape, edge) = (&self.shape, self.shape.edge);
+        let pairs = (0..shape.inputs).flat_map(|i| (0..=i).map(move |j| (i, j)));
+        for (channel, (i, j)) in
+            (0..shape.channels).flat_map(|c| pairs.clone().map(move |p| (c, p)))
+        {
+            let tile = (i / edge) * (i / edge + 1) / 2 + j / edge;
+            let row = (channel * shape.tiles() + tile) * edge + i % edge;
+            let product = |time| (self.value(channel, i, time), self.value(channel, j, time));
+            let products = (0..self.times).map(product);
+            let sum = products.clone().map(|(x, y)| x * y.conj()).sum();
+            check(
+                (row * edge + j % edge) * 2,
+                sum,
+                products.map(|(x, y)| x.norm() * y.norm()).sum(),
+            );
+        }
+    }
+}
+
+/// Inputs, channels and times: one and more blocks of each kind, all ends.
+const SIZES: [(usize, usize, usize); 8] = [
+    (1, 1, 1),
+    (19, 2, 70),
+    (32, 3, 16),
+    (33, 2, 129),
+    (64, 1, 5),
+    (70, 2, 67),
+    (130, 2, 33),
+    (225, 1, 200),
+];
+
+/// Fewer, as each is multiplied in four ways.
+const FLOATS: [(usize, usize, usize); 5] =
+    [(1, 1, 1), (19, 2, 70), (33, 1, 29), (64, 1, 5), (130, 1, 19)];
+
+fn integers(
+    encoding: VoltageEncoding,
+    sizes: (usize, usize, usize),
+    found: &Spectra,
+    sums: &[i32],
+) {
+    found.each(|at, sum, _| {
+        let expected = [2 * sum.re as i64, 2 * sum.im as i64];
+        let sums = [i64::from(sums[at]), i64::from(sums[at + 1])];
+        assert_eq!(sums, expected, "{encoding:?} {sizes:?}: number {at}");
+    });
+}
+
+#[test]
+fn warps_multiply_exactly() {
+    let Ok(device) = Device::open(0) else { return };
+    for encoding in [VoltageEncoding::Complex8, VoltageEncoding::Complex4] {
+        for sizes in SIZES {
+            let spectra = Spectra::new(sizes, encoding);
+            if !Mma::suits(&spectra.shape, device.properties()) {
+                return;
+            }
+            let path = Mma::new(&spectra.shape, &device).unwrap();
+            let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
+            integers(encoding, sizes, &spectra, &sums);
+        }
+    }
+}
+
+#[test]
+fn floats_err_as_little_as_is_said() {
+    let Ok(device) = Device::open(0) else { return };
+    for way in Way::ALL {
+        let bound = match way {
+            Way::Scalar | Way::Split => 514.5 / f64::from(1 << 24),
+            Way::Tf32 | Way::F16 => 1.0 / 1024.0,
+        };
+        for sizes in FLOATS {
+            let spectra = Spectra::new(sizes, VoltageEncoding::ComplexF32);
+            if device.properties().capability < (8, 0) {
+                return;
+            }
+            let path = Floats::new(&spectra.shape, way, &device).unwrap();
+            let sums: Vec<f32> = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
+            spectra.each(|at, sum, magnitudes| {
+                let found = Complex::new(f64::from(sums[at]), f64::from(sums[at + 1]));
+                let error = (found - 2.0 * sum).norm() / magnitudes;
+                // Of two runs, one after the other.
+                assert!(error <= 2.0 * bound, "{way:?} {sizes:?}: {error} at number {at}");
+            });
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What the kernels know of a plan, and in which order they leave the sums.
+
+use super::super::plan::{Plan, Precision};
+use crate::voltage::VoltageEncoding;
+
+/// A channel's sums are square tiles: tile (I, J), J <= I, is number I (I + 1) / 2 + J and holds the products of rows
+/// `I edge ..` with columns `J edge ..`, row by row. What lies above the diagonal or beyond the inputs may be anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub channels: usize,
+    /// Rows, and columns, of all tiles together.
+    pub inputs: usize,
+    /// Rows, and columns, of a tile.
+    pub edge: usize,
+    pub encoding: VoltageEncoding,
+    /// Of floats.
+    pub precision: Precision,
+}
+
+impl Shape {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let edge = match plan.inputs() {
+            0..=32 => 32,
+            33..=64 => 64,
+            _ => 128,
+        };
+        let (channels, inputs) = (plan.channels(), plan.inputs());
+        let (encoding, precision) = (plan.encoding(), plan.precision());
+        Self { channels, inputs, edge, encoding, precision }
+    }
+
+    /// Tiles along one side.
+    pub(super) fn tiles_side(&self) -> usize {
+        self.inputs.div_ceil(self.edge)
+    }
+
+    /// Tiles of a channel.
+    pub(super) fn tiles(&self) -> usize {
+        self.tiles_side() * (self.tiles_side() + 1) / 2
+    }
+
+    /// Complex sums of a channel's tiles.
+    pub(super) fn elements(&self) -> usize {
+        self.tiles() * self.edge * self.edge
+    }
+
+    /// Bytes of one input's samples.
+    pub(super) fn row_bytes(&self, times: usize) -> usize {
+        times * self.encoding.sample_bits() / 8
+    }
+
+    /// Whether sums are floats.
+    pub(super) fn is_float(&self) -> bool {
+        self.encoding == VoltageEncoding::ComplexF32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::plan::Options;
+    use super::*;
+
+    #[test]
+    fn tiles_cover_all_products() {
+        for (antennas, polarizations) in [(1, 1), (16, 2), (33, 1), (64, 1), (65, 1), (514, 2)] {
+            let encoding = VoltageEncoding::Complex8;
+            let options = Options { antennas, polarizations, channels: 3, encoding };
+            let shape = Shape::new(&Plan::new(options).unwrap());
+            assert!(shape.tiles_side() * shape.edge >= shape.inputs);
+            assert!((shape.tiles_side() - 1) * shape.edge < shape.inputs);
+            assert_eq!(shape.elements() % (shape.edge * shape.edge), 0);
+            assert_eq!(shape.row_bytes(7), 14);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Narrow sums in the order of tiles, the wide ones that they are added to, and how both are read.
+
+use std::ops::Range;
+
+use super::super::plan::Plan;
+use super::clock::Clock;
+use super::shape::Shape;
+use crate::backend::cuda::{
+    Arguments, Buffer, Device, Extent, Function, Source, Stream, Variant, combinations,
+};
+use crate::error::Result;
+
+/// Threads of a block.
+const BLOCK: usize = 256;
+
+/// All channels' sums on a device.
+#[derive(Debug)]
+pub(super) struct Sums {
+    shape: Shape,
+    baselines: usize,
+    polarizations: usize,
+    /// Complex numbers of two 32-bit words; tiles.
+    narrow: Buffer<u64>,
+    /// Of two 64-bit words; none before an integration is too long for narrow ones.
+    wide: Option<Buffer<[u64; 2]>>,
+    fold: Function,
+    read_narrow: Function,
+    read_wide: Function,
+}
+
+fn source(defines: Vec<(&'static str, String)>) -> Source {
+    let includes = &[("tiles.cuh", include_str!("tiles.cuh"))];
+    Source { name: "sums.cu", text: include_str!("sums.cu"), includes, defines }
+}
+
+/// Variants in the table.
+pub(super) fn variants(extent: Extent) -> Vec<Variant> {
+    let axes: &[(&str, &[&str])] = &[("EDGE", &["128", "64", "32"]), ("FLOATS", &["0", "1"])];
+    let variant = |defines| Variant::plain(source(defines), extent);
+    combinations(axes, extent).into_iter().map(variant).collect()
+}
+
+impl Sums {
+    pub(super) fn new(plan: &Plan, shape: &Shape, device: &Device) -> Result<Self> {
+        let floats = u32::from(shape.is_float());
+        let defines = vec![("EDGE", shape.edge.to_string()), ("FLOATS", floats.to_string())];
+        let module = device.module(&source(defines))?;
+        let mut narrow = device.buffer(shape.channels * shape.elements())?;
+        // What no path writes is added and thrown away with the rest.
+        let stream = device.stream()?;
+        let all = 0..narrow.len();
+        stream.fill(&mut narrow, all, 0)?;
+        stream.synchronize()?;
+        let mut sums = Self {
+            shape: *shape,
+            baselines: plan.baselines(),
+            polarizations: plan.polarizations(),
+            narrow,
+            wide: None,
+            fold: module.function("fold", 0)?,
+            read_narrow: module.function("read_narrow", 0)?,
+            read_wide: module.function("read_wide", 0)?,
+        };
+        if shape.is_float() {
+            sums.widen()?;
+        }
+        Ok(sums)
+    }
+
+    /// Bytes of narrow and wide sums; none when they can't be counted.
+    pub(super) fn bytes(shape: &Shape) -> Option<usize> {
+        shape.channels.checked_mul(shape.elements())?.checked_mul(8 + 16)
+    }
+
+    /// The same without wide sums that may never be needed.
+    pub(super) fn least_bytes(shape: &Shape) -> Option<usize> {
+        Self::bytes(shape).map(|bytes| if shape.is_float() { bytes } else { bytes / 3 })
+    }
+
+    /// Makes room for wide sums.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](crate::Error::Unavailable) when the device has none.
+    pub(super) fn widen(&mut self) -> Result<()> {
+        if self.wide.is_none() {
+            self.wide = Some(self.narrow.device().buffer(self.narrow.len())?);
+        }
+        Ok(())
+    }
+
+    /// Address of a channel's tiles.
+    pub(super) fn tiles(&self, channel: usize) -> u64 {
+        self.narrow.at(channel * self.shape.elements())
+    }
+
+    /// Address of a channel's wide sums; 0 without any.
+    fn wide(&self, channel: usize) -> u64 {
+        self.wide.as_ref().map_or(0, |wide| wide.at(channel * self.shape.elements()))
+    }
+
+    /// Queues the addition of some channels' narrow sums to the wide ones, which begin with it if `replace`.
+    pub(super) fn fold(
+        &self,
+        channels: Range<usize>,
+        replace: bool,
+        stream: &Stream,
+    ) -> Result<()> {
+        let fours = channels.len() * self.shape.elements() / 2;
+        let arguments = Arguments::new()
+            .with(self.tiles(channels.start))
+            .with(self.wide(channels.start))
+            .with(fours as u64)
+            .with(u32::from(replace));
+        let blocks = fours.div_ceil(BLOCK).min(1 << 16);
+        // SAFETY: the arguments are the kernel's, and both buffers hold these channels.
+        unsafe { stream.launch(&self.fold, [blocks, 1, 1], [BLOCK, 1, 1], &arguments) }
+    }
+
+    /// 64-bit words that a baseline takes when it is read: two 32-bit or two 64-bit numbers a pair.
+    pub(super) fn words(&self, clock: Clock) -> usize {
+        let pairs = self.polarizations * self.polarizations;
+        if clock.is_settled() { 2 * pairs } else { pairs }
+    }
+
+    /// Queues the reading of `count` baselines from the `first` on, counted from those of channel 0, to an address.
+    pub(super) fn read(
+        &self,
+        clock: Clock,
+        (first, count): (usize, usize),
+        output: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        let (channel, baseline) = (first / self.baselines, first % self.baselines);
+        let (is_settled, is_pending) = (clock.is_settled(), clock.is_pending());
+        let arguments = Arguments::new()
+            .with(if is_pending { self.tiles(channel) } else { 0 })
+            .with(if is_settled { self.wide(channel) } else { 0 })
+            .with(self.shape.elements() as u64)
+            .with(output)
+            .with(baseline as u64)
+            .with(count as u64)
+            .with(self.baselines as u32)
+            .with(self.polarizations as u32);
+        let function = if is_settled { &self.read_wide } else { &self.read_narrow };
+        // SAFETY: the arguments are the kernel's; the output has room for so many words, and sums are there.
+        unsafe { stream.launch(function, [count.div_ceil(BLOCK), 1, 1], [BLOCK, 1, 1], &arguments) }
+    }
+}

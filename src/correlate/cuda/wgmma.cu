@@ -1,0 +1,169 @@
+// Exact correlations of complex bytes on Hopper: sums[I][J] = sum_t x_I[t] conj(x_J[t]) for tiles of EDGE x EDGE inputs.
+//
+// Products of bytes along time: with a = (r, i) and a' = (i, ~r), Re = a . b and Im = a' . b + sum_t i_b, because
+// -r = ~r + 1 and ~r never overflows a byte. a' is made in registers, so one copy of the data in shared memory serves both;
+// two warps make the columns' sums of i_b.
+//
+// A block has three warpgroups: the first brings slots of 128 inputs x 128 bytes (one thread) and makes the columns' sums
+// (two warps); the others multiply 64 rows x 128 columns each, in registers, and send their sums through shared memory.
+// Blocks stay and take one job after the other. A tile on the diagonal needs no slot of rows and no columns right of it.
+// RAGGED: the last block of inputs has only WIDTH that count, a multiple of 16. Its tiles are computed turned, with those
+// as columns: a product's columns may be few, its rows may not.
+// SMALL: all inputs are one tile of EDGE, a job is as many channels as fill 128 rows.
+//
+// EDGE: 32, 64, 128. WIDTH: 16 to 128 (128 where SMALL). LONE: 1 where there is one tile, which leaves rows no slots; what
+// is bound by memory is stored in pieces in the background then, so that loads go on.
+#define SHIFT 0
+#include "wgmma.cuh"
+
+constexpr u32 STAGE = LONE ? SLOT : 2 * SLOT, COLUMNS = STAGE - SLOT;   // a stage's bytes, and where the columns begin
+constexpr u32 STAGES = LONE ? 10 : 7, THREADS = 384;
+constexpr u32 STAGING_AT = STAGES * STAGE, SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), FULL = SUMS_AT + 2 * 512;
+constexpr u32 FREE = FULL + STAGES * 8, SUMS_FULL = FREE + STAGES * 8, SUMS_FREE = SUMS_FULL + 16;
+static_assert(SUMS_FREE + 16 <= 232448, "a block's shared memory");
+using Stages = Ring<STAGES>;
+
+// Stage by stage: columns, and rows unless they are the same.
+INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, u32 base) {
+  Stages at = {0, 0};
+  for_each_job(work, [&](const Place& job) {
+    const bool narrow = RAGGED && job.row == work.blocks - 1, same = LONE || job.row == job.column;
+    const u32 rows = narrow ? job.column : job.row, columns = narrow ? job.row : job.column;
+    for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
+      const u32 full = base + FULL + at.slot * 8, to = base + at.slot * STAGE;
+      barrier_wait(base + FREE + at.slot * 8, at.parity ^ 1);
+      barrier_expect(full, (narrow ? WIDTH * 128 : SLOT) + (same ? 0 : SLOT));
+      if (!same) tensor_load_3d(to, &map, (i32)(stage * 128), (i32)(rows * 128), (i32)job.channel, full);
+      tensor_load_3d(to + COLUMNS, narrow ? &last : &map, (i32)(stage * 128), (i32)(columns * 128), (i32)job.channel, full);
+      at.advance();
+    }
+  });
+}
+
+// The sums over time of the columns' imaginary parts: two columns a thread.
+INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 thread) {
+  Stages at = {0, 0};
+  Ring<2> to = {0, 0};
+  for_each_job(work, [&](const Place&) {
+    i32 sums[2] = {0, 0};
+    for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
+      const unsigned char* const from = shared + at.slot * STAGE + COLUMNS + thread * 128;
+      barrier_wait(base + FULL + at.slot * 8, at.parity);
+#pragma unroll
+      for (u32 chunk = 0; chunk < 8; chunk++)
+#pragma unroll
+        for (u32 k = 0; k < 2; k++) {
+          const uint4 word = *(const uint4*)(from + k * 64 * 128 + (chunk ^ (thread & 7)) * 16);
+          sums[k] = __dp4a((i32)word.x, 0x01000100, sums[k]), sums[k] = __dp4a((i32)word.y, 0x01000100, sums[k]);
+          sums[k] = __dp4a((i32)word.z, 0x01000100, sums[k]), sums[k] = __dp4a((i32)word.w, 0x01000100, sums[k]);
+        }
+      __syncwarp();
+      if ((thread & 31) == 0) barrier_arrive(base + FREE + at.slot * 8);
+      at.advance();
+    }
+    barrier_wait(base + SUMS_FREE + to.slot * 8, to.parity ^ 1);
+    i32* const kept = (i32*)(shared + SUMS_AT) + to.slot * 128 + thread;
+    kept[0] = sums[0], kept[64] = sums[1];
+    barrier_arrive(base + SUMS_FULL + to.slot * 8);
+    to.advance();
+  });
+}
+
+// Where a lane of a warp that multiplies is.
+struct Lane {
+  u32 base, lane;
+  u32 row;     // offset in a slot of the row that this lane gives to load_matrix_x4
+  u32 swap;    // how chunks of that row are swapped
+  u32 half;    // which half of 32 bytes
+};
+
+// 64 bytes of time of this warp's rows, of a stage that is at `from`.
+INLINE void load(u32 (&a)[2][4], const Lane& lane, u32 from, u32 half) {
+#pragma unroll
+  for (u32 k = 0; k < 2; k++) load_matrix_x4(a[k], from + lane.row + (((4 * half + 2 * k) | lane.half) ^ lane.swap) * 16);
+}
+
+// Halves of a stage that rows are fetched ahead, because a product holds its warp until it has read its registers.
+constexpr u32 AHEAD = 2;
+
+// Products of a job's rows in this warpgroup with its columns, all stages.
+INLINE void multiply(Products<128>& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
+  u32 a[2 * AHEAD][2][4] = {}, b[2][2][4] = {};
+  auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
+  auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
+  const u32 rows = lane.base + (task.same ? COLUMNS : 0);
+  u32 old = 0, half = 0;
+  full(at);
+#pragma unroll
+  for (u32 i = 0; i < AHEAD; i++) load(a[i], lane, rows + at.slot * STAGE, i);
+  // `u` is the half's number modulo 4.
+  auto step = [&](auto u_) {
+    constexpr u32 u = decltype(u_)::value, set = u & 1, later = (u + AHEAD) & 1;
+    u32(&mine)[2][4] = a[u % (2 * AHEAD)];
+#pragma unroll
+    for (u32 k = 0; k < 2; k++)
+#pragma unroll
+      for (u32 q = 0; q < 4; q++) b[set][k][q] = __byte_perm(mine[k][q], 0, 0x2301) ^ 0xff00ff00u;
+    const u64 from = wgmma_swizzled(lane.base + at.slot * STAGE + COLUMNS) + task.column * 8 + set * 4;
+    with_columns(task, [&](auto n_) {
+      constexpr u32 N = decltype(n_)::value;
+      wgmma_fence();
+#pragma unroll
+      for (u32 k = 0; k < 2; k++) {
+        wgmma_s8<N>(of.re, mine[k], from + 2 * k, 1);
+        wgmma_s8<N>(of.im, b[set][k], from + 2 * k, 1);
+      }
+      wgmma_commit();
+    });
+    wgmma_wait<1>();
+    // The products before these have read their registers, which may hold something else from here on.
+#pragma unroll
+    for (u32 k = 0; k < 2; k++)
+#pragma unroll
+      for (u32 q = 0; q < 4; q++) keep(a[(u + 2 * AHEAD - 1) % (2 * AHEAD)][k][q]), keep(b[set ^ 1][k][q]);
+    const Stages next = at.next();
+    if (set == 0) {
+      if (half) release(old);
+      old = at.slot;
+    }
+    if (half + AHEAD < halves) {
+      if (later == 0) full(next);
+      load(a[(u + AHEAD) % (2 * AHEAD)], lane, rows + (set + AHEAD < 2 ? at : next).slot * STAGE, later);
+    }
+    if (set) at = next;
+    return ++half < halves;
+  };
+  while (step(Constant<0>{}) && step(Constant<1>{}) && step(Constant<2>{}) && step(Constant<3>{})) {}
+  wgmma_wait<0>();
+  release(old);
+  if (half & 1) at.advance();
+}
+
+KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
+    u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
+    u32 jobs, u32 halves, u32 add) {
+#if HAS_WGMMA
+  SHARED_MEMORY(shared);
+  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add};
+  const u32 base = shared_address(shared);
+  if (threadIdx.x == 0) {
+    for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 1), barrier_init(base + FREE + i * 8, 10);
+    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
+  if (warp < 4) {
+    registers_fewer<56>();
+    if (threadIdx.x == 0) bring(work, map, last, base);
+    else if (warp >= 2) sum_columns(work, shared, base, threadIdx.x - 64);
+  } else {
+    registers_more<224>();
+    const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
+    const Lane lane = {base, threadIdx.x & 31, mine * 128, mine & 7, threadIdx.x >> 4 & 1};
+    Stages at = {0, 0};
+    correlate(work, shared, {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE}, row,
+              [&](Products<128>& of, const Task& task) { multiply(of, lane, at, halves, task); });
+  }
+#endif
+}

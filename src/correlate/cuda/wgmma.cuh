@@ -1,0 +1,241 @@
+// What correlations on Hopper share: which job is whose, rings of slots in shared memory, and how sums leave.
+#pragma once
+#include "device.cuh"
+
+constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
+constexpr u32 CHANNELS = 128 / EDGE;   // channels of a job: more than one where all inputs are one small tile
+constexpr bool SMALL = EDGE < 128, RAGGED = !SMALL && WIDTH < 128;
+constexpr u32 PITCH = EDGE * 8, TILE = EDGE * PITCH;   // bytes of a row of sums and of a tile
+constexpr u32 STAGING = 2 * 4096;   // of each warp that multiplies: two parts of 8 rows x 64 sums
+
+struct Work {
+  u64 sums;   // axes channel, tile, row, column; (re, im) i32
+  u32 channels, inputs, blocks, tiles, jobs;
+  u32 halves;   // pieces of 64 bytes along time
+  u32 add;      // 1 adds to what is there
+};
+// A tile of sums, or the small tiles of CHANNELS channels.
+struct Place { u32 job, channel, row, column; };
+
+INLINE Place place(const Work& work, u32 job) {
+  if constexpr (LONE) {
+    return {job, job * CHANNELS, 0, 0};
+  } else {
+    const u32 channel = job / work.tiles, tile = job - channel * work.tiles;
+    u32 row = (u32)((sqrtf(8.f * (float)tile + 1.f) - 1.f) * .5f);
+    while (row * (row + 1) / 2 > tile) row--;
+    while ((row + 1) * (row + 2) / 2 <= tile) row++;
+    return {job, channel, row, tile - row * (row + 1) / 2};
+  }
+}
+// This block's jobs: one of each round, in another place of it each time, so that costly tiles fall to all blocks.
+template <class Do> INLINE void for_each_job(const Work& work, Do what) {
+  for (u32 first = 0, turn = blockIdx.x; first < work.jobs; first += gridDim.x) {
+    if (first + turn < work.jobs) what(place(work, first + turn));
+    turn = turn + 1 == gridDim.x ? 0 : turn + 1;
+  }
+}
+
+template <u32 VALUE> struct Constant { static constexpr u32 value = VALUE; };
+
+// A place in a ring of COUNT slots, and the parity of its round.
+template <u32 COUNT> struct Ring {
+  u32 slot, parity;
+  INLINE void advance() {
+    if (++slot == COUNT) slot = 0, parity ^= 1;
+  }
+  INLINE Ring next() const {
+    Ring result = *this;
+    result.advance();
+    return result;
+  }
+};
+
+// One warp's 16 x N products: elements 4 j .. 4 j + 3 are row lane / 4, columns 8 j + 2 (lane % 4) and the next, then the
+// same columns eight rows further.
+template <u32 N> struct Products {
+  i32 re[N / 2], im[N / 2];
+  INLINE void clear() {
+#pragma unroll
+    for (u32 i = 0; i < N / 2; i++) re[i] = im[i] = 0;
+  }
+};
+// Two neighbouring columns: `pair` is 2 j, + 1 for eight rows further; `column`: their own sums, which the complement left out.
+template <u32 M> INLINE int4 sum_of(const Products<M>& of, u32 pair, int2 column) {
+  return make_int4(of.re[2 * pair] >> SHIFT, (of.im[2 * pair] + column.x) >> SHIFT, of.re[2 * pair + 1] >> SHIFT,
+                   (of.im[2 * pair + 1] + column.y) >> SHIFT);
+}
+
+// Where a warp's sums go.
+struct Target {
+  unsigned char* to;         // the tile's first byte
+  u32 row, rows;             // this warp's first row; the tile's rows that exist
+  const int2* columns;       // the columns' own sums, in shared memory
+  unsigned char* staging;    // this warp's, in shared memory
+  bool diagonal, add;        // diagonal: nothing right of it is wanted
+};
+
+// Columns FIRST .. FIRST + N of the products to columns `column` .. of the target, by way of shared memory.
+template <u32 FIRST, u32 N, u32 M> INLINE void store_staged(const Products<M>& of, const Target& target, u32 column, u32 lane) {
+  const u32 odd = lane >> 2 & 1;
+  const int2* const columns = target.columns + (lane & 3);
+  // Neighbouring rows begin with another chunk, so that eight lanes fall on all banks.
+  unsigned char* const to = target.staging + (lane >> 2) * 512 + (lane & 3) * 16;
+#pragma unroll
+  for (u32 part = 0; part < 2 * ((N + 63) / 64); part++) {
+    constexpr u32 GROUPS = (N + 63) / 64;
+    const u32 lower = part / GROUPS, group = part % GROUPS, width = N - 64 * group < 64 ? N - 64 * group : 64;
+    const u32 buffer = (part & 1) * 4096;
+    bulk_wait_read<1>();
+    __syncwarp();
+#pragma unroll
+    for (u32 j = 0; j < width / 8; j += 2) {
+      const u32 first = FIRST + 64 * group + 8 * j, pair = first / 4 + lower;
+      const int4 x = sum_of(of, pair, columns[first / 2]), y = sum_of(of, pair + 2, columns[first / 2 + 4]);
+      *(int4*)(to + buffer + j * 64 + odd * 64) = odd ? y : x;
+      *(int4*)(to + buffer + j * 64 + (odd ^ 1) * 64) = odd ? x : y;
+    }
+    fence_async_shared();
+    __syncwarp();
+    if (lane < 8) {
+      const u32 row = target.row + 8 * lower + lane, from = shared_address(target.staging) + buffer + lane * 512;
+      unsigned char* const at = target.to + row * PITCH + (column + 64 * group) * 8;
+      // Columns come in pairs.
+      const i32 wanted = target.diagonal ? smaller((i32)(row + 2 - column - 64 * group) & ~1, (i32)width) : (i32)width;
+      if (row < target.rows && wanted > 0) {
+        if (target.add) bulk_add(at, from, (u32)wanted * 8);
+        else bulk_store(at, from, (u32)wanted * 8);
+      }
+      bulk_commit();
+    }
+  }
+}
+
+INLINE int4 exchange(int4 value, u32 lanes) {
+  return make_int4(__shfl_xor_sync(~0u, value.x, lanes), __shfl_xor_sync(~0u, value.y, lanes), __shfl_xor_sync(~0u, value.z, lanes),
+                   __shfl_xor_sync(~0u, value.w, lanes));
+}
+INLINE void put(int4* to, int4 value, bool add) {
+  if (add) {
+    const int4 old = *to;
+    value.x += old.x, value.y += old.y, value.z += old.z, value.w += old.w;
+  }
+  *to = value;
+}
+// The same from registers to memory. Lanes of neighbouring rows exchange halves, so that an instruction writes whole lines.
+template <u32 FIRST, u32 N, u32 M> INLINE void store_direct(const Products<M>& of, const Target& target, u32 column, u32 lane) {
+  const bool odd = lane >> 2 & 1;
+  const int2* const columns = target.columns + (lane & 3);
+  int4* const even = (int4*)(target.to + (target.row + (lane >> 2 & 6)) * PITCH + column * 8) + (lane & 3) + (odd ? 4 : 0);
+#pragma unroll
+  for (u32 j = 0; j < N / 8; j += 2)
+#pragma unroll
+    for (u32 lower = 0; lower < 2; lower++) {
+      const u32 first = FIRST + 8 * j, pair = first / 4 + lower;
+      const int4 x = sum_of(of, pair, columns[first / 2]), y = sum_of(of, pair + 2, columns[first / 2 + 4]);
+      const int4 other = exchange(odd ? x : y, 4);
+      put(even + j * 4 + lower * (PITCH / 2), odd ? other : x, target.add);
+      put(even + PITCH / 16 + j * 4 + lower * (PITCH / 2), odd ? y : other, target.add);
+    }
+}
+template <u32 FIRST, u32 N, u32 M> INLINE void store(const Products<M>& of, const Target& target, u32 column, u32 lane) {
+  if constexpr (LONE) store_staged<FIRST, N>(of, target, column, lane);
+  else store_direct<FIRST, N>(of, target, column, lane);
+}
+
+// Columns FIRST .. FIRST + N become rows `row` .. of the tile, and this warp's rows its columns: the conjugates.
+template <u32 FIRST, u32 N, u32 M> INLINE void store_turned(const Products<M>& of, const Target& target, u32 row, u32 lane) {
+  const int2* const columns = target.columns + (lane & 3);
+  unsigned char* const to = target.to + (target.row + (lane >> 2)) * 8;
+#pragma unroll
+  for (u32 j = 0; j < N / 8; j++) {
+    const u32 first = FIRST + 8 * j, mine = row + 8 * j + 2 * (lane & 3);
+    const int2 column = columns[first / 2];
+#pragma unroll
+    for (u32 lower = 0; lower < 2; lower++) {
+      const int4 sums = sum_of(of, first / 4 + lower, column);
+      int2* const at = (int2*)(to + mine * PITCH + lower * 64);
+      int2* const next = (int2*)((unsigned char*)at + PITCH);
+      int2 x = make_int2(sums.x, -sums.y), y = make_int2(sums.z, -sums.w);
+      if (target.add) {
+        if (mine < target.rows) x.x += at->x, x.y += at->y;
+        if (mine + 1 < target.rows) y.x += next->x, y.y += next->y;
+      }
+      if (mine < target.rows) *at = x;
+      if (mine + 1 < target.rows) *next = y;
+    }
+  }
+}
+
+// How many columns a warpgroup multiplies: 128, 64, and where RAGGED those of the last block.
+constexpr u32 LOWER = WIDTH < 64 ? WIDTH : 64;   // those that the first 64 rows of the last tile need
+enum Kind : u32 { ALL, HALF, NARROW, NONE };
+// What a warpgroup multiplies: its rows, which may be in the same slot as the columns, with columns from `column` on.
+struct Task { u32 kind; bool same; u32 column; };
+
+INLINE Task task_of(const Work& work, const Place& job, u32 team) {
+  const bool same = job.row == job.column;
+  Task task = {ALL, same, 0};
+  if (SMALL) task = {HALF, true, team * 64};
+  else if (RAGGED && job.row == work.blocks - 1)
+    task.kind = same && team && WIDTH <= 64 ? NONE : same && team == 0 && WIDTH > 64 ? HALF : NARROW;
+  else if (same && team == 0) task.kind = HALF;
+  task.kind = __shfl_sync(~0u, task.kind, 0);
+  return task;
+}
+
+// `issue` is called with the number of columns as a constant.
+template <class Issue> INLINE void with_columns(const Task& task, Issue issue) {
+  // Of 4 bits the registers do not suffice for three kinds.
+  constexpr bool WHOLE = !SMALL && !(LONE && RAGGED), JOINED = RAGGED && SHIFT > 0;
+  if (WHOLE && task.kind == ALL) issue(Constant<128>{});
+  else if (!JOINED && task.kind == HALF) issue(Constant<64>{});
+  else if (RAGGED && !JOINED && task.kind == NARROW) issue(Constant<WIDTH>{});
+  else if (JOINED && task.kind != NONE) issue(Constant<(WIDTH > 64 ? WIDTH : 64)>{});
+}
+
+// Sums of a job from one warp, whose rows begin at `target.row` of the job's 128.
+INLINE void store_job(const Products<128>& of, const Work& work, const Place& job, Target target, u32 lane) {
+  const u32 team = target.row / 64, channel = target.row / EDGE;
+  const bool last = RAGGED && job.row == work.blocks - 1;
+  if constexpr (SMALL) {
+    // Channels of the job stand below each other, and so do their tiles.
+    target.to += channel * TILE, target.row -= channel * EDGE, target.columns += team * 32;
+    if (job.channel + channel >= work.channels) target.rows = 0;
+    if (EDGE == 64 || channel % 2 == 0) store<0, EDGE>(of, target, 0, lane);
+    else store<EDGE == 64 ? 0 : 32, 32>(of, target, 0, lane);
+  } else if (last && job.row != job.column) {
+    store_turned<0, WIDTH>(of, target, 0, lane);
+  } else if (last && team == 0) {
+    store<0, LOWER>(of, target, 0, lane);
+  } else if (last) {
+    if constexpr (WIDTH > 64) store<0, WIDTH>(of, target, 0, lane);
+  } else if (job.row == job.column && team == 0) {
+    store<0, 64>(of, target, 0, lane);
+  } else {
+    store<0, 128>(of, target, 0, lane);
+  }
+}
+
+// Where a kernel keeps what warps hand over, in shared memory.
+struct Layout { u32 staging, columns, full, free; };   // the columns' sums: two places of 128 i32, barriers of each
+// A warp that multiplies and stores 16 rows from `row` of the 128 on: `multiply(products, task)` for each job.
+template <class Multiply>
+INLINE void correlate(const Work& work, unsigned char* shared, const Layout& layout, u32 row, Multiply multiply) {
+  const u32 lane = threadIdx.x & 31, base = shared_address(shared);
+  unsigned char* const staging = shared + layout.staging + row / 16 * STAGING;
+  Ring<2> sums = {0, 0};
+  for_each_job(work, [&](const Place& job) {
+    Products<128> of;
+    of.clear();
+    multiply(of, task_of(work, job, row / 64));
+    barrier_wait(base + layout.full + sums.slot * 8, sums.parity);
+    const int2* const columns = (const int2*)(shared + layout.columns) + sums.slot * 64;
+    unsigned char* const to = (unsigned char*)work.sums + (u64)job.job * CHANNELS * TILE;
+    store_job(of, work, job, {to, row, work.inputs - job.row * EDGE, columns, staging, job.row == job.column, work.add != 0}, lane);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(base + layout.free + sums.slot * 8);
+    sums.advance();
+  });
+  bulk_wait_read<0>();
+}

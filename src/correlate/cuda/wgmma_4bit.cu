@@ -1,0 +1,187 @@
+// Exact correlations of complex samples of 4 bits on Hopper; see wgmma.cu.
+//
+// Spectra stay as they are up to shared memory: a byte is a sample. What is multiplied are 16 times its parts, bytes' high
+// halves: hi = w & 0xf0f0f0f0 of four samples' real parts, lo = w << 4 & 0xf0f0f0f0 of their imaginary parts. Time's order
+// is free within a product, so 16 samples are 16 bytes of hi and then 16 of lo. Rows are widened in registers, a = (hi, lo)
+// and a' = (lo, ~hi); columns by two warps on their way from one place in shared memory to another, which sum them too.
+// All sums are 256 times what they should be, and still fit: 65 472 times of 2 x 128 x 128.
+//
+// A block has three warpgroups: one thread brings raw slots of rows and of columns, two warps widen, two warpgroups multiply.
+//
+// EDGE, WIDTH, LONE: as in wgmma.cu.
+#define SHIFT 8
+#include "wgmma.cuh"
+
+constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples
+// Slots of rows, of columns as they come, and of wide ones.
+constexpr u32 ROWS = LONE ? 6 : 8, RAWS = LONE ? 4 : 6, WIDES = LONE ? 5 : 7, THREADS = 384;
+constexpr u32 ROWS_AT = WIDES * SLOT, RAWS_AT = ROWS_AT + ROWS * RAW, STAGING_AT = RAWS_AT + RAWS * RAW;
+constexpr u32 SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), ROWS_FULL = SUMS_AT + 2 * 512, ROWS_FREE = ROWS_FULL + ROWS * 8;
+constexpr u32 RAWS_FULL = ROWS_FREE + ROWS * 8, RAWS_FREE = RAWS_FULL + RAWS * 8, WIDES_FULL = RAWS_FREE + RAWS * 8;
+constexpr u32 WIDES_FREE = WIDES_FULL + WIDES * 8, SUMS_FULL = WIDES_FREE + WIDES * 8, SUMS_FREE = SUMS_FULL + 16;
+static_assert(SUMS_FREE + 16 <= 232448, "a block's shared memory");
+
+// Time by time: a stage is a slot of rows and one of columns.
+INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, u32 base) {
+  Ring<ROWS> rows = {0, 0};
+  Ring<RAWS> columns = {0, 0};
+  for_each_job(work, [&](const Place& job) {
+    const bool narrow = RAGGED && job.row == work.blocks - 1;
+    for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
+      const u32 rows_full = base + ROWS_FULL + rows.slot * 8, full = base + RAWS_FULL + columns.slot * 8;
+      barrier_wait(base + ROWS_FREE + rows.slot * 8, rows.parity ^ 1);
+      barrier_expect(rows_full, RAW);
+      tensor_load_3d(base + ROWS_AT + rows.slot * RAW, &map, (i32)(stage * 64), (i32)((narrow ? job.column : job.row) * 128),
+                     (i32)job.channel, rows_full);
+      barrier_wait(base + RAWS_FREE + columns.slot * 8, columns.parity ^ 1);
+      barrier_expect(full, narrow ? WIDTH * 64 : RAW);
+      tensor_load_3d(base + RAWS_AT + columns.slot * RAW, narrow ? &last : &map, (i32)(stage * 64),
+                     (i32)((narrow ? job.row : job.column) * 128), (i32)job.channel, full);
+      rows.advance(), columns.advance();
+    }
+  });
+}
+
+// Columns become bytes, two columns a thread, and their imaginary parts are summed.
+INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread) {
+  Ring<RAWS> from = {0, 0};
+  Ring<WIDES> to = {0, 0};
+  Ring<2> sums = {0, 0};
+  const bool lead = (thread & 31) == 0;
+  for_each_job(work, [&](const Place&) {
+    i32 sum[2] = {0, 0};
+    for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
+      const unsigned char* const raw = shared + RAWS_AT + from.slot * RAW + thread * 64;
+      unsigned char* const wide = shared + to.slot * SLOT + thread * 128;
+      barrier_wait(base + RAWS_FULL + from.slot * 8, from.parity);
+      barrier_wait(base + WIDES_FREE + to.slot * 8, to.parity ^ 1);
+#pragma unroll
+      for (u32 k = 0; k < 2; k++) {
+        uint4 word[4];
+#pragma unroll
+        for (u32 chunk = 0; chunk < 4; chunk++) word[chunk] = *(const uint4*)(raw + k * 64 * 64 + (chunk ^ (thread >> 1 & 3)) * 16);
+#pragma unroll
+        for (u32 chunk = 0; chunk < 4; chunk++) {
+          const u32 m = 0xf0f0f0f0u;
+          const uint4 w = word[chunk], low = make_uint4(w.x << 4 & m, w.y << 4 & m, w.z << 4 & m, w.w << 4 & m);
+          unsigned char* const at = wide + k * 64 * 128;
+          *(uint4*)(at + ((2 * chunk) ^ (thread & 7)) * 16) = make_uint4(w.x & m, w.y & m, w.z & m, w.w & m);
+          *(uint4*)(at + ((2 * chunk + 1) ^ (thread & 7)) * 16) = low;
+          sum[k] = __dp4a((i32)low.x, 0x01010101, sum[k]), sum[k] = __dp4a((i32)low.y, 0x01010101, sum[k]);
+          sum[k] = __dp4a((i32)low.z, 0x01010101, sum[k]), sum[k] = __dp4a((i32)low.w, 0x01010101, sum[k]);
+        }
+      }
+      fence_async_shared();
+      __syncwarp();
+      if (lead) barrier_arrive(base + RAWS_FREE + from.slot * 8), barrier_arrive(base + WIDES_FULL + to.slot * 8);
+      from.advance(), to.advance();
+    }
+    barrier_wait(base + SUMS_FREE + sums.slot * 8, sums.parity ^ 1);
+    i32* const kept = (i32*)(shared + SUMS_AT) + sums.slot * 128 + thread;
+    kept[0] = sum[0], kept[64] = sum[1];
+    barrier_arrive(base + SUMS_FULL + sums.slot * 8);
+    sums.advance();
+  });
+}
+
+// Where a lane of a warp that multiplies is.
+struct Lane {
+  u32 base, lane;
+  u32 row;     // offset in a slot of the row that this lane gives to load_matrix_x4
+  u32 swap;    // how chunks of that row are swapped
+  u32 half;    // which of two chunks
+};
+struct Places { Ring<ROWS> rows; Ring<WIDES> columns; };
+
+// Products of a job's rows in this warpgroup with its columns, all stages. 16 samples at a time, so
+// that there are registers for two sets of rows: those that products read, and those that are widened meanwhile.
+INLINE void multiply(Products<128>& of, const Lane& lane, Places& at, u32 halves, const Task& task) {
+  u32 raw[4], a[2][4] = {}, b[2][4] = {};
+  auto load = [&](u32 slot, u32 half) {
+    load_matrix_x4(raw, lane.base + ROWS_AT + slot * RAW + lane.row + ((2 * half + lane.half) ^ lane.swap) * 16);
+  };
+  auto full = [&](const Ring<ROWS>& slot) { barrier_wait(lane.base + ROWS_FULL + slot.slot * 8, slot.parity); };
+  auto release = [&](u32 barriers, u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + barriers + slot * 8); };
+  u32 old = 0, half = 0;
+  full(at.rows);
+  load(at.rows.slot, 0);
+  // `set` is the half of a stage.
+  auto step = [&](auto set_) {
+    constexpr u32 set = decltype(set_)::value;
+    if (set == 0) barrier_wait(lane.base + WIDES_FULL + at.columns.slot * 8, at.columns.parity);
+    const u64 from = wgmma_swizzled(lane.base + at.columns.slot * SLOT) + task.column * 8 + set * 4;
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+      u32(&x)[4] = a[k];
+      u32(&y)[4] = b[k];
+#pragma unroll
+      for (u32 q = 0; q < 2; q++) {
+        const u32 word = raw[2 * k + q];
+        x[q] = word & 0xf0f0f0f0u, x[2 + q] = word << 4 & 0xf0f0f0f0u;
+        y[q] = x[2 + q], y[2 + q] = ~x[q];
+      }
+      // Registers of their own, made before the products begin.
+#pragma unroll
+      for (u32 q = 0; q < 4; q++) keep(x[q]), keep(y[q]);
+      with_columns(task, [&](auto n_) {
+        constexpr u32 N = decltype(n_)::value;
+        wgmma_fence();
+        wgmma_s8<N>(of.re, x, from + 2 * k, 1);
+        wgmma_s8<N>(of.im, y, from + 2 * k, 1);
+        wgmma_commit();
+      });
+      wgmma_wait<1>();
+      // The products before these have read their registers, which may hold something else from here on.
+#pragma unroll
+      for (u32 q = 0; q < 4; q++) keep(a[k ^ 1][q]), keep(b[k ^ 1][q]);
+    }
+    if (set == 0) {
+      if (half) release(WIDES_FREE, old);
+      old = at.columns.slot;
+    } else {
+      // Both halves of this stage's rows are in registers.
+      release(ROWS_FREE, at.rows.slot);
+      at.rows.advance(), at.columns.advance();
+    }
+    const bool more = half + 1 < halves;
+    if (more && set) full(at.rows);
+    if (more) load(at.rows.slot, set ^ 1);
+    half++;
+    return more;
+  };
+  while (step(Constant<0>{}) && step(Constant<1>{})) {}
+  wgmma_wait<0>();
+  release(WIDES_FREE, old);
+  if (half & 1) release(ROWS_FREE, at.rows.slot), at.rows.advance(), at.columns.advance();
+}
+
+KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
+    u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
+    u32 jobs, u32 halves, u32 add) {
+#if HAS_WGMMA
+  SHARED_MEMORY(shared);
+  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add};
+  const u32 base = shared_address(shared);
+  if (threadIdx.x == 0) {
+    for (u32 i = 0; i < ROWS; i++) barrier_init(base + ROWS_FULL + i * 8, 1), barrier_init(base + ROWS_FREE + i * 8, 8);
+    for (u32 i = 0; i < RAWS; i++) barrier_init(base + RAWS_FULL + i * 8, 1), barrier_init(base + RAWS_FREE + i * 8, 2);
+    for (u32 i = 0; i < WIDES; i++) barrier_init(base + WIDES_FULL + i * 8, 2), barrier_init(base + WIDES_FREE + i * 8, 8);
+    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
+  if (warp < 4) {
+    registers_fewer<56>();
+    if (threadIdx.x == 0) bring(work, map, last, base);
+    else if (warp >= 2) widen(work, shared, base, threadIdx.x - 64);
+  } else {
+    registers_more<224>();
+    const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
+    const Lane lane = {base, threadIdx.x & 31, mine * 64, mine >> 1 & 3, threadIdx.x >> 4 & 1};
+    Places at = {{0, 0}, {0, 0}};
+    correlate(work, shared, {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE}, row,
+              [&](Products<128>& of, const Task& task) { multiply(of, lane, at, halves, task); });
+  }
+#endif
+}

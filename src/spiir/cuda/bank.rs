@@ -1,0 +1,207 @@
+//! The bank's tables and rings in a device's memory, and the launches over them.
+
+use num_complex::Complex;
+
+use super::super::plan::Plan;
+use super::kernels;
+use super::levels::Levels;
+use super::pack::{Limits, Packed};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
+use crate::backend::threads::Threads;
+use crate::error::{Error, Result};
+
+/// Most samples of the full rate in one launch.
+pub(super) const PIECE: usize = 4096;
+
+/// A tap that is not 0: its weight's bits, and how many samples it reaches back.
+type Tap = [u32; 2];
+
+/// New samples, and where the ratios go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    /// Address of the first sample.
+    pub(super) input: u64,
+    /// Samples of the stream before it, and new ones: at most [`PIECE`].
+    pub(super) begin: u64,
+    pub(super) times: usize,
+    /// The sample of the first ratio that goes out; its address for template 0, and ratios from row to row.
+    pub(super) known: u64,
+    pub(super) output: u64,
+    pub(super) stride: usize,
+}
+
+/// All that lies on the device.
+#[derive(Debug)]
+pub(super) struct Bank {
+    filter: Function,
+    take_input: Function,
+    bring_up: Function,
+    threads: usize,
+    blocks: usize,
+    levels: usize,
+    units: Buffer<[u32; 6]>,
+    passes: Buffer<[u32; 6]>,
+    rows: Buffer<i32>,
+    values: Buffer<f32>,
+    table: Buffer<[u64; 3]>,
+    deep: Buffer<[u32; 4]>,
+    deep_rows: Buffer<i32>,
+    /// Taps before halving; after doubling, those of even samples and then those of odd ones.
+    down: Buffer<Tap>,
+    up: Buffer<Tap>,
+    even: usize,
+    /// The states that the next launch begins with, and those that it leaves.
+    states: [Buffer<[f32; 2]>; 2],
+    inputs: Buffer<f32>,
+    sums: Buffer<Complex<f32>>,
+}
+
+impl Bank {
+    pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
+        let levels = Levels::new(plan, PIECE)?;
+        let properties = device.properties();
+        let limits = Limits {
+            multiprocessors: properties.multiprocessors,
+            shared_bytes: properties.shared_bytes,
+            piece: PIECE,
+        };
+        let packed = Packed::new(plan, &limits, &|level, at| levels.row(level, at), threads);
+        check_memory(device, &levels, &packed)?;
+        let filters = device.module(&kernels::filters(packed.threads, &packed.shapes))?;
+        let resample = device.module(&kernels::resample())?;
+        let resampler = &plan.options().resampler;
+        let down = taps(&resampler.down);
+        let (even, odd) = phases(&resampler.up);
+        Ok(Self {
+            filter: filters.function("filter_all", packed.shared_bytes)?,
+            take_input: resample.function("take_input", 0)?,
+            bring_up: resample.function("bring_up", 0)?,
+            threads: packed.threads,
+            blocks: packed.units.len(),
+            levels: plan.levels(),
+            units: device.upload(&packed.units)?,
+            passes: device.upload(&packed.passes)?,
+            rows: device.upload(&packed.rows)?,
+            values: device.upload(&packed.values)?,
+            table: device.upload(&levels.table)?,
+            deep: device.upload(&levels.deep)?,
+            deep_rows: device.upload(&levels.deep_rows)?,
+            down: device.upload(&down)?,
+            even: even.len(),
+            up: device.upload(&[even, odd].concat())?,
+            states: [device.buffer(packed.states)?, device.buffer(packed.states)?],
+            inputs: device.buffer(levels.inputs)?,
+            sums: device.buffer(levels.sums)?,
+        })
+    }
+
+    /// Queues the forgetting of the stream.
+    pub(super) fn clear(&mut self, stream: &Stream) -> Result<()> {
+        let all = 0..self.states[0].len();
+        stream.fill(&mut self.states[0], all, 0)?;
+        let all = 0..self.inputs.len();
+        stream.fill(&mut self.inputs, all, 0)?;
+        let all = 0..self.sums.len();
+        stream.fill(&mut self.sums, all, 0)
+    }
+
+    /// Queues the work on new samples.
+    pub(super) fn launch(&mut self, job: &Job, stream: &Stream) -> Result<()> {
+        self.take_input(job, stream)?;
+        self.filter(job, stream)?;
+        self.states.swap(0, 1);
+        if self.deep.is_empty() { Ok(()) } else { self.bring_up(job, stream) }
+    }
+
+    fn take_input(&self, job: &Job, stream: &Stream) -> Result<()> {
+        let arguments = Arguments::new()
+            .with(job.input)
+            .with(job.times as u32)
+            .with(job.begin)
+            .with(self.table.address())
+            .with(self.levels as u32)
+            .with(self.inputs.address())
+            .with(self.down.address())
+            .with(self.down.len() as u32);
+        // SAFETY: the arguments are the kernel's; each ring holds the new samples beside its history.
+        unsafe { stream.launch(&self.take_input, [1, 1, 1], [1024, 1, 1], &arguments) }
+    }
+
+    fn filter(&self, job: &Job, stream: &Stream) -> Result<()> {
+        // Pairs begin at even samples.
+        let first = job.output.wrapping_sub(8 * job.known);
+        let wide = first.is_multiple_of(16) && job.stride.is_multiple_of(2);
+        let arguments = Arguments::new()
+            .with(self.units.address())
+            .with(self.passes.address())
+            .with(self.rows.address())
+            .with(self.values.address())
+            .with(self.states[0].address())
+            .with(self.states[1].address())
+            .with(self.table.address())
+            .with(self.inputs.address())
+            .with(self.sums.address())
+            .with(job.output)
+            .with(job.begin)
+            .with(job.begin + job.times as u64)
+            .with(job.known)
+            .with(job.stride as i64)
+            .with(u32::from(wide));
+        // SAFETY: the arguments are the kernel's; the tables were made for its blocks and these rings, and the caller
+        // has room for each template's new ratios.
+        unsafe {
+            stream.launch(&self.filter, [self.blocks, 1, 1], [self.threads, 1, 1], &arguments)
+        }
+    }
+
+    fn bring_up(&self, job: &Job, stream: &Stream) -> Result<()> {
+        let arguments = Arguments::new()
+            .with(self.deep.address())
+            .with(self.deep_rows.address())
+            .with(self.table.address())
+            .with(self.sums.address())
+            .with(job.output)
+            .with(job.begin)
+            .with(job.begin + job.times as u64)
+            .with(job.known)
+            .with(job.stride as i64)
+            .with(self.up.address())
+            .with(self.even as u32)
+            .with((self.up.len() - self.even) as u32);
+        // SAFETY: as above; rings of sums hold what the taps reach.
+        unsafe { stream.launch(&self.bring_up, [self.deep.len(), 1, 1], [256, 1, 1], &arguments) }
+    }
+}
+
+/// Taps that are heard: those so small that no sum shows them are left out.
+fn taps(all: &[f32]) -> Vec<Tap> {
+    let most = all.iter().fold(0_f32, |most, tap| most.max(tap.abs()));
+    let heard = all.iter().enumerate().filter(|(_, tap)| tap.abs() > 1e-12 * most);
+    heard.map(|(back, tap)| [tap.to_bits(), back as u32]).collect()
+}
+
+/// Taps at even and at odd places, in samples of the lower rate.
+fn phases(all: &[f32]) -> (Vec<Tap>, Vec<Tap>) {
+    let (even, odd): (Vec<Tap>, Vec<Tap>) =
+        taps(all).into_iter().partition(|[_, back]| back.is_multiple_of(2));
+    let halved = |taps: Vec<Tap>| taps.into_iter().map(|[tap, back]| [tap, back / 2]).collect();
+    (halved(even), halved(odd))
+}
+
+/// Refuses a plan that the device has no room for, with what is needed and what is free.
+fn check_memory(device: &Device, levels: &Levels, packed: &Packed) -> Result<()> {
+    let bytes = levels.inputs.saturating_mul(4).saturating_add(levels.sums.saturating_mul(8));
+    let bytes = bytes.saturating_add(packed.states * 16 + packed.values.len() * 4);
+    let free = device.free_bytes()?;
+    if bytes <= free {
+        return Ok(());
+    }
+    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+    Err(Error::Unavailable {
+        what: format!("{} MiB of memory on CUDA device {}", mib(bytes), device.ordinal()),
+        why: format!(
+            "the bank's filters and histories need so much, and {} MiB are free",
+            mib(free)
+        ),
+    })
+}

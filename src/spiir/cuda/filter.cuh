@@ -1,0 +1,345 @@
+// Filters of some templates over a stretch of samples, states and coefficients in registers.
+//
+// y[k] = a y[k - 1] + b x[k - d] is kept as (u, v) = (Re y / Re b, Im y / Im b), so that the input's weight is 1 and b weighs
+// the outputs: u' = Re a u + c1 v + x, v' = c2 u + Re a v + x, z += (Re b u', Im b v'), six multiply-adds in all, where
+// c1 c2 = -(Im a)^2. Rounding is that of the coupled form: scaling changes no relative error.
+//
+// A long memory would collect the rounding of too many samples: its state is rounded once a tile. What a tile's inputs leave
+// of themselves is summed from 0, and the state before the tile is turned by sixteen samples at once.
+//
+// A thread holds R filters of one template, G threads of a warp share it: lane = template + (32 / G) * part. The input
+// lies in shared memory in four copies shifted by 0 to 3 samples, so that any delay is an aligned read of four.
+#pragma once
+#include "device.cuh"
+
+// Samples of a tile; states are kept at their ends.
+constexpr int TILE = 16;
+
+struct Filter {
+  float a, c1, c2, re, im;
+};
+// What turns a state by a tile: three elements of a matrix, each a float and what is left of it.
+struct Turn {
+  float m, down, up, m_rest, down_rest, up_rest;
+};
+
+// One sample of one filter.
+INLINE void step(const Filter& f, float& u, float& v, float x, float& re, float& im) {
+  float p = fused(f.c1, v, x), q = fused(f.c2, u, x);
+  u = fused(f.a, u, p);
+  v = fused(f.a, v, q);
+  re = fused(f.re, u, re);
+  im = fused(f.im, v, im);
+}
+
+// Sums over the G lanes of a template, and each lane keeps its share: COUNT floats of sums in, the first COUNT / G (at
+// least one) out.
+template <int COUNT, int MASK, int LEAST> INLINE void share(float* sums, int lane) {
+  if constexpr (MASK >= LEAST) {
+    if constexpr (COUNT > 1) {
+      bool upper = lane & MASK;
+#pragma unroll
+      for (int i = 0; i < COUNT / 2; i++) {
+        float sent = upper ? sums[i] : sums[i + COUNT / 2], kept = upper ? sums[i + COUNT / 2] : sums[i];
+        sums[i] = kept + __shfl_xor_sync(0xffffffff, sent, MASK);
+      }
+      share<COUNT / 2, MASK / 2, LEAST>(sums, lane);
+    } else {
+      sums[0] += __shfl_xor_sync(0xffffffff, sums[0], MASK);
+      share<1, MASK / 2, LEAST>(sums, lane);
+    }
+  }
+}
+
+// Where a template's sums go.
+struct Target {
+  float* row;   // null: nowhere
+  u32 first;    // sample (its low bits) at the row's begin
+  u32 mask;     // rings wrap
+  i32 begin, end;  // of samples that are new, from the first tile's begin
+  u32 origin;   // the first tile's first sample
+  bool wide, add;
+};
+
+// Stores a lane's share of S samples from `first` on.
+template <int S, int G> INLINE void put(const Target& to, const float* sums, int first, int part) {
+  constexpr int HELD = 2 * S / G > 0 ? 2 * S / G : 1, IDLE = G / (2 * S) > 1 ? G / (2 * S) : 1;
+  int at = part / IDLE * HELD;
+  int k = first + at / 2;
+  u32 place = (to.origin + k - to.first) & to.mask;
+  // A pair may begin before the row does: its place is then -1.
+  float* row = to.row + 2 * (i64)(i32)place;
+  bool is_first = k >= to.begin && k < to.end && to.row && part % IDLE == 0;
+  if constexpr (HELD == 1) {
+    row += at & 1;
+    float sum = sums[0];
+    if (is_first) *row = to.add ? sum + *row : sum;
+  } else if constexpr (HELD == 2) {
+    float2 sum = make_float2(sums[0], sums[1]);
+    if (is_first) {
+      if (to.add) {
+        float2 old = *(float2*)row;
+        sum.x += old.x, sum.y += old.y;
+      }
+      *(float2*)row = sum;
+    }
+  } else {
+    if (to.wide && !to.add && first >= to.begin && first + S <= to.end) {
+#pragma unroll
+      for (int i = 0; i < HELD; i += 4)
+        if (to.row) *(float4*)(row + i) = make_float4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < HELD; i += 2) {
+      float2 sum = make_float2(sums[i], sums[i + 1]);
+      bool wanted = to.row && k + i / 2 >= to.begin && k + i / 2 < to.end;
+      float2* each = (float2*)(row + i);
+      if (wanted && to.add) sum.x += each->x, sum.y += each->y;
+      if (wanted) *each = sum;
+    }
+  }
+}
+
+// What a block works on: templates that share a rate and a number of lanes, and the passes over their filters. Where templates
+// are too few to fill the device, several blocks share a launch's samples, and each steps the states alone up to its own.
+struct Unit {
+  u32 level, lanes;
+  u32 pass, passes;
+  u32 rows;  // the first of its templates' rows
+  u32 part;  // which part of the samples, and above 16 bits of how many
+};
+// Filters whose inputs lie in one window.
+struct Pass {
+  u32 shape;
+  u32 values, states;  // where they begin, in a block's worth of numbers
+  u32 reach;           // samples that the window begins before a tile: a multiple of 4
+  u32 pitch;           // samples from a copy of the window to the next: a multiple of 4
+  u32 chunk;           // samples of tiles that a window is for: a multiple of TILE
+};
+// A rate: rings of its input and of its sums.
+struct Level {
+  u64 input, sums;  // first element
+  u32 mask, sums_mask;
+};
+// What a block is given, and which tiles it walks.
+struct Work {
+  const float* ring;
+  u32 mask;
+  const float* values;
+  const float2* states;
+  float2* next_states;
+  float* window;
+  int start, stop;  // tiles whose sums are wanted: states are brought up to the first
+  int complete;     // tiles that have all their samples, from the first on
+  bool saves;       // whether it walks the last tile
+  u32 number;       // of the first tile since the stream's start
+};
+
+// Fills the four copies of the window from ring place `at` (a multiple of 4) on.
+template <int BLOCK> INLINE void fill(float* window, const float* ring, u32 mask, u32 at, u32 pitch) {
+#pragma unroll 4
+  for (u32 i = threadIdx.x * 4; i < pitch; i += BLOCK * 4) {
+    float4 a = *(const float4*)(ring + ((at + i) & mask)), b = *(const float4*)(ring + ((at + i + 4) & mask));
+    *(float4*)(window + i) = a;
+    *(float4*)(window + pitch + i) = make_float4(a.y, a.z, a.w, b.x);
+    *(float4*)(window + 2 * pitch + i) = make_float4(a.z, a.w, b.x, b.y);
+    *(float4*)(window + 3 * pitch + i) = make_float4(a.w, b.x, b.y, b.z);
+  }
+}
+
+// A thread's filters: the coefficients, the states, and the address of each one's input of the next samples.
+template <int R> struct Held {
+  Filter filter[R];
+  float u[R], v[R];
+  u32 x[R];
+};
+
+// Four samples of one filter.
+INLINE void step_four(const Filter& f, float& u, float& v, const float4& x, float* sums) {
+  step(f, u, v, x.x, sums[0], sums[1]);
+  step(f, u, v, x.y, sums[2], sums[3]);
+  step(f, u, v, x.z, sums[4], sums[5]);
+  step(f, u, v, x.w, sums[6], sums[7]);
+}
+
+template <int R> INLINE void advance(Held<R>& held, int samples) {
+#pragma unroll
+  for (int r = 0; r < R; r++) held.x[r] += 4 * samples;
+}
+
+// Sums of S samples over a thread's filters; `next` holds the inputs of the first D filters.
+template <int R, int S, int D> INLINE void sum_filters(Held<R>& held, float4 (&next)[D], float (&sums)[2 * S]) {
+#pragma unroll
+  for (int i = 0; i < 2 * S; i++) sums[i] = 0;
+#pragma unroll
+  for (int q = 0; q < S; q += 4)
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      float4 now;
+      if (r < D) {
+        now = next[r < D ? r : 0];
+        next[r < D ? r : 0] = shared_quad(held.x[r] + 4 * q + 16);
+      } else {
+        now = shared_quad(held.x[r] + 4 * q);
+      }
+      step_four(held.filter[r], held.u[r], held.v[r], now, sums + 2 * q);
+    }
+  advance<R>(held, S);
+}
+
+// The states after a tile, without its sums.
+template <int R> INLINE void skip_tile(Held<R>& held) {
+#pragma unroll
+  for (int q = 0; q < TILE; q += 4)
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      float unused[8] = {};
+      step_four(held.filter[r], held.u[r], held.v[r], shared_quad(held.x[r] + 4 * q), unused);
+    }
+  advance<R>(held, TILE);
+}
+
+// A state that is no number is forgotten.
+INLINE float settled(float state) { return fabsf(state) < __int_as_float(0x7f800000) ? state : 0.0f; }
+// Once in so many tiles, counted from the stream's start.
+constexpr u32 SETTLED = 64;
+template <int R> INLINE void settle(Held<R>& held, u32 tile) {
+  if (tile % SETTLED != 0) return;
+#pragma unroll
+  for (int r = 0; r < R; r++) held.u[r] = settled(held.u[r]), held.v[r] = settled(held.v[r]);
+}
+
+// The same filters from one tile to the next, from the state before the tile and what the tile's inputs left.
+template <int R> INLINE void turn(Held<R>& held, const Turn (&by)[R], const float (&before)[R][2], const float (&left)[R][2]) {
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    float u = before[r][0], v = before[r][1];
+    float p = fused(by[r].down_rest, v, fused(by[r].m_rest, u, left[r][0])), q = fused(by[r].up_rest, u, fused(by[r].m_rest, v, left[r][1]));
+    held.u[r] = fused(by[r].m, u, fused(by[r].down, v, p));
+    held.v[r] = fused(by[r].m, v, fused(by[r].up, u, q));
+  }
+}
+
+template <int R, int BLOCK> INLINE void load(Held<R>& held, const float* values, const float2* states, const float* window, int count) {
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    const float* own = values + r * count * BLOCK;
+    held.filter[r] = {own[0], own[BLOCK], own[2 * BLOCK], own[3 * BLOCK], own[4 * BLOCK]};
+    held.x[r] = shared_address(window) + 4 * __float_as_uint(own[(count - 1) * BLOCK]);
+    float2 state = states[r * BLOCK];
+    held.u[r] = state.x, held.v[r] = state.y;
+  }
+}
+
+template <int R, int BLOCK> INLINE void save(const Held<R>& held, float2* states) {
+#pragma unroll
+  for (int r = 0; r < R; r++) states[r * BLOCK] = make_float2(held.u[r], held.v[r]);
+}
+
+// The window's next chunk: tiles from `first` on.
+template <int BLOCK> INLINE void next_chunk(const Pass& pass, const Work& work, u32 origin, int first) {
+  __syncthreads();
+  fill<BLOCK>(work.window, work.ring, work.mask, origin + first * TILE - pass.reach, pass.pitch);
+  __syncthreads();
+}
+
+// All filters of one pass over the tiles.
+template <int R, int G, int S, int D, bool PIPED, int BLOCK> INLINE void filter_short(const Pass& pass, const Work& work, const Target& to) {
+  int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
+  u64 slot = (u64)pass.states * BLOCK + threadIdx.x;
+  Held<R> held;
+  load<R, BLOCK>(held, work.values + (u64)pass.values * BLOCK + threadIdx.x, work.states + slot, work.window, 6);
+  float4 next[D];
+  float last[2 * S];  // sums that are stored beside the next ones' arithmetic
+  int last_at = -TILE;
+#pragma unroll
+  for (int i = 0; i < 2 * S; i++) last[i] = 0;
+  for (int first = 0; first < work.stop; first += chunk) {
+    int end = smaller(work.stop, first + chunk), tile = first;
+    next_chunk<BLOCK>(pass, work, to.origin, first);
+#pragma unroll 1
+    for (; tile < smaller(end, work.start); tile++) {
+      settle<R>(held, work.number + tile);
+      skip_tile<R>(held);
+    }
+#pragma unroll
+    for (int r = 0; r < D; r++) next[r] = shared_quad(held.x[r]);
+#pragma unroll 1
+    for (; tile < end; tile++) {
+      if (tile == work.complete) save<R, BLOCK>(held, work.next_states + slot);
+      settle<R>(held, work.number + tile);
+#pragma unroll 1
+      for (int s = 0; s < TILE; s += S) {
+        float sums[2 * S];
+        if (PIPED) {
+          share<2 * S, 16, 32 / G>(last, lane);
+          put<S, G>(to, last, last_at, part);
+        }
+        sum_filters<R, S, D>(held, next, sums);
+        if (!PIPED) {
+          share<2 * S, 16, 32 / G>(sums, lane);
+          put<S, G>(to, sums, tile * TILE + s, part);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * S; i++) last[i] = sums[i];
+        last_at = tile * TILE + s;
+      }
+    }
+    advance<R>(held, (first - end) * TILE);
+  }
+  if (work.saves && work.stop == work.complete) save<R, BLOCK>(held, work.next_states + slot);
+  if (PIPED) {
+    share<2 * S, 16, 32 / G>(last, lane);
+    put<S, G>(to, last, last_at, part);
+  }
+}
+
+// The same for long memories.
+template <int R, int G, int S, int BLOCK> INLINE void filter_long(const Pass& pass, const Work& work, const Target& to) {
+  int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
+  u64 slot = (u64)pass.states * BLOCK + threadIdx.x;
+  const float* values = work.values + (u64)pass.values * BLOCK + threadIdx.x;
+  Held<R> held;
+  load<R, BLOCK>(held, values, work.states + slot, work.window, 12);
+  Turn by[R];
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    const float* own = values + (r * 12 + 5) * BLOCK;
+    by[r] = {own[0], own[BLOCK], own[2 * BLOCK], own[3 * BLOCK], own[4 * BLOCK], own[5 * BLOCK]};
+  }
+  for (int first = 0; first < work.stop; first += chunk) {
+    int end = smaller(work.stop, first + chunk);
+    next_chunk<BLOCK>(pass, work, to.origin, first);
+#pragma unroll 1
+    for (int tile = first; tile < end; tile++) {
+      if (tile == work.complete) save<R, BLOCK>(held, work.next_states + slot);
+      settle<R>(held, work.number + tile);
+      float before[R][2], left[R][2];
+#pragma unroll
+      for (int r = 0; r < R; r++) before[r][0] = held.u[r], before[r][1] = held.v[r], left[r][0] = left[r][1] = 0;
+#pragma unroll 1
+      for (int s = 0; s < TILE; s += S) {
+        float sums[2 * S];
+#pragma unroll
+        for (int i = 0; i < 2 * S; i++) sums[i] = 0;
+#pragma unroll
+        for (int q = 0; q < S; q += 4)
+#pragma unroll
+          for (int r = 0; r < R; r++) {
+            float4 x = shared_quad(held.x[r] + 4 * q);
+            float unused[8] = {};
+            step_four(held.filter[r], held.u[r], held.v[r], x, sums + 2 * q);
+            step_four(held.filter[r], left[r][0], left[r][1], x, unused);
+          }
+        advance<R>(held, S);
+        if (tile < work.start) continue;
+        share<2 * S, 16, 32 / G>(sums, lane);
+        put<S, G>(to, sums, tile * TILE + s, part);
+      }
+      turn<R>(held, by, before, left);
+    }
+    advance<R>(held, (first - end) * TILE);
+  }
+  if (work.saves && work.stop == work.complete) save<R, BLOCK>(held, work.next_states + slot);
+}

@@ -1,0 +1,38 @@
+//! The kernels of the filter bank, and the table of them that is compiled without a GPU.
+
+use super::shape::Shape;
+use crate::backend::cuda::{Extent, Source, Variant};
+
+/// The filters, for blocks of so many threads and these shapes.
+pub(super) fn filters(threads: usize, shapes: &[Shape]) -> Source {
+    let lines: String = shapes.iter().map(|shape| shape.define()).collect();
+    Source {
+        name: "filter.cu",
+        text: include_str!("filter.cu"),
+        includes: &[("filter.cuh", include_str!("filter.cuh"))],
+        defines: vec![("THREADS", threads.to_string()), ("SHAPES", lines)],
+    }
+}
+
+/// What comes before and after them.
+pub(super) fn resample() -> Source {
+    let text = include_str!("resample.cu");
+    Source { name: "resample.cu", text, includes: &[], defines: Vec::new() }
+}
+
+/// The kernels of this stage.
+pub fn kernels(extent: Extent) -> Vec<Variant> {
+    let shapes = Shape::all();
+    let some =
+        |start: usize| -> Vec<Shape> { shapes.iter().copied().skip(start).step_by(5).collect() };
+    let mut variants: Vec<Variant> = (0..5)
+        .map(|start| Variant::everywhere(filters([256, 128, 64][start % 3], &some(start))))
+        .collect();
+    if extent == Extent::All {
+        let each = shapes.iter().flat_map(|shape| [64, 128, 256].map(|threads| (threads, *shape)));
+        variants
+            .extend(each.map(|(threads, shape)| Variant::everywhere(filters(threads, &[shape]))));
+    }
+    variants.push(Variant::plain(resample(), extent));
+    variants
+}

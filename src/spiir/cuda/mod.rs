@@ -1,0 +1,164 @@
+//! The filter bank on a GPU: states in registers, inputs of all rates in rings, one launch for the filters of all.
+//!
+//! Invariant: the same bits for any split of a stream; `enqueue` allocates nothing.
+#![allow(unsafe_code)]
+
+mod assign;
+mod bank;
+mod kernels;
+mod levels;
+mod pack;
+mod scaled;
+mod shape;
+mod staging;
+
+use num_complex::Complex;
+
+use super::plan::Plan;
+use crate::backend::cuda::{Buffer, Device, Event, Stream};
+use crate::backend::threads::Threads;
+use crate::error::{Error, Result};
+use bank::{Bank, Job, PIECE};
+pub use kernels::kernels;
+use staging::Staging;
+
+/// A plan bound to a device.
+#[derive(Debug)]
+pub(super) struct Engine {
+    device: Device,
+    threads: Threads,
+    bank: Bank,
+    /// The host's side; none before the first use of the host's memory.
+    staging: Option<Box<Staging>>,
+    templates: usize,
+    latency: u64,
+    /// Samples of the stream so far.
+    taken: u64,
+    /// Whether the device still holds another stream, or nothing.
+    stale: bool,
+    /// What was queued last, on whatever stream.
+    last: Event,
+}
+
+impl Engine {
+    pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
+        Ok(Self {
+            device: device.clone(),
+            threads: threads.clone(),
+            bank: Bank::new(plan, device, threads)?,
+            staging: None,
+            templates: plan.templates(),
+            latency: plan.latency() as u64,
+            taken: 0,
+            stale: true,
+            last: device.event()?,
+        })
+    }
+
+    pub(super) fn reset(&mut self) {
+        (self.taken, self.stale) = (0, true);
+    }
+
+    /// Takes samples of whitened strain, and writes what is known by now to `output` (template, time).
+    pub(super) fn run(
+        &mut self,
+        input: &[f32],
+        output: &mut [Complex<f32>],
+        stride: usize,
+    ) -> Result<usize> {
+        let mut staging = match self.staging.take() {
+            Some(staging) => staging,
+            None => Box::new(Staging::new(&self.device, self.templates, &self.threads)?),
+        };
+        let done = self.run_staged(&mut staging, input, (output, stride));
+        staging.forget();
+        self.staging = Some(staging);
+        done
+    }
+
+    fn run_staged(
+        &mut self,
+        staging: &mut Staging,
+        input: &[f32],
+        (output, stride): (&mut [Complex<f32>], usize),
+    ) -> Result<usize> {
+        staging.compute.wait(&self.last)?;
+        let mut produced = 0;
+        for samples in input.chunks(staging.piece()) {
+            let (input, ratios) = staging.copy_in(samples)?;
+            let known = self.known();
+            let end = (self.taken + samples.len() as u64).max(self.latency);
+            let new = (end - known) as usize;
+            // Rows on their way stand close together.
+            self.filter((input, samples.len()), (ratios, new), &staging.compute)?;
+            staging.copy_out((produced, new), output, stride)?;
+            produced += new;
+        }
+        staging.compute.record(&self.last)?;
+        staging.hand_over(output, stride)?;
+        Ok(produced)
+    }
+
+    /// The sample of the next ratio.
+    fn known(&self) -> u64 {
+        self.taken.max(self.latency)
+    }
+
+    /// Queues the work on samples of a device's memory.
+    fn filter(
+        &mut self,
+        (input, times): (u64, usize),
+        (output, stride): (u64, usize),
+        stream: &Stream,
+    ) -> Result<()> {
+        if self.stale {
+            self.bank.clear(stream)?;
+            self.stale = false;
+        }
+        let known = self.known();
+        for first in (0..times).step_by(PIECE) {
+            let piece = PIECE.min(times - first);
+            let job = Job {
+                input: input + 4 * first as u64,
+                begin: self.taken,
+                times: piece,
+                known: self.known(),
+                output: output + 8 * (self.known() - known),
+                stride,
+            };
+            self.bank.launch(&job, stream)?;
+            self.taken += piece as u64;
+        }
+        Ok(())
+    }
+
+    /// Queues the same for samples that lie on the device.
+    pub(super) fn enqueue(
+        &mut self,
+        (input, first): (&Buffer<f32>, usize),
+        times: usize,
+        (output, at, stride): (&mut Buffer<Complex<f32>>, usize, usize),
+        stream: &Stream,
+    ) -> Result<usize> {
+        input.check_on(&self.device)?;
+        output.check_on(&self.device)?;
+        let end = first.saturating_add(times);
+        if end > input.len() {
+            let what = "input on the device (samples)";
+            return Err(Error::Shape { what, expected: end, actual: input.len() });
+        }
+        let known = self.known();
+        let produced = ((self.taken + times as u64).max(self.latency) - known) as usize;
+        let rows = (self.templates - 1).saturating_mul(stride).saturating_add(produced);
+        let end = at.saturating_add(rows);
+        if produced > 0 && end > output.len() {
+            let what = "output on the device (template, time)";
+            return Err(Error::Shape { what, expected: end, actual: output.len() });
+        }
+        stream.wait(&self.last)?;
+        let row = output.at(at.min(output.len()));
+        self.filter((input.at(first), times), (row, stride), stream)?;
+        stream.record(&self.last)?;
+        Ok(produced)
+    }
+}

@@ -1,0 +1,312 @@
+//! The search for peaks on a GPU: ratios stay there, measured triggers come back.
+//!
+//! Invariant: a sample is decided about once all that its window and its measure reach is there, and triggers come back
+//! by sample and template, so nothing depends on how the stream was split or on what ran first.
+#![allow(unsafe_code)]
+
+mod slot;
+mod tables;
+
+use num_complex::Complex;
+
+use super::found::Trigger;
+use super::gate::Gate;
+use super::options::{Autocorrelation, TriggerOptions};
+use super::sizes::Sizes;
+use crate::array::check_length;
+use crate::backend::cuda::{Arguments, Buffer, Device, Extent, Function, Source, Stream, Variant};
+use crate::error::{Error, Result};
+use slot::Slot;
+use tables::Tables;
+
+/// Threads of a block, samples of a block that searches, and blocks of a multiprocessor that measure.
+const THREADS: usize = 256;
+const SAMPLES: usize = 2048;
+const MEASURING: usize = 2;
+
+/// Bytes that the triggers of one launch may take.
+const FOUND_BYTES: usize = 32 << 20;
+
+/// The most samples that are taken at once, since places are 32-bit numbers, and that one launch decides about.
+const MOST_TIMES: usize = 1 << 28;
+const MOST_DECIDED: usize = 1 << 14;
+
+/// The kernels of the search for peaks.
+pub fn kernels(_: Extent) -> Vec<Variant> {
+    vec![Variant::everywhere(source())]
+}
+
+fn source() -> Source {
+    Source { name: "peaks.cu", text: include_str!("peaks.cu"), includes: &[], defines: Vec::new() }
+}
+
+/// Finds the peaks of every template's signal-to-noise ratio where they are made: as [`super::Finder`], from ratios in a
+/// GPU's memory.
+///
+/// | buffer     | axes           | type        | unit                                 | access   |
+/// |------------|----------------|-------------|--------------------------------------|----------|
+/// | `z`        | template, time | complex f32 | standard deviations, each quadrature | read     |
+/// | `valid`    | time           | bool        |                                      | read     |
+/// | `triggers` | trigger        | [`Trigger`] |                                      | appended |
+///
+/// # Numerics
+/// The same samples of the same ratios are triggers as on the host, for any split of the stream. Their offset, amplitude
+/// and xi-squared are summed in another order: within some parts in a million.
+/// # Real time
+/// [`DeviceFinder::enqueue`] waits for the search of the call before the last one only, and allocates nothing but room
+/// for triggers.
+#[derive(Debug)]
+pub struct DeviceFinder {
+    device: Device,
+    screen: Function,
+    measure: Function,
+    retain: Function,
+    tables: Tables,
+    sizes: Sizes,
+    templates: usize,
+    /// Least `|z|^2` of a trigger.
+    threshold: f32,
+    gate: Gate,
+    /// The last samples of every template, `capacity` for each: `kept` of the present one, from number `first`.
+    tails: [Buffer<Complex<f32>>; 2],
+    present: usize,
+    capacity: usize,
+    kept: usize,
+    first: u64,
+    /// Samples seen, those that were decided about on the device, and those whose triggers have come back.
+    known: u64,
+    decided: u64,
+    told: u64,
+    slots: [Slot; 2],
+    next: usize,
+    /// Samples that one launch decides about, at most.
+    step: usize,
+    /// Triggers of which it is not known yet whether a gate is near.
+    waiting: Vec<Trigger>,
+    /// For what is seldom copied.
+    copies: Stream,
+}
+
+/// The newest samples: rows of templates.
+#[derive(Clone, Copy)]
+struct Block {
+    address: u64,
+    stride: usize,
+    times: usize,
+}
+
+impl DeviceFinder {
+    /// A search over templates with these autocorrelations.
+    ///
+    /// # Errors
+    /// As [`super::Finder::new`]; [`Error::Unavailable`] without memory or NVRTC; [`Error::Device`] when the driver
+    /// refuses.
+    pub fn new(
+        options: &TriggerOptions,
+        autocorrelations: &[Autocorrelation],
+        device: &Device,
+    ) -> Result<Self> {
+        let sizes = Sizes::new(options, autocorrelations)?;
+        let templates = autocorrelations.len();
+        let module = device.module(&source())?;
+        let capacity = 2 * sizes.back;
+        let words = capacity.saturating_mul(templates);
+        // Two triggers of a template are farther apart than the window.
+        let apart = sizes.window + 1;
+        let most = (FOUND_BYTES / Slot::bytes(templates)).max(1);
+        let step = most.saturating_mul(apart).min(MOST_DECIDED);
+        let room = templates * step.div_ceil(apart);
+        Ok(Self {
+            device: device.clone(),
+            screen: module.function("screen", 0)?,
+            measure: module.function("measure", 0)?,
+            retain: module.function("retain", 0)?,
+            tables: Tables::new(device, autocorrelations, sizes.half)?,
+            sizes,
+            templates,
+            threshold: options.threshold * options.threshold,
+            gate: Gate::new(sizes.pad),
+            tails: [device.buffer(words)?, device.buffer(words)?],
+            present: 0,
+            capacity,
+            kept: 0,
+            first: 0,
+            known: 0,
+            decided: 0,
+            told: 0,
+            slots: [Slot::new(device, room)?, Slot::new(device, room)?],
+            next: 0,
+            step,
+            waiting: Vec::new(),
+            copies: device.stream()?,
+        })
+    }
+
+    /// Number of templates.
+    pub fn templates(&self) -> usize {
+        self.templates
+    }
+
+    /// Samples that must follow a sample before it is known whether it is a trigger.
+    pub fn latency(&self) -> usize {
+        self.sizes.latency
+    }
+
+    /// Queues the search of the next `times` samples of each template, the first of its row of `stride`, and appends
+    /// triggers that have come back by now: those of the calls before the last one at least.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `z` has a row for each template, `times <= stride` and `valid.len() == times`;
+    /// [`Error::Parameter`] for memory of another device; [`Error::Device`] when the driver, or earlier work, failed.
+    pub fn enqueue(
+        &mut self,
+        z: &Buffer<Complex<f32>>,
+        (stride, times): (usize, usize),
+        valid: &[bool],
+        stream: &Stream,
+        triggers: &mut Vec<Trigger>,
+    ) -> Result<()> {
+        check_length("valid samples", times, valid.len())?;
+        let (what, most) = ("row of signal-to-noise ratios", stride.min(MOST_TIMES));
+        if times > most {
+            return Err(Error::Shape { what, expected: times, actual: most });
+        }
+        let (expected, actual) = (self.templates.saturating_mul(stride), z.len());
+        if actual < expected {
+            let what = "signal-to-noise ratios (template, time)";
+            return Err(Error::Shape { what, expected, actual });
+        }
+        z.check_on(&self.device)?;
+        self.gate.push(valid);
+        let block = Block { address: z.address(), stride, times };
+        let back = self.sizes.back as u64;
+        let known = self.known + times as u64;
+        let until = known.saturating_sub(back).max(self.decided);
+        self.decide(block, until, stream)?;
+        self.keep(block, (until.saturating_sub(back), known), stream)?;
+        self.known = known;
+        self.hand_out(triggers);
+        Ok(())
+    }
+
+    /// Waits for what is under way, and appends the triggers that are certain by now.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when any of it failed.
+    pub fn collect(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
+        for _ in 0..self.slots.len() {
+            self.take_next()?;
+            self.next = (self.next + 1) % self.slots.len();
+        }
+        self.hand_out(triggers);
+        Ok(())
+    }
+
+    /// Ends the stream: appends the triggers among its last [`Self::latency`] samples. Another stream may begin.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    pub fn flush(&mut self, stream: &Stream, triggers: &mut Vec<Trigger>) -> Result<()> {
+        let nothing = Block { address: 0, stride: 0, times: 0 };
+        self.decide(nothing, self.known, stream)?;
+        self.gate.end();
+        self.collect(triggers)?;
+        self.forget();
+        Ok(())
+    }
+
+    /// Forgets the stream, so that another may begin.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    pub fn reset(&mut self) -> Result<()> {
+        self.collect(&mut Vec::new())?;
+        self.forget();
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.gate.reset();
+        self.waiting.clear();
+        (self.known, self.decided, self.told, self.kept, self.first) = (0, 0, 0, 0, 0);
+    }
+
+    /// Takes what the slot that is used next holds.
+    fn take_next(&mut self) -> Result<()> {
+        let taken = self.slots[self.next].take(&self.copies, &mut self.waiting)?;
+        self.told = taken.unwrap_or(self.told);
+        Ok(())
+    }
+
+    /// Appends the triggers near which there is known to be no gate.
+    fn hand_out(&mut self, triggers: &mut Vec<Trigger>) {
+        let certain = self.gate.decided();
+        let count = self.waiting.partition_point(|trigger| trigger.sample < certain);
+        let gate = &self.gate;
+        triggers.extend(self.waiting.drain(..count).filter(|one| gate.is_open(one.sample)));
+        self.gate.forget(certain.min(self.told));
+    }
+
+    /// What all kernels begin with: what was kept, and the block.
+    fn rows(&self, block: Block) -> Arguments {
+        Arguments::new()
+            .with(self.tails[self.present].address())
+            .with(self.capacity as u32)
+            .with(self.kept as u32)
+            .with(block.address)
+            .with(block.stride as u64)
+            .with(block.times as u32)
+    }
+
+    /// Decides about all samples before `until`.
+    fn decide(&mut self, block: Block, until: u64, stream: &Stream) -> Result<()> {
+        while self.decided < until {
+            let end = until.min(self.decided + self.step as u64);
+            self.take_next()?;
+            let rows = self.rows(block);
+            let slot = &mut self.slots[self.next];
+            slot.clear(stream)?;
+            let (count, found, room) = slot.addresses();
+            let samples = (end - self.decided) as usize;
+            let screen = rows
+                .with((self.decided - self.first) as u32)
+                .with((end - self.first) as u32)
+                .with(self.threshold)
+                .with(self.sizes.window as u32);
+            let screen = screen.with(count).with(found).with(room);
+            let measure = self.tables.add_to(rows).with(count).with(found).with(room);
+            let grid = [self.templates, samples.div_ceil(SAMPLES), 1];
+            let most = MEASURING * self.device.properties().multiprocessors;
+            let measuring = (room as usize).div_ceil(THREADS / 32).min(most);
+            // SAFETY: the arguments are the kernels', in their order; tail and block hold all places of the rows before
+            // those that the samples reach.
+            unsafe {
+                stream.launch(&self.screen, grid, [THREADS, 1, 1], &screen)?;
+                stream.launch(&self.measure, [measuring, 1, 1], [THREADS, 1, 1], &measure)?;
+            }
+            slot.send((self.first, end), stream)?;
+            self.next = (self.next + 1) % self.slots.len();
+            self.decided = end;
+        }
+        Ok(())
+    }
+
+    /// Keeps the samples from number `from` on to before `known`.
+    fn keep(&mut self, block: Block, (from, known): (u64, u64), stream: &Stream) -> Result<()> {
+        let count = (known - from) as usize;
+        if block.times == 0 {
+            return Ok(());
+        }
+        let next = 1 - self.present;
+        let arguments = self
+            .rows(block)
+            .with((from - self.first) as u32)
+            .with(count as u32)
+            .with(self.tails[next].address());
+        let grid = [self.templates, count.div_ceil(THREADS), 1];
+        // SAFETY: the arguments are the kernel's, in its order; what is kept is at most twice what a decision reaches.
+        unsafe { stream.launch(&self.retain, grid, [THREADS, 1, 1], &arguments)? };
+        (self.present, self.kept, self.first) = (next, count, from);
+        Ok(())
+    }
+}

@@ -1,0 +1,281 @@
+//! An array correlated on a GPU: the processor's visibilities, whatever is recorded, flagged and tracked, for any gulp.
+//!
+//! Voltages that are multiplied as they were recorded give the same sums. All others may be rounded otherwise where a value
+//! lies at the middle between two integers, or by what single precision leaves.
+
+use std::sync::RwLock;
+
+use num_complex::Complex;
+use sidereal::backend::Backend;
+use sidereal::backend::cuda::{Buffer, Device};
+use sidereal::backend::threads::Threads;
+use sidereal::geometry::DelayPolynomial;
+use sidereal::io::voltages::{Flag, VoltageHeader};
+use sidereal::pipeline::array::{
+    ArrayCorrelator, CorrelateOptions, Gains, Integration, PhaseCentre, Summary,
+};
+use sidereal::voltage::VoltageEncoding;
+
+#[path = "array/mod.rs"]
+mod array;
+#[path = "common/cuda.rs"]
+mod cuda;
+#[path = "voltage/memory.rs"]
+mod memory;
+
+use VoltageEncoding::{Complex8, Complex16, ComplexF32, Real8};
+use array::{drain, inputs, polynomial, recording};
+use memory::{Memory, noise};
+
+/// The device's memory: one test takes nearly all of it.
+static DEVICE: RwLock<()> = RwLock::new(());
+
+/// Antennas.
+const ANTENNAS: usize = 3;
+
+/// Channels of a recorded channel.
+const CHANNELS: usize = 16;
+
+/// What is recorded, and how it is correlated.
+struct Scene {
+    recordings: Vec<Memory>,
+    /// None: no delays.
+    delays: Option<Vec<DelayPolynomial>>,
+    options: CorrelateOptions,
+}
+
+impl Scene {
+    /// Noise that antennas share in part, of two recorded channels.
+    fn new(encoding: VoltageEncoding, polarizations: usize, times: usize) -> Self {
+        let header = VoltageHeader { polarizations, ..memory::header(&[21.0, 20.0], encoding) };
+        let own = |antenna| {
+            recording(&header, antenna, times, |stream, time| {
+                (noise(100 + stream, time) + noise(10 * antenna + stream, time)) * 20.0
+            })
+        };
+        let options = CorrelateOptions { integration_s: 1.1e-3, ..CorrelateOptions::new(CHANNELS) };
+        Self { recordings: (0..ANTENNAS).map(own).collect(), delays: None, options }
+    }
+
+    /// Delays that are constant, and rise and fall by whole samples every few dozen spectra.
+    fn tracked(self) -> Self {
+        let header = &self.recordings[0].header;
+        let samples = |count: f64| count * header.tsamp_s;
+        let rate = |spectra: f64| 1.0 / (spectra * CHANNELS as f64);
+        let delays = vec![
+            polynomial(header.start, &[samples(0.4)]),
+            polynomial(header.start, &[samples(3.3), rate(90.0), 0.3 * rate(60.0) / 0.05]),
+            polynomial(header.start, &[samples(-5.7), -rate(70.0)]),
+        ];
+        Self { delays: Some(delays), ..self }
+    }
+
+    /// The start of one antenna, a part of one polarization of another.
+    fn flagged(mut self) -> Self {
+        let last = self.recordings[0].header.streams();
+        self.recordings[1].flags = vec![
+            Flag { streams: 0..1, start: 0, times: 300 },
+            Flag { streams: last - 1..last, start: 1900, times: 40 },
+        ];
+        self.recordings[2].flags = vec![Flag { streams: 0..last, start: 0, times: 900 }];
+        self
+    }
+
+    fn with(self, change: impl FnOnce(&mut CorrelateOptions)) -> Self {
+        let mut options = self.options.clone();
+        change(&mut options);
+        Self { options, ..self }
+    }
+
+    fn run(&self, backend: &Backend, gulp: usize) -> (Vec<Integration>, Summary) {
+        let array = array::array(ANTENNAS);
+        let options = CorrelateOptions { gulp, ..self.options.clone() };
+        let inputs = inputs(&self.recordings);
+        let made = match &self.delays {
+            Some(delays) => ArrayCorrelator::with_delays(&array, inputs, delays, &options, backend),
+            None => ArrayCorrelator::new(&array, inputs, &options, backend),
+        };
+        let mut correlator = made.unwrap();
+        let all = drain(&mut correlator);
+        (all, correlator.summary())
+    }
+
+    /// Compares the GPU's visibilities with the processor's, and those of other gulps with its own.
+    fn check(&self, device: &Device, name: &str, is_exact: bool) {
+        let gpu = Backend::Cuda(device.clone(), Threads::new(2));
+        let (expected, host) = self.run(&Backend::best(2), 0);
+        let (found, summary) = self.run(&gpu, 0);
+        assert!(summary.made_on_device && !host.made_on_device, "{name}");
+        assert_eq!(expected.len(), found.len(), "{name}");
+        for (a, b) in expected.iter().zip(&found) {
+            assert_eq!(a.counts, b.counts, "{name}: {}", a.number);
+            if is_exact {
+                assert_eq!(a.sums, b.sums, "{name}: {}", a.number);
+            } else {
+                self.compare(a, b, name);
+            }
+        }
+        for (a, b) in host.antennas.iter().zip(&summary.antennas) {
+            assert_eq!(a.masked, b.masked, "{name}");
+            let off = (a.saturated - b.saturated).abs();
+            assert!(off <= 2e-5 + 1e-3 * a.saturated, "{name}: {a:?} {b:?}");
+        }
+        // Single spectra only where they are made without a filter bank: an emulated one takes its time.
+        for gulp in if is_exact { [1, 50, 333] } else { [13, 50, 333] } {
+            let (other, _) = self.run(&gpu, gulp);
+            assert!(other == found, "{name}: gulp {gulp}");
+        }
+    }
+
+    /// Few samples are another integer by one, and none is farther off.
+    fn compare(&self, a: &Integration, b: &Integration, name: &str) {
+        let pairs = a.sums.len() / a.counts.len();
+        let channels = a.counts.len() / (ANTENNAS * (ANTENNAS + 1) / 2);
+        let power = |antenna: usize, channel: usize, polarization: usize| {
+            let row = antenna * (antenna + 3) / 2 * channels + channel;
+            let own = &a.sums[row * pairs..(row + 1) * pairs];
+            own[if polarization == 0 { 0 } else { pairs - 1 }].re.max(0.0)
+        };
+        let (mut row, mut others) = (0, 0);
+        for i in 0..ANTENNAS {
+            for j in 0..=i {
+                for channel in 0..channels {
+                    let cell = row * channels + channel;
+                    // One of so many samples, by one of some counts of deviation.
+                    let part = match self.options.nbits {
+                        32 => 2e-6,
+                        _ => 4.0 / a.counts[cell].max(1) as f64,
+                    };
+                    for pair in 0..pairs {
+                        let at = cell * pairs + pair;
+                        let p = power(i, channel, pair / 2) * power(j, channel, pair % 2);
+                        let off = (a.sums[at] - b.sums[at]).norm();
+                        assert!(
+                            off <= part * p.sqrt(),
+                            "{name}: {i} {j} {channel} {pair}: {off} {p}"
+                        );
+                        others += usize::from(off > 1e-6 * p.sqrt());
+                    }
+                }
+                row += 1;
+            }
+        }
+        assert!(others * 20 <= a.sums.len(), "{name}: {others} of {} differ", a.sums.len());
+    }
+}
+
+/// What is recorded as channels, and neither delayed nor weighed, is multiplied as it is: the same sums.
+#[test]
+fn fixed_subset_recorded_integers_are_exact() {
+    let Some(device) = cuda::device() else { return };
+    let _others = DEVICE.read();
+    for (encoding, polarizations) in [(Complex8, 2), (ComplexF32, 1)] {
+        let scene = Scene::new(encoding, polarizations, 300).flagged();
+        let scene = scene.with(|options| {
+            options.channelize = Some(false);
+            options.integration_s = 101e-6;
+            options.nbits = if encoding == ComplexF32 { 32 } else { 8 };
+        });
+        scene.check(&device, &format!("{encoding:?}"), encoding == Complex8);
+    }
+}
+
+/// A drift scan: a filter bank, no delays.
+#[test]
+fn fixed_subset_a_drift_scan_is_the_processors() {
+    let Some(device) = cuda::device() else { return };
+    let _others = DEVICE.read();
+    for (encoding, polarizations, nbits) in [(Complex8, 2, 8), (Real8, 1, 4), (Complex16, 2, 32)] {
+        let scene = Scene::new(encoding, polarizations, 3000).flagged();
+        let scene = scene.with(|options| options.nbits = nbits);
+        scene.check(&device, &format!("{encoding:?} {polarizations} {nbits}"), false);
+    }
+}
+
+/// Delays that change by many whole samples, at both sidebands.
+#[test]
+fn delays_that_change_are_the_processors() {
+    let Some(device) = cuda::device() else { return };
+    let _others = DEVICE.read();
+    for (encoding, polarizations, nbits, lower) in
+        [(Complex8, 2, 8, false), (Complex8, 1, 4, true), (ComplexF32, 2, 32, true)]
+    {
+        let mut scene = Scene::new(encoding, polarizations, 4000).tracked().flagged();
+        for own in &mut scene.recordings {
+            own.header.lower_sideband = lower;
+        }
+        let scene = scene.with(|options| options.nbits = nbits);
+        scene.check(&device, &format!("{encoding:?} {nbits} {lower}"), false);
+    }
+}
+
+/// Channelized voltages with delays or gains.
+#[test]
+fn channelized_voltages_that_are_delayed_are_the_processors() {
+    let Some(device) = cuda::device() else { return };
+    let _others = DEVICE.read();
+    for (encoding, polarizations, nbits) in
+        [(Complex8, 2, 8), (Complex16, 1, 4), (ComplexF32, 2, 32)]
+    {
+        let scene = Scene::new(encoding, polarizations, 400).tracked().flagged();
+        let scene = scene.with(|options| {
+            options.channelize = Some(false);
+            options.integration_s = 90e-6;
+            options.nbits = nbits;
+        });
+        scene.check(&device, &format!("{encoding:?} {nbits}"), false);
+    }
+}
+
+/// Antennas of unlike encoding have filter banks of their own; gains of a table stay.
+#[test]
+fn antennas_of_unlike_encoding_share_the_device() {
+    let Some(device) = cuda::device() else { return };
+    let _others = DEVICE.read();
+    let mut scene = Scene::new(Complex8, 2, 2500).tracked();
+    let wide = Scene::new(Complex16, 2, 2500);
+    scene.recordings[1] = wide.recordings[1].clone();
+    let gain = |at: usize| Complex::from_polar(0.5 + 0.01 * (at % 5) as f32, 0.1 * at as f32);
+    let gains = (0..2 * CHANNELS).map(gain).collect();
+    let scene = scene.with(|options| options.gains = Gains::Table(gains));
+    scene.check(&device, "unlike", false);
+}
+
+/// A source that is tracked, by the array's own geometry.
+#[test]
+fn a_tracked_source_is_the_processors() {
+    let Some(device) = cuda::device() else { return };
+    let _others = DEVICE.read();
+    let scene = Scene::new(Complex8, 2, 2500).with(|options| {
+        options.phase_centre =
+            PhaseCentre::Sidereal { ra_deg: 128.8, dec_deg: -30.0, name: "there".into() };
+        options.average_channels = 2;
+    });
+    scene.check(&device, "tracked", false);
+}
+
+/// Without room for spectra on the device, the host makes them and the GPU multiplies.
+#[test]
+fn without_room_on_the_device_the_host_makes_spectra() {
+    let Some(device) = cuda::device() else { return };
+    let _alone = DEVICE.write();
+    let spectra = 13_000;
+    let scene = Scene::new(Complex8, 2, spectra * CHANNELS).flagged();
+    let scene = scene.with(|options| {
+        options.gulp = spectra;
+        options.integration_s = 0.1;
+    });
+    let gpu = Backend::Cuda(device.clone(), Threads::new(2));
+    let array = array::array(ANTENNAS);
+    let room = device.free_bytes().unwrap();
+    // What is left is enough for the X-engine's sums.
+    let taken: Buffer<u8> = device.buffer(room - (24 << 20)).unwrap();
+    let inputs = inputs(&scene.recordings);
+    let mut correlator = ArrayCorrelator::new(&array, inputs, &scene.options, &gpu).unwrap();
+    drop(taken);
+    let found = drain(&mut correlator);
+    assert!(!correlator.summary().made_on_device);
+    let (expected, _) = scene.run(&Backend::best(2), 0);
+    // The same spectra, and exact sums of them.
+    assert!(expected == found);
+}

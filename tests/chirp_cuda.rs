@@ -1,0 +1,244 @@
+//! The search for gravitational waves on a GPU finds what the processor finds: peaks, chains, events; on whatever device is
+//! there: a real one, or the emulator of `tests/cuda_on_host`.
+//!
+//! Verification method: test against the processor, whose results have published and simulated truths of their own
+//! (`science_spiir.rs`, `science_spiir_events.rs`, `spiir_triggers.rs`).
+#![cfg(feature = "cuda")]
+
+#[path = "common/coincident.rs"]
+mod coincident;
+mod common;
+#[path = "common/random.rs"]
+mod random;
+
+use coincident::{chain, chirp_bank, gw150914, pair, recording, search};
+use num_complex::{Complex, Complex64};
+use random::Random;
+use sidereal::backend::Backend;
+use sidereal::backend::cuda::Device;
+use sidereal::pipeline::chirp::{ChirpDetector, Piece, Report};
+use sidereal::spiir::trigger::{Autocorrelation, DeviceFinder, Finder, Trigger, TriggerOptions};
+
+/// The GPU; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
+fn gpu() -> Option<(Backend, Device)> {
+    let found = Backend::available(2).into_iter().find_map(|backend| match &backend {
+        Backend::Cuda(device, _) => Some((backend.clone(), device.clone())),
+        _ => None,
+    });
+    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
+    if found.is_none() {
+        assert!(!required.split(',').any(|word| word == "cuda"), "no GPU was found");
+        eprintln!("skipped: no GPU");
+    }
+    found
+}
+
+/// Whether the device is slow enough for small data only.
+fn is_emulated(backend: &Backend) -> bool {
+    backend.name().contains("Emulated")
+}
+
+/// The same samples and templates, and the same measures but for the order of sums.
+fn assert_same(found: &[Trigger], expected: &[Trigger], what: &str) {
+    assert!(!expected.is_empty(), "{what}: the processor finds nothing");
+    let places = |list: &[Trigger]| -> Vec<(u64, u32)> {
+        list.iter().map(|one| (one.sample, one.template)).collect()
+    };
+    assert_eq!(places(found), places(expected), "{what}");
+    for (found, expected) in found.iter().zip(expected) {
+        let near = |a: f32, b: f32, bound: f32| (a - b).abs() <= bound * (1.0 + b.abs());
+        let same = near(found.offset, expected.offset, 1e-3)
+            && (found.z - expected.z).norm() <= 1e-4 * expected.z.norm()
+            && near(found.xi2, expected.xi2, 1e-3);
+        assert!(same, "{what}: {found:?} {expected:?}");
+    }
+}
+
+/// Noise whose neighbours resemble each other, with shapes of several lengths, one of which peaks beside its middle.
+fn noise(rows: usize, times: usize) -> (Vec<Complex<f32>>, Vec<Autocorrelation>) {
+    let mut random = Random::new(1);
+    let mut z = Vec::with_capacity(rows * times);
+    for _ in 0..rows {
+        let mut y = Complex64::default();
+        for _ in 0..times {
+            let next = Complex64::new(random.gaussian(), random.gaussian());
+            y = y * Complex64::from_polar(0.9, 0.2) + next * (1.0_f64 - 0.81).sqrt();
+            z.push(Complex::new(y.re as f32, y.im as f32));
+        }
+    }
+    let shape = |row: usize| {
+        let late = if row == 1 { 0.6_f32 } else { 0.0 };
+        let a = |m: i32| {
+            let away = (m as f32 - late).abs();
+            Complex::from_polar(0.9_f32.powf(away - late), 0.2 * m as f32)
+        };
+        let half = 30 + 10 * (row as i32 % 2);
+        Autocorrelation { norm: 40.0, values: (-half..=half).map(a).collect() }
+    };
+    (z, (0..rows).map(shape).collect())
+}
+
+/// Searched on the device in blocks of random sizes.
+fn on_device(
+    finder: &mut DeviceFinder,
+    device: &Device,
+    (z, valid): (&[Complex<f32>], &[bool]),
+    mut next: impl FnMut() -> usize,
+) -> Vec<Trigger> {
+    let (times, stream) = (valid.len(), device.stream().expect("a stream"));
+    let (mut triggers, mut done) = (Vec::new(), 0);
+    while done < times {
+        let block = next().min(times - done);
+        let stride = block + 3;
+        let mut rows = vec![Complex::new(f32::NAN, 9e9); finder.templates() * stride];
+        for (row, z) in rows.chunks_exact_mut(stride).zip(z.chunks_exact(times)) {
+            row[..block].copy_from_slice(&z[done..done + block]);
+        }
+        let rows = device.upload(&rows).expect("room");
+        let valid = &valid[done..done + block];
+        finder.enqueue(&rows, (stride, block), valid, &stream, &mut triggers).expect("queued");
+        done += block;
+    }
+    finder.flush(&stream, &mut triggers).expect("flushed");
+    triggers
+}
+
+#[test]
+fn fixed_subset_peaks_are_those_of_the_host_for_any_split() {
+    let Some((_, device)) = gpu() else { return };
+    let (rows, times) = (3, 5000);
+    let (mut z, shapes) = noise(rows, times);
+    // Equal neighbours, values that are not finite, peaks at both ends, and gates.
+    z[700..704].fill(Complex::new(0.0, 6.0));
+    z[0] = Complex::new(0.0, 7.0);
+    z[times - 1] = Complex::new(5.0, 5.0);
+    z[times + 50] = Complex::new(f32::NAN, 1.0);
+    z[times + 4000] = Complex::new(f32::INFINITY, 1.0);
+    z[times + 4100] = Complex::new(3e19, 1.0);
+    let valid: Vec<bool> =
+        (0..times).map(|t| !(3000..3100).contains(&t) && t != 3600 && t != 40).collect();
+    for (window_s, gate_pad_s, threshold) in
+        [(0.025, 0.03, 2.0), (0.025, 0.2, 2.0), (0.0, 0.0, 2.5), (0.3, 0.01, 2.0)]
+    {
+        let options = TriggerOptions { rate_hz: 1000, threshold, window_s, gate_pad_s };
+        let mut host = Finder::new(&options, &shapes).expect("a finder");
+        let mut expected = Vec::new();
+        host.run(&z, times, times, &valid, &mut expected).expect("searched");
+        host.flush(&mut expected);
+        let mut finder = DeviceFinder::new(&options, &shapes, &device).expect("a finder");
+        assert_eq!(finder.latency(), host.latency());
+        let mut random = Random::new(3);
+        let data = (&z[..], &valid[..]);
+        let whole = on_device(&mut finder, &device, data, || times);
+        assert_same(&whole, &expected, &format!("window {window_s} s"));
+        for most in [100, 1500] {
+            let split = on_device(&mut finder, &device, data, || 1 + random.below(most));
+            assert_eq!(split, whole, "window {window_s} s, blocks of up to {most}");
+        }
+        finder.reset().expect("reset");
+    }
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    let Some((_, device)) = gpu() else { return };
+    let (z, shapes) = noise(2, 100);
+    let options = TriggerOptions::new(1000);
+    let mut finder = DeviceFinder::new(&options, &shapes, &device).expect("a finder");
+    let (stream, z) = (device.stream().expect("a stream"), device.upload(&z).expect("room"));
+    let mut try_with = |rows: (usize, usize), valid: &[bool]| {
+        let error = finder.enqueue(&z, rows, valid, &stream, &mut Vec::new()).expect_err("refused");
+        error.to_string()
+    };
+    assert!(try_with((100, 100), &[true; 99]).contains("valid samples"));
+    assert!(try_with((50, 60), &[true; 60]).contains("row of signal-to-noise ratios"));
+    assert!(try_with((101, 60), &[true; 60]).contains("template, time"));
+    let none = DeviceFinder::new(&options, &[], &device).map(|_| ());
+    assert!(none.expect_err("refused").to_string().contains("templates"));
+}
+
+/// Triggers of a recording, and the number of whitened samples that an observer was shown.
+fn run(backend: &Backend, block: usize) -> (Vec<Trigger>, usize) {
+    let mut one = recording("H1", 7, 9000);
+    one.samples[3000] = f64::NAN;
+    one.valid[12_000..12_100].fill(false);
+    let mut detector =
+        ChirpDetector::of_triggers(one.start, &chirp_bank(), &chain(), backend).expect("a chain");
+    let (mut whitened, mut ratios) = (0, 0);
+    let mut count = |piece: Piece<'_>| match piece {
+        Piece::Whitened { samples, .. } => whitened += samples.len(),
+        Piece::Ratios { times, .. } => ratios += times,
+    };
+    for (strain, valid) in one.samples.chunks(block).zip(one.valid.chunks(block)) {
+        detector.run(strain, valid, &mut count).expect("run");
+    }
+    detector.settle().expect("settled");
+    let early = detector.triggers().len();
+    detector.flush(&mut count).expect("flushed");
+    assert!(early <= detector.triggers().len());
+    assert_eq!(ratios, if backend.is_gpu() { 0 } else { one.samples.len() });
+    (detector.triggers().to_vec(), whitened)
+}
+
+#[test]
+fn a_chain_gives_the_same_triggers_for_any_split() {
+    let Some((gpu, _)) = gpu() else { return };
+    let expected = run(&Backend::best(2), 5000);
+    let whole = run(&gpu, 16_384);
+    assert_same(&whole.0, &expected.0, "chain");
+    assert_eq!(whole.1, expected.1);
+    assert_eq!(run(&gpu, 777), whole, "blocks of 777");
+}
+
+/// The loudest event of both, the number of all, and their rates.
+fn assert_same_events(found: &Report, expected: &Report) {
+    let (found, expected) = (&found.found, &expected.found);
+    assert_eq!(found.events.len(), expected.events.len());
+    assert_eq!(found.livetime_s, expected.livetime_s);
+    assert_eq!(found.background.rankings.len(), expected.background.rankings.len());
+    for (found, expected) in found.events.iter().zip(&expected.events).take(3) {
+        let ratio = found.network_snr / expected.network_snr;
+        assert!((ratio - 1.0).abs() < 1e-4, "{found:?} {expected:?}");
+        assert_eq!((found.template, found.louder), (expected.template, expected.louder));
+        for (a, b) in found.detectors.iter().zip(&expected.detectors) {
+            let (Some(a), Some(b)) = (a, b) else {
+                assert_eq!(a, b);
+                continue;
+            };
+            assert!((a.snr / b.snr - 1.0).abs() < 1e-4, "{a:?} {b:?}");
+            assert!(a.gps.seconds_since(b.gps).abs() < 1e-6, "{a:?} {b:?}");
+            assert!((a.xi2 - b.xi2).abs() < 1e-2 && (a.phase - b.phase).abs() < 1e-3);
+        }
+    }
+}
+
+#[test]
+fn a_simulated_chirp_is_found_as_on_the_processor() {
+    let Some((gpu, _)) = gpu() else { return };
+    let expected = search(pair(), &Backend::best(2));
+    let found = search(pair(), &gpu);
+    assert!((25.0..31.0).contains(&found.found.events[0].network_snr));
+    assert_same_events(&found, &expected);
+    for (a, b) in found.detectors.iter().zip(&expected.detectors) {
+        assert_eq!((&a.name, a.latency, &a.whitened), (&b.name, b.latency, &b.whitened));
+        let times = a.triggers.iter().zip(&b.triggers);
+        assert!(times.into_iter().all(|(a, b)| a.gps.seconds_since(b.gps).abs() < 1e-5));
+    }
+}
+
+#[test]
+fn gw150914_is_found_as_on_the_processor() {
+    let Some((gpu, _)) = gpu() else { return };
+    let Some(folder) = common::data_dir() else { return };
+    if is_emulated(&gpu) {
+        eprintln!("skipped: GW150914 takes too long on an emulated device");
+        return;
+    }
+    let expected = gw150914(&folder, &Backend::best(2));
+    let found = gw150914(&folder, &gpu);
+    let event = &found.found.events[0];
+    let snr = |detector: usize| event.detectors[detector].expect("both see it").snr;
+    eprintln!("GW150914 on {}: H1 {:.4}, L1 {:.4}", gpu.name(), snr(0), snr(1));
+    assert!((18.0..19.6).contains(&snr(0)) && (12.6..13.9).contains(&snr(1)));
+    assert_same_events(&found, &expected);
+}

@@ -1,0 +1,151 @@
+//! Searches of two detectors, simulated and recorded, on any backend.
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use std::path::{Path, PathBuf};
+
+use num_complex::Complex64;
+use sidereal::backend::Backend;
+use sidereal::backend::threads::Threads;
+use sidereal::io::strain::{OpenOptions, open};
+use sidereal::io::templates;
+use sidereal::math::power_spectrum::PowerSpectrum;
+use sidereal::pipeline::chirp::{
+    ChirpSearch, DetectorOptions, Input, Recording, Report, SearchOptions, Source, Spectrum,
+    Whitening, design, waveforms,
+};
+use sidereal::spiir::bank::{self, Bank, Rates};
+use sidereal::spiir::coincidence::Ranking;
+use sidereal::spiir::whiten::{Average, GateOptions, Method, WelchOptions};
+use sidereal::strain::Waveform;
+use sidereal::units::Gps;
+use sidereal::waveform::InspiralOptions;
+
+pub const RATE_HZ: u32 = 1024;
+const SIGMA: f64 = 1e-21;
+
+/// A chirp of half a second, from 40 Hz to 200 Hz (0) or less far.
+fn chirp(which: u32) -> Waveform {
+    let sample = |k: usize| {
+        let t = k as f64 / f64::from(RATE_HZ);
+        let slope = 160.0 - 30.0 * f64::from(which);
+        let phase = std::f64::consts::TAU * (40.0 * t + slope * t * t);
+        Complex64::from_polar(SIGMA * (0.2 + t), -phase)
+    };
+    let samples = (0..512).map(sample).collect();
+    Waveform::new(format!("chirp {which}"), None, RATE_HZ, samples, 1.0).expect("a wave")
+}
+
+fn white() -> PowerSpectrum {
+    let density = 2.0 * SIGMA * SIGMA / f64::from(RATE_HZ);
+    PowerSpectrum::new(1.0, vec![density; RATE_HZ as usize / 2 + 1]).expect("a spectrum")
+}
+
+fn source() -> Source {
+    let options = bank::Options {
+        f_low_hz: 30.0,
+        minimum_match: 0.9,
+        rates: Rates::Multi { lowest_hz: 256.0 },
+        ..bank::Options::default()
+    };
+    Source { waveforms: (0..3).map(chirp).collect(), options }
+}
+
+/// Filters of three chirps at two rates.
+pub fn chirp_bank() -> Bank {
+    design(&source(), &white(), &Threads::new(1)).expect("a bank")
+}
+
+/// Noise of unit variance from a small generator.
+fn noise(seed: u64, times: usize) -> Vec<f64> {
+    let mut state = seed;
+    let mut uniform = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    (0..times).map(|_| (0..12).map(|_| uniform()).sum::<f64>() - 6.0).collect()
+}
+
+/// White noise of 16 s with a chirp in it.
+pub fn recording(detector: &str, seed: u64, chirp_at: usize) -> Recording {
+    let mut samples = noise(seed, 16 * RATE_HZ as usize);
+    samples.iter_mut().for_each(|x| *x *= SIGMA);
+    let wave = chirp(0);
+    let power: f64 = wave.samples.iter().map(|h| (h.re / SIGMA).powi(2)).sum();
+    for (x, h) in samples[chirp_at..].iter_mut().zip(&wave.samples) {
+        *x += 20.0 / power.sqrt() * h.re;
+    }
+    let valid = vec![true; samples.len()];
+    let (detector, path) = (detector.to_owned(), PathBuf::from(detector));
+    Recording { detector, path, start: Gps::from_s(1e9), rate_hz: RATE_HZ, samples, valid }
+}
+
+pub fn pair() -> Vec<Recording> {
+    vec![recording("H1", 1, 9000), recording("L1", 2, 9004)]
+}
+
+fn whitening() -> Whitening {
+    let method = Method::Overlap { fft_s: 1.0 };
+    Whitening { spectrum: Spectrum::Given(white()), method, gate: None }
+}
+
+pub fn chain() -> DetectorOptions {
+    DetectorOptions {
+        whitening: whitening().options(RATE_HZ, &white(), 30.0),
+        threshold: 4.0,
+        window_s: 0.1,
+        gate_pad_s: 0.25,
+    }
+}
+
+fn options(whitening: Whitening) -> SearchOptions {
+    SearchOptions {
+        whitening,
+        threshold: 4.0,
+        window_s: 0.1,
+        gate_pad_s: 0.25,
+        window_pad_s: 0.002,
+        slides: 20,
+        slide_interval_s: 0.1,
+        cluster_s: 0.5,
+        ranking: Ranking::default(),
+        block: 0,
+    }
+}
+
+fn run(inputs: Vec<(Recording, Input)>, asked: &SearchOptions, backend: &Backend) -> Report {
+    let search = ChirpSearch::new(inputs, asked, backend).expect("a search");
+    search.run(&mut |_| true).expect("searched").expect("not stopped")
+}
+
+/// A search with the bank of three chirps.
+pub fn search(recordings: Vec<Recording>, backend: &Backend) -> Report {
+    let bank = || Input::Bank(Box::new(chirp_bank()));
+    let inputs = recordings.into_iter().map(|one| (one, bank())).collect();
+    run(inputs, &options(whitening()), backend)
+}
+
+/// The search of GW150914's recordings.
+pub fn gw150914(folder: &Path, backend: &Backend) -> Report {
+    let read = |name: &str| {
+        let path = folder.join("gw").join(name);
+        let mut source = open(&path, &OpenOptions::default()).expect("opened");
+        Recording::read(source.as_mut()).expect("read")
+    };
+    let file = templates::open(&folder.join("gw/GW150914_4_template.hdf5")).expect("templates");
+    let inspirals = InspiralOptions { rate_hz: 4096, ..InspiralOptions::default() };
+    let rates = Rates::Multi { lowest_hz: 128.0 };
+    let source = Source {
+        waveforms: waveforms(file, &inspirals).expect("waveforms"),
+        options: bank::Options { f_low_hz: 20.0, rates, ..bank::Options::default() },
+    };
+    let names = ["H-H1_LOSC_4_V2-1126259446-32.hdf5", "L-L1_LOSC_4_V2-1126259446-32.hdf5"];
+    let inputs = names.map(|name| (read(name), Input::Templates(source.clone()))).into();
+    let welch = WelchOptions { average: Average::Mean, ..WelchOptions::default() };
+    let whitening = Whitening {
+        spectrum: Spectrum::Welch(welch),
+        method: Method::Overlap { fft_s: 8.0 },
+        gate: Some(GateOptions::default()),
+    };
+    run(inputs, &options(whitening), backend)
+}

@@ -1,0 +1,55 @@
+//! The fewest plans that go through every part of the X-engine's kernels, for tools that slow them down.
+#![cfg(feature = "cuda")]
+
+#[path = "common/correlate.rs"]
+mod correlate;
+#[path = "common/natural.rs"]
+mod natural;
+#[path = "common/random.rs"]
+mod random;
+#[path = "common/sums.rs"]
+mod sums;
+
+use correlate::{Missing, Recording, Values, plan};
+use natural::{check, devices, every_way, resident};
+use random::Random;
+use sidereal::voltage::VoltageEncoding::{self, Complex4, Complex8, ComplexF32};
+use sums::whole;
+
+/// Antennas, polarizations, times: one tile of each size, and a second of few rows; times that fill nothing.
+const SHAPES: [(usize, usize, usize); 4] = [(9, 2, 70), (33, 1, 65), (65, 1, 33), (67, 2, 97)];
+
+/// Blocks from the host and from the device, with a mask and without.
+fn check_all(encoding: VoltageEncoding) {
+    let mut random = Random::new(41);
+    for (backend, device) in devices() {
+        for (index, (antennas, polarizations, times)) in SHAPES.into_iter().enumerate() {
+            let plan = plan(antennas, polarizations, 1 + index % 2, encoding);
+            let missing = [Missing::Some, Missing::Nothing][index % 2];
+            let values = [Values::Any, Values::Extremes][index / 2];
+            let recording = Recording::random(&mut random, &plan, times, values, missing);
+            let found = whole(&recording, &backend, &mut random);
+            check(&found, &recording, &backend.name());
+            let found = resident(&recording, (&backend, &device), times / 2, &mut random);
+            check(&found, &recording, &backend.name());
+            if index == 3 {
+                assert!(every_way(&recording, (&backend, &device), &mut random) > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn fixed_subset_correlate_8_bit() {
+    check_all(Complex8);
+}
+
+#[test]
+fn fixed_subset_correlate_4_bit() {
+    check_all(Complex4);
+}
+
+#[test]
+fn fixed_subset_correlate_floats() {
+    check_all(ComplexF32);
+}

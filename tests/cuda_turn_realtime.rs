@@ -1,0 +1,61 @@
+//! The kernels that bring antennas' samples into the X-engine's order are queued without a request for memory.
+//!
+//! One test holds all cases: a second one, started while the first counts, would be counted too.
+
+#[path = "common/counting.rs"]
+mod counting;
+#[path = "common/cuda.rs"]
+mod cuda;
+
+use counting::{Counting, assert_quiet};
+use num_complex::Complex;
+use sidereal::align::{
+    Band, DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural,
+};
+use sidereal::voltage::VoltageEncoding;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Spectra.
+const TIMES: usize = 64;
+
+#[test]
+fn a_corner_turn_asks_for_no_memory() {
+    let Some(device) = cuda::device() else { return };
+    let encoding = VoltageEncoding::Complex8;
+    let stream = device.stream().unwrap();
+    let seconds = device.upload(&[0.0; 2 * 2 * TIMES]).unwrap();
+    let samples = device.upload(&vec![1u8; 8 * 4 * 6 * TIMES]).unwrap();
+    let mut spectra = device.upload(&vec![0u8; 6 * 4 * 2 * TIMES]).unwrap();
+    let to = Natural { first_byte: 0, channel_stride: 4 * 2 * TIMES, input_stride: 2 * TIMES };
+    let voltages = Form::Voltages { encoding, scale: 1.0 };
+    for (form, coarse_channels, channels, stride) in [
+        (Form::Spectra, 2, 3, 8 * 4 * 6),
+        (voltages, 6, 1, 2 * TIMES),
+        (Form::Recorded, 6, 1, 2 * TIMES),
+    ] {
+        let band = Band { zeros_hz: vec![1e9; coarse_channels], first_hz: 0.0, step_hz: 1e5 };
+        let options = DeviceOptions {
+            inputs: vec![0, 2],
+            polarizations: 2,
+            coarse_channels,
+            channels,
+            encoding,
+            form,
+            band: (form != Form::Recorded).then_some(band),
+        };
+        let mut aligner = DeviceAligner::new(&device, options).unwrap();
+        if form != Form::Recorded {
+            let gain = [Complex::new(2.0, 0.0)];
+            aligner.set_gains([(0, &gain[..]), (1, &gain[..])]).unwrap();
+        }
+        let from = DeviceSamples { first_byte: 0, stride, times: TIMES };
+        let delays = DeviceDelays { seconds: &seconds, first: 0, stride: TIMES };
+        assert_quiet(&format!("{form:?}"), 1, 4, || {
+            let (from, to) = ((&samples, from), (&mut spectra, to));
+            aligner.enqueue(from, Some(delays), to, &stream).unwrap();
+        });
+        stream.synchronize().unwrap();
+    }
+}
