@@ -119,6 +119,10 @@ fn kernels_of_other_stages_are_tuned() {
         let tuned = json(folder.path(), &format!("{words} --device cuda --dry-run"));
         assert!(!choices(&tuned).is_empty(), "{words} {tuned}");
     }
+    let words = "tune spiir --templates 3 --filters 5 --rates 2 --memory 1";
+    choices(&json(folder.path(), &format!("{words} --device cuda --dry-run")));
+    let words = "tune spiir --rates 14 --filters 64 --device cuda";
+    fails(&sidereal(folder.path(), words), 2, &["--rates"]);
     let help = done(folder.path(), "tune correlate --help");
     assert!(help.contains("Examples:") && help.contains("--samples"), "{help}");
 }

@@ -4,6 +4,7 @@ mod channelize;
 mod correlate;
 mod dedisperse;
 mod noise;
+mod spiir;
 
 use std::fmt::Write as _;
 
@@ -41,6 +42,7 @@ enum What {
     Channelize(channelize::Arguments),
     Correlate(correlate::Arguments),
     Dedisperse(Box<dedisperse::Arguments>),
+    Spiir(spiir::Arguments),
 }
 
 /// One kernel of a plan, as JSON.
@@ -81,6 +83,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         What::Channelize(options) => options.tune(&bench, common)?,
         What::Correlate(options) => options.tune(&bench, common)?,
         What::Dedisperse(options) => options.tune(&bench, common)?,
+        What::Spiir(options) => options.tune(&bench, common)?,
     };
     let mut documents = Vec::new();
     for tuned in &tuned {
