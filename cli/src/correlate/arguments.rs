@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
 
 /// A precision by its name.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(super) enum PrecisionWord {
+pub(crate) enum PrecisionWord {
     F32,
     Split,
     Tf32,

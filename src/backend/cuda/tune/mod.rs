@@ -113,6 +113,11 @@ pub fn digest<T: Pod>(buffer: &Buffer<T>) -> Result<u128> {
     Ok(hash.value())
 }
 
+/// A hash of bytes that a stage brought to the host itself.
+pub fn digest_of(bytes: &[u8]) -> u128 {
+    Hash::new().bytes(bytes).value()
+}
+
 /// What a choice was measured for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Question {
