@@ -109,6 +109,22 @@ impl Correlator {
         channel.checked_mul(plan.channels()).filter(|bytes| *bytes <= isize::MAX as usize)
     }
 
+    /// Makes room for integrations of so many spectra: on a GPU, for the 64-bit sums of long ones and for reading out,
+    /// which would be taken when they are first needed.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the GPU has no room; [`Error::Device`] when the driver refuses.
+    pub fn reserve(&mut self, spectra: u64) -> Result<()> {
+        match &mut self.engine {
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.reserve(spectra),
+            _ => {
+                let _ = spectra;
+                Ok(())
+            }
+        }
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan

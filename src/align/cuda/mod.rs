@@ -222,8 +222,9 @@ impl DeviceAligner {
 
     /// Delays, the band and gains.
     fn weights(&self, all: Arguments, delays: Option<&DeviceDelays<'_>>) -> Arguments {
+        let used = delays.filter(|_| self.options.band.is_some());
         let (first, stride) =
-            delays.map_or((0, 0), |own| (own.seconds.at(2 * own.first), own.stride));
+            used.map_or((0, 0), |own| (own.seconds.at(2 * own.first), own.stride));
         let (first_hz, step_hz) =
             self.options.band.as_ref().map_or((0.0, 0.0), |band| (band.first_hz, band.step_hz));
         all.with(first)

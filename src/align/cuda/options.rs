@@ -174,8 +174,8 @@ impl DeviceOptions {
     }
 
     /// # Errors
-    /// [`Error::Parameter`] unless there are delays where they are needed, and nowhere else, in this device's memory;
-    /// [`Error::Shape`] when they do not lie in their buffer.
+    /// [`Error::Parameter`] unless there are delays where they are needed, in this device's memory; [`Error::Shape`]
+    /// when they do not lie in their buffer. Without a band nobody looks at them.
     pub(super) fn check_delays(
         &self,
         delays: Option<&DeviceDelays<'_>>,
@@ -183,14 +183,10 @@ impl DeviceOptions {
         device: &Device,
     ) -> Result<()> {
         let at = match (&self.band, delays) {
-            (None, None) => return Ok(()),
+            (None, _) => return Ok(()),
             (Some(_), None) => {
                 let rule = "antennas are turned by their delays";
                 return Err(Error::parameter("delays", "none", rule));
-            }
-            (None, Some(_)) => {
-                let rule = "without a band they mean nothing";
-                return Err(Error::parameter("delays", "given", rule));
             }
             (Some(_), Some(at)) => at,
         };

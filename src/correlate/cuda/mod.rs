@@ -200,6 +200,21 @@ impl Engine {
         (channel, input)
     }
 
+    /// Makes room for an integration of so many spectra, and for reading it out.
+    pub(super) fn reserve(&mut self, spectra: u64) -> Result<()> {
+        self.prepare(usize::try_from(spectra).unwrap_or(usize::MAX))?;
+        self.prepare_outbox()
+    }
+
+    /// Makes what sums are read out through.
+    fn prepare_outbox(&mut self) -> Result<()> {
+        if self.outbox.is_none() {
+            let words = 2 * self.plan.channels() * self.plan.row_elements();
+            self.outbox = Some(Box::new(Outbox::new(&self.device, words, &self.threads)?));
+        }
+        Ok(())
+    }
+
     /// Makes room for wide sums before the first samples that need them.
     fn prepare(&mut self, times: usize) -> Result<()> {
         if self.clock.needs_wide(times) { self.sums.widen() } else { Ok(()) }
@@ -287,11 +302,8 @@ impl Engine {
         output: Output<'_>,
         counts: &mut [u64],
     ) -> Result<()> {
+        self.prepare_outbox()?;
         let Self { plan, sums, masks, clock, counted, last, outbox, .. } = self;
-        if outbox.is_none() {
-            let words = 2 * plan.channels() * plan.row_elements();
-            *outbox = Some(Box::new(Outbox::new(&self.device, words, &self.threads)?));
-        }
         let Some(outbox) = outbox else { return Ok(()) };
         outbox.work.wait(last)?;
         let reader = Reader { plan, sums, masks, clock: *clock, counted: *counted };
