@@ -160,7 +160,7 @@ fn floats_err_as_little_as_is_said() {
         };
         for sizes in FLOATS {
             let spectra = Spectra::new(sizes, VoltageEncoding::ComplexF32);
-            if device.properties().capability < (8, 0) {
+            if device.properties().target.capability < (8, 0) {
                 return;
             }
             let path = Floats::new(&spectra.shape, way, &device).unwrap();
