@@ -53,6 +53,12 @@ void expect_host(const char* call, const void* pointer);
 // What an address belongs to, in words.
 std::string describe_address(uint64_t address);
 
+// --- what leaves the device (SIDEREAL_EMULATED_COPIES)
+// Whether copies to the host are noted.
+bool is_noted();
+// Notes bytes of the device that are copied to the host.
+void note_copy(const void* from, size_t bytes);
+
 // --- streams: runs at once, or when something waits for it (SIDEREAL_EMULATED_LATE)
 struct Stream;
 Result enqueue(void* stream, std::function<Result()> work);
