@@ -176,7 +176,7 @@ fn floats_err_as_little_as_is_said() {
         };
         for sizes in FLOATS {
             let spectra = Spectra::new(sizes, VoltageEncoding::ComplexF32);
-            if device.properties().capability < (8, 0) {
+            if device.properties().target.capability < (8, 0) {
                 eprintln!("skipped: the device is older than matrix instructions of floats");
                 return;
             }
