@@ -198,7 +198,7 @@ fn quick_benches_find_all_outputs_right() {
     if gpu(folder.path()).is_none() {
         return;
     }
-    for bench in ["channelize", "correlate"] {
+    for bench in ["channelize", "correlate", "spiir --table filters --table rates"] {
         let table = json(folder.path(), &format!("bench {bench} --quick --device cuda"));
         let rows = table.as_array().unwrap();
         assert!(rows.len() > 3, "{table}");
