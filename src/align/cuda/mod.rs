@@ -9,7 +9,7 @@ mod variants;
 use num_complex::Complex;
 
 use crate::array::check_length;
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
 pub use options::{DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
@@ -50,8 +50,6 @@ pub struct DeviceAligner {
     gains: Buffer<f32>,
     /// Of each input, samples that were limited.
     limited: Buffer<u64>,
-    /// Dropped after its function.
-    _module: Module,
 }
 
 impl DeviceAligner {
@@ -88,7 +86,6 @@ impl DeviceAligner {
             table,
             limited: device.upload(&vec![0; options.inputs_end()])?,
             options,
-            _module: module,
         })
     }
 
