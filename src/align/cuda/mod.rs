@@ -153,7 +153,7 @@ impl DeviceAligner {
             return Ok(());
         }
         options.check_samples(samples, from)?;
-        options.check_delays(delays.as_ref(), from.times)?;
+        options.check_delays(delays.as_ref(), from.times, &self.device)?;
         options.check_natural(spectra, to, from.times)?;
         let (grid, threads) = self.grid(from.times);
         let all = Arguments::new().with(samples.at(from.first_byte));
@@ -222,8 +222,9 @@ impl DeviceAligner {
 
     /// Delays, the band and gains.
     fn weights(&self, all: Arguments, delays: Option<&DeviceDelays<'_>>) -> Arguments {
+        let used = delays.filter(|_| self.options.band.is_some());
         let (first, stride) =
-            delays.map_or((0, 0), |own| (own.seconds.at(2 * own.first), own.stride));
+            used.map_or((0, 0), |own| (own.seconds.at(2 * own.first), own.stride));
         let (first_hz, step_hz) =
             self.options.band.as_ref().map_or((0.0, 0.0), |band| (band.first_hz, band.step_hz));
         all.with(first)
