@@ -358,6 +358,7 @@ fn gather(stations: &[Station], windows: &[&Window], block: &mut VoltageBlock) -
             }
         }
     }
+    drop(rows);
     block.set_times(made)
 }
 
