@@ -6,6 +6,7 @@ use super::super::plan::Plan;
 use super::kernels;
 use super::levels::Levels;
 use super::pack::{Limits, Packed};
+use super::ways::Way;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -67,7 +68,8 @@ impl Bank {
         };
         let packed = Packed::new(plan, &limits, &|level, at| levels.row(level, at), threads);
         check_memory(device, &levels, &packed)?;
-        let filters = device.module(&kernels::filters(packed.threads, &packed.shapes))?;
+        let way = Way::of(&packed, device);
+        let filters = device.module(&kernels::filters(packed.threads, &packed.shapes, way))?;
         let resample = device.module(&kernels::resample())?;
         let resampler = &plan.options().resampler;
         let down = taps(&resampler.down);
@@ -76,7 +78,7 @@ impl Bank {
             filter: filters.function("filter_all", packed.shared_bytes)?,
             take_input: resample.function("take_input", 0)?,
             bring_up: resample.function("bring_up", 0)?,
-            threads: packed.threads,
+            threads: packed.threads * way.parts,
             blocks: packed.units.len(),
             levels: plan.levels(),
             units: device.upload(&packed.units)?,

@@ -11,6 +11,7 @@ mod pack;
 mod scaled;
 mod shape;
 mod staging;
+mod ways;
 
 use num_complex::Complex;
 

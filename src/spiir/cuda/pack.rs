@@ -107,6 +107,17 @@ impl Packed {
         Self::of(&units, (block, parts), threads)
     }
 
+    /// What the speed of a way to run these tables depends on.
+    pub(super) fn words(&self) -> String {
+        let filters = self.states / self.threads.max(1);
+        let (units, passes, shared) = (self.units.len(), self.passes.len(), self.shared_bytes);
+        format!(
+            "templates={} units={units} threads={} passes={passes} slots={filters} shared={shared}",
+            self.rows.len(),
+            self.threads
+        )
+    }
+
     fn of(units: &[Unit<'_>], (block, parts): (usize, usize), threads: &Threads) -> Self {
         let mut packed = Self { threads: block, ..Self::default() };
         let mut values = 0;

@@ -1,5 +1,7 @@
 //! How many filters a thread holds, and how many threads share a template.
 
+use super::ways::Way;
+
 /// One body of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -63,13 +65,17 @@ impl Shape {
     }
 
     /// Samples that are summed at a time, and whether they are stored beside the next ones' arithmetic.
-    fn step(self) -> (usize, bool) {
-        if self.long { (4, false) } else { (16, self.filters < 8) }
+    fn step(self, way: Way) -> (usize, bool) {
+        match (self.long, way.lines) {
+            (true, false) => (4, false),
+            (true, true) => (16, false),
+            (false, _) => (16, self.filters < 8),
+        }
     }
 
     /// Its line of the kernel's source.
-    pub(super) fn define(self) -> String {
-        let (step, piped) = self.step();
+    pub(super) fn define(self, way: Way) -> String {
+        let (step, piped) = self.step(way);
         let Self { filters, lanes, long } = self;
         let index = self.index();
         format!("SHAPE({index},{filters},{lanes},{step},{},{piped},{long})", filters.min(4))
