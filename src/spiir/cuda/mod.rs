@@ -8,6 +8,7 @@ mod bank;
 mod kernels;
 mod levels;
 mod pack;
+mod passes;
 mod scaled;
 mod shape;
 mod staging;

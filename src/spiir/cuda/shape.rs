@@ -35,16 +35,21 @@ impl Shape {
         LANES.iter().flat_map(|lanes| of(*lanes)).collect()
     }
 
+    /// The bodies of so many lanes, the smallest first.
+    pub(super) fn sizes(lanes: usize, long: bool) -> Vec<Self> {
+        let sizes = if long { &LONG_FILTERS[..] } else { &FILTERS[..] };
+        sizes.iter().map(|filters| Self { filters: *filters, lanes, long }).collect()
+    }
+
     /// The bodies that hold `filters` filters of each template, one pass after another.
     pub(super) fn passes(mut filters: usize, lanes: usize, long: bool) -> Vec<Self> {
-        let sizes = if long { &LONG_FILTERS[..] } else { &FILTERS[..] };
+        let sizes = Self::sizes(lanes, long);
         let mut passes = Vec::new();
         while filters > 0 {
-            let holds = |size: &&usize| **size * lanes >= filters;
-            let most = sizes.last().copied().unwrap_or(1);
-            let size = sizes.iter().find(holds).copied().unwrap_or(most);
-            passes.push(Self { filters: size, lanes, long });
-            filters = filters.saturating_sub(size * lanes);
+            let holds = |shape: &&Self| shape.slots() >= filters;
+            let shape = sizes.iter().find(holds).unwrap_or(&sizes[sizes.len() - 1]);
+            passes.push(*shape);
+            filters = filters.saturating_sub(shape.slots());
         }
         passes
     }
