@@ -1,5 +1,6 @@
 //! The kernels of the filter bank, and the table of them that is compiled without a GPU.
 
+use super::bank::PIECE;
 use super::shape::Shape;
 use super::ways::Way;
 use crate::backend::cuda::{Extent, Source, Variant};
@@ -48,11 +49,12 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
         .collect();
     let few = |shape: &&Shape| shape.filters == 1 && shape.lanes == 4;
     let few: Vec<Shape> = shapes.iter().filter(few).copied().collect();
-    variants.push(Variant::everywhere(filters(256, &few, Way { lines: true, parts: 2 })));
+    variants.push(Variant::everywhere(filters(256, &few, Way::ALL[2])));
     if extent == Extent::All {
         let each = shapes.iter().flat_map(|shape| [64, 128, 256].map(|threads| (threads, *shape)));
         for (threads, shape) in each {
-            let ways = Way::ALL.into_iter().filter(|way| way.suits(threads, shape.filters));
+            let other = |way: &Way| way.piece == PIECE && way.has_registers(threads, shape.filters);
+            let ways = Way::ALL.into_iter().filter(other);
             variants.extend(ways.map(|way| Variant::everywhere(filters(threads, &[shape], way))));
         }
     }
