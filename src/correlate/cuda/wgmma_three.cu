@@ -1,0 +1,234 @@
+// Exact correlations of complex samples of 4 bits on Hopper by three real products a complex one; see wgmma_4bit.cu.
+//
+// P1 = sum ar br, P2 = sum ai bi, P3 = sum (ar + ai) (br - bi): Re = P1 + P2, Im = P3 - P1 + P2. Bytes hold 16 times the parts,
+// as in wgmma_4bit.cu, and 8 times their sums and differences: [-16, 14] and [-15, 15] times 8 fit a byte. So P1 and P2 are 256
+// times what they should be and P3 is 64 times; 65 472 times of 128 x 128 fit each, and 2^15 times as many fit what they make.
+//
+// A block has three warpgroups: the first makes planes of bytes from columns, br and bi side by side and br - bi by itself,
+// and one of its threads brings what comes next; the others multiply 64 rows x 128 columns each, in 192 registers of sums.
+// Rows ar, ai and ar + ai are made in registers.
+//
+// EDGE, WIDTH, LONE: as in wgmma.cu.
+#define SHIFT 8
+#include "wgmma.cuh"
+
+constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples
+// Stages of rows and columns as they come, and of planes.
+constexpr u32 STAGE = LONE ? RAW : 2 * RAW, COLUMNS = STAGE - RAW, STAGES = 8, WIDES = 4;
+// Stages are brought so many before they are widened: not more, or the one who brings would wait for those who multiply.
+constexpr u32 AHEAD = STAGES - WIDES;
+constexpr u32 DIFFERENCES = WIDES * SLOT, STAGES_AT = DIFFERENCES + WIDES * RAW, STAGING_AT = STAGES_AT + STAGES * STAGE;
+constexpr u32 FULL = STAGING_AT + (LONE ? 8 * STAGING : 0), FREE = FULL + STAGES * 8, WIDES_FULL = FREE + STAGES * 8;
+constexpr u32 WIDES_FREE = WIDES_FULL + WIDES * 8;
+static_assert(WIDES_FREE + WIDES * 8 <= 232448, "a block's shared memory");
+
+// Stage `number` of all of this block's: where its barriers stand, which round of them it is, and where its planes begin.
+INLINE u32 stage_barrier(u32 number) { return number % STAGES * 8; }
+INLINE u32 wide_barrier(u32 number) { return number % WIDES * 8; }
+INLINE u32 stage_round(u32 number) { return number / STAGES & 1; }
+INLINE u32 wide_round(u32 number) { return number / WIDES & 1; }
+// Four samples: 16 times their parts, and 8 times the parts' sum and difference. Parts are made positive, so that
+// nothing is carried from byte to byte.
+INLINE u32 real_of(u32 word) { return word & 0xf0f0f0f0u; }
+INLINE u32 imaginary_of(u32 word) { return word << 4 & 0xf0f0f0f0u; }
+INLINE u32 sum_of(u32 word) {
+  const u32 real = (word >> 1 & 0x78787878u) ^ 0x40404040u, imaginary = (word & 0x0f0f0f0fu) ^ 0x08080808u;
+  return (real + imaginary * 8) ^ 0x80808080u;
+}
+INLINE u32 difference_of(u32 word) {
+  const u32 real = (word >> 1 & 0x78787878u) ^ 0xc0c0c0c0u, imaginary = (word & 0x0f0f0f0fu) ^ 0x08080808u;
+  return (real - imaginary * 8) ^ 0x80808080u;
+}
+
+// What the tiles hold is made of three sums.
+struct Triples {
+  i32 real[64], imaginary[64], mixed[64];
+  INLINE void clear() {
+#pragma unroll
+    for (u32 i = 0; i < 64; i++) real[i] = imaginary[i] = mixed[i] = 0;
+  }
+};
+INLINE int2 sum_of(const Triples& of, u32 i) {
+  const u32 real = (u32)of.real[i], imaginary = (u32)of.imaginary[i];
+  return make_int2((i32)(real + imaginary) >> SHIFT, (i32)(4 * (u32)of.mixed[i] - real + imaginary) >> SHIFT);
+}
+INLINE int4 sum_of(const Triples& of, u32 pair, const int2*) {
+  const int2 x = sum_of(of, 2 * pair), y = sum_of(of, 2 * pair + 1);
+  return make_int4(x.x, x.y, y.x, y.y);
+}
+
+// Brings stage after stage of this block's jobs.
+struct Courier {
+  u32 first, turn, stage, row, column, channel;
+  INLINE void find(const Work& work) {
+    while (first < work.jobs && first + turn >= work.jobs) next();
+    const Place job = place(work, first + turn);
+    row = job.row, column = job.column, channel = job.channel;
+  }
+  INLINE void next() { first += gridDim.x, turn = turn + 1 == gridDim.x ? 0 : turn + 1; }
+  INLINE void bring(const Work& work, const TensorMap& map, u32 base, u32 number) {
+    if (first >= work.jobs) return;
+    const bool same = LONE || row == column;
+    const u32 full = base + FULL + stage_barrier(number), to = base + STAGES_AT + number % STAGES * STAGE;
+    barrier_wait(base + FREE + stage_barrier(number), stage_round(number) ^ 1);
+    barrier_expect(full, same ? RAW : 2 * RAW);
+    if (!same) tensor_load_3d(to, &map, (i32)(stage * 64), (i32)(row * 128), (i32)channel, full);
+    tensor_load_3d(to + COLUMNS, &map, (i32)(stage * 64), (i32)(column * 128), (i32)channel, full);
+    if (++stage < parts(work.halves, 2u)) return;
+    stage = 0;
+    next();
+    find(work);
+  }
+};
+
+// The planes of a thread's column, from 64 samples. Differences of two stages share rows of 128 bytes: those of an `odd` one
+// come second.
+INLINE void widen(const unsigned char* raw, unsigned char* wide, unsigned char* differences, u32 column, u32 odd) {
+#pragma unroll
+  for (u32 chunk = 0; chunk < 4; chunk++) {
+    const uint4 w = *(const uint4*)(raw + (chunk ^ (column >> 1 & 3)) * 16);
+    const u32 at = (chunk ^ (column & 7)) * 16;
+    *(uint4*)(wide + at) = make_uint4(real_of(w.x), real_of(w.y), real_of(w.z), real_of(w.w));
+    *(uint4*)(wide + (at ^ 64)) = make_uint4(imaginary_of(w.x), imaginary_of(w.y), imaginary_of(w.z), imaginary_of(w.w));
+    *(uint4*)(differences + (at ^ odd * 64)) =
+        make_uint4(difference_of(w.x), difference_of(w.y), difference_of(w.z), difference_of(w.w));
+  }
+}
+// A thread a column, stage after stage, one thread brings those that come later.
+INLINE void prepare(const Work& work, const TensorMap& map, unsigned char* shared, u32 base, u32 thread) {
+  const u32 rounds = work.jobs / gridDim.x, more = (blockIdx.x + rounds) % gridDim.x < work.jobs % gridDim.x;
+  const u32 count = (rounds + more) * parts(work.halves, 2u);
+  Courier courier = {0, blockIdx.x, 0, 0, 0, 0};
+  if (thread == 0) {
+    courier.find(work);
+#pragma unroll 1
+    for (u32 i = 0; i < AHEAD; i++) courier.bring(work, map, base, i);
+  }
+#pragma unroll 1
+  for (u32 number = 0; number < count; number++) {
+    if (thread == 0) courier.bring(work, map, base, number + AHEAD);
+    __syncwarp();
+    const u32 slot = number % WIDES;
+    barrier_wait(base + FULL + stage_barrier(number), stage_round(number));
+    barrier_wait(base + WIDES_FREE + wide_barrier(number), wide_round(number) ^ 1);
+    widen(shared + STAGES_AT + number % STAGES * STAGE + COLUMNS + thread * 64, shared + slot * SLOT + thread * 128,
+          shared + DIFFERENCES + slot / 2 * SLOT + thread * 128, thread, slot % 2);
+    fence_async_shared();
+    __syncwarp();
+    if ((thread & 31) == 0)
+      barrier_arrive(base + FREE + stage_barrier(number)), barrier_arrive(base + WIDES_FULL + wide_barrier(number));
+  }
+}
+
+// Products of a job's rows in this warpgroup with its columns, all stages from `number` on, 32 samples a step. Rows are made for one product while
+// the one before it is on its way.
+INLINE void multiply(Triples& of, const Lane& lane, u32& number, u32 halves, const Task& task) {
+  u32 raw[4], a[2][4] = {};
+  auto full = [&]() { barrier_wait(lane.base + FULL + stage_barrier(number), stage_round(number)); };
+  auto load = [&](u32 half) {
+    const u32 rows = lane.base + STAGES_AT + (task.same ? COLUMNS : 0) + number % STAGES * STAGE;
+    load_matrix_x4(raw, rows + lane.row + ((2 * half + lane.half) ^ lane.swap) * 16);
+  };
+  auto release = [&](u32 barrier) { if (lane.lane == 0) barrier_arrive(lane.base + barrier); };
+  // `turn` is a product's number modulo 2.
+  auto make = [&](auto turn_, auto rows) {
+#pragma unroll
+    for (u32 q = 0; q < 4; q++) {
+      u32& mine = a[decltype(turn_)::value][q];
+      mine = rows(raw[q]);
+      // A register of its own, made before the product begins.
+      keep(mine);
+    }
+  };
+  auto issue = [&](auto turn_, i32(&sums)[64], u64 columns) {
+    constexpr u32 turn = decltype(turn_)::value;
+    auto product = [&](auto n_) {
+      wgmma_fence();
+      wgmma_s8<decltype(n_)::value>(sums, a[turn], columns, 1);
+      wgmma_commit();
+    };
+    if (SMALL || task.kind == HALF) product(Constant<64>{});
+    else product(Constant<128>{});
+    wgmma_wait<1>();
+    // The product before this one has read its registers, which may hold something else from here on.
+#pragma unroll
+    for (u32 q = 0; q < 4; q++) keep(a[turn ^ 1][q]);
+  };
+  u32 left = halves;
+  full();
+  load(0);
+  // `set` is the half of a stage.
+  auto step = [&](auto set_) {
+    constexpr u32 set = decltype(set_)::value;
+    const u32 slot = number % WIDES;
+    if (set == 0) barrier_wait(lane.base + WIDES_FULL + wide_barrier(number), wide_round(number));
+    const u64 columns = wgmma_swizzled(lane.base + slot * SLOT) + task.column * 8 + set * 2;
+    const u64 differences = wgmma_swizzled(lane.base + DIFFERENCES + slot / 2 * SLOT) + task.column * 8 + slot % 2 * 4 + set * 2;
+    make(Constant<set>{}, [](u32 word) { return real_of(word); });
+    issue(Constant<set>{}, of.real, columns);
+    make(Constant<set ^ 1>{}, [](u32 word) { return imaginary_of(word); });
+    issue(Constant<set ^ 1>{}, of.imaginary, columns + 4);
+    make(Constant<set>{}, [](u32 word) { return sum_of(word); });
+    const bool more = --left > 0;
+    if (set == 0) {
+      // The stage before this one was multiplied.
+      if (left + 1 < halves) release(WIDES_FREE + wide_barrier(number - 1));
+    } else {
+      // Both halves of this stage's rows were read.
+      release(FREE + stage_barrier(number));
+      number++;
+      if (more) full();
+    }
+    if (more) load(set ^ 1);
+    issue(Constant<set>{}, of.mixed, differences);
+    return more;
+  };
+  while (step(Constant<0>{}) && step(Constant<1>{})) {}
+  wgmma_wait<0>();
+  if (halves & 1) release(FREE + stage_barrier(number)), number++;
+  release(WIDES_FREE + wide_barrier(number - 1));
+}
+
+// Sums of a job from this warp. Where they go is worked out once more: registers that hold it while it multiplies would be too many.
+INLINE void finish(const Triples& of, const Work& work, unsigned char* shared, u32 index) {
+  const u32 warp = (threadIdx.x >> 5) - 4, row = warp * 16;
+  keep(index);
+  const Place job = place(work, index);
+  unsigned char* const to = (unsigned char*)work.sums + (u64)index * CHANNELS * TILE;
+  unsigned char* const staging = shared + STAGING_AT + warp * STAGING;
+  const Target target = {to, row, work.inputs - job.row * EDGE, nullptr, staging, job.row == job.column, work.add != 0};
+  store_job(of, work, job, target, threadIdx.x & 31);
+}
+
+KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap,
+    u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
+    u32 jobs, u32 halves, u32 add) {
+#if HAS_WGMMA
+  SHARED_MEMORY(shared);
+  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add};
+  const u32 base = shared_address(shared);
+  if (threadIdx.x == 0) {
+    for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 1), barrier_init(base + FREE + i * 8, 12);
+    for (u32 i = 0; i < WIDES; i++) barrier_init(base + WIDES_FULL + i * 8, 4), barrier_init(base + WIDES_FREE + i * 8, 8);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
+  if (warp < 4) {
+    registers_fewer<40>();
+    prepare(work, map, shared, base, threadIdx.x);
+  } else {
+    registers_more<232>();
+    const u32 mine = (warp - 4) * 16 + (threadIdx.x & 15);
+    const Lane lane = {base, threadIdx.x & 31, mine * 64, mine >> 1 & 3, threadIdx.x >> 4 & 1};
+    u32 number = 0;
+    for_each_job(work, [&](const Place& job) {
+      Triples of;
+      of.clear();
+      multiply(of, lane, number, halves, task_of(work, job, warp / 4 - 1));
+      finish(of, work, shared, job.job);
+    });
+    bulk_wait_read<0>();
+  }
+#endif
+}
