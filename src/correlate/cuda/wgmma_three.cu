@@ -1,43 +1,44 @@
 // Exact correlations of complex samples of 4 bits on Hopper by three real products a complex one; see wgmma_4bit.cu.
 //
 // P1 = sum ar br, P2 = sum ai bi, P3 = sum (ar + ai) (br - bi): Re = P1 + P2, Im = P3 - P1 + P2. Bytes hold 16 times the parts,
-// as in wgmma_4bit.cu, and 8 times their sums and differences: [-16, 14] and [-15, 15] times 8 fit a byte. So P1 and P2 are 256
-// times what they should be and P3 is 64 times; 65 472 times of 128 x 128 fit each, and 2^15 times as many fit what they make.
+// as in wgmma_4bit.cu, and 8 times their sums and differences, which are -16 to 14 and -15 to 15. So P1 and P2 come out 256
+// times, of at most 2^14 a sample, P3 comes out 64 times, of at most 128 x 120, and Re and Im 256 times, of at most 2^15: 65 472
+// samples fit 32 bits. What 4 P3 has too much on the way is gone with P1 and P2: nothing is lost where bits wrap around.
 //
 // A block has three warpgroups: the first makes planes of bytes from columns, br and bi side by side and br - bi by itself,
-// and one of its threads brings what comes next; the others multiply 64 rows x 128 columns each, in 192 registers of sums.
+// and one of its threads brings what comes later; the others multiply 64 rows x 128 columns each, in 192 registers of sums.
 // Rows ar, ai and ar + ai are made in registers.
 //
-// EDGE, WIDTH, LONE: as in wgmma.cu.
+// EDGE, LONE: as in wgmma.cu. WIDTH: 128, so that inputs which are not there are zeros.
 #define SHIFT 8
 #include "wgmma.cuh"
 
+static_assert(WIDTH == 128, "whole tiles");
 constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples
-// Stages of rows and columns as they come, and of planes.
+// Places for stages as they come, of rows and columns or of what is both, and for planes. A slot of differences has two stages.
 constexpr u32 STAGE = LONE ? RAW : 2 * RAW, COLUMNS = STAGE - RAW, STAGES = 8, WIDES = 4;
-// Stages are brought so many before they are widened: not more, or the one who brings would wait for those who multiply.
+// Stages are brought so long before they are widened, and no longer: who brings would wait for those who multiply.
 constexpr u32 AHEAD = STAGES - WIDES;
 constexpr u32 DIFFERENCES = WIDES * SLOT, STAGES_AT = DIFFERENCES + WIDES * RAW, STAGING_AT = STAGES_AT + STAGES * STAGE;
 constexpr u32 FULL = STAGING_AT + (LONE ? 8 * STAGING : 0), FREE = FULL + STAGES * 8, WIDES_FULL = FREE + STAGES * 8;
 constexpr u32 WIDES_FREE = WIDES_FULL + WIDES * 8;
 static_assert(WIDES_FREE + WIDES * 8 <= 232448, "a block's shared memory");
 
-// Stage `number` of all of this block's: where its barriers stand, which round of them it is, and where its planes begin.
+// Stage `number` of all of this block's: where its barriers stand, and the parity of their round.
 INLINE u32 stage_barrier(u32 number) { return number % STAGES * 8; }
 INLINE u32 wide_barrier(u32 number) { return number % WIDES * 8; }
 INLINE u32 stage_round(u32 number) { return number / STAGES & 1; }
 INLINE u32 wide_round(u32 number) { return number / WIDES & 1; }
-// Four samples: 16 times their parts, and 8 times the parts' sum and difference. Parts are made positive, so that
+
+// Four samples: 16 times their parts, and 8 times the parts' sum and difference, of parts that are made positive, so that
 // nothing is carried from byte to byte.
 INLINE u32 real_of(u32 word) { return word & 0xf0f0f0f0u; }
 INLINE u32 imaginary_of(u32 word) { return word << 4 & 0xf0f0f0f0u; }
 INLINE u32 sum_of(u32 word) {
-  const u32 real = (word >> 1 & 0x78787878u) ^ 0x40404040u, imaginary = (word & 0x0f0f0f0fu) ^ 0x08080808u;
-  return (real + imaginary * 8) ^ 0x80808080u;
+  return (mask_flip(word >> 1, 0x78787878u, 0x40404040u) + mask_flip(word << 3, 0x78787878u, 0x40404040u)) ^ 0x80808080u;
 }
 INLINE u32 difference_of(u32 word) {
-  const u32 real = (word >> 1 & 0x78787878u) ^ 0xc0c0c0c0u, imaginary = (word & 0x0f0f0f0fu) ^ 0x08080808u;
-  return (real - imaginary * 8) ^ 0x80808080u;
+  return (mask_flip(word >> 1, 0x78787878u, 0xc0c0c0c0u) - mask_flip(word << 3, 0x78787878u, 0x40404040u)) ^ 0x80808080u;
 }
 
 // What the tiles hold is made of three sums.
@@ -81,23 +82,35 @@ struct Courier {
   }
 };
 
-// The planes of a thread's column, from 64 samples. Differences of two stages share rows of 128 bytes: those of an `odd` one
-// come second.
-INLINE void widen(const unsigned char* raw, unsigned char* wide, unsigned char* differences, u32 column, u32 odd) {
+// Where a thread that widens begins: it takes the same 16 samples of four columns, each eight after the one before. Of eight
+// threads, four take a column and four that which differs in bits 0 and 2, so that they fall on all banks both ways.
+struct Worker { u32 raw, wide; };
+INLINE Worker worker_of(u32 thread) {
+  const u32 chunk = thread & 3, column = thread / 32 * 32 + ((thread >> 3 & 3) ^ (thread >> 2 & 1) * 5);
+  return {column * 64 + (chunk ^ (column >> 1 & 3)) * 16, column * 128 + (chunk ^ (column & 7)) * 16};
+}
+// Differences of two stages share rows of 128 bytes: those of an `odd` one come second.
+INLINE void widen(const unsigned char* raw, unsigned char* wide, unsigned char* differences, const Worker& worker, u32 odd) {
+  uint4 words[4];
 #pragma unroll
-  for (u32 chunk = 0; chunk < 4; chunk++) {
-    const uint4 w = *(const uint4*)(raw + (chunk ^ (column >> 1 & 3)) * 16);
-    const u32 at = (chunk ^ (column & 7)) * 16;
-    *(uint4*)(wide + at) = make_uint4(real_of(w.x), real_of(w.y), real_of(w.z), real_of(w.w));
-    *(uint4*)(wide + (at ^ 64)) = make_uint4(imaginary_of(w.x), imaginary_of(w.y), imaginary_of(w.z), imaginary_of(w.w));
-    *(uint4*)(differences + (at ^ odd * 64)) =
+  for (u32 i = 0; i < 4; i++) words[i] = *(const uint4*)(raw + worker.raw + i * 8 * 64);
+  unsigned char* const real = wide + worker.wide;
+  unsigned char* const imaginary = wide + (worker.wide ^ 64);
+  unsigned char* const difference = differences + (worker.wide ^ odd * 64);
+#pragma unroll
+  for (u32 i = 0; i < 4; i++) {
+    const uint4 w = words[i];
+    *(uint4*)(real + i * 8 * 128) = make_uint4(real_of(w.x), real_of(w.y), real_of(w.z), real_of(w.w));
+    *(uint4*)(imaginary + i * 8 * 128) = make_uint4(imaginary_of(w.x), imaginary_of(w.y), imaginary_of(w.z), imaginary_of(w.w));
+    *(uint4*)(difference + i * 8 * 128) =
         make_uint4(difference_of(w.x), difference_of(w.y), difference_of(w.z), difference_of(w.w));
   }
 }
-// A thread a column, stage after stage, one thread brings those that come later.
+// Stage after stage becomes planes, and one thread brings those that come later.
 INLINE void prepare(const Work& work, const TensorMap& map, unsigned char* shared, u32 base, u32 thread) {
   const u32 rounds = work.jobs / gridDim.x, more = (blockIdx.x + rounds) % gridDim.x < work.jobs % gridDim.x;
   const u32 count = (rounds + more) * parts(work.halves, 2u);
+  const Worker worker = worker_of(thread);
   Courier courier = {0, blockIdx.x, 0, 0, 0, 0};
   if (thread == 0) {
     courier.find(work);
@@ -111,8 +124,9 @@ INLINE void prepare(const Work& work, const TensorMap& map, unsigned char* share
     const u32 slot = number % WIDES;
     barrier_wait(base + FULL + stage_barrier(number), stage_round(number));
     barrier_wait(base + WIDES_FREE + wide_barrier(number), wide_round(number) ^ 1);
-    widen(shared + STAGES_AT + number % STAGES * STAGE + COLUMNS + thread * 64, shared + slot * SLOT + thread * 128,
-          shared + DIFFERENCES + slot / 2 * SLOT + thread * 128, thread, slot % 2);
+    unsigned char* const wide = shared + slot * SLOT;
+    unsigned char* const differences = shared + DIFFERENCES + slot / 2 * SLOT;
+    widen(shared + STAGES_AT + number % STAGES * STAGE + COLUMNS, wide, differences, worker, slot % 2);
     fence_async_shared();
     __syncwarp();
     if ((thread & 31) == 0)
@@ -120,31 +134,31 @@ INLINE void prepare(const Work& work, const TensorMap& map, unsigned char* share
   }
 }
 
-// Products of a job's rows in this warpgroup with its columns, all stages from `number` on, 32 samples a step. Rows are made for one product while
-// the one before it is on its way.
+// Products of a job's rows in this warpgroup with its columns, all stages from `number` on, 32 samples a step. Rows are made
+// for one product while the one before it is on its way.
 INLINE void multiply(Triples& of, const Lane& lane, u32& number, u32 halves, const Task& task) {
-  u32 raw[4], a[2][4] = {};
+  u32 raw[4], a[3][4] = {};
   auto full = [&]() { barrier_wait(lane.base + FULL + stage_barrier(number), stage_round(number)); };
   auto load = [&](u32 half) {
     const u32 rows = lane.base + STAGES_AT + (task.same ? COLUMNS : 0) + number % STAGES * STAGE;
     load_matrix_x4(raw, rows + lane.row + ((2 * half + lane.half) ^ lane.swap) * 16);
   };
   auto release = [&](u32 barrier) { if (lane.lane == 0) barrier_arrive(lane.base + barrier); };
-  // `turn` is a product's number modulo 2.
-  auto make = [&](auto turn_, auto rows) {
+  // `kind` is the product: each has registers of its own.
+  auto make = [&](auto kind_, auto rows) {
 #pragma unroll
     for (u32 q = 0; q < 4; q++) {
-      u32& mine = a[decltype(turn_)::value][q];
+      u32& mine = a[decltype(kind_)::value][q];
       mine = rows(raw[q]);
-      // A register of its own, made before the product begins.
+      // Made before the product begins.
       keep(mine);
     }
   };
-  auto issue = [&](auto turn_, i32(&sums)[64], u64 columns) {
-    constexpr u32 turn = decltype(turn_)::value;
+  auto issue = [&](auto kind_, i32(&sums)[64], u64 columns) {
+    constexpr u32 kind = decltype(kind_)::value;
     auto product = [&](auto n_) {
       wgmma_fence();
-      wgmma_s8<decltype(n_)::value>(sums, a[turn], columns, 1);
+      wgmma_s8<decltype(n_)::value>(sums, a[kind], columns, 1);
       wgmma_commit();
     };
     if (SMALL || task.kind == HALF) product(Constant<64>{});
@@ -152,7 +166,7 @@ INLINE void multiply(Triples& of, const Lane& lane, u32& number, u32 halves, con
     wgmma_wait<1>();
     // The product before this one has read its registers, which may hold something else from here on.
 #pragma unroll
-    for (u32 q = 0; q < 4; q++) keep(a[turn ^ 1][q]);
+    for (u32 q = 0; q < 4; q++) keep(a[(kind + 2) % 3][q]);
   };
   u32 left = halves;
   full();
@@ -164,11 +178,11 @@ INLINE void multiply(Triples& of, const Lane& lane, u32& number, u32 halves, con
     if (set == 0) barrier_wait(lane.base + WIDES_FULL + wide_barrier(number), wide_round(number));
     const u64 columns = wgmma_swizzled(lane.base + slot * SLOT) + task.column * 8 + set * 2;
     const u64 differences = wgmma_swizzled(lane.base + DIFFERENCES + slot / 2 * SLOT) + task.column * 8 + slot % 2 * 4 + set * 2;
-    make(Constant<set>{}, [](u32 word) { return real_of(word); });
-    issue(Constant<set>{}, of.real, columns);
-    make(Constant<set ^ 1>{}, [](u32 word) { return imaginary_of(word); });
-    issue(Constant<set ^ 1>{}, of.imaginary, columns + 4);
-    make(Constant<set>{}, [](u32 word) { return sum_of(word); });
+    make(Constant<0>{}, [](u32 word) { return real_of(word); });
+    issue(Constant<0>{}, of.real, columns);
+    make(Constant<1>{}, [](u32 word) { return imaginary_of(word); });
+    issue(Constant<1>{}, of.imaginary, columns + 4);
+    make(Constant<2>{}, [](u32 word) { return sum_of(word); });
     const bool more = --left > 0;
     if (set == 0) {
       // The stage before this one was multiplied.
@@ -180,7 +194,7 @@ INLINE void multiply(Triples& of, const Lane& lane, u32& number, u32 halves, con
       if (more) full();
     }
     if (more) load(set ^ 1);
-    issue(Constant<set>{}, of.mixed, differences);
+    issue(Constant<2>{}, of.mixed, differences);
     return more;
   };
   while (step(Constant<0>{}) && step(Constant<1>{})) {}
@@ -189,7 +203,7 @@ INLINE void multiply(Triples& of, const Lane& lane, u32& number, u32 halves, con
   release(WIDES_FREE + wide_barrier(number - 1));
 }
 
-// Sums of a job from this warp. Where they go is worked out once more: registers that hold it while it multiplies would be too many.
+// Sums of a job from this warp. Where they go is worked out once more: there are no registers to keep it while it multiplies.
 INLINE void finish(const Triples& of, const Work& work, unsigned char* shared, u32 index) {
   const u32 warp = (threadIdx.x >> 5) - 4, row = warp * 16;
   keep(index);
@@ -201,8 +215,7 @@ INLINE void finish(const Triples& of, const Work& work, unsigned char* shared, u
 }
 
 KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap,
-    u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
-    u32 jobs, u32 halves, u32 add) {
+    u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles, u32 jobs, u32 halves, u32 add) {
 #if HAS_WGMMA
   SHARED_MEMORY(shared);
   const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add};
