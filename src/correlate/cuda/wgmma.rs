@@ -45,24 +45,19 @@ struct Form {
 }
 
 impl Form {
-    fn new(shape: &Shape) -> Self {
+    fn new(shape: &Shape, products: usize) -> Self {
         let last = shape.inputs - (shape.tiles_side() - 1) * shape.edge;
         let (bits, is_lone) = (shape.encoding.sample_bits() / 2, shape.tiles_side() == 1);
         let width = last.next_multiple_of(16);
-        // Of 4 bits, products of more than half a tile spill.
-        let is_whole = shape.edge < ROWS || (bits == 4 && !is_lone && width > ROWS / 2);
-        let width = if is_whole { ROWS } else { width };
-        Self { bits, products: 4, edge: shape.edge, width, is_lone }
+        let form = Self { bits, products, edge: shape.edge, width, is_lone };
+        let is_whole = shape.edge < ROWS || !form.is_possible();
+        Self { width: if is_whole { ROWS } else { width }, ..form }
     }
 
-    /// Three products a complex one, of whole tiles.
-    fn three(shape: &Shape) -> Self {
-        Self { products: 3, width: ROWS, ..Self::new(shape) }
-    }
-
-    /// Whether a plan takes it, of those that fit their edge.
+    /// Whether a plan takes it, of those that fit their edge: of 4 bits, four products of more than half a tile spill.
     fn is_possible(&self) -> bool {
-        self.bits == 8 || self.is_lone || self.width <= ROWS / 2 || self.width == ROWS
+        let is_free = self.bits == 8 || self.products == 3;
+        is_free || self.is_lone || self.width <= ROWS / 2 || self.width == ROWS
     }
 
     fn source(&self) -> Source {
@@ -110,14 +105,17 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
             small.into_iter().take(2).chain(possible).collect()
         }
     };
-    let form =
-        |bits, products, (edge, width, is_lone)| Form { bits, products, edge, width, is_lone };
-    let both = wanted.into_iter().flat_map(|of| [form(8, 4, of), form(4, 4, of)]);
-    let possible = both.filter(Form::is_possible);
-    let whole = [(ROWS, ROWS, false), (ROWS, ROWS, true), (32, ROWS, true), (64, ROWS, true)];
-    let whole = &whole[..if extent == Extent::All { 4 } else { 3 }];
-    let three = whole.iter().map(|of| form(4, 3, *of));
-    possible.chain(three).map(|form| Variant::hopper(form.source())).collect()
+    let three = match extent {
+        Extent::Representative => vec![(ROWS, 16, false), (ROWS, 80, true), (ROWS, ROWS, false)],
+        Extent::All => wanted.clone(),
+    };
+    let form = |bits, products| {
+        move |(edge, width, is_lone)| Form { bits, products, edge, width, is_lone }
+    };
+    let (of_8, of_4) =
+        (wanted.iter().copied().map(form(8, 4)), wanted.iter().copied().map(form(4, 4)));
+    let all = of_8.chain(of_4).chain(three.into_iter().map(form(4, 3)));
+    all.filter(Form::is_possible).map(|form| Variant::hopper(form.source())).collect()
 }
 
 impl Wgmma {
@@ -134,12 +132,12 @@ impl Wgmma {
     }
 
     pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
-        Self::bind(Form::new(shape), shape, device)
+        Self::bind(Form::new(shape, 4), shape, device)
     }
 
     /// Three products a complex one.
     pub(super) fn three(shape: &Shape, device: &Device) -> Result<Self> {
-        Self::bind(Form::three(shape), shape, device)
+        Self::bind(Form::new(shape, 3), shape, device)
     }
 
     fn bind(form: Form, shape: &Shape, device: &Device) -> Result<Self> {

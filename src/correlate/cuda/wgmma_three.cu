@@ -9,11 +9,10 @@
 // and one of its threads brings what comes later; the others multiply 64 rows x 128 columns each, in 192 registers of sums.
 // Rows ar, ai and ar + ai are made in registers.
 //
-// EDGE, LONE: as in wgmma.cu. WIDTH: 128, so that inputs which are not there are zeros.
+// EDGE, WIDTH, LONE: as in wgmma.cu.
 #define SHIFT 8
 #include "wgmma.cuh"
 
-static_assert(WIDTH == 128, "whole tiles");
 constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples
 // Places for stages as they come, of rows and columns or of what is both, and for planes. A slot of differences has two stages.
 constexpr u32 STAGE = LONE ? RAW : 2 * RAW, COLUMNS = STAGE - RAW, STAGES = 8, WIDES = 4;
@@ -58,26 +57,25 @@ INLINE int4 sum_of(const Triples& of, u32 pair, const int2*) {
   return make_int4(x.x, x.y, y.x, y.y);
 }
 
-// Brings stage after stage of this block's jobs.
+// Brings stage after stage of this block's jobs. Rows and columns are those of the products, which are turned in ragged tiles.
 struct Courier {
-  u32 first, turn, stage, row, column, channel;
+  u32 round, stage, rows, columns, channel;   // the blocks of inputs
+  // As in for_each_job.
   INLINE void find(const Work& work) {
-    while (first < work.jobs && first + turn >= work.jobs) next();
-    const Place job = place(work, first + turn);
-    row = job.row, column = job.column, channel = job.channel;
+    const u32 index = round * gridDim.x + (blockIdx.x + round) % gridDim.x;
+    const Place job = place(work, index);
+    const bool narrow = RAGGED && job.row == work.blocks - 1;
+    rows = narrow ? job.column : job.row, columns = narrow ? job.row : job.column, channel = job.channel;
   }
-  INLINE void next() { first += gridDim.x, turn = turn + 1 == gridDim.x ? 0 : turn + 1; }
-  INLINE void bring(const Work& work, const TensorMap& map, u32 base, u32 number) {
-    if (first >= work.jobs) return;
-    const bool same = LONE || row == column;
+  INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, u32 base, u32 number) {
+    const bool same = LONE || rows == columns, narrow = RAGGED && columns == work.blocks - 1;
     const u32 full = base + FULL + stage_barrier(number), to = base + STAGES_AT + number % STAGES * STAGE;
     barrier_wait(base + FREE + stage_barrier(number), stage_round(number) ^ 1);
-    barrier_expect(full, same ? RAW : 2 * RAW);
-    if (!same) tensor_load_3d(to, &map, (i32)(stage * 64), (i32)(row * 128), (i32)channel, full);
-    tensor_load_3d(to + COLUMNS, &map, (i32)(stage * 64), (i32)(column * 128), (i32)channel, full);
+    barrier_expect(full, (narrow ? WIDTH * 64 : RAW) + (same ? 0 : RAW));
+    if (!same) tensor_load_3d(to, &map, (i32)(stage * 64), (i32)(rows * 128), (i32)channel, full);
+    tensor_load_3d(to + COLUMNS, narrow ? &last : &map, (i32)(stage * 64), (i32)(columns * 128), (i32)channel, full);
     if (++stage < parts(work.halves, 2u)) return;
-    stage = 0;
-    next();
+    stage = 0, round++;
     find(work);
   }
 };
@@ -107,19 +105,19 @@ INLINE void widen(const unsigned char* raw, unsigned char* wide, unsigned char* 
   }
 }
 // Stage after stage becomes planes, and one thread brings those that come later.
-INLINE void prepare(const Work& work, const TensorMap& map, unsigned char* shared, u32 base, u32 thread) {
+INLINE void prepare(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base, u32 thread) {
   const u32 rounds = work.jobs / gridDim.x, more = (blockIdx.x + rounds) % gridDim.x < work.jobs % gridDim.x;
   const u32 count = (rounds + more) * parts(work.halves, 2u);
   const Worker worker = worker_of(thread);
-  Courier courier = {0, blockIdx.x, 0, 0, 0, 0};
+  Courier courier = {};
   if (thread == 0) {
     courier.find(work);
 #pragma unroll 1
-    for (u32 i = 0; i < AHEAD; i++) courier.bring(work, map, base, i);
+    for (u32 i = 0; i < smaller(AHEAD, count); i++) courier.bring(work, map, last, base, i);
   }
 #pragma unroll 1
   for (u32 number = 0; number < count; number++) {
-    if (thread == 0) courier.bring(work, map, base, number + AHEAD);
+    if (thread == 0 && number + AHEAD < count) courier.bring(work, map, last, base, number + AHEAD);
     __syncwarp();
     const u32 slot = number % WIDES;
     barrier_wait(base + FULL + stage_barrier(number), stage_round(number));
@@ -161,8 +159,10 @@ INLINE void multiply(Triples& of, const Lane& lane, u32& number, u32 halves, con
       wgmma_s8<decltype(n_)::value>(sums, a[kind], columns, 1);
       wgmma_commit();
     };
-    if (SMALL || task.kind == HALF) product(Constant<64>{});
-    else product(Constant<128>{});
+    // Always one, wanted or not: a way past all of them would cost registers.
+    if (!SMALL && !(LONE && RAGGED) && task.kind == ALL) product(Constant<128>{});
+    else if (RAGGED && task.kind != HALF) product(Constant<WIDTH>{});
+    else product(Constant<64>{});
     wgmma_wait<1>();
     // The product before this one has read its registers, which may hold something else from here on.
 #pragma unroll
@@ -214,7 +214,7 @@ INLINE void finish(const Triples& of, const Work& work, unsigned char* shared, u
   store_job(of, work, job, target, threadIdx.x & 31);
 }
 
-KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap,
+KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
     u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles, u32 jobs, u32 halves, u32 add) {
 #if HAS_WGMMA
   SHARED_MEMORY(shared);
@@ -229,7 +229,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
   const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
   if (warp < 4) {
     registers_fewer<40>();
-    prepare(work, map, shared, base, threadIdx.x);
+    prepare(work, map, last, shared, base, threadIdx.x);
   } else {
     registers_more<232>();
     const u32 mine = (warp - 4) * 16 + (threadIdx.x & 15);
