@@ -87,7 +87,7 @@ impl Compiled {
 /// Whether a line of the compiler's says that the code is not what was meant.
 fn is_problem(line: &str) -> bool {
     /// Notes on `wgmma` that is serialized, which come as mere information.
-    const NOTES: [&str; 5] = ["C7510", "C7511", "C7512", "C7513", "C7514"];
+    const NOTES: [&str; 6] = ["C7510", "C7511", "C7512", "C7513", "C7514", "C7515"];
     let is_warning = line.contains("warning") && !line.starts_with("Remark:");
     is_warning || NOTES.iter().any(|note| line.contains(note))
 }
@@ -283,9 +283,13 @@ mod tests {
         assert_eq!(compiled(&spilled).problems(), expected);
         let local = LOG.replace("smem", "smem, 40 bytes lmem");
         assert_eq!(compiled(&local).problems(), ["fir: 40 bytes of local memory"]);
-        let note = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async \
-            instructions are serialized due to insufficient register resources";
-        assert_eq!(compiled(&format!("{LOG}{note}\n")).problems(), [note]);
+        for number in 7510..=7515 {
+            let note = format!(
+                "ptxas info    : (C{number}) Potential Performance Loss: wgmma.mma_async \
+                instructions are serialized due to insufficient register resources"
+            );
+            assert_eq!(compiled(&format!("{LOG}{note}\n")).problems(), [note]);
+        }
         let warning = "fir.cu(3): warning #177-D: variable \"x\" was declared but never referenced";
         let remark = "Remark: The warnings can be suppressed with \"-diag-suppress <number>\"";
         assert_eq!(compiled(&format!("{warning}\n{remark}\n{LOG}")).problems(), [warning]);

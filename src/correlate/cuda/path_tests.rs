@@ -5,9 +5,10 @@ use num_complex::Complex;
 use super::super::plan::{Options, Plan};
 use super::super::{Block, Correlator, Output};
 use super::floats::{Floats, Way};
-use super::job::Job;
+use super::job::{Job, MAX_TIMES};
 use super::mma::Mma;
 use super::shape::Shape;
+use super::wgmma::Wgmma;
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::backend::threads::Threads;
@@ -63,6 +64,15 @@ impl Spectra {
             }
         }
         Self { shape, times, stride, bytes }
+    }
+
+    /// Four bits: rows of one value each, which make each sum of three products as large as can be, of either sign.
+    fn extreme(inputs: usize, channels: usize, times: usize) -> Self {
+        let mut spectra = Self::new((inputs, channels, times), VoltageEncoding::Complex4);
+        let values = [0x88, 0x78, 0x87, 0x77, 0x80, 0x08, 0x70, 0x07];
+        let rows = spectra.bytes.chunks_exact_mut(spectra.stride);
+        rows.enumerate().for_each(|(row, bytes)| bytes.fill(values[row % values.len()]));
+        spectra
     }
 
     fn value(&self, channel: usize, input: usize, time: usize) -> Complex<f64> {
@@ -162,6 +172,30 @@ fn warps_multiply_exactly() {
             let path = Mma::new(&spectra.shape, &device).unwrap();
             let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
             integers(encoding, sizes, &spectra, &sums);
+        }
+    }
+}
+
+#[test]
+fn three_products_give_the_exact_sums() {
+    let Some(device) = device() else { return };
+    let check = |sizes, spectra: &Spectra| {
+        let path = Wgmma::three(&spectra.shape, &device).unwrap();
+        let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
+        integers(VoltageEncoding::Complex4, sizes, spectra, &sums);
+    };
+    let extremes = [(19, 8, 67), (60, 3, 130), (100, 2, 33), (257, 2, 300), (9, 1, MAX_TIMES)];
+    for sizes in SIZES.into_iter().chain([(128, 5, 64), (200, 5, 80), (300, 4, 97)]).chain(extremes)
+    {
+        let spectra = Spectra::new(sizes, VoltageEncoding::Complex4);
+        if !Wgmma::suits_three(&spectra.shape, &device) {
+            eprintln!("skipped: the device is not a Hopper");
+            return;
+        }
+        if extremes.contains(&sizes) {
+            check(sizes, &Spectra::extreme(sizes.0, sizes.1, sizes.2));
+        } else {
+            check(sizes, &spectra);
         }
     }
 }

@@ -32,14 +32,16 @@ enum Kernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Wgmma,
+    Three,
     Mma,
     Floats(Way),
     Plain,
 }
 
-/// Every way, the fastest first.
-const KINDS: [Kind; 7] = [
+/// Every way: the first that suits is taken unless another was measured to be faster.
+const KINDS: [Kind; 8] = [
     Kind::Wgmma,
+    Kind::Three,
     Kind::Mma,
     Kind::Floats(Way::Scalar),
     Kind::Floats(Way::Split),
@@ -52,6 +54,7 @@ impl Kind {
     fn name(self) -> &'static str {
         match self {
             Self::Wgmma => "matrices of warpgroups",
+            Self::Three => "matrices of warpgroups, three products",
             Self::Mma => "matrices of warps",
             Self::Floats(way) => way.name(),
             Self::Plain => "dot products",
@@ -62,6 +65,7 @@ impl Kind {
     fn suits(self, shape: &Shape, device: &Device) -> bool {
         match self {
             Self::Wgmma => Wgmma::suits(shape, device),
+            Self::Three => Wgmma::suits_three(shape, device),
             Self::Mma => Mma::suits(shape, device.properties()),
             Self::Floats(way) => way.suits(shape, device.properties()),
             // Its bits are not those of the matrix instructions, and speed must not choose between them.
@@ -90,6 +94,7 @@ fn sources() -> Source {
             include_str!("stages.cuh"),
             include_str!("wgmma.cu"),
             include_str!("wgmma_4bit.cu"),
+            include_str!("wgmma_three.cu"),
             include_str!("wgmma.cuh"),
         ),
         includes: &[],
@@ -117,6 +122,7 @@ impl Path {
         let kind = kind.unwrap_or(Kind::Plain);
         let kernel = match kind {
             Kind::Wgmma => Kernel::Wgmma(Wgmma::new(shape, device)?),
+            Kind::Three => Kernel::Wgmma(Wgmma::three(shape, device)?),
             Kind::Mma => Kernel::Mma(Mma::new(shape, device)?),
             Kind::Floats(Way::Scalar) => {
                 let floats = Floats::new(shape, Way::Scalar, device)?;

@@ -61,8 +61,9 @@ template <u32 N> struct Products {
     for (u32 i = 0; i < N / 2; i++) re[i] = im[i] = 0;
   }
 };
-// Two neighbouring columns: `pair` is 2 j, + 1 for eight rows further; `column`: their own sums, which the complement left out.
-template <u32 M> INLINE int4 sum_of(const Products<M>& of, u32 pair, int2 column) {
+// Two neighbouring columns: `pair` is 2 j, + 1 for eight rows further; `columns`: their own sums, which the complement left out.
+template <u32 M> INLINE int4 sum_of(const Products<M>& of, u32 pair, const int2* columns) {
+  const int2 column = *columns;
   return make_int4(of.re[2 * pair] >> SHIFT, (of.im[2 * pair] + column.x) >> SHIFT, of.re[2 * pair + 1] >> SHIFT,
                    (of.im[2 * pair + 1] + column.y) >> SHIFT);
 }
@@ -77,7 +78,7 @@ struct Target {
 };
 
 // Columns FIRST .. FIRST + N of the products to columns `column` .. of the target, by way of shared memory.
-template <u32 FIRST, u32 N, u32 M> INLINE void store_staged(const Products<M>& of, const Target& target, u32 column, u32 lane) {
+template <u32 FIRST, u32 N, class Of> INLINE void store_staged(const Of& of, const Target& target, u32 column, u32 lane) {
   const u32 odd = lane >> 2 & 1;
   const int2* const columns = target.columns + (lane & 3);
   // Neighbouring rows begin with another chunk, so that eight lanes fall on all banks.
@@ -92,7 +93,7 @@ template <u32 FIRST, u32 N, u32 M> INLINE void store_staged(const Products<M>& o
 #pragma unroll
     for (u32 j = 0; j < width / 8; j += 2) {
       const u32 first = FIRST + 64 * group + 8 * j, pair = first / 4 + lower;
-      const int4 x = sum_of(of, pair, columns[first / 2]), y = sum_of(of, pair + 2, columns[first / 2 + 4]);
+      const int4 x = sum_of(of, pair, columns + first / 2), y = sum_of(of, pair + 2, columns + first / 2 + 4);
       *(int4*)(to + buffer + j * 64 + odd * 64) = odd ? y : x;
       *(int4*)(to + buffer + j * 64 + (odd ^ 1) * 64) = odd ? x : y;
     }
@@ -124,7 +125,7 @@ INLINE void put(int4* to, int4 value, bool add) {
   *to = value;
 }
 // The same from registers to memory. Lanes of neighbouring rows exchange halves, so that an instruction writes whole lines.
-template <u32 FIRST, u32 N, u32 M> INLINE void store_direct(const Products<M>& of, const Target& target, u32 column, u32 lane) {
+template <u32 FIRST, u32 N, class Of> INLINE void store_direct(const Of& of, const Target& target, u32 column, u32 lane) {
   const bool odd = lane >> 2 & 1;
   const int2* const columns = target.columns + (lane & 3);
   int4* const even = (int4*)(target.to + (target.row + (lane >> 2 & 6)) * PITCH + column * 8) + (lane & 3) + (odd ? 4 : 0);
@@ -133,28 +134,27 @@ template <u32 FIRST, u32 N, u32 M> INLINE void store_direct(const Products<M>& o
 #pragma unroll
     for (u32 lower = 0; lower < 2; lower++) {
       const u32 first = FIRST + 8 * j, pair = first / 4 + lower;
-      const int4 x = sum_of(of, pair, columns[first / 2]), y = sum_of(of, pair + 2, columns[first / 2 + 4]);
+      const int4 x = sum_of(of, pair, columns + first / 2), y = sum_of(of, pair + 2, columns + first / 2 + 4);
       const int4 other = exchange(odd ? x : y, 4);
       put(even + j * 4 + lower * (PITCH / 2), odd ? other : x, target.add);
       put(even + PITCH / 16 + j * 4 + lower * (PITCH / 2), odd ? y : other, target.add);
     }
 }
-template <u32 FIRST, u32 N, u32 M> INLINE void store(const Products<M>& of, const Target& target, u32 column, u32 lane) {
+template <u32 FIRST, u32 N, class Of> INLINE void store(const Of& of, const Target& target, u32 column, u32 lane) {
   if constexpr (LONE) store_staged<FIRST, N>(of, target, column, lane);
   else store_direct<FIRST, N>(of, target, column, lane);
 }
 
 // Columns FIRST .. FIRST + N become rows `row` .. of the tile, and this warp's rows its columns: the conjugates.
-template <u32 FIRST, u32 N, u32 M> INLINE void store_turned(const Products<M>& of, const Target& target, u32 row, u32 lane) {
+template <u32 FIRST, u32 N, class Of> INLINE void store_turned(const Of& of, const Target& target, u32 row, u32 lane) {
   const int2* const columns = target.columns + (lane & 3);
   unsigned char* const to = target.to + (target.row + (lane >> 2)) * 8;
 #pragma unroll
   for (u32 j = 0; j < N / 8; j++) {
     const u32 first = FIRST + 8 * j, mine = row + 8 * j + 2 * (lane & 3);
-    const int2 column = columns[first / 2];
 #pragma unroll
     for (u32 lower = 0; lower < 2; lower++) {
-      const int4 sums = sum_of(of, first / 4 + lower, column);
+      const int4 sums = sum_of(of, first / 4 + lower, columns + first / 2);
       int2* const at = (int2*)(to + mine * PITCH + lower * 64);
       int2* const next = (int2*)((unsigned char*)at + PITCH);
       int2 x = make_int2(sums.x, -sums.y), y = make_int2(sums.z, -sums.w);
@@ -196,7 +196,7 @@ template <class Issue> INLINE void with_columns(const Task& task, Issue issue) {
 }
 
 // Sums of a job from one warp, whose rows begin at `target.row` of the job's 128.
-INLINE void store_job(const Products<128>& of, const Work& work, const Place& job, Target target, u32 lane) {
+template <class Of> INLINE void store_job(const Of& of, const Work& work, const Place& job, Target target, u32 lane) {
   const u32 team = target.row / 64, channel = target.row / EDGE;
   const bool last = RAGGED && job.row == work.blocks - 1;
   if constexpr (SMALL) {

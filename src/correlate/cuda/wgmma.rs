@@ -34,6 +34,8 @@ pub(super) struct Wgmma {
 struct Form {
     /// Bits of a sample's parts: 4 or 8.
     bits: usize,
+    /// Real products of a complex one: 4, or 3 of 4 bits.
+    products: usize,
     /// Rows, and columns, of a tile.
     edge: usize,
     /// Columns of the last tiles that count, in whole steps of the instruction.
@@ -43,23 +45,25 @@ struct Form {
 }
 
 impl Form {
-    fn new(shape: &Shape) -> Self {
+    fn new(shape: &Shape, products: usize) -> Self {
         let last = shape.inputs - (shape.tiles_side() - 1) * shape.edge;
         let (bits, is_lone) = (shape.encoding.sample_bits() / 2, shape.tiles_side() == 1);
         let width = last.next_multiple_of(16);
-        // Of 4 bits, products of more than half a tile spill.
-        let is_whole = shape.edge < ROWS || (bits == 4 && !is_lone && width > ROWS / 2);
-        Self { bits, edge: shape.edge, width: if is_whole { ROWS } else { width }, is_lone }
+        let form = Self { bits, products, edge: shape.edge, width, is_lone };
+        let is_whole = shape.edge < ROWS || !form.is_possible();
+        Self { width: if is_whole { ROWS } else { width }, ..form }
     }
 
-    /// Whether a plan takes it, of those that fit their edge.
+    /// Whether a plan takes it, of those that fit their edge: of 4 bits, four products of more than half a tile spill.
     fn is_possible(&self) -> bool {
-        self.bits == 8 || self.is_lone || self.width <= ROWS / 2 || self.width == ROWS
+        let is_free = self.bits == 8 || self.products == 3;
+        is_free || self.is_lone || self.width <= ROWS / 2 || self.width == ROWS
     }
 
     fn source(&self) -> Source {
-        let (name, text) = match self.bits {
-            4 => ("wgmma_4bit.cu", include_str!("wgmma_4bit.cu")),
+        let (name, text) = match (self.bits, self.products) {
+            (_, 3) => ("wgmma_three.cu", include_str!("wgmma_three.cu")),
+            (4, _) => ("wgmma_4bit.cu", include_str!("wgmma_4bit.cu")),
             _ => ("wgmma.cu", include_str!("wgmma.cu")),
         };
         let numbers =
@@ -75,6 +79,9 @@ impl Form {
     /// Bytes of shared memory of a block, as the kernel lays it out: slots, staging, columns' sums, barriers.
     fn shared_bytes(&self) -> usize {
         let staging = if self.is_lone { 8 * 8192 } else { 0 };
+        if self.products == 3 {
+            return (if self.is_lone { 10 } else { 14 }) * SLOT + staging + 8 * 24;
+        }
         let (slots, barriers) = match (self.bits, self.is_lone) {
             (4, true) => (5 * SLOT + 10 * SLOT / 2, 15),
             (4, false) => (7 * SLOT + 14 * SLOT / 2, 21),
@@ -98,10 +105,17 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
             small.into_iter().take(2).chain(possible).collect()
         }
     };
-    let form = |bits, (edge, width, is_lone)| Form { bits, edge, width, is_lone };
-    let both = wanted.into_iter().flat_map(|of| [form(8, of), form(4, of)]);
-    let possible = both.filter(Form::is_possible);
-    possible.map(|form| Variant::hopper(form.source())).collect()
+    let three = match extent {
+        Extent::Representative => vec![(ROWS, 16, false), (ROWS, 80, true), (ROWS, ROWS, false)],
+        Extent::All => wanted.clone(),
+    };
+    let form = |bits, products| {
+        move |(edge, width, is_lone)| Form { bits, products, edge, width, is_lone }
+    };
+    let (of_8, of_4) =
+        (wanted.iter().copied().map(form(8, 4)), wanted.iter().copied().map(form(4, 4)));
+    let all = of_8.chain(of_4).chain(three.into_iter().map(form(4, 3)));
+    all.filter(Form::is_possible).map(|form| Variant::hopper(form.source())).collect()
 }
 
 impl Wgmma {
@@ -112,8 +126,21 @@ impl Wgmma {
         device.is_hopper() && is_integer
     }
 
+    /// Whether three products a complex one do: the sum of a sample's parts, 8 times, fits a byte.
+    pub(super) fn suits_three(shape: &Shape, device: &Device) -> bool {
+        Self::suits(shape, device) && shape.encoding == VoltageEncoding::Complex4
+    }
+
     pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
-        let form = Form::new(shape);
+        Self::bind(Form::new(shape, 4), shape, device)
+    }
+
+    /// Three products a complex one.
+    pub(super) fn three(shape: &Shape, device: &Device) -> Result<Self> {
+        Self::bind(Form::new(shape, 3), shape, device)
+    }
+
+    fn bind(form: Form, shape: &Shape, device: &Device) -> Result<Self> {
         let module = device.module(&form.source())?;
         Ok(Self {
             shape: *shape,
