@@ -7,6 +7,7 @@ use super::floats::{Floats, Way};
 use super::job::Job;
 use super::mma::Mma;
 use super::shape::Shape;
+use super::wgmma::{Remainder, Wgmma};
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::error::Result;
 use crate::voltage::{VoltageEncoding, voltage};
@@ -121,6 +122,20 @@ const SIZES: [(usize, usize, usize); 8] = [
 const FLOATS: [(usize, usize, usize); 5] =
     [(1, 1, 1), (19, 2, 70), (33, 1, 29), (64, 1, 5), (130, 1, 19)];
 
+/// Sizes whose last block has few inputs, one to five blocks, all ends; at the last one more jobs than multiprocessors.
+const REMAINDERS: [(usize, usize, usize); 10] = [
+    (129, 1, 1),
+    (129, 3, 64),
+    (130, 2, 33),
+    (140, 4, 1024),
+    (144, 2, 131),
+    (257, 1, 97),
+    (260, 3, 200),
+    (272, 2, 64),
+    (514, 1, 77),
+    (258, 50, 40),
+];
+
 fn integers(
     encoding: VoltageEncoding,
     sizes: (usize, usize, usize),
@@ -172,5 +187,38 @@ fn floats_err_as_little_as_is_said() {
                 assert!(error <= 2.0 * bound, "{way:?} {sizes:?}: {error} at number {at}");
             });
         }
+    }
+}
+
+#[test]
+fn warpgroups_multiply_few_inputs_beside_others_exactly() {
+    let Ok(device) = Device::open(0) else { return };
+    if !device.is_hopper() {
+        return;
+    }
+    for sizes in REMAINDERS {
+        let spectra = Spectra::new(sizes, VoltageEncoding::Complex8);
+        for remainder in [Remainder::Turned, Remainder::Beside] {
+            assert!(Wgmma::suits(&spectra.shape, remainder, &device));
+            let path = Wgmma::new(&spectra.shape, remainder, &device).unwrap();
+            let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
+            integers(VoltageEncoding::Complex8, sizes, &spectra, &sums);
+        }
+    }
+}
+
+#[test]
+fn only_few_bytes_stand_beside_others() {
+    let Ok(device) = Device::open(0) else { return };
+    let suits = |inputs, encoding| {
+        let spectra = Spectra::new((inputs, 1, 1), encoding);
+        Wgmma::suits(&spectra.shape, Remainder::Beside, &device)
+    };
+    for inputs in [1, 64, 65, 128, 145, 160, 256, 273, 384] {
+        assert!(!suits(inputs, VoltageEncoding::Complex8), "{inputs}");
+    }
+    for inputs in [129, 144, 257, 272, 514, 2049] {
+        assert_eq!(suits(inputs, VoltageEncoding::Complex8), device.is_hopper(), "{inputs}");
+        assert!(!suits(inputs, VoltageEncoding::Complex4), "{inputs}");
     }
 }

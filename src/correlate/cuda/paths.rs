@@ -5,7 +5,7 @@ use super::job::Job;
 use super::mma::{self, Mma};
 use super::plain::{self, Plain};
 use super::shape::Shape;
-use super::wgmma::{self, Wgmma};
+use super::wgmma::{self, Remainder, Wgmma};
 use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Device, Extent, Source, Stream, Variant};
 use crate::error::Result;
@@ -30,15 +30,16 @@ enum Kernel {
 /// A way to make products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Wgmma,
+    Wgmma(Remainder),
     Mma,
     Floats(Way),
     Plain,
 }
 
-/// Every way, the fastest first.
-const KINDS: [Kind; 7] = [
-    Kind::Wgmma,
+/// Every way, the fastest first, as far as they were measured.
+const KINDS: [Kind; 8] = [
+    Kind::Wgmma(Remainder::Turned),
+    Kind::Wgmma(Remainder::Beside),
     Kind::Mma,
     Kind::Floats(Way::Scalar),
     Kind::Floats(Way::Split),
@@ -50,7 +51,10 @@ const KINDS: [Kind; 7] = [
 impl Kind {
     fn name(self) -> &'static str {
         match self {
-            Self::Wgmma => "matrices of warpgroups",
+            Self::Wgmma(Remainder::Turned) => "matrices of warpgroups",
+            Self::Wgmma(Remainder::Beside) => {
+                "matrices of warpgroups, the last inputs beside others"
+            }
             Self::Mma => "matrices of warps",
             Self::Floats(way) => way.name(),
             Self::Plain => "dot products",
@@ -60,7 +64,7 @@ impl Kind {
     /// Whether a device has what it takes, and the shape suits it.
     fn suits(self, shape: &Shape, device: &Device) -> bool {
         match self {
-            Self::Wgmma => Wgmma::suits(shape, device),
+            Self::Wgmma(remainder) => Wgmma::suits(shape, remainder, device),
             Self::Mma => Mma::suits(shape, device.properties()),
             Self::Floats(way) => way.suits(shape, device.properties()),
             // Its bits are not those of the matrix instructions, and speed must not choose between them.
@@ -90,6 +94,7 @@ fn sources() -> Source {
             include_str!("wgmma.cu"),
             include_str!("wgmma_4bit.cu"),
             include_str!("wgmma.cuh"),
+            include_str!("corner.cuh"),
         ),
         includes: &[],
         defines: Vec::new(),
@@ -115,7 +120,7 @@ impl Path {
         let kind = KINDS.into_iter().find(|kind| kind.choice().values == choice.values);
         let kind = kind.unwrap_or(Kind::Plain);
         let kernel = match kind {
-            Kind::Wgmma => Kernel::Wgmma(Wgmma::new(shape, device)?),
+            Kind::Wgmma(remainder) => Kernel::Wgmma(Wgmma::new(shape, remainder, device)?),
             Kind::Mma => Kernel::Mma(Mma::new(shape, device)?),
             Kind::Floats(Way::Scalar) => {
                 let floats = Floats::new(shape, Way::Scalar, device)?;
