@@ -8,7 +8,7 @@ use super::floats::{Floats, Way};
 use super::job::{Job, MAX_TIMES};
 use super::mma::Mma;
 use super::shape::Shape;
-use super::wgmma::Wgmma;
+use super::wgmma::{Manner, Wgmma};
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::backend::threads::Threads;
@@ -146,6 +146,20 @@ const SIZES: [(usize, usize, usize); 8] = [
 const FLOATS: [(usize, usize, usize); 5] =
     [(1, 1, 1), (19, 2, 70), (33, 1, 29), (64, 1, 5), (130, 1, 19)];
 
+/// Sizes whose last block has few inputs, one to five blocks, all ends; at the last one more jobs than multiprocessors.
+const REMAINDERS: [(usize, usize, usize); 10] = [
+    (129, 1, 1),
+    (129, 3, 64),
+    (130, 2, 33),
+    (140, 4, 1024),
+    (144, 2, 131),
+    (257, 1, 97),
+    (260, 3, 200),
+    (272, 2, 64),
+    (514, 1, 77),
+    (258, 50, 40),
+];
+
 fn integers(
     encoding: VoltageEncoding,
     sizes: (usize, usize, usize),
@@ -180,7 +194,7 @@ fn warps_multiply_exactly() {
 fn three_products_give_the_exact_sums() {
     let Some(device) = device() else { return };
     let check = |sizes, spectra: &Spectra| {
-        let path = Wgmma::three(&spectra.shape, &device).unwrap();
+        let path = Wgmma::new(&spectra.shape, Manner::Three, &device).unwrap();
         let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
         integers(VoltageEncoding::Complex4, sizes, spectra, &sums);
     };
@@ -188,7 +202,7 @@ fn three_products_give_the_exact_sums() {
     for sizes in SIZES.into_iter().chain([(128, 5, 64), (200, 5, 80), (300, 4, 97)]).chain(extremes)
     {
         let spectra = Spectra::new(sizes, VoltageEncoding::Complex4);
-        if !Wgmma::suits_three(&spectra.shape, &device) {
+        if !Wgmma::suits(&spectra.shape, Manner::Three, &device) {
             eprintln!("skipped: the device is not a Hopper");
             return;
         }
@@ -251,4 +265,38 @@ fn pieces_of_long_blocks_never_overflow() {
     correlator.read(0..plan.channels(), Output::Integer(&mut sums), &mut counts).unwrap();
     assert_eq!(sums, vec![Complex::new(all << 15, 0); sums.len()]);
     assert_eq!(counts, vec![all as u64; counts.len()]);
+}
+
+#[test]
+fn warpgroups_multiply_few_inputs_beside_others_exactly() {
+    let Some(device) = device() else { return };
+    if !device.is_hopper() {
+        eprintln!("skipped: the device is not a Hopper");
+        return;
+    }
+    for sizes in REMAINDERS {
+        let spectra = Spectra::new(sizes, VoltageEncoding::Complex8);
+        for manner in [Manner::Turned, Manner::Beside] {
+            assert!(Wgmma::suits(&spectra.shape, manner, &device));
+            let path = Wgmma::new(&spectra.shape, manner, &device).unwrap();
+            let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
+            integers(VoltageEncoding::Complex8, sizes, &spectra, &sums);
+        }
+    }
+}
+
+#[test]
+fn only_few_bytes_stand_beside_others() {
+    let Some(device) = device() else { return };
+    let suits = |inputs, encoding| {
+        let spectra = Spectra::new((inputs, 1, 1), encoding);
+        Wgmma::suits(&spectra.shape, Manner::Beside, &device)
+    };
+    for inputs in [1, 64, 65, 128, 145, 160, 256, 273, 384] {
+        assert!(!suits(inputs, VoltageEncoding::Complex8), "{inputs}");
+    }
+    for inputs in [129, 144, 257, 272, 514, 2049] {
+        assert_eq!(suits(inputs, VoltageEncoding::Complex8), device.is_hopper(), "{inputs}");
+        assert!(!suits(inputs, VoltageEncoding::Complex4), "{inputs}");
+    }
 }

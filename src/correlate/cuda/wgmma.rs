@@ -20,6 +20,20 @@ const TIMES: usize = 64;
 /// Threads of a block: a warpgroup brings, two multiply.
 const THREADS: usize = 384;
 
+/// The most inputs of a last block that is multiplied beside others: for more, registers do not suffice.
+const BESIDE: usize = 16;
+
+/// How products are arranged. All give the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Four real products a complex one; the last block of inputs, where it is not whole, has a row of tiles of its own.
+    Turned,
+    /// The same, the last block beside the tiles on the diagonal, whose rows it shares.
+    Beside,
+    /// Three real products a complex one, where the sum of a sample's parts, 8 times, fits a byte.
+    Three,
+}
+
 /// A shape bound to the kernel.
 #[derive(Debug)]
 pub(super) struct Wgmma {
@@ -40,18 +54,25 @@ struct Form {
     edge: usize,
     /// Columns of the last tiles that count, in whole steps of the instruction.
     width: usize,
-    /// Whether there is one tile.
+    /// Whether there is one tile, or one besides the last block's.
     is_lone: bool,
+    /// Whether the last block is multiplied beside others.
+    is_beside: bool,
 }
 
 impl Form {
-    fn new(shape: &Shape, products: usize) -> Self {
-        let last = shape.inputs - (shape.tiles_side() - 1) * shape.edge;
-        let (bits, is_lone) = (shape.encoding.sample_bits() / 2, shape.tiles_side() == 1);
-        let width = last.next_multiple_of(16);
-        let form = Self { bits, products, edge: shape.edge, width, is_lone };
+    fn new(shape: &Shape, manner: Manner) -> Self {
+        let is_beside = manner == Manner::Beside;
+        let form = Self {
+            bits: shape.encoding.sample_bits() / 2,
+            products: if manner == Manner::Three { 3 } else { 4 },
+            edge: shape.edge,
+            width: last_inputs(shape).next_multiple_of(16),
+            is_lone: shape.tiles_side() == if is_beside { 2 } else { 1 },
+            is_beside,
+        };
         let is_whole = shape.edge < ROWS || !form.is_possible();
-        Self { width: if is_whole { ROWS } else { width }, ..form }
+        Self { width: if is_whole { ROWS } else { form.width }, ..form }
     }
 
     /// Whether a plan takes it, of those that fit their edge: of 4 bits, four products of more than half a tile spill.
@@ -66,12 +87,19 @@ impl Form {
             (4, _) => ("wgmma_4bit.cu", include_str!("wgmma_4bit.cu")),
             _ => ("wgmma.cu", include_str!("wgmma.cu")),
         };
-        let numbers =
-            [("EDGE", self.edge), ("WIDTH", self.width), ("LONE", usize::from(self.is_lone))];
+        let numbers = [
+            ("EDGE", self.edge),
+            ("WIDTH", self.width),
+            ("LONE", usize::from(self.is_lone)),
+            ("BESIDE", usize::from(self.is_beside)),
+        ];
         Source {
             name,
             text,
-            includes: &[("wgmma.cuh", include_str!("wgmma.cuh"))],
+            includes: &[
+                ("wgmma.cuh", include_str!("wgmma.cuh")),
+                ("corner.cuh", include_str!("corner.cuh")),
+            ],
             defines: numbers.into_iter().map(|(name, value)| (name, value.to_string())).collect(),
         }
     }
@@ -82,14 +110,21 @@ impl Form {
         if self.products == 3 {
             return (if self.is_lone { 10 } else { 14 }) * SLOT + staging + 8 * 24;
         }
+        let extra = if self.is_beside { BESIDE } else { 0 };
         let (slots, barriers) = match (self.bits, self.is_lone) {
+            (_, true) if self.is_beside => (8 * (SLOT + extra * 2 * TIMES), 8),
             (4, true) => (5 * SLOT + 10 * SLOT / 2, 15),
             (4, false) => (7 * SLOT + 14 * SLOT / 2, 21),
             (_, true) => (10 * SLOT, 10),
             (_, false) => (14 * SLOT, 7),
         };
-        slots + staging + 2 * 4 * ROWS + 8 * (2 * barriers + 4)
+        slots + staging + 2 * 4 * (ROWS + extra) + 8 * (2 * barriers + 4)
     }
+}
+
+/// Inputs of the last block.
+fn last_inputs(shape: &Shape) -> usize {
+    shape.inputs - (shape.tiles_side() - 1) * shape.edge
 }
 
 /// Variants in the table.
@@ -110,37 +145,35 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
         Extent::All => wanted.clone(),
     };
     let form = |bits, products| {
-        move |(edge, width, is_lone)| Form { bits, products, edge, width, is_lone }
+        move |(edge, width, is_lone)| {
+            let is_beside = false;
+            Form { bits, products, edge, width, is_lone, is_beside }
+        }
     };
-    let (of_8, of_4) =
-        (wanted.iter().copied().map(form(8, 4)), wanted.iter().copied().map(form(4, 4)));
-    let all = of_8.chain(of_4).chain(three.into_iter().map(form(4, 3)));
-    all.filter(Form::is_possible).map(|form| Variant::hopper(form.source())).collect()
+    let four = wanted.into_iter().flat_map(|of| [form(8, 4)(of), form(4, 4)(of)]);
+    let beside = [true, false]
+        .map(|is_lone| Form { is_beside: true, ..form(8, 4)((ROWS, BESIDE, is_lone)) });
+    let all = four.chain(three.into_iter().map(form(4, 3))).filter(Form::is_possible);
+    all.chain(beside).map(|form| Variant::hopper(form.source())).collect()
 }
 
 impl Wgmma {
     /// Whether a device has what it takes, for a shape of bytes or of halves of them.
-    pub(super) fn suits(shape: &Shape, device: &Device) -> bool {
-        let is_integer =
-            matches!(shape.encoding, VoltageEncoding::Complex8 | VoltageEncoding::Complex4);
-        device.is_hopper() && is_integer
+    pub(super) fn suits(shape: &Shape, manner: Manner, device: &Device) -> bool {
+        let suits = match (shape.encoding, manner) {
+            (VoltageEncoding::Complex8 | VoltageEncoding::Complex4, Manner::Turned)
+            | (VoltageEncoding::Complex4, Manner::Three) => true,
+            // Of 4 bits, widening takes the registers that the sums would need.
+            (VoltageEncoding::Complex8, Manner::Beside) => {
+                shape.tiles_side() > 1 && last_inputs(shape) <= BESIDE
+            }
+            _ => false,
+        };
+        device.is_hopper() && suits
     }
 
-    /// Whether three products a complex one do: the sum of a sample's parts, 8 times, fits a byte.
-    pub(super) fn suits_three(shape: &Shape, device: &Device) -> bool {
-        Self::suits(shape, device) && shape.encoding == VoltageEncoding::Complex4
-    }
-
-    pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
-        Self::bind(Form::new(shape, 4), shape, device)
-    }
-
-    /// Three products a complex one.
-    pub(super) fn three(shape: &Shape, device: &Device) -> Result<Self> {
-        Self::bind(Form::new(shape, 3), shape, device)
-    }
-
-    fn bind(form: Form, shape: &Shape, device: &Device) -> Result<Self> {
+    pub(super) fn new(shape: &Shape, manner: Manner, device: &Device) -> Result<Self> {
+        let form = Form::new(shape, manner);
         let module = device.module(&form.source())?;
         Ok(Self {
             shape: *shape,
@@ -162,7 +195,8 @@ impl Wgmma {
         let last =
             Boxes { size: [boxes.size[0], edge.min(self.form.width), channels_each], ..boxes };
         let tiles = self.shape.tiles();
-        let jobs = job.channels.div_ceil(channels_each) * tiles;
+        let without = if self.form.is_beside { self.shape.tiles_side() } else { 0 };
+        let jobs = job.channels.div_ceil(channels_each) * (tiles - without);
         let arguments = Arguments::new()
             .with_tensor(Tensor::new(&boxes)?)
             .with_tensor(Tensor::new(&last)?)

@@ -204,11 +204,11 @@ INLINE void multiply(Triples& of, const Lane& lane, u32& number, u32 halves, con
 }
 
 // Sums of a job from this warp. Where they go is worked out once more: there are no registers to keep it while it multiplies.
-INLINE void finish(const Triples& of, const Work& work, unsigned char* shared, u32 index) {
+INLINE void finish(const Triples& of, const Work& work, unsigned char* shared, u32 tile) {
   const u32 warp = (threadIdx.x >> 5) - 4, row = warp * 16;
-  keep(index);
-  const Place job = place(work, index);
-  unsigned char* const to = (unsigned char*)work.sums + (u64)index * CHANNELS * TILE;
+  keep(tile);
+  const Place job = place(work, tile / CHANNELS);
+  unsigned char* const to = (unsigned char*)work.sums + (u64)tile * TILE;
   unsigned char* const staging = shared + STAGING_AT + warp * STAGING;
   const Target target = {to, row, work.inputs - job.row * EDGE, nullptr, staging, job.row == job.column, work.add != 0};
   store_job(of, work, job, target, threadIdx.x & 31);
@@ -239,7 +239,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
       Triples of;
       of.clear();
       multiply(of, lane, number, halves, task_of(work, job, warp / 4 - 1));
-      finish(of, work, shared, job.job);
+      finish(of, work, shared, job.tile);
     });
     bulk_wait_read<0>();
   }

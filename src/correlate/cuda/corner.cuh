@@ -1,0 +1,44 @@
+// The products of the last block of inputs with itself, where its columns stand beside those of others: by one warp. The
+// columns' sums are products too here, with rows of ones.
+#pragma once
+#include "wgmma.cuh"
+
+// 16 x 16 products, made in one job of a channel; elements as those of Products.
+struct Corner {
+  bool wanted;
+  i32 re[2][4] = {}, im[2][4] = {};
+
+  INLINE explicit Corner(const Place& job) : wanted(job.row == 0 && job.column == 0) {}
+  // 128 bytes of time of a slot of the last block's inputs.
+  INLINE void multiply(u32 slot) {
+    if (!wanted) return;
+    const u32 lane = threadIdx.x & 31, mine = lane & 15;
+#pragma unroll
+    for (u32 step = 0; step < 4; step++) {
+      u32 a[4];   // on the right side, words 0 and 2 are eight columns, 1 and 3 the next eight
+      load_matrix_x4(a, slot + mine * 128 + ((2 * step + (lane >> 4)) ^ (mine & 7)) * 16);
+      // What sums the imaginary parts of bytes, or of the halves of 4 bits.
+      const u32 one = SHIFT ? 0x01010101 : 0x01000100, first = SHIFT ? 0 : one, ones[4] = {first, first, one, one};
+      const u32 turned[4] = {turn(a, 0), turn(a, 1), turn(a, 2), turn(a, 3)};
+#pragma unroll
+      for (u32 j = 0; j < 2; j++) {
+        const u32 b[2] = {a[j], a[2 + j]};
+        mma_16x8x32_s8(re[j], a, b), mma_16x8x32_s8(im[j], turned, b), mma_16x8x32_s8(im[j], ones, b);
+      }
+    }
+  }
+  static INLINE u32 turn(const u32 (&a)[4], u32 word) {
+    if constexpr (SHIFT == 0) return __byte_perm(a[word], 0, 0x2301) ^ 0xff00ff00u;
+    else return word < 2 ? a[word + 2] : ~a[word - 2];
+  }
+  INLINE void store(const Work& work, const Place& job) const {
+    const u32 lane = threadIdx.x & 31, rows = work.inputs - (work.blocks - 1) * EDGE;
+    unsigned char* const tile = (unsigned char*)work.sums + (u64)((job.channel + 1) * work.tiles - 1) * TILE;
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+      const u32 j = i / 2, k = i % 2 * 2, to = lane / 4 + 8 * (i % 2);
+      const int4 sums = make_int4(re[j][k] >> SHIFT, im[j][k] >> SHIFT, re[j][k + 1] >> SHIFT, im[j][k + 1] >> SHIFT);
+      if (wanted && to < rows) put((int4*)(tile + to * PITCH + 8 * j * 8) + (lane & 3), sums, work.add);
+    }
+  }
+};
