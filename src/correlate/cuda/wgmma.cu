@@ -17,10 +17,11 @@
 #include "wgmma.cuh"
 
 constexpr u32 STAGE = LONE ? SLOT : 2 * SLOT, COLUMNS = STAGE - SLOT;   // a stage's bytes, and where the columns begin
-constexpr u32 STAGES = LONE ? 10 : 7, THREADS = 384;
+constexpr u32 STAGES = LONE ? 10 : 7;
 constexpr u32 STAGING_AT = STAGES * STAGE, SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), FULL = SUMS_AT + 2 * 512;
 constexpr u32 FREE = FULL + STAGES * 8, SUMS_FULL = FREE + STAGES * 8, SUMS_FREE = SUMS_FULL + 16;
 static_assert(SUMS_FREE + 16 <= 232448, "a block's shared memory");
+constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE};
 using Stages = Ring<STAGES>;
 
 // Stage by stage: columns, and rows unless they are the same.
@@ -54,28 +55,15 @@ INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 t
 #pragma unroll
         for (u32 k = 0; k < 2; k++) {
           const uint4 word = *(const uint4*)(from + k * 64 * 128 + (chunk ^ (thread & 7)) * 16);
-          sums[k] = __dp4a((i32)word.x, 0x01000100, sums[k]), sums[k] = __dp4a((i32)word.y, 0x01000100, sums[k]);
-          sums[k] = __dp4a((i32)word.z, 0x01000100, sums[k]), sums[k] = __dp4a((i32)word.w, 0x01000100, sums[k]);
+          sums[k] = sum_bytes(word, 0x01000100, sums[k]);
         }
       __syncwarp();
       if ((thread & 31) == 0) barrier_arrive(base + FREE + at.slot * 8);
       at.advance();
     }
-    barrier_wait(base + SUMS_FREE + to.slot * 8, to.parity ^ 1);
-    i32* const kept = (i32*)(shared + SUMS_AT) + to.slot * 128 + thread;
-    kept[0] = sums[0], kept[64] = sums[1];
-    barrier_arrive(base + SUMS_FULL + to.slot * 8);
-    to.advance();
+    hand_over(shared, LAYOUT, to, thread, sums);
   });
 }
-
-// Where a lane of a warp that multiplies is.
-struct Lane {
-  u32 base, lane;
-  u32 row;     // offset in a slot of the row that this lane gives to load_matrix_x4
-  u32 swap;    // how chunks of that row are swapped
-  u32 half;    // which half of 32 bytes
-};
 
 // 64 bytes of time of this warp's rows, of a stage that is at `from`.
 INLINE void load(u32 (&a)[2][4], const Lane& lane, u32 from, u32 half) {
@@ -162,7 +150,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
     const Lane lane = {base, threadIdx.x & 31, mine * 128, mine & 7, threadIdx.x >> 4 & 1};
     Stages at = {0, 0};
-    correlate(work, shared, {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE}, row,
+    correlate(work, shared, LAYOUT, row,
               [&](Products<128>& of, const Task& task) { multiply(of, lane, at, halves, task); });
   }
 #endif

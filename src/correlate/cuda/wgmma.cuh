@@ -2,6 +2,7 @@
 #pragma once
 #include "device.cuh"
 
+constexpr u32 THREADS = 384;
 constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
 constexpr u32 CHANNELS = 128 / EDGE;   // channels of a job: more than one where all inputs are one small tile
 constexpr bool SMALL = EDGE < 128, RAGGED = !SMALL && WIDTH < 128;
@@ -219,6 +220,30 @@ INLINE void store_job(const Products<128>& of, const Work& work, const Place& jo
 
 // Where a kernel keeps what warps hand over, in shared memory.
 struct Layout { u32 staging, columns, full, free; };   // the columns' sums: two places of 128 i32, barriers of each
+
+// `sum` and the bytes of 16 that `bytes` asks for: 1 in the place of each.
+INLINE i32 sum_bytes(const uint4& word, i32 bytes, i32 sum) {
+  sum = __dp4a((i32)word.x, bytes, sum), sum = __dp4a((i32)word.y, bytes, sum);
+  return __dp4a((i32)word.w, bytes, __dp4a((i32)word.z, bytes, sum));
+}
+// The sums of columns `thread` and `thread` + 64 go to the warps that multiply, once those have read an earlier job's.
+INLINE void hand_over(unsigned char* shared, const Layout& layout, Ring<2>& to, u32 thread, const i32 (&sums)[2]) {
+  const u32 base = shared_address(shared);
+  barrier_wait(base + layout.free + to.slot * 8, to.parity ^ 1);
+  i32* const kept = (i32*)(shared + layout.columns) + to.slot * 128 + thread;
+  kept[0] = sums[0], kept[64] = sums[1];
+  barrier_arrive(base + layout.full + to.slot * 8);
+  to.advance();
+}
+
+// Where a lane of a warp that multiplies is.
+struct Lane {
+  u32 base, lane;
+  u32 row;     // offset in a slot of the row that this lane gives to load_matrix_x4
+  u32 swap;    // how chunks of that row are swapped
+  u32 half;    // which of two chunks
+};
+
 // A warp that multiplies and stores 16 rows from `row` of the 128 on: `multiply(products, task)` for each job.
 template <class Multiply>
 INLINE void correlate(const Work& work, unsigned char* shared, const Layout& layout, u32 row, Multiply multiply) {

@@ -14,12 +14,13 @@
 
 constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples
 // Slots of rows, of columns as they come, and of wide ones.
-constexpr u32 ROWS = LONE ? 6 : 8, RAWS = LONE ? 4 : 6, WIDES = LONE ? 5 : 7, THREADS = 384;
+constexpr u32 ROWS = LONE ? 6 : 8, RAWS = LONE ? 4 : 6, WIDES = LONE ? 5 : 7;
 constexpr u32 ROWS_AT = WIDES * SLOT, RAWS_AT = ROWS_AT + ROWS * RAW, STAGING_AT = RAWS_AT + RAWS * RAW;
 constexpr u32 SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), ROWS_FULL = SUMS_AT + 2 * 512, ROWS_FREE = ROWS_FULL + ROWS * 8;
 constexpr u32 RAWS_FULL = ROWS_FREE + ROWS * 8, RAWS_FREE = RAWS_FULL + RAWS * 8, WIDES_FULL = RAWS_FREE + RAWS * 8;
 constexpr u32 WIDES_FREE = WIDES_FULL + WIDES * 8, SUMS_FULL = WIDES_FREE + WIDES * 8, SUMS_FREE = SUMS_FULL + 16;
 static_assert(SUMS_FREE + 16 <= 232448, "a block's shared memory");
+constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE};
 
 // Time by time: a stage is a slot of rows and one of columns.
 INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, u32 base) {
@@ -67,8 +68,7 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
           unsigned char* const at = wide + k * 64 * 128;
           *(uint4*)(at + ((2 * chunk) ^ (thread & 7)) * 16) = make_uint4(w.x & m, w.y & m, w.z & m, w.w & m);
           *(uint4*)(at + ((2 * chunk + 1) ^ (thread & 7)) * 16) = low;
-          sum[k] = __dp4a((i32)low.x, 0x01010101, sum[k]), sum[k] = __dp4a((i32)low.y, 0x01010101, sum[k]);
-          sum[k] = __dp4a((i32)low.z, 0x01010101, sum[k]), sum[k] = __dp4a((i32)low.w, 0x01010101, sum[k]);
+          sum[k] = sum_bytes(low, 0x01010101, sum[k]);
         }
       }
       fence_async_shared();
@@ -76,21 +76,10 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
       if (lead) barrier_arrive(base + RAWS_FREE + from.slot * 8), barrier_arrive(base + WIDES_FULL + to.slot * 8);
       from.advance(), to.advance();
     }
-    barrier_wait(base + SUMS_FREE + sums.slot * 8, sums.parity ^ 1);
-    i32* const kept = (i32*)(shared + SUMS_AT) + sums.slot * 128 + thread;
-    kept[0] = sum[0], kept[64] = sum[1];
-    barrier_arrive(base + SUMS_FULL + sums.slot * 8);
-    sums.advance();
+    hand_over(shared, LAYOUT, sums, thread, sum);
   });
 }
 
-// Where a lane of a warp that multiplies is.
-struct Lane {
-  u32 base, lane;
-  u32 row;     // offset in a slot of the row that this lane gives to load_matrix_x4
-  u32 swap;    // how chunks of that row are swapped
-  u32 half;    // which of two chunks
-};
 struct Places { Ring<ROWS> rows; Ring<WIDES> columns; };
 
 // Products of a job's rows in this warpgroup with its columns, all stages. 16 samples at a time, so
@@ -180,7 +169,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
     const Lane lane = {base, threadIdx.x & 31, mine * 64, mine >> 1 & 3, threadIdx.x >> 4 & 1};
     Places at = {{0, 0}, {0, 0}};
-    correlate(work, shared, {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE}, row,
+    correlate(work, shared, LAYOUT, row,
               [&](Products<128>& of, const Task& task) { multiply(of, lane, at, halves, task); });
   }
 #endif
