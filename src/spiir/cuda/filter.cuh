@@ -71,6 +71,7 @@ struct Work {
 template <int OF_UNIT, int BESIDE, bool BY_LINES> struct Block {
   static constexpr int UNIT = OF_UNIT, ALL = UNIT * BESIDE;
   static constexpr bool SPLIT = BESIDE > 1;
+  static constexpr bool BATCHED = BY_LINES;
   // Beside 16 filters there is no room for what sums are added to, and much time between two of them.
   template <int R, int S, int G> using Sums = typename Either<BY_LINES && R < 16, Lines<G>, Stored<S, G>>::Type;
   // Stepping the states alone takes about a quarter of the time: parts are shorter the later they are.
@@ -98,6 +99,28 @@ template <class B> INLINE void fill(float* window, const float* ring, u32 mask, 
     *(float4*)(window + pitch + i) = make_float4(a.y, a.z, a.w, b.x);
     *(float4*)(window + 2 * pitch + i) = make_float4(a.z, a.w, b.x, b.y);
     *(float4*)(window + 3 * pitch + i) = make_float4(a.w, b.x, b.y, b.z);
+  }
+}
+
+// The same with as many loads under way together as `BATCH` says; what lies behind the window's end is read in vain.
+template <class B, int BATCH> INLINE void fill_batched(float* window, const float* ring, u32 mask, u32 at, u32 pitch) {
+#pragma unroll 1
+  for (u32 first = threadIdx.x * 4; first < pitch; first += B::ALL * 4 * BATCH) {
+    float4 a[BATCH], b[BATCH];
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+      u32 i = at + first + k * B::ALL * 4;
+      a[k] = *(const float4*)(ring + (i & mask)), b[k] = *(const float4*)(ring + ((i + 4) & mask));
+    }
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+      u32 i = first + k * B::ALL * 4;
+      if (i >= pitch) continue;
+      *(float4*)(window + i) = a[k];
+      *(float4*)(window + pitch + i) = make_float4(a[k].y, a[k].z, a[k].w, b[k].x);
+      *(float4*)(window + 2 * pitch + i) = make_float4(a[k].z, a[k].w, b[k].x, b[k].y);
+      *(float4*)(window + 3 * pitch + i) = make_float4(a[k].w, b[k].x, b[k].y, b[k].z);
+    }
   }
 }
 
@@ -193,7 +216,9 @@ template <int R, int UNIT> INLINE void save(const Held<R>& held, float2* states)
 // The window's next chunk: tiles from `first` on.
 template <class B> INLINE void next_chunk(const Pass& pass, const Work& work, u32 origin, int first) {
   __syncthreads();
-  fill<B>(work.window, work.ring, work.mask, origin + first * TILE - pass.reach, pass.pitch);
+  u32 at = origin + first * TILE - pass.reach;
+  if constexpr (B::BATCHED) fill_batched<B, 4>(work.window, work.ring, work.mask, at, pass.pitch);
+  else fill<B>(work.window, work.ring, work.mask, at, pass.pitch);
   __syncthreads();
 }
 

@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn filters_of_long_chirps_stand_in_one_pass_each_and_few_slots_stay_empty() {
-        // Without leaving the fullest templates' rest to the next window these are 0.78 and 0.65.
+        // With passes as large as the fullest template asks for, about 0.78 and 0.67.
         for (filters, length, least) in [(256, 68e3, 0.95), (512, 625e3, 0.78)] {
             let templates = chirps(filters, length);
             let passes = packed(&templates);
