@@ -2,12 +2,12 @@
 # Runs the tests and benches on a machine with a GPU, from binaries that benches/pack_for_gpu.sh packed; builds
 # nothing. Needs the NVIDIA driver and NVRTC, cuFFT for some plans, compute-sanitizer for its part.
 #
-#   on_gpu.sh FOLDER [PART...]     parts: oracles benches sanitizer tune (default: all but tune)
+#   on_gpu.sh FOLDER [PART...]     parts: oracles benches sanitizer tune demo (default: all but tune and demo)
 #
 # OUT          where logs and tables go (default FOLDER/out); at most 8 files
-# ORACLES_S, SANITIZER_S, BENCHES_S, TUNE_S
-#              seconds for each part (default 150, 120, 200, 90), of which one test or bench may take half; what
-#              takes longer is ended, and said
+# ORACLES_S, SANITIZER_S, BENCHES_S, TUNE_S, DEMO_S
+#              seconds for each part (default 150, 120, 200, 90, 120), of which one test or bench may take half;
+#              what takes longer is ended, and said
 # TOOLS        of compute-sanitizer (default "memcheck racecheck initcheck")
 # BENCHES      which (default "device channelize dedisperse telescopes pulse correlate spiir")
 # BENCH_OPTIONS, TUNE_COMMANDS
@@ -149,11 +149,64 @@ tune() {
     done <<<"$commands"
 }
 
+# The demo on the GPU and on the host: what they found must be the same, but for rounding.
+demo() {
+    local most=${DEMO_S:-120} end=$((SECONDS + ${DEMO_S:-120})) device begun status
+    for device in cpu cuda; do
+        begun=$SECONDS status=0
+        : >"$work/log"
+        limited $end $most "$sidereal" demo --device $device --json -o "$work/demo-$device" || status=$?
+        { echo "=== demo on $device"; cat "$work/log"; } >>"$out/benches.log"
+        mv "$work/log" "$work/demo-$device.json"
+        row demo "on $device" "$(outcome $status)" $((SECONDS - begun))
+    done
+    status=0
+    same_documents "$work"/demo-{cpu,cuda}.json >"$work/log" 2>&1 || status=$?
+    cat "$work/log" >>"$out/benches.log"
+    row demo "same on both" "$(outcome $status) $(tail -n 1 "$work/log")" 0
+}
+
+# Two JSON documents, without what says how long it took and where it ran.
+same_documents() {
+    python3 - "$@" <<'END'
+import json, sys
+
+PASSED_OVER = {"elapsed_s", "realtime_factor", "folder", "page", "device"}
+
+def leaves(value, path=""):
+    if isinstance(value, dict):
+        for key in value.keys() - PASSED_OVER:
+            yield from leaves(value[key], f"{path}/{key}")
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from leaves(item, f"{path}/{place}")
+    else:
+        yield path, value
+
+documents = [dict(leaves(json.load(open(name)))) for name in sys.argv[1:]]
+one, other = documents
+bad = sorted(one.keys() ^ other.keys())
+worst = (0.0, "")
+for path in one.keys() & other.keys():
+    a, b = one[path], other[path]
+    if isinstance(a, float) and isinstance(b, float):
+        off = abs(a - b) / max(abs(a), abs(b), 1e-30)
+        worst = max(worst, (off, path))
+        if off > 1e-4:
+            bad.append(f"{path}: {a} and {b}")
+    elif a != b:
+        bad.append(f"{path}: {a} and {b}")
+print("\n".join(bad))
+print(f"{len(one)} values, {len(bad)} differ; the largest rounding is {worst[0]:.1e}, of {worst[1]}")
+sys.exit(bool(bad))
+END
+}
+
 rm -f "$out"/{oracles.log,sanitizer.log,benches.log,table.txt}
 machine >"$work/machine" 2>&1
 for part in "${parts[@]}"; do
     case $part in
-        oracles | sanitizer | benches | tune) "$part" ;;
+        oracles | sanitizer | benches | tune | demo) "$part" ;;
         *) row "$part" "" "FAILED: no such part" 0 ;;
     esac
 done

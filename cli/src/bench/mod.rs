@@ -22,6 +22,8 @@ use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+#[cfg(feature = "cuda")]
+pub(crate) use spiir::bank as spiir_bank;
 
 /// Measures this machine.
 #[derive(Args, Debug)]

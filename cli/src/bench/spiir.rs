@@ -1,7 +1,7 @@
 //! `bench spiir`: filters a second of the bank of recursive filters.
 
 pub(super) mod accuracy;
-pub(super) mod bank;
+pub(crate) mod bank;
 mod cases;
 mod fourier;
 pub(super) mod measure;

@@ -36,6 +36,8 @@ use crate::voltage_arguments::{points, window};
 use crate::{interrupt, json, plots};
 pub(crate) use arguments::Arguments;
 use arguments::MissingWord;
+#[cfg(feature = "cuda")]
+pub(crate) use arguments::PrecisionWord;
 pub(crate) use document::Document;
 use document::{Written, products};
 use inputs::{Given, Matched};

@@ -47,7 +47,9 @@ impl Arguments {
     pub(super) fn tune(&self, bench: &Bench, common: &Common) -> Result<Vec<Tuned>> {
         let plan = Plan::new(self.options()?)?;
         let layout = layout(&plan, bench)?;
-        let input = Rc::new(bench.noise(layout.stride * plan.input().streams())?);
+        let bytes = layout.stride * plan.input().streams();
+        let input =
+            Rc::new(if self.nbits == 32 { bench.floats(bytes)? } else { bench.noise(bytes)? });
         let mut build = || -> Result<Box<dyn Work>> {
             Ok(Box::new(Channelization::new(&plan, bench, layout, Rc::clone(&input))?))
         };

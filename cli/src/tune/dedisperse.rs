@@ -45,7 +45,10 @@ impl Arguments {
         let mut all = Vec::new();
         for plan in self.plans()? {
             let sizes = Sizes::new(&plan, bench)?;
-            let input = Rc::new(bench.noise(sizes.times * sizes.row_bytes)?);
+            let bytes = sizes.times * sizes.row_bytes;
+            let is_float = plan.encoding() == Encoding::F32;
+            let input =
+                Rc::new(if is_float { bench.floats(bytes)? } else { bench.noise(bytes)? });
             let mut build = || -> Result<Box<dyn Work>> {
                 Ok(Box::new(Dedispersion::new(&plan, bench, &sizes, Rc::clone(&input))?))
             };

@@ -1,7 +1,10 @@
 //! `sidereal tune`: which of the ways to build a kernel is the fastest on this GPU, for one plan.
 
 mod channelize;
+mod correlate;
 mod dedisperse;
+mod noise;
+mod spiir;
 
 use std::fmt::Write as _;
 
@@ -37,7 +40,9 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 enum What {
     Channelize(channelize::Arguments),
+    Correlate(correlate::Arguments),
     Dedisperse(Box<dedisperse::Arguments>),
+    Spiir(spiir::Arguments),
 }
 
 /// One kernel of a plan, as JSON.
@@ -76,7 +81,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let bench = Bench::new(common, arguments.memory << 20)?;
     let tuned = match &arguments.what {
         What::Channelize(options) => options.tune(&bench, common)?,
+        What::Correlate(options) => options.tune(&bench, common)?,
         What::Dedisperse(options) => options.tune(&bench, common)?,
+        What::Spiir(options) => options.tune(&bench, common)?,
     };
     let mut documents = Vec::new();
     for tuned in &tuned {
@@ -127,15 +134,12 @@ impl Bench {
 
     /// Bytes on the device that may be anything, the same on every run.
     fn noise(&self, bytes: usize) -> Result<cuda::Buffer<u8>> {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        let words: Vec<u64> = (0..bytes.div_ceil(8)).map(|_| next()).collect();
-        self.device.upload(&bytemuck::cast_slice::<u64, u8>(&words)[..bytes])
+        self.device.upload(&noise::bytes(bytes))
+    }
+
+    /// The same of single-precision floats from -0.5 to 0.5.
+    fn floats(&self, bytes: usize) -> Result<cuda::Buffer<u8>> {
+        self.device.upload(&noise::floats(bytes))
     }
 }
 

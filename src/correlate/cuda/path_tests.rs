@@ -3,14 +3,29 @@
 use num_complex::Complex;
 
 use super::super::plan::{Options, Plan};
+use super::super::{Block, Correlator, Output};
 use super::floats::{Floats, Way};
 use super::job::Job;
 use super::mma::Mma;
 use super::shape::Shape;
 use super::wgmma::{Remainder, Wgmma};
+use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Stream};
+use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::voltage::{VoltageEncoding, voltage};
+
+/// The first device; without one a test is skipped, and fails where `SIDEREAL_REQUIRE` names `cuda`.
+fn device() -> Option<Device> {
+    Device::open(0)
+        .map_err(|error| {
+            let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
+            let is_required = required.split(',').any(|word| word == "cuda");
+            assert!(!is_required, "SIDEREAL_REQUIRE asks for a CUDA device: {error}");
+            eprintln!("skipped: no CUDA device");
+        })
+        .ok()
+}
 
 /// Spectra in natural order, rubbish behind each row, of numbers that fill all bits or are the most extreme.
 struct Spectra {
@@ -151,11 +166,12 @@ fn integers(
 
 #[test]
 fn warps_multiply_exactly() {
-    let Ok(device) = Device::open(0) else { return };
+    let Some(device) = device() else { return };
     for encoding in [VoltageEncoding::Complex8, VoltageEncoding::Complex4] {
         for sizes in SIZES {
             let spectra = Spectra::new(sizes, encoding);
             if !Mma::suits(&spectra.shape, device.properties()) {
+                eprintln!("skipped: the device is older than matrix instructions of bytes");
                 return;
             }
             let path = Mma::new(&spectra.shape, &device).unwrap();
@@ -167,7 +183,7 @@ fn warps_multiply_exactly() {
 
 #[test]
 fn floats_err_as_little_as_is_said() {
-    let Ok(device) = Device::open(0) else { return };
+    let Some(device) = device() else { return };
     for way in Way::ALL {
         let bound = match way {
             Way::Scalar | Way::Split => 514.5 / f64::from(1 << 24),
@@ -175,7 +191,8 @@ fn floats_err_as_little_as_is_said() {
         };
         for sizes in FLOATS {
             let spectra = Spectra::new(sizes, VoltageEncoding::ComplexF32);
-            if device.properties().capability < (8, 0) {
+            if device.properties().target.capability < (8, 0) {
+                eprintln!("skipped: the device is older than matrix instructions of floats");
                 return;
             }
             let path = Floats::new(&spectra.shape, way, &device).unwrap();
@@ -192,8 +209,9 @@ fn floats_err_as_little_as_is_said() {
 
 #[test]
 fn warpgroups_multiply_few_inputs_beside_others_exactly() {
-    let Ok(device) = Device::open(0) else { return };
+    let Some(device) = device() else { return };
     if !device.is_hopper() {
+        eprintln!("skipped: the device has no matrix instructions of warpgroups");
         return;
     }
     for sizes in REMAINDERS {
@@ -209,7 +227,7 @@ fn warpgroups_multiply_few_inputs_beside_others_exactly() {
 
 #[test]
 fn only_few_bytes_stand_beside_others() {
-    let Ok(device) = Device::open(0) else { return };
+    let Some(device) = device() else { return };
     let suits = |inputs, encoding| {
         let spectra = Spectra::new((inputs, 1, 1), encoding);
         Wgmma::suits(&spectra.shape, Remainder::Beside, &device)
@@ -221,4 +239,31 @@ fn only_few_bytes_stand_beside_others() {
         assert_eq!(suits(inputs, VoltageEncoding::Complex8), device.is_hopper(), "{inputs}");
         assert!(!suits(inputs, VoltageEncoding::Complex4), "{inputs}");
     }
+}
+
+/// Samples of the most negative number, as bytes of packed spectra.
+fn extreme_block(plan: &Plan, times: usize) -> Vec<u8> {
+    vec![0x80; plan.packed_bytes(times)]
+}
+
+/// Pieces of a block end where launches of the whole block would not: what the 32-bit sums hold is counted by pieces.
+#[test]
+fn pieces_of_long_blocks_never_overflow() {
+    let Some(device) = device() else { return };
+    let encoding = VoltageEncoding::Complex8;
+    let options = Options { antennas: 2, polarizations: 1, channels: 2, encoding };
+    let plan = Plan::new(options).unwrap();
+    let backend = Backend::Cuda(device, Threads::new(1));
+    let mut correlator = Correlator::new(plan.clone(), &backend).unwrap();
+    let mut all = 0;
+    for times in [65_536, 65_000, 70_000, 3, 70_000] {
+        let bytes = extreme_block(&plan, times);
+        correlator.run(Block::new(&plan, &bytes, times, None).unwrap()).unwrap();
+        all += times as i64;
+    }
+    let mut sums = vec![Complex::new(0_i64, 0); plan.channels() * plan.row_elements()];
+    let mut counts = vec![0; plan.channels() * plan.baselines()];
+    correlator.read(0..plan.channels(), Output::Integer(&mut sums), &mut counts).unwrap();
+    assert_eq!(sums, vec![Complex::new(all << 15, 0); sums.len()]);
+    assert_eq!(counts, vec![all as u64; counts.len()]);
 }

@@ -5,6 +5,7 @@ use super::job::Job;
 use super::mma::{self, Mma};
 use super::plain::{self, Plain};
 use super::shape::Shape;
+use super::stages;
 use super::wgmma::{self, Remainder, Wgmma};
 use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Device, Extent, Source, Stream, Variant};
@@ -135,6 +136,16 @@ impl Path {
     /// What it is, for tables.
     pub(super) fn name(&self) -> &'static str {
         self.kind.name()
+    }
+
+    /// Whether the kernel can take so many bytes from an input to the next: asked before anything is queued.
+    pub(super) fn check(&self, input_stride: usize) -> Result<()> {
+        match &self.kernel {
+            Kernel::Mma(_) | Kernel::Floats(_) | Kernel::Scalar(..) => {
+                stages::stride(input_stride).map(|_| ())
+            }
+            Kernel::Wgmma(_) | Kernel::Plain(_) => Ok(()),
+        }
     }
 
     /// Queues the products of a job.

@@ -67,10 +67,17 @@ pub(in crate::bench) fn plan(templates: usize, filters: usize, rates: u32) -> Re
     Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
 }
 
+/// Whitened strain that is noise.
+#[cfg(feature = "cuda")]
+pub(crate) fn noise(times: usize) -> Vec<f32> {
+    let mut random = Random(99);
+    (0..times).map(|_| random.normal()).collect()
+}
+
 /// A plan of filters within two seconds, shared out equally among the rates, as GPUs have been measured with: delays below
 /// 8192 samples, memories of 20 to 420.
 #[cfg(feature = "cuda")]
-pub(in crate::bench) fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
+pub(crate) fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut filter = |halvings: u32| {
         let decay = (-1.0 / (20.0 + 400.0 * random.unit())).exp();

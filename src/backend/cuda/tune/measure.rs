@@ -11,7 +11,7 @@ pub trait Work {
     /// # Errors
     /// Whatever keeps it from being launched.
     fn enqueue(&mut self, stream: &Stream) -> Result<()>;
-    /// A hash of what the first launch wrote ([`super::digest`]): the same for every choice.
+    /// A hash of what the first launch wrote ([`super::digest`], [`super::digest_of`]): the same for every choice.
     ///
     /// # Errors
     /// [`Error::Device`] when the driver refuses.

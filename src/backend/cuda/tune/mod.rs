@@ -88,6 +88,11 @@ struct Asked {
 }
 
 impl State {
+    /// Of a device that its user should know something of from the start.
+    pub(super) fn with_notes(notes: Vec<String>) -> Self {
+        Self { notes, ..Self::default() }
+    }
+
     fn note(&mut self, text: String) {
         if !self.notes.contains(&text) {
             self.notes.push(text);
@@ -111,6 +116,11 @@ pub fn digest<T: Pod>(buffer: &Buffer<T>) -> Result<u128> {
         hash = hash.bytes(bytemuck::cast_slice(&values));
     }
     Ok(hash.value())
+}
+
+/// A hash of bytes that a stage brought to the host itself.
+pub fn digest_of(bytes: &[u8]) -> u128 {
+    Hash::new().bytes(bytes).value()
 }
 
 /// What a choice was measured for.

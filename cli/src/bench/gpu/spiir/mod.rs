@@ -11,7 +11,7 @@ use sidereal::{Error, Result};
 
 use super::{Figure, Gpu, table};
 use crate::bench::Table;
-use crate::bench::spiir::bank::{self, Random};
+use crate::bench::spiir::bank::{self, noise};
 use crate::bench::spiir::measure::{ERROR, error};
 use crate::bench::spiir::{Arguments, Name, accuracy};
 use crate::common::Common;
@@ -131,11 +131,6 @@ impl Resident {
         let output = (&mut self.output, 0, times);
         Ok(self.spiir.enqueue((&self.input, 0), times, output, stream)?.produced)
     }
-}
-
-fn noise(times: usize) -> Vec<f32> {
-    let mut random = Random(99);
-    (0..times).map(|_| random.normal()).collect()
 }
 
 /// Operations of a template and sample.

@@ -24,9 +24,9 @@ use sidereal::units::Gps;
 use sidereal::waveform::{InspiralOptions, inspiral};
 use sidereal::{Error, Result};
 
-use super::{Gpu, TIMES, noise, operations};
+use super::{Gpu, TIMES, operations};
 use crate::bench::Row;
-use crate::bench::spiir::bank::RATE_HZ;
+use crate::bench::spiir::bank::{RATE_HZ, noise};
 
 /// Templates of each detector, and those that are designed, which the others repeat.
 const TEMPLATES: usize = 4096;

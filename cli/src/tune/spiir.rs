@@ -1,0 +1,126 @@
+//! The kernels of a bank of gravitational-wave filters.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use clap::Args;
+use num_complex::Complex;
+use sidereal::backend::cuda::tune::{Tuned, Work, digest};
+use sidereal::backend::cuda::{Buffer, Stream};
+use sidereal::pipeline::chirp::read_bank;
+use sidereal::spiir::plan::MAX_HALVINGS;
+use sidereal::spiir::{Plan, Spiir};
+use sidereal::{Error, Result};
+
+use super::Bench;
+use crate::bench::spiir_bank;
+use crate::common::Common;
+
+/// Tune a bank of filters, from a file or as `bench spiir` makes them.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    sidereal tune spiir bank.h5\n  \
+    sidereal tune spiir --templates 1024 --filters 512 --rates 4")]
+pub(super) struct Arguments {
+    /// A bank that `sidereal spiir bank` wrote; or say what it is like by the options below.
+    #[arg(value_name = "BANK")]
+    bank: Option<PathBuf>,
+    /// Templates.
+    #[arg(long, default_value_t = 4096, conflicts_with = "bank")]
+    templates: usize,
+    /// Filters of a template, at all rates together.
+    #[arg(long, default_value_t = 64, conflicts_with = "bank")]
+    filters: usize,
+    /// Rates, each half of the one before, among which filters are shared out.
+    #[arg(long, default_value_t = 1, conflicts_with = "bank")]
+    rates: usize,
+}
+
+/// Filters of all templates, at most.
+const MOST_FILTERS: usize = 1 << 26;
+
+impl Arguments {
+    pub(super) fn tune(&self, bench: &Bench, common: &Common) -> Result<Vec<Tuned>> {
+        let plan = self.plan()?;
+        let times = times(&plan, bench)?;
+        let input = Rc::new(bench.device.upload(&spiir_bank::noise(times))?);
+        let mut build = || -> Result<Box<dyn Work>> {
+            Ok(Box::new(Filtering::new(&plan, bench, Rc::clone(&input))?))
+        };
+        bench.tune(common, &mut build)
+    }
+
+    fn plan(&self) -> Result<Plan> {
+        if let Some(file) = &self.bank {
+            return read_bank(file)?.0.plan();
+        }
+        let (templates, filters, rates) = (self.templates, self.filters, self.rates);
+        let most = MAX_HALVINGS as usize + 1;
+        if !(1..=most).contains(&rates) {
+            return Err(Error::parameter("--rates", rates, format!("it must be 1 to {most}")));
+        }
+        if filters < rates || filters > MOST_FILTERS {
+            let rule = "each rate needs at least one, and there are at most 2^26";
+            return Err(Error::parameter("--filters", filters, rule));
+        }
+        if !(1..=MOST_FILTERS / filters).contains(&templates) {
+            let rule = "at least one, and at most 2^26 filters in all";
+            return Err(Error::parameter("--templates", templates, rule));
+        }
+        spiir_bank::near(templates, filters, rates as u32)
+    }
+}
+
+/// Samples of a run: a second, or as many whose ratios the memory holds.
+fn times(plan: &Plan, bench: &Bench) -> Result<usize> {
+    let free = bench.device.free_bytes()?;
+    let sample = plan.templates() * size_of::<Complex<f32>>();
+    let times = (bench.input_bytes.min(free / 4) / sample).min(plan.options().rate_hz as usize);
+    if times == 0 {
+        return Err(Error::Unavailable {
+            what: "memory for the ratios of one sample".to_owned(),
+            why: format!(
+                "they need {sample} bytes, --memory gives {}, and {free} are free on the device",
+                bench.input_bytes
+            ),
+        });
+    }
+    Ok(times)
+}
+
+/// A stream that goes on from run to run.
+struct Filtering {
+    spiir: Spiir,
+    input: Rc<Buffer<f32>>,
+    output: Buffer<Complex<f32>>,
+}
+
+impl Filtering {
+    fn new(plan: &Plan, bench: &Bench, input: Rc<Buffer<f32>>) -> Result<Self> {
+        let times = input.len();
+        let spiir = Spiir::new(plan.clone(), &bench.backend)?;
+        let output = bench.device.buffer(plan.templates() * times)?;
+        let mut work = Self { spiir, input, output };
+        let stream = bench.device.stream()?;
+        // The longest delay must be behind, for all filters to have an input and every sample its ratio.
+        let reach = |level: usize| plan.history(level) << level;
+        let longest = (0..plan.levels()).map(reach).max().unwrap_or(0).max(plan.latency());
+        for _ in 0..longest.div_ceil(times) {
+            work.enqueue(&stream)?;
+        }
+        stream.synchronize()?;
+        Ok(work)
+    }
+}
+
+impl Work for Filtering {
+    fn enqueue(&mut self, stream: &Stream) -> Result<()> {
+        let times = self.input.len();
+        let output = (&mut self.output, 0, times);
+        self.spiir.enqueue((&self.input, 0), times, output, stream).map(|_| ())
+    }
+
+    fn digest(&mut self) -> Result<u128> {
+        digest(&self.output)
+    }
+}
