@@ -3,6 +3,8 @@
 #pragma once
 #include "wgmma.cuh"
 
+static_assert(SHIFT == 0, "samples of bytes");
+
 // 16 x 16 products, made in one job of a channel; elements as those of Products.
 struct Corner {
   bool wanted;
@@ -17,9 +19,10 @@ struct Corner {
     for (u32 step = 0; step < 4; step++) {
       u32 a[4];   // on the right side, words 0 and 2 are eight columns, 1 and 3 the next eight
       load_matrix_x4(a, slot + mine * 128 + ((2 * step + (lane >> 4)) ^ (mine & 7)) * 16);
-      // What sums the imaginary parts of bytes, or of the halves of 4 bits.
-      const u32 one = SHIFT ? 0x01010101 : 0x01000100, first = SHIFT ? 0 : one, ones[4] = {first, first, one, one};
-      const u32 turned[4] = {turn(a, 0), turn(a, 1), turn(a, 2), turn(a, 3)};
+      const u32 one = 0x01000100, ones[4] = {one, one, one, one};   // sums the imaginary parts
+      u32 turned[4];
+#pragma unroll
+      for (u32 i = 0; i < 4; i++) turned[i] = __byte_perm(a[i], 0, 0x2301) ^ 0xff00ff00u;
 #pragma unroll
       for (u32 j = 0; j < 2; j++) {
         const u32 b[2] = {a[j], a[2 + j]};
@@ -27,17 +30,13 @@ struct Corner {
       }
     }
   }
-  static INLINE u32 turn(const u32 (&a)[4], u32 word) {
-    if constexpr (SHIFT == 0) return __byte_perm(a[word], 0, 0x2301) ^ 0xff00ff00u;
-    else return word < 2 ? a[word + 2] : ~a[word - 2];
-  }
   INLINE void store(const Work& work, const Place& job) const {
     const u32 lane = threadIdx.x & 31, rows = work.inputs - (work.blocks - 1) * EDGE;
     unsigned char* const tile = (unsigned char*)work.sums + (u64)((job.channel + 1) * work.tiles - 1) * TILE;
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
       const u32 j = i / 2, k = i % 2 * 2, to = lane / 4 + 8 * (i % 2);
-      const int4 sums = make_int4(re[j][k] >> SHIFT, im[j][k] >> SHIFT, re[j][k + 1] >> SHIFT, im[j][k + 1] >> SHIFT);
+      const int4 sums = make_int4(re[j][k], im[j][k], re[j][k + 1], im[j][k + 1]);
       if (wanted && to < rows) put((int4*)(tile + to * PITCH + 8 * j * 8) + (lane & 3), sums, work.add);
     }
   }
