@@ -174,13 +174,44 @@ fn nonsense_is_refused_in_whole_sentences() {
     let mut other = bank();
     other.templates[0].binary = Some(Binary::of_masses(1.0, 2.0));
     let with = |bank: Bank| Input::Bank(Box::new(bank));
-    let inputs = vec![(h1(), with(bank())), (recording("L1", 2, 9000), with(other))];
-    let error = ChirpSearch::new(inputs, &options(), &Backend::best(1)).err();
-    let error = error.map(|error| error.to_string()).unwrap_or_default();
-    assert!(error.contains("same templates in the same order"), "{error}");
+    let templates_differ = |[one, two]: [Bank; 2]| {
+        let inputs = vec![(h1(), with(one)), (recording("L1", 2, 9000), with(two))];
+        let error = ChirpSearch::new(inputs, &options(), &Backend::best(1)).err();
+        error.map(|error| error.to_string()).unwrap_or_default()
+    };
+    let error = templates_differ([bank(), other]);
+    let parts = [
+        "chirp (masses 1 and 2, spins 0 and 0) at index 0",
+        "L1 must have the same templates in the same order as H1, which has chirp",
+    ];
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    let mut more = bank();
+    more.templates.push(more.templates[0].clone());
+    let error = templates_differ([bank(), more]);
+    assert!(error.contains("templates is 2") && error.contains("which has 1"), "{error}");
     let stopped =
         ChirpSearch::new(vec![(h1(), Input::Templates(source()))], &options(), &Backend::best(1));
     assert!(stopped.expect("a search").run(&mut |_| false).expect("stopped").is_none());
+}
+
+/// Options of coincidence are looked at before anything is made or searched.
+#[test]
+fn windows_and_slides_that_do_not_fit_are_refused_at_once() {
+    let begun = |names: &[&str], asked: SearchOptions| {
+        let with = |name: &&str| (recording(name, 1, 9000), Input::Templates(source()));
+        let inputs = names.iter().map(with).collect();
+        let error = ChirpSearch::new(inputs, &asked, &Backend::best(1)).err();
+        error.map(|error| error.to_string()).unwrap_or_default()
+    };
+    let pad = SearchOptions { window_pad_s: 0.05, ..options() };
+    let error = begun(&["H1", "L1"], pad);
+    assert!(error.contains("interval of time slides"), "{error}");
+    let interval = SearchOptions { slide_interval_s: 0.02, ..options() };
+    let error = begun(&["H1", "L1"], interval.clone());
+    assert!(error.contains("interval of time slides"), "{error}");
+    assert_eq!(begun(&["H1"], interval), "", "one detector has no slides");
+    let error = begun(&["H1", "L1", "V1", "K1", "G1"], options());
+    assert!(error.contains("detectors") && error.contains("2 to 4"), "{error}");
 }
 
 #[test]

@@ -78,14 +78,17 @@ fn noise(rows: usize, times: usize) -> (Vec<Complex<f32>>, Vec<Autocorrelation>)
     (z, (0..rows).map(shape).collect())
 }
 
-/// Searched on the device in blocks of random sizes.
+/// Searched on the device in blocks of random sizes, each on another of three streams.
 fn on_device(
     finder: &mut DeviceFinder,
     device: &Device,
     (z, valid): (&[Complex<f32>], &[bool]),
     mut next: impl FnMut() -> usize,
 ) -> Vec<Trigger> {
-    let (times, stream) = (valid.len(), device.stream().expect("a stream"));
+    let times = valid.len();
+    let streams = [(); 3].map(|()| device.stream().expect("a stream"));
+    let mut streams = streams.iter().cycle();
+    let mut stream = || streams.next().expect("endless");
     let (mut triggers, mut done) = (Vec::new(), 0);
     while done < times {
         let block = next().min(times - done);
@@ -96,10 +99,10 @@ fn on_device(
         }
         let rows = device.upload(&rows).expect("room");
         let valid = &valid[done..done + block];
-        finder.enqueue(&rows, (stride, block), valid, &stream, &mut triggers).expect("queued");
+        finder.enqueue(&rows, (stride, block), valid, stream(), &mut triggers).expect("queued");
         done += block;
     }
-    finder.flush(&stream, &mut triggers).expect("flushed");
+    finder.flush(stream(), &mut triggers).expect("flushed");
     triggers
 }
 

@@ -15,8 +15,9 @@ use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::geometry::interferometer::{self, Interferometer};
 use crate::math::power_spectrum::PowerSpectrum;
-use crate::spiir::bank::Bank;
+use crate::spiir::bank::{Bank, BankTemplate};
 use crate::spiir::coincidence::{self, Detector, Found, Ranking};
+use crate::strain::Binary;
 
 /// Samples that are searched between two looks at the observer.
 const BLOCK: usize = 1 << 15;
@@ -44,6 +45,19 @@ pub struct SearchOptions {
     pub ranking: Ranking,
     /// Samples taken at once; 0 chooses. Results are the same for any.
     pub block: usize,
+}
+
+impl SearchOptions {
+    /// How events are made of triggers, for these windows.
+    fn coincidence(&self, windows_s: Vec<Vec<f64>>) -> coincidence::Options {
+        coincidence::Options {
+            slides: self.slides,
+            slide_interval_s: self.slide_interval_s,
+            cluster_s: self.cluster_s,
+            ranking: self.ranking,
+            ..coincidence::Options::new(windows_s)
+        }
+    }
 }
 
 /// What a detector is searched with.
@@ -78,7 +92,7 @@ pub(super) struct Ready {
 pub struct ChirpSearch {
     options: SearchOptions,
     detectors: Vec<Ready>,
-    windows_s: Vec<Vec<f64>>,
+    coincidence: coincidence::Options,
     threads: Threads,
     /// Whether detectors are searched side by side: on a GPU, where the host only whitens.
     is_together: bool,
@@ -90,15 +104,19 @@ impl ChirpSearch {
     /// Each recording comes with what it is searched with. Banks must have the same templates in the same order.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for detectors that are unknown, twice there, of different rates or without common time, for
-    /// banks of other rates or templates, and templates longer than the data; whatever the steps report.
+    /// [`Error::Parameter`] for detectors that are unknown, twice there, too many, of different rates or without common
+    /// time, for windows and slides that don't fit each other, for banks of other rates or templates, and templates
+    /// longer than the data; whatever the steps report.
     pub fn new(
         inputs: Vec<(Recording, Input)>,
         options: &SearchOptions,
         backend: &Backend,
     ) -> Result<Self> {
         let (recordings, with): (Vec<Recording>, Vec<Input>) = inputs.into_iter().unzip();
-        let windows_s = windows(&recordings, options.window_pad_s)?;
+        let coincidence = options.coincidence(windows(&recordings, options.window_pad_s)?);
+        if recordings.len() > 1 {
+            coincidence.check(recordings.len())?;
+        }
         common_span(&recordings)?;
         let threads = match &backend.host() {
             Host::Cpu(_, threads) => threads.clone(),
@@ -130,7 +148,7 @@ impl ChirpSearch {
         let detectors = ready.collect::<Result<Vec<_>>>()?;
         check_templates(&detectors)?;
         let (options, is_together) = (options.clone(), backend.is_gpu());
-        Ok(Self { options, detectors, windows_s, threads, is_together })
+        Ok(Self { options, detectors, coincidence, threads, is_together })
     }
 
     /// Each detector's bank.
@@ -151,7 +169,7 @@ impl ChirpSearch {
         let Some(reports) = run(self.detectors, block, &mut status, observe)? else {
             return Ok(None);
         };
-        let found = coincide(&reports, &self.options, self.windows_s, &self.threads)?;
+        let found = coincide(&reports, &self.coincidence, &self.threads)?;
         let lengths = reports.iter().map(|report| report.duration_s);
         Ok(Some(Report {
             data_s: lengths.fold(0.0, f64::max),
@@ -228,26 +246,18 @@ impl Ready {
 /// Events of all detectors' triggers.
 fn coincide(
     reports: &[DetectorReport],
-    options: &SearchOptions,
-    windows_s: Vec<Vec<f64>>,
+    asked: &coincidence::Options,
     threads: &Threads,
 ) -> Result<Found> {
     check_good(reports)?;
     if let [only] = reports {
-        return Ok(single::events(only, options.cluster_s, options.ranking));
+        return Ok(single::events(only, asked.cluster_s, asked.ranking));
     }
     let detectors: Vec<Detector<'_>> = reports
         .iter()
         .map(|report| Detector { triggers: &report.triggers, valid: &report.valid })
         .collect();
-    let asked = coincidence::Options {
-        slides: options.slides,
-        slide_interval_s: options.slide_interval_s,
-        cluster_s: options.cluster_s,
-        ranking: options.ranking,
-        ..coincidence::Options::new(windows_s)
-    };
-    coincidence::search_on(threads, &detectors, &asked)
+    coincidence::search_on(threads, &detectors, asked)
 }
 
 /// Fails unless two detectors, or the only one, have data that are good.
@@ -313,19 +323,39 @@ fn check_templates(detectors: &[Ready]) -> Result<()> {
     let Some((first, rest)) = detectors.split_first() else {
         return Err(Error::parameter("detectors", 0, "there must be at least one recording"));
     };
-    let same = |other: &Ready| {
-        let pairs = first.bank.templates.iter().zip(&other.bank.templates);
-        first.bank.templates.len() == other.bank.templates.len()
-            && pairs.into_iter().all(|(a, b)| a.name == b.name && a.binary == b.binary)
+    rest.iter().try_for_each(|other| {
+        let names = [&first.recording.detector, &other.recording.detector].map(String::as_str);
+        check_same(names, [&first.bank.templates, &other.bank.templates])
+    })
+}
+
+/// Fails, and says where, unless two detectors' banks have the same templates in the same order.
+fn check_same(detectors: [&str; 2], templates: [&[BankTemplate]; 2]) -> Result<()> {
+    let [first, other] = templates;
+    let rule = |first: &str| {
+        let [one, two] = detectors;
+        format!("{two} must have the same templates in the same order as {one}, which has {first}")
     };
-    for other in rest {
-        if !same(other) {
-            let rule = format!(
-                "the bank of {} must have the same templates in the same order as that of {}",
-                other.recording.detector, first.recording.detector
-            );
-            return Err(Error::parameter("templates", other.bank.templates.len(), rule));
-        }
+    if first.len() != other.len() {
+        return Err(Error::parameter("templates", other.len(), rule(&first.len().to_string())));
     }
-    Ok(())
+    let mut pairs = first.iter().zip(other).enumerate();
+    match pairs.find(|(_, (a, b))| a.name != b.name || a.binary != b.binary) {
+        Some((index, (a, b))) => {
+            let found = format!("{} at index {index}", told(b));
+            Err(Error::parameter("template", found, rule(&told(a))))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A template's name, and its binary where it has one.
+fn told(template: &BankTemplate) -> String {
+    let name = &template.name;
+    template.binary.map_or_else(
+        || name.clone(),
+        |Binary { mass1_msun, mass2_msun, spin1z, spin2z }| {
+            format!("{name} (masses {mass1_msun} and {mass2_msun}, spins {spin1z} and {spin2z})")
+        },
+    )
 }

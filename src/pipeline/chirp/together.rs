@@ -18,14 +18,26 @@ pub(super) fn run(
     status: &mut Status,
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<Option<Vec<DetectorReport>>> {
+    side_by_side(detectors, |ready, tell| ready.run(block, tell), status, observe)
+}
+
+/// Works on all parts, each on a thread; `work` tells how many samples it has done since, and ends by `None` where false
+/// comes back.
+fn side_by_side<T: Send, R: Send>(
+    parts: Vec<T>,
+    work: impl Fn(T, &mut dyn FnMut(u64) -> bool) -> Result<Option<R>> + Sync,
+    status: &mut Status,
+    observe: &mut dyn FnMut(&Status) -> bool,
+) -> Result<Option<Vec<R>>> {
     let is_stopped = AtomicBool::new(false);
+    let mut is_refused = false;
     let (tell, told) = mpsc::channel::<u64>();
     let ended: Vec<_> = thread::scope(|scope| {
-        let stopped = &is_stopped;
-        let begin = |ready: Ready| {
+        let (stopped, work) = (&is_stopped, &work);
+        let begin = |part: T| {
             let tell = tell.clone();
             scope.spawn(move || {
-                let report = ready.run(block, &mut |times| {
+                let report = work(part, &mut |times| {
                     tell.send(times).is_ok() && !stopped.load(Ordering::Relaxed)
                 });
                 // The others need not go on behind a fault.
@@ -33,11 +45,13 @@ pub(super) fn run(
                 report
             })
         };
-        let running: Vec<_> = detectors.into_iter().map(begin).collect();
+        let running: Vec<_> = parts.into_iter().map(begin).collect();
         drop(tell);
         for times in told {
             status.times += times;
-            if !observe(status) {
+            // Parts may end before they see that they should have stopped.
+            if !is_refused && !observe(status) {
+                is_refused = true;
                 is_stopped.store(true, Ordering::Relaxed);
             }
         }
@@ -53,6 +67,40 @@ pub(super) fn run(
     }
     match fault {
         Some(error) => Err(error),
+        None if is_refused => Ok(None),
         None => Ok(reports.into_iter().collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts that tell of themselves and end, whatever comes back.
+    fn ended(observe: &mut dyn FnMut(&Status) -> bool) -> Result<Option<Vec<u64>>> {
+        let work = |part: u64, tell: &mut dyn FnMut(u64) -> bool| {
+            let _ = tell(part);
+            Ok(Some(part))
+        };
+        let mut status = Status { times: 0, total: 6 };
+        side_by_side(vec![1, 2, 3], work, &mut status, observe)
+    }
+
+    #[test]
+    fn what_was_stopped_gives_no_reports_and_is_told_nothing_more() {
+        let mut calls = 0;
+        let refuse = &mut |_: &Status| {
+            calls += 1;
+            false
+        };
+        assert_eq!(ended(refuse).unwrap(), None);
+        assert_eq!(calls, 1);
+        let mut last = 0;
+        let go_on = &mut |status: &Status| {
+            last = status.times;
+            true
+        };
+        assert_eq!(ended(go_on).unwrap(), Some(vec![1, 2, 3]));
+        assert_eq!(last, 6);
     }
 }

@@ -122,7 +122,7 @@ impl Options {
     }
 
     /// Fails unless all numbers can be used with so many detectors.
-    fn check(&self, detectors: usize) -> Result<()> {
+    pub(crate) fn check(&self, detectors: usize) -> Result<()> {
         if !(2..=MAX_DETECTORS).contains(&detectors) {
             let rule = format!("coincidence is between 2 to {MAX_DETECTORS}");
             return Err(Error::parameter("detectors", detectors, rule));

@@ -15,6 +15,9 @@ const LONG_MEMORY: f64 = 5000.0;
 const LONG_TURN: f64 = 400.0;
 /// A weight's smaller part is at least this much of the weight: its other part is the scale of a state.
 const LEAST_PART: f64 = 1e-9;
+/// A pole that turns by less than this a sample is taken as real: the response changes by this times the memory of the
+/// weight at most, which is 2e-11 for the longest memory that single precision has. So c1 and c2 are from 1e-27 to 1e9.
+const LEAST_TURN: f64 = 1e-18;
 /// Floats on either side of c1 that are tried.
 const TRIED: u32 = 32;
 
@@ -60,7 +63,7 @@ impl Scaled {
         let part = |part: f64| part.abs().max(LEAST_PART * b.norm()).copysign(part);
         let (re, im) = (part(b.re), part(b.im));
         let ratio = im / re;
-        if a.im == 0.0 {
+        if a.im.abs() < LEAST_TURN {
             return Self { a: a_re, c1: 0.0, c2: 0.0, re: re as f32, im: im as f32, ratio };
         }
         let memory = memory(filter);
@@ -136,6 +139,23 @@ mod tests {
                     }
                     assert!(worst < 2e-6, "{filter:?}: {worst:.1e}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn poles_that_hardly_turn_are_real() {
+        let turns = [0.0, 1e-45, 1e-38, -1e-38, 1e-37, 1e-20, 2e-18, -1e-15, 1e-12];
+        for (re, im) in turns.iter().flat_map(|im| [(0.9, *im), (0.5, -*im), (0.0, *im)]) {
+            for (b_re, b_im) in [(0.0, 1.0), (1.0, 0.0), (-0.7, 0.7)] {
+                let (a, b) = (Complex::new(re, im), Complex::new(b_re, b_im));
+                let filter = Filter { a, b, delay: 0 };
+                for (n, found) in response(&Scaled::new(&filter), 60).iter().enumerate() {
+                    let expected = filter.weight() * filter.pole().powu(n as u32);
+                    assert!((found - expected).norm() < 2e-6, "{filter:?}: {found} at {n}");
+                }
+                let values = Scaled::new(&filter).values(&filter);
+                assert!(values.iter().all(|value| value.is_finite()), "{filter:?}: {values:?}");
             }
         }
     }

@@ -14,7 +14,9 @@ use super::gate::Gate;
 use super::options::{Autocorrelation, TriggerOptions};
 use super::sizes::Sizes;
 use crate::array::check_length;
-use crate::backend::cuda::{Arguments, Buffer, Device, Extent, Function, Source, Stream, Variant};
+use crate::backend::cuda::{
+    Arguments, Buffer, Device, Event, Extent, Function, Source, Stream, Variant,
+};
 use crate::error::{Error, Result};
 use slot::Slot;
 use tables::Tables;
@@ -53,8 +55,9 @@ fn source() -> Source {
 /// The same samples of the same ratios are triggers as on the host, for any split of the stream. Their offset, amplitude
 /// and xi-squared are summed in another order: within some parts in a million.
 /// # Real time
-/// [`DeviceFinder::enqueue`] waits for the search of the call before the last one only, and allocates nothing but room
-/// for triggers.
+/// [`DeviceFinder::enqueue`] decides about 16384 samples in a launch, fewer of more templates than have room in 32 MiB.
+/// Two launches are under way at a time: before one is queued, the last but one is waited for, a block's own too if the
+/// block takes more than two. Nothing is allocated but room for triggers, and for the flags of as long a block.
 #[derive(Debug)]
 pub struct DeviceFinder {
     device: Device,
@@ -79,6 +82,8 @@ pub struct DeviceFinder {
     told: u64,
     slots: [Slot; 2],
     next: usize,
+    /// What was queued last, on whatever stream.
+    last: Event,
     /// Samples that one launch decides about, at most.
     step: usize,
     /// Triggers of which it is not known yet whether a gate is near.
@@ -136,6 +141,7 @@ impl DeviceFinder {
             told: 0,
             slots: [Slot::new(device, room)?, Slot::new(device, room)?],
             next: 0,
+            last: device.event()?,
             step,
             waiting: Vec::new(),
             copies: device.stream()?,
@@ -153,7 +159,7 @@ impl DeviceFinder {
     }
 
     /// Queues the search of the next `times` samples of each template, the first of its row of `stride`, and appends
-    /// triggers that have come back by now: those of the calls before the last one at least.
+    /// triggers that have come back by now: those of all launches but the last two. Calls may be on different streams.
     ///
     /// # Errors
     /// [`Error::Shape`] unless `z` has a row for each template, `times <= stride` and `valid.len() == times`;
@@ -182,8 +188,10 @@ impl DeviceFinder {
         let back = self.sizes.back as u64;
         let known = self.known + times as u64;
         let until = known.saturating_sub(back).max(self.decided);
+        stream.wait(&self.last)?;
         self.decide(block, until, stream)?;
         self.keep(block, (until.saturating_sub(back), known), stream)?;
+        stream.record(&self.last)?;
         self.known = known;
         self.hand_out(triggers);
         Ok(())
@@ -208,7 +216,9 @@ impl DeviceFinder {
     /// As [`Self::collect`].
     pub fn flush(&mut self, stream: &Stream, triggers: &mut Vec<Trigger>) -> Result<()> {
         let nothing = Block { address: 0, stride: 0, times: 0 };
+        stream.wait(&self.last)?;
         self.decide(nothing, self.known, stream)?;
+        stream.record(&self.last)?;
         self.gate.end();
         self.collect(triggers)?;
         self.forget();
@@ -279,7 +289,7 @@ impl DeviceFinder {
             let most = MEASURING * self.device.properties().multiprocessors;
             let measuring = (room as usize).div_ceil(THREADS / 32).min(most);
             // SAFETY: the arguments are the kernels', in their order; tail and block hold all places of the rows before
-            // those that the samples reach.
+            // those that the samples reach. What wrote the tail is waited for by the stream.
             unsafe {
                 stream.launch(&self.screen, grid, [THREADS, 1, 1], &screen)?;
                 stream.launch(&self.measure, [measuring, 1, 1], [THREADS, 1, 1], &measure)?;
@@ -305,6 +315,7 @@ impl DeviceFinder {
             .with(self.tails[next].address());
         let grid = [self.templates, count.div_ceil(THREADS), 1];
         // SAFETY: the arguments are the kernel's, in its order; what is kept is at most twice what a decision reaches.
+        // The stream waits for all that wrote the one tail, and all that read the other.
         unsafe { stream.launch(&self.retain, grid, [THREADS, 1, 1], &arguments)? };
         (self.present, self.kept, self.first) = (next, count, from);
         Ok(())
