@@ -1,6 +1,6 @@
 //! Compiles kernels for GPUs without a GPU, and tells what each needs; fails when one has problems.
 //!
-//!     cargo run --example compile_kernels -- [--only WORD]
+//!     cargo run --example compile_kernels -- [--only WORD] [--arch sm_90a]... [--cubins FOLDER]
 //!     cargo run --example compile_kernels -- FILE.cu [-DNAME=VALUE]... [--arch sm_90a]... [--cubin OUT]
 //!
 //! Without a file: the table of all kernels, each value of each axis at least once; every combination with
@@ -44,6 +44,8 @@ struct Arguments {
     defines: Vec<(&'static str, String)>,
     architectures: Vec<&'static str>,
     cubin: Option<PathBuf>,
+    /// Where every cubin goes, by its number.
+    cubins: Option<PathBuf>,
     only: String,
 }
 
@@ -57,11 +59,12 @@ impl Arguments {
             match word.as_str() {
                 "--arch" => found.architectures.push(value()?.leak()),
                 "--cubin" => found.cubin = Some(value()?.into()),
+                "--cubins" => found.cubins = Some(value()?.into()),
                 "--only" => found.only = value()?,
                 "-D" => found.defines.push(define(&value()?)),
                 _ if word.starts_with("-D") => found.defines.push(define(&word[2..])),
                 _ if word.starts_with('-') => {
-                    let rule = "it must be -DNAME=VALUE, --arch, --cubin or --only";
+                    let rule = "it must be -DNAME=VALUE, --arch, --cubin, --cubins or --only";
                     return Err(Error::parameter("option", word, rule));
                 }
                 _ => found.file = Some(word.into()),
@@ -210,7 +213,9 @@ impl Sum {
         }
         let problems = compiled.problems().into_iter();
         self.problems.extend(problems.map(|problem| format!("{head}: PROBLEM: {problem}")));
-        if let Some(path) = &arguments.cubin {
+        let numbered = |folder: &PathBuf| folder.join(format!("{}.cubin", self.cubins));
+        let path = arguments.cubin.clone().or_else(|| arguments.cubins.as_ref().map(numbered));
+        if let Some(path) = &path {
             std::fs::write(path, &compiled.code).map_err(|error| Error::io(path, error))?;
         }
         Ok(())

@@ -1,7 +1,9 @@
-"""Installs the compiler of kernels for GPUs, NVRTC, from PyPI: one pinned version, for machines without CUDA.
+"""Installs the compiler of kernels for GPUs, NVRTC, and nvdisasm, which reads machine code, from PyPI: pinned
+versions, for machines without CUDA.
 
-It lies in target/nvrtc/VERSION; the folder of its libraries is written to target/nvrtc/libraries, which is
-left empty if it can't be installed. That is said, and fails only if SIDEREAL_REQUIRE names `kernels`.
+NVRTC lies in target/nvrtc/VERSION; the folder of its libraries is written to target/nvrtc/libraries, which is
+left empty if it can't be installed. That is said, and fails only if SIDEREAL_REQUIRE names `kernels`. The folder of
+nvdisasm is written to target/nvrtc/tools likewise; who needs it says when it is missing.
 """
 
 import os
@@ -12,6 +14,7 @@ import sys
 
 PACKAGE = "nvidia-cuda-nvrtc"
 VERSION = "13.0.88"
+TOOL, TOOL_VERSION = "nvidia-cuda-nvdisasm", "13.2.51"
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "target" / "nvrtc"
 
 
@@ -21,12 +24,20 @@ def libraries(place):
     return found and found.parent
 
 
-def install(place):
+def tools(place):
+    """The folder that holds nvdisasm, or None."""
+    found = next(place.glob("nvidia/**/bin/nvdisasm"), None)
+    if found:
+        found.chmod(0o755)
+    return found and found.parent
+
+
+def install(place, package, version, holds):
     """Why it can't be installed, or None. What is there afterwards is whole."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
     part = place.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"]
-    command = [*pip, "--no-deps", "--only-binary", ":all:", "--target", str(part), f"{PACKAGE}=={VERSION}"]
+    command = [*pip, "--no-deps", "--only-binary", ":all:", "--target", str(part), f"{package}=={version}"]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     except OSError as error:
@@ -35,17 +46,22 @@ def install(place):
     if done.returncode != 0:
         lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
         return next((line for line in lines if "error" in line.lower()), "pip failed and said nothing")
-    if libraries(part) is None:
-        return f"{PACKAGE} {VERSION} holds no libnvrtc.so.13 for this machine"
+    if holds(part) is None:
+        return f"{package} {version} holds nothing for this machine"
     part.rename(place)
     return None
 
 
 def main():
-    place = FOLDER / VERSION
-    fault = None if libraries(place) else install(place)
+    place, tool_place = FOLDER / VERSION, FOLDER / f"nvdisasm-{TOOL_VERSION}"
+    fault = None
+    if not libraries(place):
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        fault = install(place, PACKAGE, VERSION, libraries)
+    no_tool = None if tools(tool_place) else install(tool_place, TOOL, TOOL_VERSION, tools)
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "libraries").write_text("" if fault else f"{libraries(place)}\n")
+    (FOLDER / "tools").write_text("" if no_tool else f"{tools(tool_place)}\n")
     if fault is None:
         return 0
     print(f"skipped: NVRTC {VERSION} can't be installed, so no kernel was compiled: {fault}")
