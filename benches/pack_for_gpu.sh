@@ -4,14 +4,14 @@
 #   benches/pack_for_gpu.sh [FOLDER]        default .dev/gpu, which git ignores
 #
 # PROFILE   cargo's profile (default release; dev builds faster, and kernels are as fast)
-# TESTS     which tests of tests/: an extended regular expression of their names
+# TESTS     which tests of tests/ and cli/tests/: an extended regular expression of their names
 # MOST_MIB  the most that the folder may hold (default 50)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=${1:-.dev/gpu}
 profile=${PROFILE:-release}
-wanted=${TESTS:-^((oracle|properties)_(channelize|clean|correlate|dedisperse|pulse|spiir|turn)|.*cuda.*|.*device.*)$}
+wanted=${TESTS:-^((oracle|properties)_(channelize|clean|correlate|dedisperse|pulse|spiir|turn)|.*cuda.*|.*device.*|tune)$}
 most_mib=${MOST_MIB:-50}
 
 cargo build --locked --profile "$profile" --bins
@@ -19,7 +19,7 @@ built=target/$profile
 if [[ $profile == dev ]]; then built=target/debug; fi
 # Only these are built: all tests together take many times as long.
 tests=()
-for file in tests/*.rs; do
+for file in tests/*.rs cli/tests/*.rs; do
     name=$(basename "$file" .rs)
     if [[ $name =~ $wanted ]]; then tests+=(--test "$name"); fi
 done
@@ -27,9 +27,10 @@ if ((${#tests[@]} == 0)); then
     echo "no test is called like $wanted" >&2
     exit 1
 fi
-# The messages name each executable, one a test.
+# The messages name each executable, one a test; tests of two packages may have one name.
 executables=$(cargo test --locked --profile "$profile" --no-run "${tests[@]}" --message-format=json |
-    sed -n 's/.*"kind":\["test"\].*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2/p' | sort -u)
+    sed -n 's/.*"manifest_path":"\([^"]*\)".*"kind":\["test"\].*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2 \3/p' |
+    sed "s|^$PWD/cli/Cargo.toml |cli-|; s|^[^ ]*/Cargo.toml ||" | sort -u)
 
 rm -rf "$folder"
 mkdir -p "$folder/pack/tests"
@@ -40,11 +41,12 @@ while read -r name path; do
     packed=$((packed + 1))
 done <<<"$executables"
 git describe --always --dirty >"$folder/pack/version"
-burst=${SIDEREAL_DATA:-../shared/data}/frb/FRB180417_askap_28.fil
-if [[ -f $burst ]]; then
-    mkdir -p "$folder/pack/data/frb"
-    cp "$burst" "$folder/pack/data/frb/"
-fi
+for file in frb/FRB180417_askap_28.fil gw/{GW150914_4_template,H-H1_LOSC_4_V2-1126259446-32,L-L1_LOSC_4_V2-1126259446-32}.hdf5; do
+    if [[ -f ${SIDEREAL_DATA:-../shared/data}/$file ]]; then
+        mkdir -p "$folder/pack/data/$(dirname "$file")"
+        cp "${SIDEREAL_DATA:-../shared/data}/$file" "$folder/pack/data/$file"
+    fi
+done
 tar -C "$folder/pack" -czf "$folder/binaries.tar.gz" .
 rm -rf "$folder/pack"
 cp benches/on_gpu.sh "$folder/"

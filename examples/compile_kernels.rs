@@ -204,14 +204,14 @@ impl Sum {
                 return Ok(());
             }
         };
-        self.bytes += compiled.cubin.len();
+        self.bytes += compiled.code.len();
         for found in &compiled.resources {
-            say(&line(&head, found, compiled.cubin.len(), seconds))?;
+            say(&line(&head, found, compiled.code.len(), seconds))?;
         }
         let problems = compiled.problems().into_iter();
         self.problems.extend(problems.map(|problem| format!("{head}: PROBLEM: {problem}")));
         if let Some(path) = &arguments.cubin {
-            std::fs::write(path, &compiled.cubin).map_err(|error| Error::io(path, error))?;
+            std::fs::write(path, &compiled.code).map_err(|error| Error::io(path, error))?;
         }
         Ok(())
     }

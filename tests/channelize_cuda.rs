@@ -5,11 +5,14 @@
 mod banks;
 #[path = "common/channelize.rs"]
 mod channelize;
+#[path = "common/cuda.rs"]
+mod cuda;
 #[path = "common/random.rs"]
 mod random;
 
 use banks::{Brief, case};
 use channelize::{Recording, Run, whole};
+use cuda::devices;
 use random::Random;
 use sidereal::Result;
 use sidereal::backend::Backend;
@@ -17,14 +20,6 @@ use sidereal::backend::cuda::tune::{self, Work};
 use sidereal::backend::cuda::{Buffer, Device, Stream};
 use sidereal::channelize::{Channelizer, DeviceVoltages, Options, Plan};
 use sidereal::voltage::{VoltageEncoding, Voltages};
-
-fn devices() -> Vec<(Backend, Device)> {
-    let device = |backend: Backend| match &backend {
-        Backend::Cuda(device, _) => Some((backend.clone(), device.clone())),
-        _ => None,
-    };
-    Backend::available(2).into_iter().filter_map(device).collect()
-}
 
 /// A plan bound to a device, and a stream of it.
 struct Bench {
@@ -76,7 +71,7 @@ impl Bench {
 #[test]
 fn data_in_the_device_s_memory_give_the_same_bits() {
     let mut random = Random::new(21);
-    for (backend, device) in devices() {
+    for (backend, device) in devices(2) {
         for index in 0..66 {
             let channels = [2, 8, 16, 64, 256, 1024, 24, 25, 1000][random.below(9)];
             let (plan, recording) = case(&mut random, index, channels, [1, 2, 4, 5, 8][index % 5]);
@@ -110,7 +105,7 @@ fn many_points_give_the_same_bits_in_any_pieces() {
         (8192, 3, Complex16, 35),
         (16384, 2, ComplexF32, 11),
     ];
-    for (backend, device) in devices() {
+    for (backend, device) in devices(2) {
         for (channels, taps, encoding, spectra) in banks {
             let plan = Plan::new(Options::new(channels, taps, encoding)).unwrap();
             let times = plan.span() + (spectra - 1) * plan.hop() + 5;
@@ -155,7 +150,7 @@ impl Work for Noise {
 #[test]
 fn every_choice_of_a_fused_plan_gives_the_same_bits() {
     let mut random = Random::new(24);
-    for (backend, device) in devices() {
+    for (backend, device) in devices(2) {
         let plan = Plan::new(Options::new(512, 3, VoltageEncoding::Complex8)).unwrap();
         let times = plan.span() + 18 * plan.hop();
         let recording = Recording::random(&mut random, VoltageEncoding::Complex8, 1, times);
@@ -183,7 +178,7 @@ fn every_choice_of_a_fused_plan_gives_the_same_bits() {
 #[test]
 fn run_and_enqueue_go_on_from_each_other() {
     let mut random = Random::new(22);
-    for (backend, device) in devices() {
+    for (backend, device) in devices(2) {
         let plan = Plan::new(Options::new(64, 4, VoltageEncoding::Complex8)).unwrap();
         let recording = Recording::random(&mut random, VoltageEncoding::Complex8, 1, 64 * 40);
         let expected = whole(&plan, &backend, &recording);
@@ -205,7 +200,7 @@ fn run_and_enqueue_go_on_from_each_other() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let plan = Plan::new(Options::new(8, 2, VoltageEncoding::Complex8)).unwrap();
-    for (backend, device) in devices() {
+    for (backend, device) in devices(2) {
         let input = device.buffer::<u8>(64).unwrap();
         let mut output = device.buffer::<u8>(1024).unwrap();
         let stream = device.stream().unwrap();

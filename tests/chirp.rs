@@ -1,11 +1,12 @@
 //! The chain from strain to events: any split gives the same bits, gates hold, nonsense is refused.
 
-use std::path::PathBuf;
+#[path = "common/coincident.rs"]
+mod coincident;
 
+use coincident::{RATE_HZ, SIGMA, chirp, noise, recording, white};
 use num_complex::Complex64;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
-use sidereal::math::power_spectrum::PowerSpectrum;
 use sidereal::pipeline::chirp::{
     ChirpDetector, ChirpSearch, DetectorOptions, Input, Piece, Recording, SearchOptions, Source,
     Spectrum, Whitening, design, read_bank, series, write_bank,
@@ -17,26 +18,6 @@ use sidereal::spiir::whiten::Method;
 use sidereal::strain::{Binary, Waveform};
 use sidereal::units::Gps;
 
-const RATE_HZ: u32 = 1024;
-const SIGMA: f64 = 1e-21;
-
-/// A chirp from 40 Hz to 200 Hz in half a second.
-fn chirp() -> Waveform {
-    let times = 512;
-    let sample = |k: usize| {
-        let t = k as f64 / f64::from(RATE_HZ);
-        let phase = std::f64::consts::TAU * (40.0 * t + 160.0 * t * t);
-        Complex64::from_polar(SIGMA * (0.2 + t), -phase)
-    };
-    let samples = (0..times).map(sample).collect();
-    Waveform::new("chirp", None, RATE_HZ, samples, 1.0).expect("a wave")
-}
-
-fn white() -> PowerSpectrum {
-    let density = 2.0 * SIGMA * SIGMA / f64::from(RATE_HZ);
-    PowerSpectrum::new(1.0, vec![density; RATE_HZ as usize / 2 + 1]).expect("a spectrum")
-}
-
 fn source() -> Source {
     let options = bank::Options {
         f_low_hz: 30.0,
@@ -44,34 +25,11 @@ fn source() -> Source {
         rates: Rates::Multi { lowest_hz: 256.0 },
         ..bank::Options::default()
     };
-    Source { waveforms: vec![chirp()], options }
+    Source { waveforms: vec![chirp(0)], options }
 }
 
 fn bank() -> Bank {
     design(&source(), &white(), &Threads::new(1)).expect("a bank")
-}
-
-/// Noise of unit variance from a small generator.
-fn noise(seed: u64, times: usize) -> Vec<f64> {
-    let mut state = seed;
-    let mut uniform = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 11) as f64 / (1_u64 << 53) as f64
-    };
-    (0..times).map(|_| (0..12).map(|_| uniform()).sum::<f64>() - 6.0).collect()
-}
-
-fn recording(detector: &str, seed: u64, chirp_at: usize) -> Recording {
-    let mut samples = noise(seed, 16 * RATE_HZ as usize);
-    samples.iter_mut().for_each(|x| *x *= SIGMA);
-    let power: f64 = chirp().samples.iter().map(|h| (h.re / SIGMA).powi(2)).sum();
-    for (x, h) in samples[chirp_at..].iter_mut().zip(&chirp().samples) {
-        *x += 20.0 / power.sqrt() * h.re;
-    }
-    let valid = vec![true; samples.len()];
-    let (detector, path) = (detector.to_owned(), PathBuf::from(detector));
-    Recording { detector, path, start: Gps::from_s(1e9), rate_hz: RATE_HZ, samples, valid }
 }
 
 fn whitening(method: Method) -> Whitening {
@@ -168,7 +126,7 @@ fn a_chirp_in_two_detectors_is_the_loudest_event_whatever_the_block() {
     let event = &report.found.events[0];
     assert!((25.0..31.0).contains(&event.network_snr), "{}", event.network_snr);
     let times: Vec<f64> = event.detectors.iter().flatten().map(|one| one.gps.s() - 1e9).collect();
-    let peak = chirp().peak as f64;
+    let peak = chirp(0).peak as f64;
     for (time, at) in times.iter().zip([9000.0, 9004.0]) {
         let expected = (at + peak) / f64::from(RATE_HZ);
         assert!((time - expected).abs() < 2e-3, "{time} {expected}");

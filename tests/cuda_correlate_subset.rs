@@ -3,6 +3,8 @@
 
 #[path = "common/correlate.rs"]
 mod correlate;
+#[path = "common/cuda.rs"]
+mod cuda;
 #[path = "common/natural.rs"]
 mod natural;
 #[path = "common/random.rs"]
@@ -11,7 +13,8 @@ mod random;
 mod sums;
 
 use correlate::{Missing, Recording, Values, plan};
-use natural::{check, devices, every_way, resident};
+use cuda::devices;
+use natural::{check, every_way, resident};
 use random::Random;
 use sidereal::voltage::VoltageEncoding::{self, Complex4, Complex8, ComplexF32};
 use sums::whole;
@@ -22,7 +25,7 @@ const SHAPES: [(usize, usize, usize); 4] = [(9, 2, 70), (33, 1, 65), (65, 1, 33)
 /// Blocks from the host and from the device, with a mask and without.
 fn check_all(encoding: VoltageEncoding) {
     let mut random = Random::new(41);
-    for (backend, device) in devices() {
+    for (backend, device) in devices(2) {
         for (index, (antennas, polarizations, times)) in SHAPES.into_iter().enumerate() {
             let plan = plan(antennas, polarizations, 1 + index % 2, encoding);
             let missing = [Missing::Some, Missing::Nothing][index % 2];

@@ -19,12 +19,6 @@ fn filter(random: &mut Random, memory: f64, longest: u64) -> Filter {
     Filter { a: single(a), b: single(b), delay: (random.bits() % longest) as u32 }
 }
 
-/// Every GPU; without one tests are skipped, and fail where `SIDEREAL_REQUIRE` names `cuda`.
-fn gpus() -> Vec<Backend> {
-    let Some(_) = cuda::device() else { return Vec::new() };
-    Backend::available(1).into_iter().filter(Backend::is_gpu).collect()
-}
-
 /// Templates of these numbers of filters at each rate.
 fn templates(
     random: &mut Random,
@@ -78,7 +72,7 @@ fn check(sizes: &[(usize, u32)], memory: f64, longest: u64) {
     let expected = filtered(&plan, &Backend::Reference, &input, &[samples]);
     let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
     let size = (power / expected.len() as f64).sqrt();
-    for backend in &gpus() {
+    for (backend, _) in &cuda::devices(1) {
         let found = filtered(&plan, backend, &input, &[333, 1, 16, 62]);
         assert_eq!(found.len(), expected.len());
         let errors = found.iter().zip(&expected).map(|(x, y)| f64::from((x - y).norm()));
@@ -118,7 +112,7 @@ fn fixed_subset_splits_resets_and_what_is_not_finite() {
     for (at, bad) in [0, 331, 600].into_iter().zip(bad) {
         (input[at], zeroed[at]) = (bad, 0.0);
     }
-    for backend in &gpus() {
+    for (backend, _) in &cuda::devices(1) {
         let mut spiir = Spiir::new(plan.clone(), backend).expect("bound");
         let whole = collect(&mut spiir, &zeroed, &[samples]);
         assert_eq!(whole.len(), 700 * plan.templates());

@@ -8,7 +8,7 @@ use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::tune::{self, Choice, Work};
 use sidereal::backend::cuda::{
-    Arguments, Buffer, Device, Function, Module, Plane, PlaneKind, Source, Stream,
+    Arguments, Buffer, Device, Function, Plane, PlaneKind, Source, Stream,
 };
 use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::{Dedisperser, Options, Plan};
@@ -40,7 +40,6 @@ struct Numbers {
     output: Buffer<u32>,
     threads: usize,
     function: Function,
-    _module: Module,
 }
 
 impl Numbers {
@@ -50,7 +49,7 @@ impl Numbers {
         let module = device.module(&source(threads, extra))?;
         let function = module.function("number", shared_bytes as usize)?;
         let output = device.buffer(COUNT)?;
-        Ok(Self { output, threads: threads as usize, function, _module: module })
+        Ok(Self { output, threads: threads as usize, function })
     }
 }
 

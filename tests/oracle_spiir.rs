@@ -157,7 +157,7 @@ fn what_is_no_number_is_an_error() {
     assert!(error(&found, &row(2.0)).is_nan(), "a good template hides no bad one");
     let zeros = vec![vec![Complex::default(); 2]];
     assert_eq!(error(&zeros, &zeros), 0.0);
-    assert!(error(&vec![row(2.0).swap_remove(0)], &zeros) > ERROR);
+    assert!(error(&[row(2.0).swap_remove(0)], &zeros) > ERROR);
 }
 
 #[test]

@@ -5,8 +5,11 @@
 mod cuda;
 
 use num_complex::Complex;
+use sidereal::Result;
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::{Buffer, Device};
+use sidereal::backend::cuda::tune::{self, Work};
+use sidereal::backend::cuda::{Buffer, Device, Stream};
+use sidereal::backend::threads::Threads;
 use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Spiir, Template};
 
 fn plan(templates: usize) -> Plan {
@@ -22,19 +25,9 @@ fn plan(templates: usize) -> Plan {
     Plan::new(Options { rate_hz: 4096, templates, resampler }).expect("a plan")
 }
 
-/// Every GPU; without one tests are skipped, and fail where `SIDEREAL_REQUIRE` names `cuda`.
-fn devices() -> Vec<(Backend, Device)> {
-    let Some(_) = cuda::device() else { return Vec::new() };
-    let gpu = |backend: Backend| match &backend {
-        Backend::Cuda(device, _) => Some((backend.clone(), device.clone())),
-        _ => None,
-    };
-    Backend::available(1).into_iter().filter_map(gpu).collect()
-}
-
 #[test]
 fn data_on_the_device_give_what_data_of_the_host_give_wherever_rows_begin() {
-    for (backend, device) in devices() {
+    for (backend, device) in cuda::devices(1) {
         let plan = plan(7);
         let input: Vec<f32> = (0..1500).map(|k| (k as f32 * 0.11).sin()).collect();
         let stride = 1500;
@@ -75,7 +68,7 @@ fn data_on_the_device_give_what_data_of_the_host_give_wherever_rows_begin() {
 
 #[test]
 fn buffers_that_are_too_short_are_refused() {
-    for (backend, device) in devices() {
+    for (backend, device) in cuda::devices(1) {
         let mut spiir = Spiir::new(plan(2), &backend).expect("bound");
         let stream = device.stream().expect("stream");
         let samples: Buffer<f32> = device.upload(&[0.0; 600]).expect("samples");
@@ -87,10 +80,82 @@ fn buffers_that_are_too_short_are_refused() {
         stream.synchronize().expect("done");
     }
     let mut spiir = Spiir::new(plan(2), &Backend::best(1)).expect("bound");
-    for (_, device) in devices() {
+    for (_, device) in cuda::devices(1) {
         let samples: Buffer<f32> = device.buffer(4).expect("samples");
         let mut output: Buffer<Complex<f32>> = device.buffer(8).expect("output");
         let stream = device.stream().expect("stream");
         assert!(spiir.enqueue((&samples, 0), 4, (&mut output, 0, 4), &stream).is_err());
+    }
+}
+
+/// A bank that takes a piece of a stream in odd blocks, again and again.
+struct Resident {
+    spiir: Spiir,
+    input: Buffer<f32>,
+    output: Buffer<Complex<f32>>,
+}
+
+const SAMPLES: usize = 1100;
+
+impl Resident {
+    fn new(plan: &Plan, device: &Device) -> Result<Self> {
+        let input: Vec<f32> = (0..SAMPLES).map(|k| (k as f32 * 0.37).sin() + 0.2).collect();
+        let backend = Backend::Cuda(device.clone(), Threads::new(1));
+        Ok(Self {
+            spiir: Spiir::new(plan.clone(), &backend)?,
+            input: device.upload(&input)?,
+            output: device.buffer(plan.templates() * SAMPLES)?,
+        })
+    }
+}
+
+impl Work for Resident {
+    fn enqueue(&mut self, stream: &Stream) -> Result<()> {
+        let (mut first, mut made) = (0, 0);
+        for times in [7, 1050, 1, SAMPLES - 1058] {
+            let output = (&mut self.output, made, SAMPLES);
+            made += self.spiir.enqueue((&self.input, first), times, output, stream)?.produced;
+            first += times;
+        }
+        Ok(())
+    }
+
+    fn digest(&mut self) -> Result<u128> {
+        tune::digest(&self.output)
+    }
+}
+
+/// Templates of so many filters at the full rate, whose delays are this far apart; every third remembers long.
+fn spread(filters: &[usize], apart: u32) -> Plan {
+    let filter = |index: usize| Filter {
+        a: Complex::from_polar(
+            (-1.0 / if index % 3 == 2 { 9000.0 } else { 30.0 + index as f32 }).exp(),
+            0.01 * index as f32,
+        ),
+        b: Complex::new(0.1, 0.3 - 0.1 * index as f32),
+        delay: apart * index as u32,
+    };
+    let template = |&filters: &usize| {
+        let filters = (0..filters).map(filter).collect();
+        Template { branches: vec![Branch { halvings: 0, filters }] }
+    };
+    let templates = filters.iter().map(template).collect();
+    let resampler = Resampler::default();
+    Plan::new(Options { rate_hz: 4096, templates, resampler }).expect("a plan")
+}
+
+#[test]
+fn all_ways_to_filter_are_measured_and_give_the_same_bits() {
+    for (_, device) in cuda::devices(1) {
+        for plan in [spread(&[1, 1, 1], 3), spread(&[40, 9, 21], 1977), plan(3)] {
+            let mut build =
+                || -> Result<Box<dyn Work>> { Ok(Box::new(Resident::new(&plan, &device)?)) };
+            let tuned = tune::tune(&device, &mut build, &mut |_, _| Ok(())).expect("the same bits");
+            assert_eq!(tuned.len(), 1);
+            assert_eq!(tuned[0].kernel(), "filter.cu");
+            assert!(tuned[0].measured.len() > 1, "{:?}", tuned[0].measured);
+            let refused = tuned[0].measured.iter().find(|one| one.seconds.is_err());
+            assert!(refused.is_none(), "{refused:?}");
+        }
     }
 }

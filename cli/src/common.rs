@@ -186,7 +186,8 @@ impl Common {
     }
 }
 
-/// Tells what the backend's user should know of the run: tuned choices that no longer hold.
+/// Tells what the backend's user should know of the run: tuned choices that no longer hold, kernels that are compiled for an
+/// earlier device.
 pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
     #[cfg(feature = "cuda")]
     if let Backend::Cuda(device, _) = backend

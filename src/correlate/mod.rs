@@ -109,6 +109,22 @@ impl Correlator {
         channel.checked_mul(plan.channels()).filter(|bytes| *bytes <= isize::MAX as usize)
     }
 
+    /// Makes room for integrations of so many spectra: on a GPU, for the 64-bit sums of long ones and for reading out,
+    /// which would be taken when they are first needed.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the GPU has no room; [`Error::Device`] when the driver refuses.
+    pub fn reserve(&mut self, spectra: u64) -> Result<()> {
+        match &mut self.engine {
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.reserve(spectra),
+            _ => {
+                let _ = spectra;
+                Ok(())
+            }
+        }
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -127,6 +143,11 @@ impl Correlator {
     pub fn run(&mut self, block: Block<'_>) -> Result<()> {
         let expected = self.plan.packed_bytes(block.times());
         check_length("packed spectra (bytes)", expected, block.bytes().len())?;
+        if let Some(valid) = block.valid() {
+            let words = Plan::mask_words(block.times());
+            let expected = self.plan.channels() * self.plan.antennas() * words;
+            check_length("mask (channel, antenna, word)", expected, valid.len())?;
+        }
         match &mut self.engine {
             Engine::Reference(engine) => engine.run(block),
             Engine::Cpu(engine) => engine.run(block),
@@ -196,7 +217,8 @@ impl Correlator {
     ///
     /// # Errors
     /// [`Error::Shape`] when a buffer is too short or a stride smaller than a row; [`Error::Parameter`] for what is not at
-    /// a multiple of 16 bytes, or on another device; [`Error::Unavailable`] when the backend is not a GPU, or its memory
+    /// a multiple of 16 bytes, on another device, or has inputs 4 GiB apart that its kernels can't reach;
+    /// [`Error::Unavailable`] when the backend is not a GPU, or its memory
     /// too small for a long integration; [`Error::Device`] when the driver refuses.
     pub fn enqueue(
         &mut self,

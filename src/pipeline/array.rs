@@ -1,6 +1,7 @@
 //! From the voltages of an array's antennas to visibilities: the FX correlator.
 //!
-//! Invariant: visibilities depend on the recordings and the options alone, never on gulp or threads.
+//! Invariant: visibilities depend on the recordings and the options alone, never on threads, nor on the gulp unless a
+//! GPU may round floats.
 
 mod bank;
 mod baselines;

@@ -1,5 +1,7 @@
 //! A block of voltages that a source fills.
 
+use std::ops::Range;
+
 use super::{VoltageEncoding, Voltages};
 use crate::array::check_length;
 use crate::error::{Error, Result};
@@ -11,6 +13,8 @@ pub struct VoltageBlock<'a> {
     encoding: VoltageEncoding,
     streams: usize,
     stride: usize,
+    /// Bytes of the memory's row before a stream's first sample.
+    offset: usize,
     capacity: usize,
     times: usize,
 }
@@ -41,9 +45,9 @@ impl Bytes<'_> {
 /// A copy has memory of its own.
 impl Clone for VoltageBlock<'_> {
     fn clone(&self) -> Self {
-        let Self { encoding, streams, stride, capacity, times, .. } = *self;
+        let Self { encoding, streams, stride, offset, capacity, times, .. } = *self;
         let bytes = Bytes::Own(self.bytes.get().to_vec());
-        Self { bytes, encoding, streams, stride, capacity, times }
+        Self { bytes, encoding, streams, stride, offset, capacity, times }
     }
 }
 
@@ -53,7 +57,7 @@ impl VoltageBlock<'static> {
         let capacity = capacity.next_multiple_of(encoding.samples_per_byte());
         let stride = encoding.bytes(capacity);
         let bytes = Bytes::Own(vec![0; streams * stride]);
-        Self { bytes, encoding, streams, stride, capacity, times: 0 }
+        Self { bytes, encoding, streams, stride, offset: 0, capacity, times: 0 }
     }
 }
 
@@ -75,7 +79,34 @@ impl<'a> VoltageBlock<'a> {
             return Err(Error::Shape { what: "memory of a block (bytes)", expected, actual });
         }
         let bytes = Bytes::Lent(&mut bytes[..expected]);
-        Ok(Self { bytes, encoding, streams, stride, capacity, times: 0 })
+        Ok(Self { bytes, encoding, streams, stride, offset: 0, capacity, times: 0 })
+    }
+
+    /// The samples `times` of rows of `stride` bytes, one for each stream: what lies before and behind them stays.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when they begin or end within a byte, or don't fit into a row, or the rows into `bytes`.
+    pub fn within(
+        bytes: &'a mut [u8],
+        encoding: VoltageEncoding,
+        (streams, stride): (usize, usize),
+        times: Range<usize>,
+    ) -> Result<Self> {
+        for edge in [times.start, times.end] {
+            let whole = edge.next_multiple_of(encoding.samples_per_byte());
+            check_length("samples of a block, in whole bytes", whole, edge)?;
+        }
+        let (offset, end) = (encoding.bytes(times.start), encoding.bytes(times.end));
+        if end.max(offset) > stride {
+            let (expected, actual) = (end.max(offset), stride);
+            return Err(Error::Shape { what: "row of a block (bytes)", expected, actual });
+        }
+        let (expected, actual) = (streams.saturating_mul(stride), bytes.len());
+        if actual < expected {
+            return Err(Error::Shape { what: "memory of a block (bytes)", expected, actual });
+        }
+        let bytes = Bytes::Lent(&mut bytes[..expected]);
+        Ok(Self { bytes, encoding, streams, stride, offset, capacity: times.len(), times: 0 })
     }
 
     /// How each sample is stored.
@@ -120,18 +151,26 @@ impl<'a> VoltageBlock<'a> {
 
     /// All bytes of one stream, to its capacity.
     pub fn row_mut(&mut self, stream: usize) -> &mut [u8] {
-        &mut self.bytes.get_mut()[stream * self.stride..][..self.stride]
+        let own = self.own();
+        &mut self.bytes.get_mut()[stream * self.stride..][own]
     }
 
     /// All streams' rows, one behind another, each of the same number of bytes.
-    pub fn rows_mut(&mut self) -> std::slice::ChunksExactMut<'_, u8> {
-        self.bytes.get_mut().chunks_exact_mut(self.stride.max(1))
+    pub fn rows_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
+        let (own, stride) = (self.own(), self.stride.max(1));
+        self.bytes.get_mut().chunks_exact_mut(stride).map(move |row| &mut row[own.clone()])
+    }
+
+    /// The block's bytes of a row of the memory.
+    fn own(&self) -> Range<usize> {
+        self.offset..self.offset + self.encoding.bytes(self.capacity)
     }
 
     /// What it holds.
     pub fn voltages(&self) -> Voltages<'_> {
         let Self { encoding, streams, stride, times, .. } = *self;
-        Voltages { bytes: self.bytes.get(), encoding, streams, stride, times }
+        let bytes = self.bytes.get();
+        Voltages { bytes: &bytes[self.offset.min(bytes.len())..], encoding, streams, stride, times }
     }
 }
 
@@ -152,5 +191,23 @@ mod tests {
         assert_eq!(memory, [7, 7, 7, 7, 1, 2, 3, 4, 7, 7]);
         let error = VoltageBlock::lent(&mut memory, VoltageEncoding::Real4, 3, 7).unwrap_err();
         assert!(error.to_string().contains("12") && error.to_string().contains("10"), "{error}");
+    }
+
+    #[test]
+    fn a_block_may_be_a_part_of_longer_rows() {
+        let mut memory = [7; 8];
+        let encoding = VoltageEncoding::Real4;
+        let mut block = VoltageBlock::within(&mut memory, encoding, (2, 4), 2..6).expect("it fits");
+        assert_eq!((block.capacity(), block.stride(), block.rows_mut().len()), (4, 4, 2));
+        block.row_mut(0).copy_from_slice(&[1, 2]);
+        block.rows_mut().nth(1).expect("the second").copy_from_slice(&[3, 4]);
+        block.set_times(4).unwrap();
+        assert_eq!([block.voltages().row(0), block.voltages().row(1)], [[1, 2], [3, 4]]);
+        assert_eq!(block.clone().voltages().row(1), [3, 4]);
+        assert!(block.set_times(6).is_err());
+        assert_eq!(memory, [7, 1, 2, 7, 7, 3, 4, 7]);
+        for (rows, times) in [((2, 4), 1..4), ((2, 4), 2..5), ((2, 4), 4..10), ((3, 4), 0..2)] {
+            assert!(VoltageBlock::within(&mut memory, encoding, rows, times).is_err());
+        }
     }
 }

@@ -21,10 +21,10 @@ use sidereal::units::Gps;
 use sidereal::waveform::InspiralOptions;
 
 pub const RATE_HZ: u32 = 1024;
-const SIGMA: f64 = 1e-21;
+pub const SIGMA: f64 = 1e-21;
 
 /// A chirp of half a second, from 40 Hz to 200 Hz (0) or less far.
-fn chirp(which: u32) -> Waveform {
+pub fn chirp(which: u32) -> Waveform {
     let sample = |k: usize| {
         let t = k as f64 / f64::from(RATE_HZ);
         let slope = 160.0 - 30.0 * f64::from(which);
@@ -35,7 +35,7 @@ fn chirp(which: u32) -> Waveform {
     Waveform::new(format!("chirp {which}"), None, RATE_HZ, samples, 1.0).expect("a wave")
 }
 
-fn white() -> PowerSpectrum {
+pub fn white() -> PowerSpectrum {
     let density = 2.0 * SIGMA * SIGMA / f64::from(RATE_HZ);
     PowerSpectrum::new(1.0, vec![density; RATE_HZ as usize / 2 + 1]).expect("a spectrum")
 }
@@ -56,7 +56,7 @@ pub fn chirp_bank() -> Bank {
 }
 
 /// Noise of unit variance from a small generator.
-fn noise(seed: u64, times: usize) -> Vec<f64> {
+pub fn noise(seed: u64, times: usize) -> Vec<f64> {
     let mut state = seed;
     let mut uniform = || {
         state =

@@ -14,14 +14,6 @@ use super::correlate::{Complex64, Recording};
 use super::random::Random;
 use super::sums::{Sums, UNIT, read, truth};
 
-pub fn devices() -> Vec<(Backend, Device)> {
-    let device = |backend: Backend| match &backend {
-        Backend::Cuda(device, _) => Some((backend.clone(), device.clone())),
-        _ => None,
-    };
-    Backend::available(2).into_iter().filter_map(device).collect()
-}
-
 /// Bytes of a complex sample.
 pub fn sample_bytes(encoding: VoltageEncoding) -> usize {
     encoding.sample_bits() / 8

@@ -47,10 +47,18 @@ if [[ "${2:-}" == --test ]]; then
     found stuck 'waits in named barrier (0x1)'
     found past_shared 'shared memory: byte 1024 of 1024'
     found misaligned 'misaligned'
+    found odd_box '8 elements of 1 bytes along a row are not a multiple of 16 bytes'
     found trapped '__trap'
     found forgotten_wait '7 7'
     SIDEREAL_EMULATED_LATE=1 found forgotten_wait '7 cbcbcbcb'
     found host_pointer "not the device's memory"
+    # What nobody wrote is found where it is copied, and only there.
+    "$here/initialized.sh" "$to/selftest" "$here" written
+    if words=$("$here/initialized.sh" "$to/selftest" "$here" unwritten) || [[ "$words" != *'8 bytes at byte 0 of an allocation of 8 bytes'* ]]; then
+        echo "FAILED: memory that nobody wrote was not found: $words"
+        exit 1
+    fi
+    echo "ok     memory that nobody wrote is found"
     # What was compiled is kept, but for what is too much.
     kept=$(mktemp -d)
     for mebibytes in 64 0; do

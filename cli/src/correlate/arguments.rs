@@ -38,7 +38,8 @@ pub(crate) struct Arguments {
     /// 10:, :20.
     #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true)]
     pub(super) time_range: Option<TimeRange>,
-    /// Spectra made at once; 0 chooses. Results are the same for any.
+    /// Spectra made at once; 0 chooses. Results are the same for any, but for the last bits where --precision lets a
+    /// GPU round.
     #[arg(long, value_name = "SPECTRA", default_value_t = 0)]
     pub(super) gulp: usize,
     #[command(flatten)]

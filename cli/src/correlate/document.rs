@@ -5,6 +5,7 @@ mod text;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use sidereal::correlate::Precision;
 use sidereal::geometry::{Dut1, orientation_table};
 use sidereal::pipeline::array::{ArrayHeader, CorrelateOptions, Gains, PhaseCentre, WriteReport};
 use sidereal::units::HZ_PER_MHZ;
@@ -60,6 +61,9 @@ pub(crate) struct Document {
     realtime_factor: f64,
     /// Recorded samples of all streams of an antenna, a second.
     samples_per_s_per_antenna: f64,
+    /// A precision that was asked for, where no GPU was to round.
+    #[serde(skip)]
+    unused_precision: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -80,12 +84,18 @@ struct Made {
     taps: Option<usize>,
     window: Option<String>,
     bits: usize,
+    /// How a GPU rounded floats to multiply them; not there where nothing was rounded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    precision: Option<String>,
     gains: String,
     /// Whether recorded integers were multiplied as they are.
     as_recorded: bool,
     /// Whether they were made on the GPU that multiplied them; not there where the processor did.
     #[serde(skip_serializing_if = "Option::is_none")]
     on_device: Option<bool>,
+    /// Why they were not, if they were to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_on_device: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -185,9 +195,11 @@ impl Document {
                 taps: bank.channelized_here.then_some(bank.taps),
                 window: bank.channelized_here.then(|| bank.window.clone()),
                 bits: bank.nbits,
+                precision: (bank.precision != Precision::F32).then(|| bank.precision.to_string()),
                 gains: gains(&options.gains),
                 as_recorded: bank.as_recorded,
                 on_device: device.as_ref().map(|_| summary.made_on_device),
+                not_on_device: summary.not_on_device.clone(),
             },
             antennas: summary
                 .antennas
@@ -222,6 +234,8 @@ impl Document {
             realtime_factor: summary.data_s / report.elapsed_s.max(1e-9),
             samples_per_s_per_antenna: summary.samples as f64 * streams as f64
                 / report.elapsed_s.max(1e-9),
+            unused_precision: (options.precision != bank.precision)
+                .then(|| options.precision.to_string()),
         }
     }
 
@@ -239,10 +253,13 @@ impl Document {
                 "the phase centre is below the horizon: its altitude falls to {lowest:.1}°"
             ));
         }
-        if self.spectra_made.on_device == Some(false) {
-            let words =
-                "the GPU had no room for spectra: the processor made them, and the GPU multiplied";
-            all.push(words.to_owned());
+        if let Some(why) = &self.spectra_made.not_on_device {
+            all.push(format!("the processor made the spectra that the GPU multiplied: {why}"));
+        }
+        if let Some(precision) = &self.unused_precision {
+            all.push(format!(
+                "--precision {precision} is for GPUs: the processor rounds nothing before it multiplies"
+            ));
         }
         if self.not_finite > 0 {
             all.push(format!(

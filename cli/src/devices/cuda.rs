@@ -22,6 +22,11 @@ pub(super) struct Libraries {
 #[derive(Serialize)]
 pub(super) struct Gpu {
     capability: String,
+    /// What its kernels are compiled for.
+    architecture: String,
+    /// What its user should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     multiprocessors: usize,
     memory_bytes: usize,
     memory_free_bytes: usize,
@@ -77,6 +82,8 @@ impl Gpu {
         let (major, minor) = properties.capability;
         Ok(Some(Self {
             capability: format!("{major}.{minor}"),
+            architecture: device.architecture(),
+            notes: device.take_notes(),
             multiprocessors: properties.multiprocessors,
             memory_bytes: properties.memory_bytes,
             memory_free_bytes,
@@ -107,6 +114,9 @@ pub(super) fn table(gpus: &[(&String, &Gpu)]) -> String {
     let mut text = format!("\n{:<30}capability  multip.  GiB of memory free{rates}\n", "GPU");
     for (name, gpu) in gpus {
         let _ = writeln!(text, "{name:<29}{}", gpu.row());
+    }
+    for note in gpus.iter().flat_map(|(_, gpu)| &gpu.notes) {
+        let _ = writeln!(text, "\nNote: {note}.");
     }
     if measured {
         text.push_str(
@@ -143,6 +153,8 @@ mod tests {
     fn rows_stand_under_their_headings() {
         let gpu = Gpu {
             capability: "9.0".to_owned(),
+            architecture: "sm_90a".to_owned(),
+            notes: vec!["it is newer".to_owned()],
             multiprocessors: 132,
             memory_bytes: 140 << 30,
             memory_free_bytes: 139 << 30,
@@ -155,6 +167,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1].len(), lines[2].len(), "{text}");
         assert!(lines[2].contains("139.0 of 140.0") && lines[2].contains("4000.0"), "{text}");
+        assert!(text.contains("\nNote: it is newer.\n"), "{text}");
         assert_eq!(table(&[]), "");
     }
 }

@@ -15,7 +15,7 @@ use sidereal::spiir::bank::Bank;
 use super::inputs::Strain;
 use super::search::banks::Banks;
 use super::whitening::Whiten;
-use crate::common::{Common, Work};
+use crate::common::{Common, Work, tell_notes};
 use crate::output::{check_new, check_not_read};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
@@ -91,6 +91,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         };
         chains.push((ChirpDetector::new(recording.start, &bank, &options, &backend)?, bank));
     }
+    tell_notes(&backend, common);
     let announced = recordings.iter().zip(&chains);
     let header = SeriesFile {
         comment: "sidereal spiir filter".to_owned(),

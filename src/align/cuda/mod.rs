@@ -9,7 +9,7 @@ mod variants;
 use num_complex::Complex;
 
 use crate::array::check_length;
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
 pub use options::{DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
@@ -50,8 +50,6 @@ pub struct DeviceAligner {
     gains: Buffer<f32>,
     /// Of each input, samples that were limited.
     limited: Buffer<u64>,
-    /// Dropped after its function.
-    _module: Module,
 }
 
 impl DeviceAligner {
@@ -88,7 +86,6 @@ impl DeviceAligner {
             table,
             limited: device.upload(&vec![0; options.inputs_end()])?,
             options,
-            _module: module,
         })
     }
 
@@ -156,7 +153,7 @@ impl DeviceAligner {
             return Ok(());
         }
         options.check_samples(samples, from)?;
-        options.check_delays(delays.as_ref(), from.times)?;
+        options.check_delays(delays.as_ref(), from.times, &self.device)?;
         options.check_natural(spectra, to, from.times)?;
         let (grid, threads) = self.grid(from.times);
         let all = Arguments::new().with(samples.at(from.first_byte));
@@ -225,8 +222,9 @@ impl DeviceAligner {
 
     /// Delays, the band and gains.
     fn weights(&self, all: Arguments, delays: Option<&DeviceDelays<'_>>) -> Arguments {
+        let used = delays.filter(|_| self.options.band.is_some());
         let (first, stride) =
-            delays.map_or((0, 0), |own| (own.seconds.at(2 * own.first), own.stride));
+            used.map_or((0, 0), |own| (own.seconds.at(2 * own.first), own.stride));
         let (first_hz, step_hz) =
             self.options.band.as_ref().map_or((0.0, 0.0), |band| (band.first_hz, band.step_hz));
         all.with(first)

@@ -2,7 +2,7 @@
 
 use crate::align::plan::Band;
 use crate::array::check_length;
-use crate::backend::cuda::Buffer;
+use crate::backend::cuda::{Buffer, Device};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
 
@@ -90,7 +90,7 @@ impl DeviceOptions {
 
     /// One past the last input.
     pub(super) fn inputs_end(&self) -> usize {
-        self.inputs.iter().max().map_or(0, |last| last + self.polarizations)
+        self.inputs.iter().max().map_or(0, |last| last.saturating_add(self.polarizations))
     }
 
     /// # Errors
@@ -102,8 +102,8 @@ impl DeviceOptions {
             value => Err(Error::parameter(name, value, format!("it must be 1 to {most}"))),
         };
         within("antennas", self.inputs.len(), 65_535)?;
-        within("inputs", self.inputs_end(), MOST)?;
         within("polarizations", self.polarizations, 2)?;
+        within("inputs", self.inputs_end(), MOST)?;
         within("recorded channels", self.coarse_channels, MOST)?;
         within("channels", self.channels, MOST)?;
         if !matches!(self.encoding, Complex4 | Complex8 | ComplexF32) {
@@ -174,18 +174,23 @@ impl DeviceOptions {
     }
 
     /// # Errors
-    /// [`Error::Parameter`] unless there are delays where they are needed; [`Error::Shape`] when they do not lie in
-    /// their buffer.
+    /// [`Error::Parameter`] unless there are delays where they are needed, in this device's memory; [`Error::Shape`]
+    /// when they do not lie in their buffer. Without a band nobody looks at them.
     pub(super) fn check_delays(
         &self,
         delays: Option<&DeviceDelays<'_>>,
         times: usize,
+        device: &Device,
     ) -> Result<()> {
-        let (Some(_), Some(at)) = (&self.band, delays) else {
-            let is_missing = self.band.is_some();
-            let rule = "antennas are turned by their delays";
-            return if is_missing { Err(Error::parameter("delays", "none", rule)) } else { Ok(()) };
+        let at = match (&self.band, delays) {
+            (None, _) => return Ok(()),
+            (Some(_), None) => {
+                let rule = "antennas are turned by their delays";
+                return Err(Error::parameter("delays", "none", rule));
+            }
+            (Some(_), Some(at)) => at,
         };
+        at.seconds.check_on(device)?;
         let last = (self.inputs.len() - 1).saturating_mul(at.stride).saturating_add(times);
         let end = at.first.saturating_add(last).saturating_mul(2);
         at_least("delays (antenna, time, 2)", end, at.seconds.len())

@@ -1,10 +1,10 @@
-//! Kernels' source to machine code for one architecture, by NVRTC; no GPU is needed.
+//! Kernels' source to code for one architecture, by NVRTC; no GPU is needed.
 
 use std::ffi::{CStr, CString, c_char};
 
 use cudarc::nvrtc::sys::{self, nvrtcResult};
 
-use super::{HEADERS, status};
+use super::{HEADERS, status, target};
 use crate::error::{Error, Result};
 
 /// What is compiled: a kernel file of ours, and what its constants are.
@@ -20,14 +20,14 @@ pub struct Source {
     pub defines: Vec<(&'static str, String)>,
 }
 
-/// Machine code, and what the compiler said of it.
+/// Code, and what the compiler said of it.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The machine code.
-    pub cubin: Vec<u8>,
+    /// Machine code; for an architecture `compute_NN` PTX, which ends with a zero.
+    pub code: Vec<u8>,
     /// The compiler's words.
     pub log: String,
-    /// What each kernel needs.
+    /// What each kernel needs; nothing is known of PTX.
     pub resources: Vec<Resources>,
 }
 
@@ -87,12 +87,12 @@ impl Compiled {
 /// Whether a line of the compiler's says that the code is not what was meant.
 fn is_problem(line: &str) -> bool {
     /// Notes on `wgmma` that is serialized, which come as mere information.
-    const NOTES: [&str; 5] = ["C7510", "C7511", "C7512", "C7513", "C7514"];
+    const NOTES: [&str; 6] = ["C7510", "C7511", "C7512", "C7513", "C7514", "C7515"];
     let is_warning = line.contains("warning") && !line.starts_with("Remark:");
     is_warning || NOTES.iter().any(|note| line.contains(note))
 }
 
-/// Compiles for an architecture: `sm_80`, `sm_90a`.
+/// Compiles for an architecture: `sm_80`, `sm_90a`; `compute_90` gives PTX.
 ///
 /// # Errors
 /// [`Error::Unavailable`] without NVRTC or for an architecture that it does not know; [`Error::Device`] with
@@ -117,9 +117,9 @@ pub fn compile(source: &Source, architecture: &str) -> Result<Compiled> {
             return Err(Error::Device { call: "nvrtcCompileProgram", code: result as i64, text });
         }
     }
-    let cubin = program.cubin()?;
+    let code = if target::is_virtual(architecture) { program.ptx()? } else { program.cubin()? };
     let resources = resources(&log);
-    Ok(Compiled { cubin, log, resources })
+    Ok(Compiled { code, log, resources })
 }
 
 /// NVRTC's handle of one compilation.
@@ -186,6 +186,19 @@ impl Program {
     }
 }
 
+impl Program {
+    fn ptx(&self) -> Result<Vec<u8>> {
+        let mut bytes = 0;
+        // SAFETY: the program lives and was compiled; the room is what it asked for, the text's zero with it.
+        unsafe {
+            checked("nvrtcGetPTXSize", sys::nvrtcGetPTXSize(self.0, &raw mut bytes))?;
+            let mut ptx = vec![0_u8; bytes.max(1)];
+            checked("nvrtcGetPTX", sys::nvrtcGetPTX(self.0, ptx.as_mut_ptr().cast()))?;
+            Ok(ptx)
+        }
+    }
+}
+
 impl Drop for Program {
     fn drop(&mut self) {
         // SAFETY: made once.
@@ -245,7 +258,7 @@ mod tests {
         ptxas info    : Compile time = 3.9 ms\n";
 
     fn compiled(log: &str) -> Compiled {
-        Compiled { cubin: Vec::new(), log: log.to_owned(), resources: resources(log) }
+        Compiled { code: Vec::new(), log: log.to_owned(), resources: resources(log) }
     }
 
     #[test]
@@ -270,9 +283,13 @@ mod tests {
         assert_eq!(compiled(&spilled).problems(), expected);
         let local = LOG.replace("smem", "smem, 40 bytes lmem");
         assert_eq!(compiled(&local).problems(), ["fir: 40 bytes of local memory"]);
-        let note = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async \
-            instructions are serialized due to insufficient register resources";
-        assert_eq!(compiled(&format!("{LOG}{note}\n")).problems(), [note]);
+        for number in 7510..=7515 {
+            let note = format!(
+                "ptxas info    : (C{number}) Potential Performance Loss: wgmma.mma_async \
+                instructions are serialized due to insufficient register resources"
+            );
+            assert_eq!(compiled(&format!("{LOG}{note}\n")).problems(), [note]);
+        }
         let warning = "fir.cu(3): warning #177-D: variable \"x\" was declared but never referenced";
         let remark = "Remark: The warnings can be suppressed with \"-diag-suppress <number>\"";
         assert_eq!(compiled(&format!("{warning}\n{remark}\n{LOG}")).problems(), [warning]);

@@ -24,14 +24,14 @@ pub struct Inbox<T: Pod = u8> {
 pub struct Filling<'a, T: Pod = u8> {
     slot: &'a mut Slot<T>,
     stream: &'a Stream,
-    /// Elements that were sent.
-    sent: usize,
 }
 
 #[derive(Debug)]
 struct Slot<T: Pod> {
     host: Pinned<T>,
     device: Buffer<T>,
+    /// Elements that were sent since the host's buffer was free.
+    sent: usize,
     /// After the last copy.
     copied: Event,
     /// After the last work on what was copied.
@@ -47,7 +47,8 @@ impl<T: Pod> Inbox<T> {
     pub fn new(device: &Device, elements: usize, slots: usize) -> Result<Self> {
         let slot = |_| {
             let (host, buffer) = (device.pinned(elements)?, device.buffer(elements)?);
-            Ok(Slot { host, device: buffer, copied: device.event()?, worked: device.event()? })
+            let (copied, worked) = (device.event()?, device.event()?);
+            Ok(Slot { host, device: buffer, sent: 0, copied, worked })
         };
         let slots = (0..slots.max(2)).map(slot).collect::<Result<Vec<_>>>()?;
         Ok(Self { slots, present: 0, stream: device.stream()? })
@@ -55,7 +56,7 @@ impl<T: Pod> Inbox<T> {
 
     /// The present pair, to be filled: what is there before the first turn.
     pub fn present(&mut self) -> Filling<'_, T> {
-        Filling { slot: &mut self.slots[self.present], stream: &self.stream, sent: 0 }
+        Filling { slot: &mut self.slots[self.present], stream: &self.stream }
     }
 
     /// The present pair's buffer on the device, and the next pair, to be filled; what is queued in `work` from now
@@ -83,7 +84,7 @@ impl<T: Pod> Inbox<T> {
         work.wait(&present.copied)?;
         let stream = &self.stream;
         let others = later.iter_mut().chain(before);
-        Ok((&present.device, others.map(move |slot| Filling { slot, stream, sent: 0 })))
+        Ok((&present.device, others.map(move |slot| Filling { slot, stream })))
     }
 
     /// Ends the turn: the present pair is free once all that is queued in `work` has run, and the next becomes
@@ -116,13 +117,13 @@ impl<T: Pod> Filling<'_, T> {
     pub fn whole(&mut self) -> Result<&mut [T]> {
         self.slot.worked.synchronize()?;
         self.slot.copied.synchronize()?;
-        self.sent = 0;
+        self.slot.sent = 0;
         Ok(self.slot.host.as_mut_slice())
     }
 
     /// What is left of the host's buffer, behind all that was sent.
     pub fn rest(&mut self) -> &mut [T] {
-        &mut self.slot.host.as_mut_slice()[self.sent..]
+        &mut self.slot.host.as_mut_slice()[self.slot.sent..]
     }
 
     /// Queues the copy of the next `count` elements to the device; it runs while the caller fills the rest.
@@ -131,13 +132,14 @@ impl<T: Pod> Filling<'_, T> {
     /// [`Error::Shape`](crate::Error::Shape) for more elements than are left;
     /// [`Error::Device`](crate::Error::Device) when the driver refuses.
     pub fn send(&mut self, count: usize) -> Result<()> {
-        let left = self.slot.host.len() - self.sent;
+        let sent = self.slot.sent;
+        let left = self.slot.host.len() - sent;
         check_length("elements sent to a device", count.min(left), count)?;
         self.stream.wait(&self.slot.worked)?;
-        let range = self.sent..self.sent + count;
+        let range = sent..sent + count;
         // SAFETY: what was sent is given out again only when its copy has ended.
-        unsafe { self.stream.copy_in(&self.slot.host, range, &mut self.slot.device, self.sent)? };
-        self.sent += count;
+        unsafe { self.stream.copy_in(&self.slot.host, range, &mut self.slot.device, sent)? };
+        self.slot.sent += count;
         self.stream.record(&self.slot.copied)
     }
 }

@@ -18,6 +18,7 @@ mod plane;
 mod roof;
 mod status;
 mod stream;
+mod target;
 mod tensor;
 pub mod tune;
 mod variants;
@@ -39,6 +40,7 @@ pub use plane::{Plane, PlaneKind};
 pub use roof::{Rates, kernels};
 pub use status::{Status, kernels_at_hand, nvrtc, status};
 pub use stream::{Event, Stream};
+pub use target::Target;
 pub use tensor::{Boxes, Tensor};
 pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
@@ -72,6 +74,8 @@ pub struct Properties {
     pub name: String,
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
+    /// What its kernels are compiled for, by which they are chosen.
+    pub target: Target,
     /// Streaming multiprocessors.
     pub multiprocessors: usize,
     /// Bytes of memory.
@@ -123,7 +127,7 @@ impl Device {
         }
         keep(ordinal, handle)?;
         let properties = Properties::of(handle)?;
-        let state = Mutex::default();
+        let state = Mutex::new(tune::State::with_notes(notes(&properties)));
         let copied_out = AtomicU64::new(0);
         let inner = Inner { ordinal, handle, context, properties, state, copied_out };
         Ok(Self(Arc::new(inner)))
@@ -145,17 +149,14 @@ impl Device {
         &self.0.properties
     }
 
-    /// The architecture that NVRTC compiles for: `sm_90a` for capability 9.0, whose own instructions need
-    /// the letter, `sm_80` and so on without it for others.
+    /// The architecture that NVRTC compiles for: [`Target::architecture`].
     pub fn architecture(&self) -> String {
-        let (major, minor) = self.0.properties.capability;
-        let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
-        format!("sm_{major}{minor}{suffix}")
+        self.0.properties.target.architecture()
     }
 
-    /// Whether it has Hopper's own matrix instructions (`wgmma`) and its copy engine.
+    /// Whether its kernels may use Hopper's own matrix instructions (`wgmma`) and its copy engine.
     pub fn is_hopper(&self) -> bool {
-        self.0.properties.capability == (9, 0)
+        self.0.properties.target == Target { capability: (9, 0), is_own: true }
     }
 
     /// Its address on the bus, by which `nvidia-smi` knows it.
@@ -209,7 +210,8 @@ impl Device {
         }
     }
 
-    /// What its user should know, and has not been told yet: tuned choices that were not used.
+    /// What its user should know, and has not been told yet: tuned choices that were not used, kernels that are
+    /// compiled for an earlier device.
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.state().notes)
     }
@@ -268,9 +270,13 @@ impl Properties {
         let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let capability = (major as u32, minor as u32);
+        let compiler = status::compiler();
+        let known = compiler.as_ref().map_or(&[][..], |compiler| &compiler.known);
         Ok(Self {
             name: String::from_utf8_lossy(&name[..length]).into_owned(),
-            capability: (major as u32, minor as u32),
+            capability,
+            target: Target::new(capability, known),
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             memory_bytes,
             l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
@@ -280,6 +286,13 @@ impl Properties {
             driver_version: u32::try_from(driver_version).unwrap_or(0),
         })
     }
+}
+
+/// What the user of a device should know from the start.
+fn notes(properties: &Properties) -> Vec<String> {
+    let Properties { name, capability, target, .. } = properties;
+    let compiler = status::compiler();
+    compiler.and_then(|compiler| target.note(name, *capability, &compiler)).into_iter().collect()
 }
 
 /// Keeps a device's context until the process ends, however often the device is opened and dropped: another

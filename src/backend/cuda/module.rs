@@ -112,12 +112,12 @@ impl Arguments {
 }
 
 impl Module {
-    /// Loads a cubin.
-    pub(super) fn load(device: &Device, cubin: &[u8]) -> Result<Self> {
+    /// Loads machine code, or PTX.
+    pub(super) fn load(device: &Device, code: &[u8]) -> Result<Self> {
         device.bind()?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the image is a whole cubin, which the driver checks and copies.
-        let result = unsafe { sys::cuModuleLoadData(&raw mut handle, cubin.as_ptr().cast()) };
+        // SAFETY: the image is a whole cubin or a text that ends with a zero, which the driver checks and copies.
+        let result = unsafe { sys::cuModuleLoadData(&raw mut handle, code.as_ptr().cast()) };
         check("cuModuleLoadData", result)?;
         Ok(Self(Arc::new(Loaded { device: device.clone(), handle })))
     }

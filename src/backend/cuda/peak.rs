@@ -34,7 +34,7 @@ pub enum Products {
 /// [`Error::Unavailable`](crate::Error::Unavailable) without NVRTC;
 /// [`Error::Device`](crate::Error::Device) when the driver refuses.
 pub fn products(device: &Device, products: Products, rounds: usize) -> Result<Option<f64>> {
-    if device.properties().capability < (8, 0) {
+    if device.properties().target.capability < (8, 0) {
         return Ok(None);
     }
     // Of a block in a round: 16 products of each of 2 warpgroups, or of each of 8 warps.

@@ -114,6 +114,13 @@ INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) {
   return result;
 }
 
+// --- (a & mask) ^ flip by one instruction, of which the compiler makes two where both are constants
+INLINE u32 mask_flip(u32 a, u32 mask, u32 flip) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(a), "r"(mask), "r"(flip));
+  return result;
+}
+
 // --- 16 bytes to global memory by one instruction, of which the compiler may make four
 INLINE void store_16(void* to, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
@@ -205,7 +212,7 @@ INLINE void wgmma_64x64x32_u8(i32 (&c)[32], const u32 (&a)[4], u64 b, i32 add) {
         "+r"(c[28]), "+r"(c[29]), "+r"(c[30]), "+r"(c[31])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
-// c (64 x N, i32) = a (64 x 32, i8, registers) b (32 x N, i8, shared memory) + (add ? c : 0); N 8, 16, 32, 48 ... 128, in
+// c (64 x N, i32) = a (64 x 32, i8, registers) b (32 x N, i8, shared memory) + (add ? c : 0); N 8, 16, 32, 48 ... 144, in
 // the first N / 2 elements of c. `b` is what `wgmma_swizzled` makes.
 template <int N, int M> INLINE void wgmma_s8(i32 (&c)[M], const u32 (&a)[4], u64 b, i32 add) {
   static_assert(M >= N / 2, "accumulators");
@@ -219,6 +226,7 @@ template <int N, int M> INLINE void wgmma_s8(i32 (&c)[M], const u32 (&a)[4], u64
 #define NAMES_48 NAMES_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define NAMES_56 NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define NAMES_64 NAMES_56 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define NAMES_72 NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71"
 #define SIGNED_PRODUCT(columns, names, a_names, b_name, add_name, ...)                                                     \
   else if constexpr (N == columns) asm volatile(                                                                     \
       "{.reg .pred p; setp.ne.b32 p, " add_name ", 0;\n wgmma.mma_async.sync.aligned.m64n" #columns "k32.s32.s8.s8 {" \
@@ -236,6 +244,7 @@ template <int N, int M> INLINE void wgmma_s8(i32 (&c)[M], const u32 (&a)[4], u64
   SIGNED_PRODUCT(96, NAMES_48, "%48,%49,%50,%51", "%52", "%53", EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40));
   SIGNED_PRODUCT(112, NAMES_56, "%56,%57,%58,%59", "%60", "%61", EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40), EIGHT(48));
   SIGNED_PRODUCT(128, NAMES_64, "%64,%65,%66,%67", "%68", "%69", EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40), EIGHT(48), EIGHT(56));
+  SIGNED_PRODUCT(144, NAMES_72, "%72,%73,%74,%75", "%76", "%77", EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32), EIGHT(40), EIGHT(48), EIGHT(56), EIGHT(64));
   else static_assert(N == 0, "columns of a product");
 #undef SIGNED_PRODUCT
 #undef NAMES_8
@@ -246,6 +255,7 @@ template <int N, int M> INLINE void wgmma_s8(i32 (&c)[M], const u32 (&a)[4], u64
 #undef NAMES_48
 #undef NAMES_56
 #undef NAMES_64
+#undef NAMES_72
 #undef EIGHT
 }
 // A descriptor of rows of 128 bytes along the products' sum, 128-byte swizzle, groups of eight rows 1024 bytes apart. The

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use cudarc::{cufft, nvrtc};
 
+use super::target::Compiler;
 use super::{Device, cache};
 use crate::error::Error;
 
@@ -38,8 +39,7 @@ pub fn status() -> Status {
 /// # Errors
 /// [`Error::Unavailable`] without it, with what to install.
 pub fn nvrtc() -> crate::error::Result<(u32, u32)> {
-    let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
-    nvrtc_version().map_err(unavailable)
+    found_compiler().map(|compiler| compiler.version)
 }
 
 /// Looks whether kernels can be had: from NVRTC or, where it is gone, from those that it made before.
@@ -48,18 +48,37 @@ pub fn nvrtc() -> crate::error::Result<(u32, u32)> {
 /// [`Error::Unavailable`] without either, with what to install.
 pub fn kernels_at_hand() -> crate::error::Result<()> {
     match nvrtc() {
-        Err(missing) if !cache::has_kernels() => Err(missing),
+        Err(missing) if cache::kept_compiler().is_none() => Err(missing),
         _ => Ok(()),
     }
 }
 
-/// NVRTC's version, or what is to be done to have one; looked for once.
-fn nvrtc_version() -> Result<(u32, u32), String> {
-    static VERSION: OnceLock<Result<(u32, u32), String>> = OnceLock::new();
-    VERSION.get_or_init(find_nvrtc).clone()
+/// As [`nvrtc`], with all that is known of it.
+pub(super) fn found_compiler() -> crate::error::Result<&'static Compiler> {
+    let unavailable = |why: &String| Error::Unavailable {
+        what: "compiling CUDA kernels".to_owned(),
+        why: why.clone(),
+    };
+    looked_for().as_ref().map_err(unavailable)
 }
 
-fn find_nvrtc() -> Result<(u32, u32), String> {
+/// The compiler that is there, else the one whose kernels were kept.
+pub(super) fn compiler() -> Option<Compiler> {
+    looked_for().as_ref().ok().cloned().or_else(cache::kept_compiler)
+}
+
+/// NVRTC's version, or what is to be done to have one.
+fn nvrtc_version() -> Result<(u32, u32), String> {
+    looked_for().as_ref().map(|compiler| compiler.version).map_err(String::clone)
+}
+
+/// NVRTC, or what is to be done to have one; looked for once.
+fn looked_for() -> &'static Result<Compiler, String> {
+    static FOUND: OnceLock<Result<Compiler, String>> = OnceLock::new();
+    FOUND.get_or_init(find_nvrtc)
+}
+
+fn find_nvrtc() -> Result<Compiler, String> {
     // SAFETY: only looks whether the library can be loaded.
     if !unsafe { nvrtc::sys::is_culib_present() } {
         return Err(
@@ -72,7 +91,25 @@ fn find_nvrtc() -> Result<(u32, u32), String> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the library is there; writes two integers.
     let _ = unsafe { nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor) };
-    Ok((u32::try_from(major).unwrap_or(0), u32::try_from(minor).unwrap_or(0)))
+    let version = (u32::try_from(major).unwrap_or(0), u32::try_from(minor).unwrap_or(0));
+    Ok(Compiler { version, known: known_capabilities() })
+}
+
+/// The compute capabilities that NVRTC, which is there, compiles for; none if it does not say.
+fn known_capabilities() -> Vec<u32> {
+    let mut count = 0;
+    // SAFETY: writes one integer.
+    let _ = unsafe { nvrtc::sys::nvrtcGetNumSupportedArchs(&raw mut count) };
+    let mut known = vec![0_i32; usize::try_from(count).unwrap_or(0)];
+    if !known.is_empty() {
+        // SAFETY: writes as many integers as it said.
+        let _ = unsafe { nvrtc::sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) };
+    }
+    known
+        .into_iter()
+        .filter_map(|known| u32::try_from(known).ok())
+        .filter(|known| *known > 0)
+        .collect()
 }
 
 /// cuFFT's version.

@@ -29,7 +29,6 @@ pub(super) struct Fused {
     product_elements: usize,
     row_spectra: usize,
     units: usize,
-    _modules: Vec<Module>,
 }
 
 #[derive(Debug)]
@@ -90,11 +89,10 @@ impl Fused {
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Option<Self>> {
         let shapes = chosen(plan, device);
         let Some(shape) = shapes.last() else { return Ok(None) };
-        let (mut kernels, mut modules) = (Vec::new(), Vec::new());
+        let mut kernels = Vec::new();
         for shape in &shapes {
             let module = device.module(&shape.source())?;
             kernels.extend(Kernel::of_shape(device, &module, shape)?);
-            modules.push(module);
         }
         let input = plan.input();
         Ok(Some(Self {
@@ -104,7 +102,6 @@ impl Fused {
             product_elements: input.coarse_channels * plan.output_channels(),
             row_spectra: plan.spectra_per_row(),
             units: input.streams() / shape.polarizations,
-            _modules: modules,
         }))
     }
 

@@ -9,7 +9,7 @@ use super::job::Job;
 use super::split::Split;
 use super::sums::{Sums, Target};
 use crate::backend::cuda::tune::{self, Choice};
-use crate::backend::cuda::{Buffer, Device, Fourier, Length, Module, Stream};
+use crate::backend::cuda::{Buffer, Device, Fourier, Length, Stream};
 use crate::channelize::plan::{self, Order, Plan};
 use crate::error::Result;
 
@@ -40,7 +40,6 @@ pub(super) struct General {
     work: Buffer<f32>,
     /// Spectra and units of a pass.
     pass: (usize, usize),
-    _module: Module,
 }
 
 /// What makes spectra of samples.
@@ -89,7 +88,6 @@ impl General {
             plan: plan.clone(),
             work,
             pass,
-            _module: module,
         })
     }
 

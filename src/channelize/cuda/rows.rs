@@ -2,7 +2,7 @@
 
 use super::variants;
 use crate::array::check_length;
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::error::{Error, Result};
 
 /// Threads along a row.
@@ -44,8 +44,6 @@ pub struct RowJoiner {
     joining: Joining,
     function: Function,
     places: Buffer<u32>,
-    /// Dropped after its function.
-    _module: Module,
 }
 
 impl RowJoiner {
@@ -65,7 +63,6 @@ impl RowJoiner {
             function: module.function("join_rows", 0)?,
             places: device.upload(&places)?,
             joining,
-            _module: module,
         })
     }
 

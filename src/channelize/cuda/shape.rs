@@ -69,7 +69,7 @@ pub(super) struct Shape {
 impl Shape {
     /// Shapes of a plan that are worth trying, the model's own first.
     pub(super) fn candidates(plan: &Plan, properties: &Properties) -> Vec<Self> {
-        let (shared, copies) = (properties.shared_bytes, properties.capability >= (9, 0));
+        let (shared, copies) = (properties.shared_bytes, properties.target.capability >= (9, 0));
         let mut found: Vec<Self> = Vec::new();
         for shape in Self::of_plan(plan, copies).iter().flat_map(Self::others) {
             if let Some(shape) = shape.fitting(shared, copies)

@@ -3,7 +3,7 @@
 use super::general::{BLOCK, Pass};
 use super::job::Job;
 use super::shape;
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Source, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::channelize::plan::Plan;
 use crate::error::Result;
 
@@ -50,7 +50,6 @@ pub(super) struct Sums {
     plan: Plan,
     kernel: Kernel,
     coefficients: Buffer<f32>,
-    _module: Module,
 }
 
 #[derive(Debug)]
@@ -74,22 +73,21 @@ impl Sums {
             plan.coefficients().iter().enumerate().map(coefficient).collect();
         // A kernel may load a tap more than there are.
         coefficients.resize(plan.span() + plan.points(), 0.0);
-        let (module, kernel) = match pairs(plan) {
+        let kernel = match pairs(plan) {
             Some(source) => {
                 let module = device.module(&source)?;
                 let batches = module.function("sums_batches", 0)?;
                 let few = module.function("sums_few", 0)?;
-                (module, Kernel::Pairs { batches, few })
+                Kernel::Pairs { batches, few }
             }
             None => {
                 let module = device.module(&super::variants::fir(plan.input().encoding))?;
                 let name = if plan.hop() == plan.points() { "fir" } else { "fir_overlapping" };
-                let function = module.function(name, 0)?;
-                (module, Kernel::Any(function))
+                Kernel::Any(module.function(name, 0)?)
             }
         };
         let coefficients = device.upload(&coefficients)?;
-        Ok(Self { plan: plan.clone(), kernel, coefficients, _module: module })
+        Ok(Self { plan: plan.clone(), kernel, coefficients })
     }
 
     /// Bytes that samples and streams must begin at a multiple of.

@@ -2,7 +2,7 @@
 
 use super::shape::Shape;
 use super::{split, sums};
-use crate::backend::cuda::{Extent, Properties, Source, Variant, combinations};
+use crate::backend::cuda::{Extent, Properties, Source, Target, Variant, combinations};
 use crate::channelize::plan::{Detection, Feed, Form, Options, Plan, Products};
 use crate::voltage::VoltageEncoding;
 
@@ -49,6 +49,7 @@ fn devices() -> [Properties; 2] {
     SHARED_BYTES.map(|(capability, shared_bytes)| Properties {
         name: String::new(),
         capability,
+        target: Target { capability, is_own: true },
         multiprocessors: 1,
         memory_bytes: 0,
         l2_bytes: 0,

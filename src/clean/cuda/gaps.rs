@@ -2,7 +2,7 @@
 
 use super::kernels;
 use crate::array::check_length;
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::error::{Error, Result};
 
 /// Threads along a row.
@@ -41,8 +41,6 @@ pub struct GapFiller {
     samples: usize,
     /// Rows shown since the start.
     seen: usize,
-    /// Dropped after its functions.
-    _module: Module,
 }
 
 impl GapFiller {
@@ -66,7 +64,6 @@ impl GapFiller {
             elements,
             samples,
             seen: 0,
-            _module: module,
         })
     }
 

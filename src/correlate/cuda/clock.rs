@@ -62,13 +62,6 @@ impl Clock {
         Launch { times, add, fold }
     }
 
-    /// Passes so many times.
-    pub(super) fn pass(&mut self, mut times: usize) {
-        while times > 0 {
-            times -= self.take(times).times;
-        }
-    }
-
     /// Whether wide sums are needed once so many more times have passed.
     pub(super) fn needs_wide(&self, times: usize) -> bool {
         self.settled || self.pending.saturating_add(times) > self.most
@@ -125,7 +118,7 @@ mod tests {
         assert_eq!(times(launches(&mut clock, 300)), [256, 44]);
         assert_eq!(times(launches(&mut clock, 1000)), [212, 256, 256, 256, 20]);
         let mut other = Clock::new(VoltageEncoding::ComplexF32, Precision::F32);
-        other.pass(1300);
+        launches(&mut other, 1300);
         assert_eq!(other.pending, clock.pending);
         let fold = clock.take(500);
         assert_eq!((fold.add, fold.fold), (true, None));

@@ -51,7 +51,7 @@ impl Way {
             Self::Tf32 => Precision::Tf32,
             Self::F16 => Precision::F16,
         };
-        shape.is_float() && shape.precision == precision && properties.capability >= (8, 0)
+        shape.is_float() && shape.precision == precision && properties.target.capability >= (8, 0)
     }
 
     fn source(self, block: &Block) -> Source {

@@ -13,8 +13,8 @@ use crate::error::Result;
 /// Pieces under way.
 const SLOTS: usize = 3;
 
-/// Bytes of a piece, about.
-const PIECE_BYTES: usize = 1 << 24;
+/// Bytes of a piece, about; few in tests, so that short blocks have several.
+const PIECE_BYTES: usize = if cfg!(test) { 1 << 15 } else { 1 << 24 };
 
 /// Bytes that a thread copies at a time.
 const COPY: usize = 1 << 18;
@@ -187,6 +187,13 @@ impl Host {
             input_stride: Turn::stride(&self.shape, times),
             valid: words.map(|_| slot.device_mask.address()),
         })
+    }
+
+    /// Waits for all that is under way, when not all of it could be queued: whether it fails is of no interest then.
+    pub(super) fn settle(&self) {
+        for stream in [&self.copies, &self.work] {
+            let _ = stream.synchronize();
+        }
     }
 
     /// All work on the piece that came last is queued.

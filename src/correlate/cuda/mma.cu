@@ -193,10 +193,7 @@ multiply_inputs(const u8* samples, u64 channel_stride, u32 input_stride, u32 inp
   SHARED_MEMORY(stages);
   Spectra x = {samples, channel_stride, input_stride, inputs, bytes};
   Works works = {items, items_count, count};
-  Ring ring;
-  ring.first = shared_address(stages);
-  ring.loader.work = blockIdx.x;
-  ring.fill(x, works);
+  Ring ring(stages, x, works);
   Columns sides = {stages, 0};
   for (u32 work = blockIdx.x; work < count; work += gridDim.x) {
     Piece piece(works, work, tiles);

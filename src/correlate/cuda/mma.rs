@@ -18,7 +18,7 @@ fn source(block: &Block, encoding: VoltageEncoding) -> Source {
 impl Mma {
     /// Whether a device has the instructions for spectra of this encoding.
     pub(super) fn suits(shape: &Shape, properties: &Properties) -> bool {
-        properties.capability >= (8, 0) && !shape.is_float()
+        properties.target.capability >= (8, 0) && !shape.is_float()
     }
 
     pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {

@@ -123,13 +123,16 @@ impl Engine {
             None => Box::new(Host::new(&self.plan, &self.shape, &self.device, &self.threads)?),
         };
         let done = self.run_pieces(&mut host, block);
+        if done.is_err() {
+            host.settle();
+        }
         self.host = Some(host);
-        done?;
-        self.pass(block.times(), block.valid().is_some());
+        self.pass(done?, block.times(), block.valid().is_some());
         Ok(())
     }
 
-    fn run_pieces(&mut self, host: &mut Host, block: Block<'_>) -> Result<()> {
+    /// Every channel's clock afterwards: pieces may end where a launch of the whole block would not.
+    fn run_pieces(&self, host: &mut Host, block: Block<'_>) -> Result<Clock> {
         host.grow(block.times())?;
         host.work.wait(&self.last)?;
         let mut clock = self.clock;
@@ -150,7 +153,8 @@ impl Engine {
             self.work(&part, &mut clock, &host.work)?;
             host.release()?;
         }
-        host.work.record(&self.last)
+        host.work.record(&self.last)?;
+        Ok(clock)
     }
 
     /// Queues the addition of all samples in a device's memory; what is not valid becomes zero there.
@@ -166,11 +170,12 @@ impl Engine {
             return Ok(());
         }
         self.prepare(layout.times)?;
+        let (channel_stride, input_stride) = self.strides(layout);
         let part = Part {
             channels: 0..self.plan.channels(),
             spectra: spectra.at(layout.first_byte),
-            channel_stride: layout.channel_stride,
-            input_stride: layout.input_stride,
+            channel_stride,
+            input_stride,
             times: layout.times,
             valid: valid.map(Buffer::address),
             counts_go_on: self.counted.some,
@@ -179,7 +184,34 @@ impl Engine {
         let mut clock = self.clock;
         self.work(&part, &mut clock, stream)?;
         stream.record(&self.last)?;
-        self.pass(layout.times, valid.is_some());
+        self.pass(clock, layout.times, valid.is_some());
+        Ok(())
+    }
+
+    /// Strides from channel to channel and from input to input: where there is one only, a stride that is never taken.
+    fn strides(&self, layout: DeviceSpectra) -> (usize, usize) {
+        let row = self.shape.row_bytes(layout.times).next_multiple_of(16);
+        let input = if self.shape.inputs == 1 { row } else { layout.input_stride };
+        let channel = if self.plan.channels() == 1 {
+            self.shape.inputs * input
+        } else {
+            layout.channel_stride
+        };
+        (channel, input)
+    }
+
+    /// Makes room for an integration of so many spectra, and for reading it out.
+    pub(super) fn reserve(&mut self, spectra: u64) -> Result<()> {
+        self.prepare(usize::try_from(spectra).unwrap_or(usize::MAX))?;
+        self.prepare_outbox()
+    }
+
+    /// Makes what sums are read out through.
+    fn prepare_outbox(&mut self) -> Result<()> {
+        if self.outbox.is_none() {
+            let words = 2 * self.plan.channels() * self.plan.row_elements();
+            self.outbox = Some(Box::new(Outbox::new(&self.device, words, &self.threads)?));
+        }
         Ok(())
     }
 
@@ -216,9 +248,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Passes times that are queued for all channels.
-    fn pass(&mut self, times: usize, masked: bool) {
-        self.clock.pass(times);
+    /// Passes times that are queued for all channels, behind which the clock stands so.
+    fn pass(&mut self, clock: Clock, times: usize, masked: bool) {
+        self.clock = clock;
         if masked {
             self.counted.some = true;
         } else {
@@ -256,6 +288,7 @@ impl Engine {
             let what = "spectra on a device (bytes)";
             return Err(Error::Shape { what, expected, actual: spectra.len() });
         }
+        self.path.check(self.strides(layout).1)?;
         let Some(valid) = valid else { return Ok(()) };
         valid.check_on(&self.device)?;
         let words = self.plan.channels() * self.plan.antennas() * Plan::mask_words(times);
@@ -269,11 +302,8 @@ impl Engine {
         output: Output<'_>,
         counts: &mut [u64],
     ) -> Result<()> {
+        self.prepare_outbox()?;
         let Self { plan, sums, masks, clock, counted, last, outbox, .. } = self;
-        if outbox.is_none() {
-            let words = 2 * plan.channels() * plan.row_elements();
-            *outbox = Some(Box::new(Outbox::new(&self.device, words, &self.threads)?));
-        }
         let Some(outbox) = outbox else { return Ok(()) };
         outbox.work.wait(last)?;
         let reader = Reader { plan, sums, masks, clock: *clock, counted: *counted };
@@ -304,17 +334,16 @@ pub(super) fn bytes(plan: &Plan) -> Option<usize> {
 /// Refuses a plan whose sums the device has no room for, with what is needed and what is free.
 fn check_memory(plan: &Plan, device: &Device) -> Result<()> {
     let free = device.free_bytes()?;
-    let bytes = Sums::least_bytes(&Shape::new(plan))
-        .and_then(|sums| sums.checked_add(Masks::bytes(plan)))
-        .filter(|bytes| *bytes <= free);
-    if bytes.is_some() {
+    let least =
+        Sums::least_bytes(&Shape::new(plan)).and_then(|sums| sums.checked_add(Masks::bytes(plan)));
+    if least.is_some_and(|bytes| bytes <= free) {
         return Ok(());
     }
-    let needed = self::bytes(plan).map_or("more than can be counted".to_owned(), |b| b.to_string());
+    let least = least.map_or("more than can be counted".to_owned(), |bytes| bytes.to_string());
     Err(Error::Unavailable {
         what: format!("memory for the sums of all channels on CUDA device {}", device.ordinal()),
         why: format!(
-            "they need {needed} bytes, and {free} are free: correlate fewer channels at a time"
+            "they need {least} bytes at least, and {free} are free: correlate fewer channels at a time"
         ),
     })
 }

@@ -3,13 +3,29 @@
 use num_complex::Complex;
 
 use super::super::plan::{Options, Plan};
+use super::super::{Block, Correlator, Output};
 use super::floats::{Floats, Way};
-use super::job::Job;
+use super::job::{Job, MAX_TIMES};
 use super::mma::Mma;
 use super::shape::Shape;
+use super::wgmma::{Manner, Wgmma};
+use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Stream};
+use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::voltage::{VoltageEncoding, voltage};
+
+/// The first device; without one a test is skipped, and fails where `SIDEREAL_REQUIRE` names `cuda`.
+fn device() -> Option<Device> {
+    Device::open(0)
+        .map_err(|error| {
+            let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
+            let is_required = required.split(',').any(|word| word == "cuda");
+            assert!(!is_required, "SIDEREAL_REQUIRE asks for a CUDA device: {error}");
+            eprintln!("skipped: no CUDA device");
+        })
+        .ok()
+}
 
 /// Spectra in natural order, rubbish behind each row, of numbers that fill all bits or are the most extreme.
 struct Spectra {
@@ -48,6 +64,15 @@ impl Spectra {
             }
         }
         Self { shape, times, stride, bytes }
+    }
+
+    /// Four bits: rows of one value each, which make each sum of three products as large as can be, of either sign.
+    fn extreme(inputs: usize, channels: usize, times: usize) -> Self {
+        let mut spectra = Self::new((inputs, channels, times), VoltageEncoding::Complex4);
+        let values = [0x88, 0x78, 0x87, 0x77, 0x80, 0x08, 0x70, 0x07];
+        let rows = spectra.bytes.chunks_exact_mut(spectra.stride);
+        rows.enumerate().for_each(|(row, bytes)| bytes.fill(values[row % values.len()]));
+        spectra
     }
 
     fn value(&self, channel: usize, input: usize, time: usize) -> Complex<f64> {
@@ -121,6 +146,20 @@ const SIZES: [(usize, usize, usize); 8] = [
 const FLOATS: [(usize, usize, usize); 5] =
     [(1, 1, 1), (19, 2, 70), (33, 1, 29), (64, 1, 5), (130, 1, 19)];
 
+/// Sizes whose last block has few inputs, one to five blocks, all ends; at the last one more jobs than multiprocessors.
+const REMAINDERS: [(usize, usize, usize); 10] = [
+    (129, 1, 1),
+    (129, 3, 64),
+    (130, 2, 33),
+    (140, 4, 1024),
+    (144, 2, 131),
+    (257, 1, 97),
+    (260, 3, 200),
+    (272, 2, 64),
+    (514, 1, 77),
+    (258, 50, 40),
+];
+
 fn integers(
     encoding: VoltageEncoding,
     sizes: (usize, usize, usize),
@@ -136,11 +175,12 @@ fn integers(
 
 #[test]
 fn warps_multiply_exactly() {
-    let Ok(device) = Device::open(0) else { return };
+    let Some(device) = device() else { return };
     for encoding in [VoltageEncoding::Complex8, VoltageEncoding::Complex4] {
         for sizes in SIZES {
             let spectra = Spectra::new(sizes, encoding);
             if !Mma::suits(&spectra.shape, device.properties()) {
+                eprintln!("skipped: the device is older than matrix instructions of bytes");
                 return;
             }
             let path = Mma::new(&spectra.shape, &device).unwrap();
@@ -151,8 +191,32 @@ fn warps_multiply_exactly() {
 }
 
 #[test]
+fn three_products_give_the_exact_sums() {
+    let Some(device) = device() else { return };
+    let check = |sizes, spectra: &Spectra| {
+        let path = Wgmma::new(&spectra.shape, Manner::Three, &device).unwrap();
+        let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
+        integers(VoltageEncoding::Complex4, sizes, spectra, &sums);
+    };
+    let extremes = [(19, 8, 67), (60, 3, 130), (100, 2, 33), (257, 2, 300), (9, 1, MAX_TIMES)];
+    for sizes in SIZES.into_iter().chain([(128, 5, 64), (200, 5, 80), (300, 4, 97)]).chain(extremes)
+    {
+        let spectra = Spectra::new(sizes, VoltageEncoding::Complex4);
+        if !Wgmma::suits(&spectra.shape, Manner::Three, &device) {
+            eprintln!("skipped: the device is not a Hopper");
+            return;
+        }
+        if extremes.contains(&sizes) {
+            check(sizes, &Spectra::extreme(sizes.0, sizes.1, sizes.2));
+        } else {
+            check(sizes, &spectra);
+        }
+    }
+}
+
+#[test]
 fn floats_err_as_little_as_is_said() {
-    let Ok(device) = Device::open(0) else { return };
+    let Some(device) = device() else { return };
     for way in Way::ALL {
         let bound = match way {
             Way::Scalar | Way::Split => 514.5 / f64::from(1 << 24),
@@ -160,7 +224,8 @@ fn floats_err_as_little_as_is_said() {
         };
         for sizes in FLOATS {
             let spectra = Spectra::new(sizes, VoltageEncoding::ComplexF32);
-            if device.properties().capability < (8, 0) {
+            if device.properties().target.capability < (8, 0) {
+                eprintln!("skipped: the device is older than matrix instructions of floats");
                 return;
             }
             let path = Floats::new(&spectra.shape, way, &device).unwrap();
@@ -172,5 +237,66 @@ fn floats_err_as_little_as_is_said() {
                 assert!(error <= 2.0 * bound, "{way:?} {sizes:?}: {error} at number {at}");
             });
         }
+    }
+}
+
+/// Samples of the most negative number, as bytes of packed spectra.
+fn extreme_block(plan: &Plan, times: usize) -> Vec<u8> {
+    vec![0x80; plan.packed_bytes(times)]
+}
+
+/// Pieces of a block end where launches of the whole block would not: what the 32-bit sums hold is counted by pieces.
+#[test]
+fn pieces_of_long_blocks_never_overflow() {
+    let Some(device) = device() else { return };
+    let encoding = VoltageEncoding::Complex8;
+    let options = Options { antennas: 2, polarizations: 1, channels: 2, encoding };
+    let plan = Plan::new(options).unwrap();
+    let backend = Backend::Cuda(device, Threads::new(1));
+    let mut correlator = Correlator::new(plan.clone(), &backend).unwrap();
+    let mut all = 0;
+    for times in [65_536, 65_000, 70_000, 3, 70_000] {
+        let bytes = extreme_block(&plan, times);
+        correlator.run(Block::new(&plan, &bytes, times, None).unwrap()).unwrap();
+        all += times as i64;
+    }
+    let mut sums = vec![Complex::new(0_i64, 0); plan.channels() * plan.row_elements()];
+    let mut counts = vec![0; plan.channels() * plan.baselines()];
+    correlator.read(0..plan.channels(), Output::Integer(&mut sums), &mut counts).unwrap();
+    assert_eq!(sums, vec![Complex::new(all << 15, 0); sums.len()]);
+    assert_eq!(counts, vec![all as u64; counts.len()]);
+}
+
+#[test]
+fn warpgroups_multiply_few_inputs_beside_others_exactly() {
+    let Some(device) = device() else { return };
+    if !device.is_hopper() {
+        eprintln!("skipped: the device is not a Hopper");
+        return;
+    }
+    for sizes in REMAINDERS {
+        let spectra = Spectra::new(sizes, VoltageEncoding::Complex8);
+        for manner in [Manner::Turned, Manner::Beside] {
+            assert!(Wgmma::suits(&spectra.shape, manner, &device));
+            let path = Wgmma::new(&spectra.shape, manner, &device).unwrap();
+            let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
+            integers(VoltageEncoding::Complex8, sizes, &spectra, &sums);
+        }
+    }
+}
+
+#[test]
+fn only_few_bytes_stand_beside_others() {
+    let Some(device) = device() else { return };
+    let suits = |inputs, encoding| {
+        let spectra = Spectra::new((inputs, 1, 1), encoding);
+        Wgmma::suits(&spectra.shape, Manner::Beside, &device)
+    };
+    for inputs in [1, 64, 65, 128, 145, 160, 256, 273, 384] {
+        assert!(!suits(inputs, VoltageEncoding::Complex8), "{inputs}");
+    }
+    for inputs in [129, 144, 257, 272, 514, 2049] {
+        assert_eq!(suits(inputs, VoltageEncoding::Complex8), device.is_hopper(), "{inputs}");
+        assert!(!suits(inputs, VoltageEncoding::Complex4), "{inputs}");
     }
 }

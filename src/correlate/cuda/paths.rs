@@ -5,7 +5,8 @@ use super::job::Job;
 use super::mma::{self, Mma};
 use super::plain::{self, Plain};
 use super::shape::Shape;
-use super::wgmma::{self, Wgmma};
+use super::stages;
+use super::wgmma::{self, Manner, Wgmma};
 use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Device, Extent, Source, Stream, Variant};
 use crate::error::Result;
@@ -30,15 +31,17 @@ enum Kernel {
 /// A way to make products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Wgmma,
+    Wgmma(Manner),
     Mma,
     Floats(Way),
     Plain,
 }
 
-/// Every way, the fastest first.
-const KINDS: [Kind; 7] = [
-    Kind::Wgmma,
+/// Every way: the first that suits is taken unless another was measured to be faster.
+const KINDS: [Kind; 9] = [
+    Kind::Wgmma(Manner::Turned),
+    Kind::Wgmma(Manner::Beside),
+    Kind::Wgmma(Manner::Three),
     Kind::Mma,
     Kind::Floats(Way::Scalar),
     Kind::Floats(Way::Split),
@@ -50,7 +53,9 @@ const KINDS: [Kind; 7] = [
 impl Kind {
     fn name(self) -> &'static str {
         match self {
-            Self::Wgmma => "matrices of warpgroups",
+            Self::Wgmma(Manner::Turned) => "matrices of warpgroups",
+            Self::Wgmma(Manner::Beside) => "matrices of warpgroups, the last inputs beside others",
+            Self::Wgmma(Manner::Three) => "matrices of warpgroups, three products",
             Self::Mma => "matrices of warps",
             Self::Floats(way) => way.name(),
             Self::Plain => "dot products",
@@ -60,7 +65,7 @@ impl Kind {
     /// Whether a device has what it takes, and the shape suits it.
     fn suits(self, shape: &Shape, device: &Device) -> bool {
         match self {
-            Self::Wgmma => Wgmma::suits(shape, device),
+            Self::Wgmma(manner) => Wgmma::suits(shape, manner, device),
             Self::Mma => Mma::suits(shape, device.properties()),
             Self::Floats(way) => way.suits(shape, device.properties()),
             // Its bits are not those of the matrix instructions, and speed must not choose between them.
@@ -89,7 +94,9 @@ fn sources() -> Source {
             include_str!("stages.cuh"),
             include_str!("wgmma.cu"),
             include_str!("wgmma_4bit.cu"),
+            include_str!("wgmma_three.cu"),
             include_str!("wgmma.cuh"),
+            include_str!("corner.cuh"),
         ),
         includes: &[],
         defines: Vec::new(),
@@ -115,7 +122,7 @@ impl Path {
         let kind = KINDS.into_iter().find(|kind| kind.choice().values == choice.values);
         let kind = kind.unwrap_or(Kind::Plain);
         let kernel = match kind {
-            Kind::Wgmma => Kernel::Wgmma(Wgmma::new(shape, device)?),
+            Kind::Wgmma(manner) => Kernel::Wgmma(Wgmma::new(shape, manner, device)?),
             Kind::Mma => Kernel::Mma(Mma::new(shape, device)?),
             Kind::Floats(Way::Scalar) => {
                 let floats = Floats::new(shape, Way::Scalar, device)?;
@@ -130,6 +137,16 @@ impl Path {
     /// What it is, for tables.
     pub(super) fn name(&self) -> &'static str {
         self.kind.name()
+    }
+
+    /// Whether the kernel can take so many bytes from an input to the next: asked before anything is queued.
+    pub(super) fn check(&self, input_stride: usize) -> Result<()> {
+        match &self.kernel {
+            Kernel::Mma(_) | Kernel::Floats(_) | Kernel::Scalar(..) => {
+                stages::stride(input_stride).map(|_| ())
+            }
+            Kernel::Wgmma(_) | Kernel::Plain(_) => Ok(()),
+        }
     }
 
     /// Queues the products of a job.

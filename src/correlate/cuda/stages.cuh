@@ -101,7 +101,9 @@ struct Ring {
   Loader loader;
   u32 first, current;
 
-  INLINE void fill(const Spectra& x, const Works& works) {
+  // Fills it with the first stages of this block's first work.
+  INLINE Ring(const u8* memory, const Spectra& x, const Works& works) : first(shared_address(memory)) {
+    loader.work = blockIdx.x;
     loader.begin(x, works);
 #pragma unroll 1
     for (u32 i = 0; i + 1 < STAGES; i++) loader.load<0, 1>(first + i * STAGE_BYTES, x, works);

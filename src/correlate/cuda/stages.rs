@@ -61,6 +61,15 @@ impl Block {
     }
 }
 
+/// Bytes from an input to the next, as the kernels take them.
+///
+/// # Errors
+/// [`Error::Parameter`] from 4 GiB on.
+pub(super) fn stride(bytes: usize) -> Result<u32> {
+    let rule = "rows lie less than 4 GiB apart on this device";
+    u32::try_from(bytes).map_err(|_| Error::parameter("input stride", bytes, rule))
+}
+
 /// A kernel bound to a shape on a device.
 #[derive(Debug)]
 pub(super) struct Stages {
@@ -113,10 +122,7 @@ impl Stages {
     /// Queues the products of a launch.
     pub(super) fn enqueue(&self, job: &Job, stream: &Stream) -> Result<()> {
         let works = job.channels * self.items.len();
-        let Ok(stride) = u32::try_from(job.input_stride) else {
-            let rule = "rows lie less than 4 GiB apart";
-            return Err(Error::parameter("input_stride", job.input_stride, rule));
-        };
+        let stride = stride(job.input_stride)?;
         let arguments = Arguments::new()
             .with(job.spectra)
             .with(job.channel_stride as u64)

@@ -13,12 +13,16 @@
 //
 // EDGE: 32, 64, 128. WIDTH: 16 to 128 (128 where SMALL). LONE: 1 where there is one tile, which leaves rows no slots; what
 // is bound by memory is stored in pieces in the background then, so that loads go on.
+// BESIDE: 1 where the last block, of WIDTH 16, has no jobs of its own: its columns stand before those of the tile on
+// the diagonal of each other block, where a stage has no rows, and are multiplied by the same instructions. Their products
+// are stored turned; the last block's with itself are made by warps (corner.cuh).
 #define SHIFT 0
-#include "wgmma.cuh"
+#include "corner.cuh"
 
-constexpr u32 STAGE = LONE ? SLOT : 2 * SLOT, COLUMNS = STAGE - SLOT;   // a stage's bytes, and where the columns begin
-constexpr u32 STAGES = LONE ? 10 : 7;
-constexpr u32 STAGING_AT = STAGES * STAGE, SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), FULL = SUMS_AT + 2 * 512;
+// A stage's bytes, where its columns begin, and the EXTRA ones.
+constexpr u32 STAGE = SLOT + (LONE ? EXTRA * 128 : SLOT), COLUMNS = STAGE - SLOT, BEFORE = COLUMNS - EXTRA * 128;
+constexpr u32 STAGES = !LONE ? 7 : BESIDE ? 8 : 10;
+constexpr u32 STAGING_AT = STAGES * STAGE, SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), FULL = SUMS_AT + 2 * 4 * PRODUCTS;
 constexpr u32 FREE = FULL + STAGES * 8, SUMS_FULL = FREE + STAGES * 8, SUMS_FREE = SUMS_FULL + 16;
 static_assert(SUMS_FREE + 16 <= 232448, "a block's shared memory");
 constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE};
@@ -33,7 +37,8 @@ INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last,
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const u32 full = base + FULL + at.slot * 8, to = base + at.slot * STAGE;
       barrier_wait(base + FREE + at.slot * 8, at.parity ^ 1);
-      barrier_expect(full, (narrow ? WIDTH * 128 : SLOT) + (same ? 0 : SLOT));
+      barrier_expect(full, (narrow ? WIDTH * 128 : SLOT) + (same ? EXTRA * 128 : SLOT));
+      if (BESIDE && same) tensor_load_3d(to + BEFORE, &last, (i32)(stage * 128), (i32)((work.blocks - 1) * 128), (i32)job.channel, full);
       if (!same) tensor_load_3d(to, &map, (i32)(stage * 128), (i32)(rows * 128), (i32)job.channel, full);
       tensor_load_3d(to + COLUMNS, narrow ? &last : &map, (i32)(stage * 128), (i32)(columns * 128), (i32)job.channel, full);
       at.advance();
@@ -41,12 +46,21 @@ INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last,
   });
 }
 
-// The sums over time of the columns' imaginary parts: two columns a thread.
+// The sum of `sum` and of the imaginary parts of a thread's chunks of an EXTRA column.
+INLINE i32 sum_beside(const unsigned char* from, const Beside& beside, i32 sum) {
+#pragma unroll
+  for (u32 chunk = 0; chunk < 8; chunk += Beside::PARTS) {
+    const u32 at = ((chunk + beside.part) ^ (beside.column & 7)) * 16;
+    sum = sum_bytes(*(const uint4*)(from + beside.column * 128 + at), 0x01000100, sum);
+  }
+  return sum;
+}
+// The sums over time of the columns' imaginary parts: two columns a thread, and a part of an EXTRA one.
 INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 thread) {
   Stages at = {0, 0};
   Ring<2> to = {0, 0};
-  for_each_job(work, [&](const Place&) {
-    i32 sums[2] = {0, 0};
+  for_each_job(work, [&](const Place& job) {
+    i32 sums[2] = {0, 0}, part = 0;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const unsigned char* const from = shared + at.slot * STAGE + COLUMNS + thread * 128;
       barrier_wait(base + FULL + at.slot * 8, at.parity);
@@ -57,11 +71,27 @@ INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 t
           const uint4 word = *(const uint4*)(from + k * 64 * 128 + (chunk ^ (thread & 7)) * 16);
           sums[k] = sum_bytes(word, 0x01000100, sums[k]);
         }
+      if (BESIDE && job.row == job.column) part = sum_beside(shared + at.slot * STAGE + BEFORE, Beside(thread), part);
       __syncwarp();
       if ((thread & 31) == 0) barrier_arrive(base + FREE + at.slot * 8);
       at.advance();
     }
-    hand_over(shared, LAYOUT, to, thread, sums);
+    hand_over(shared, LAYOUT, to, thread, sums, part);
+  });
+}
+// The last block's products with itself, by a warp that does nothing else.
+INLINE void multiply_corner(const Work& work, u32 base) {
+  Stages at = {0, 0};
+  for_each_job(work, [&](const Place& job) {
+    Corner corner(job);
+    for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
+      barrier_wait(base + FULL + at.slot * 8, at.parity);
+      corner.multiply(base + at.slot * STAGE + BEFORE);
+      __syncwarp();
+      if ((threadIdx.x & 31) == 0) barrier_arrive(base + FREE + at.slot * 8);
+      at.advance();
+    }
+    corner.store(work, job);
   });
 }
 
@@ -75,7 +105,7 @@ INLINE void load(u32 (&a)[2][4], const Lane& lane, u32 from, u32 half) {
 constexpr u32 AHEAD = 2;
 
 // Products of a job's rows in this warpgroup with its columns, all stages.
-INLINE void multiply(Products<128>& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
+INLINE void multiply(Products<PRODUCTS>& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
   u32 a[2 * AHEAD][2][4] = {}, b[2][2][4] = {};
   auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
   auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
@@ -92,7 +122,7 @@ INLINE void multiply(Products<128>& of, const Lane& lane, Stages& at, u32 halves
     for (u32 k = 0; k < 2; k++)
 #pragma unroll
       for (u32 q = 0; q < 4; q++) b[set][k][q] = __byte_perm(mine[k][q], 0, 0x2301) ^ 0xff00ff00u;
-    const u64 from = wgmma_swizzled(lane.base + at.slot * STAGE + COLUMNS) + task.column * 8 + set * 4;
+    const u64 from = wgmma_swizzled(lane.base + at.slot * STAGE + BEFORE) + task.column * 8 + set * 4;
     with_columns(task, [&](auto n_) {
       constexpr u32 N = decltype(n_)::value;
       wgmma_fence();
@@ -127,6 +157,63 @@ INLINE void multiply(Products<128>& of, const Lane& lane, Stages& at, u32 halves
   if (half & 1) at.advance();
 }
 
+// The same where BESIDE takes more registers for sums: turns of a stage, and rows are copied when they are multiplied, so that
+// those of the next stage need no more registers than these.
+INLINE void multiply_beside(Products<PRODUCTS>& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
+  u32 raw[2][2][4] = {}, a[2][2][4] = {}, b[2][2][4] = {};
+  auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
+  auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
+  // 0, which the compiler does not know: without it a copy is none, and a product's rows change while it reads them.
+  const u32 rows = lane.base + (task.same ? COLUMNS : 0), none = halves >> 31;
+  u32 old = 0, half = 0;
+  full(at);
+#pragma unroll
+  for (u32 i = 0; i < 2; i++) load(raw[i], lane, rows + at.slot * STAGE, i);
+  // `set` is the half of a stage.
+  auto step = [&](auto set_) {
+    constexpr u32 set = decltype(set_)::value;
+#pragma unroll
+    for (u32 k = 0; k < 2; k++)
+#pragma unroll
+      for (u32 q = 0; q < 4; q++) {
+        a[set][k][q] = raw[set][k][q] ^ none, b[set][k][q] = __byte_perm(raw[set][k][q], 0, 0x2301) ^ 0xff00ff00u;
+        keep(a[set][k][q]), keep(b[set][k][q]);
+      }
+    const u64 from = wgmma_swizzled(lane.base + at.slot * STAGE + BEFORE) + task.column * 8 + set * 4;
+    with_columns(task, [&](auto n_) {
+      constexpr u32 N = decltype(n_)::value;
+      wgmma_fence();
+#pragma unroll
+      for (u32 k = 0; k < 2; k++) {
+        wgmma_s8<N>(of.re, a[set][k], from + 2 * k, 1);
+        wgmma_s8<N>(of.im, b[set][k], from + 2 * k, 1);
+      }
+      wgmma_commit();
+    });
+    wgmma_wait<1>();
+    // The products before these have read their registers, which may hold something else from here on.
+#pragma unroll
+    for (u32 k = 0; k < 2; k++)
+#pragma unroll
+      for (u32 q = 0; q < 4; q++) keep(a[set ^ 1][k][q]), keep(b[set ^ 1][k][q]);
+    const Stages next = at.next();
+    if (set == 0) {
+      if (half) release(old);
+      old = at.slot;
+    }
+    if (half + 2 < halves) {
+      if (set == 0) full(next);
+      load(raw[set], lane, rows + next.slot * STAGE, set);
+    }
+    if (set) at = next;
+    return ++half < halves;
+  };
+  while (step(Constant<0>{}) && step(Constant<1>{})) {}
+  wgmma_wait<0>();
+  release(old);
+  if (half & 1) at.advance();
+}
+
 KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
     u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
     u32 jobs, u32 halves, u32 add) {
@@ -135,7 +222,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
   const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add};
   const u32 base = shared_address(shared);
   if (threadIdx.x == 0) {
-    for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 1), barrier_init(base + FREE + i * 8, 10);
+    for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 1), barrier_init(base + FREE + i * 8, BESIDE ? 11 : 10);
     for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8);
     barrier_init_fence();
   }
@@ -145,13 +232,17 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
     registers_fewer<56>();
     if (threadIdx.x == 0) bring(work, map, last, base);
     else if (warp >= 2) sum_columns(work, shared, base, threadIdx.x - 64);
+    else if (BESIDE && warp == 1) multiply_corner(work, base);
   } else {
     registers_more<224>();
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
     const Lane lane = {base, threadIdx.x & 31, mine * 128, mine & 7, threadIdx.x >> 4 & 1};
     Stages at = {0, 0};
     correlate(work, shared, LAYOUT, row,
-              [&](Products<128>& of, const Task& task) { multiply(of, lane, at, halves, task); });
+              [&](Products<PRODUCTS>& of, const Task& task) {
+                if constexpr (BESIDE) multiply_beside(of, lane, at, halves, task);
+                else multiply(of, lane, at, halves, task);
+              });
   }
 #endif
 }

@@ -5,7 +5,10 @@
 constexpr u32 THREADS = 384;
 constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
 constexpr u32 CHANNELS = 128 / EDGE;   // channels of a job: more than one where all inputs are one small tile
-constexpr bool SMALL = EDGE < 128, RAGGED = !SMALL && WIDTH < 128;
+constexpr bool SMALL = EDGE < 128, RAGGED = !SMALL && WIDTH < 128 && !BESIDE;
+static_assert(!BESIDE || (EDGE == 128 && WIDTH == 16), "more columns beside others have no registers");
+constexpr u32 EXTRA = BESIDE ? WIDTH : 0;   // columns of the last block that stand beside (before) those of a tile on the diagonal
+constexpr u32 PRODUCTS = 128 + EXTRA;       // columns of a warpgroup at most, and those whose sums are handed over
 constexpr u32 PITCH = EDGE * 8, TILE = EDGE * PITCH;   // bytes of a row of sums and of a tile
 constexpr u32 STAGING = 2 * 4096;   // of each warp that multiplies: two parts of 8 rows x 64 sums
 
@@ -15,18 +18,20 @@ struct Work {
   u32 halves;   // pieces of 64 bytes along time
   u32 add;      // 1 adds to what is there
 };
-// A tile of sums, or the small tiles of CHANNELS channels.
-struct Place { u32 job, channel, row, column; };
+// A tile of sums, or the small tiles of CHANNELS channels; `tile` is its number among those of all channels.
+struct Place { u32 tile, channel, row, column; };
 
 INLINE Place place(const Work& work, u32 job) {
   if constexpr (LONE) {
-    return {job, job * CHANNELS, 0, 0};
+    return {job * (BESIDE ? work.tiles : CHANNELS), job * CHANNELS, 0, 0};
   } else {
-    const u32 channel = job / work.tiles, tile = job - channel * work.tiles;
+    // Beside others, the last block has no jobs of its own; its tiles are the last ones.
+    const u32 each = BESIDE ? work.tiles - work.blocks : work.tiles;
+    const u32 channel = job / each, tile = job - channel * each;
     u32 row = (u32)((sqrtf(8.f * (float)tile + 1.f) - 1.f) * .5f);
     while (row * (row + 1) / 2 > tile) row--;
     while ((row + 1) * (row + 2) / 2 <= tile) row++;
-    return {job, channel, row, tile - row * (row + 1) / 2};
+    return {BESIDE ? channel * work.tiles + tile : job, channel, row, tile - row * (row + 1) / 2};
   }
 }
 // This block's jobs: one of each round, in another place of it each time, so that costly tiles fall to all blocks.
@@ -61,8 +66,9 @@ template <u32 N> struct Products {
     for (u32 i = 0; i < N / 2; i++) re[i] = im[i] = 0;
   }
 };
-// Two neighbouring columns: `pair` is 2 j, + 1 for eight rows further; `column`: their own sums, which the complement left out.
-template <u32 M> INLINE int4 sum_of(const Products<M>& of, u32 pair, int2 column) {
+// Two neighbouring columns: `pair` is 2 j, + 1 for eight rows further; `columns`: their own sums, which the complement left out.
+template <u32 M> INLINE int4 sum_of(const Products<M>& of, u32 pair, const int2* columns) {
+  const int2 column = *columns;
   return make_int4(of.re[2 * pair] >> SHIFT, (of.im[2 * pair] + column.x) >> SHIFT, of.re[2 * pair + 1] >> SHIFT,
                    (of.im[2 * pair + 1] + column.y) >> SHIFT);
 }
@@ -77,7 +83,7 @@ struct Target {
 };
 
 // Columns FIRST .. FIRST + N of the products to columns `column` .. of the target, by way of shared memory.
-template <u32 FIRST, u32 N, u32 M> INLINE void store_staged(const Products<M>& of, const Target& target, u32 column, u32 lane) {
+template <u32 FIRST, u32 N, class Of> INLINE void store_staged(const Of& of, const Target& target, u32 column, u32 lane) {
   const u32 odd = lane >> 2 & 1;
   const int2* const columns = target.columns + (lane & 3);
   // Neighbouring rows begin with another chunk, so that eight lanes fall on all banks.
@@ -92,7 +98,7 @@ template <u32 FIRST, u32 N, u32 M> INLINE void store_staged(const Products<M>& o
 #pragma unroll
     for (u32 j = 0; j < width / 8; j += 2) {
       const u32 first = FIRST + 64 * group + 8 * j, pair = first / 4 + lower;
-      const int4 x = sum_of(of, pair, columns[first / 2]), y = sum_of(of, pair + 2, columns[first / 2 + 4]);
+      const int4 x = sum_of(of, pair, columns + first / 2), y = sum_of(of, pair + 2, columns + first / 2 + 4);
       *(int4*)(to + buffer + j * 64 + odd * 64) = odd ? y : x;
       *(int4*)(to + buffer + j * 64 + (odd ^ 1) * 64) = odd ? x : y;
     }
@@ -124,7 +130,7 @@ INLINE void put(int4* to, int4 value, bool add) {
   *to = value;
 }
 // The same from registers to memory. Lanes of neighbouring rows exchange halves, so that an instruction writes whole lines.
-template <u32 FIRST, u32 N, u32 M> INLINE void store_direct(const Products<M>& of, const Target& target, u32 column, u32 lane) {
+template <u32 FIRST, u32 N, class Of> INLINE void store_direct(const Of& of, const Target& target, u32 column, u32 lane) {
   const bool odd = lane >> 2 & 1;
   const int2* const columns = target.columns + (lane & 3);
   int4* const even = (int4*)(target.to + (target.row + (lane >> 2 & 6)) * PITCH + column * 8) + (lane & 3) + (odd ? 4 : 0);
@@ -133,28 +139,27 @@ template <u32 FIRST, u32 N, u32 M> INLINE void store_direct(const Products<M>& o
 #pragma unroll
     for (u32 lower = 0; lower < 2; lower++) {
       const u32 first = FIRST + 8 * j, pair = first / 4 + lower;
-      const int4 x = sum_of(of, pair, columns[first / 2]), y = sum_of(of, pair + 2, columns[first / 2 + 4]);
+      const int4 x = sum_of(of, pair, columns + first / 2), y = sum_of(of, pair + 2, columns + first / 2 + 4);
       const int4 other = exchange(odd ? x : y, 4);
       put(even + j * 4 + lower * (PITCH / 2), odd ? other : x, target.add);
       put(even + PITCH / 16 + j * 4 + lower * (PITCH / 2), odd ? y : other, target.add);
     }
 }
-template <u32 FIRST, u32 N, u32 M> INLINE void store(const Products<M>& of, const Target& target, u32 column, u32 lane) {
+template <u32 FIRST, u32 N, class Of> INLINE void store(const Of& of, const Target& target, u32 column, u32 lane) {
   if constexpr (LONE) store_staged<FIRST, N>(of, target, column, lane);
   else store_direct<FIRST, N>(of, target, column, lane);
 }
 
 // Columns FIRST .. FIRST + N become rows `row` .. of the tile, and this warp's rows its columns: the conjugates.
-template <u32 FIRST, u32 N, u32 M> INLINE void store_turned(const Products<M>& of, const Target& target, u32 row, u32 lane) {
+template <u32 FIRST, u32 N, class Of> INLINE void store_turned(const Of& of, const Target& target, u32 row, u32 lane) {
   const int2* const columns = target.columns + (lane & 3);
   unsigned char* const to = target.to + (target.row + (lane >> 2)) * 8;
 #pragma unroll
   for (u32 j = 0; j < N / 8; j++) {
     const u32 first = FIRST + 8 * j, mine = row + 8 * j + 2 * (lane & 3);
-    const int2 column = columns[first / 2];
 #pragma unroll
     for (u32 lower = 0; lower < 2; lower++) {
-      const int4 sums = sum_of(of, first / 4 + lower, column);
+      const int4 sums = sum_of(of, first / 4 + lower, columns + first / 2);
       int2* const at = (int2*)(to + mine * PITCH + lower * 64);
       int2* const next = (int2*)((unsigned char*)at + PITCH);
       int2 x = make_int2(sums.x, -sums.y), y = make_int2(sums.z, -sums.w);
@@ -170,14 +175,16 @@ template <u32 FIRST, u32 N, u32 M> INLINE void store_turned(const Products<M>& o
 
 // How many columns a warpgroup multiplies: 128, 64, and where RAGGED those of the last block.
 constexpr u32 LOWER = WIDTH < 64 ? WIDTH : 64;   // those that the first 64 rows of the last tile need
-enum Kind : u32 { ALL, HALF, NARROW, NONE };
-// What a warpgroup multiplies: its rows, which may be in the same slot as the columns, with columns from `column` on.
+enum Kind : u32 { ALL, HALF, NARROW, NONE, JOINED };   // JOINED: ALL, and EXTRA ones; HALF has these too
+// What a warpgroup multiplies: its rows, which may be in the same slot as the columns, with columns from `column` on, the
+// first of the EXTRA ones being 0.
 struct Task { u32 kind; bool same; u32 column; };
 
 INLINE Task task_of(const Work& work, const Place& job, u32 team) {
   const bool same = job.row == job.column;
-  Task task = {ALL, same, 0};
+  Task task = {ALL, same, same ? 0 : EXTRA};
   if (SMALL) task = {HALF, true, team * 64};
+  else if (BESIDE && same) task.kind = team ? JOINED : HALF;
   else if (RAGGED && job.row == work.blocks - 1)
     task.kind = same && team && WIDTH <= 64 ? NONE : same && team == 0 && WIDTH > 64 ? HALF : NARROW;
   else if (same && team == 0) task.kind = HALF;
@@ -188,15 +195,29 @@ INLINE Task task_of(const Work& work, const Place& job, u32 team) {
 // `issue` is called with the number of columns as a constant.
 template <class Issue> INLINE void with_columns(const Task& task, Issue issue) {
   // Of 4 bits the registers do not suffice for three kinds.
-  constexpr bool WHOLE = !SMALL && !(LONE && RAGGED), JOINED = RAGGED && SHIFT > 0;
+  constexpr bool WHOLE = !SMALL && !(LONE && (RAGGED || BESIDE)), FEW = RAGGED && SHIFT > 0;
   if (WHOLE && task.kind == ALL) issue(Constant<128>{});
-  else if (!JOINED && task.kind == HALF) issue(Constant<64>{});
-  else if (RAGGED && !JOINED && task.kind == NARROW) issue(Constant<WIDTH>{});
-  else if (JOINED && task.kind != NONE) issue(Constant<(WIDTH > 64 ? WIDTH : 64)>{});
+  else if (BESIDE && task.kind == JOINED) issue(Constant<PRODUCTS>{});
+  else if (!FEW && task.kind == HALF) issue(Constant<64 + EXTRA>{});
+  else if (RAGGED && !FEW && task.kind == NARROW) issue(Constant<WIDTH>{});
+  else if (FEW && task.kind != NONE) issue(Constant<(WIDTH > 64 ? WIDTH : 64)>{});
+}
+
+// Sums of a job where the last block has none. On the diagonal the first columns are its: they go to the last row of tiles.
+template <class Of> INLINE void store_beside(const Of& of, const Work& work, const Place& job, Target target, u32 lane) {
+  if (job.row != job.column) {
+    target.columns += EXTRA / 2;
+    return store<0, 128>(of, target, 0, lane);
+  }
+  const u32 rows = work.inputs - (work.blocks - 1) * EDGE, tile = (job.channel + 1) * work.tiles - work.blocks + job.column;
+  const Target below = {(unsigned char*)work.sums + (u64)tile * TILE, target.row, rows, target.columns, 0, false, target.add};
+  store_turned<0, EXTRA>(of, below, 0, lane);
+  if (target.row < 64) store<EXTRA, 64>(of, target, 0, lane);
+  else store<EXTRA, 128>(of, target, 0, lane);
 }
 
 // Sums of a job from one warp, whose rows begin at `target.row` of the job's 128.
-INLINE void store_job(const Products<128>& of, const Work& work, const Place& job, Target target, u32 lane) {
+template <class Of> INLINE void store_job(const Of& of, const Work& work, const Place& job, Target target, u32 lane) {
   const u32 team = target.row / 64, channel = target.row / EDGE;
   const bool last = RAGGED && job.row == work.blocks - 1;
   if constexpr (SMALL) {
@@ -205,6 +226,8 @@ INLINE void store_job(const Products<128>& of, const Work& work, const Place& jo
     if (job.channel + channel >= work.channels) target.rows = 0;
     if (EDGE == 64 || channel % 2 == 0) store<0, EDGE>(of, target, 0, lane);
     else store<EDGE == 64 ? 0 : 32, 32>(of, target, 0, lane);
+  } else if constexpr (BESIDE) {
+    store_beside(of, work, job, target, lane);
   } else if (last && job.row != job.column) {
     store_turned<0, WIDTH>(of, target, 0, lane);
   } else if (last && team == 0) {
@@ -219,19 +242,32 @@ INLINE void store_job(const Products<128>& of, const Work& work, const Place& jo
 }
 
 // Where a kernel keeps what warps hand over, in shared memory.
-struct Layout { u32 staging, columns, full, free; };   // the columns' sums: two places of 128 i32, barriers of each
+struct Layout { u32 staging, columns, full, free; };   // the columns' sums: two places of PRODUCTS i32, barriers of each
 
 // `sum` and the bytes of 16 that `bytes` asks for: 1 in the place of each.
 INLINE i32 sum_bytes(const uint4& word, i32 bytes, i32 sum) {
   sum = __dp4a((i32)word.x, bytes, sum), sum = __dp4a((i32)word.y, bytes, sum);
   return __dp4a((i32)word.w, bytes, __dp4a((i32)word.z, bytes, sum));
 }
-// The sums of columns `thread` and `thread` + 64 go to the warps that multiply, once those have read an earlier job's.
-INLINE void hand_over(unsigned char* shared, const Layout& layout, Ring<2>& to, u32 thread, const i32 (&sums)[2]) {
+// A column of the EXTRA ones whose sum a thread makes a part of, and which part: every PARTS-th of its chunks.
+struct Beside {
+  static constexpr u32 PARTS = BESIDE ? 64 / WIDTH : 1;
+  u32 column, part;
+  INLINE explicit Beside(u32 thread) : column(thread / 32 * (WIDTH / 2) + thread % (WIDTH / 2)), part(thread % 32 / (WIDTH / 2)) {}
+};
+// The sums of columns `thread` and `thread` + 64, and the parts of those of EXTRA ones, go to the warps that multiply, once
+// those have read an earlier job's.
+INLINE void hand_over(unsigned char* shared, const Layout& layout, Ring<2>& to, u32 thread, const i32 (&sums)[2], i32 part = 0) {
   const u32 base = shared_address(shared);
   barrier_wait(base + layout.free + to.slot * 8, to.parity ^ 1);
-  i32* const kept = (i32*)(shared + layout.columns) + to.slot * 128 + thread;
+  i32* const kept = (i32*)(shared + layout.columns) + to.slot * PRODUCTS + EXTRA + thread;
   kept[0] = sums[0], kept[64] = sums[1];
+  if constexpr (BESIDE) {
+#pragma unroll
+    for (u32 lanes = WIDTH / 2; lanes < 32; lanes *= 2) part += __shfl_xor_sync(~0u, part, lanes);
+    const Beside beside(thread);
+    if (beside.part == 0) ((i32*)(shared + layout.columns))[to.slot * PRODUCTS + beside.column] = part;
+  }
   barrier_arrive(base + layout.full + to.slot * 8);
   to.advance();
 }
@@ -251,12 +287,12 @@ INLINE void correlate(const Work& work, unsigned char* shared, const Layout& lay
   unsigned char* const staging = shared + layout.staging + row / 16 * STAGING;
   Ring<2> sums = {0, 0};
   for_each_job(work, [&](const Place& job) {
-    Products<128> of;
+    Products<PRODUCTS> of;
     of.clear();
     multiply(of, task_of(work, job, row / 64));
     barrier_wait(base + layout.full + sums.slot * 8, sums.parity);
-    const int2* const columns = (const int2*)(shared + layout.columns) + sums.slot * 64;
-    unsigned char* const to = (unsigned char*)work.sums + (u64)job.job * CHANNELS * TILE;
+    const int2* const columns = (const int2*)(shared + layout.columns) + sums.slot * (PRODUCTS / 2);
+    unsigned char* const to = (unsigned char*)work.sums + (u64)job.tile * TILE;
     store_job(of, work, job, {to, row, work.inputs - job.row * EDGE, columns, staging, job.row == job.column, work.add != 0}, lane);
     __syncwarp();
     if (lane == 0) barrier_arrive(base + layout.free + sums.slot * 8);

@@ -8,7 +8,7 @@
 //
 // A block has three warpgroups: one thread brings raw slots of rows and of columns, two warps widen, two warpgroups multiply.
 //
-// EDGE, WIDTH, LONE: as in wgmma.cu.
+// EDGE, WIDTH, LONE: as in wgmma.cu; BESIDE is 0: registers do not suffice for it.
 #define SHIFT 8
 #include "wgmma.cuh"
 

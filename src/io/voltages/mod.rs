@@ -172,7 +172,7 @@ pub trait VoltageSource: Send {
     /// What the data are.
     fn header(&self) -> &VoltageHeader;
 
-    /// Fills `block`, which [`VoltageHeader::block`] made, with the next samples of every stream, and
+    /// Fills `block`, which has the header's streams as [`VoltageHeader::block`] makes them, with the next samples of every stream, and
     /// returns how many; fewer than its capacity only at the end of the data.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
 /// # Numerics
 /// Voltages that are channelized already, without delays or gains, give exact sums of products of integers.
 /// All others are single precision up to rounding, and exact from there on. The same bits for any `gulp` and
-/// any number of threads at one vector level.
+/// any number of threads at one vector level, unless a GPU may round floats ([`crate::correlate::Precision`]).
 /// # Source
 /// Thompson, Moran & Swenson 2017, chapters 4 and 9 (FX correlators, delay tracking).
 pub struct ArrayCorrelator {

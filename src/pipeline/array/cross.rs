@@ -51,33 +51,46 @@ struct Row<'a> {
 
 impl Cross {
     /// # Errors
-    /// As [`Correlator::new`].
-    pub(super) fn new(plan: Plan, backend: &Backend, threads: &Threads) -> Result<Self> {
+    /// As [`Correlator::new`] and [`Correlator::reserve`].
+    pub(super) fn new(
+        plan: Plan,
+        integration: u64,
+        backend: &Backend,
+        threads: &Threads,
+    ) -> Result<Self> {
         let together = together(&plan);
         let elements = together * plan.row_elements();
         let sums = match plan.encoding() {
             VoltageEncoding::ComplexF32 => Sums::Float(vec![Complex::ZERO; elements]),
             _ => Sums::Integer(vec![Complex::ZERO; elements]),
         };
+        let counts = vec![0; together * plan.baselines()];
+        let mut correlator = Correlator::new(plan, backend)?;
+        correlator.reserve(integration)?;
         Ok(Self {
             turning: None,
             backend: backend.clone(),
-            counts: vec![0; together * plan.baselines()],
-            correlator: Correlator::new(plan, backend)?,
+            counts,
+            correlator,
             threads: threads.clone(),
             sums,
             elapsed_s: [0.0; 3],
         })
     }
 
-    /// Bytes that all of it takes; none when they can't be counted.
+    /// Bytes of the host's memory that all of it takes; none when they can't be counted.
     pub(super) fn bytes(plan: &Plan, capacity: usize, backend: &Backend) -> Option<usize> {
         let read = together(plan) * (16 * plan.row_elements() + 8 * plan.baselines());
         let mask = plan.channels() * plan.antennas() * Plan::mask_words(capacity) * 8;
         let packed = plan.channels() * plan.panels();
         let packed = packed.checked_mul(plan.panel_bytes(capacity))?;
         let own = read.checked_add(mask)?.checked_add(packed)?;
-        Correlator::bytes(plan, backend)?.checked_add(own)
+        // A GPU's sums are its own, and it refuses what it has no room for by itself.
+        if backend.is_gpu() {
+            Some(own)
+        } else {
+            Correlator::bytes(plan, backend)?.checked_add(own)
+        }
     }
 
     /// Seconds of the corner turn, of the X-engine, and of reading out.

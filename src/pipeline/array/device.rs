@@ -69,7 +69,6 @@ pub(super) struct Pool<'a> {
 
 /// Spectra that are made on a device.
 pub(super) struct OnDevice {
-    device: Device,
     work: Stream,
     /// Stations of one kind each.
     groups: Vec<Group>,
@@ -77,9 +76,7 @@ pub(super) struct OnDevice {
     delays: Option<Inbox<f64>>,
     /// Whether delays of the spectra that were made are there.
     delays_held: bool,
-    /// There once something is masked.
-    masks: Option<Inbox<u64>>,
-    mask_words: usize,
+    masks: Inbox<u64>,
     /// What is multiplied next.
     natural: Buffer<u8>,
     layout: Natural,
@@ -106,14 +103,12 @@ impl OnDevice {
         let whole = 0..natural.len();
         work.fill(&mut natural, whole, 0)?;
         Ok(Self {
-            device: device.clone(),
             work,
             natural,
             groups: Group::all(device, wanted)?,
             delays,
             delays_held: false,
-            masks: None,
-            mask_words: plan.channels() * plan.antennas() * words,
+            masks: Inbox::new(device, plan.channels() * plan.antennas() * words, SLOTS)?,
             layout,
             made: 0..0,
         })
@@ -150,13 +145,10 @@ impl OnDevice {
         stations.iter_mut().try_for_each(Station::take_outcome)?;
         self.made = spectra.clone();
         let segments = segments(stations, &spectra);
-        let mut first_row = 0;
         for group in &mut self.groups {
             group.settle(stations)?;
             group.make((stations, windows), &segments, pool, &self.work)?;
-            first_row += group.stations().len();
         }
-        debug_assert_eq!(first_row, stations.len());
         self.send_delays(stations, delays)
     }
 
@@ -218,10 +210,7 @@ impl OnDevice {
         let Some(mask) = mask else {
             return correlator.enqueue(&mut self.natural, layout, None, &self.work);
         };
-        let masks = match &mut self.masks {
-            Some(masks) => masks,
-            empty => empty.insert(Inbox::new(&self.device, self.mask_words, SLOTS)?),
-        };
+        let masks = &mut self.masks;
         let plan = correlator.plan();
         let words = plan.channels() * plan.antennas() * correlate::Plan::mask_words(times);
         let mut filling = masks.present();

@@ -24,6 +24,8 @@ pub(super) struct Parts {
     pub(super) stations: Vec<Station>,
     pub(super) channels: Channels,
     pub(super) delays: Delays,
+    /// Why the host makes spectra that a GPU multiplies, if it does.
+    pub(super) not_on_device: Option<String>,
 }
 
 /// The F-engine of all antennas.
@@ -72,6 +74,11 @@ impl Front {
             made: 0..0,
             elapsed_s: 0.0,
         }
+    }
+
+    /// Why the host makes spectra that a GPU multiplies, if it does.
+    pub(super) fn not_on_device(&self) -> Option<&str> {
+        self.parts.not_on_device.as_deref()
     }
 
     pub(super) fn feeds(&self) -> &[Feed] {
@@ -351,6 +358,7 @@ fn gather(stations: &[Station], windows: &[&Window], block: &mut VoltageBlock) -
             }
         }
     }
+    drop(rows);
     block.set_times(made)
 }
 

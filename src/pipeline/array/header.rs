@@ -1,6 +1,7 @@
 //! What is known of a correlation before its first integration.
 
 use super::options::PhaseCentre;
+use crate::correlate::Precision;
 use crate::geometry::Array;
 use crate::units::Epoch;
 
@@ -58,6 +59,8 @@ pub struct BankHeader {
     pub window: String,
     /// Bits of a real number of the spectra that were multiplied.
     pub nbits: usize,
+    /// How a GPU rounded them to multiply them.
+    pub precision: Precision,
     /// Whether recorded integers were multiplied as they are.
     pub as_recorded: bool,
     /// Recorded samples a second of each stream.

@@ -44,7 +44,8 @@ pub struct CorrelateOptions {
     pub missing: Missing,
     /// Whether recordings of different length are taken as far as the shortest goes.
     pub shortest: bool,
-    /// Spectra that are made at once; 0 chooses. The visibilities do not depend on it.
+    /// Spectra that are made at once; 0 chooses. The visibilities do not depend on it, but for the last bits of floats that
+    /// a GPU may round.
     pub gulp: usize,
 }
 

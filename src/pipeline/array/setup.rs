@@ -69,6 +69,15 @@ pub(super) struct Shape {
     integration: u64,
 }
 
+/// Where spectra are made.
+pub(super) struct Room {
+    pub(super) spectra: Spectra,
+    /// How many at once.
+    pub(super) capacity: usize,
+    /// Why not on the GPU that multiplies them, if there is one.
+    pub(super) not_on_device: Option<String>,
+}
+
 /// Builds it.
 ///
 /// # Errors
@@ -101,16 +110,17 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     .with_precision(options.precision);
     let capacity = sizes::capacity(&plan, shape.spectra, options.gulp);
     shape.check_memory(&asked, &plan, capacity, baselines.len(), &inputs)?;
-    let cross = Cross::new(plan.clone(), asked.backend, &threads)?;
+    let cross = Cross::new(plan.clone(), shape.integration, asked.backend, &threads)?;
     let delays = Delays::new(model, header.spectrum_s / shape.steps().0 as f64, shape.steps());
     let sources = shape.sources(inputs);
-    let (spectra, capacity) = shape.room(&asked, &plan, (&sources, &numbers), capacity)?;
+    let Room { spectra, capacity, not_on_device } =
+        shape.room(&asked, &plan, (&sources, &numbers), capacity)?;
     let mut stations = shape.stations(&asked, &sources, &numbers, capacity)?;
     if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
         stations = stations.into_iter().map(Station::on_device).collect();
     }
     let feeds = shape.feeds(sources, capacity);
-    let parts = Parts { feeds, stations, channels: shape.channels, delays };
+    let parts = Parts { feeds, stations, channels: shape.channels, delays, not_on_device };
     let front = Front::new(parts, spectra, capacity, &threads);
     Ok(Built { header, tracking, front, cross, baselines })
 }
@@ -177,7 +187,8 @@ impl Shape {
         let channels = plan.channels() / self.channels.average();
         let visibilities = (baselines * channels).checked_mul(16 * plan.pairs() + 8);
         let (hop, span) = (self.steps().0 as usize, self.steps().1 as usize);
-        let times = capacity.checked_mul(hop).and_then(|times| times.checked_add(span));
+        let together = sizes::most_capacity(plan, self.spectra, asked.options.gulp, asked.backend);
+        let times = together.checked_mul(hop).and_then(|times| times.checked_add(span));
         let window = |input: &ArrayInput| {
             let header = input.source.header();
             let bits = widest(header.encoding).sample_bits();
@@ -204,20 +215,21 @@ impl Shape {
         plan: &correlate::Plan,
         recorded: (&[Box<dyn VoltageSource>], &[usize]),
         capacity: usize,
-    ) -> Result<(Spectra, usize)> {
+    ) -> Result<Room> {
         #[cfg(feature = "cuda")]
-        if let Some(found) = self.room_on_device(asked, plan, recorded)? {
-            return Ok(found);
-        }
+        let not_on_device = match self.room_on_device(asked, plan, recorded)? {
+            Ok(room) => return Ok(room),
+            Err(why) => why,
+        };
         #[cfg(not(feature = "cuda"))]
-        let _ = (asked, recorded);
+        let (not_on_device, _) = (None, (asked, recorded));
         let streams = plan.inputs() * plan.channels();
         let row = streams * self.encoding.sample_bits() / 8;
         let spectra = match self.direct {
             true => Spectra::Streams(VoltageBlock::new(self.encoding, streams, capacity)),
             false => Spectra::Rows(vec![0; capacity * row]),
         };
-        Ok((spectra, capacity))
+        Ok(Room { spectra, capacity, not_on_device })
     }
 
     fn header(
@@ -253,6 +265,10 @@ impl Shape {
                 taps: self.bank.as_ref().map_or(0, channelize::Plan::taps),
                 window: self.bank.as_ref().map_or(String::new(), |p| p.options().window.name()),
                 nbits: self.encoding.bits(),
+                precision: match asked.backend.is_gpu() {
+                    true => asked.options.precision,
+                    false => correlate::Precision::F32,
+                },
                 as_recorded: self.direct,
                 sample_rate_hz: 1.0 / recorded.tsamp_s,
             },

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what comes out does not depend on how much is made at once.
 
+use crate::backend::Backend;
 use crate::channelize::{self, Form, Input, Order};
 use crate::correlate;
 use crate::error::{Error, Result};
@@ -29,9 +30,13 @@ const READ_BYTES: usize = 1 << 20;
 #[cfg(feature = "cuda")]
 const DEVICE_BYTES: usize = 1 << 30;
 
-/// The most spectra that a device makes at once.
+/// The most spectra that a device makes at once, unless more are asked for.
 #[cfg(feature = "cuda")]
 const DEVICE_MOST: usize = 1 << 14;
+
+/// The most in any case: of 32 bits a part of a launch is 32 spectra long, and there are at most 65535.
+#[cfg(feature = "cuda")]
+const LAUNCH_MOST: usize = 65_535 * 32;
 
 /// Spectra that are made at once, of so many in all; `gulp` asks for some.
 pub(super) fn capacity(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
@@ -49,7 +54,23 @@ pub(super) fn capacity_on_device(plan: &correlate::Plan, spectra: u64, gulp: usi
     let row = 8 * plan.inputs() * plan.channels();
     let chosen = (DEVICE_BYTES / row).clamp(16, DEVICE_MOST);
     let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
-    limited(if gulp == 0 { chosen } else { gulp }, row, spectra)
+    limited(if gulp == 0 { chosen } else { gulp }, row, spectra).min(LAUNCH_MOST)
+}
+
+/// The most spectra that are made at once, wherever a backend makes them.
+pub(super) fn most_capacity(
+    plan: &correlate::Plan,
+    spectra: u64,
+    gulp: usize,
+    backend: &Backend,
+) -> usize {
+    let host = capacity(plan, spectra, gulp);
+    #[cfg(feature = "cuda")]
+    if backend.is_gpu() {
+        return host.max(capacity_on_device(plan, spectra, gulp));
+    }
+    let _ = backend;
+    host
 }
 
 fn limited(asked: usize, row: usize, spectra: u64) -> usize {

@@ -18,6 +18,8 @@ pub struct Summary {
     pub samples: u64,
     /// Whether spectra were made on a GPU, and not only multiplied there.
     pub made_on_device: bool,
+    /// Why they were made by the host for a GPU that multiplied them, if they were.
+    pub not_on_device: Option<String>,
     /// Seconds of each step.
     pub steps: Steps,
     /// Each recorded antenna, by rising number in the array.
@@ -36,6 +38,9 @@ pub struct Summary {
 
 /// Seconds of each step. Those of reading, filter bank and alignment, which run side by side, are shares of
 /// the time that they took together.
+///
+/// A GPU works beside the host: what is told then is where the host's time went. Reading includes waiting for the
+/// GPU to take what was read, the X-engine is what it took to queue, and reading out waits for all that was queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steps {
     /// Reading.
@@ -92,6 +97,7 @@ impl Summary {
             data_s,
             samples: (data_s * header.bank.sample_rate_hz).round() as u64,
             made_on_device: front.is_on_device(),
+            not_on_device: front.not_on_device().map(str::to_owned),
             steps: steps(front, cross),
             antennas: antennas(header, front),
             missing: missing.collect(),

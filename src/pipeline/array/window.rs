@@ -81,24 +81,19 @@ impl Window {
         (self.bytes, self.capacity) = (bytes, capacity);
     }
 
-    /// Adds a block's samples behind those held.
-    fn append(&mut self, block: &VoltageBlock) {
-        self.reserve(self.times + block.times());
-        let at = self.encoding.bytes(self.times);
-        let stride = self.encoding.bytes(self.capacity);
-        let voltages = block.voltages();
-        for (stream, row) in self.bytes.chunks_exact_mut(stride).enumerate() {
-            let from = voltages.row(stream);
-            row[at..at + from.len()].copy_from_slice(from);
-        }
-        self.times += block.times();
+    /// The samples behind those held, at most so many, to be filled.
+    fn next(&mut self, most: usize) -> Result<VoltageBlock<'_>> {
+        self.reserve(self.times + most);
+        let rows = (self.streams, self.encoding.bytes(self.capacity));
+        VoltageBlock::within(&mut self.bytes, self.encoding, rows, self.times..self.times + most)
     }
 }
 
 /// A source, and the window that moves along it.
 pub(super) struct Feed {
     source: Box<dyn VoltageSource>,
-    block: VoltageBlock<'static>,
+    /// Samples that are read at once.
+    gulp: usize,
     window: Window,
     lost: Lost,
     /// Samples that the source has.
@@ -125,9 +120,9 @@ impl Feed {
             first: 0,
             times: 0,
         };
-        let block = header.block(gulp.max(1).next_multiple_of(WHOLE));
+        let gulp = gulp.max(1).next_multiple_of(WHOLE);
         let lost = Lost::new(window.streams, span);
-        Self { source, block, window, lost, length, elapsed_s: 0.0, outcome: Ok(()) }
+        Self { source, gulp, window, lost, length, elapsed_s: 0.0, outcome: Ok(()) }
     }
 
     pub(super) fn header(&self) -> &VoltageHeader {
@@ -172,15 +167,17 @@ impl Feed {
         self.window.drop_before(times.start);
         self.lost.drop_before(self.window.first);
         self.pass_over(times.start)?;
-        // Room for all at once, and for the block that goes over the end.
-        let room = (end - self.window.first) as usize + WHOLE + self.block.capacity();
+        // Room for all at once, and for the samples that are read over the end.
+        let room = (end - self.window.first) as usize + WHOLE + self.gulp;
         self.window.reserve(room);
         while self.window.first + (self.window.times as u64) < end {
-            let read = self.source.read(&mut self.block)?;
-            self.lost.find(&mut self.block, self.window.first + self.window.times as u64);
-            self.window.append(&self.block);
-            if read < self.block.capacity() && self.window.first + (self.window.times as u64) < end
-            {
+            let first = self.window.first + self.window.times as u64;
+            let mut block = self.window.next(self.gulp)?;
+            let read = self.source.read(&mut block)?;
+            self.lost.find(&mut block, first);
+            let times = block.times();
+            self.window.times += times;
+            if read < self.gulp && first + (times as u64) < end {
                 return Err(self.short());
             }
         }

@@ -8,6 +8,7 @@ use super::header::ArrayHeader;
 use super::integration::Integration;
 use super::options::{CorrelateOptions, Gains, PhaseCentre};
 use super::summary::Summary;
+use crate::correlate::Precision;
 use crate::error::{Error, Result};
 use crate::geometry::{Location, Sky, day_length_s};
 use crate::io::uvh5::{self, Feed, Feeds, Keyword, Mount, Pointing, Writer};
@@ -244,8 +245,12 @@ pub fn history(header: &ArrayHeader, options: &CorrelateOptions) -> String {
         }
         PhaseCentre::Drift => "drift".to_owned(),
     };
+    let rounded = match bank.precision {
+        Precision::F32 => String::new(),
+        precision => format!(" multiplied as {precision}"),
+    };
     format!(
-        "Correlated by sidereal {}: {spectra}, {} bits, {gains}, {centre}, UT1-UTC {:.7} s.",
+        "Correlated by sidereal {}: {spectra}, {} bits{rounded}, {gains}, {centre}, UT1-UTC {:.7} s.",
         env!("CARGO_PKG_VERSION"),
         bank.nbits,
         header.dut1_s,

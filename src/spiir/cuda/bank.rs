@@ -6,11 +6,12 @@ use super::super::plan::Plan;
 use super::kernels;
 use super::levels::Levels;
 use super::pack::{Limits, Packed};
+use super::ways::Way;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 
-/// Most samples of the full rate in one launch.
+/// Most samples of the full rate in one launch of any bank.
 pub(super) const PIECE: usize = 4096;
 
 /// A tap that is not 0: its weight's bits, and how many samples it reaches back.
@@ -21,7 +22,7 @@ type Tap = [u32; 2];
 pub(super) struct Job {
     /// Address of the first sample.
     pub(super) input: u64,
-    /// Samples of the stream before it, and new ones: at most [`PIECE`].
+    /// Samples of the stream before it, and new ones: at most [`Bank::piece`].
     pub(super) begin: u64,
     pub(super) times: usize,
     /// The sample of the first ratio that goes out; its address for template 0, and ratios from row to row.
@@ -36,6 +37,8 @@ pub(super) struct Bank {
     filter: Function,
     take_input: Function,
     bring_up: Function,
+    /// Most samples of the full rate in one launch of this one.
+    piece: usize,
     threads: usize,
     blocks: usize,
     levels: usize,
@@ -67,7 +70,8 @@ impl Bank {
         };
         let packed = Packed::new(plan, &limits, &|level, at| levels.row(level, at), threads);
         check_memory(device, &levels, &packed)?;
-        let filters = device.module(&kernels::filters(packed.threads, &packed.shapes))?;
+        let way = Way::of(&packed, device);
+        let filters = device.module(&kernels::filters(packed.threads, &packed.shapes, way))?;
         let resample = device.module(&kernels::resample())?;
         let resampler = &plan.options().resampler;
         let down = taps(&resampler.down);
@@ -76,7 +80,8 @@ impl Bank {
             filter: filters.function("filter_all", packed.shared_bytes)?,
             take_input: resample.function("take_input", 0)?,
             bring_up: resample.function("bring_up", 0)?,
-            threads: packed.threads,
+            piece: way.piece,
+            threads: packed.threads * way.parts,
             blocks: packed.units.len(),
             levels: plan.levels(),
             units: device.upload(&packed.units)?,
@@ -93,6 +98,11 @@ impl Bank {
             inputs: device.buffer(levels.inputs)?,
             sums: device.buffer(levels.sums)?,
         })
+    }
+
+    /// Most new samples of a job.
+    pub(super) fn piece(&self) -> usize {
+        self.piece
     }
 
     /// Queues the forgetting of the stream.

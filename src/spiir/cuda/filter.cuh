@@ -10,10 +10,7 @@
 // A thread holds R filters of one template, G threads of a warp share it: lane = template + (32 / G) * part. The input
 // lies in shared memory in four copies shifted by 0 to 3 samples, so that any delay is an aligned read of four.
 #pragma once
-#include "device.cuh"
-
-// Samples of a tile; states are kept at their ends.
-constexpr int TILE = 16;
+#include "sums.cuh"
 
 struct Filter {
   float a, c1, c2, re, im;
@@ -30,75 +27,6 @@ INLINE void step(const Filter& f, float& u, float& v, float x, float& re, float&
   v = fused(f.a, v, q);
   re = fused(f.re, u, re);
   im = fused(f.im, v, im);
-}
-
-// Sums over the G lanes of a template, and each lane keeps its share: COUNT floats of sums in, the first COUNT / G (at
-// least one) out.
-template <int COUNT, int MASK, int LEAST> INLINE void share(float* sums, int lane) {
-  if constexpr (MASK >= LEAST) {
-    if constexpr (COUNT > 1) {
-      bool upper = lane & MASK;
-#pragma unroll
-      for (int i = 0; i < COUNT / 2; i++) {
-        float sent = upper ? sums[i] : sums[i + COUNT / 2], kept = upper ? sums[i + COUNT / 2] : sums[i];
-        sums[i] = kept + __shfl_xor_sync(0xffffffff, sent, MASK);
-      }
-      share<COUNT / 2, MASK / 2, LEAST>(sums, lane);
-    } else {
-      sums[0] += __shfl_xor_sync(0xffffffff, sums[0], MASK);
-      share<1, MASK / 2, LEAST>(sums, lane);
-    }
-  }
-}
-
-// Where a template's sums go.
-struct Target {
-  float* row;   // null: nowhere
-  u32 first;    // sample (its low bits) at the row's begin
-  u32 mask;     // rings wrap
-  i32 begin, end;  // of samples that are new, from the first tile's begin
-  u32 origin;   // the first tile's first sample
-  bool wide, add;
-};
-
-// Stores a lane's share of S samples from `first` on.
-template <int S, int G> INLINE void put(const Target& to, const float* sums, int first, int part) {
-  constexpr int HELD = 2 * S / G > 0 ? 2 * S / G : 1, IDLE = G / (2 * S) > 1 ? G / (2 * S) : 1;
-  int at = part / IDLE * HELD;
-  int k = first + at / 2;
-  u32 place = (to.origin + k - to.first) & to.mask;
-  // A pair may begin before the row does: its place is then -1.
-  float* row = to.row + 2 * (i64)(i32)place;
-  bool is_first = k >= to.begin && k < to.end && to.row && part % IDLE == 0;
-  if constexpr (HELD == 1) {
-    row += at & 1;
-    float sum = sums[0];
-    if (is_first) *row = to.add ? sum + *row : sum;
-  } else if constexpr (HELD == 2) {
-    float2 sum = make_float2(sums[0], sums[1]);
-    if (is_first) {
-      if (to.add) {
-        float2 old = *(float2*)row;
-        sum.x += old.x, sum.y += old.y;
-      }
-      *(float2*)row = sum;
-    }
-  } else {
-    if (to.wide && !to.add && first >= to.begin && first + S <= to.end) {
-#pragma unroll
-      for (int i = 0; i < HELD; i += 4)
-        if (to.row) *(float4*)(row + i) = make_float4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]);
-      return;
-    }
-#pragma unroll
-    for (int i = 0; i < HELD; i += 2) {
-      float2 sum = make_float2(sums[i], sums[i + 1]);
-      bool wanted = to.row && k + i / 2 >= to.begin && k + i / 2 < to.end;
-      float2* each = (float2*)(row + i);
-      if (wanted && to.add) sum.x += each->x, sum.y += each->y;
-      if (wanted) *each = sum;
-    }
-  }
 }
 
 // What a block works on: templates that share a rate and a number of lanes, and the passes over their filters. Where templates
@@ -130,21 +58,69 @@ struct Work {
   const float2* states;
   float2* next_states;
   float* window;
-  int start, stop;  // tiles whose sums are wanted: states are brought up to the first
+  int start, stop;  // tiles whose sums a thread adds up: states are brought up to the first
+  int last;         // where the block's last thread stops
+  u32 thread;       // of those that go through the same tiles
   int complete;     // tiles that have all their samples, from the first on
   bool saves;       // whether it walks the last tile
   u32 number;       // of the first tile since the stream's start
 };
 
+// A block: threads over a unit's filters, as often as there are parts of the tiles that are worked on side by side, and how
+// sums are stored.
+template <int OF_UNIT, int BESIDE, bool BY_LINES> struct Block {
+  static constexpr int UNIT = OF_UNIT, ALL = UNIT * BESIDE;
+  static constexpr bool SPLIT = BESIDE > 1;
+  static constexpr bool BATCHED = BY_LINES;
+  // Beside 16 filters there is no room for what sums are added to, and much time between two of them.
+  template <int R, int S, int G> using Sums = typename Either<BY_LINES && R < 16, Lines<G>, Stored<S, G>>::Type;
+  // Stepping the states alone takes about a quarter of the time: parts are shorter the later they are.
+  static constexpr int power(int base, int exponent) { return exponent == 0 ? 1 : base * power(base, exponent - 1); }
+  // The same for all threads of a warp, and known to be.
+  INLINE static int part() { return SPLIT ? __shfl_sync(0xffffffff, threadIdx.x / UNIT, 0) : 0; }
+  INLINE static u32 thread() { return SPLIT ? threadIdx.x % UNIT : threadIdx.x; }
+  INLINE static int bound(int tiles, int part) {
+    if (!SPLIT) return part * tiles;
+    constexpr int WHOLE = power(4, BESIDE);
+    int before = WHOLE;
+#pragma unroll
+    for (int i = 0; i < BESIDE; i++)
+      if (i < part) before = before / 4 * 3;
+    return tiles * (WHOLE - before) / (WHOLE - power(3, BESIDE));
+  }
+};
+
 // Fills the four copies of the window from ring place `at` (a multiple of 4) on.
-template <int BLOCK> INLINE void fill(float* window, const float* ring, u32 mask, u32 at, u32 pitch) {
+template <class B> INLINE void fill(float* window, const float* ring, u32 mask, u32 at, u32 pitch) {
 #pragma unroll 4
-  for (u32 i = threadIdx.x * 4; i < pitch; i += BLOCK * 4) {
+  for (u32 i = threadIdx.x * 4; i < pitch; i += B::ALL * 4) {
     float4 a = *(const float4*)(ring + ((at + i) & mask)), b = *(const float4*)(ring + ((at + i + 4) & mask));
     *(float4*)(window + i) = a;
     *(float4*)(window + pitch + i) = make_float4(a.y, a.z, a.w, b.x);
     *(float4*)(window + 2 * pitch + i) = make_float4(a.z, a.w, b.x, b.y);
     *(float4*)(window + 3 * pitch + i) = make_float4(a.w, b.x, b.y, b.z);
+  }
+}
+
+// The same with as many loads under way together as `BATCH` says; what lies behind the window's end is read in vain.
+template <class B, int BATCH> INLINE void fill_batched(float* window, const float* ring, u32 mask, u32 at, u32 pitch) {
+#pragma unroll 1
+  for (u32 first = threadIdx.x * 4; first < pitch; first += B::ALL * 4 * BATCH) {
+    float4 a[BATCH], b[BATCH];
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+      u32 i = at + first + k * B::ALL * 4;
+      a[k] = *(const float4*)(ring + (i & mask)), b[k] = *(const float4*)(ring + ((i + 4) & mask));
+    }
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+      u32 i = first + k * B::ALL * 4;
+      if (i >= pitch) continue;
+      *(float4*)(window + i) = a[k];
+      *(float4*)(window + pitch + i) = make_float4(a[k].y, a[k].z, a[k].w, b[k].x);
+      *(float4*)(window + 2 * pitch + i) = make_float4(a[k].z, a[k].w, b[k].x, b[k].y);
+      *(float4*)(window + 3 * pitch + i) = make_float4(a[k].w, b[k].x, b[k].y, b[k].z);
+    }
   }
 }
 
@@ -221,43 +197,47 @@ template <int R> INLINE void turn(Held<R>& held, const Turn (&by)[R], const floa
   }
 }
 
-template <int R, int BLOCK> INLINE void load(Held<R>& held, const float* values, const float2* states, const float* window, int count) {
+template <int R, int UNIT> INLINE void load(Held<R>& held, const float* values, const float2* states, const float* window, int count) {
 #pragma unroll
   for (int r = 0; r < R; r++) {
-    const float* own = values + r * count * BLOCK;
-    held.filter[r] = {own[0], own[BLOCK], own[2 * BLOCK], own[3 * BLOCK], own[4 * BLOCK]};
-    held.x[r] = shared_address(window) + 4 * __float_as_uint(own[(count - 1) * BLOCK]);
-    float2 state = states[r * BLOCK];
+    const float* own = values + r * count * UNIT;
+    held.filter[r] = {own[0], own[UNIT], own[2 * UNIT], own[3 * UNIT], own[4 * UNIT]};
+    held.x[r] = shared_address(window) + 4 * __float_as_uint(own[(count - 1) * UNIT]);
+    float2 state = states[r * UNIT];
     held.u[r] = state.x, held.v[r] = state.y;
   }
 }
 
-template <int R, int BLOCK> INLINE void save(const Held<R>& held, float2* states) {
+template <int R, int UNIT> INLINE void save(const Held<R>& held, float2* states) {
 #pragma unroll
-  for (int r = 0; r < R; r++) states[r * BLOCK] = make_float2(held.u[r], held.v[r]);
+  for (int r = 0; r < R; r++) states[r * UNIT] = make_float2(held.u[r], held.v[r]);
 }
 
 // The window's next chunk: tiles from `first` on.
-template <int BLOCK> INLINE void next_chunk(const Pass& pass, const Work& work, u32 origin, int first) {
+template <class B> INLINE void next_chunk(const Pass& pass, const Work& work, u32 origin, int first) {
   __syncthreads();
-  fill<BLOCK>(work.window, work.ring, work.mask, origin + first * TILE - pass.reach, pass.pitch);
+  u32 at = origin + first * TILE - pass.reach;
+  if constexpr (B::BATCHED) fill_batched<B, 4>(work.window, work.ring, work.mask, at, pass.pitch);
+  else fill<B>(work.window, work.ring, work.mask, at, pass.pitch);
   __syncthreads();
 }
 
 // All filters of one pass over the tiles.
-template <int R, int G, int S, int D, bool PIPED, int BLOCK> INLINE void filter_short(const Pass& pass, const Work& work, const Target& to) {
+template <int R, int G, int S, int D, bool PIPED, class B> INLINE void filter_short(const Pass& pass, const Work& work, const Target& to) {
   int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
-  u64 slot = (u64)pass.states * BLOCK + threadIdx.x;
+  u64 slot = (u64)pass.states * B::UNIT + work.thread;
   Held<R> held;
-  load<R, BLOCK>(held, work.values + (u64)pass.values * BLOCK + threadIdx.x, work.states + slot, work.window, 6);
+  load<R, B::UNIT>(held, work.values + (u64)pass.values * B::UNIT + work.thread, work.states + slot, work.window, 6);
+  typename B::template Sums<R, S, G> stored;
   float4 next[D];
   float last[2 * S];  // sums that are stored beside the next ones' arithmetic
   int last_at = -TILE;
 #pragma unroll
   for (int i = 0; i < 2 * S; i++) last[i] = 0;
-  for (int first = 0; first < work.stop; first += chunk) {
+  for (int first = 0; first < work.last; first += chunk) {
     int end = smaller(work.stop, first + chunk), tile = first;
-    next_chunk<BLOCK>(pass, work, to.origin, first);
+    next_chunk<B>(pass, work, to.origin, first);
+    if (B::SPLIT && end <= first) continue;
 #pragma unroll 1
     for (; tile < smaller(end, work.start); tile++) {
       settle<R>(held, work.number + tile);
@@ -267,20 +247,15 @@ template <int R, int G, int S, int D, bool PIPED, int BLOCK> INLINE void filter_
     for (int r = 0; r < D; r++) next[r] = shared_quad(held.x[r]);
 #pragma unroll 1
     for (; tile < end; tile++) {
-      if (tile == work.complete) save<R, BLOCK>(held, work.next_states + slot);
+      if (tile == work.complete) save<R, B::UNIT>(held, work.next_states + slot);
       settle<R>(held, work.number + tile);
 #pragma unroll 1
       for (int s = 0; s < TILE; s += S) {
         float sums[2 * S];
-        if (PIPED) {
-          share<2 * S, 16, 32 / G>(last, lane);
-          put<S, G>(to, last, last_at, part);
-        }
+        if (PIPED) stored.send(to, last, last_at, lane, part);
+        stored.expect(to, tile * TILE + s, part);
         sum_filters<R, S, D>(held, next, sums);
-        if (!PIPED) {
-          share<2 * S, 16, 32 / G>(sums, lane);
-          put<S, G>(to, sums, tile * TILE + s, part);
-        }
+        if (!PIPED) stored.send(to, sums, tile * TILE + s, lane, part);
 #pragma unroll
         for (int i = 0; i < 2 * S; i++) last[i] = sums[i];
         last_at = tile * TILE + s;
@@ -288,38 +263,38 @@ template <int R, int G, int S, int D, bool PIPED, int BLOCK> INLINE void filter_
     }
     advance<R>(held, (first - end) * TILE);
   }
-  if (work.saves && work.stop == work.complete) save<R, BLOCK>(held, work.next_states + slot);
-  if (PIPED) {
-    share<2 * S, 16, 32 / G>(last, lane);
-    put<S, G>(to, last, last_at, part);
-  }
+  if (work.saves && work.stop == work.complete) save<R, B::UNIT>(held, work.next_states + slot);
+  if (PIPED) stored.send(to, last, last_at, lane, part);
 }
 
 // The same for long memories.
-template <int R, int G, int S, int BLOCK> INLINE void filter_long(const Pass& pass, const Work& work, const Target& to) {
+template <int R, int G, int S, class B> INLINE void filter_long(const Pass& pass, const Work& work, const Target& to) {
   int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
-  u64 slot = (u64)pass.states * BLOCK + threadIdx.x;
-  const float* values = work.values + (u64)pass.values * BLOCK + threadIdx.x;
+  u64 slot = (u64)pass.states * B::UNIT + work.thread;
+  const float* values = work.values + (u64)pass.values * B::UNIT + work.thread;
   Held<R> held;
-  load<R, BLOCK>(held, values, work.states + slot, work.window, 12);
+  load<R, B::UNIT>(held, values, work.states + slot, work.window, 12);
+  typename B::template Sums<R, S, G> stored;
   Turn by[R];
 #pragma unroll
   for (int r = 0; r < R; r++) {
-    const float* own = values + (r * 12 + 5) * BLOCK;
-    by[r] = {own[0], own[BLOCK], own[2 * BLOCK], own[3 * BLOCK], own[4 * BLOCK], own[5 * BLOCK]};
+    const float* own = values + (r * 12 + 5) * B::UNIT;
+    by[r] = {own[0], own[B::UNIT], own[2 * B::UNIT], own[3 * B::UNIT], own[4 * B::UNIT], own[5 * B::UNIT]};
   }
-  for (int first = 0; first < work.stop; first += chunk) {
+  for (int first = 0; first < work.last; first += chunk) {
     int end = smaller(work.stop, first + chunk);
-    next_chunk<BLOCK>(pass, work, to.origin, first);
+    next_chunk<B>(pass, work, to.origin, first);
+    if (B::SPLIT && end <= first) continue;
 #pragma unroll 1
     for (int tile = first; tile < end; tile++) {
-      if (tile == work.complete) save<R, BLOCK>(held, work.next_states + slot);
+      if (tile == work.complete) save<R, B::UNIT>(held, work.next_states + slot);
       settle<R>(held, work.number + tile);
       float before[R][2], left[R][2];
 #pragma unroll
       for (int r = 0; r < R; r++) before[r][0] = held.u[r], before[r][1] = held.v[r], left[r][0] = left[r][1] = 0;
 #pragma unroll 1
       for (int s = 0; s < TILE; s += S) {
+        if (tile >= work.start) stored.expect(to, tile * TILE + s, part);
         float sums[2 * S];
 #pragma unroll
         for (int i = 0; i < 2 * S; i++) sums[i] = 0;
@@ -334,12 +309,11 @@ template <int R, int G, int S, int BLOCK> INLINE void filter_long(const Pass& pa
           }
         advance<R>(held, S);
         if (tile < work.start) continue;
-        share<2 * S, 16, 32 / G>(sums, lane);
-        put<S, G>(to, sums, tile * TILE + s, part);
+        stored.send(to, sums, tile * TILE + s, lane, part);
       }
       turn<R>(held, by, before, left);
     }
     advance<R>(held, (first - end) * TILE);
   }
-  if (work.saves && work.stop == work.complete) save<R, BLOCK>(held, work.next_states + slot);
+  if (work.saves && work.stop == work.complete) save<R, B::UNIT>(held, work.next_states + slot);
 }

@@ -1,17 +1,33 @@
 //! The kernels of the filter bank, and the table of them that is compiled without a GPU.
 
+use super::bank::PIECE;
 use super::shape::Shape;
+use super::ways::Way;
 use crate::backend::cuda::{Extent, Source, Variant};
 
-/// The filters, for blocks of so many threads and these shapes.
-pub(super) fn filters(threads: usize, shapes: &[Shape]) -> Source {
-    let lines: String = shapes.iter().map(|shape| shape.define()).collect();
+/// The filters of any bank: what stands for them where a choice is stored. Never compiled.
+pub(super) fn sources() -> Source {
     Source {
         name: "filter.cu",
         text: include_str!("filter.cu"),
-        includes: &[("filter.cuh", include_str!("filter.cuh"))],
-        defines: vec![("THREADS", threads.to_string()), ("SHAPES", lines)],
+        includes: &[
+            ("filter.cuh", include_str!("filter.cuh")),
+            ("sums.cuh", include_str!("sums.cuh")),
+        ],
+        defines: Vec::new(),
     }
+}
+
+/// The filters, for units of so many threads and these shapes.
+pub(super) fn filters(threads: usize, shapes: &[Shape], way: Way) -> Source {
+    let shapes: String = shapes.iter().map(|shape| shape.define(way)).collect();
+    let defines = vec![
+        ("THREADS", threads.to_string()),
+        ("PARTS", way.parts.to_string()),
+        ("LINES", u32::from(way.lines).to_string()),
+        ("SHAPES", shapes),
+    ];
+    Source { defines, ..sources() }
 }
 
 /// What comes before and after them.
@@ -26,12 +42,21 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     let some =
         |start: usize| -> Vec<Shape> { shapes.iter().copied().skip(start).step_by(5).collect() };
     let mut variants: Vec<Variant> = (0..5)
-        .map(|start| Variant::everywhere(filters([256, 128, 64][start % 3], &some(start))))
+        .map(|start| {
+            let threads = [256, 128, 64][start % 3];
+            Variant::everywhere(filters(threads, &some(start), Way::ALL[usize::from(start > 2)]))
+        })
         .collect();
+    let few = |shape: &&Shape| shape.filters == 1 && shape.lanes == 4;
+    let few: Vec<Shape> = shapes.iter().filter(few).copied().collect();
+    variants.push(Variant::everywhere(filters(256, &few, Way::ALL[2])));
     if extent == Extent::All {
         let each = shapes.iter().flat_map(|shape| [64, 128, 256].map(|threads| (threads, *shape)));
-        variants
-            .extend(each.map(|(threads, shape)| Variant::everywhere(filters(threads, &[shape]))));
+        for (threads, shape) in each {
+            let other = |way: &Way| way.piece == PIECE && way.has_registers(threads, shape.filters);
+            let ways = Way::ALL.into_iter().filter(other);
+            variants.extend(ways.map(|way| Variant::everywhere(filters(threads, &[shape], way))));
+        }
     }
     variants.push(Variant::plain(resample(), extent));
     variants

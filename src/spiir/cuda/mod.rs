@@ -8,9 +8,11 @@ mod bank;
 mod kernels;
 mod levels;
 mod pack;
+mod passes;
 mod scaled;
 mod shape;
 mod staging;
+mod ways;
 
 use num_complex::Complex;
 
@@ -18,7 +20,7 @@ use super::plan::Plan;
 use crate::backend::cuda::{Buffer, Device, Event, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
-use bank::{Bank, Job, PIECE};
+use bank::{Bank, Job};
 pub use kernels::kernels;
 use staging::Staging;
 
@@ -116,8 +118,9 @@ impl Engine {
             self.stale = false;
         }
         let known = self.known();
-        for first in (0..times).step_by(PIECE) {
-            let piece = PIECE.min(times - first);
+        let most = self.bank.piece();
+        for first in (0..times).step_by(most) {
+            let piece = most.min(times - first);
             let job = Job {
                 input: input + 4 * first as u64,
                 begin: self.taken,

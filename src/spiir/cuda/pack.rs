@@ -1,21 +1,13 @@
-//! Which filters go where: units of templates, and their passes over filters whose inputs lie near each other.
+//! Which filters go where: units of templates, and what they are given.
 
 use super::super::plan::{Branch, Filter, Plan};
-use super::assign::{Place, Warp};
-use super::scaled::{self, Scaled};
+use super::passes::{Pass, Tap, passes};
+use super::scaled;
 use super::shape::{LANES, Shape};
 use crate::backend::threads::Threads;
 
-/// Values of a slot: a filter's, and the place of its input.
-const VALUES: [usize; 2] = [scaled::SHORT_VALUES + 1, scaled::LONG_VALUES + 1];
-/// Fewest samples of tiles that a window is for.
-const LEAST_CHUNK: usize = 1024;
-/// Samples of a window that are read ahead.
-const AHEAD: usize = 8;
 /// Most blocks that share the samples of a launch.
 const MOST_PARTS: f64 = 8.0;
-/// Instructions of another pass for a sample, about.
-const PASS: f64 = 6.0;
 
 /// What a kernel's blocks are made for.
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +20,6 @@ pub(super) struct Limits {
     pub(super) piece: usize,
 }
 
-/// A filter, and how far back its input lies.
-#[derive(Clone, Copy, Debug)]
-struct Tap<'a> {
-    filter: &'a Filter,
-    back: usize,
-    long: bool,
-}
-
 /// The filters of one template at one rate, those that reach back least first.
 #[derive(Debug)]
 struct Row<'a> {
@@ -43,16 +27,6 @@ struct Row<'a> {
     row: usize,
     taps: Vec<Tap<'a>>,
     lanes: usize,
-}
-
-/// One pass of a unit: its filters by template.
-#[derive(Debug)]
-struct Pass<'a> {
-    shape: Shape,
-    taps: Vec<Vec<Tap<'a>>>,
-    reach: usize,
-    pitch: usize,
-    chunk: usize,
 }
 
 /// Templates that a block works on.
@@ -107,6 +81,22 @@ impl Packed {
         Self::of(&units, (block, parts), threads)
     }
 
+    /// Whether sums of a template are added to those of an earlier pass.
+    pub(super) fn adds(&self) -> bool {
+        self.units.iter().any(|unit| unit[3] > 1)
+    }
+
+    /// What the speed of a way to run these tables depends on.
+    pub(super) fn words(&self) -> String {
+        let filters = self.states / self.threads.max(1);
+        let (units, passes, shared) = (self.units.len(), self.passes.len(), self.shared_bytes);
+        format!(
+            "templates={} units={units} threads={} passes={passes} slots={filters} shared={shared}",
+            self.rows.len(),
+            self.threads
+        )
+    }
+
     fn of(units: &[Unit<'_>], (block, parts): (usize, usize), threads: &Threads) -> Self {
         let mut packed = Self { threads: block, ..Self::default() };
         let mut values = 0;
@@ -123,7 +113,7 @@ impl Packed {
                 let Pass { shape, reach, pitch, chunk, .. } = *pass;
                 let words = [shape.index(), values, packed.states, reach, pitch, chunk];
                 packed.passes.push(words.map(|word| word as u32));
-                values += shape.filters * VALUES[usize::from(shape.long)];
+                values += shape.filters * pass.count();
                 packed.states += shape.filters;
                 packed.shared_bytes = packed.shared_bytes.max(16 * pitch);
                 if !packed.shapes.contains(&shape) {
@@ -178,8 +168,7 @@ fn rows<'a>(
 fn lanes(row: &Row<'_>, templates: usize, limits: &Limits) -> usize {
     let busy = busy(limits);
     let time = |lanes: usize| {
-        let passes = passes(std::slice::from_ref(row), lanes, 0, limits);
-        let each: f64 = passes.iter().map(|pass| pass.shape.cost() + PASS).sum();
+        let each: f64 = passes(&[&row.taps], lanes, 0, limits).iter().map(Pass::cost).sum();
         each * ((templates * lanes) as f64 / 32.0 / busy).max(1.0)
     };
     let times = LANES.map(|lanes| (lanes, time(lanes)));
@@ -206,84 +195,10 @@ fn block(warps: f64, limits: &Limits) -> usize {
 
 fn unit<'a>(level: usize, rows: &[Row<'a>], block: usize, limits: &Limits) -> Unit<'a> {
     let lanes = rows[0].lanes;
-    let passes = passes(rows, lanes, level, limits);
+    let taps: Vec<&[Tap<'a>]> = rows.iter().map(|row| &row.taps[..]).collect();
+    let passes = passes(&taps, lanes, level, limits);
     let mut own: Vec<i32> = rows.iter().map(|row| row.row as i32).collect();
     own.resize(block / lanes, -1);
-    let cost = passes.iter().map(|pass| pass.shape.cost() + PASS).sum::<f64>();
-    let cost = cost / f64::from(1 << level);
+    let cost = passes.iter().map(Pass::cost).sum::<f64>() / f64::from(1 << level);
     Unit { level, lanes, rows: own, passes, cost }
-}
-
-/// The passes over the filters of some templates, by windows that hold the inputs of all.
-fn passes<'a>(rows: &[Row<'a>], lanes: usize, level: usize, limits: &Limits) -> Vec<Pass<'a>> {
-    let capacity = limits.shared_bytes / 16 - AHEAD;
-    let wanted = ((limits.piece >> level) + 2 * scaled::TILE).next_multiple_of(scaled::TILE);
-    let span = capacity - LEAST_CHUNK.min(wanted) - 8;
-    let mut passes = Vec::new();
-    for long in [true, false] {
-        let mut left: Vec<&[Tap<'a>]> = rows
-            .iter()
-            .map(|row| {
-                let short = row.taps.partition_point(|tap| !tap.long);
-                if long { &row.taps[short..] } else { &row.taps[..short] }
-            })
-            .collect();
-        while let Some(least) =
-            left.iter().filter_map(|taps| taps.first()).map(|tap| tap.back).min()
-        {
-            let take = |taps: &mut &[Tap<'a>]| {
-                let (now, rest) =
-                    taps.split_at(taps.partition_point(|tap| tap.back <= least + span));
-                *taps = rest;
-                now.to_vec()
-            };
-            let taken: Vec<Vec<Tap<'a>>> = left.iter_mut().map(take).collect();
-            let farthest = taken.iter().flatten().map(|tap| tap.back).max().unwrap_or(least);
-            let reach = farthest.next_multiple_of(4);
-            let room = (capacity - (reach - least) - 4) / scaled::TILE * scaled::TILE;
-            let chunk = wanted.min(room);
-            let pitch = (reach - least + chunk + AHEAD).next_multiple_of(4);
-            let most = taken.iter().map(Vec::len).max().unwrap_or(0);
-            let mut from = 0;
-            for shape in Shape::passes(most, lanes, long) {
-                let to = from + shape.slots();
-                let part =
-                    |taps: &Vec<Tap<'a>>| taps[from.min(taps.len())..to.min(taps.len())].to_vec();
-                let taps = taken.iter().map(part).collect();
-                passes.push(Pass { shape, taps, reach, pitch, chunk });
-                from = to;
-            }
-        }
-    }
-    passes
-}
-
-impl Pass<'_> {
-    /// The values of all slots: axes filter of a thread, value, thread.
-    fn values(&self, block: usize) -> Vec<f32> {
-        let Self { shape, reach, pitch, .. } = *self;
-        let count = VALUES[usize::from(shape.long)];
-        let mut values = vec![0.0; shape.filters * count * block];
-        let templates = 32 / shape.lanes;
-        let place = |tap: &Tap<'_>| Place::new(reach - tap.back, pitch);
-        for warp in 0..block / 32 {
-            let own = |template: usize| self.taps.get(warp * templates + template);
-            let places: Vec<Vec<Place>> = (0..templates)
-                .map(|template| {
-                    own(template).map_or(Vec::new(), |taps| taps.iter().map(place).collect())
-                })
-                .collect();
-            for slot in Warp::new(shape.filters, shape.lanes, &places).assign() {
-                let at = slot.filter * count * block + warp * 32 + slot.lane;
-                let mut set = |value: usize, x: f32| values[at + value * block] = x;
-                set(count - 1, f32::from_bits(slot.place.0));
-                if let Some((template, index)) = slot.of {
-                    let filter = self.taps[warp * templates + template][index].filter;
-                    let own = Scaled::new(filter).values(filter);
-                    own[..count - 1].iter().enumerate().for_each(|(value, x)| set(value, *x));
-                }
-            }
-        }
-        values
-    }
 }

@@ -1,5 +1,7 @@
 //! How many filters a thread holds, and how many threads share a template.
 
+use super::ways::Way;
+
 /// One body of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -33,16 +35,21 @@ impl Shape {
         LANES.iter().flat_map(|lanes| of(*lanes)).collect()
     }
 
+    /// The bodies of so many lanes, the smallest first.
+    pub(super) fn sizes(lanes: usize, long: bool) -> Vec<Self> {
+        let sizes = if long { &LONG_FILTERS[..] } else { &FILTERS[..] };
+        sizes.iter().map(|filters| Self { filters: *filters, lanes, long }).collect()
+    }
+
     /// The bodies that hold `filters` filters of each template, one pass after another.
     pub(super) fn passes(mut filters: usize, lanes: usize, long: bool) -> Vec<Self> {
-        let sizes = if long { &LONG_FILTERS[..] } else { &FILTERS[..] };
+        let sizes = Self::sizes(lanes, long);
         let mut passes = Vec::new();
         while filters > 0 {
-            let holds = |size: &&usize| **size * lanes >= filters;
-            let most = sizes.last().copied().unwrap_or(1);
-            let size = sizes.iter().find(holds).copied().unwrap_or(most);
-            passes.push(Self { filters: size, lanes, long });
-            filters = filters.saturating_sub(size * lanes);
+            let holds = |shape: &&Self| shape.slots() >= filters;
+            let shape = sizes.iter().find(holds).unwrap_or(&sizes[sizes.len() - 1]);
+            passes.push(*shape);
+            filters = filters.saturating_sub(shape.slots());
         }
         passes
     }
@@ -63,13 +70,17 @@ impl Shape {
     }
 
     /// Samples that are summed at a time, and whether they are stored beside the next ones' arithmetic.
-    fn step(self) -> (usize, bool) {
-        if self.long { (4, false) } else { (16, self.filters < 8) }
+    fn step(self, way: Way) -> (usize, bool) {
+        match (self.long, way.lines) {
+            (true, false) => (4, false),
+            (true, true) => (16, false),
+            (false, _) => (16, self.filters < 8),
+        }
     }
 
     /// Its line of the kernel's source.
-    pub(super) fn define(self) -> String {
-        let (step, piped) = self.step();
+    pub(super) fn define(self, way: Way) -> String {
+        let (step, piped) = self.step(way);
         let Self { filters, lanes, long } = self;
         let index = self.index();
         format!("SHAPE({index},{filters},{lanes},{step},{},{piped},{long})", filters.min(4))

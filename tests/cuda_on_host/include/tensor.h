@@ -58,6 +58,8 @@ INLINE void tensor_load(u32 rank, u32 to, const TensorMap* map, const i32 (&at)[
   __builtin_memcpy(&load.tensor, map, sizeof load.tensor);
   if (load.tensor.magic != Tensor::Magic) emulated_machine->die("tensor_load: what stands at %p is no map of a tensor", map);
   if (load.tensor.rank != rank) emulated_machine->die("tensor_load_%ud of an array of %u dimensions", rank, load.tensor.rank);
+  if ((i64)at[0] * load.tensor.element % 16)
+    emulated_machine->die("tensor_load: %d elements of %u bytes along a row are not a multiple of 16 bytes", at[0], load.tensor.element);
   if (to % 128) emulated_machine->die("tensor_load to %#x: not a multiple of 128", to);
   __builtin_memcpy(load.at, at, sizeof at);
   load.to = to;

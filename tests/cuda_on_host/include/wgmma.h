@@ -93,7 +93,7 @@ INLINE u64 wgmma_swizzled(u32 address) {
   return (u64)((address & 0x3ffff) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 template <int N, int M> INLINE void wgmma_s8(i32 (&c)[M], const u32 (&a)[4], u64 b, i32 add) {
-  static_assert(N == 8 || (N % 16 == 0 && N <= 128), "columns of a product");
+  static_assert(N == 8 || (N % 16 == 0 && N <= 144), "columns of a product");
   static_assert(2 * M >= N, "accumulators");
   emulated::wgmma<N, i8>(c, a, b, add);
 }

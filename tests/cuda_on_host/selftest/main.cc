@@ -238,7 +238,7 @@ static void tensors(Device& device) {
   const Map cube = map_of(in, {300, 9, 5}, {304, 2752}, {128, 4, 2});
   bool same = true;
   std::vector<uint32_t> expected(256, 3);
-  for (auto [x, y, z] : {std::array<int, 3>{0, 0, 0}, {128, 4, 1}, {200, 7, 4}, {-5, -2, -1}, {300, 0, 0}}) {
+  for (auto [x, y, z] : {std::array<int, 3>{0, 0, 0}, {128, 4, 1}, {208, 7, 4}, {-16, -2, -1}, {304, 0, 0}}) {
     same &= device.launch("take_box", 1, 32, 1024, cube, x, y, z, out, sums, 1024) == 0;
     auto got = download<uint8_t>(out, 1024);
     for (int at = 0; at < 1024; at++) {
@@ -344,6 +344,18 @@ int main(int count, char** words) {
     return printf("%x %x\n", got[3], got[4]);
   }
   if (name == "misaligned") return device.launch("misaligned", 1, 1, 0, out + 4);
+  if (name == "odd_box") {
+    const Map map = map_of(upload(noise(9 * 304, 11)), {300, 9, 1}, {304, 2736}, {128, 4, 1});
+    return device.launch("take_box", 1, 32, 512, map, 8, 0, 0, out, out, 0);
+  }
+  if (name == "unwritten" || name == "written") {
+    // One word of two is written; the other is copied as well, or is not.
+    uint64_t words = 0;
+    uint32_t one = 1;
+    cuMemAlloc_v2(&words, 8);
+    cuMemcpyHtoD_v2(words, &one, 4), device.launch("one_more", 1, 1, 0, words);
+    return download<uint32_t>(words, name == "written" ? 1 : 2).empty();
+  }
   if (name == "trapped") return device.launch("trapped", 1, 32, 0) == 719 && cuCtxSynchronize() == 719 ? 0 : 1;
   if (name == "host_pointer") return cuMemcpyDtoH_v2(&name, (uint64_t)words, 8);
   simple(device), sums(device), copies(device), matrices(device), transposes(device), clusters(device);

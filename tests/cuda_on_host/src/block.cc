@@ -13,11 +13,14 @@
 namespace emulated {
 
 Machine machine;
+const unsigned char fresh = [] {
+  const char* text = getenv("SIDEREAL_EMULATED_FRESH");
+  return (unsigned char)(text ? strtoul(text, nullptr, 16) : 0xCB);
+}();
 
 namespace {
 
 constexpr unsigned long WINDOW = 256 * 1024;
-constexpr unsigned char POISON = 0xCB;
 const Launch* current_launch;
 // Shared memory of each block of a cluster.
 unsigned char* windows[MOST_BLOCKS];
@@ -88,7 +91,7 @@ void run_blocks(unsigned blocks, unsigned threads) {
   unsigned bytes = machine.shared_bytes;
   for (unsigned rank = 0; rank < blocks; rank++) {
     unsigned char* shared = shared_of(rank);
-    memset(shared, POISON, (unsigned long)(windows[rank] + WINDOW - shared));
+    memset(shared, fresh, (unsigned long)(windows[rank] + WINDOW - shared));
   }
   for (unsigned i = 0; i < blocks * threads; i++) fibers[i].cluster_phase = 0;
   start_barriers(blocks, threads);
@@ -98,7 +101,7 @@ void run_blocks(unsigned blocks, unsigned threads) {
   end_background();
   for (unsigned rank = 0; rank < blocks; rank++)
     for (unsigned char* p = shared_of(rank) + bytes; p < windows[rank] + WINDOW; p++)
-      if (*p != POISON) die("shared memory was written %ld bytes past its %u", (long)(p - shared_of(rank) - bytes), bytes);
+      if (*p != fresh) die("shared memory was written %ld bytes past its %u", (long)(p - shared_of(rank) - bytes), bytes);
 }
 
 }  // namespace

@@ -11,6 +11,8 @@ struct Launch {
   void** arguments;
 };
 
+// What fresh memory holds in every byte: 0xCB, or what SIDEREAL_EMULATED_FRESH says.
+extern const unsigned char fresh;
 // What all kernels see of the block that runs.
 extern Machine machine;
 // Prints where the emulated device is, and ends the process.

@@ -21,6 +21,7 @@ enum Result : int {
   INVALID_IMAGE = 200,
   INVALID_CONTEXT = 201,
   NO_BINARY_FOR_GPU = 209,
+  INVALID_PTX = 218,
   INVALID_HANDLE = 400,
   NOT_FOUND = 500,
   NOT_READY = 600,
@@ -51,6 +52,12 @@ void expect_device(const char* call, uint64_t address, size_t bytes);
 void expect_host(const char* call, const void* pointer);
 // What an address belongs to, in words.
 std::string describe_address(uint64_t address);
+
+// --- what leaves the device (SIDEREAL_EMULATED_COPIES)
+// Whether copies to the host are noted.
+bool is_noted();
+// Notes bytes of the device that are copied to the host.
+void note_copy(const void* from, size_t bytes);
 
 // --- streams: runs at once, or when something waits for it (SIDEREAL_EMULATED_LATE)
 struct Stream;

@@ -35,6 +35,7 @@ Result copy_rows(const Rows& copy) {
     char* target = to + (copy.to_y + row) * copy.to_pitch + copy.to_x;
     if (copy.from_kind == DEVICE) expect_device("cuMemcpy2D (from)", (uint64_t)source, copy.bytes);
     if (copy.to_kind == DEVICE) expect_device("cuMemcpy2D (to)", (uint64_t)target, copy.bytes);
+    if (copy.from_kind == DEVICE && copy.to_kind == HOST) note_copy(source, copy.bytes);
     memcpy(target, source, copy.bytes);
   }
   return SUCCESS;
@@ -66,7 +67,11 @@ DRIVER cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* s
 DRIVER cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   EMULATED_CALL;
   expect_device(__func__, from, bytes), expect_host(__func__, to);
-  return copy(stream, to, (const void*)from, bytes);
+  return enqueue(stream, [=] {
+    note_copy((const void*)from, bytes);
+    memcpy(to, (const void*)from, bytes);
+    return SUCCESS;
+  });
 }
 DRIVER cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   EMULATED_CALL;

@@ -10,9 +10,9 @@
 namespace emulated {
 namespace {
 
-constexpr unsigned char POISON = 0xCB;
 constexpr uint64_t PAGE = 4096, ARENA_BYTES = 1ull << 42;
-constexpr size_t MOST_POISONED = 64u << 20;
+// The rest of larger ones is left zero, unless copies are noted.
+constexpr size_t MOST_FILLED = 64u << 20;
 struct Allocation {
   size_t asked, pages;
   uint64_t begin;
@@ -35,11 +35,11 @@ void make_arena() {
 void check_canary(uint64_t address, const Allocation& allocation) {
   uint64_t end = allocation.begin + allocation.pages;
   for (uint64_t p = address + allocation.asked; p < end; p++)
-    if (*(unsigned char*)p != POISON)
+    if (*(unsigned char*)p != fresh)
       die("%zu bytes at %#lx: something wrote %lu bytes past their end", allocation.asked, address, p - address - allocation.asked);
   uint64_t begin = address - allocation.begin > PAGE ? address - PAGE : allocation.begin;
   for (uint64_t p = begin; p < address; p++)
-    if (*(unsigned char*)p != POISON)
+    if (*(unsigned char*)p != fresh)
       die("%zu bytes at %#lx: something wrote %lu bytes before them", allocation.asked, address, address - p);
 }
 
@@ -94,8 +94,9 @@ DRIVER cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   uint64_t begin = arena + used_of_arena + PAGE;
   if (mprotect((void*)begin, pages, PROT_READ | PROT_WRITE)) return OUT_OF_MEMORY;
   used_of_arena += pages + PAGE;
-  memset((void*)begin, POISON, pages < MOST_POISONED ? pages : MOST_POISONED);
-  if (pages > MOST_POISONED) memset((void*)(begin + pages - PAGE), POISON, PAGE);
+  bool all = is_noted() || pages < MOST_FILLED;
+  memset((void*)begin, fresh, all ? pages : MOST_FILLED);
+  if (!all) memset((void*)(begin + pages - PAGE), fresh, PAGE);
   *address = begin + pages - up(bytes, 256);
   allocations[*address] = {bytes, pages, begin};
   used_bytes += bytes;

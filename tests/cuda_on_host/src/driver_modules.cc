@@ -52,8 +52,19 @@ void unload(void* library, int file) {
   if (file >= 0) close(file);
 }
 
+// Bytes of the hexadecimal digits behind the head of what stands for PTX; none unless it is whole.
+std::string translated(const char* text) {
+  const char *head = strstr(text, "\n.target sm_"), *at = head ? strchr(head + 1, '\n') + 1 : "";
+  auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  std::string bytes;
+  for (; digit(at[0]) >= 0 && digit(at[1]) >= 0; at += 2) bytes += (char)(digit(at[0]) << 4 | digit(at[1]));
+  return strcmp(at, "\n") ? "" : bytes;
+}
+
 bool is_for_device(const char* architecture) {
   int number = 0;
+  // The driver translates PTX for every later device.
+  if (sscanf(architecture, "compute_%d", &number) == 1) return number <= settings().major * 10 + settings().minor;
   char letter = 0;
   sscanf(architecture, "sm_%d%c", &number, &letter);
   int major = number / 10, minor = number % 10;
@@ -92,6 +103,12 @@ using namespace emulated;
 
 DRIVER cuModuleLoadData(void** handle, const void* image) {
   EMULATED_CALL;
+  std::string made;
+  if (!memcmp(image, "//", 2)) {
+    made = translated((const char*)image);
+    if (made.empty()) return INVALID_PTX;
+    image = made.data();
+  }
   const Elf64_Ehdr* header = (const Elf64_Ehdr*)image;
   if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return INVALID_IMAGE;
   if (header->e_machine != EM_X86_64) return NO_BINARY_FOR_GPU;

@@ -11,6 +11,7 @@ namespace emulated {
 struct Program {
   std::string source, name = "default_program", architecture = "sm_75", log, image;
   int number = 75;
+  bool is_virtual = false;  // compiled to PTX
   std::vector<std::pair<std::string, std::string>> headers;
   std::vector<std::string> defines;
 };

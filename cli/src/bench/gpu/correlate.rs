@@ -188,10 +188,7 @@ fn measure(
     let all = operations(&plan, case.times);
     let (work, unit, peer) = match case.what {
         What::Bandwidth => ((plan.channels() * case.times) as f64 * 1e-6, "MHz", 0.0),
-        _ => {
-            let peer = peers::correlate(case.options.encoding, plan.antennas(), case.times);
-            (all * 1e-12, "TFLOP/s", peer)
-        }
+        _ => (all * 1e-12, "TFLOP/s", peers::correlate(&plan, case.times)),
     };
     let figure = Figure {
         case: case.name.clone(),
@@ -256,8 +253,11 @@ fn beside_peers(rates: &[(Case, f64)]) -> String {
         sizes.map(|antennas| {
             let ours = rates.iter().find(|(case, _)| {
                 let options = &case.options;
-                let same = (options.antennas, options.encoding, case.times);
-                same == (antennas, VoltageEncoding::Complex8, cases::TIMES) && case.what == what
+                let product = options.antennas * options.channels;
+                let same = (options.antennas, product, options.encoding, case.times);
+                let wanted = peers::CORRELATE_PRODUCT;
+                same == (antennas, wanted, VoltageEncoding::Complex8, cases::TIMES)
+                    && case.what == what
             });
             ours.map_or(0.0, |(_, rate)| *rate)
         })

@@ -1,6 +1,7 @@
 //! What other programs reach on an H200: measured on one with driver 580 and CUDA 13.0, each at its best
 //! tuning, kernels alone, data on the device.
 
+use sidereal::correlate::{Plan, Precision};
 use sidereal::voltage::VoltageEncoding;
 
 /// Taps of [`CHANNELIZE`]'s columns.
@@ -67,11 +68,19 @@ pub(super) const CORRELATE: [(&str, VoltageEncoding, [f64; 6]); 8] = [
     ),
 ];
 
-/// 10^12 operations a second of the best correlator; 0 for what was not measured.
-pub(super) fn correlate(encoding: VoltageEncoding, antennas: usize, times: usize) -> f64 {
-    let at = CORRELATE_ANTENNAS.iter().position(|measured| *measured == antennas);
-    let Some(at) = at.filter(|_| times == 1024) else { return 0.0 };
-    let same = CORRELATE.iter().filter(|(_, measured, _)| *measured == encoding);
+/// Antennas x channels of [`CORRELATE`].
+pub(super) const CORRELATE_PRODUCT: usize = 65_536;
+
+/// 10^12 operations a second of the best correlator of the same spectra, with sums as precise; 0 for what was not
+/// measured.
+pub(super) fn correlate(plan: &Plan, times: usize) -> f64 {
+    let options = plan.options();
+    let at = CORRELATE_ANTENNAS.iter().position(|measured| *measured == options.antennas);
+    let is_measured = times == 1024
+        && options.antennas * options.channels == CORRELATE_PRODUCT
+        && matches!(plan.precision(), Precision::F32 | Precision::Split);
+    let Some(at) = at.filter(|_| is_measured) else { return 0.0 };
+    let same = CORRELATE.iter().filter(|(_, measured, _)| *measured == options.encoding);
     same.map(|(_, _, rates)| rates[at]).fold(0.0, f64::max)
 }
 

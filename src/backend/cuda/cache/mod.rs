@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use super::compile::{Source, compile};
+use super::target::Compiler;
 use super::{HEADERS, status};
 use crate::error::{Error, Result};
 use folder::Folder;
@@ -27,10 +28,10 @@ const MAGIC: &[u8; 8] = b"SIDRCUB\x01";
 const HEADER_BYTES: usize = 8 + 16 + 8 + 16;
 /// How the files of kernels end.
 const END: &str = ".cubin";
-/// The file that holds the version of the NVRTC that was found last.
+/// The file that says which NVRTC was found last.
 const COMPILER: &str = "nvrtc";
 
-/// The machine code of a kernel file.
+/// The code of a kernel file: machine code, or PTX.
 #[derive(Clone, Debug)]
 pub(super) struct Cubin {
     pub(super) code: Arc<Vec<u8>>,
@@ -40,28 +41,28 @@ pub(super) struct Cubin {
 
 /// The machine code of a source for an architecture: from the cache, or compiled.
 pub(super) fn cubin(source: &Source, architecture: &str) -> Result<Cubin> {
-    match status::nvrtc() {
-        Ok(version) => {
-            let cubin = cache().get(key(source, architecture, version), || {
-                Ok(compile(source, architecture)?.cubin)
+    match status::found_compiler() {
+        Ok(compiler) => {
+            let cubin = cache().get(key(source, architecture, compiler.version), || {
+                Ok(compile(source, architecture)?.code)
             })?;
             static REMEMBERED: Once = Once::new();
-            REMEMBERED.call_once(|| cache().remember(version));
+            REMEMBERED.call_once(|| cache().remember(compiler));
             Ok(cubin)
         }
         Err(missing) => cache().without_compiler(source, architecture, missing),
     }
 }
 
-/// Whether kernels were kept by a compiler before, for processes that find none.
-pub(super) fn has_kernels() -> bool {
-    cache().compiler().is_some()
+/// The compiler whose kernels were kept, for processes that find none.
+pub(super) fn kept_compiler() -> Option<Compiler> {
+    cache().compiler()
 }
 
 /// As [`cubin`], compiled whatever the disk holds: for an entry that the driver refuses.
 pub(super) fn compiled(source: &Source, architecture: &str) -> Result<Cubin> {
     let key = key(source, architecture, status::nvrtc()?);
-    cache().make(key, || Ok(compile(source, architecture)?.cubin))
+    cache().make(key, || Ok(compile(source, architecture)?.code))
 }
 
 /// The hash of all that decides what machine code comes out, whatever device it is for.
@@ -127,8 +128,8 @@ impl Cache {
         architecture: &str,
         missing: Error,
     ) -> Result<Cubin> {
-        let Some(version) = self.compiler() else { return Err(missing) };
-        self.get(key(source, architecture, version), || {
+        let Some(compiler) = self.compiler() else { return Err(missing) };
+        self.get(key(source, architecture, compiler.version), || {
             let Error::Unavailable { what, why } = missing else { return Err(missing) };
             let kept = "; of the kernels that were compiled before, none is";
             Err(Error::Unavailable {
@@ -138,19 +139,17 @@ impl Cache {
         })
     }
 
-    /// The version of the compiler whose code the folder holds.
-    fn compiler(&self) -> Option<(u32, u32)> {
-        let text = std::fs::read_to_string(self.folder.as_ref()?.path(COMPILER)).ok()?;
-        let (major, minor) = text.trim().split_once('.')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
+    /// The compiler whose code the folder holds.
+    fn compiler(&self) -> Option<Compiler> {
+        Compiler::parse(&std::fs::read_to_string(self.folder.as_ref()?.path(COMPILER)).ok()?)
     }
 
-    /// Keeps the compiler's version for [`Cache::compiler`].
-    fn remember(&self, version: (u32, u32)) {
+    /// Keeps what there is to know of the compiler for [`Cache::compiler`].
+    fn remember(&self, compiler: &Compiler) {
         if let Some(folder) = &self.folder
-            && self.compiler() != Some(version)
+            && self.compiler().as_ref() != Some(compiler)
         {
-            let _ = folder.write(COMPILER, format!("{}.{}\n", version.0, version.1).as_bytes());
+            let _ = folder.write(COMPILER, compiler.text().as_bytes());
         }
     }
 

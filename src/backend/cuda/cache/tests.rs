@@ -147,8 +147,9 @@ fn without_its_compiler_a_kernel_is_found_again_or_told_to_be_missing() {
     let find = |source: &Source| fresh().without_compiler(source, "sm_90a", gone());
     assert!(find(&SOURCE).is_err() && fresh().compiler().is_none());
     fresh().get(key(&SOURCE, "sm_90a", (13, 0)), code(b"machine")).expect("made");
-    fresh().remember((13, 0));
-    assert_eq!(fresh().compiler(), Some((13, 0)));
+    let compiler = Compiler { version: (13, 0), known: vec![80, 90] };
+    fresh().remember(&compiler);
+    assert_eq!(fresh().compiler(), Some(compiler));
     assert_eq!(*find(&SOURCE).expect("kept").code, b"machine");
     let error = find(&Source { name: "b.cu", ..SOURCE }).expect_err("never made").to_string();
     assert!(error.contains("it is gone") && error.contains("b.cu"), "{error}");

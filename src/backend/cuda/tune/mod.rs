@@ -88,6 +88,11 @@ struct Asked {
 }
 
 impl State {
+    /// Of a device that its user should know something of from the start.
+    pub(super) fn with_notes(notes: Vec<String>) -> Self {
+        Self { notes, ..Self::default() }
+    }
+
     fn note(&mut self, text: String) {
         if !self.notes.contains(&text) {
             self.notes.push(text);

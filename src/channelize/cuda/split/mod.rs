@@ -9,7 +9,7 @@ use super::general::Pass;
 use super::job::Job;
 use super::sums::Target;
 use crate::backend::cuda::tune::{self, Choice};
-use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::channelize::plan::Plan;
 use crate::error::Result;
 pub(super) use shape::Shape;
@@ -30,7 +30,6 @@ pub(super) struct Split {
     line_factors: [Buffer<f32>; 2],
     /// Axes spectrum, stream of the pass, k1, c2.
     values: Buffer<f32>,
-    _modules: [Module; 2],
 }
 
 impl Split {
@@ -60,7 +59,6 @@ impl Split {
             values,
             shape,
             batches,
-            _modules: [sums, lines],
         }))
     }
 

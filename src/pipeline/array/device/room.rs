@@ -6,19 +6,19 @@ use crate::correlate;
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
 use crate::pipeline::array::front::Spectra;
-use crate::pipeline::array::setup::{Asked, Shape};
+use crate::pipeline::array::setup::{Asked, Room, Shape};
 use crate::pipeline::array::sizes::capacity_on_device;
 
 impl Shape {
-    /// Spectra on the device that multiplies them, and how many at once; none where that has no room, or no library for
-    /// the filter bank: then the host makes them.
+    /// Spectra on the device that multiplies them, and how many at once; where that has no room, or no library for the
+    /// filter bank, the host makes them, and this says why. Without a device there is nothing to say.
     pub(in crate::pipeline::array) fn room_on_device(
         &self,
         asked: &Asked<'_>,
         plan: &correlate::Plan,
         (sources, numbers): (&[Box<dyn VoltageSource>], &[usize]),
-    ) -> Result<Option<(Spectra, usize)>> {
-        let Backend::Cuda(device, _) = asked.backend else { return Ok(None) };
+    ) -> Result<std::result::Result<Room, Option<String>>> {
+        let Backend::Cuda(device, _) = asked.backend else { return Ok(Err(None)) };
         let kinds = kinds(sources, numbers);
         let capacity = capacity_on_device(plan, self.spectra, asked.options.gulp);
         let wanted = Wanted {
@@ -31,8 +31,11 @@ impl Shape {
             capacity,
         };
         match OnDevice::new(device, &wanted) {
-            Ok(made) => Ok(Some((Spectra::Device(Box::new(made)), capacity))),
-            Err(Error::Unavailable { .. }) => Ok(None),
+            Ok(made) => {
+                let spectra = Spectra::Device(Box::new(made));
+                Ok(Ok(Room { spectra, capacity, not_on_device: None }))
+            }
+            Err(error @ Error::Unavailable { .. }) => Ok(Err(Some(error.to_string()))),
             Err(error) => Err(error),
         }
     }

@@ -6,7 +6,7 @@ mod whole;
 use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::{Buffer, Stream, measure};
-use sidereal::spiir::{Options, Plan, Spiir, Template};
+use sidereal::spiir::{Branch, Options, Plan, Spiir, Template};
 use sidereal::{Error, Result};
 
 use super::{Figure, Gpu, table};
@@ -133,6 +133,16 @@ impl Resident {
     }
 }
 
+/// The longest delay of any filter, in samples of the full rate.
+fn longest_delay(plan: &Plan) -> usize {
+    let branches = plan.options().templates.iter().flat_map(|template| &template.branches);
+    let delay = |branch: &Branch| {
+        let longest = branch.filters.iter().map(|filter| filter.delay as usize).max();
+        longest.unwrap_or(0) << branch.halvings
+    };
+    branches.map(delay).max().unwrap_or(0)
+}
+
 /// Operations of a template and sample.
 fn operations(plan: &Plan) -> f64 {
     let effective = plan.options().templates.iter().map(Template::effective_filters);
@@ -170,7 +180,8 @@ fn is_right(resident: &mut Resident, input: &[f32], stream: &Stream) -> Result<b
     let plan = resident.spiir.plan().clone();
     let (templates, times) = (plan.templates(), input.len());
     let places: Vec<usize> = (0..CHECKED).map(|k| k * (templates - 1) / (CHECKED - 1)).collect();
-    let calls = 2 + plan.latency() / times;
+    // Every filter's input has begun.
+    let calls = 2 + (plan.latency() + longest_delay(&plan)) / times;
     let mut found = vec![Vec::new(); CHECKED];
     let mut row = vec![Complex::default(); times];
     for _ in 0..calls {

@@ -1,0 +1,43 @@
+// The products of the last block of inputs with itself, where its columns stand beside those of others: by one warp. The
+// columns' sums are products too here, with rows of ones.
+#pragma once
+#include "wgmma.cuh"
+
+static_assert(SHIFT == 0, "samples of bytes");
+
+// 16 x 16 products, made in one job of a channel; elements as those of Products.
+struct Corner {
+  bool wanted;
+  i32 re[2][4] = {}, im[2][4] = {};
+
+  INLINE explicit Corner(const Place& job) : wanted(job.row == 0 && job.column == 0) {}
+  // 128 bytes of time of a slot of the last block's inputs.
+  INLINE void multiply(u32 slot) {
+    if (!wanted) return;
+    const u32 lane = threadIdx.x & 31, mine = lane & 15;
+#pragma unroll
+    for (u32 step = 0; step < 4; step++) {
+      u32 a[4];   // on the right side, words 0 and 2 are eight columns, 1 and 3 the next eight
+      load_matrix_x4(a, slot + mine * 128 + ((2 * step + (lane >> 4)) ^ (mine & 7)) * 16);
+      const u32 one = 0x01000100, ones[4] = {one, one, one, one};   // sums the imaginary parts
+      u32 turned[4];
+#pragma unroll
+      for (u32 i = 0; i < 4; i++) turned[i] = __byte_perm(a[i], 0, 0x2301) ^ 0xff00ff00u;
+#pragma unroll
+      for (u32 j = 0; j < 2; j++) {
+        const u32 b[2] = {a[j], a[2 + j]};
+        mma_16x8x32_s8(re[j], a, b), mma_16x8x32_s8(im[j], turned, b), mma_16x8x32_s8(im[j], ones, b);
+      }
+    }
+  }
+  INLINE void store(const Work& work, const Place& job) const {
+    const u32 lane = threadIdx.x & 31, rows = work.inputs - (work.blocks - 1) * EDGE;
+    unsigned char* const tile = (unsigned char*)work.sums + (u64)((job.channel + 1) * work.tiles - 1) * TILE;
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+      const u32 j = i / 2, k = i % 2 * 2, to = lane / 4 + 8 * (i % 2);
+      const int4 sums = make_int4(re[j][k], im[j][k], re[j][k + 1], im[j][k + 1]);
+      if (wanted && to < rows) put((int4*)(tile + to * PITCH + 8 * j * 8) + (lane & 3), sums, work.add);
+    }
+  }
+};

@@ -1,0 +1,284 @@
+//! The passes over the filters of some templates: which filters share a window of input.
+
+use super::super::plan::Filter;
+use super::assign::{Place, Warp};
+use super::pack::Limits;
+use super::scaled::{self, Scaled};
+use super::shape::Shape;
+
+/// Values of a slot: a filter's, and the place of its input.
+const VALUES: [usize; 2] = [scaled::SHORT_VALUES + 1, scaled::LONG_VALUES + 1];
+/// Fewest samples of tiles that a window is for.
+const LEAST_CHUNK: usize = 1024;
+/// Samples of a window that are read ahead.
+const AHEAD: usize = 8;
+/// Instructions of another pass for a sample, about.
+const PASS: f64 = 6.0;
+
+/// A filter, and how far back its input lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tap<'a> {
+    pub(super) filter: &'a Filter,
+    pub(super) back: usize,
+    pub(super) long: bool,
+}
+
+/// One pass of a unit: its filters by template.
+#[derive(Debug)]
+pub(super) struct Pass<'a> {
+    pub(super) shape: Shape,
+    taps: Vec<Vec<Tap<'a>>>,
+    pub(super) reach: usize,
+    pub(super) pitch: usize,
+    pub(super) chunk: usize,
+}
+
+/// How long windows may be.
+struct Windows {
+    /// Samples of one copy.
+    capacity: usize,
+    /// Samples of tiles that a window is wanted for.
+    wanted: usize,
+    /// Largest difference of delays in one.
+    span: usize,
+}
+
+impl Windows {
+    fn new(level: usize, limits: &Limits) -> Self {
+        let capacity = limits.shared_bytes / 16 - AHEAD;
+        let wanted = ((limits.piece >> level) + 2 * scaled::TILE).next_multiple_of(scaled::TILE);
+        Self { capacity, wanted, span: capacity - LEAST_CHUNK.min(wanted) - 8 }
+    }
+
+    /// A pass over these filters: they lie in one window.
+    fn pass<'a>(
+        &self,
+        shape: Shape,
+        taps: Vec<Vec<Tap<'a>>>,
+        (least, farthest): (usize, usize),
+    ) -> Pass<'a> {
+        let reach = farthest.next_multiple_of(4);
+        let room = (self.capacity - (reach - least) - 4) / scaled::TILE * scaled::TILE;
+        let chunk = self.wanted.min(room);
+        let pitch = (reach - least + chunk + AHEAD).next_multiple_of(4);
+        Pass { shape, taps, reach, pitch, chunk }
+    }
+}
+
+/// The passes over the filters of some templates, each template's sorted by memory and then by delay.
+pub(super) fn passes<'a, 'b>(
+    templates: &[&'b [Tap<'a>]],
+    lanes: usize,
+    level: usize,
+    limits: &Limits,
+) -> Vec<Pass<'a>> {
+    let windows = Windows::new(level, limits);
+    let mut passes = Vec::new();
+    for long in [true, false] {
+        let of = |taps: &&'b [Tap<'a>]| {
+            let (short, long_ones) = taps.split_at(taps.partition_point(|tap| !tap.long));
+            if long { long_ones } else { short }
+        };
+        let mut left: Vec<&'b [Tap<'a>]> = templates.iter().map(of).collect();
+        let Some((least, farthest)) = ends(&left) else { continue };
+        if farthest - least <= windows.span {
+            passes.extend(near(&left, (least, farthest), (lanes, long), &windows));
+            continue;
+        }
+        while let Some((least, _)) = ends(&left) {
+            passes.push(next(&mut left, least, (lanes, long), &windows));
+        }
+    }
+    passes
+}
+
+/// The least delay and the greatest.
+fn ends(templates: &[&[Tap<'_>]]) -> Option<(usize, usize)> {
+    let least = templates.iter().filter_map(|taps| taps.first()).map(|tap| tap.back).min()?;
+    let farthest = templates.iter().filter_map(|taps| taps.last()).map(|tap| tap.back).max()?;
+    Some((least, farthest))
+}
+
+/// The passes over filters that all lie in one window.
+fn near<'a>(
+    templates: &[&[Tap<'a>]],
+    ends: (usize, usize),
+    (lanes, long): (usize, bool),
+    windows: &Windows,
+) -> Vec<Pass<'a>> {
+    let most = templates.iter().map(|taps| taps.len()).max().unwrap_or(0);
+    let mut from = 0;
+    let pass = |shape: Shape| {
+        let to = from + shape.slots();
+        let part = |taps: &&[Tap<'a>]| taps[from.min(taps.len())..to.min(taps.len())].to_vec();
+        let taps = templates.iter().map(part).collect();
+        from = to;
+        windows.pass(shape, taps, ends)
+    };
+    Shape::passes(most, lanes, long).into_iter().map(pass).collect()
+}
+
+/// The next pass over filters that lie far apart: of each template the nearest ones from `least` on, in the size that does
+/// most for its instructions. What the fullest templates have beyond waits for the next window.
+fn next<'a>(
+    left: &mut [&[Tap<'a>]],
+    least: usize,
+    (lanes, long): (usize, bool),
+    windows: &Windows,
+) -> Pass<'a> {
+    let last = least + windows.span;
+    let reached: Vec<usize> =
+        left.iter().map(|taps| taps.partition_point(|tap| tap.back <= last)).collect();
+    let gain = |shape: &Shape| {
+        let taken: usize = reached.iter().map(|reached| shape.slots().min(*reached)).sum();
+        taken as f64 / (shape.cost() + PASS)
+    };
+    let shapes = Shape::sizes(lanes, long);
+    let best = shapes.iter().max_by(|a, b| gain(a).total_cmp(&gain(b)));
+    let shape = *best.unwrap_or(&shapes[0]);
+    let take = |(taps, reached): (&mut &[Tap<'a>], &usize)| {
+        let (now, rest) = taps.split_at(shape.slots().min(*reached));
+        *taps = rest;
+        now.to_vec()
+    };
+    let taken: Vec<Vec<Tap<'a>>> = left.iter_mut().zip(&reached).map(take).collect();
+    let farthest = taken.iter().filter_map(|taps| taps.last()).map(|tap| tap.back).max();
+    windows.pass(shape, taken, (least, farthest.unwrap_or(least)))
+}
+
+impl Pass<'_> {
+    /// Instructions of a thread for a sample, about.
+    pub(super) fn cost(&self) -> f64 {
+        self.shape.cost() + PASS
+    }
+
+    /// Values of a slot.
+    pub(super) fn count(&self) -> usize {
+        VALUES[usize::from(self.shape.long)]
+    }
+
+    /// The values of all slots: axes filter of a thread, value, thread.
+    pub(super) fn values(&self, block: usize) -> Vec<f32> {
+        let Self { shape, reach, pitch, .. } = *self;
+        let count = self.count();
+        let mut values = vec![0.0; shape.filters * count * block];
+        let templates = 32 / shape.lanes;
+        let place = |tap: &Tap<'_>| Place::new(reach - tap.back, pitch);
+        for warp in 0..block / 32 {
+            let own = |template: usize| self.taps.get(warp * templates + template);
+            let places: Vec<Vec<Place>> = (0..templates)
+                .map(|template| {
+                    own(template).map_or(Vec::new(), |taps| taps.iter().map(place).collect())
+                })
+                .collect();
+            for slot in Warp::new(shape.filters, shape.lanes, &places).assign() {
+                let at = slot.filter * count * block + warp * 32 + slot.lane;
+                let mut set = |value: usize, x: f32| values[at + value * block] = x;
+                set(count - 1, f32::from_bits(slot.place.0));
+                if let Some((template, index)) = slot.of {
+                    let filter = self.taps[warp * templates + template][index].filter;
+                    let own = Scaled::new(filter).values(filter);
+                    own[..count - 1].iter().enumerate().for_each(|(value, x)| set(value, *x));
+                }
+            }
+        }
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use num_complex::Complex;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { multiprocessors: 132, shared_bytes: 227 << 10, piece: 4096 };
+    const TEMPLATES: usize = 32;
+    const LANES: usize = 8;
+    const FILTER: Filter =
+        Filter { a: Complex::new(0.5, 0.1), b: Complex::new(1.0, 1.0), delay: 0 };
+
+    /// Templates of so many filters, those of index `l` this far back, give or take some.
+    fn templates(
+        filters: usize,
+        back: impl Fn(usize, f64) -> (usize, bool),
+    ) -> Vec<Vec<Tap<'static>>> {
+        let mut seed = 77u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 40) as f64 / (1u64 << 24) as f64
+        };
+        let mut tap = |index: usize| {
+            let (back, long) = back(index, random());
+            Tap { filter: &FILTER, back, long }
+        };
+        let mut template = |_| {
+            let mut taps: Vec<Tap<'_>> = (0..filters).map(&mut tap).collect();
+            taps.sort_by_key(|tap| (tap.long, tap.back));
+            taps
+        };
+        (0..TEMPLATES).map(&mut template).collect()
+    }
+
+    /// Those of a chirp that reaches so far back: delays as the index to the power 3.2, and memories of four distances.
+    fn chirps(filters: usize, length: f64) -> Vec<Vec<Tap<'static>>> {
+        templates(filters, |index, random| {
+            let part = (index as f64 + 1.0) / filters as f64;
+            let delay = length * part.powf(3.2);
+            let memory = 12.8 * delay / (part * filters as f64);
+            ((delay * (0.98 + 0.02 * random)) as usize, memory > 5000.0)
+        })
+    }
+
+    fn packed<'a>(templates: &[Vec<Tap<'a>>]) -> Vec<Pass<'a>> {
+        let taps: Vec<&[Tap<'_>]> = templates.iter().map(|taps| &taps[..]).collect();
+        passes(&taps, LANES, 0, &LIMITS)
+    }
+
+    /// Which part of the slots has a filter.
+    fn filled(passes: &[Pass<'_>]) -> f64 {
+        let taken: usize = passes.iter().flat_map(|pass| &pass.taps).map(Vec::len).sum();
+        let slots: usize = passes.iter().map(|pass| pass.shape.slots() * TEMPLATES).sum();
+        taken as f64 / slots as f64
+    }
+
+    #[test]
+    fn filters_near_each_other_fill_the_largest_passes() {
+        let near = templates(256, |_, random| ((8192.0 * random) as usize, false));
+        let passes = packed(&near);
+        assert_eq!(passes.iter().map(|pass| pass.shape.filters).collect::<Vec<_>>(), [16, 16]);
+        assert!(filled(&passes) == 1.0);
+        let ends = |pass: &Pass<'_>| (pass.reach, pass.pitch, pass.chunk);
+        assert_eq!(ends(&passes[0]), ends(&passes[1]));
+        assert_eq!(passes[0].chunk, 4128);
+    }
+
+    #[test]
+    fn filters_of_long_chirps_stand_in_one_pass_each_and_few_slots_stay_empty() {
+        // With passes as large as the fullest template asks for, about 0.78 and 0.67.
+        for (filters, length, least) in [(256, 68e3, 0.95), (512, 625e3, 0.78)] {
+            let templates = chirps(filters, length);
+            let passes = packed(&templates);
+            let found = filled(&passes);
+            assert!(found > least, "{found:.3} of the slots of {} passes", passes.len());
+            for (at, own) in templates.iter().enumerate() {
+                let mut places: Vec<usize> = Vec::new();
+                for pass in &passes {
+                    let taps = &pass.taps[at];
+                    assert!(taps.len() <= pass.shape.slots());
+                    assert!(taps.iter().all(|tap| tap.long == pass.shape.long));
+                    let fits = |tap: &Tap<'_>| {
+                        let begin = pass.reach - tap.back;
+                        begin + pass.chunk + AHEAD <= pass.pitch
+                    };
+                    assert!(taps.iter().all(fits) && 16 * pass.pitch <= LIMITS.shared_bytes);
+                    places.extend(taps.iter().map(|tap| tap.back));
+                }
+                places.sort_unstable();
+                let mut expected: Vec<usize> = own.iter().map(|tap| tap.back).collect();
+                expected.sort_unstable();
+                assert_eq!(places, expected, "template {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Runs a command on the emulated device twice, with other bytes in fresh memory, and compares what comes to the host:
+# initialized.sh COMMAND...
+#
+# A difference comes from memory that nobody wrote, whether it was copied or something was made of it.
+set -euo pipefail
+
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+for fresh in 00 ff; do
+    SIDEREAL_EMULATED_FRESH=$fresh SIDEREAL_EMULATED_COPIES="$folder/$fresh" "$@" >"$folder/log" 2>&1 || {
+        cat "$folder/log"
+        echo "FAILED: $* with fresh memory of 0x$fresh"
+        exit 1
+    }
+done
+if [[ ! -s "$folder/00" ]]; then
+    echo "FAILED: $* copied nothing to the host"
+    exit 1
+fi
+if ! cmp -s "$folder/00" "$folder/ff"; then
+    differing=$(diff "$folder/00" "$folder/ff" | grep -m 3 '^<' || true)
+    echo "FAILED: $* copied memory to the host that nobody wrote, or what was made of it:"
+    echo "$differing"
+    exit 1
+fi
+grep -hE '^(test result|skipped)' "$folder/log" || true
+echo "ok     $(wc -l <"$folder/00") copies to the host are the same: $*"
