@@ -1,5 +1,8 @@
 //! The fewest banks that go through every part of a GPU's filters, for tools that slow them down.
+#![cfg(feature = "cuda")]
 
+#[path = "common/cuda.rs"]
+mod cuda;
 #[path = "common/random.rs"]
 mod random;
 
@@ -17,7 +20,11 @@ fn filter(random: &mut Random, memory: f64, longest: u64) -> Filter {
 }
 
 /// Templates of these numbers of filters at each rate.
-fn plan(random: &mut Random, sizes: &[(usize, u32)], memory: f64, longest: u64) -> Plan {
+fn templates(
+    random: &mut Random,
+    sizes: &[(usize, u32)],
+    (memory, longest): (f64, u64),
+) -> Vec<Template> {
     let template = |&(filters, rates): &(usize, u32)| {
         let mut branch = |halvings| {
             let filters = (0..filters).map(|_| filter(random, memory, longest)).collect();
@@ -25,16 +32,22 @@ fn plan(random: &mut Random, sizes: &[(usize, u32)], memory: f64, longest: u64) 
         };
         Template { branches: (0..rates).map(&mut branch).collect() }
     };
-    let templates = sizes.iter().map(template).collect();
+    sizes.iter().map(template).collect()
+}
+
+fn plan(templates: Vec<Template>) -> Plan {
     let resampler = Resampler::linear_phase(48, 32, 80.0);
     Plan::new(Options { rate_hz: 4096, templates, resampler }).expect("a plan")
 }
 
 /// Blocks of these lengths in turn, all the same for every backend.
 fn filtered(plan: &Plan, backend: &Backend, input: &[f32], blocks: &[usize]) -> Vec<Complex<f32>> {
-    let mut spiir = Spiir::new(plan.clone(), backend).expect("bound");
+    collect(&mut Spiir::new(plan.clone(), backend).expect("bound"), input, blocks)
+}
+
+fn collect(spiir: &mut Spiir, input: &[f32], blocks: &[usize]) -> Vec<Complex<f32>> {
     let stride = blocks.iter().max().expect("blocks") + 1;
-    let mut output = vec![Complex::default(); plan.templates() * stride];
+    let mut output = vec![Complex::default(); spiir.plan().templates() * stride];
     let (mut all, mut left, mut turn) = (Vec::new(), input, blocks.iter().cycle());
     while !left.is_empty() {
         let (block, rest) = left.split_at(left.len().min(*turn.next().expect("endless")));
@@ -47,21 +60,26 @@ fn filtered(plan: &Plan, backend: &Backend, input: &[f32], blocks: &[usize]) -> 
     all
 }
 
+fn noise(random: &mut Random, samples: usize) -> Vec<f32> {
+    (0..samples).map(|_| (random.bits() % 2001) as f32 / 1000.0 - 1.0).collect()
+}
+
 fn check(sizes: &[(usize, u32)], memory: f64, longest: u64) {
     let mut random = Random::new(17);
-    let plan = plan(&mut random, sizes, memory, longest);
+    let plan = plan(templates(&mut random, sizes, (memory, longest)));
     let samples = plan.latency() + 600;
-    let input: Vec<f32> =
-        (0..samples).map(|_| (random.bits() % 2001) as f32 / 1000.0 - 1.0).collect();
+    let input = noise(&mut random, samples);
     let expected = filtered(&plan, &Backend::Reference, &input, &[samples]);
     let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
     let size = (power / expected.len() as f64).sqrt();
-    for backend in Backend::available(1).iter().filter(|backend| backend.is_gpu()) {
+    for (backend, _) in &cuda::devices(1) {
         let found = filtered(&plan, backend, &input, &[333, 1, 16, 62]);
         assert_eq!(found.len(), expected.len());
         let errors = found.iter().zip(&expected).map(|(x, y)| f64::from((x - y).norm()));
-        let worst = errors.fold(0.0, f64::max) / size;
-        assert!(worst < 1e-5, "{worst:.1e} on {}", backend.name());
+        for error in errors {
+            // What is no number is within no bound.
+            assert!(error < 1e-5 * size, "{:.1e} on {}", error / size, backend.name());
+        }
     }
 }
 
@@ -78,4 +96,32 @@ fn fixed_subset_long_memories() {
 #[test]
 fn fixed_subset_rates() {
     check(&[(6, 3), (2, 1), (17, 2)], 300.0, 200);
+}
+
+/// Short memories of 8 and 16 filters a thread whatever the threads of a template, long ones, and two rates.
+#[test]
+fn fixed_subset_splits_resets_and_what_is_not_finite() {
+    let mut random = Random::new(29);
+    let mut all = templates(&mut random, &[(200, 1), (400, 1), (9, 2)], (80.0, 900));
+    all.extend(templates(&mut random, &[(5, 1), (70, 1)], (9000.0, 900)));
+    let plan = plan(all);
+    let samples = plan.latency() + 700;
+    let mut zeroed = noise(&mut random, samples);
+    let mut input = zeroed.clone();
+    let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    for (at, bad) in [0, 331, 600].into_iter().zip(bad) {
+        (input[at], zeroed[at]) = (bad, 0.0);
+    }
+    for (backend, _) in &cuda::devices(1) {
+        let mut spiir = Spiir::new(plan.clone(), backend).expect("bound");
+        let whole = collect(&mut spiir, &zeroed, &[samples]);
+        assert_eq!(whole.len(), 700 * plan.templates());
+        assert!(whole.iter().all(|z| z.is_finite()) && whole.iter().any(|z| z.norm() > 0.1));
+        for blocks in [&[samples][..], &[333, 1, 16, 62], &[7, 500, 3]] {
+            spiir.reset();
+            let split = collect(&mut spiir, &input, blocks);
+            let differ = split.iter().zip(&whole).position(|(x, y)| x != y);
+            assert_eq!((split.len(), differ), (whole.len(), None), "blocks of {blocks:?}");
+        }
+    }
 }

@@ -127,6 +127,11 @@ fn noise(random: &mut Random, samples: usize) -> Vec<f32> {
     (0..samples).map(|_| random.normal()).collect()
 }
 
+/// The greater of two; what is no number stays, so that no bound holds it.
+fn greater(worst: f64, x: f64) -> f64 {
+    if x > worst || x.is_nan() { x } else { worst }
+}
+
 /// The largest error over the root mean square of a template's ratios, of all templates.
 fn error(found: &[Vec<Complex<f32>>], expected: &[Vec<Complex<f32>>]) -> f64 {
     assert_eq!(found.len(), expected.len());
@@ -135,9 +140,24 @@ fn error(found: &[Vec<Complex<f32>>], expected: &[Vec<Complex<f32>>]) -> f64 {
         let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
         let size = (power / expected.len() as f64).sqrt();
         let worst = found.iter().zip(expected).map(|(x, y)| f64::from((x - y).norm()));
-        worst.fold(0.0, f64::max) / size
+        let worst = worst.fold(0.0, greater);
+        // Delays longer than the data leave zeros, of which any error is too large.
+        if worst == 0.0 { 0.0 } else { worst / size }
     };
-    found.iter().zip(expected).map(of_one).fold(0.0, f64::max)
+    found.iter().zip(expected).map(of_one).fold(0.0, greater)
+}
+
+#[test]
+fn what_is_no_number_is_an_error() {
+    let row = |last: f32| vec![vec![Complex::new(1.0, 0.0), Complex::new(last, 0.0)]; 2];
+    assert_eq!(error(&row(2.0), &row(2.0)), 0.0);
+    let mut found = row(f32::NAN);
+    assert!(error(&found, &row(2.0)).is_nan());
+    found[1] = row(2.0).swap_remove(0);
+    assert!(error(&found, &row(2.0)).is_nan(), "a good template hides no bad one");
+    let zeros = vec![vec![Complex::default(); 2]];
+    assert_eq!(error(&zeros, &zeros), 0.0);
+    assert!(error(&[row(2.0).swap_remove(0)], &zeros) > ERROR);
 }
 
 #[test]

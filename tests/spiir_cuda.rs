@@ -1,6 +1,9 @@
 //! The filter bank on a GPU, with data that stays there.
 #![cfg(feature = "cuda")]
 
+#[path = "common/cuda.rs"]
+mod cuda;
+
 use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::Backend;
@@ -22,17 +25,9 @@ fn plan(templates: usize) -> Plan {
     Plan::new(Options { rate_hz: 4096, templates, resampler }).expect("a plan")
 }
 
-fn devices() -> Vec<(Backend, Device)> {
-    let gpu = |backend: Backend| match &backend {
-        Backend::Cuda(device, _) => Some((backend.clone(), device.clone())),
-        _ => None,
-    };
-    Backend::available(1).into_iter().filter_map(gpu).collect()
-}
-
 #[test]
 fn data_on_the_device_give_what_data_of_the_host_give_wherever_rows_begin() {
-    for (backend, device) in devices() {
+    for (backend, device) in cuda::devices(1) {
         let plan = plan(7);
         let input: Vec<f32> = (0..1500).map(|k| (k as f32 * 0.11).sin()).collect();
         let stride = 1500;
@@ -73,7 +68,7 @@ fn data_on_the_device_give_what_data_of_the_host_give_wherever_rows_begin() {
 
 #[test]
 fn buffers_that_are_too_short_are_refused() {
-    for (backend, device) in devices() {
+    for (backend, device) in cuda::devices(1) {
         let mut spiir = Spiir::new(plan(2), &backend).expect("bound");
         let stream = device.stream().expect("stream");
         let samples: Buffer<f32> = device.upload(&[0.0; 600]).expect("samples");
@@ -85,7 +80,7 @@ fn buffers_that_are_too_short_are_refused() {
         stream.synchronize().expect("done");
     }
     let mut spiir = Spiir::new(plan(2), &Backend::best(1)).expect("bound");
-    for (_, device) in devices() {
+    for (_, device) in cuda::devices(1) {
         let samples: Buffer<f32> = device.buffer(4).expect("samples");
         let mut output: Buffer<Complex<f32>> = device.buffer(8).expect("output");
         let stream = device.stream().expect("stream");
@@ -151,7 +146,7 @@ fn spread(filters: &[usize], apart: u32) -> Plan {
 
 #[test]
 fn all_ways_to_filter_are_measured_and_give_the_same_bits() {
-    for (_, device) in devices() {
+    for (_, device) in cuda::devices(1) {
         for plan in [spread(&[1, 1], 3), spread(&[20, 9], 3977), plan(2)] {
             let mut build =
                 || -> Result<Box<dyn Work>> { Ok(Box::new(Resident::new(&plan, &device)?)) };

@@ -115,6 +115,15 @@ impl Common {
         }
     }
 
+    /// The backend where it does not hang on the work; `None` where [`Common::backend_for`] chooses one.
+    ///
+    /// # Errors
+    /// As [`Common::backend`].
+    pub(crate) fn asked_backend(&self) -> Result<Option<Backend>> {
+        self.threads()?;
+        (self.device != Device::Auto).then(|| self.backend()).transpose()
+    }
+
     /// As [`Common::backend`], for work that GPUs have kernels for: `auto` is the GPU if there is one and the
     /// work is worth it, and it is said which was taken.
     ///

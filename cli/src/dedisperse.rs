@@ -67,7 +67,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if common.verbose && !common.quiet {
         eprintln!("sidereal: on {}", backend.name());
     }
-    let folder = arguments.destination.begin(&arguments.recording, "dedispersed")?;
+    let also = arguments.selection.files(&arguments.trials);
+    let folder = arguments.destination.begin(&arguments.recording, &also, "dedispersed")?;
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
     let stem = arguments.recording.stem();

@@ -24,20 +24,28 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Begins the folder; where none is named, it is the recording's name with `_suffix`.
+    /// Begins the folder; where none is named, it is the recording's name with `_suffix`. `also` is read too.
     ///
     /// # Errors
     /// As [`Folder::begin`].
-    pub(crate) fn begin(&self, recording: &Recording, suffix: &str) -> Result<Folder> {
+    pub(crate) fn begin(
+        &self,
+        recording: &Recording,
+        also: &[PathBuf],
+        suffix: &str,
+    ) -> Result<Folder> {
         let usual = || PathBuf::from(format!("{}_{suffix}", recording.stem()));
         let place = self.output.clone().unwrap_or_else(usual);
         let existing = if self.overwrite { Existing::Replace } else { Existing::Refuse };
-        Folder::begin(&place, existing, &recording.inputs)
+        Folder::begin(&place, existing, &[recording.files().as_slice(), also].concat())
     }
 }
 
 /// Why nothing is written over what is there.
 const EXISTS: &str = "it exists; give another name, or --overwrite to replace it";
+
+/// Why what is read is not written over.
+const READ: &str = "it is a file that is read, so it is not replaced";
 
 /// What happens to a folder that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +160,20 @@ pub(crate) fn check_new(option: &'static str, path: &Path) -> Result<()> {
     Err(Error::parameter(option, path.display(), EXISTS))
 }
 
+/// Fails if a file that is written is one of those that are read; `option` names it.
+pub(crate) fn check_not_read<'a>(
+    option: &'static str,
+    written: impl IntoIterator<Item = &'a Path>,
+    inputs: &[PathBuf],
+) -> Result<()> {
+    let read: Vec<PathBuf> = inputs.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let is_read = |path: &&Path| path.canonicalize().is_ok_and(|path| read.contains(&path));
+    match written.into_iter().find(is_read) {
+        Some(path) => Err(Error::parameter(option, path.display(), READ)),
+        None => Ok(()),
+    }
+}
+
 fn parent_of(place: &Path) -> PathBuf {
     match place.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
@@ -179,8 +201,10 @@ fn check_free(place: &Path, existing: Existing, inputs: &[PathBuf]) -> Result<()
     if std::env::var_os("HOME").is_some_and(|home| inside(Path::new(&home))) {
         return refuse("it holds your home folder, so it is not replaced");
     }
-    if inputs.iter().any(|input| inside(input)) {
-        return refuse("it holds the recording that is read, so it is not replaced");
+    // The name of a series of files is none itself, but lies in a folder.
+    let held = |path: &PathBuf| inside(path) || (!path.exists() && inside(&parent_of(path)));
+    if inputs.iter().any(held) {
+        return refuse("it holds a file that is read, so it is not replaced");
     }
     Ok(())
 }
@@ -253,10 +277,14 @@ mod tests {
             Folder::begin(place, Existing::Replace, inputs).is_err()
         };
         assert!(replace(home.path(), std::slice::from_ref(&input)));
+        assert!(replace(&home.path().join("."), &[home.path().join("series")]));
         assert!(replace(&input, &[]));
         assert!(replace(Path::new("/"), &[]));
         assert!(replace(&std::env::current_dir().unwrap(), &[]));
         assert!(Folder::begin(&input.join("out"), Existing::Refuse, &[]).is_err());
         assert_eq!(entries(home.path()), ["data.fil"]);
+        let other = home.path().join("./data.fil");
+        let read = |path: &Path| check_not_read("-o", [path], std::slice::from_ref(&other));
+        assert!(read(&input).is_err() && read(&home.path().join("new.fil")).is_ok());
     }
 }

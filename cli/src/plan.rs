@@ -76,6 +76,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let plan = arguments.dms.plan(band, *tsamp_s, limits, None)?;
     let document = document(&plan, &setup, arguments);
     if let Some(path) = &arguments.toml {
+        let read: Vec<PathBuf> =
+            arguments.file.iter().chain(&arguments.dms.plan).cloned().collect();
+        output::check_not_read("--toml", [path.as_path()], &read)?;
         store(path, &plan, &document, arguments.overwrite)?;
     }
     if common.json {

@@ -126,6 +126,11 @@ impl Recording {
         }
     }
 
+    /// Every file that is read.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.inputs.iter().cloned().chain(self.voltages.window_file()).collect()
+    }
+
     /// Whether it comes through a pipe and can't be read twice.
     pub(crate) fn is_pipe(&self) -> bool {
         self.inputs.iter().any(|path| path.as_os_str() == "-")
@@ -167,6 +172,11 @@ pub(crate) fn open(
 }
 
 impl Selection {
+    /// Every file that is read beside the recording.
+    pub(crate) fn files(&self, trials: &DmArguments) -> Vec<PathBuf> {
+        self.rfi_mask.iter().chain(&trials.plan).cloned().collect()
+    }
+
     /// What is asked of a search or a dedispersion, with the usual options of detection.
     ///
     /// # Errors

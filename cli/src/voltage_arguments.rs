@@ -192,6 +192,11 @@ impl VoltageArguments {
         not_for_filterbanks(self.given(), path)
     }
 
+    /// The file that the window is read from.
+    pub(crate) fn window_file(&self) -> Option<PathBuf> {
+        self.window.as_deref().and_then(file_of_window)
+    }
+
     /// The first option given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let own = first_of(&[
@@ -305,6 +310,11 @@ fn parse_ratio(words: &str) -> std::result::Result<(usize, usize), String> {
     let number = |word: &str| word.trim().parse::<usize>().ok();
     let (p, q) = words.split_once('/').unwrap_or((words, "1"));
     number(p).zip(number(q)).ok_or_else(|| "write it as P/Q, such as 4/3".to_owned())
+}
+
+/// The file that a window is read from, if it is no name.
+pub(crate) fn file_of_window(name: &str) -> Option<PathBuf> {
+    name.parse::<Window>().is_err().then(|| PathBuf::from(name))
 }
 
 /// A window by its name, or from a file.

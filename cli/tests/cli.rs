@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{
-    code, document, entries, fails, json, keys, program, recording, sidereal, stderr, stdout,
+    code, document, done, entries, fails, json, keys, program, recording, sidereal, stderr, stdout,
 };
 
 const VERBS: [&str; 12] = [
@@ -115,6 +115,12 @@ fn an_existing_folder_is_kept_unless_it_may_go() {
     fails(&sidereal(home.path(), "search a.fil -o out"), 2, &["out", "--overwrite"]);
     fails(&sidereal(home.path(), "search a.fil -o . --overwrite"), 2, &["--output"]);
     fails(&sidereal(home.path(), "demo -o out"), 2, &["out", "--overwrite"]);
+    fails(&sidereal(home.path(), "plan a.fil -o a.fil --overwrite"), 2, &["a.fil", "is read"]);
+    fs::create_dir(home.path().join("plans")).unwrap();
+    done(home.path(), "plan a.fil --dm-max 20 -o plans/plan.toml");
+    let planned = "search a.fil --plan plans/plan.toml -o plans --overwrite";
+    fails(&sidereal(home.path(), planned), 2, &["plans", "is read"]);
+    fs::remove_dir_all(home.path().join("plans")).unwrap();
     assert_eq!(fs::read_to_string(out.join("mine")).unwrap(), "precious");
     fails(&sidereal(home.path(), "search a.fil -o a.fil/out"), 1, &["a.fil"]);
     let done = sidereal(home.path(), "search a.fil -o out --overwrite --no-plots -q");
@@ -238,6 +244,7 @@ fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
         assert!(!written.contains("unfinished"), "{name}");
     }
     assert!(!page.contains("unfinished"));
+    assert!(page.contains("--templates shown/binaries.csv "), "the commands find their templates");
     let truth = self::document(&folder, "observation.truth.json");
     assert_eq!(truth["file"], "shown/observation.fil");
 }

@@ -88,6 +88,10 @@ fn tables_of_injections_and_long_waves() {
     assert!(long["detectors"]["V1"]["cut_before_s"].as_f64().unwrap() > 20.0);
     let refused = sidereal(home.path(), words);
     assert!(!refused.status.success() && stderr(&refused).contains("--overwrite"));
+    std::fs::copy(home.path().join("t.csv"), home.path().join("b.truth.json")).unwrap();
+    let read = words.replace("t.csv", "b.truth.json") + " --overwrite";
+    let refused = sidereal(home.path(), &read);
+    assert!(!refused.status.success() && stderr(&refused).contains("is read"));
     done(home.path(), &format!("{words} --overwrite"));
 }
 

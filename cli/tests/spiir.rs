@@ -115,8 +115,55 @@ fn a_bank_is_told_and_filters_strain() {
     assert_eq!(told["detectors"][0]["samples"].as_u64(), Some(24 * 2048));
     assert!(told["detectors"][0]["largest"].as_f64().unwrap() > 5.0);
     fails(&sidereal(home.path(), white), 2, &["it exists"]);
+    for (words, file) in [
+        ("filter H1=h1.npy --rate 2048 --start 1400000000 --bank bank.h5 -o h1.npy", "h1.npy"),
+        ("filter H1=h1.npy --rate 2048 --start 1400000000 --bank H1=bank.h5 -o bank.h5", "bank.h5"),
+        ("bank binaries.csv -o binaries.csv", "binaries.csv"),
+        ("bank binaries.csv --psd h1.npy -o h1.npy", "h1.npy"),
+    ] {
+        let before = fs::read(home.path().join(file)).unwrap();
+        let told = sidereal(home.path(), &format!("spiir {words} --overwrite"));
+        fails(&told, 2, &[file, "is read"]);
+        assert!(fs::read(home.path().join(file)).unwrap() == before, "{words}");
+    }
     let short = format!("{white} --overwrite --time-range :0.2 --psd aligo");
     fails(&sidereal(home.path(), &short), 2, &["longer than the data of H1"]);
+}
+
+#[test]
+fn a_folder_with_what_is_read_is_not_replaced() {
+    let home = home();
+    let folder = home.path();
+    fs::create_dir(folder.join("found")).unwrap();
+    done(folder, "spiir bank binaries.csv -o found/b.h5 --rate 2048 --f-low 40 --lowest-rate 256");
+    fs::copy(folder.join("binaries.csv"), folder.join("found/t.csv")).unwrap();
+    fs::write(folder.join("found/psd.txt"), "0 1e-46\n2048 1e-46\n").unwrap();
+    let before = entries(&folder.join("found"));
+    for words in [
+        "--bank found/b.h5",
+        "--bank H1=found/b.h5 --bank L1=found/b.h5",
+        "--templates found/t.csv --f-low 40",
+        "--templates binaries.csv --f-low 40 --psd found/psd.txt",
+    ] {
+        let search = format!("spiir search {STRAIN} {words} -o found --no-plots --overwrite");
+        fails(&sidereal(folder, &search), 2, &["found", "is read"]);
+        assert_eq!(entries(&folder.join("found")), before, "{words}");
+    }
+}
+
+#[test]
+fn the_place_and_the_device_are_looked_at_before_strain_is_read() {
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join("found")).unwrap();
+    fs::write(home.path().join("snr.h5"), "1").unwrap();
+    let search = "spiir search H1=nowhere.npy --templates nowhere.csv";
+    fails(&sidereal(home.path(), &format!("{search} -o found")), 2, &["found", "it exists"]);
+    let filter = "spiir filter H1=nowhere.npy --bank nowhere.h5";
+    fails(&sidereal(home.path(), &format!("{filter} -o snr.h5")), 2, &["snr.h5", "it exists"]);
+    for words in [search, filter] {
+        fails(&sidereal(home.path(), &format!("{words} -o out --device cuda:77")), 1, &["CUDA"]);
+        assert!(!home.path().join("out").exists());
+    }
 }
 
 #[test]

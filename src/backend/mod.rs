@@ -60,6 +60,14 @@ impl Backend {
         }
     }
 
+    /// [`Backend::host`] as a backend: for work that is too small for a GPU.
+    pub fn on_host(&self) -> Self {
+        match self.host() {
+            Host::Reference => Self::Reference,
+            Host::Cpu(level, threads) => Self::Cpu(level, threads),
+        }
+    }
+
     #[cfg(feature = "cuda")]
     fn with_devices(mut backends: Vec<Self>, threads: usize) -> Vec<Self> {
         let devices = cuda::Device::all();

@@ -122,7 +122,9 @@ enum Stokes {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let writing = &arguments.writing;
-    let outputs = Outputs::new(&writing.output, writing.format, &arguments.inputs)?;
+    let window = arguments.voltages.window_file();
+    let read: Vec<PathBuf> = arguments.inputs.iter().cloned().chain(window).collect();
+    let outputs = Outputs::new(&writing.output, writing.format, &read)?;
     outputs.check_free(writing.overwrite)?;
     if outputs.piped() && common.json {
         let rule = "standard output can't hold both the data and a JSON document";

@@ -74,13 +74,7 @@ impl Outputs {
         if place.file_name().is_none() || outputs.document == place {
             return refuse(place, "it must name a file, such as spectra.fil");
         }
-        let read = |path: &Path| {
-            let same = |input: &PathBuf| input.canonicalize().ok() == path.canonicalize().ok();
-            path.exists() && inputs.iter().any(same)
-        };
-        if let Some(path) = outputs.all().into_iter().find(|path| read(path)) {
-            return refuse(path, "it is the recording that is read, so it is not replaced");
-        }
+        output::check_not_read("--output", outputs.all(), inputs)?;
         Ok(outputs)
     }
 

@@ -32,7 +32,7 @@ use crate::plots::short;
 use crate::positions::Positions;
 use crate::progress::Progress;
 use crate::selection::{file_name, shown};
-use crate::voltage_arguments::{points, window};
+use crate::voltage_arguments::{file_of_window, points, window};
 use crate::{interrupt, json, plots};
 pub(crate) use arguments::Arguments;
 use arguments::MissingWord;
@@ -78,6 +78,7 @@ pub(crate) fn make(
     let work = Work::on_voltages(&read);
     read.push(arguments.array.antennas.clone());
     read.extend(arguments.spectra.gains.file().map(Path::to_path_buf));
+    read.extend(arguments.spectra.window.as_deref().and_then(file_of_window));
     let writing = &arguments.writing;
     let plots = writing.plots();
     let outputs = Outputs::new(&writing.output, plots.as_deref(), writing.overwrite, &read)?;

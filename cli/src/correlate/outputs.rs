@@ -37,13 +37,7 @@ impl Outputs {
         if place.as_os_str() == "-" || place.file_name().is_none() || document == place {
             return refuse(place, "it must name a file, such as array.uvh5");
         }
-        let same =
-            |path: &Path, input: &PathBuf| input.canonicalize().ok() == path.canonicalize().ok();
-        for path in [place, document.as_path()] {
-            if path.exists() && inputs.iter().any(|input| same(path, input)) {
-                return refuse(path, "it is a file that is read, so it is not replaced");
-            }
-        }
+        output::check_not_read("--output", [place, document.as_path()], inputs)?;
         let plots = plots.map(Path::to_path_buf);
         if plots.as_ref().is_some_and(|plots| *plots == place || *plots == document) {
             let rule = "it must be another name than those of the files";

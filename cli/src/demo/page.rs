@@ -245,7 +245,8 @@ impl Page<'_> {
     }
 
     fn commands(&self, html: &mut String) {
-        let recording = escape(&self.place.join(OBSERVATION).display().to_string());
+        let made = |name: &str| escape(&self.place.join(name).display().to_string());
+        let (recording, binaries) = (made(OBSERVATION), made(strain::TEMPLATES));
         let simulation = SIMULATION.join(" \\\n    ");
         let voltages = voltages::SIMULATION.join(" \\\n    ");
         let coherent = voltages::SEARCHES[1].1;
@@ -267,7 +268,7 @@ impl Page<'_> {
              sidereal correlate mine/*.dada -o mine.uvh5 --antennas mine/antennas.csv \\\n    \
              {tracked}\n\n\
              sidereal simulate strain mine.hdf5 \\\n    {strain}\n\
-             sidereal spiir search mine_H1.hdf5 mine_L1.hdf5 -o events \\\n    --templates binaries.csv {strain_search}</pre>\n\
+             sidereal spiir search mine_H1.hdf5 mine_L1.hdf5 -o events \\\n    --templates {binaries} {strain_search}</pre>\n\
              <p>Look at what was recorded, or write the channels that voltages were divided into:</p>\n\
              <pre>sidereal info mine.raw\n\
              sidereal channelize mine.raw -o mine.fil --channels 16 --integrate 8 --stokes IQUV</pre>\n\

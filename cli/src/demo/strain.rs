@@ -19,7 +19,7 @@ const RECORDING: &str = "strain.hdf5";
 /// Folder of what was found.
 const FOUND: &str = "gravitational-wave";
 /// The templates.
-const TEMPLATES: &str = "binaries.csv";
+pub(super) const TEMPLATES: &str = "binaries.csv";
 
 /// What is simulated: 32 s of two detectors of Advanced LIGO's design, with two black holes merging.
 pub(super) const SIMULATION: &[&str] = &[
@@ -42,14 +42,29 @@ const NEAR_S: f64 = 0.03;
 pub(super) struct Merger {
     /// Whether the loudest event is what was put in.
     found: bool,
+    /// The loudest event; none where there is no event at all.
+    #[serde(flatten)]
+    loudest: Option<Loudest>,
+    filters: usize,
+    realtime_factor: f64,
+}
+
+/// An event.
+#[derive(Clone, Debug, Serialize)]
+struct Loudest {
     network_snr: f64,
     far_hz: Option<f64>,
     template: String,
     gps: f64,
     /// Name, signal-to-noise ratio and time of each detector.
     detectors: Vec<(String, f64, f64)>,
-    filters: usize,
-    realtime_factor: f64,
+}
+
+impl Loudest {
+    /// Whether it is what was put in.
+    fn is_it(&self) -> bool {
+        self.detectors.len() == 2 && (self.gps - TIME_GPS).abs() < NEAR_S
+    }
 }
 
 impl Merger {
@@ -66,19 +81,19 @@ impl Merger {
         let inner = folder.inner(FOUND)?;
         let arguments = arguments(folder, &templates, &inner.file(""))?;
         let done = spiir::run_into(&inner, &arguments, common)?;
-        let Some(event) = done.document.events.first() else {
-            let why = "the search found no event; please report it".to_owned();
-            return Err(Error::Unavailable { what: "a complete demo".to_owned(), why });
-        };
-        let detectors = event.detectors.iter();
-        let banks = done.report.detectors.iter().flat_map(|one| &one.bank.templates);
-        Ok(Self {
-            found: event.detectors.len() == 2 && (event.gps - TIME_GPS).abs() < NEAR_S,
+        let loudest = done.document.events.first().map(|event| Loudest {
             network_snr: event.network_snr,
             far_hz: event.far_hz,
             template: event.template.clone(),
             gps: event.gps,
-            detectors: detectors.map(|(name, one)| (name.clone(), one.snr, one.gps)).collect(),
+            detectors: (event.detectors.iter())
+                .map(|(name, one)| (name.clone(), one.snr, one.gps))
+                .collect(),
+        });
+        let banks = done.report.detectors.iter().flat_map(|one| &one.bank.templates);
+        Ok(Self {
+            found: loudest.as_ref().is_some_and(Loudest::is_it),
+            loudest,
             filters: banks.map(|template| template.filters.filters()).sum(),
             realtime_factor: done.report.realtime_factor(),
         })
@@ -91,9 +106,12 @@ impl Merger {
 
     /// A line for the end of the demo.
     pub(super) fn text(&self) -> String {
-        format!(
-            "network SNR {:.1} at GPS {:.3}, template {}",
-            self.network_snr, self.gps, self.template
+        self.loudest.as_ref().map_or_else(
+            || "no event".to_owned(),
+            |event| {
+                let Loudest { network_snr, gps, template, .. } = event;
+                format!("network SNR {network_snr:.1} at GPS {gps:.3}, template {template}")
+            },
         )
     }
 
@@ -115,6 +133,13 @@ impl Merger {
             BINARIES.lines().count() - 1,
             self.filters,
         );
+        let Some(loudest) = &self.loudest else {
+            let _ = writeln!(
+                html,
+                "<p class=\"verdict bad\">Not found: there is no event at all; put in at {TIME_GPS:.3}.</p>"
+            );
+            return;
+        };
         page::figure(
             html,
             &picture("event1_snr.png"),
@@ -131,7 +156,7 @@ impl Merger {
             &picture("event1_map.png"),
             "Time and frequency: the chirp rises as the holes spiral in.",
         );
-        self.verdict(html);
+        self.verdict(loudest, html);
         page::figure(
             html,
             &picture("background.png"),
@@ -140,14 +165,14 @@ impl Merger {
         );
     }
 
-    fn verdict(&self, html: &mut String) {
+    fn verdict(&self, loudest: &Loudest, html: &mut String) {
         let (sign, word) = if self.found { ("good", "Found") } else { ("bad", "Not found") };
-        let parts: Vec<String> = self
+        let parts: Vec<String> = loudest
             .detectors
             .iter()
             .map(|(name, snr, _)| format!("{name} {}", short(*snr, 3)))
             .collect();
-        let rate = match self.far_hz {
+        let rate = match loudest.far_hz {
             Some(rate) => {
                 format!(" Chance makes one as loud every {} s at most.", short(1.0 / rate, 2))
             }
@@ -157,10 +182,10 @@ impl Merger {
             html,
             "<p class=\"verdict {sign}\">{word}: network SNR {} ({}) at GPS {:.3}, by the template of {} solar \
              masses; put in at {TIME_GPS:.3}.{rate} Searched at {} times real time.</p>",
-            short(self.network_snr, 3),
+            short(loudest.network_snr, 3),
             parts.join(", "),
-            self.gps,
-            self.template,
+            loudest.gps,
+            loudest.template,
             multiple(self.realtime_factor),
         );
     }
@@ -175,4 +200,40 @@ fn arguments(folder: &Folder, templates: &Path, output: &Path) -> Result<spiir::
     words.extend(["--templates".into(), templates.into(), "-o".into(), output.into()]);
     words.extend(SEARCH.split(' ').map(OsString::from));
     super::parse_words(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_without_events_is_told_and_not_drawn() {
+        let event = Loudest {
+            network_snr: 20.0,
+            far_hz: None,
+            template: "36+29".to_owned(),
+            gps: TIME_GPS,
+            detectors: ["H1", "L1"].map(|name| (name.to_owned(), 14.0, TIME_GPS)).into(),
+        };
+        assert!(event.is_it() && !Loudest { gps: TIME_GPS + 1.0, ..event.clone() }.is_it());
+        let merger = |loudest: Option<Loudest>| Merger {
+            found: loudest.is_some(),
+            loudest,
+            filters: 100,
+            realtime_factor: 10.0,
+        };
+        let told = |merger: &Merger| {
+            let mut html = String::new();
+            merger.html(&mut html);
+            (html, merger.text(), serde_json::to_value(merger).unwrap())
+        };
+        let (html, text, document) = told(&merger(Some(event)));
+        assert!(html.contains("Found: network SNR 20"), "{html}");
+        assert!(html.contains("event1_map.png") && text.contains("template 36+29"), "{text}");
+        assert_eq!(document["network_snr"], 20.0);
+        let (html, text, document) = told(&merger(None));
+        assert!(html.contains("Not found") && !html.contains("<img"), "{html}");
+        assert_eq!((text.as_str(), &document["found"]), ("no event", &false.into()));
+        assert!(document.get("network_snr").is_none());
+    }
 }

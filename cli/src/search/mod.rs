@@ -111,7 +111,8 @@ struct Products {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut work = Work::begin(arguments, common)?;
-    let folder = arguments.destination.begin(&arguments.recording, "search")?;
+    let also = arguments.selection.files(&arguments.trials);
+    let folder = arguments.destination.begin(&arguments.recording, &also, "search")?;
     let found = work.search(&folder)?;
     work.write(&folder, &found)?;
     let place = folder.place().to_path_buf();

@@ -157,6 +157,8 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         let all = files.iter().chain([&truth_path]);
         all.into_iter().try_for_each(|path| output::check_new("OUT", path))?;
     }
+    let all = files.iter().chain([&truth_path]).map(PathBuf::as_path);
+    output::check_not_read("OUT", all, &arguments.inputs())?;
     let mut simulation = Simulation::new(&options)?;
     let document = Document::new(&options, &simulation.truth, &files, &arguments.noise.psd);
     let begun = Instant::now();
@@ -245,6 +247,12 @@ fn header(simulator: &StrainSimulator, options: &StrainOptions) -> GwoscHeader {
 }
 
 impl Arguments {
+    /// Every file that is read.
+    fn inputs(&self) -> Vec<PathBuf> {
+        let signals = self.signals.injections.iter().chain(&self.signals.waveform).cloned();
+        signals.chain(self.noise.files()).collect()
+    }
+
     fn options(&self) -> Result<StrainOptions> {
         if !(1..=MAX_LENGTH_S).contains(&self.length) {
             let rule = format!("it must be 1 to {MAX_LENGTH_S}");

@@ -12,10 +12,10 @@ use sidereal::spiir::bank::{Bank, BankTemplate};
 use sidereal::{Error, Result};
 
 use super::design::Design;
-use super::whitening::spectrum;
+use super::whitening::{spectrum, spectrum_file};
 use crate::common::Common;
 use crate::json;
-use crate::output::check_new;
+use crate::output::{check_new, check_not_read};
 use crate::plots::{plural, short};
 
 /// Makes a bank of filters from templates, for noise of one power spectrum.
@@ -173,6 +173,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !arguments.overwrite {
         check_new("--output", &arguments.output)?;
     }
+    let mut read = vec![arguments.templates.clone()];
+    read.extend(spectrum_file(&arguments.psd));
+    check_not_read("--output", [arguments.output.as_path()], &read)?;
     if !(16..=1 << 20).contains(&arguments.rate) {
         return Err(Error::parameter("--rate", arguments.rate, "it must be 16 to 1048576"));
     }

@@ -16,7 +16,7 @@ use super::inputs::Strain;
 use super::search::banks::Banks;
 use super::whitening::Whiten;
 use crate::common::{Common, Work, tell_notes};
-use crate::output::check_new;
+use crate::output::{check_new, check_not_read};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
 use crate::{interrupt, json};
@@ -68,18 +68,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !arguments.overwrite {
         check_new("--output", &arguments.output)?;
     }
+    check_not_read("--output", [arguments.output.as_path()], &arguments.files())?;
+    arguments.whitening.check_bank()?;
+    let asked = common.asked_backend()?;
     let recordings = arguments.strain.read()?;
     let mut banks = Banks::read(&arguments.bank)?;
     let own = recordings.iter().map(|recording| banks.take(&recording.detector));
     let own: Vec<Bank> = own.collect::<Result<_>>()?;
     let ratios = recordings.iter().zip(&own);
     let ratios = ratios.map(|(one, bank)| (one.samples.len() * bank.templates.len()) as u64).sum();
-    let backend = common.backend_for(Work::on_ratios(ratios))?;
+    let backend = asked.map_or_else(|| common.backend_for(Work::on_ratios(ratios)), Ok)?;
     let mut chains = Vec::new();
     for (recording, bank) in recordings.iter().zip(own) {
         check_length(&bank, recording)?;
         let whitening = arguments.whitening.whitening(recording.rate_hz, recording.duration_s())?;
-        arguments.whitening.check_bank()?;
         let psd = whitening.spectrum(recording)?;
         let options = DetectorOptions {
             whitening: whitening.options(recording.rate_hz, &psd, bank.options.f_low_hz),
@@ -106,21 +108,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut detectors = Vec::new();
     for (index, (recording, (mut chain, bank))) in recordings.iter().zip(chains).enumerate() {
         let mut sums = Sums::default();
-        let mut fault = Ok(());
-        let mut write = |piece: Piece<'_>| {
-            if fault.is_ok() {
-                fault = sums.take(&mut writer, index, piece);
-            }
-        };
+        let mut write = |piece: Piece<'_>| sums.take(&mut writer, index, piece);
         let blocks = recording.samples.chunks(BLOCK).zip(recording.valid.chunks(BLOCK));
         for (strain, valid) in blocks {
-            chain.run(strain, valid, &mut write)?;
+            passed_on(&mut write, |observe| chain.run(strain, valid, observe))?;
             done += strain.len() as u64;
             progress.at(done);
             interrupt::check()?;
         }
-        chain.flush(&mut write)?;
-        fault?;
+        passed_on(&mut write, |observe| chain.flush(observe))?;
         detectors.push(Part {
             detector: recording.detector.clone(),
             start_gps: recording.start.s(),
@@ -139,6 +135,30 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return json::print(&document);
     }
     if common.quiet { Ok(()) } else { json::say(document.text().trim_end()) }
+}
+
+/// Does a step whose pieces are written; the first fault of writing is the step's.
+fn passed_on(
+    write: &mut dyn FnMut(Piece<'_>) -> Result<()>,
+    step: impl FnOnce(&mut dyn FnMut(Piece<'_>)) -> Result<()>,
+) -> Result<()> {
+    let mut fault = Ok(());
+    step(&mut |piece| {
+        if fault.is_ok() {
+            fault = write(piece);
+        }
+    })?;
+    fault
+}
+
+impl Arguments {
+    /// Every file that is read.
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = self.strain.files();
+        files.extend(Banks::files(&self.bank));
+        files.extend(self.whitening.file());
+        files
+    }
 }
 
 /// What whitening and resampling wait for.
@@ -214,5 +234,31 @@ impl Document {
         };
         let lines: String = self.detectors.iter().map(line).collect();
         lines + &format!("written: {}", self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidereal::Error;
+
+    use super::*;
+
+    #[test]
+    fn a_fault_of_writing_ends_the_step_that_met_it() {
+        let mut written = 0;
+        let mut write = |_: Piece<'_>| {
+            written += 1;
+            if written < 3 { Ok(()) } else { Err(Error::parameter("disk", "full", "room")) }
+        };
+        let mut block = || {
+            passed_on(&mut write, |observe| {
+                let piece = || Piece::Whitened { first: 0, samples: &[], valid: &[] };
+                (0..2).for_each(|_| observe(piece()));
+                Ok(())
+            })
+        };
+        assert!(block().is_ok());
+        assert!(block().is_err());
+        assert_eq!(written, 3, "nothing is written behind a fault");
     }
 }

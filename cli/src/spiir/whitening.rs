@@ -94,6 +94,11 @@ impl Whiten {
         self.whitening == MethodWord::MinimumPhase
     }
 
+    /// The file that the spectrum is read from.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        (!["welch", "running"].contains(&self.psd.as_str())).then(|| spectrum_file(&self.psd))?
+    }
+
     /// Fails where banks of files would not match the strain.
     ///
     /// # Errors
@@ -147,6 +152,11 @@ impl Whiten {
                 .then(|| GateOptions { threshold: self.gate, ..GateOptions::default() }),
         })
     }
+}
+
+/// The file that [`spectrum`] reads.
+pub(super) fn spectrum_file(word: &str) -> Option<PathBuf> {
+    (word != "aligo").then(|| PathBuf::from(word))
 }
 
 /// The spectrum of a name or a file, up to half the rate.

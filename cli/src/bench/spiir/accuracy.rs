@@ -8,7 +8,7 @@ use sidereal::spiir::{Filter, Spiir};
 
 use super::super::Row;
 use super::bank::{self, RATE_HZ, Random};
-use super::measure::ERROR;
+use super::measure::{ERROR, greater};
 
 /// Seconds of data.
 const SECONDS: usize = 3600;
@@ -72,7 +72,8 @@ pub(in crate::bench) fn measure(case: &Case, backend: &Backend, quick: bool) -> 
         for (k, z) in output.iter().enumerate() {
             let exact: Complex64 = groups.iter().map(|group| group.sums[k]).sum();
             let error = (Complex64::new(z.re.into(), z.im.into()) - exact).norm_sqr();
-            (worst, errors, power) = (worst.max(error), errors + error, power + exact.norm_sqr());
+            (worst, errors, power) =
+                (greater(worst, error), errors + error, power + exact.norm_sqr());
         }
     }
     let samples = (seconds * block) as f64;

@@ -179,5 +179,23 @@ fn is_right(plan: &Plan, backend: &Backend) -> Result<bool> {
 pub(in crate::bench) fn error(found: &[Complex<f32>], expected: &[Complex<f32>]) -> f64 {
     let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
     let worst = found.iter().zip(expected).map(|(x, y)| f64::from((x - y).norm_sqr()));
-    (worst.fold(0.0, f64::max) / power * expected.len() as f64).sqrt()
+    (worst.fold(0.0, greater) / power * expected.len() as f64).sqrt()
+}
+
+/// The greater of two; what is no number stays, so that no bound holds it.
+pub(super) fn greater(worst: f64, x: f64) -> f64 {
+    if x > worst || x.is_nan() { x } else { worst }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_is_within_no_bound() {
+        let row = |z: f32| [Complex::new(z, 0.0), Complex::new(1.0, 1.0)];
+        assert!(error(&row(2.0), &row(2.0)) < ERROR);
+        let bad = error(&row(f32::NAN), &row(2.0));
+        assert!(bad.is_nan() && greater(bad, 1.0).is_nan() && greater(1.0, bad).is_nan());
+    }
 }

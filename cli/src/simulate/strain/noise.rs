@@ -1,6 +1,6 @@
 //! Which noise each detector has.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::geometry::Interferometer;
@@ -80,6 +80,15 @@ impl NoiseArguments {
         options.lowest_hz = self.noise_low;
         options.noise = !self.no_noise;
         Ok(options)
+    }
+
+    /// Every file that a density may be read from: its words, since a name is a file only if there is one.
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> + use<'_> {
+        let which = |text: &String| {
+            let own = text.split_once('=').map_or(text.as_str(), |(_, which)| which);
+            PathBuf::from(own.strip_prefix("asd:").unwrap_or(own))
+        };
+        self.psd.iter().map(which)
     }
 }
 

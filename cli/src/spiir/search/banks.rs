@@ -41,6 +41,11 @@ impl Banks {
         Ok(banks)
     }
 
+    /// The files that [`Banks::read`] reads.
+    pub(in crate::spiir) fn files(words: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+        words.iter().map(|word| split(word).1)
+    }
+
     /// The bank of a detector.
     ///
     /// # Errors

@@ -180,11 +180,8 @@ pub(crate) struct Done {
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let writing = &arguments.writing;
     let existing = if writing.overwrite { Existing::Replace } else { Existing::Refuse };
-    let mut read = arguments.strain.files();
-    read.extend(arguments.templates.clone());
-    let work = Work::begin(arguments, common)?;
-    let folder = Folder::begin(&writing.output, existing, &read)?;
-    let done = work.search(&folder, common)?;
+    let folder = Folder::begin(&writing.output, existing, &arguments.files())?;
+    let done = run_into(&folder, arguments, common)?;
     let place = folder.place().to_path_buf();
     interrupt::check()?;
     folder.finish()?;
@@ -213,13 +210,18 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     fn begin(arguments: &'a Arguments, common: &Common) -> Result<Self> {
         let options = arguments.detection.options()?;
+        if arguments.templates.is_none() {
+            arguments.whitening.check_bank()?;
+        }
+        let asked = common.asked_backend()?;
         let recordings = arguments.strain.read()?;
         let (rate_hz, length_s) = recordings
             .first()
             .map_or((1, 0.0), |recording| (recording.rate_hz, recording.duration_s()));
         let whitening = arguments.whitening.whitening(rate_hz, length_s)?;
         let inputs = arguments.inputs(recordings, rate_hz)?;
-        let backend = common.backend_for(common::Work::on_ratios(ratios_of(&inputs)))?;
+        let chosen = || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)));
+        let backend = asked.map_or_else(chosen, Ok)?;
         let search = ChirpSearch::new(inputs, &options(whitening), &backend)?;
         Ok(Self { arguments, backend, search, rate_hz })
     }
@@ -249,11 +251,13 @@ impl<'a> Work<'a> {
         let device = self.backend.is_gpu().then(|| self.backend.name());
         let document = Document::new(&report, writing.max_events, device);
         json::write(&folder.file("events.json"), &document)?;
-        localize::write(&folder.file("events.xml"), &report, writing.max_xml, &self.backend)?;
-        ratios::write(&folder.file("snr.h5"), &report, &self.backend)?;
+        // A few templates are not worth kernels of their own, nor is a finished search to fail for them.
+        let host = self.backend.on_host();
+        localize::write(&folder.file("events.xml"), &report, writing.max_xml, &host)?;
+        ratios::write(&folder.file("snr.h5"), &report, &host)?;
         if !writing.no_plots {
             let threshold = self.arguments.detection.threshold;
-            pictures::draw(folder, &report, (writing.max_plots, threshold), &self.backend)?;
+            pictures::draw(folder, &report, (writing.max_plots, threshold), &host)?;
         }
         Ok(Done { document, report })
     }
@@ -270,6 +274,15 @@ fn ratios_of(inputs: &[(Recording, Input)]) -> u64 {
 }
 
 impl Arguments {
+    /// Every file that is read.
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = self.strain.files();
+        files.extend(self.templates.clone());
+        files.extend(Banks::files(&self.bank));
+        files.extend(self.whitening.file());
+        files
+    }
+
     /// Each recording with its templates or its bank.
     fn inputs(&self, recordings: Vec<Recording>, rate_hz: u32) -> Result<Vec<(Recording, Input)>> {
         if let Some(path) = &self.templates {
@@ -277,7 +290,6 @@ impl Arguments {
             let with = |recording| (recording, Input::Shared(Arc::clone(&source)));
             return Ok(recordings.into_iter().map(with).collect());
         }
-        self.whitening.check_bank()?;
         let mut banks = Banks::read(&self.bank)?;
         let with = |recording: Recording| {
             let bank = banks.take(&recording.detector)?;
