@@ -181,8 +181,8 @@ fn nonsense_is_refused_in_whole_sentences() {
     };
     let error = templates_differ([bank(), other]);
     let parts = [
-        "chirp (masses 1 and 2, spins 0 and 0) at index 0",
-        "L1 must have the same templates in the same order as H1, which has chirp",
+        "chirp 0 (masses 1 and 2, spins 0 and 0) at index 0",
+        "L1 must have the same templates in the same order as H1, which has chirp 0",
     ];
     assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     let mut more = bank();
