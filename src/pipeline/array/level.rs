@@ -107,6 +107,7 @@ impl Level {
     }
 
     /// What spectra are multiplied by: one for all, or one an element.
+    #[cfg(feature = "cuda")]
     pub(super) fn gains(&self) -> &[Complex<f32>] {
         &self.gains
     }

@@ -111,6 +111,7 @@ impl Station {
     }
 
     /// The prepared spectra, by shift.
+    #[cfg(feature = "cuda")]
     pub(super) fn runs(&self) -> &[Run] {
         &self.runs
     }
@@ -125,6 +126,7 @@ impl Station {
     }
 
     /// Whether gains are known.
+    #[cfg(feature = "cuda")]
     pub(super) fn is_settled(&self) -> bool {
         self.aligner.is_some()
     }

@@ -14,6 +14,7 @@ use crate::voltage::Voltages;
 
 impl Station {
     /// Measures gains, if they are to be measured with what the window holds.
+    #[cfg(feature = "cuda")]
     pub(in crate::pipeline::array) fn settle(&mut self, window: &Window, scratch: &mut Scratch) {
         self.outcome = self.measure_due(window, scratch);
     }
