@@ -26,6 +26,19 @@ tar -C "$work" -xzf "$folder/binaries.tar.gz" || exit 1
 sidereal=$work/sidereal
 rows=()
 failed=0
+# What is tuned: also what has ways that models don't choose.
+TUNED='channelize --channels 1024 --taps 8
+dedisperse --fch1 1550 --foff -0.29296875 --channels 1024 --tsamp 64e-6 --ranges 0:150:0.1
+correlate --antennas 70 --channels 936
+correlate --antennas 257 --channels 255
+correlate --antennas 514 --channels 128
+correlate --antennas 64 --channels 1024 --nbits 4
+correlate --antennas 256 --channels 256 --nbits 4
+correlate --antennas 1024 --channels 64 --nbits 4
+spiir --filters 4
+spiir --filters 8
+spiir --filters 64
+spiir --filters 1024 --rates 8'
 
 # Where CUDA's libraries lie on machines that have them from PyPI or from the toolkit.
 libraries() {
@@ -138,7 +151,7 @@ benches() {
 
 tune() {
     local most=${TUNE_S:-90} end=$((SECONDS + ${TUNE_S:-90})) command begun status
-    local commands=${TUNE_COMMANDS:-$'channelize --channels 1024 --taps 8\ndedisperse --fch1 1550 --foff -0.29296875 --channels 1024 --tsamp 64e-6 --ranges 0:150:0.1'}
+    local commands=${TUNE_COMMANDS:-$TUNED}
     while read -r command; do
         begun=$SECONDS status=0
         : >"$work/log"

@@ -73,7 +73,7 @@ pub(crate) struct Common {
     /// Where to run: cpu; cuda, cuda:1 (an NVIDIA GPU, by the number that `sidereal devices` shows);
     /// reference (the slow equations, to check the others); or auto: a GPU where there is one and the work is
     /// worth its start, else the CPU. Of a recording that is from 64 MiB on in search and dedisperse, from
-    /// 1 GiB on in channelize, and standard input always; of strain from 4 GiB of signal-to-noise ratios on
+    /// 1 GiB on in channelize and correlate, and standard input always; of strain from 4 GiB of signal-to-noise ratios on
     /// (templates x samples x 8 bytes) in spiir.
     #[arg(
         long,
