@@ -339,11 +339,15 @@ fn check_memory(plan: &Plan, device: &Device) -> Result<()> {
     if least.is_some_and(|bytes| bytes <= free) {
         return Ok(());
     }
-    let least = least.map_or("more than can be counted".to_owned(), |bytes| bytes.to_string());
+    let told = |bytes: Option<usize>| {
+        bytes.map_or("more than can be counted".to_owned(), |bytes| bytes.to_string())
+    };
+    let (least, long) = (told(least), told(bytes(plan)));
     Err(Error::Unavailable {
         what: format!("memory for the sums of all channels on CUDA device {}", device.ordinal()),
         why: format!(
-            "they need {least} bytes at least, and {free} are free: correlate fewer channels at a time"
+            "they need {least} bytes, {long} in long integrations, and {free} are free: correlate fewer \
+             channels at a time"
         ),
     })
 }
