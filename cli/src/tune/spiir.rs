@@ -60,11 +60,11 @@ impl Arguments {
             return Err(Error::parameter("--rates", rates, format!("it must be 1 to {most}")));
         }
         if filters < rates || filters > MOST_FILTERS {
-            let rule = "each rate needs at least one, and there are at most 2^26";
+            let rule = "it must be at least one a rate, and at most 2^26";
             return Err(Error::parameter("--filters", filters, rule));
         }
         if !(1..=MOST_FILTERS / filters).contains(&templates) {
-            let rule = "at least one, and at most 2^26 filters in all";
+            let rule = "it must be at least 1, with at most 2^26 filters in all";
             return Err(Error::parameter("--templates", templates, rule));
         }
         spiir_bank::near(templates, filters, rates as u32)
