@@ -20,7 +20,8 @@ use crate::common::Common;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal tune spiir bank.h5\n  \
-    sidereal tune spiir --templates 1024 --filters 512 --rates 4")]
+    sidereal tune spiir --templates 1024 --filters 512 --rates 4\n  \
+    sidereal tune spiir --filters 386 --rates 4 --chirps")]
 pub(super) struct Arguments {
     /// A bank that `sidereal spiir bank` wrote; or say what it is like by the options below.
     #[arg(value_name = "BANK")]
@@ -34,6 +35,10 @@ pub(super) struct Arguments {
     /// Rates, each half of the one before, among which filters are shared out.
     #[arg(long, default_value_t = 1, conflicts_with = "bank")]
     rates: usize,
+    /// Filters as far behind as a chirp asks for, each at the lowest of the rates that holds its frequency; without it, within
+    /// two seconds.
+    #[arg(long, conflicts_with = "bank")]
+    chirps: bool,
 }
 
 /// Filters of all templates, at most.
@@ -67,7 +72,8 @@ impl Arguments {
             let rule = "it must be at least 1, with at most 2^26 filters in all";
             return Err(Error::parameter("--templates", templates, rule));
         }
-        spiir_bank::near(templates, filters, rates as u32)
+        let of = if self.chirps { spiir_bank::chirps } else { spiir_bank::near };
+        of(templates, filters, rates as u32)
     }
 }
 

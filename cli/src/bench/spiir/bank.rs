@@ -98,10 +98,10 @@ pub(crate) fn near(templates: usize, filters: usize, rates: u32) -> Result<Plan>
     Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
 }
 
-/// A plan of chirps of so many filters, each filter at the lowest rate, after at most so many halvings, that holds its
-/// frequency.
+/// A plan of chirps of so many filters, each filter at the lowest of the rates that holds its frequency.
 #[cfg(feature = "cuda")]
-pub(in crate::bench) fn chirps(templates: usize, filters: usize, most: u32) -> Result<Plan> {
+pub(crate) fn chirps(templates: usize, filters: usize, rates: u32) -> Result<Plan> {
+    let most = rates - 1;
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut template = |_| {
         let mut branches: Vec<Branch> =

@@ -15,6 +15,9 @@ const QUICK_TEMPLATES: usize = 8;
 /// Operations a second and multiprocessor that the direct form allows: 48 x 10^12 on the 132 of an H200.
 const ROOF: f64 = 48e12 / 132.0;
 
+/// Filters of chirps, and the seconds that so many follow.
+const FAR: [(usize, u32); 2] = [(256, 17), (512, 152)];
+
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
@@ -33,6 +36,8 @@ pub(super) struct Case {
     pub(super) templates: usize,
     pub(super) filters: usize,
     pub(super) rates: u32,
+    /// Whether filters lie where a chirp's do, each at the lowest rate that holds it; else within two seconds.
+    pub(super) is_chirps: bool,
     pub(super) shown: Shown,
     /// What the best peer reaches; 0 where none was measured.
     pub(super) peer: f64,
@@ -50,10 +55,8 @@ impl Case {
 
     /// Filters of short delays shared equally among the rates, or, of chirps of some length, where each belongs.
     pub(super) fn plan(&self) -> Result<Plan> {
-        match self.shown {
-            Shown::RealTime => bank::chirps(self.templates, self.filters, self.rates - 1),
-            _ => bank::near(self.templates, self.filters, self.rates),
-        }
+        let of = if self.is_chirps { bank::chirps } else { bank::near };
+        of(self.templates, self.filters, self.rates)
     }
 
     pub(super) fn unit(&self) -> &'static str {
@@ -76,7 +79,7 @@ pub(super) fn roof(multiprocessors: usize) -> f64 {
 /// [`Error::Parameter`] for a table that is the processor's alone.
 pub(super) fn cases(name: Name, quick: bool) -> Result<Vec<Case>> {
     let mut cases = match name {
-        Name::Filters => (2..=9).map(|bits| filters(1 << bits)).collect(),
+        Name::Filters => (2..=9).map(|bits| filters(1 << bits)).chain(FAR.map(far)).collect(),
         Name::Rates => (1..=8).map(rates).collect(),
         Name::Fourier => peers::SPIIR_FOURIER.iter().map(|one| length(one.0, one.1)).collect(),
         Name::Accuracy | Name::Whole => Vec::new(),
@@ -101,8 +104,19 @@ fn filters(filters: usize) -> Case {
         templates: TEMPLATES,
         filters,
         rates: 1,
+        is_chirps: false,
         shown: Shown::Operations,
         peer: peers::spiir(filters),
+    }
+}
+
+/// Filters whose delays are those of a chirp that lasts so many seconds, all at the full rate.
+fn far((count, seconds): (usize, u32)) -> Case {
+    Case {
+        name: format!("{count} filters of chirps of {seconds} s, {TEMPLATES} templates"),
+        is_chirps: true,
+        peer: 0.0,
+        ..filters(count)
     }
 }
 
@@ -119,6 +133,7 @@ fn length(seconds: f64, peer: f64) -> Case {
         name: format!("chirps of {seconds} s, {TEMPLATES} templates"),
         filters: count,
         rates: 4,
+        is_chirps: true,
         shown: Shown::RealTime,
         peer,
         ..filters(4)
