@@ -98,6 +98,37 @@ fn fixed_subset_rates() {
     check(&[(6, 3), (2, 1), (17, 2)], 300.0, 200);
 }
 
+/// Launches so long that several blocks take a lower rate's input, down to rates of few samples; and rates without filters.
+#[test]
+fn fixed_subset_rates_in_long_blocks() {
+    let mut random = Random::new(41);
+    let mut all = templates(&mut random, &[(2, 8), (3, 4), (1, 1)], (60.0, 100));
+    let apart = [0, 3, 5]
+        .map(|halvings| Branch { halvings, filters: vec![filter(&mut random, 60.0, 100)] });
+    all.push(Template { branches: apart[1..].to_vec() });
+    all.push(Template { branches: apart.to_vec() });
+    let plan = plan(all);
+    let samples = plan.latency() + 5000;
+    let input = noise(&mut random, samples);
+    let expected = filtered(&plan, &Backend::Reference, &input, &[samples]);
+    let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
+    let size = (power / expected.len() as f64).sqrt();
+    for (backend, _) in &cuda::devices(1) {
+        let whole = filtered(&plan, backend, &input, &[samples]);
+        let bits = |all: &[Complex<f32>]| -> Vec<[u32; 2]> {
+            all.iter().map(|z| [z.re.to_bits(), z.im.to_bits()]).collect()
+        };
+        assert_eq!(whole.len(), expected.len());
+        for error in whole.iter().zip(&expected).map(|(x, y)| f64::from((x - y).norm())) {
+            assert!(error < 1e-5 * size, "{:.1e} on {}", error / size, backend.name());
+        }
+        for blocks in [&[4096, 1, 777][..], &[2500], &[15, 3000, 64]] {
+            let found = filtered(&plan, backend, &input, blocks);
+            assert_eq!(bits(&found), bits(&whole), "{blocks:?} on {}", backend.name());
+        }
+    }
+}
+
 /// Short memories of 8 and 16 filters a thread whatever the threads of a template, long ones, and two rates.
 #[test]
 fn fixed_subset_splits_resets_and_what_is_not_finite() {

@@ -14,6 +14,10 @@ use crate::error::{Error, Result};
 /// Most samples of the full rate in one launch of any bank.
 pub(super) const PIECE: usize = 4096;
 
+/// Threads of a block that takes input, a quarter as many samples of a lower rate; of one that does so alone.
+const TAKEN: usize = 256;
+const ALONE: usize = 1024;
+
 /// A tap that is not 0: its weight's bits, and how many samples it reaches back.
 type Tap = [u32; 2];
 
@@ -29,6 +33,19 @@ pub(super) struct Job {
     pub(super) known: u64,
     pub(super) output: u64,
     pub(super) stride: usize,
+}
+
+impl Job {
+    /// Whether two ratios may be stored at once: pairs begin at even samples.
+    fn is_wide(&self) -> bool {
+        let first = self.output.wrapping_sub(8 * self.known);
+        first.is_multiple_of(16) && self.stride.is_multiple_of(2)
+    }
+}
+
+/// Sums of a rate that a block of `bring_up` holds at most: a launch's, and what taps reach.
+fn held_sums(level: usize, reach: usize) -> usize {
+    (PIECE >> level) + reach + 4
 }
 
 /// All that lies on the device.
@@ -53,6 +70,8 @@ pub(super) struct Bank {
     down: Buffer<Tap>,
     up: Buffer<Tap>,
     even: usize,
+    /// Samples of the lower rate that the latter reach back.
+    reach: usize,
     /// The states that the next launch begins with, and those that it leaves.
     states: [Buffer<[f32; 2]>; 2],
     inputs: Buffer<f32>,
@@ -76,10 +95,14 @@ impl Bank {
         let resampler = &plan.options().resampler;
         let down = taps(&resampler.down);
         let (even, odd) = phases(&resampler.up);
+        let up = [even.as_slice(), &odd].concat();
+        let reach = up.iter().map(|[_, back]| *back as usize).max().unwrap_or(0);
+        let held = held_sums(1, reach) + held_sums(2, reach);
+        let brought = 8 * (up.len() + held);
         Ok(Self {
             filter: filters.function("filter_all", packed.shared_bytes)?,
             take_input: resample.function("take_input", 0)?,
-            bring_up: resample.function("bring_up", 0)?,
+            bring_up: resample.function("bring_up", if plan.levels() > 1 { brought } else { 0 })?,
             piece: way.piece,
             threads: packed.threads * way.parts,
             blocks: packed.units.len(),
@@ -93,7 +116,8 @@ impl Bank {
             deep_rows: device.upload(&levels.deep_rows)?,
             down: device.upload(&down)?,
             even: even.len(),
-            up: device.upload(&[even, odd].concat())?,
+            up: device.upload(&up)?,
+            reach,
             states: [device.buffer(packed.states)?, device.buffer(packed.states)?],
             inputs: device.buffer(levels.inputs)?,
             sums: device.buffer(levels.sums)?,
@@ -123,24 +147,45 @@ impl Bank {
         if self.deep.is_empty() { Ok(()) } else { self.bring_up(job, stream) }
     }
 
+    /// The first two rates in one launch, then one each, and those of few samples by one block.
     fn take_input(&self, job: &Job, stream: &Stream) -> Result<()> {
+        let last = self.levels - 1;
+        let outputs = |level: usize| (job.times >> level) + 1;
+        let copied = job.times.div_ceil(TAKEN).max(1);
+        let halved = if last > 0 { outputs(1).div_ceil(TAKEN / 4) } else { 0 };
+        self.take_levels(job, (0, last.min(1)), (copied.max(halved), TAKEN), stream)?;
+        for level in 2..=last {
+            if outputs(level) <= ALONE / 4 {
+                return self.take_levels(job, (level, last), (1, ALONE), stream);
+            }
+            let blocks = outputs(level).div_ceil(TAKEN / 4);
+            self.take_levels(job, (level, level), (blocks, TAKEN), stream)?;
+        }
+        Ok(())
+    }
+
+    fn take_levels(
+        &self,
+        job: &Job,
+        (first, last): (usize, usize),
+        (blocks, threads): (usize, usize),
+        stream: &Stream,
+    ) -> Result<()> {
         let arguments = Arguments::new()
             .with(job.input)
             .with(job.times as u32)
             .with(job.begin)
             .with(self.table.address())
-            .with(self.levels as u32)
+            .with(first as u32)
+            .with(last as u32)
             .with(self.inputs.address())
             .with(self.down.address())
             .with(self.down.len() as u32);
         // SAFETY: the arguments are the kernel's; each ring holds the new samples beside its history.
-        unsafe { stream.launch(&self.take_input, [1, 1, 1], [1024, 1, 1], &arguments) }
+        unsafe { stream.launch(&self.take_input, [blocks, 1, 1], [threads, 1, 1], &arguments) }
     }
 
     fn filter(&self, job: &Job, stream: &Stream) -> Result<()> {
-        // Pairs begin at even samples.
-        let first = job.output.wrapping_sub(8 * job.known);
-        let wide = first.is_multiple_of(16) && job.stride.is_multiple_of(2);
         let arguments = Arguments::new()
             .with(self.units.address())
             .with(self.passes.address())
@@ -156,7 +201,7 @@ impl Bank {
             .with(job.begin + job.times as u64)
             .with(job.known)
             .with(job.stride as i64)
-            .with(u32::from(wide));
+            .with(u32::from(job.is_wide()));
         // SAFETY: the arguments are the kernel's; the tables were made for its blocks and these rings, and the caller
         // has room for each template's new ratios.
         unsafe {
@@ -175,10 +220,13 @@ impl Bank {
             .with(job.begin + job.times as u64)
             .with(job.known)
             .with(job.stride as i64)
+            .with(u32::from(job.is_wide()))
             .with(self.up.address())
             .with(self.even as u32)
-            .with((self.up.len() - self.even) as u32);
-        // SAFETY: as above; rings of sums hold what the taps reach.
+            .with((self.up.len() - self.even) as u32)
+            .with(self.reach as u32)
+            .with(held_sums(1, self.reach) as u32);
+        // SAFETY: as above; rings of sums and shared memory hold what the taps reach beside the new sums.
         unsafe { stream.launch(&self.bring_up, [self.deep.len(), 1, 1], [256, 1, 1], &arguments) }
     }
 }

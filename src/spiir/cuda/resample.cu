@@ -1,6 +1,6 @@
 // What comes before and after the filters: inputs of all rates, and the sums of lower rates brought up.
 //
-// take_input, one block: new samples of the full rate into their ring, and each lower rate from the one above it.
+// take_input: new samples of the full rate into their ring, and lower rates each from the one above it.
 // bring_up, one block a template that has lower rates: from the lowest rate up, each sum is doubled and added to the next.
 #include "device.cuh"
 
@@ -22,64 +22,184 @@ struct Deep {
 };
 
 INLINE u64 at_level(u64 sample, int level) { return (sample + (1ull << level) - 1) >> level; }
+INLINE float finite(float x) { return fabsf(x) < __int_as_float(0x7f800000) ? x : 0.0f; }
 
-KERNEL __launch_bounds__(1024, 1) take_input(const float* input, u32 times, u64 begin, const Level* levels, u32 count, float* inputs, const Tap* taps, u32 tap_count) {
-  Level above = levels[0];
-  for (u32 i = threadIdx.x; i < times; i += blockDim.x) {
-    float x = input[i];
-    inputs[above.input + ((begin + i) & above.mask)] = fabsf(x) < __int_as_float(0x7f800000) ? x : 0.0f;
-  }
-  for (u32 level = 1; level < count; level++) {
-    __syncthreads();
-    Level own = levels[level];
-    const float* from = inputs + above.input;
-    u64 end = at_level(begin + times, level);
-    for (u64 k = at_level(begin, level) + threadIdx.x; k < end; k += blockDim.x) {
-      float sums[4] = {};
-      u32 middle = (u32)(2 * k), tap = 0;
-      for (; tap + 4 <= tap_count; tap += 4)
-#pragma unroll
-        for (int i = 0; i < 4; i++) sums[i] = fmaf(taps[tap + i].weight, from[(middle - taps[tap + i].back) & above.mask], sums[i]);
-      for (; tap < tap_count; tap++) sums[0] = fmaf(taps[tap].weight, from[(middle - taps[tap].back) & above.mask], sums[0]);
-      inputs[own.input + (k & own.mask)] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+// The full rate: what is new stands in the caller's buffer, which other blocks are still copying to the ring.
+struct Fresh {
+  const float* input;
+  const float* ring;
+  u32 begin, mask;
+  INLINE float operator()(u32 at) const { return (i32)(at - begin) >= 0 ? finite(input[at - begin]) : ring[at & mask]; }
+};
+// A rate whose samples are all in its ring.
+struct Ring {
+  const float* ring;
+  u32 mask;
+  INLINE float operator()(u32 at) const { return ring[at & mask]; }
+};
+
+// Samples of a lower rate, each by four threads: one in four of the taps each.
+template <class From> INLINE void halve(const From& from, float* to, u32 mask, u64 begin, u64 end, const Tap* taps, u32 count) {
+  u32 part = threadIdx.x % 4, turn = blockDim.x / 4, whole = count / 4 * 4;
+  for (u64 first = begin + blockIdx.x * turn; first < end; first += gridDim.x * turn) {
+    u64 k = first + threadIdx.x / 4;
+    float sum = 0;
+    if (k < end) {
+#pragma unroll 8
+      for (u32 tap = part; tap < whole; tap += 4) sum = fmaf(taps[tap].weight, from((u32)(2 * k) - taps[tap].back), sum);
+      if (part == 0)
+        for (u32 tap = whole; tap < count; tap++) sum = fmaf(taps[tap].weight, from((u32)(2 * k) - taps[tap].back), sum);
     }
-    above = own;
+    sum += __shfl_xor_sync(0xffffffff, sum, 1);
+    sum += __shfl_xor_sync(0xffffffff, sum, 2);
+    if (k < end && part == 0) to[k & mask] = sum;
   }
 }
 
-// A phase of a doubled sum.
-INLINE float2 phase(const float2* lower, u32 mask, u32 at, const Tap* taps, u32 count) {
-  float2 sum = make_float2(0, 0);
-#pragma unroll 4
-  for (u32 i = 0; i < count; i++) {
-    float2 z = lower[(at - taps[i].back) & mask];
-    sum.x = fmaf(taps[i].weight, z.x, sum.x), sum.y = fmaf(taps[i].weight, z.y, sum.y);
+// Rates first .. last, each from the one above: first is 0, and last 0 or 1; or they are equal; or there is one block.
+KERNEL __launch_bounds__(1024, 1)
+    take_input(const float* input, u32 times, u64 begin, const Level* levels, u32 first, u32 last, float* inputs, const Tap* taps, u32 count) {
+  for (u32 level = first; level <= last; level++) {
+    Level own = levels[level];
+    float* to = inputs + own.input;
+    if (level == 0) {
+      for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < times; i += gridDim.x * blockDim.x) to[(begin + i) & own.mask] = finite(input[i]);
+      continue;
+    }
+    Level above = levels[level - 1];
+    const float* ring = inputs + above.input;
+    u64 from = at_level(begin, level), till = at_level(begin + times, level);
+    if (level == 1) halve(Fresh{input, ring, (u32)begin, above.mask}, to, own.mask, from, till, taps, count);
+    else halve(Ring{ring, above.mask}, to, own.mask, from, till, taps, count);
+    __syncthreads();
   }
-  return sum;
 }
 
-KERNEL __launch_bounds__(256) bring_up(const Deep* all, const i32* rows, const Level* levels, float2* sums, float2* output, u64 begin, u64 end,
-                                       u64 known, i64 stride, const Tap* taps, u32 even, u32 odd) {
-  Deep deep = all[blockIdx.x];
-  for (int level = (int)deep.depth - 1; level >= 0; level--) {
-    Level lower = levels[level + 1], own = levels[level];
-    const float2* from = sums + lower.sums + rows[deep.rows + level] * (lower.sums_mask + 1ull);
-    float2* to = output + deep.row * stride;
-    u32 first = (u32)known, mask = 0xffffffff;
-    u64 n = at_level(begin, level), till = at_level(end, level);
-    if (level == 0) n = larger(n, known);
-    else to = sums + own.sums + rows[deep.rows + level - 1] * (own.sums_mask + 1ull), first = 0, mask = own.sums_mask;
-    bool add = deep.own >> level & 1;
-    for (u64 h = n / 2 + threadIdx.x; 2 * h < till; h += blockDim.x) {
-      float2 z[2] = {phase(from, lower.sums_mask, (u32)h, taps, even), phase(from, lower.sums_mask, (u32)h, taps + even, odd)};
+// Places of a rate that a thread doubles at a time, so that a tap is read once for all of them.
+constexpr int PLACES = 4;
+
+// What a block holds of a rate's sums in shared memory: the last ones of earlier launches, which taps reach, and the new ones.
+struct Held {
+  float2* sums;
+  i64 first, begin, end;
+};
+// Taps in shared memory: those of even samples, then those of odd ones.
+struct Taps {
+  const Tap* all;
+  u32 evens, odds;
+};
+
+// Doubled sums of places `at`, `at` + the block's threads and so on of a rate that is held: even samples, and odd ones.
+INLINE void doubled(float2 (&even)[PLACES], float2 (&odd)[PLACES], const Held& lower, int at, const Taps& taps) {
+  int last = (int)(lower.end - lower.first) - 1, place[PLACES];
 #pragma unroll
-      for (int i = 0; i < 2; i++) {
-        if (2 * h + i < n || 2 * h + i >= till) continue;
-        float2* place = to + (((u32)(2 * h) + i - first) & mask);
-        if (add) z[i].x += place->x, z[i].y += place->y;
-        *place = z[i];
+  for (int i = 0; i < PLACES; i++) {
+    even[i] = odd[i] = make_float2(0, 0);
+    place[i] = smaller(at + i * (int)blockDim.x, last);
+  }
+#pragma unroll 4
+  for (u32 tap = 0; tap < taps.evens; tap++) {
+    Tap own = taps.all[tap];
+#pragma unroll
+    for (int i = 0; i < PLACES; i++) {
+      float2 z = lower.sums[place[i] - own.back];
+      even[i].x = fmaf(own.weight, z.x, even[i].x), even[i].y = fmaf(own.weight, z.y, even[i].y);
+    }
+  }
+#pragma unroll 4
+  for (u32 tap = taps.evens; tap < taps.evens + taps.odds; tap++) {
+    Tap own = taps.all[tap];
+#pragma unroll
+    for (int i = 0; i < PLACES; i++) {
+      float2 z = lower.sums[place[i] - own.back];
+      odd[i].x = fmaf(own.weight, z.x, odd[i].x), odd[i].y = fmaf(own.weight, z.y, odd[i].y);
+    }
+  }
+}
+
+// The sums of a rate, with those of the lower one doubled, into shared memory; the last ones, which the next launch reads, also
+// into their ring. `reach`: of taps.
+INLINE void raise(const Held& own, const Held& lower, float2* ring, u32 mask, bool add, u32 reach, const Taps& taps) {
+  for (i64 k = own.first + threadIdx.x; k < own.begin; k += blockDim.x) own.sums[k - own.first] = ring[(u32)k & mask];
+  // Numbers of samples from an even one on.
+  i64 origin = own.begin / 2 * 2;
+  int from = (int)(own.begin - origin), till = (int)(own.end - origin), kept = till - (int)reach - 1;
+  float2* to = own.sums + (origin - own.first);
+  float2 even[PLACES], odd[PLACES];
+  for (int at = (int)threadIdx.x; 2 * at < till; at += PLACES * (int)blockDim.x) {
+    doubled(even, odd, lower, (int)(origin / 2 - lower.first) + at, taps);
+#pragma unroll
+    for (int i = 0; i < 2 * PLACES; i++) {
+      int n = 2 * (at + i / 2 * (int)blockDim.x) + i % 2;
+      if (n < from || n >= till) continue;
+      float2 sum = i % 2 ? odd[i / 2] : even[i / 2];
+      float2* place = ring + (((u32)origin + n) & mask);
+      if (add) sum.x += place->x, sum.y += place->y;
+      to[n] = sum;
+      if (n >= kept) *place = sum;
+    }
+  }
+}
+
+// The ratios: `row` is that of sample `origin`, from .. till counted from there. Two at a time where `wide`.
+INLINE void finish(float2* row, i64 origin, int from, int till, const Held& lower, bool add, bool wide, const Taps& taps) {
+  float2 even[PLACES], odd[PLACES];
+  for (int at = (int)threadIdx.x; 2 * at < till; at += PLACES * (int)blockDim.x) {
+    float4 old[PLACES];
+    bool whole[PLACES];
+#pragma unroll
+    for (int i = 0; i < PLACES; i++) {
+      int n = 2 * (at + i * (int)blockDim.x);
+      whole[i] = wide && n >= from && n + 1 < till;
+      old[i] = whole[i] && add ? *(const float4*)(row + n) : make_float4(0, 0, 0, 0);
+    }
+    doubled(even, odd, lower, (int)(origin / 2 - lower.first) + at, taps);
+#pragma unroll
+    for (int i = 0; i < PLACES; i++) {
+      int n = 2 * (at + i * (int)blockDim.x);
+      if (whole[i]) {
+        *(float4*)(row + n) = make_float4(even[i].x + old[i].x, even[i].y + old[i].y, odd[i].x + old[i].z, odd[i].y + old[i].w);
+        continue;
+      }
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        if (n + j < from || n + j >= till) continue;
+        float2 sum = j ? odd[i] : even[i];
+        if (add) sum.x += row[n + j].x, sum.y += row[n + j].y;
+        row[n + j] = sum;
       }
     }
-    __syncthreads();
   }
+}
+
+// begin .. end: new samples of the full rate; known: the first ratio that goes out; wide: two of them may be stored at once;
+// reach: of the taps, in samples of the lower rate; room: for the sums of every other rate, from rate 1 on, in shared memory.
+KERNEL __launch_bounds__(256, 4)
+    bring_up(const Deep* all, const i32* rows, const Level* levels, float2* sums, float2* output, u64 begin, u64 end, u64 known, i64 stride,
+             u32 wide, const Tap* all_taps, u32 evens, u32 odds, u32 reach, u32 room) {
+  SHARED_MEMORY(shared);
+  float2* held_sums = (float2*)((Tap*)shared + evens + odds);
+  for (u32 i = threadIdx.x; i < evens + odds; i += blockDim.x) ((Tap*)shared)[i] = all_taps[i];
+  Taps taps = {(const Tap*)shared, evens, odds};
+  Deep deep = all[blockIdx.x];
+  i64 first = (i64)larger(begin, known);
+  auto held = [&](int level) {
+    i64 above = level == 1 ? first : (i64)at_level(begin, level - 1), from = (i64)at_level(begin, level);
+    return Held{held_sums + (level % 2 ? 0 : room), smaller(from, above / 2 - (i64)reach), from, (i64)at_level(end, level)};
+  };
+  auto ring = [&](int level) { return sums + levels[level].sums + rows[deep.rows + level - 1] * (levels[level].sums_mask + 1ull); };
+  Held lower = held((int)deep.depth);
+  const float2* lowest = ring((int)deep.depth);
+  for (i64 k = lower.first + threadIdx.x; k < lower.end; k += blockDim.x)
+    lower.sums[k - lower.first] = lowest[(u32)k & levels[deep.depth].sums_mask];
+  for (int level = (int)deep.depth - 1; level > 0; level--) {
+    __syncthreads();
+    Held own = held(level);
+    raise(own, lower, ring(level), levels[level].sums_mask, deep.own >> level & 1, reach, taps);
+    lower = own;
+  }
+  __syncthreads();
+  i64 origin = first / 2 * 2;
+  float2* row = output + deep.row * stride + (origin - (i64)known);
+  finish(row, origin, (int)(first - origin), (int)((i64)end - origin), lower, deep.own & 1, wide, taps);
 }
