@@ -19,8 +19,10 @@ use random::Random;
 use sidereal::voltage::VoltageEncoding::{self, Complex4, Complex8, ComplexF32};
 use sums::whole;
 
-/// Antennas, polarizations, times: one tile of each size, and a second of few rows; times that fill nothing.
-const SHAPES: [(usize, usize, usize); 4] = [(9, 2, 70), (33, 1, 65), (65, 1, 33), (67, 2, 97)];
+/// Antennas, polarizations, times: one tile of each size; one whole and few rows more, one and more, two and few. Times fill
+/// nothing.
+const SHAPES: [(usize, usize, usize); 6] =
+    [(9, 2, 70), (33, 1, 65), (65, 1, 33), (67, 2, 97), (150, 1, 33), (257, 1, 65)];
 
 /// Blocks from the host and from the device, with a mask and without.
 fn check_all(encoding: VoltageEncoding) {
@@ -29,7 +31,7 @@ fn check_all(encoding: VoltageEncoding) {
         for (index, (antennas, polarizations, times)) in SHAPES.into_iter().enumerate() {
             let plan = plan(antennas, polarizations, 1 + index % 2, encoding);
             let missing = [Missing::Some, Missing::Nothing][index % 2];
-            let values = [Values::Any, Values::Extremes][index / 2];
+            let values = [Values::Any, Values::Extremes][index / 2 % 2];
             let recording = Recording::random(&mut random, &plan, times, values, missing);
             let found = whole(&recording, &backend, &mut random);
             check(&found, &recording, &backend.name());

@@ -114,13 +114,6 @@ INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) {
   return result;
 }
 
-// --- (a & mask) ^ flip by one instruction, of which the compiler makes two where both are constants
-INLINE u32 mask_flip(u32 a, u32 mask, u32 flip) {
-  u32 result;
-  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(a), "r"(mask), "r"(flip));
-  return result;
-}
-
 // --- 16 bytes to global memory by one instruction, of which the compiler may make four
 INLINE void store_16(void* to, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");

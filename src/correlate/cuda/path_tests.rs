@@ -5,10 +5,10 @@ use num_complex::Complex;
 use super::super::plan::{Options, Plan};
 use super::super::{Block, Correlator, Output};
 use super::floats::{Floats, Way};
-use super::job::{Job, MAX_TIMES};
+use super::job::Job;
 use super::mma::Mma;
 use super::shape::Shape;
-use super::wgmma::{Manner, Wgmma};
+use super::wgmma::Wgmma;
 use crate::backend::Backend;
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::backend::threads::Threads;
@@ -64,15 +64,6 @@ impl Spectra {
             }
         }
         Self { shape, times, stride, bytes }
-    }
-
-    /// Four bits: rows of one value each, which make each sum of three products as large as can be, of either sign.
-    fn extreme(inputs: usize, channels: usize, times: usize) -> Self {
-        let mut spectra = Self::new((inputs, channels, times), VoltageEncoding::Complex4);
-        let values = [0x88, 0x78, 0x87, 0x77, 0x80, 0x08, 0x70, 0x07];
-        let rows = spectra.bytes.chunks_exact_mut(spectra.stride);
-        rows.enumerate().for_each(|(row, bytes)| bytes.fill(values[row % values.len()]));
-        spectra
     }
 
     fn value(&self, channel: usize, input: usize, time: usize) -> Complex<f64> {
@@ -191,25 +182,18 @@ fn warps_multiply_exactly() {
 }
 
 #[test]
-fn three_products_give_the_exact_sums() {
+fn warpgroups_multiply_exactly() {
     let Some(device) = device() else { return };
-    let check = |sizes, spectra: &Spectra| {
-        let path = Wgmma::new(&spectra.shape, Manner::Three, &device).unwrap();
-        let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
-        integers(VoltageEncoding::Complex4, sizes, spectra, &sums);
-    };
-    let extremes = [(19, 8, 67), (60, 3, 130), (100, 2, 33), (257, 2, 300), (9, 1, MAX_TIMES)];
-    for sizes in SIZES.into_iter().chain([(128, 5, 64), (200, 5, 80), (300, 4, 97)]).chain(extremes)
-    {
-        let spectra = Spectra::new(sizes, VoltageEncoding::Complex4);
-        if !Wgmma::suits(&spectra.shape, Manner::Three, &device) {
-            eprintln!("skipped: the device is not a Hopper");
-            return;
-        }
-        if extremes.contains(&sizes) {
-            check(sizes, &Spectra::extreme(sizes.0, sizes.1, sizes.2));
-        } else {
-            check(sizes, &spectra);
+    if !device.is_hopper() {
+        eprintln!("skipped: the device is not a Hopper");
+        return;
+    }
+    for encoding in [VoltageEncoding::Complex8, VoltageEncoding::Complex4] {
+        for sizes in SIZES.into_iter().chain(REMAINDERS) {
+            let spectra = Spectra::new(sizes, encoding);
+            let path = Wgmma::new(&spectra.shape, &device).unwrap();
+            let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
+            integers(encoding, sizes, &spectra, &sums);
         }
     }
 }
@@ -265,38 +249,4 @@ fn pieces_of_long_blocks_never_overflow() {
     correlator.read(0..plan.channels(), Output::Integer(&mut sums), &mut counts).unwrap();
     assert_eq!(sums, vec![Complex::new(all << 15, 0); sums.len()]);
     assert_eq!(counts, vec![all as u64; counts.len()]);
-}
-
-#[test]
-fn warpgroups_multiply_few_inputs_beside_others_exactly() {
-    let Some(device) = device() else { return };
-    if !device.is_hopper() {
-        eprintln!("skipped: the device is not a Hopper");
-        return;
-    }
-    for sizes in REMAINDERS {
-        let spectra = Spectra::new(sizes, VoltageEncoding::Complex8);
-        for manner in [Manner::Turned, Manner::Beside] {
-            assert!(Wgmma::suits(&spectra.shape, manner, &device));
-            let path = Wgmma::new(&spectra.shape, manner, &device).unwrap();
-            let sums = spectra.twice(&device, |job, stream| path.enqueue(job, stream));
-            integers(VoltageEncoding::Complex8, sizes, &spectra, &sums);
-        }
-    }
-}
-
-#[test]
-fn only_few_bytes_stand_beside_others() {
-    let Some(device) = device() else { return };
-    let suits = |inputs, encoding| {
-        let spectra = Spectra::new((inputs, 1, 1), encoding);
-        Wgmma::suits(&spectra.shape, Manner::Beside, &device)
-    };
-    for inputs in [1, 64, 65, 128, 145, 160, 256, 273, 384] {
-        assert!(!suits(inputs, VoltageEncoding::Complex8), "{inputs}");
-    }
-    for inputs in [129, 144, 257, 272, 514, 2049] {
-        assert_eq!(suits(inputs, VoltageEncoding::Complex8), device.is_hopper(), "{inputs}");
-        assert!(!suits(inputs, VoltageEncoding::Complex4), "{inputs}");
-    }
 }

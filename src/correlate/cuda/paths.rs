@@ -6,7 +6,7 @@ use super::mma::{self, Mma};
 use super::plain::{self, Plain};
 use super::shape::Shape;
 use super::stages;
-use super::wgmma::{self, Manner, Wgmma};
+use super::wgmma::{self, Wgmma};
 use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Device, Extent, Source, Stream, Variant};
 use crate::error::Result;
@@ -31,17 +31,15 @@ enum Kernel {
 /// A way to make products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Wgmma(Manner),
+    Wgmma,
     Mma,
     Floats(Way),
     Plain,
 }
 
 /// Every way: the first that suits is taken unless another was measured to be faster.
-const KINDS: [Kind; 9] = [
-    Kind::Wgmma(Manner::Turned),
-    Kind::Wgmma(Manner::Beside),
-    Kind::Wgmma(Manner::Three),
+const KINDS: [Kind; 7] = [
+    Kind::Wgmma,
     Kind::Mma,
     Kind::Floats(Way::Scalar),
     Kind::Floats(Way::Split),
@@ -53,9 +51,7 @@ const KINDS: [Kind; 9] = [
 impl Kind {
     fn name(self) -> &'static str {
         match self {
-            Self::Wgmma(Manner::Turned) => "matrices of warpgroups",
-            Self::Wgmma(Manner::Beside) => "matrices of warpgroups, the last inputs beside others",
-            Self::Wgmma(Manner::Three) => "matrices of warpgroups, three products",
+            Self::Wgmma => "matrices of warpgroups",
             Self::Mma => "matrices of warps",
             Self::Floats(way) => way.name(),
             Self::Plain => "dot products",
@@ -65,7 +61,7 @@ impl Kind {
     /// Whether a device has what it takes, and the shape suits it.
     fn suits(self, shape: &Shape, device: &Device) -> bool {
         match self {
-            Self::Wgmma(manner) => Wgmma::suits(shape, manner, device),
+            Self::Wgmma => Wgmma::suits(shape, device),
             Self::Mma => Mma::suits(shape, device.properties()),
             Self::Floats(way) => way.suits(shape, device.properties()),
             // Its bits are not those of the matrix instructions, and speed must not choose between them.
@@ -94,7 +90,6 @@ fn sources() -> Source {
             include_str!("stages.cuh"),
             include_str!("wgmma.cu"),
             include_str!("wgmma_4bit.cu"),
-            include_str!("wgmma_three.cu"),
             include_str!("wgmma.cuh"),
             include_str!("corner.cuh"),
         ),
@@ -122,7 +117,7 @@ impl Path {
         let kind = KINDS.into_iter().find(|kind| kind.choice().values == choice.values);
         let kind = kind.unwrap_or(Kind::Plain);
         let kernel = match kind {
-            Kind::Wgmma(manner) => Kernel::Wgmma(Wgmma::new(shape, manner, device)?),
+            Kind::Wgmma => Kernel::Wgmma(Wgmma::new(shape, device)?),
             Kind::Mma => Kernel::Mma(Mma::new(shape, device)?),
             Kind::Floats(Way::Scalar) => {
                 let floats = Floats::new(shape, Way::Scalar, device)?;

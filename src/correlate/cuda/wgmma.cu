@@ -13,9 +13,9 @@
 //
 // EDGE: 32, 64, 128. WIDTH: 16 to 128 (128 where SMALL). LONE: 1 where there is one tile, which leaves rows no slots; what
 // is bound by memory is stored in pieces in the background then, so that loads go on.
-// BESIDE: 1 where the last block, of WIDTH 16, has no jobs of its own: its columns stand before those of the tile on
-// the diagonal of each other block, where a stage has no rows, and are multiplied by the same instructions. Their products
-// are stored turned; the last block's with itself are made by warps (corner.cuh).
+// BESIDE: a last block of WIDTH 16 has no jobs of its own, and is not counted by LONE: its columns stand before those of the
+// tile on the diagonal of each other block, where a stage has no rows, and are multiplied by the same instructions. Their
+// products are stored turned; the last block's with itself are made by a warp (corner.cuh).
 #define SHIFT 0
 #include "corner.cuh"
 
@@ -101,11 +101,33 @@ INLINE void load(u32 (&a)[2][4], const Lane& lane, u32 from, u32 half) {
   for (u32 k = 0; k < 2; k++) load_matrix_x4(a[k], from + lane.row + (((4 * half + 2 * k) | lane.half) ^ lane.swap) * 16);
 }
 
+// Products of 64 bytes of time: of rows `a` and their a' `b`, with columns that are at `from`.
+INLINE void issue(Products& of, const Task& task, const u32 (&a)[2][4], const u32 (&b)[2][4], u64 from) {
+  with_columns(task, [&](auto n_) {
+    constexpr u32 N = decltype(n_)::value;
+    wgmma_fence();
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+      wgmma_s8<N>(of.re, a[k], from + 2 * k, 1);
+      wgmma_s8<N>(of.im, b[k], from + 2 * k, 1);
+    }
+    wgmma_commit();
+  });
+}
+// The products before those that were issued last have read these, which may hold something else from here on.
+INLINE void release_registers(u32 (&a)[2][4], u32 (&b)[2][4]) {
+  wgmma_wait<1>();
+#pragma unroll
+  for (u32 k = 0; k < 2; k++)
+#pragma unroll
+    for (u32 q = 0; q < 4; q++) keep(a[k][q]), keep(b[k][q]);
+}
+
 // Halves of a stage that rows are fetched ahead, because a product holds its warp until it has read its registers.
 constexpr u32 AHEAD = 2;
 
 // Products of a job's rows in this warpgroup with its columns, all stages.
-INLINE void multiply(Products<PRODUCTS>& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
+INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
   u32 a[2 * AHEAD][2][4] = {}, b[2][2][4] = {};
   auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
   auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
@@ -123,22 +145,8 @@ INLINE void multiply(Products<PRODUCTS>& of, const Lane& lane, Stages& at, u32 h
 #pragma unroll
       for (u32 q = 0; q < 4; q++) b[set][k][q] = __byte_perm(mine[k][q], 0, 0x2301) ^ 0xff00ff00u;
     const u64 from = wgmma_swizzled(lane.base + at.slot * STAGE + BEFORE) + task.column * 8 + set * 4;
-    with_columns(task, [&](auto n_) {
-      constexpr u32 N = decltype(n_)::value;
-      wgmma_fence();
-#pragma unroll
-      for (u32 k = 0; k < 2; k++) {
-        wgmma_s8<N>(of.re, mine[k], from + 2 * k, 1);
-        wgmma_s8<N>(of.im, b[set][k], from + 2 * k, 1);
-      }
-      wgmma_commit();
-    });
-    wgmma_wait<1>();
-    // The products before these have read their registers, which may hold something else from here on.
-#pragma unroll
-    for (u32 k = 0; k < 2; k++)
-#pragma unroll
-      for (u32 q = 0; q < 4; q++) keep(a[(u + 2 * AHEAD - 1) % (2 * AHEAD)][k][q]), keep(b[set ^ 1][k][q]);
+    issue(of, task, mine, b[set], from);
+    release_registers(a[(u + 2 * AHEAD - 1) % (2 * AHEAD)], b[set ^ 1]);
     const Stages next = at.next();
     if (set == 0) {
       if (half) release(old);
@@ -159,7 +167,7 @@ INLINE void multiply(Products<PRODUCTS>& of, const Lane& lane, Stages& at, u32 h
 
 // The same where BESIDE takes more registers for sums: turns of a stage, and rows are copied when they are multiplied, so that
 // those of the next stage need no more registers than these.
-INLINE void multiply_beside(Products<PRODUCTS>& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
+INLINE void multiply_beside(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
   u32 raw[2][2][4] = {}, a[2][2][4] = {}, b[2][2][4] = {};
   auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
   auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
@@ -180,22 +188,8 @@ INLINE void multiply_beside(Products<PRODUCTS>& of, const Lane& lane, Stages& at
         keep(a[set][k][q]), keep(b[set][k][q]);
       }
     const u64 from = wgmma_swizzled(lane.base + at.slot * STAGE + BEFORE) + task.column * 8 + set * 4;
-    with_columns(task, [&](auto n_) {
-      constexpr u32 N = decltype(n_)::value;
-      wgmma_fence();
-#pragma unroll
-      for (u32 k = 0; k < 2; k++) {
-        wgmma_s8<N>(of.re, a[set][k], from + 2 * k, 1);
-        wgmma_s8<N>(of.im, b[set][k], from + 2 * k, 1);
-      }
-      wgmma_commit();
-    });
-    wgmma_wait<1>();
-    // The products before these have read their registers, which may hold something else from here on.
-#pragma unroll
-    for (u32 k = 0; k < 2; k++)
-#pragma unroll
-      for (u32 q = 0; q < 4; q++) keep(a[set ^ 1][k][q]), keep(b[set ^ 1][k][q]);
+    issue(of, task, a[set], b[set], from);
+    release_registers(a[set ^ 1], b[set ^ 1]);
     const Stages next = at.next();
     if (set == 0) {
       if (half) release(old);
@@ -239,7 +233,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
     const Lane lane = {base, threadIdx.x & 31, mine * 128, mine & 7, threadIdx.x >> 4 & 1};
     Stages at = {0, 0};
     correlate(work, shared, LAYOUT, row,
-              [&](Products<PRODUCTS>& of, const Task& task) {
+              [&](Products& of, const Task& task) {
                 if constexpr (BESIDE) multiply_beside(of, lane, at, halves, task);
                 else multiply(of, lane, at, halves, task);
               });

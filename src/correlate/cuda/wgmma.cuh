@@ -5,8 +5,9 @@
 constexpr u32 THREADS = 384;
 constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
 constexpr u32 CHANNELS = 128 / EDGE;   // channels of a job: more than one where all inputs are one small tile
-constexpr bool SMALL = EDGE < 128, RAGGED = !SMALL && WIDTH < 128 && !BESIDE;
-static_assert(!BESIDE || (EDGE == 128 && WIDTH == 16), "more columns beside others have no registers");
+// More columns beside others have no registers, nor have any of 4 bits.
+constexpr bool SMALL = EDGE < 128, BESIDE = SHIFT == 0 && WIDTH == 16, RAGGED = !SMALL && WIDTH < 128 && !BESIDE;
+static_assert(!SMALL || WIDTH == 128, "small tiles are whole");
 constexpr u32 EXTRA = BESIDE ? WIDTH : 0;   // columns of the last block that stand beside (before) those of a tile on the diagonal
 constexpr u32 PRODUCTS = 128 + EXTRA;       // columns of a warpgroup at most, and those whose sums are handed over
 constexpr u32 PITCH = EDGE * 8, TILE = EDGE * PITCH;   // bytes of a row of sums and of a tile
@@ -57,18 +58,17 @@ template <u32 COUNT> struct Ring {
   }
 };
 
-// One warp's 16 x N products: elements 4 j .. 4 j + 3 are row lane / 4, columns 8 j + 2 (lane % 4) and the next, then the
+// One warp's 16 x PRODUCTS products: elements 4 j .. 4 j + 3 are row lane / 4, columns 8 j + 2 (lane % 4) and the next, then the
 // same columns eight rows further.
-template <u32 N> struct Products {
-  i32 re[N / 2], im[N / 2];
+struct Products {
+  i32 re[PRODUCTS / 2], im[PRODUCTS / 2];
   INLINE void clear() {
 #pragma unroll
-    for (u32 i = 0; i < N / 2; i++) re[i] = im[i] = 0;
+    for (u32 i = 0; i < PRODUCTS / 2; i++) re[i] = im[i] = 0;
   }
 };
-// Two neighbouring columns: `pair` is 2 j, + 1 for eight rows further; `columns`: their own sums, which the complement left out.
-template <u32 M> INLINE int4 sum_of(const Products<M>& of, u32 pair, const int2* columns) {
-  const int2 column = *columns;
+// Two neighbouring columns: `pair` is 2 j, + 1 for eight rows further; `column`: their own sums, which the complement left out.
+INLINE int4 sum_of(const Products& of, u32 pair, int2 column) {
   return make_int4(of.re[2 * pair] >> SHIFT, (of.im[2 * pair] + column.x) >> SHIFT, of.re[2 * pair + 1] >> SHIFT,
                    (of.im[2 * pair + 1] + column.y) >> SHIFT);
 }
@@ -83,7 +83,7 @@ struct Target {
 };
 
 // Columns FIRST .. FIRST + N of the products to columns `column` .. of the target, by way of shared memory.
-template <u32 FIRST, u32 N, class Of> INLINE void store_staged(const Of& of, const Target& target, u32 column, u32 lane) {
+template <u32 FIRST, u32 N> INLINE void store_staged(const Products& of, const Target& target, u32 column, u32 lane) {
   const u32 odd = lane >> 2 & 1;
   const int2* const columns = target.columns + (lane & 3);
   // Neighbouring rows begin with another chunk, so that eight lanes fall on all banks.
@@ -98,7 +98,7 @@ template <u32 FIRST, u32 N, class Of> INLINE void store_staged(const Of& of, con
 #pragma unroll
     for (u32 j = 0; j < width / 8; j += 2) {
       const u32 first = FIRST + 64 * group + 8 * j, pair = first / 4 + lower;
-      const int4 x = sum_of(of, pair, columns + first / 2), y = sum_of(of, pair + 2, columns + first / 2 + 4);
+      const int4 x = sum_of(of, pair, columns[first / 2]), y = sum_of(of, pair + 2, columns[first / 2 + 4]);
       *(int4*)(to + buffer + j * 64 + odd * 64) = odd ? y : x;
       *(int4*)(to + buffer + j * 64 + (odd ^ 1) * 64) = odd ? x : y;
     }
@@ -130,7 +130,7 @@ INLINE void put(int4* to, int4 value, bool add) {
   *to = value;
 }
 // The same from registers to memory. Lanes of neighbouring rows exchange halves, so that an instruction writes whole lines.
-template <u32 FIRST, u32 N, class Of> INLINE void store_direct(const Of& of, const Target& target, u32 column, u32 lane) {
+template <u32 FIRST, u32 N> INLINE void store_direct(const Products& of, const Target& target, u32 column, u32 lane) {
   const bool odd = lane >> 2 & 1;
   const int2* const columns = target.columns + (lane & 3);
   int4* const even = (int4*)(target.to + (target.row + (lane >> 2 & 6)) * PITCH + column * 8) + (lane & 3) + (odd ? 4 : 0);
@@ -139,19 +139,19 @@ template <u32 FIRST, u32 N, class Of> INLINE void store_direct(const Of& of, con
 #pragma unroll
     for (u32 lower = 0; lower < 2; lower++) {
       const u32 first = FIRST + 8 * j, pair = first / 4 + lower;
-      const int4 x = sum_of(of, pair, columns + first / 2), y = sum_of(of, pair + 2, columns + first / 2 + 4);
+      const int4 x = sum_of(of, pair, columns[first / 2]), y = sum_of(of, pair + 2, columns[first / 2 + 4]);
       const int4 other = exchange(odd ? x : y, 4);
       put(even + j * 4 + lower * (PITCH / 2), odd ? other : x, target.add);
       put(even + PITCH / 16 + j * 4 + lower * (PITCH / 2), odd ? y : other, target.add);
     }
 }
-template <u32 FIRST, u32 N, class Of> INLINE void store(const Of& of, const Target& target, u32 column, u32 lane) {
+template <u32 FIRST, u32 N> INLINE void store(const Products& of, const Target& target, u32 column, u32 lane) {
   if constexpr (LONE) store_staged<FIRST, N>(of, target, column, lane);
   else store_direct<FIRST, N>(of, target, column, lane);
 }
 
 // Columns FIRST .. FIRST + N become rows `row` .. of the tile, and this warp's rows its columns: the conjugates.
-template <u32 FIRST, u32 N, class Of> INLINE void store_turned(const Of& of, const Target& target, u32 row, u32 lane) {
+template <u32 FIRST, u32 N> INLINE void store_turned(const Products& of, const Target& target, u32 row, u32 lane) {
   const int2* const columns = target.columns + (lane & 3);
   unsigned char* const to = target.to + (target.row + (lane >> 2)) * 8;
 #pragma unroll
@@ -159,7 +159,7 @@ template <u32 FIRST, u32 N, class Of> INLINE void store_turned(const Of& of, con
     const u32 first = FIRST + 8 * j, mine = row + 8 * j + 2 * (lane & 3);
 #pragma unroll
     for (u32 lower = 0; lower < 2; lower++) {
-      const int4 sums = sum_of(of, first / 4 + lower, columns + first / 2);
+      const int4 sums = sum_of(of, first / 4 + lower, columns[first / 2]);
       int2* const at = (int2*)(to + mine * PITCH + lower * 64);
       int2* const next = (int2*)((unsigned char*)at + PITCH);
       int2 x = make_int2(sums.x, -sums.y), y = make_int2(sums.z, -sums.w);
@@ -204,7 +204,7 @@ template <class Issue> INLINE void with_columns(const Task& task, Issue issue) {
 }
 
 // Sums of a job where the last block has none. On the diagonal the first columns are its: they go to the last row of tiles.
-template <class Of> INLINE void store_beside(const Of& of, const Work& work, const Place& job, Target target, u32 lane) {
+INLINE void store_beside(const Products& of, const Work& work, const Place& job, Target target, u32 lane) {
   if (job.row != job.column) {
     target.columns += EXTRA / 2;
     return store<0, 128>(of, target, 0, lane);
@@ -217,7 +217,7 @@ template <class Of> INLINE void store_beside(const Of& of, const Work& work, con
 }
 
 // Sums of a job from one warp, whose rows begin at `target.row` of the job's 128.
-template <class Of> INLINE void store_job(const Of& of, const Work& work, const Place& job, Target target, u32 lane) {
+INLINE void store_job(const Products& of, const Work& work, const Place& job, Target target, u32 lane) {
   const u32 team = target.row / 64, channel = target.row / EDGE;
   const bool last = RAGGED && job.row == work.blocks - 1;
   if constexpr (SMALL) {
@@ -287,7 +287,7 @@ INLINE void correlate(const Work& work, unsigned char* shared, const Layout& lay
   unsigned char* const staging = shared + layout.staging + row / 16 * STAGING;
   Ring<2> sums = {0, 0};
   for_each_job(work, [&](const Place& job) {
-    Products<PRODUCTS> of;
+    Products of;
     of.clear();
     multiply(of, task_of(work, job, row / 64));
     barrier_wait(base + layout.full + sums.slot * 8, sums.parity);

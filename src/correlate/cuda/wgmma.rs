@@ -20,19 +20,8 @@ const TIMES: usize = 64;
 /// Threads of a block: a warpgroup brings, two multiply.
 const THREADS: usize = 384;
 
-/// The most inputs of a last block that is multiplied beside others: for more, registers do not suffice.
+/// Columns of a last block that is multiplied beside others: for more, registers do not suffice.
 const BESIDE: usize = 16;
-
-/// How products are arranged. All give the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
-    /// Four real products a complex one; the last block of inputs, where it is not whole, has a row of tiles of its own.
-    Turned,
-    /// The same, the last block beside the tiles on the diagonal, whose rows it shares.
-    Beside,
-    /// Three real products a complex one, where the sum of a sample's parts, 8 times, fits a byte.
-    Three,
-}
 
 /// A shape bound to the kernel.
 #[derive(Debug)]
@@ -48,51 +37,51 @@ pub(super) struct Wgmma {
 struct Form {
     /// Bits of a sample's parts: 4 or 8.
     bits: usize,
-    /// Real products of a complex one: 4, or 3 of 4 bits.
-    products: usize,
     /// Rows, and columns, of a tile.
     edge: usize,
-    /// Columns of the last tiles that count, in whole steps of the instruction.
+    /// Columns of the last block that count, in whole steps of the instruction.
     width: usize,
-    /// Whether there is one tile, or one besides the last block's.
+    /// Whether there is one tile, or one besides those of a last block that stands beside others.
     is_lone: bool,
-    /// Whether the last block is multiplied beside others.
-    is_beside: bool,
 }
 
 impl Form {
-    fn new(shape: &Shape, manner: Manner) -> Self {
-        let is_beside = manner == Manner::Beside;
+    fn new(shape: &Shape) -> Self {
+        let last = shape.inputs - (shape.tiles_side() - 1) * shape.edge;
         let form = Self {
             bits: shape.encoding.sample_bits() / 2,
-            products: if manner == Manner::Three { 3 } else { 4 },
             edge: shape.edge,
-            width: last_inputs(shape).next_multiple_of(16),
-            is_lone: shape.tiles_side() == if is_beside { 2 } else { 1 },
-            is_beside,
+            width: if shape.edge < ROWS { ROWS } else { last.next_multiple_of(16) },
+            is_lone: shape.tiles_side() == 1,
         };
-        let is_whole = shape.edge < ROWS || !form.is_possible();
-        Self { width: if is_whole { ROWS } else { form.width }, ..form }
+        if form.is_beside() {
+            return Self { is_lone: shape.tiles_side() == 2, ..form };
+        }
+        Self { width: if form.spills() { ROWS } else { form.width }, ..form }
     }
 
-    /// Whether a plan takes it, of those that fit their edge: of 4 bits, four products of more than half a tile spill.
+    /// Whether the last block has no tiles of its own to compute. Of 4 bits, widening takes the registers that this needs.
+    fn is_beside(&self) -> bool {
+        self.bits == 8 && self.width == BESIDE
+    }
+
+    /// Whether registers do not suffice: of 4 bits, for more than half a tile besides whole ones.
+    fn spills(&self) -> bool {
+        self.bits == 4 && !self.is_lone && self.width > ROWS / 2 && self.width < ROWS
+    }
+
+    /// Whether a plan takes it: one tile of 64 inputs or fewer has a smaller edge.
     fn is_possible(&self) -> bool {
-        let is_free = self.bits == 8 || self.products == 3;
-        is_free || self.is_lone || self.width <= ROWS / 2 || self.width == ROWS
+        if self.is_lone { self.is_beside() || self.width > 64 } else { !self.spills() }
     }
 
     fn source(&self) -> Source {
-        let (name, text) = match (self.bits, self.products) {
-            (_, 3) => ("wgmma_three.cu", include_str!("wgmma_three.cu")),
-            (4, _) => ("wgmma_4bit.cu", include_str!("wgmma_4bit.cu")),
+        let (name, text) = match self.bits {
+            4 => ("wgmma_4bit.cu", include_str!("wgmma_4bit.cu")),
             _ => ("wgmma.cu", include_str!("wgmma.cu")),
         };
-        let numbers = [
-            ("EDGE", self.edge),
-            ("WIDTH", self.width),
-            ("LONE", usize::from(self.is_lone)),
-            ("BESIDE", usize::from(self.is_beside)),
-        ];
+        let numbers =
+            [("EDGE", self.edge), ("WIDTH", self.width), ("LONE", usize::from(self.is_lone))];
         Source {
             name,
             text,
@@ -107,12 +96,9 @@ impl Form {
     /// Bytes of shared memory of a block, as the kernel lays it out: slots, staging, columns' sums, barriers.
     fn shared_bytes(&self) -> usize {
         let staging = if self.is_lone { 8 * 8192 } else { 0 };
-        if self.products == 3 {
-            return (if self.is_lone { 10 } else { 14 }) * SLOT + staging + 8 * 24;
-        }
-        let extra = if self.is_beside { BESIDE } else { 0 };
+        let extra = if self.is_beside() { BESIDE } else { 0 };
         let (slots, barriers) = match (self.bits, self.is_lone) {
-            (_, true) if self.is_beside => (8 * (SLOT + extra * 2 * TIMES), 8),
+            (_, true) if self.is_beside() => (8 * (SLOT + extra * 2 * TIMES), 8),
             (4, true) => (5 * SLOT + 10 * SLOT / 2, 15),
             (4, false) => (7 * SLOT + 14 * SLOT / 2, 21),
             (_, true) => (10 * SLOT, 10),
@@ -122,58 +108,30 @@ impl Form {
     }
 }
 
-/// Inputs of the last block.
-fn last_inputs(shape: &Shape) -> usize {
-    shape.inputs - (shape.tiles_side() - 1) * shape.edge
-}
-
 /// Variants in the table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
-    let small = [(32, ROWS, true), (64, ROWS, true), (ROWS, 80, true), (ROWS, ROWS, true)];
-    let few = [(ROWS, 16, false), (ROWS, 80, false), (ROWS, ROWS, false)];
-    let wide = (1..=8).flat_map(|steps| [(ROWS, 16 * steps, true), (ROWS, 16 * steps, false)]);
-    let wanted: Vec<(usize, usize, bool)> = match extent {
-        Extent::Representative => small.into_iter().chain(few).collect(),
-        // One tile of 64 inputs or fewer has a smaller edge.
-        Extent::All => {
-            let possible = wide.filter(|(_, width, is_lone)| !is_lone || *width > 64);
-            small.into_iter().take(2).chain(possible).collect()
-        }
+    let widths: Vec<usize> = match extent {
+        Extent::Representative => vec![BESIDE, 32, 80, ROWS],
+        Extent::All => (1..=ROWS / 16).map(|steps| 16 * steps).collect(),
     };
-    let three = match extent {
-        Extent::Representative => vec![(ROWS, 16, false), (ROWS, 80, true), (ROWS, ROWS, false)],
-        Extent::All => wanted.clone(),
-    };
-    let form = |bits, products| {
-        move |(edge, width, is_lone)| {
-            let is_beside = false;
-            Form { bits, products, edge, width, is_lone, is_beside }
-        }
-    };
-    let four = wanted.into_iter().flat_map(|of| [form(8, 4)(of), form(4, 4)(of)]);
-    let beside = [true, false]
-        .map(|is_lone| Form { is_beside: true, ..form(8, 4)((ROWS, BESIDE, is_lone)) });
-    let all = four.chain(three.into_iter().map(form(4, 3))).filter(Form::is_possible);
-    all.chain(beside).map(|form| Variant::hopper(form.source())).collect()
+    let small = [(32, ROWS, true), (64, ROWS, true)];
+    let large = widths.into_iter().flat_map(|width| [(ROWS, width, true), (ROWS, width, false)]);
+    let sizes = small.into_iter().chain(large);
+    let forms = sizes
+        .flat_map(|(edge, width, is_lone)| [8, 4].map(|bits| Form { bits, edge, width, is_lone }));
+    forms.filter(Form::is_possible).map(|form| Variant::hopper(form.source())).collect()
 }
 
 impl Wgmma {
     /// Whether a device has what it takes, for a shape of bytes or of halves of them.
-    pub(super) fn suits(shape: &Shape, manner: Manner, device: &Device) -> bool {
-        let suits = match (shape.encoding, manner) {
-            (VoltageEncoding::Complex8 | VoltageEncoding::Complex4, Manner::Turned)
-            | (VoltageEncoding::Complex4, Manner::Three) => true,
-            // Of 4 bits, widening takes the registers that the sums would need.
-            (VoltageEncoding::Complex8, Manner::Beside) => {
-                shape.tiles_side() > 1 && last_inputs(shape) <= BESIDE
-            }
-            _ => false,
-        };
-        device.is_hopper() && suits
+    pub(super) fn suits(shape: &Shape, device: &Device) -> bool {
+        let is_integer =
+            matches!(shape.encoding, VoltageEncoding::Complex8 | VoltageEncoding::Complex4);
+        device.is_hopper() && is_integer
     }
 
-    pub(super) fn new(shape: &Shape, manner: Manner, device: &Device) -> Result<Self> {
-        let form = Form::new(shape, manner);
+    pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
+        let form = Form::new(shape);
         let module = device.module(&form.source())?;
         Ok(Self {
             shape: *shape,
@@ -195,7 +153,7 @@ impl Wgmma {
         let last =
             Boxes { size: [boxes.size[0], edge.min(self.form.width), channels_each], ..boxes };
         let tiles = self.shape.tiles();
-        let without = if self.form.is_beside { self.shape.tiles_side() } else { 0 };
+        let without = if self.form.is_beside() { self.shape.tiles_side() } else { 0 };
         let jobs = job.channels.div_ceil(channels_each) * (tiles - without);
         let arguments = Arguments::new()
             .with_tensor(Tensor::new(&boxes)?)
@@ -211,5 +169,47 @@ impl Wgmma {
         let grid = [self.multiprocessors.min(jobs), 1, 1];
         // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says.
         unsafe { stream.launch(&self.function, grid, [THREADS, 1, 1], &arguments) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::plan::{Options, Plan};
+    use super::*;
+
+    fn form(inputs: usize, encoding: VoltageEncoding) -> Form {
+        let options = Options { antennas: inputs, polarizations: 1, channels: 1, encoding };
+        Form::new(&Shape::new(&Plan::new(options).unwrap()))
+    }
+
+    #[test]
+    fn only_few_bytes_stand_beside_others() {
+        use VoltageEncoding::{Complex4, Complex8};
+        for inputs in [1, 16, 33, 64, 65, 128, 145, 160, 256, 273, 384] {
+            let form = form(inputs, Complex8);
+            assert!(!form.is_beside() && form.is_lone == (inputs <= 128), "{inputs}: {form:?}");
+        }
+        for (inputs, is_lone) in
+            [(129, true), (144, true), (257, false), (272, false), (514, false), (2049, false)]
+        {
+            let (of_8, of_4) = (form(inputs, Complex8), form(inputs, Complex4));
+            assert!(of_8.is_beside() && of_8.is_lone == is_lone, "{inputs}: {of_8:?}");
+            assert!(!of_4.is_beside() && !of_4.is_lone, "{inputs}: {of_4:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_the_forms_of_plans_and_no_others() {
+        let table = variants(Extent::All);
+        let encodings = [VoltageEncoding::Complex8, VoltageEncoding::Complex4];
+        let asked: Vec<Source> = (1..400)
+            .flat_map(|inputs| encodings.map(|encoding| form(inputs, encoding).source()))
+            .collect();
+        for source in &asked {
+            assert!(table.iter().any(|variant| variant.source == *source), "{:?}", source.defines);
+        }
+        for variant in &table {
+            assert!(asked.contains(&variant.source), "{:?}", variant.source.defines);
+        }
     }
 }

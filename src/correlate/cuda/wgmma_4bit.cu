@@ -8,7 +8,7 @@
 //
 // A block has three warpgroups: one thread brings raw slots of rows and of columns, two warps widen, two warpgroups multiply.
 //
-// EDGE, WIDTH, LONE: as in wgmma.cu; BESIDE is 0: registers do not suffice for it.
+// EDGE, WIDTH, LONE: as in wgmma.cu; a last block of WIDTH 16 is turned like those of other widths.
 #define SHIFT 8
 #include "wgmma.cuh"
 
@@ -84,7 +84,7 @@ struct Places { Ring<ROWS> rows; Ring<WIDES> columns; };
 
 // Products of a job's rows in this warpgroup with its columns, all stages. 16 samples at a time, so
 // that there are registers for two sets of rows: those that products read, and those that are widened meanwhile.
-INLINE void multiply(Products<128>& of, const Lane& lane, Places& at, u32 halves, const Task& task) {
+INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, const Task& task) {
   u32 raw[4], a[2][4] = {}, b[2][4] = {};
   auto load = [&](u32 slot, u32 half) {
     load_matrix_x4(raw, lane.base + ROWS_AT + slot * RAW + lane.row + ((2 * half + lane.half) ^ lane.swap) * 16);
@@ -170,7 +170,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
     const Lane lane = {base, threadIdx.x & 31, mine * 64, mine >> 1 & 3, threadIdx.x >> 4 & 1};
     Places at = {{0, 0}, {0, 0}};
     correlate(work, shared, LAYOUT, row,
-              [&](Products<128>& of, const Task& task) { multiply(of, lane, at, halves, task); });
+              [&](Products& of, const Task& task) { multiply(of, lane, at, halves, task); });
   }
 #endif
 }

@@ -197,7 +197,6 @@ INLINE void named_barrier(u32 id, u32 threads) { emulated_machine->barrier(id, t
 INLINE void named_barrier_arrive(u32 id, u32 threads) { emulated_machine->barrier(id, threads, false); }
 
 INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) { return emulated::permute(a, b, selector); }
-INLINE u32 mask_flip(u32 a, u32 mask, u32 flip) { return (a & mask) ^ flip; }
 INLINE void store_16(void* to, u32 a, u32 b, u32 c, u32 d) { *(uint4*)to = make_uint4(a, b, c, d); }
 INLINE void keep(u32&) {}
 INLINE double product(double a, double b) { return a * b; }
