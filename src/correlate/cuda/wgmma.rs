@@ -3,7 +3,7 @@
 use super::job::Job;
 use super::shape::Shape;
 use crate::backend::cuda::{
-    Arguments, Boxes, Device, Extent, Function, Source, Stream, Tensor, Variant,
+    Arguments, Boxes, Buffer, Device, Extent, Function, Source, Stream, Tensor, Variant,
 };
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
@@ -23,6 +23,9 @@ const THREADS: usize = 384;
 /// Columns of a last block that is multiplied beside others: for more, registers do not suffice.
 const BESIDE: usize = 16;
 
+/// Jobs that a block's warps may be told of before they ask.
+const TOLD: usize = 4;
+
 /// A shape bound to the kernel.
 #[derive(Debug)]
 pub(super) struct Wgmma {
@@ -30,6 +33,8 @@ pub(super) struct Wgmma {
     form: Form,
     multiprocessors: usize,
     function: Function,
+    /// What blocks count the jobs in that they have drawn; each launch leaves zeros.
+    drawn: Buffer<u32>,
 }
 
 /// What a kernel is compiled for.
@@ -93,7 +98,7 @@ impl Form {
         }
     }
 
-    /// Bytes of shared memory of a block, as the kernel lays it out: slots, staging, columns' sums, barriers.
+    /// Bytes of shared memory of a block, as the kernel lays it out: slots, staging, columns' sums, barriers, places of jobs.
     fn shared_bytes(&self) -> usize {
         let staging = if self.is_lone { 8 * 8192 } else { 0 };
         let extra = if self.is_beside() { BESIDE } else { 0 };
@@ -104,7 +109,7 @@ impl Form {
             (_, true) => (10 * SLOT, 10),
             (_, false) => (14 * SLOT, 7),
         };
-        slots + staging + 2 * 4 * (ROWS + extra) + 8 * (2 * barriers + 4)
+        slots + staging + 2 * 4 * (ROWS + extra) + 8 * (2 * barriers + 4) + TOLD * 32
     }
 }
 
@@ -138,6 +143,7 @@ impl Wgmma {
             form,
             multiprocessors: device.properties().multiprocessors,
             function: module.function("correlate_wgmma", form.shared_bytes())?,
+            drawn: device.upload(&[0; 2])?,
         })
     }
 
@@ -165,7 +171,8 @@ impl Wgmma {
             .with(tiles as u32)
             .with(jobs as u32)
             .with(job.times.div_ceil(TIMES / 2) as u32)
-            .with(u32::from(job.add));
+            .with(u32::from(job.add))
+            .with(self.drawn.address());
         let grid = [self.multiprocessors.min(jobs), 1, 1];
         // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says.
         unsafe { stream.launch(&self.function, grid, [THREADS, 1, 1], &arguments) }
