@@ -68,6 +68,7 @@ pub(super) struct Bank {
     deep_rows: Buffer<i32>,
     /// Taps before halving; after doubling, those of even samples and then those of odd ones.
     down: Buffer<Tap>,
+    down_reach: usize,
     up: Buffer<Tap>,
     even: usize,
     /// Samples of the lower rate that the latter reach back.
@@ -96,13 +97,15 @@ impl Bank {
         let down = taps(&resampler.down);
         let (even, odd) = phases(&resampler.up);
         let up = [even.as_slice(), &odd].concat();
-        let reach = up.iter().map(|[_, back]| *back as usize).max().unwrap_or(0);
+        let (reach, down_reach) = (reach(&up), reach(&down));
+        let is_one = plan.levels() == 1;
+        let taken = if is_one { 0 } else { 8 * down.len() + 4 * (ALONE / 2 + down_reach) };
         let held = held_sums(1, reach) + held_sums(2, reach);
-        let brought = 8 * (up.len() + held);
+        let brought = if is_one { 0 } else { 8 * (up.len() + held) };
         Ok(Self {
             filter: filters.function("filter_all", packed.shared_bytes)?,
-            take_input: resample.function("take_input", 0)?,
-            bring_up: resample.function("bring_up", if plan.levels() > 1 { brought } else { 0 })?,
+            take_input: resample.function("take_input", taken)?,
+            bring_up: resample.function("bring_up", brought)?,
             piece: way.piece,
             threads: packed.threads * way.parts,
             blocks: packed.units.len(),
@@ -115,6 +118,7 @@ impl Bank {
             deep: device.upload(&levels.deep)?,
             deep_rows: device.upload(&levels.deep_rows)?,
             down: device.upload(&down)?,
+            down_reach,
             even: even.len(),
             up: device.upload(&up)?,
             reach,
@@ -180,7 +184,8 @@ impl Bank {
             .with(last as u32)
             .with(self.inputs.address())
             .with(self.down.address())
-            .with(self.down.len() as u32);
+            .with(self.down.len() as u32)
+            .with(self.down_reach as u32);
         // SAFETY: the arguments are the kernel's; each ring holds the new samples beside its history.
         unsafe { stream.launch(&self.take_input, [blocks, 1, 1], [threads, 1, 1], &arguments) }
     }
@@ -236,6 +241,11 @@ fn taps(all: &[f32]) -> Vec<Tap> {
     let most = all.iter().fold(0_f32, |most, tap| most.max(tap.abs()));
     let heard = all.iter().enumerate().filter(|(_, tap)| tap.abs() > 1e-12 * most);
     heard.map(|(back, tap)| [tap.to_bits(), back as u32]).collect()
+}
+
+/// Samples that taps reach back.
+fn reach(taps: &[Tap]) -> usize {
+    taps.iter().map(|[_, back]| *back as usize).max().unwrap_or(0)
 }
 
 /// Taps at even and at odd places, in samples of the lower rate.

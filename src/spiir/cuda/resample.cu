@@ -24,41 +24,46 @@ struct Deep {
 INLINE u64 at_level(u64 sample, int level) { return (sample + (1ull << level) - 1) >> level; }
 INLINE float finite(float x) { return fabsf(x) < __int_as_float(0x7f800000) ? x : 0.0f; }
 
-// The full rate: what is new stands in the caller's buffer, which other blocks are still copying to the ring.
-struct Fresh {
-  const float* input;
-  const float* ring;
-  u32 begin, mask;
-  INLINE float operator()(u32 at) const { return (i32)(at - begin) >= 0 ? finite(input[at - begin]) : ring[at & mask]; }
-};
-// A rate whose samples are all in its ring.
-struct Ring {
-  const float* ring;
-  u32 mask;
-  INLINE float operator()(u32 at) const { return ring[at & mask]; }
+// Samples of the rate above that a block's next outputs need, and the taps, in shared memory.
+struct Window {
+  float* samples;
+  Tap* taps;
+  u32 count, reach;   // taps, and samples that they reach back
 };
 
-// Samples of a lower rate, each by four threads: one in four of the taps each.
-template <class From> INLINE void halve(const From& from, float* to, u32 mask, u64 begin, u64 end, const Tap* taps, u32 count) {
-  u32 part = threadIdx.x % 4, turn = blockDim.x / 4, whole = count / 4 * 4;
-  for (u64 first = begin + blockIdx.x * turn; first < end; first += gridDim.x * turn) {
-    u64 k = first + threadIdx.x / 4;
-    float sum = 0;
-    if (k < end) {
-#pragma unroll 8
-      for (u32 tap = part; tap < whole; tap += 4) sum = fmaf(taps[tap].weight, from((u32)(2 * k) - taps[tap].back), sum);
-      if (part == 0)
-        for (u32 tap = whole; tap < count; tap++) sum = fmaf(taps[tap].weight, from((u32)(2 * k) - taps[tap].back), sum);
+// Samples of a lower rate, as many at a time as a quarter of the block: each by four threads, of one in four of the taps.
+// `fresh`: what is new of the rate above, from sample `begin` on, where that is not in its ring yet.
+INLINE void halve(const Window& window, const float* ring, u32 ring_mask, const float* fresh, u64 begin, float* to, u32 mask, u64 first, u64 end) {
+  u32 part = threadIdx.x % 4, turn = blockDim.x / 4, whole = window.count / 4 * 4;
+  for (u64 from = first + blockIdx.x * turn; from < end; from += gridDim.x * turn) {
+    u32 outputs = (u32)smaller<u64>(turn, end - from), place = (u32)(2 * from) - window.reach;
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < 2 * outputs + window.reach - 1; i += blockDim.x) {
+      i32 late = (i32)(place + i - (u32)begin);
+      window.samples[i] = fresh && late >= 0 ? finite(fresh[late]) : ring[(place + i) & ring_mask];
     }
+    __syncthreads();
+    u32 output = threadIdx.x / 4;
+    const float* x = window.samples + 2 * smaller(output, outputs - 1) + window.reach;
+    float sum = 0;
+#pragma unroll 8
+    for (u32 tap = part; tap < whole; tap += 4) sum = fmaf(window.taps[tap].weight, x[-window.taps[tap].back], sum);
+    if (part == 0)
+      for (u32 tap = whole; tap < window.count; tap++) sum = fmaf(window.taps[tap].weight, x[-window.taps[tap].back], sum);
     sum += __shfl_xor_sync(0xffffffff, sum, 1);
     sum += __shfl_xor_sync(0xffffffff, sum, 2);
-    if (k < end && part == 0) to[k & mask] = sum;
+    if (output < outputs && part == 0) to[(from + output) & mask] = sum;
   }
 }
 
 // Rates first .. last, each from the one above: first is 0, and last 0 or 1; or they are equal; or there is one block.
+// reach: of the taps.
 KERNEL __launch_bounds__(1024, 1)
-    take_input(const float* input, u32 times, u64 begin, const Level* levels, u32 first, u32 last, float* inputs, const Tap* taps, u32 count) {
+    take_input(const float* input, u32 times, u64 begin, const Level* levels, u32 first, u32 last, float* inputs, const Tap* taps, u32 count, u32 reach) {
+  SHARED_MEMORY(shared);
+  Window window = {(float*)((Tap*)shared + count), (Tap*)shared, count, reach};
+  if (last > 0)
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) window.taps[i] = taps[i];
   for (u32 level = first; level <= last; level++) {
     Level own = levels[level];
     float* to = inputs + own.input;
@@ -67,10 +72,9 @@ KERNEL __launch_bounds__(1024, 1)
       continue;
     }
     Level above = levels[level - 1];
-    const float* ring = inputs + above.input;
-    u64 from = at_level(begin, level), till = at_level(begin + times, level);
-    if (level == 1) halve(Fresh{input, ring, (u32)begin, above.mask}, to, own.mask, from, till, taps, count);
-    else halve(Ring{ring, above.mask}, to, own.mask, from, till, taps, count);
+    // Other blocks are still copying the full rate's samples.
+    const float* fresh = level == 1 ? input : nullptr;
+    halve(window, inputs + above.input, above.mask, fresh, begin, to, own.mask, at_level(begin, level), at_level(begin + times, level));
     __syncthreads();
   }
 }
