@@ -205,6 +205,9 @@ fn quick_benches_find_all_outputs_right() {
         assert!(rows.iter().all(|row| row["checked"] == true), "{table}");
         assert!(rows.iter().all(|row| row["rate"].as_f64().unwrap() > 0.0), "{table}");
     }
+    let table = json(folder.path(), "bench spiir --table filters --quick --device cuda");
+    let names: Vec<&Value> = table.as_array().unwrap().iter().map(|row| &row["case"]).collect();
+    assert!(names.iter().any(|name| name.as_str().unwrap().contains("of chirps")), "{table}");
 }
 
 #[cfg(unix)]
