@@ -205,6 +205,32 @@ fn quick_benches_find_all_outputs_right() {
         assert!(rows.iter().all(|row| row["checked"] == true), "{table}");
         assert!(rows.iter().all(|row| row["rate"].as_f64().unwrap() > 0.0), "{table}");
     }
+    let table = json(folder.path(), "bench spiir --table filters --quick --device cuda");
+    let names: Vec<&Value> = table.as_array().unwrap().iter().map(|row| &row["case"]).collect();
+    assert!(names.iter().any(|name| name.as_str().unwrap().contains("of chirps")), "{table}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_quick_bench_needs_no_other_program() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    if gpu(folder.path()).is_none() {
+        return;
+    }
+    let (fake, mark) = (folder.path().join("nvidia-smi"), folder.path().join("asked"));
+    std::fs::write(&fake, format!("#!/bin/sh\ntouch '{}'\nexit 9\n", mark.display())).unwrap();
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(folder.path().to_owned()).chain(std::env::split_paths(&paths));
+    let paths = std::env::join_paths(paths).unwrap();
+    let words = "bench correlate --quick --device cuda --json --only sustained";
+    let output = with(folder.path(), words, ("PATH", paths.to_str().unwrap()));
+    assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<&Value> = rows.as_array().unwrap().iter().map(|row| &row["case"]).collect();
+    assert_eq!(names, ["40 antennas, 8 bit, sustained"]);
+    assert!(!mark.exists());
 }
 
 #[test]

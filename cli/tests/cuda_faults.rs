@@ -4,11 +4,11 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{code, document, entries, fails, json, program, recording, stderr};
+use common::{code, document, entries, fails, json, program, recording, stderr, stdout};
 use tempfile::TempDir;
 
 /// A folder with a recording, a.fil, where the GPU is an emulated one.
@@ -171,4 +171,88 @@ fn an_interrupt_in_the_middle_of_a_search_leaves_nothing() {
     let output = searching.wait_with_output().unwrap();
     assert_eq!(code(&output), 130, "{}", stderr(&output));
     assert_eq!(entries(home.path()), before);
+}
+
+/// The tuned choices in a cache, with what is in them; there must be nothing half-written beside them.
+fn tuned(cache: &Path) -> Vec<(String, Vec<u8>)> {
+    let names = entries(cache).into_iter();
+    let names = names.filter(|name| name.contains(".tune"));
+    let held = names.map(|name| (fs::read(cache.join(&name)).unwrap(), name));
+    let held: Vec<(String, Vec<u8>)> = held.map(|(bytes, name)| (name, bytes)).collect();
+    assert!(held.iter().all(|(name, _)| name.ends_with(".tune")), "{:?}", entries(cache));
+    held
+}
+
+const TUNE: [&str; 2] = [
+    "tune correlate --device cuda --antennas 20 --channels 3 --samples 70 --verbose",
+    "tune spiir --device cuda --templates 3 --filters 30 --rates 2 --memory 1 --verbose",
+];
+
+/// Tunes until the first choice was measured, interrupts, and gives how it ended.
+fn interrupted(home: &Path, words: &str, cache: &Path) -> (i32, String) {
+    let mut tuning = command(home, words, &[("SIDEREAL_CACHE_DIR", cache)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(tuning.stderr.take().unwrap());
+    let mut first = String::new();
+    told.read_line(&mut first).unwrap();
+    assert!(first.contains(" ms, median "), "{first}");
+    let id = tuning.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut told, &mut rest).unwrap();
+    (tuning.wait().unwrap().code().unwrap(), rest)
+}
+
+#[test]
+fn an_interrupt_in_the_middle_of_tuning_keeps_what_was_there() {
+    let Some(home) = emulated() else { return };
+    for (words, cache) in TUNE.iter().zip(["correlate", "spiir"]) {
+        let cache = home.path().join(cache);
+        for kept in [false, true] {
+            if kept {
+                let whole = run(home.path(), words, &[("SIDEREAL_CACHE_DIR", &cache)]);
+                assert!(whole.status.success(), "{}", stderr(&whole));
+            }
+            let before = if cache.exists() { tuned(&cache) } else { Vec::new() };
+            assert_eq!(!before.is_empty(), kept, "{words}");
+            let (code, told) = interrupted(home.path(), words, &cache);
+            assert_eq!(code, 130, "{told}");
+            assert!(told.contains("stopped on request"), "{told}");
+            assert_eq!(tuned(&cache), before, "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_with_what_was_measured() {
+    let Some(home) = emulated() else { return };
+    let cache = home.path().join("cache");
+    fs::create_dir(&cache).unwrap();
+    // A small disk of its own, which only this shell and what it starts can see.
+    let small = "mount -t tmpfs -o size=64k,mode=700 tmpfs cache";
+    let shell = |script: &str| {
+        let mut shell = Command::new("unshare");
+        shell.args(["-rm", "sh", "-c", script]).current_dir(home.path());
+        shell.env("SIDEREAL_CACHE_DIR", &cache).output()
+    };
+    if !shell(small).is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: a small disk can't be mounted here");
+        return;
+    }
+    let program = program();
+    let full = "dd if=/dev/zero of=cache/fill bs=4096 count=64 2> /dev/null";
+    let script =
+        format!("{small}; {full}; {} {}; ", program.display(), TUNE[0].replace("--verbose", "-q"));
+    let output = shell(&format!("{script} code=$?; ls -A cache; exit $code")).unwrap();
+    let told = stderr(&output);
+    assert_eq!(code(&output), 1, "{told}");
+    let words = ["a place for tuned choices", ".tune", "No space left", "SIDEREAL_CACHE_DIR"];
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    assert_eq!(stdout(&output), "fill\n");
+    let output = shell(&script.replace("-q", "--json")).unwrap();
+    let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(table[0]["stored"] == false && table[0]["best"].is_string(), "{table}");
 }

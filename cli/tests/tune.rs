@@ -134,3 +134,32 @@ fn kernels_of_other_stages_are_tuned() {
     let help = done(folder.path(), "tune correlate --help");
     assert!(help.contains("Examples:") && help.contains("--samples"), "{help}");
 }
+
+#[test]
+fn filters_of_chirps_are_tuned() {
+    let Some(folder) = folder() else { return };
+    let folder = folder.path();
+    let tune = "tune spiir --chirps --device cuda --memory 1 --dry-run";
+    // The last has fewer filters than its chirp has rates to lie at.
+    for options in ["--filters 30 --rates 2", "--filters 3 --rates 3"] {
+        let tuned = json(folder, &format!("{tune} --templates 3 {options}"));
+        let choices = choices(&tuned);
+        assert!(choices.iter().any(|names| names.len() > 1), "{options} {tuned}");
+    }
+}
+
+#[test]
+fn what_no_bank_of_chirps_has_is_wrong_use() {
+    let Some(folder) = folder() else { return };
+    let folder = folder.path();
+    let tune = "tune spiir --chirps --device cuda";
+    fails(&sidereal(folder, &format!("{tune} bank.h5")), 2, &["[BANK]", "--chirps"]);
+    fails(&sidereal(folder, &format!("{tune} --filters 2 --rates 3")), 2, &["--filters", "a rate"]);
+    fails(
+        &sidereal(folder, &format!("{tune} --filters 4096")),
+        2,
+        &["--filters", "2741", "longer"],
+    );
+    let help = done(folder, "tune spiir --help");
+    assert!(help.contains("--chirps") && help.contains("--rates 4 --chirps"), "{help}");
+}

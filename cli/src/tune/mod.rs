@@ -85,20 +85,32 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         What::Dedisperse(options) => options.tune(&bench, common)?,
         What::Spiir(options) => options.tune(&bench, common)?,
     };
-    let mut documents = Vec::new();
+    let (mut documents, mut kept) = (Vec::new(), Ok(()));
     for tuned in &tuned {
-        let stored = !arguments.dry_run && tuned.best().is_some();
-        if stored {
-            tune::store(tuned)?;
+        // What was measured is told even where it can't be kept.
+        let is_wanted = !arguments.dry_run && tuned.best().is_some() && kept.is_ok();
+        if is_wanted {
+            kept = keep(tuned);
         }
-        documents.push(document(tuned, &bench.backend, stored));
+        documents.push(document(tuned, &bench.backend, is_wanted && kept.is_ok()));
     }
     if common.json {
         json::print(&documents)?;
     } else if !common.quiet {
         json::say(table(&documents).trim_end())?;
     }
-    refused(&documents)
+    refused(&documents).and(kept)
+}
+
+/// Keeps the best choice; a folder that can't be written is told with what would help.
+fn keep(tuned: &Tuned) -> Result<()> {
+    tune::store(tuned).map_err(|error| match error {
+        Error::Io { path, source } => Error::Unavailable {
+            what: format!("a place for tuned choices ({})", path.display()),
+            why: format!("{source}; mend that, or name another folder in SIDEREAL_CACHE_DIR"),
+        },
+        other => other,
+    })
 }
 
 impl Bench {

@@ -35,8 +35,8 @@ pub(super) struct Arguments {
     /// Rates, each half of the one before, among which filters are shared out.
     #[arg(long, default_value_t = 1, conflicts_with = "bank")]
     rates: usize,
-    /// Filters as far behind as a chirp asks for, each at the lowest of the rates that holds its frequency; without it, within
-    /// two seconds.
+    /// Filters that reach as far back as a chirp's, each at the lowest of the rates that holds its frequency (of few filters,
+    /// some rates stay empty); without it they reach back two seconds, and each rate has its share.
     #[arg(long, conflicts_with = "bank")]
     chirps: bool,
 }
@@ -71,6 +71,12 @@ impl Arguments {
         if !(1..=MOST_FILTERS / filters).contains(&templates) {
             let rule = "it must be at least 1, with at most 2^26 filters in all";
             return Err(Error::parameter("--templates", templates, rule));
+        }
+        let most = spiir_bank::most_of_chirp();
+        if self.chirps && filters > most {
+            let rule =
+                format!("a chirp of more than {most} is longer than what a filter can remember");
+            return Err(Error::parameter("--filters", filters, rule));
         }
         let of = if self.chirps { spiir_bank::chirps } else { spiir_bank::near };
         of(templates, filters, rates as u32)

@@ -15,15 +15,15 @@ use sidereal::{Error, Result};
 use super::{Figure, Gpu, peers, random, table};
 use crate::bench::correlate::Arguments;
 use crate::common::Common;
-use card::Card;
+use card::{Card, Reader};
 use cases::{Case, What};
 
 const ABOUT: &str = "\
 10^12 operations a second of antennas with two polarizations (n inputs): 8 for a complex multiply-add, n (n + 1) / 2
 sums over 1024 samples of as many channels as make 65536 antennas in all; kernels alone, spectra and sums on the
 device, sums of 32 bits written anew for each integration; the best and the median of 20 batches of 1 ms.
-Sustained: back to back for two seconds, the rate of the second one, with the card's power (W, of what it may draw)
-and clock (MHz, of its highest). Bandwidth: MHz of each polarization that the device keeps up with. Roof: multiply-adds
+Sustained: back to back for two seconds, the rate of the second one, and, where nvidia-smi tells them, the card's power
+(W, of what it may draw) and clock (MHz, of its highest). Bandwidth: MHz of each polarization that the device keeps up with. Roof: multiply-adds
 of the same kind that do nothing else, or the spectra and sums once through the device's memory. Baseline: the best
 peer of the same input on an H200 (driver 580, CUDA 13.0); 0 where none was measured. Sums are compared with plain ones.";
 
@@ -41,8 +41,7 @@ const ALIGNED: usize = 16;
 /// # Errors
 /// Those of the device, and of a table with a wrong case.
 pub(crate) fn run(gpu: &Gpu, arguments: &Arguments, common: &Common) -> Result<()> {
-    let has_card = Card::of(&gpu.device).is_some();
-    let mut cases = cases::cases(arguments.tables(), gpu.quick, has_card);
+    let mut cases = cases::cases(arguments.tables(), gpu.quick);
     if let Some(part) = &arguments.only {
         cases.retain(|case| case.name.contains(part));
     }
@@ -52,15 +51,14 @@ pub(crate) fn run(gpu: &Gpu, arguments: &Arguments, common: &Common) -> Result<(
     }
     let roofs = Roofs::new(gpu)?;
     let table = table(gpu, common, arguments.csv.as_deref(), ("correlate", ABOUT))?;
-    let (mut data, mut card, mut rates) = (None, None, Vec::new());
-    let measured = gpu.measure(
+    let (mut data, mut rates) = (None, Vec::new());
+    // Of a trial run power and clock mean nothing, and it should not hang on another program.
+    let mut reader = (!gpu.quick).then(|| Reader::of(&gpu.device)).transpose()?;
+    let measured = gpu.measure_all(
         table,
         &cases,
         |case| case.name.clone(),
         |case| {
-            if let What::Power | What::Clock = case.what {
-                return reading(case, card);
-            }
             let encoding = case.options.encoding;
             if data.as_ref().is_none_or(|data: &Data| data.encoding != encoding) {
                 // The one before makes room first.
@@ -68,10 +66,9 @@ pub(crate) fn run(gpu: &Gpu, arguments: &Arguments, common: &Common) -> Result<(
                 data = Some(Data::new(gpu, encoding)?);
             }
             let Some(data) = &mut data else { return Err(no_data()) };
-            let (figure, read) = measure(gpu, case, &roofs, data)?;
-            card = read.or(card);
-            rates.push((case.clone(), figure.work / figure.seconds[0]));
-            Ok(figure)
+            let figures = measure(gpu, case, &roofs, (data, &mut reader))?;
+            rates.push((case.clone(), figures[0].work / figures[0].seconds[0]));
+            Ok(figures)
         },
     );
     if !common.json && !common.quiet {
@@ -159,12 +156,13 @@ fn layout(plan: &Plan, times: usize) -> DeviceSpectra {
     DeviceSpectra { first_byte: 0, channel_stride, input_stride, times }
 }
 
+/// A case's figures, the rate first.
 fn measure(
     gpu: &Gpu,
     case: &Case,
     roofs: &Roofs,
-    data: &mut Data,
-) -> Result<(Figure, Option<Card>)> {
+    (data, reader): (&mut Data, &mut Option<Reader>),
+) -> Result<Vec<Figure>> {
     let plan = Plan::new(case.options.clone())?.with_precision(case.precision);
     let layout = layout(&plan, case.times);
     let mut correlator = Correlator::new(plan.clone(), &gpu.backend)?;
@@ -181,8 +179,17 @@ fn measure(
     if case.what == What::Sustained {
         let long = if gpu.quick { QUICK_S } else { SUSTAINED_S };
         let calls = (long / seconds[0]).ceil().max(2.0) as usize;
-        let (each, read) = sustained(gpu, &stream, calls, &mut step)?;
-        (seconds, card) = (vec![each], read);
+        let mut work =
+            |is_awaited: &dyn Fn() -> bool| sustained(gpu, &stream, (calls, is_awaited), &mut step);
+        let each = match reader {
+            Some(known) => {
+                let (each, read) = known.meanwhile(work);
+                card = read.inspect_err(|why| without(reader, why)).ok();
+                each?
+            }
+            None => work(&|| false)?,
+        };
+        seconds = vec![each];
     }
     // Operations, or samples of each polarization of an antenna, one a second for each Hz.
     let all = operations(&plan, case.times);
@@ -200,43 +207,55 @@ fn measure(
         peer,
         checked,
     };
-    Ok((figure, card))
+    let readings = card.into_iter().flat_map(|card| power_and_clock(case, card));
+    Ok(std::iter::once(figure).chain(readings).collect())
 }
 
-/// Seconds of a call in the second half of so many, and what the card said meanwhile.
+/// Goes on without power and clock, which are only told beside the rate.
+fn without(reader: &mut Option<Reader>, why: &str) {
+    eprintln!("sidereal: the card's power and clock are left out: {why}");
+    *reader = None;
+}
+
+/// Seconds of a call in the second half of so many; more follow for as long as a reading is awaited.
 fn sustained(
     gpu: &Gpu,
     stream: &Stream,
-    calls: usize,
+    (calls, is_awaited): (usize, &dyn Fn() -> bool),
     step: &mut dyn FnMut(&Stream) -> Result<()>,
-) -> Result<(f64, Option<Card>)> {
+) -> Result<f64> {
     let (half, end) = (gpu.device.event()?, gpu.device.event()?);
-    card::meanwhile(&gpu.device, || {
-        for call in 0..calls {
-            if call == calls / 2 {
-                stream.record(&half)?;
-            }
-            step(stream)?;
+    for call in 0..calls {
+        if call == calls / 2 {
+            stream.record(&half)?;
         }
-        stream.record(&end)?;
-        end.synchronize()?;
-        Ok(end.seconds_since(&half)? / (calls - calls / 2) as f64)
-    })
+        step(stream)?;
+    }
+    stream.record(&end)?;
+    end.synchronize()?;
+    while is_awaited() {
+        (0..calls.div_ceil(20)).try_for_each(|_| step(stream))?;
+        stream.synchronize()?;
+    }
+    Ok(end.seconds_since(&half)? / (calls - calls / 2) as f64)
 }
 
-/// What was read of the card in the case before.
-fn reading(case: &Case, card: Option<Card>) -> Result<Figure> {
-    let Some(card) = card else {
-        let why = "nvidia-smi gave no reading meanwhile".to_owned();
-        return Err(Error::Unavailable { what: "the card's power and clock".to_owned(), why });
+/// What was read of the card meanwhile.
+fn power_and_clock(case: &Case, card: Card) -> [Figure; 2] {
+    let figure = |what: &str, (value, most), unit| Figure {
+        case: format!("{}, {what}", case.name),
+        work: value,
+        unit,
+        seconds: vec![1.0],
+        roof: most,
+        roof_unit: unit,
+        peer: 0.0,
+        checked: true,
     };
-    let (value, most, unit) = match case.what {
-        What::Power => (card.power_w, card.most_w, "W"),
-        _ => (card.clock_mhz, card.most_mhz, "MHz"),
-    };
-    let (case, roof_unit) = (case.name.clone(), unit);
-    let (seconds, checked) = (vec![1.0], true);
-    Ok(Figure { case, work: value, unit, seconds, roof: most, roof_unit, peer: 0.0, checked })
+    [
+        figure("power", (card.power_w, card.most_w), "W"),
+        figure("clock", (card.clock_mhz, card.most_mhz), "MHz"),
+    ]
 }
 
 /// Ours of 8 bits beside the peers, by antennas.

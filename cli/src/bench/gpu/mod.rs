@@ -80,12 +80,25 @@ impl Gpu {
         name: impl Fn(&C) -> String,
         mut measure: impl FnMut(&C) -> Result<Figure>,
     ) -> Result<()> {
+        self.measure_all(table, cases, name, |case| Ok(vec![measure(case)?]))
+    }
+
+    /// The same of cases that may give several figures.
+    fn measure_all<C>(
+        &self,
+        table: (Table<'_>, &'static str),
+        cases: &[C],
+        name: impl Fn(&C) -> String,
+        mut measure: impl FnMut(&C) -> Result<Vec<Figure>>,
+    ) -> Result<()> {
         let bench = table.1;
         let mut table = table.0;
         let mut failed = Vec::new();
         for case in cases {
             match measure(case) {
-                Ok(figure) => table.push(self.row(bench, figure))?,
+                Ok(figures) => figures
+                    .into_iter()
+                    .try_for_each(|figure| table.push(self.row(bench, figure)))?,
                 Err(error) => {
                     eprintln!("sidereal: {}: {error}", name(case));
                     failed.push(name(case));

@@ -4,6 +4,8 @@ use std::f64::consts::TAU;
 
 use num_complex::Complex;
 use sidereal::Result;
+#[cfg(feature = "cuda")]
+use sidereal::spiir::plan::MAX_DELAY;
 use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Template};
 
 /// Samples of the strain in a second.
@@ -12,6 +14,9 @@ pub(in crate::bench) const RATE_HZ: u32 = 4096;
 /// Filters of a chirp of this length in samples: 1.4 + 1.4 solar masses from 30 Hz with an error of 0.02 cycles.
 const FILTERS: f64 = 386.0;
 const LENGTH: f64 = 61.8 * 4096.0;
+
+/// The power of a filter's number by which its delay grows.
+const GROWTH: f64 = 3.2;
 
 /// Numbers that look random.
 #[derive(Debug)]
@@ -36,12 +41,12 @@ impl Random {
 /// power 16/5, since a chirp's frequency falls as that time to the power -3/8. `halvings` slows them all.
 fn chirp(random: &mut Random, filters: usize, halvings: u32) -> Vec<Filter> {
     let count = filters as f64;
-    let length = LENGTH * (count / FILTERS).powf(3.2);
+    let length = LENGTH * (count / FILTERS).powf(GROWTH);
     let one = |index: usize| {
         let part = (index as f64 + 1.0) / count;
-        let delay = length * part.powf(3.2) / f64::from(1u32 << halvings);
+        let delay = length * part.powf(GROWTH) / f64::from(1u32 << halvings);
         // A filter lasts for four times the distance to its neighbour.
-        let memory = (4.0 * 3.2 * delay / (part * count)).max(4.0);
+        let memory = (4.0 * GROWTH * delay / (part * count)).max(4.0);
         let frequency = (0.12 * (64.0 / (delay + 1.0)).powf(0.375)).min(0.25);
         let decay = (-1.0 / memory).exp();
         let a = Complex::from_polar(decay, TAU * frequency * (0.98 + 0.04 * random.unit()));
@@ -118,6 +123,12 @@ pub(crate) fn chirps(templates: usize, filters: usize, rates: u32) -> Result<Pla
     Plan::new(Options { rate_hz: RATE_HZ, templates, resampler: Resampler::default() })
 }
 
+/// The most filters whose chirp is no longer than what a filter can be behind.
+#[cfg(feature = "cuda")]
+pub(crate) fn most_of_chirp() -> usize {
+    (FILTERS * (f64::from(MAX_DELAY) / LENGTH).powf(1.0 / GROWTH)) as usize
+}
+
 /// The same filter after so many halvings of the rate.
 #[cfg(feature = "cuda")]
 fn slowed(filter: &Filter, halvings: u32) -> Filter {
@@ -133,4 +144,30 @@ pub(in crate::bench) fn first(plan: &Plan, templates: usize) -> Result<Plan> {
     let mut options = plan.options().clone();
     options.templates.truncate(templates);
     Plan::new(options)
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chirps_have_all_filters_whatever_the_rates() {
+        for (filters, rates) in [(1, 1), (3, 3), (13, 13), (64, 4), (386, 13)] {
+            let plan = chirps(2, filters, rates).unwrap();
+            for template in &plan.options().templates {
+                let counts: Vec<usize> =
+                    template.branches.iter().map(|branch| branch.filters.len()).collect();
+                assert_eq!(counts.iter().sum::<usize>(), filters);
+                assert!(!counts.contains(&0) && counts.len() <= rates as usize, "{counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_chirp_is_possible_and_a_longer_one_is_not() {
+        let most = most_of_chirp();
+        let longest = |filters| chirp(&mut Random(1), filters, 0)[filters - 1].delay;
+        assert!(longest(most) <= MAX_DELAY && longest(2 * most) > MAX_DELAY);
+        assert!(chirps(1, most, 1).is_ok());
+    }
 }

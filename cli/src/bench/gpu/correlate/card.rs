@@ -1,15 +1,19 @@
 //! What a card says of its power and clock while it works.
 
-use std::process::Command;
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sidereal::Result;
 use sidereal::backend::cuda::Device;
 
-/// Time between two readings, and before the first, until the card has settled.
+#[cfg(test)]
+mod tests;
+
+/// Time between two readings, and between two looks whether one came.
 const PAUSE: Duration = Duration::from_millis(100);
-const SETTLED: Duration = Duration::from_millis(700);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// One reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,63 +26,123 @@ pub(super) struct Card {
 }
 
 impl Card {
-    /// Asks `nvidia-smi`; `None` where there is none, or it does not know the device.
-    pub(super) fn of(device: &Device) -> Option<Self> {
-        let fields = "power.draw.instant,enforced.power.limit,clocks.sm,clocks.max.sm";
-        let output = Command::new("nvidia-smi")
-            .args([format!("--query-gpu={fields}"), "--format=csv,noheader,nounits".to_owned()])
-            .args(["-i", &device.bus_id().ok()?])
-            .output()
-            .ok()?;
-        Self::read(&String::from_utf8_lossy(&output.stdout))
-    }
-
     fn read(line: &str) -> Option<Self> {
         let mut numbers = line.trim().split(',').map(|word| word.trim().parse::<f64>().ok());
-        let mut next = || numbers.next().flatten();
+        let mut next = || numbers.next().flatten().filter(|number| number.is_finite());
         let (power_w, most_w, clock_mhz, most_mhz) = (next()?, next()?, next()?, next()?);
         Some(Self { power_w, most_w, clock_mhz, most_mhz })
     }
 }
 
-/// Does something, and gives the middle reading of those that were taken meanwhile.
-///
-/// # Errors
-/// Those of what is done.
-pub(super) fn meanwhile<T>(
-    device: &Device,
-    work: impl FnOnce() -> Result<T>,
-) -> Result<(T, Option<Card>)> {
-    let ended = AtomicBool::new(false);
-    let readings = || {
-        let mut readings = Vec::new();
-        std::thread::sleep(SETTLED);
-        while !ended.load(Ordering::Relaxed) {
-            readings.extend(Card::of(device));
-            std::thread::sleep(PAUSE);
-        }
-        readings
-    };
-    let (done, mut readings) = std::thread::scope(|scope| {
-        let reader = scope.spawn(readings);
-        let done = work();
-        ended.store(true, Ordering::Relaxed);
-        (done, reader.join().unwrap_or_default())
-    });
-    readings.sort_by(|a, b| a.power_w.total_cmp(&b.power_w));
-    Ok((done?, readings.get(readings.len() / 2).copied()))
+/// Why there is no reading.
+pub(super) type Why = String;
+
+/// Who is asked: a program, which takes about a second to start on some machines, and which a machine may lack.
+#[derive(Debug)]
+pub(super) struct Reader {
+    program: Command,
+    /// Time until the card has settled and is asked first.
+    settled: Duration,
+    /// How long a reading may take.
+    patience: Duration,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::Card;
-
-    #[test]
-    fn a_line_of_nvidia_smi_is_read() {
-        let card = Card::read("695.12, 700.00, 1500, 1980\n").unwrap();
-        assert_eq!((card.power_w, card.most_w), (695.12, 700.0));
-        assert_eq!((card.clock_mhz, card.most_mhz), (1500.0, 1980.0));
-        assert_eq!(Card::read("[N/A], 700.00, 1500, 1980"), None);
-        assert_eq!(Card::read("No devices were found"), None);
+impl Reader {
+    /// Of `nvidia-smi`, for a device.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub(super) fn of(device: &Device) -> Result<Self> {
+        let fields = "power.draw.instant,enforced.power.limit,clocks.sm,clocks.max.sm";
+        let mut program = Command::new("nvidia-smi");
+        program.args([format!("--query-gpu={fields}"), "--format=csv,noheader,nounits".to_owned()]);
+        program.args(["-i", &device.bus_id()?]);
+        Ok(Self::by(program, Duration::from_millis(700), Duration::from_secs(5)))
     }
+
+    fn by(mut program: Command, settled: Duration, patience: Duration) -> Self {
+        program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Self { program, settled, patience }
+    }
+
+    /// Does some work, and gives beside its result the middle one of the readings that came meanwhile. The work is lent a
+    /// question to ask at its end: whether the first reading is still to come, for which it is to go on.
+    pub(super) fn meanwhile<T>(
+        &mut self,
+        work: impl FnOnce(&dyn Fn() -> bool) -> T,
+    ) -> (T, std::result::Result<Card, Why>) {
+        let (awaited, ended) = (AtomicBool::new(true), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let readings = self.readings(&awaited, &ended);
+                awaited.store(false, Ordering::SeqCst);
+                readings
+            });
+            let done = work(&|| awaited.load(Ordering::SeqCst));
+            ended.store(true, Ordering::SeqCst);
+            let readings = reader.join().unwrap_or_else(|_| Err("its reader failed".to_owned()));
+            (done, readings.and_then(middle))
+        })
+    }
+
+    /// Readings until the work has ended; a first one that fails is the last.
+    fn readings(
+        &mut self,
+        awaited: &AtomicBool,
+        ended: &AtomicBool,
+    ) -> std::result::Result<Vec<Card>, Why> {
+        let mut readings = Vec::new();
+        std::thread::sleep(self.settled);
+        while !ended.load(Ordering::SeqCst) {
+            let reading = self.reading();
+            // What came after the end may be of a card at rest.
+            let is_of_work = !ended.load(Ordering::SeqCst);
+            match reading {
+                Ok(card) if is_of_work => readings.push(card),
+                Err(why) if readings.is_empty() => return Err(why),
+                _ => {}
+            }
+            awaited.store(false, Ordering::SeqCst);
+            std::thread::sleep(PAUSE);
+        }
+        Ok(readings)
+    }
+
+    fn reading(&mut self) -> std::result::Result<Card, Why> {
+        let name = self.program.get_program().to_string_lossy().into_owned();
+        let mut child =
+            self.program.spawn().map_err(|error| format!("{name} can't be run: {error}"))?;
+        if !ends_within(&mut child, self.patience) {
+            // One that has just ended by itself can't be stopped any more.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("{name} gave no reading within {:?}", self.patience));
+        }
+        let mut said = Vec::new();
+        let pipe = child.stdout.as_mut();
+        pipe.map_or(Ok(0), |pipe| pipe.read_to_end(&mut said))
+            .map_err(|error| format!("{name} can't be read: {error}"))?;
+        let said = String::from_utf8_lossy(&said);
+        Card::read(&said).ok_or_else(|| match said.trim().lines().next() {
+            Some(line) => format!("{name} said \"{line}\""),
+            None => format!("{name} said nothing"),
+        })
+    }
+}
+
+fn middle(mut readings: Vec<Card>) -> std::result::Result<Card, Why> {
+    readings.sort_by(|a, b| a.power_w.total_cmp(&b.power_w));
+    let middle = readings.get(readings.len() / 2);
+    middle.copied().ok_or_else(|| "the work ended before the first reading".to_owned())
+}
+
+fn ends_within(child: &mut Child, patience: Duration) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < patience {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return true;
+        }
+        std::thread::sleep(LOOK);
+    }
+    false
 }

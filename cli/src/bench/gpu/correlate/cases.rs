@@ -21,10 +21,6 @@ pub(super) enum What {
     Bursts,
     /// Operations a second, back to back.
     Sustained,
-    /// Watts that the card drew in the case before.
-    Power,
-    /// Its clock then.
-    Clock,
     /// Bandwidth that the device keeps up with.
     Bandwidth,
 }
@@ -83,16 +79,16 @@ impl Case {
 }
 
 /// All cases of some tables.
-pub(super) fn cases(names: &[Name], is_quick: bool, has_card: bool) -> Vec<Case> {
+pub(super) fn cases(names: &[Name], is_quick: bool) -> Vec<Case> {
     if is_quick {
-        return quick(has_card);
+        return quick();
     }
-    names.iter().flat_map(|name| of_table(*name, has_card)).collect()
+    names.iter().flat_map(|name| of_table(*name)).collect()
 }
 
-fn of_table(name: Name, has_card: bool) -> Vec<Case> {
+fn of_table(name: Name) -> Vec<Case> {
     match name {
-        Name::Headline => headline(has_card),
+        Name::Headline => headline(),
         Name::Sizes => {
             let antennas = (3..=11).map(|bits| 1usize << bits);
             let encodings = [Complex4, Complex8, ComplexF32];
@@ -113,7 +109,7 @@ fn of_table(name: Name, has_card: bool) -> Vec<Case> {
 }
 
 /// What an issue asks for first; what matters most comes first, should the run be cut short.
-fn headline(has_card: bool) -> Vec<Case> {
+fn headline() -> Vec<Case> {
     let sizes = [32, 64, 128, 256, 512, 1024];
     let mut cases: Vec<Case> = sizes.map(|n| plain(n, Complex8)).into();
     cases.extend([100, 250, 257, 514, 1000].map(|n| plain(n, Complex8)));
@@ -122,7 +118,7 @@ fn headline(has_card: bool) -> Vec<Case> {
         Case { name: format!("{}, {times} samples", case.name), ..case }
     }));
     cases.extend(sizes.map(|n| plain(n, Complex4)));
-    cases.extend(sizes.into_iter().flat_map(|n| sustained(plain(n, Complex8), has_card)));
+    cases.extend(sizes.map(|n| sustained(plain(n, Complex8))));
     cases.extend(sizes.map(|n| plain(n, ComplexF32)));
     cases.extend(sizes.map(|n| plain(n, ComplexF32).rounded(Precision::Split, "split")));
     cases.extend(sizes.map(|n| plain(n, ComplexF32).rounded(Precision::Tf32, "tf32")));
@@ -130,15 +126,8 @@ fn headline(has_card: bool) -> Vec<Case> {
     cases
 }
 
-/// A case back to back, and what the card says of it.
-fn sustained(case: Case, has_card: bool) -> Vec<Case> {
-    let case = case.of(What::Sustained, "sustained");
-    if !has_card {
-        return vec![case];
-    }
-    let power = case.clone().of(What::Power, "power");
-    let clock = case.clone().of(What::Clock, "clock");
-    vec![case, power, clock]
+fn sustained(case: Case) -> Case {
+    case.of(What::Sustained, "sustained")
 }
 
 /// So many channels, and no more.
@@ -158,7 +147,7 @@ fn integration(times: usize) -> Case {
 }
 
 /// Small ones of every kind.
-fn quick(has_card: bool) -> Vec<Case> {
+fn quick() -> Vec<Case> {
     let (all, times) = QUICK;
     let small = |antennas: usize, encoding| {
         let mut case = case(antennas, encoding, times);
@@ -170,6 +159,6 @@ fn quick(has_card: bool) -> Vec<Case> {
     cases.push(small(20, ComplexF32).rounded(Precision::Tf32, "tf32"));
     cases.push(small(20, ComplexF32).rounded(Precision::F16, "f16"));
     cases.push(small(40, Complex8).of(What::Bandwidth, "bandwidth"));
-    cases.extend(sustained(small(40, Complex8), has_card));
+    cases.push(sustained(small(40, Complex8)));
     cases
 }
