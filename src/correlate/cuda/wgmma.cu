@@ -13,6 +13,7 @@
 //
 // EDGE: 32, 64, 128. WIDTH: 16 to 128 (128 where SMALL). LONE: 1 where there is one tile, which leaves rows no slots; what
 // is bound by memory is stored in pieces in the background then, so that loads go on.
+// DRAWN: 1 where blocks draw their jobs.
 // BESIDE: a last block of WIDTH 16 has no jobs of its own, and is not counted by LONE: its columns stand before those of the
 // tile on the diagonal of each other block, where a stage has no rows, and are multiplied by the same instructions. Their
 // products are stored turned; the last block's with itself are made by a warp (corner.cuh).
@@ -60,7 +61,7 @@ INLINE i32 sum_beside(const unsigned char* from, const Beside& beside, i32 sum) 
 INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 thread) {
   Stages at = {0, 0};
   Ring<2> to = {0, 0};
-  for_each_job(shared, LAYOUT.tickets, [&](const Told& told) {
+  for_each_job(work, shared, LAYOUT.tickets, [&](const Told& told) {
     const Place job = told();
     i32 sums[2] = {0, 0}, part = 0;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
@@ -84,7 +85,7 @@ INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 t
 // The last block's products with itself, by a warp that does nothing else.
 INLINE void multiply_corner(const Work& work, unsigned char* shared, u32 base) {
   Stages at = {0, 0};
-  for_each_job(shared, LAYOUT.tickets, [&](const Told& told) {
+  for_each_job(work, shared, LAYOUT.tickets, [&](const Told& told) {
     const Place job = told();
     Corner corner(job);
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {

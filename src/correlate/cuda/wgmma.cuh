@@ -58,12 +58,34 @@ constexpr u32 NONE_LEFT = ~0u;
 INLINE u32 told(u32 at, u32 slot) { return at + TOLD * 16 + slot * 8; }
 INLINE u32 asked(u32 at, u32 slot) { return at + TOLD * 24 + slot * 8; }
 INLINE void init_tickets(u32 at, u32 warps) {
+  if constexpr (!DRAWN) return;
   for (u32 i = 0; i < TOLD; i++) barrier_init(told(at, i), 1), barrier_init(asked(at, i), warps);
 }
 
-// A block's first job is its own, and each further one the next that no block has drawn yet: blocks are not equally fast. One
-// thread draws, long before the job is wanted, and tells the warps that go through `for_each_job`.
+// A job that a warp goes through. One that was drawn is read again where it is wanted, since registers are few.
+struct Told {
+  const uint4* words;
+  Place own;
+  INLINE Place operator()() const {
+    if constexpr (!DRAWN) return own;
+    const uint4 at = *words;
+    // The same for all lanes, and known to be.
+    return {__shfl_sync(~0u, at.x, 0), __shfl_sync(~0u, at.y, 0), __shfl_sync(~0u, at.z, 0), __shfl_sync(~0u, at.w, 0)};
+  }
+};
+
+// A block's jobs: one of each round, in another place of it each time, so that costly tiles fall to all blocks.
+template <class Do> INLINE void of_rounds(const Work& work, Do what) {
+  for (u32 first = 0, turn = blockIdx.x; first < work.jobs; first += gridDim.x) {
+    if (first + turn < work.jobs) what(place(work, first + turn));
+    turn = turn + 1 == gridDim.x ? 0 : turn + 1;
+  }
+}
+
+// What the thread does that brings. DRAWN: a block's first job is its own, and each further one the next that no block has
+// drawn yet, since blocks are not equally fast. This thread draws long before the job is wanted, and tells the other warps.
 template <class Do> INLINE void draw_jobs(const Work& work, unsigned char* shared, u32 tickets, Do what) {
+  if constexpr (!DRAWN) return of_rounds(work, what);
   const u32 at = shared_address(shared) + tickets;
   Ring<TOLD> ring = {0, 0};
   for (u32 job = blockIdx.x;;) {
@@ -81,21 +103,14 @@ template <class Do> INLINE void draw_jobs(const Work& work, unsigned char* share
   // All blocks have drawn their last by then.
   if (atomicInc(work.drawn + 1, gridDim.x - 1) == gridDim.x - 1) atomicExch(work.drawn, 0);
 }
-// A job that a warp was told of: read again where it is wanted, since registers are few.
-struct Told {
-  const uint4* words;
-  INLINE Place operator()() const {
-    const uint4 at = *words;
-    // The same for all lanes, and known to be.
-    return {__shfl_sync(~0u, at.x, 0), __shfl_sync(~0u, at.y, 0), __shfl_sync(~0u, at.z, 0), __shfl_sync(~0u, at.w, 0)};
-  }
-};
-template <class Do> INLINE void for_each_job(unsigned char* shared, u32 tickets, Do what) {
+// What the other warps do.
+template <class Do> INLINE void for_each_job(const Work& work, unsigned char* shared, u32 tickets, Do what) {
+  if constexpr (!DRAWN) return of_rounds(work, [&](const Place& job) { what(Told{nullptr, job}); });
   const u32 at = shared_address(shared) + tickets;
   for (u32 turn = 0;; turn++) {
     const u32 slot = turn % TOLD;
     barrier_wait(told(at, slot), turn / TOLD & 1);
-    const Told job = {(const uint4*)(shared + tickets) + slot};
+    const Told job = {(const uint4*)(shared + tickets) + slot, {}};
     if (job().tile == NONE_LEFT) break;
     what(job);
     __syncwarp();
@@ -331,7 +346,7 @@ INLINE void correlate(const Work& work, unsigned char* shared, const Layout& lay
   const u32 lane = threadIdx.x & 31, base = shared_address(shared);
   unsigned char* const staging = shared + layout.staging + row / 16 * STAGING;
   Ring<2> sums = {0, 0};
-  for_each_job(shared, layout.tickets, [&](const Told& told) {
+  for_each_job(work, shared, layout.tickets, [&](const Told& told) {
     Products of;
     of.clear();
     multiply(of, task_of(work, told(), row / 64));

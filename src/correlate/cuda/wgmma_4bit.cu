@@ -8,7 +8,7 @@
 //
 // A block has three warpgroups: one thread brings raw slots of rows and of columns, two warps widen, two warpgroups multiply.
 //
-// EDGE, WIDTH, LONE: as in wgmma.cu; a last block of WIDTH 16 is turned like those of other widths.
+// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu; a last block of WIDTH 16 is turned like those of other widths.
 #define SHIFT 8
 #include "wgmma.cuh"
 
@@ -50,7 +50,7 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
   Ring<WIDES> to = {0, 0};
   Ring<2> sums = {0, 0};
   const bool lead = (thread & 31) == 0;
-  for_each_job(shared, LAYOUT.tickets, [&](const Told&) {
+  for_each_job(work, shared, LAYOUT.tickets, [&](const Told&) {
     i32 sum[2] = {0, 0};
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const unsigned char* const raw = shared + RAWS_AT + from.slot * RAW + thread * 64;

@@ -107,7 +107,7 @@ impl Bank {
             take_input: resample.function("take_input", taken)?,
             bring_up: resample.function("bring_up", brought)?,
             piece: way.piece,
-            threads: packed.threads * way.parts,
+            threads: packed.threads,
             blocks: packed.units.len(),
             levels: plan.levels(),
             units: device.upload(&packed.units)?,

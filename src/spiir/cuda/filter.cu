@@ -3,21 +3,19 @@
 // Grid: one block a unit, which is templates of one rate that have as many lanes each, the longest work first. A block walks
 // its unit's passes one after another; the first of them writes sums, the others add to them. Shared memory: four copies of
 // a window of the input, which any delay of the pass lies in.
-// THREADS: of a unit; PARTS: as many times the block has them, each over a part of the tiles; LINES: whether sums are stored by
-// whole tiles; SHAPES: what a pass may be, a line SHAPE(number, filters, lanes, step, ahead, piped, long) each.
+// THREADS: of a block; LINES: most filters of a thread whose sums are stored by whole tiles; SHAPES: what a pass may be, a line
+// SHAPE(number, filters, lanes, ahead, piped, long) each.
 #include "filter.cuh"
 
-#define SHAPE(number, R, G, S, D, PIPED, LONG)                              \
-  if (pass.shape == number) {                                               \
-    if constexpr (LONG) filter_long<R, G, S, Own>(pass, work, to);          \
-    else filter_short<R, G, S, D, PIPED, Own>(pass, work, to);              \
+#define SHAPE(number, R, G, D, PIPED, LONG)                      \
+  if (pass.shape == number) {                                    \
+    if constexpr (LONG) filter_long<R, G>(pass, work, to);       \
+    else filter_short<R, G, D, PIPED>(pass, work, to);           \
   }
-
-using Own = Block<THREADS, PARTS, LINES>;
 
 // begin .. end: samples of the full rate that are new; known: the first ratio that goes out, at the output's rows' begin;
 // stride: ratios from a template's row to the next; wide: two of them may be stored at once.
-KERNEL __launch_bounds__(Own::ALL, 1)
+KERNEL __launch_bounds__(THREADS, 1)
     filter_all(const Unit* units, const Pass* passes, const i32* rows, const float* values, const float2* states, float2* next_states,
                const Level* levels, const float* inputs, float* sums, float* output, u64 begin, u64 end, u64 known, i64 stride, u32 wide) {
   SHARED_MEMORY(shared);
@@ -27,14 +25,12 @@ KERNEL __launch_bounds__(Own::ALL, 1)
   u64 origin = from / TILE * TILE;
   int tiles = from == till ? 0 : (int)((till - origin + TILE - 1) / TILE), parts = (int)(unit.part >> 16), part = (int)(unit.part & 0xffff);
   Work work = {inputs + level.input, level.mask, values, states, next_states, (float*)shared};
-  int begin_tile = tiles * part / parts, own = tiles * (part + 1) / parts - begin_tile, turn = Own::part();
-  work.start = begin_tile + Own::bound(own, turn), work.stop = begin_tile + Own::bound(own, turn + 1);
-  work.last = begin_tile + own, work.saves = part + 1 == parts && turn + 1 == PARTS;
-  work.complete = from == till ? 0 : (int)((till - origin) / TILE), work.number = (u32)(origin / TILE), work.thread = Own::thread();
+  work.start = tiles * part / parts, work.stop = tiles * (part + 1) / parts, work.saves = part + 1 == parts;
+  work.complete = from == till ? 0 : (int)((till - origin) / TILE), work.number = (u32)(origin / TILE);
   // Tiles of others.
   if (!work.saves) work.complete = -1;
   u32 templates = 32 / unit.lanes;
-  i64 row = rows[unit.rows + work.thread / 32 * templates + work.thread % templates];
+  i64 row = rows[unit.rows + threadIdx.x / 32 * templates + threadIdx.x % templates];
   Target to;
   to.origin = (u32)origin, to.end = (i32)(till - origin);
   if (unit.level == 0) {

@@ -58,63 +58,31 @@ struct Work {
   const float2* states;
   float2* next_states;
   float* window;
-  int start, stop;  // tiles whose sums a thread adds up: states are brought up to the first
-  int last;         // where the block's last thread stops
-  u32 thread;       // of those that go through the same tiles
+  int start, stop;  // tiles whose sums the block adds up: states are brought up to the first
   int complete;     // tiles that have all their samples, from the first on
   bool saves;       // whether it walks the last tile
   u32 number;       // of the first tile since the stream's start
 };
 
-// A block: threads over a unit's filters, as often as there are parts of the tiles that are worked on side by side, and how
-// sums are stored.
-template <int OF_UNIT, int BESIDE, bool BY_LINES> struct Block {
-  static constexpr int UNIT = OF_UNIT, ALL = UNIT * BESIDE;
-  static constexpr bool SPLIT = BESIDE > 1;
-  static constexpr bool BATCHED = BY_LINES;
-  // Beside 16 filters there is no room for what sums are added to, and much time between two of them.
-  template <int R, int S, int G> using Sums = typename Either<BY_LINES && R < 16, Lines<G>, Stored<S, G>>::Type;
-  // Stepping the states alone takes about a quarter of the time: parts are shorter the later they are.
-  static constexpr int power(int base, int exponent) { return exponent == 0 ? 1 : base * power(base, exponent - 1); }
-  // The same for all threads of a warp, and known to be.
-  INLINE static int part() { return SPLIT ? __shfl_sync(0xffffffff, threadIdx.x / UNIT, 0) : 0; }
-  INLINE static u32 thread() { return SPLIT ? threadIdx.x % UNIT : threadIdx.x; }
-  INLINE static int bound(int tiles, int part) {
-    if (!SPLIT) return part * tiles;
-    constexpr int WHOLE = power(4, BESIDE);
-    int before = WHOLE;
-#pragma unroll
-    for (int i = 0; i < BESIDE; i++)
-      if (i < part) before = before / 4 * 3;
-    return tiles * (WHOLE - before) / (WHOLE - power(3, BESIDE));
-  }
-};
+// Beside more filters there is no room for what sums are added to, and much time between two of them.
+template <int R, int G> using Sums = typename Either<(R <= LINES), Lines<G>, Stored<G>>::Type;
 
-// Fills the four copies of the window from ring place `at` (a multiple of 4) on.
-template <class B> INLINE void fill(float* window, const float* ring, u32 mask, u32 at, u32 pitch) {
-#pragma unroll 4
-  for (u32 i = threadIdx.x * 4; i < pitch; i += B::ALL * 4) {
-    float4 a = *(const float4*)(ring + ((at + i) & mask)), b = *(const float4*)(ring + ((at + i + 4) & mask));
-    *(float4*)(window + i) = a;
-    *(float4*)(window + pitch + i) = make_float4(a.y, a.z, a.w, b.x);
-    *(float4*)(window + 2 * pitch + i) = make_float4(a.z, a.w, b.x, b.y);
-    *(float4*)(window + 3 * pitch + i) = make_float4(a.w, b.x, b.y, b.z);
-  }
-}
+// Loads of the window that are under way together.
+constexpr int BATCH = 4;
 
-// The same with as many loads under way together as `BATCH` says; what lies behind the window's end is read in vain.
-template <class B, int BATCH> INLINE void fill_batched(float* window, const float* ring, u32 mask, u32 at, u32 pitch) {
+// Fills the four copies of the window from ring place `at` (a multiple of 4) on; what lies behind its end is read in vain.
+INLINE void fill(float* window, const float* ring, u32 mask, u32 at, u32 pitch) {
 #pragma unroll 1
-  for (u32 first = threadIdx.x * 4; first < pitch; first += B::ALL * 4 * BATCH) {
+  for (u32 first = threadIdx.x * 4; first < pitch; first += THREADS * 4 * BATCH) {
     float4 a[BATCH], b[BATCH];
 #pragma unroll
     for (int k = 0; k < BATCH; k++) {
-      u32 i = at + first + k * B::ALL * 4;
+      u32 i = at + first + k * THREADS * 4;
       a[k] = *(const float4*)(ring + (i & mask)), b[k] = *(const float4*)(ring + ((i + 4) & mask));
     }
 #pragma unroll
     for (int k = 0; k < BATCH; k++) {
-      u32 i = first + k * B::ALL * 4;
+      u32 i = first + k * THREADS * 4;
       if (i >= pitch) continue;
       *(float4*)(window + i) = a[k];
       *(float4*)(window + pitch + i) = make_float4(a[k].y, a[k].z, a[k].w, b[k].x);
@@ -144,12 +112,12 @@ template <int R> INLINE void advance(Held<R>& held, int samples) {
   for (int r = 0; r < R; r++) held.x[r] += 4 * samples;
 }
 
-// Sums of S samples over a thread's filters; `next` holds the inputs of the first D filters.
-template <int R, int S, int D> INLINE void sum_filters(Held<R>& held, float4 (&next)[D], float (&sums)[2 * S]) {
+// Sums of a tile over a thread's filters; `next` holds the inputs of the first D filters.
+template <int R, int D> INLINE void sum_filters(Held<R>& held, float4 (&next)[D], float (&sums)[2 * TILE]) {
 #pragma unroll
-  for (int i = 0; i < 2 * S; i++) sums[i] = 0;
+  for (int i = 0; i < 2 * TILE; i++) sums[i] = 0;
 #pragma unroll
-  for (int q = 0; q < S; q += 4)
+  for (int q = 0; q < TILE; q += 4)
 #pragma unroll
     for (int r = 0; r < R; r++) {
       float4 now;
@@ -161,7 +129,7 @@ template <int R, int S, int D> INLINE void sum_filters(Held<R>& held, float4 (&n
       }
       step_four(held.filter[r], held.u[r], held.v[r], now, sums + 2 * q);
     }
-  advance<R>(held, S);
+  advance<R>(held, TILE);
 }
 
 // The states after a tile, without its sums.
@@ -197,47 +165,45 @@ template <int R> INLINE void turn(Held<R>& held, const Turn (&by)[R], const floa
   }
 }
 
-template <int R, int UNIT> INLINE void load(Held<R>& held, const float* values, const float2* states, const float* window, int count) {
+template <int R> INLINE void load(Held<R>& held, const float* values, const float2* states, const float* window, int count) {
 #pragma unroll
   for (int r = 0; r < R; r++) {
-    const float* own = values + r * count * UNIT;
-    held.filter[r] = {own[0], own[UNIT], own[2 * UNIT], own[3 * UNIT], own[4 * UNIT]};
-    held.x[r] = shared_address(window) + 4 * __float_as_uint(own[(count - 1) * UNIT]);
-    float2 state = states[r * UNIT];
+    const float* own = values + r * count * THREADS;
+    held.filter[r] = {own[0], own[THREADS], own[2 * THREADS], own[3 * THREADS], own[4 * THREADS]};
+    held.x[r] = shared_address(window) + 4 * __float_as_uint(own[(count - 1) * THREADS]);
+    float2 state = states[r * THREADS];
     held.u[r] = state.x, held.v[r] = state.y;
   }
 }
 
-template <int R, int UNIT> INLINE void save(const Held<R>& held, float2* states) {
+template <int R> INLINE void save(const Held<R>& held, float2* states) {
 #pragma unroll
-  for (int r = 0; r < R; r++) states[r * UNIT] = make_float2(held.u[r], held.v[r]);
+  for (int r = 0; r < R; r++) states[r * THREADS] = make_float2(held.u[r], held.v[r]);
 }
 
 // The window's next chunk: tiles from `first` on.
-template <class B> INLINE void next_chunk(const Pass& pass, const Work& work, u32 origin, int first) {
+INLINE void next_chunk(const Pass& pass, const Work& work, u32 origin, int first) {
   __syncthreads();
   u32 at = origin + first * TILE - pass.reach;
-  if constexpr (B::BATCHED) fill_batched<B, 4>(work.window, work.ring, work.mask, at, pass.pitch);
-  else fill<B>(work.window, work.ring, work.mask, at, pass.pitch);
+  fill(work.window, work.ring, work.mask, at, pass.pitch);
   __syncthreads();
 }
 
 // All filters of one pass over the tiles.
-template <int R, int G, int S, int D, bool PIPED, class B> INLINE void filter_short(const Pass& pass, const Work& work, const Target& to) {
+template <int R, int G, int D, bool PIPED> INLINE void filter_short(const Pass& pass, const Work& work, const Target& to) {
   int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
-  u64 slot = (u64)pass.states * B::UNIT + work.thread;
+  u64 slot = (u64)pass.states * THREADS + threadIdx.x;
   Held<R> held;
-  load<R, B::UNIT>(held, work.values + (u64)pass.values * B::UNIT + work.thread, work.states + slot, work.window, 6);
-  typename B::template Sums<R, S, G> stored;
+  load<R>(held, work.values + (u64)pass.values * THREADS + threadIdx.x, work.states + slot, work.window, 6);
+  Sums<R, G> stored;
   float4 next[D];
-  float last[2 * S];  // sums that are stored beside the next ones' arithmetic
+  float last[2 * TILE];  // sums that are stored beside the next ones' arithmetic
   int last_at = -TILE;
 #pragma unroll
-  for (int i = 0; i < 2 * S; i++) last[i] = 0;
-  for (int first = 0; first < work.last; first += chunk) {
+  for (int i = 0; i < 2 * TILE; i++) last[i] = 0;
+  for (int first = 0; first < work.stop; first += chunk) {
     int end = smaller(work.stop, first + chunk), tile = first;
-    next_chunk<B>(pass, work, to.origin, first);
-    if (B::SPLIT && end <= first) continue;
+    next_chunk(pass, work, to.origin, first);
 #pragma unroll 1
     for (; tile < smaller(end, work.start); tile++) {
       settle<R>(held, work.number + tile);
@@ -247,73 +213,65 @@ template <int R, int G, int S, int D, bool PIPED, class B> INLINE void filter_sh
     for (int r = 0; r < D; r++) next[r] = shared_quad(held.x[r]);
 #pragma unroll 1
     for (; tile < end; tile++) {
-      if (tile == work.complete) save<R, B::UNIT>(held, work.next_states + slot);
+      if (tile == work.complete) save<R>(held, work.next_states + slot);
       settle<R>(held, work.number + tile);
-#pragma unroll 1
-      for (int s = 0; s < TILE; s += S) {
-        float sums[2 * S];
-        if (PIPED) stored.send(to, last, last_at, lane, part);
-        stored.expect(to, tile * TILE + s, part);
-        sum_filters<R, S, D>(held, next, sums);
-        if (!PIPED) stored.send(to, sums, tile * TILE + s, lane, part);
+      float sums[2 * TILE];
+      if (PIPED) stored.send(to, last, last_at, lane, part);
+      stored.expect(to, tile * TILE, part);
+      sum_filters<R, D>(held, next, sums);
+      if (!PIPED) stored.send(to, sums, tile * TILE, lane, part);
 #pragma unroll
-        for (int i = 0; i < 2 * S; i++) last[i] = sums[i];
-        last_at = tile * TILE + s;
-      }
+      for (int i = 0; i < 2 * TILE; i++) last[i] = sums[i];
+      last_at = tile * TILE;
     }
     advance<R>(held, (first - end) * TILE);
   }
-  if (work.saves && work.stop == work.complete) save<R, B::UNIT>(held, work.next_states + slot);
+  if (work.saves && work.stop == work.complete) save<R>(held, work.next_states + slot);
   if (PIPED) stored.send(to, last, last_at, lane, part);
 }
 
 // The same for long memories.
-template <int R, int G, int S, class B> INLINE void filter_long(const Pass& pass, const Work& work, const Target& to) {
+template <int R, int G> INLINE void filter_long(const Pass& pass, const Work& work, const Target& to) {
   int lane = threadIdx.x & 31, part = lane / (32 / G), chunk = pass.chunk / TILE;
-  u64 slot = (u64)pass.states * B::UNIT + work.thread;
-  const float* values = work.values + (u64)pass.values * B::UNIT + work.thread;
+  u64 slot = (u64)pass.states * THREADS + threadIdx.x;
+  const float* values = work.values + (u64)pass.values * THREADS + threadIdx.x;
   Held<R> held;
-  load<R, B::UNIT>(held, values, work.states + slot, work.window, 12);
-  typename B::template Sums<R, S, G> stored;
+  load<R>(held, values, work.states + slot, work.window, 12);
+  Sums<R, G> stored;
   Turn by[R];
 #pragma unroll
   for (int r = 0; r < R; r++) {
-    const float* own = values + (r * 12 + 5) * B::UNIT;
-    by[r] = {own[0], own[B::UNIT], own[2 * B::UNIT], own[3 * B::UNIT], own[4 * B::UNIT], own[5 * B::UNIT]};
+    const float* own = values + (r * 12 + 5) * THREADS;
+    by[r] = {own[0], own[THREADS], own[2 * THREADS], own[3 * THREADS], own[4 * THREADS], own[5 * THREADS]};
   }
-  for (int first = 0; first < work.last; first += chunk) {
+  for (int first = 0; first < work.stop; first += chunk) {
     int end = smaller(work.stop, first + chunk);
-    next_chunk<B>(pass, work, to.origin, first);
-    if (B::SPLIT && end <= first) continue;
+    next_chunk(pass, work, to.origin, first);
 #pragma unroll 1
     for (int tile = first; tile < end; tile++) {
-      if (tile == work.complete) save<R, B::UNIT>(held, work.next_states + slot);
+      if (tile == work.complete) save<R>(held, work.next_states + slot);
       settle<R>(held, work.number + tile);
       float before[R][2], left[R][2];
 #pragma unroll
       for (int r = 0; r < R; r++) before[r][0] = held.u[r], before[r][1] = held.v[r], left[r][0] = left[r][1] = 0;
-#pragma unroll 1
-      for (int s = 0; s < TILE; s += S) {
-        if (tile >= work.start) stored.expect(to, tile * TILE + s, part);
-        float sums[2 * S];
+      if (tile >= work.start) stored.expect(to, tile * TILE, part);
+      float sums[2 * TILE];
 #pragma unroll
-        for (int i = 0; i < 2 * S; i++) sums[i] = 0;
+      for (int i = 0; i < 2 * TILE; i++) sums[i] = 0;
 #pragma unroll
-        for (int q = 0; q < S; q += 4)
+      for (int q = 0; q < TILE; q += 4)
 #pragma unroll
-          for (int r = 0; r < R; r++) {
-            float4 x = shared_quad(held.x[r] + 4 * q);
-            float unused[8] = {};
-            step_four(held.filter[r], held.u[r], held.v[r], x, sums + 2 * q);
-            step_four(held.filter[r], left[r][0], left[r][1], x, unused);
-          }
-        advance<R>(held, S);
-        if (tile < work.start) continue;
-        stored.send(to, sums, tile * TILE + s, lane, part);
-      }
+        for (int r = 0; r < R; r++) {
+          float4 x = shared_quad(held.x[r] + 4 * q);
+          float unused[8] = {};
+          step_four(held.filter[r], held.u[r], held.v[r], x, sums + 2 * q);
+          step_four(held.filter[r], left[r][0], left[r][1], x, unused);
+        }
+      advance<R>(held, TILE);
+      if (tile >= work.start) stored.send(to, sums, tile * TILE, lane, part);
       turn<R>(held, by, before, left);
     }
     advance<R>(held, (first - end) * TILE);
   }
-  if (work.saves && work.stop == work.complete) save<R, B::UNIT>(held, work.next_states + slot);
+  if (work.saves && work.stop == work.complete) save<R>(held, work.next_states + slot);
 }

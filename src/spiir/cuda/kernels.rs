@@ -1,6 +1,5 @@
 //! The kernels of the filter bank, and the table of them that is compiled without a GPU.
 
-use super::bank::PIECE;
 use super::shape::Shape;
 use super::ways::Way;
 use crate::backend::cuda::{Extent, Source, Variant};
@@ -20,11 +19,10 @@ pub(super) fn sources() -> Source {
 
 /// The filters, for units of so many threads and these shapes.
 pub(super) fn filters(threads: usize, shapes: &[Shape], way: Way) -> Source {
-    let shapes: String = shapes.iter().map(|shape| shape.define(way)).collect();
+    let shapes: String = shapes.iter().map(|shape| shape.define()).collect();
     let defines = vec![
         ("THREADS", threads.to_string()),
-        ("PARTS", way.parts.to_string()),
-        ("LINES", u32::from(way.lines).to_string()),
+        ("LINES", way.lines.to_string()),
         ("SHAPES", shapes),
     ];
     Source { defines, ..sources() }
@@ -44,17 +42,13 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     let mut variants: Vec<Variant> = (0..5)
         .map(|start| {
             let threads = [256, 128, 64][start % 3];
-            Variant::everywhere(filters(threads, &some(start), Way::ALL[usize::from(start > 2)]))
+            Variant::everywhere(filters(threads, &some(start), Way::COMPILED[start % 2]))
         })
         .collect();
-    let few = |shape: &&Shape| shape.filters == 1 && shape.lanes == 4;
-    let few: Vec<Shape> = shapes.iter().filter(few).copied().collect();
-    variants.push(Variant::everywhere(filters(256, &few, Way::ALL[2])));
     if extent == Extent::All {
         let each = shapes.iter().flat_map(|shape| [64, 128, 256].map(|threads| (threads, *shape)));
         for (threads, shape) in each {
-            let other = |way: &Way| way.piece == PIECE && way.has_registers(threads, shape.filters);
-            let ways = Way::ALL.into_iter().filter(other);
+            let ways = Way::COMPILED.into_iter();
             variants.extend(ways.map(|way| Variant::everywhere(filters(threads, &[shape], way))));
         }
     }

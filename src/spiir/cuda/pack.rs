@@ -81,11 +81,6 @@ impl Packed {
         Self::of(&units, (block, parts), threads)
     }
 
-    /// Whether sums of a template are added to those of an earlier pass.
-    pub(super) fn adds(&self) -> bool {
-        self.units.iter().any(|unit| unit[3] > 1)
-    }
-
     /// What the speed of a way to run these tables depends on.
     pub(super) fn words(&self) -> String {
         let filters = self.states / self.threads.max(1);

@@ -1,7 +1,5 @@
 //! How many filters a thread holds, and how many threads share a template.
 
-use super::ways::Way;
-
 /// One body of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -69,20 +67,15 @@ impl Shape {
         self.filters * self.lanes
     }
 
-    /// Samples that are summed at a time, and whether they are stored beside the next ones' arithmetic.
-    fn step(self, way: Way) -> (usize, bool) {
-        match (self.long, way.lines) {
-            (true, false) => (4, false),
-            (true, true) => (16, false),
-            (false, _) => (16, self.filters < 8),
-        }
+    /// Whether sums are stored beside the next ones' arithmetic.
+    fn is_piped(self) -> bool {
+        !self.long && self.filters < 8
     }
 
     /// Its line of the kernel's source.
-    pub(super) fn define(self, way: Way) -> String {
-        let (step, piped) = self.step(way);
+    pub(super) fn define(self) -> String {
         let Self { filters, lanes, long } = self;
-        let index = self.index();
-        format!("SHAPE({index},{filters},{lanes},{step},{},{piped},{long})", filters.min(4))
+        let (index, ahead, piped) = (self.index(), filters.min(4), self.is_piped());
+        format!("SHAPE({index},{filters},{lanes},{ahead},{piped},{long})")
     }
 }

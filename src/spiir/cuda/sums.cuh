@@ -34,15 +34,15 @@ struct Target {
   bool wide, add;
 };
 
-// Stores a lane's share of S samples from `first` on.
-template <int S, int G> INLINE void put(const Target& to, const float* sums, int first, int part) {
-  constexpr int HELD = 2 * S / G > 0 ? 2 * S / G : 1, IDLE = G / (2 * S) > 1 ? G / (2 * S) : 1;
-  int at = part / IDLE * HELD;
+// Stores a lane's share of a tile from sample `first` on.
+template <int G> INLINE void put(const Target& to, const float* sums, int first, int part) {
+  constexpr int HELD = 2 * TILE / G;
+  int at = part * HELD;
   int k = first + at / 2;
   u32 place = (to.origin + k - to.first) & to.mask;
   // A pair may begin before the row does: its place is then -1.
   float* row = to.row + 2 * (i64)(i32)place;
-  bool is_first = k >= to.begin && k < to.end && to.row && part % IDLE == 0;
+  bool is_first = k >= to.begin && k < to.end && to.row;
   if constexpr (HELD == 1) {
     row += at & 1;
     float sum = sums[0];
@@ -57,7 +57,7 @@ template <int S, int G> INLINE void put(const Target& to, const float* sums, int
       *(float2*)row = sum;
     }
   } else {
-    if (to.wide && !to.add && first >= to.begin && first + S <= to.end) {
+    if (to.wide && !to.add && first >= to.begin && first + TILE <= to.end) {
 #pragma unroll
       for (int i = 0; i < HELD; i += 4)
         if (to.row) *(float4*)(row + i) = make_float4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]);
@@ -81,12 +81,12 @@ template <class A, class B> struct Either<false, A, B> {
   using Type = B;
 };
 
-// The sums of S samples that a lane keeps from when they are there to when they are stored.
-template <int S, int G> struct Stored {
+// The sums of a tile that a lane keeps from when they are there to when they are stored.
+template <int G> struct Stored {
   INLINE void expect(const Target&, int, int) {}
   INLINE void send(const Target& to, float* sums, int first, int lane, int part) {
-    share<2 * S, 16, 32 / G>(sums, lane);
-    put<S, G>(to, sums, first, part);
+    share<2 * TILE, 16, 32 / G>(sums, lane);
+    put<G>(to, sums, first, part);
   }
 };
 
