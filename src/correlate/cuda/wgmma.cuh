@@ -263,17 +263,18 @@ template <class Issue> INLINE void with_columns(const Task& task, Issue issue) {
   else if (FEW && task.kind != NONE) issue(Constant<(WIDTH > 64 ? WIDTH : 64)>{});
 }
 
-// Sums of a job where the last block has none. On the diagonal the first columns are its: they go to the last row of tiles.
-INLINE void store_beside(const Products& of, const Work& work, const Place& job, Target target, u32 lane) {
+// Sums of a job where the last block has none. On the diagonal the first COUNT columns are its, and
+// go to the last row of tiles.
+template <u32 COUNT> INLINE void store_beside(const Products& of, const Work& work, const Place& job, Target target, u32 lane) {
   if (job.row != job.column) {
-    target.columns += EXTRA / 2;
+    target.columns += COUNT / 2;
     return store<0, 128>(of, target, 0, lane);
   }
   const u32 rows = work.inputs - (work.blocks - 1) * EDGE, tile = (job.channel + 1) * work.tiles - work.blocks + job.column;
   const Target below = {(unsigned char*)work.sums + (u64)tile * TILE, target.row, rows, target.columns, 0, false, target.add};
-  store_turned<0, EXTRA>(of, below, 0, lane);
-  if (target.row < 64) store<EXTRA, 64>(of, target, 0, lane);
-  else store<EXTRA, 128>(of, target, 0, lane);
+  store_turned<0, COUNT>(of, below, 0, lane);
+  if (target.row < 64) store<COUNT, 64>(of, target, 0, lane);
+  else store<COUNT, 128>(of, target, 0, lane);
 }
 
 // Sums of a job from one warp, whose rows begin at `target.row` of the job's 128.
@@ -287,7 +288,7 @@ INLINE void store_job(const Products& of, const Work& work, const Place& job, Ta
     if (EDGE == 64 || channel % 2 == 0) store<0, EDGE>(of, target, 0, lane);
     else store<EDGE == 64 ? 0 : 32, 32>(of, target, 0, lane);
   } else if constexpr (BESIDE) {
-    store_beside(of, work, job, target, lane);
+    store_beside<EXTRA>(of, work, job, target, lane);
   } else if (last && job.row != job.column) {
     store_turned<0, WIDTH>(of, target, 0, lane);
   } else if (last && team == 0) {
