@@ -1,45 +1,22 @@
 //! Every format against real recordings, against itself, and against bad input.
 
 mod common;
+#[path = "common/filterbank_rows.rs"]
+mod filterbank_rows;
 
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use filterbank_rows::{open_with, read_all, values};
 use proptest::prelude::*;
 use sidereal::io::{
     FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, npy, open, presto, rfifind,
     sigproc,
 };
-use sidereal::sample::{Encoding, set_value, value};
+use sidereal::sample::{Encoding, set_value};
 use sidereal::units::Band;
-
-fn open_with(paths: &[PathBuf], options: OpenOptions) -> Box<dyn FilterbankSource> {
-    open(paths, &options).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// All rows' bytes, read in gulps of `gulp` rows.
-fn read_all(source: &mut dyn FilterbankSource, gulp: usize) -> Vec<u8> {
-    let row_bytes = source.header().row_bytes();
-    let mut bytes = Vec::new();
-    let mut buffer = vec![0xa5; gulp * row_bytes];
-    loop {
-        let times = source.read(&mut buffer).unwrap();
-        bytes.extend_from_slice(&buffer[..times * row_bytes]);
-        if times < gulp {
-            return bytes;
-        }
-    }
-}
-
-fn values(bytes: &[u8], encoding: Encoding, channels: usize) -> Vec<f64> {
-    let rows = bytes.chunks_exact(channels * encoding.bits() / 8);
-    rows.flat_map(|row| {
-        (0..channels).map(|channel| value(row, encoding, channel)).collect::<Vec<_>>()
-    })
-    .collect()
-}
 
 fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;

@@ -2,53 +2,22 @@
 
 #[path = "common/random.rs"]
 mod random;
+#[path = "common/sites.rs"]
+mod sites;
 
 use random::Random;
 use sidereal::Result;
 use sidereal::geometry::{
-    Antenna, Array, DelayModel, Direction, Dut1, Location, PhaseCentre, Sky, plus_elapsed_s,
+    Antenna, Array, DelayModel, Direction, Dut1, PhaseCentre, Sky, plus_elapsed_s,
 };
 use sidereal::units::{Epoch, SPEED_OF_LIGHT_M_S};
+use sites::{SITES, location, random_direction, random_enu, random_epoch, sky};
 
 /// Turns of the Earth in radians a second.
 const RATE: f64 = 7.292_115_855e-5;
 
 /// Days of leap seconds, each in UTC.
 const LEAP_DAYS: [i64; 2] = [57_753, 51_178];
-
-/// Sites on every side of the Earth, its poles among them.
-const SITES: [(f64, f64, f64); 7] = [
-    (21.4439, -30.713, 1053.0),
-    (-107.6184, 34.0784, 2124.0),
-    (116.6708, -26.7033, 377.8),
-    (0.0, 90.0, 0.0),
-    (30.0, -90.0, 2800.0),
-    (180.0, 0.0, 0.0),
-    (-0.001, 0.001, -50.0),
-];
-
-fn location((longitude_deg, latitude_deg, height_m): (f64, f64, f64)) -> Location {
-    Location { longitude_deg, latitude_deg, height_m }
-}
-
-fn random_enu(random: &mut Random, antennas: usize, scale_m: f64) -> Vec<(String, [f64; 3])> {
-    let enu = |random: &mut Random| std::array::from_fn(|_| scale_m * random.gaussian());
-    (0..antennas).map(|index| (format!("a{index}"), enu(random))).collect()
-}
-
-fn random_direction(random: &mut Random) -> Direction {
-    let sine: f64 = 2.0 * random.uniform() - 1.0;
-    Direction::new(360.0 * random.uniform(), sine.asin().to_degrees()).unwrap()
-}
-
-fn random_epoch(random: &mut Random) -> Epoch {
-    Epoch::new(41_400 + random.below(20_000) as i64, 86_400.0 * random.uniform())
-}
-
-fn sky(site: (f64, f64, f64), random: &mut Random) -> Sky {
-    let array = Array::from_enu("T", &random_enu(random, 5, 3000.0), location(site)).unwrap();
-    Sky::new(&array, Dut1::Table).unwrap()
-}
 
 fn dot(a: &[f64; 3], b: &[f64; 3]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()

@@ -4,6 +4,8 @@
 mod coloured;
 #[path = "common/mod.rs"]
 mod common;
+#[path = "common/whitened.rs"]
+mod whitened;
 
 use coloured::{band_mean, coloured_noise, density, gaussian, spectrum};
 use sidereal::Error;
@@ -13,6 +15,7 @@ use sidereal::spiir::whiten::{
     Average, GateOptions, Method, Options, Psd, RunningOptions, RunningPsd, Taper, WelchOptions,
     Whitener, welch,
 };
+use whitened::{whiten, whole};
 
 const RATE: u32 = 1024;
 
@@ -21,47 +24,6 @@ fn methods() -> [Options; 2] {
     let overlap = Options { f_low_hz: 20.0, ..Options::new(RATE, fixed.clone()) };
     let causal = Options { f_low_hz: 20.0, ..Options::low_latency(RATE, fixed) };
     [overlap, causal]
-}
-
-/// A whole stream through a whitener, in blocks of the lengths that `next` gives.
-fn whiten(
-    whitener: &mut Whitener,
-    strain: &[f64],
-    valid: &[bool],
-    mut next: impl FnMut() -> usize,
-) -> (Vec<f32>, Vec<bool>) {
-    let (mut all, mut flags): (Vec<f32>, Vec<bool>) = (Vec::new(), Vec::new());
-    let mut at = 0;
-    while at < strain.len() {
-        let end = (at + next()).min(strain.len());
-        let (mut output, mut good) = (vec![7.0; end - at], vec![true; end - at]);
-        let done = whitener.run(&strain[at..end], &valid[at..end], &mut output, &mut good);
-        let done = done.expect("whitened");
-        assert_eq!(done.consumed, end - at);
-        all.extend(&output[..done.produced]);
-        flags.extend(&good[..done.produced]);
-        assert_eq!(all.len(), end.saturating_sub(whitener.latency()), "one sample for each, later");
-        at = end;
-    }
-    loop {
-        let length = next();
-        let (mut output, mut good) = (vec![7.0; length], vec![true; length]);
-        match whitener.flush(&mut output, &mut good).expect("flushed") {
-            0 if length > 0 => break,
-            count => {
-                all.extend(&output[..count]);
-                flags.extend(&good[..count]);
-            }
-        }
-    }
-    assert_eq!(all.len(), strain.len());
-    assert!(all.iter().all(|sample| sample.is_finite()));
-    (all, flags)
-}
-
-fn whole(options: Options, strain: &[f64], valid: &[bool]) -> (Vec<f32>, Vec<bool>) {
-    let mut whitener = Whitener::new(options).expect("options that hold");
-    whiten(&mut whitener, strain, valid, || 1 << 18)
 }
 
 fn variance(samples: &[f32]) -> f64 {

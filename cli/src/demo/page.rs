@@ -254,6 +254,7 @@ impl Page<'_> {
         let tracked = array::CORRELATIONS[1].1;
         let strain = strain::SIMULATION.join(" \\\n    ");
         let strain_search = strain::SEARCH;
+        let events = format!("{}/events", strain::FOUND);
         let _ = write!(
             html,
             "<h2>9. Do it yourself</h2>\n\
@@ -272,7 +273,7 @@ impl Page<'_> {
              <p>Look at what was recorded, or write the channels that voltages were divided into:</p>\n\
              <pre>sidereal info mine.raw\n\
              sidereal channelize mine.raw -o mine.fil --channels 16 --integrate 8 --stokes IQUV</pre>\n\
-             <p>Look at what was recorded, or take the time series at one DM:</p>\n\
+             <p>Of the demo's own recording, look at the header, or take the time series at one DM:</p>\n\
              <pre>sidereal info {recording}\n\
              sidereal dedisperse {recording} -o series \\\n    \
              --dm-min 87.5 --dm-max 88 --dm-step 0.5 --format dat</pre>\n\
@@ -281,8 +282,10 @@ impl Page<'_> {
              <a href=\"summary.json\">summary.json</a>, \
              <a href=\"observation.truth.json\">observation.truth.json</a>, \
              <a href=\"voltages.truth.json\">voltages.truth.json</a>, \
-             <a href=\"array/truth.json\">array/truth.json</a>, the visibilities \
-             <a href=\"tracked.uvh5\">tracked.uvh5</a> (pyuvdata opens them, and writes what CASA reads) and \
+             <a href=\"array/truth.json\">array/truth.json</a>, \
+             <a href=\"strain.truth.json\">strain.truth.json</a>, the visibilities \
+             <a href=\"tracked.uvh5\">tracked.uvh5</a> (pyuvdata opens them, and writes what CASA reads), the gravitational waves' \
+             <a href=\"{events}.json\">events.json</a> and <a href=\"{events}.xml\">events.xml</a> (LIGO_LW) and \
              the pictures.</p>\n"
         );
     }

@@ -17,7 +17,7 @@ use crate::{interrupt, simulate, spiir};
 /// Name of the files of strain, before the detector's name.
 const RECORDING: &str = "strain.hdf5";
 /// Folder of what was found.
-const FOUND: &str = "gravitational-wave";
+pub(super) const FOUND: &str = "gravitational-wave";
 /// The templates.
 pub(super) const TEMPLATES: &str = "binaries.csv";
 
@@ -36,6 +36,10 @@ const BINARIES: &str = "mass1,mass2\n10,10\n30,20\n36,29\n50,40\n";
 /// When the wave reaches the Earth's centre, and how late it may be found in a detector: light's time from there.
 const TIME_GPS: f64 = 1_400_000_018.4;
 const NEAR_S: f64 = 0.03;
+
+/// What is said of that time.
+const PUT_IN: &str =
+    "The wave was put in to pass the Earth's centre, up to 21 ms from a detector, at GPS";
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
@@ -117,7 +121,6 @@ impl Merger {
 
     /// The chapter of the page.
     pub(super) fn html(&self, html: &mut String) {
-        let picture = |name: &str| format!("{FOUND}/{name}");
         let _ = write!(
             html,
             "<h2>8. Two black holes, heard by two detectors</h2>\n\
@@ -136,37 +139,28 @@ impl Merger {
         let Some(loudest) = &self.loudest else {
             let _ = writeln!(
                 html,
-                "<p class=\"verdict bad\">Not found: there is no event at all; put in at {TIME_GPS:.3}.</p>"
+                "<p class=\"verdict bad\">Not found: there is no event at all. {PUT_IN} {TIME_GPS:.3}.</p>"
             );
             return;
         };
-        page::figure(
-            html,
-            &picture("event1_snr.png"),
-            "What the filters answer, in both detectors: the wave arrives in one some milliseconds before \
-             the other.",
-        );
-        page::figure(
-            html,
-            &picture("event1_whitened.png"),
-            "The whitened strain, and over it the wave that fits best.",
-        );
-        page::figure(
-            html,
-            &picture("event1_map.png"),
-            "Time and frequency: the chirp rises as the holes spiral in.",
-        );
+        if self.found {
+            pictures(html);
+        }
         self.verdict(loudest, html);
         page::figure(
             html,
             &picture("background.png"),
-            "What chance makes of the same data, by sliding the detectors against each other, beside what \
-             was found.",
+            "What chance makes of the same data, by sliding the detectors against each other (bars), beside \
+             the events found (dots). A dot among the bars may be chance, too.",
         );
     }
 
     fn verdict(&self, loudest: &Loudest, html: &mut String) {
-        let (sign, word) = if self.found { ("good", "Found") } else { ("bad", "Not found") };
+        let (sign, word) = if self.found {
+            ("good", "Found:")
+        } else {
+            ("bad", "Not found. The loudest event is another:")
+        };
         let parts: Vec<String> = loudest
             .detectors
             .iter()
@@ -174,20 +168,44 @@ impl Merger {
             .collect();
         let rate = match loudest.far_hz {
             Some(rate) => {
-                format!(" Chance makes one as loud every {} s at most.", short(1.0 / rate, 2))
+                format!(
+                    " Chance makes one as loud no more often than every {} s.",
+                    short(1.0 / rate, 2)
+                )
             }
             None => String::new(),
         };
         let _ = writeln!(
             html,
-            "<p class=\"verdict {sign}\">{word}: network SNR {} ({}) at GPS {:.3}, by the template of {} solar \
-             masses; put in at {TIME_GPS:.3}.{rate} Searched at {} times real time.</p>",
+            "<p class=\"verdict {sign}\">{word} network SNR {} ({}) at GPS {:.3}, by the template of {} solar \
+             masses. {PUT_IN} {TIME_GPS:.3}.{rate} Searched at {} times real time.</p>",
             short(loudest.network_snr, 3),
             parts.join(", "),
             loudest.gps,
             loudest.template,
             multiple(self.realtime_factor),
         );
+    }
+}
+
+/// Where a picture of what was found lies.
+fn picture(name: &str) -> String {
+    format!("{FOUND}/{name}")
+}
+
+/// The loudest event, which is what was put in.
+fn pictures(html: &mut String) {
+    let pictures = [
+        (
+            "event1_snr.png",
+            "What the filters answer, in both detectors: the wave arrives in one some milliseconds before \
+             the other.",
+        ),
+        ("event1_whitened.png", "The whitened strain, and over it the wave that fits best."),
+        ("event1_map.png", "Time and frequency: the chirp rises as the holes spiral in."),
+    ];
+    for (name, words) in pictures {
+        page::figure(html, &picture(name), words);
     }
 }
 
@@ -207,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_without_events_is_told_and_not_drawn() {
+    fn what_was_not_found_is_told_and_not_drawn() {
         let event = Loudest {
             network_snr: 20.0,
             far_hz: None,
@@ -217,7 +235,7 @@ mod tests {
         };
         assert!(event.is_it() && !Loudest { gps: TIME_GPS + 1.0, ..event.clone() }.is_it());
         let merger = |loudest: Option<Loudest>| Merger {
-            found: loudest.is_some(),
+            found: loudest.as_ref().is_some_and(Loudest::is_it),
             loudest,
             filters: 100,
             realtime_factor: 10.0,
@@ -227,8 +245,17 @@ mod tests {
             merger.html(&mut html);
             (html, merger.text(), serde_json::to_value(merger).unwrap())
         };
+        let other = Loudest { gps: TIME_GPS + 1.0, far_hz: Some(0.01), ..event.clone() };
+        let (html, text, document) = told(&merger(Some(other)));
+        assert!(html.contains("verdict bad") && html.contains("Not found. The loudest"), "{html}");
+        assert!(html.contains("no more often than every 100 s"), "{html}");
+        // Its pictures show no chirp; what chance makes is shown all the same.
+        assert!(!html.contains("event1_") && html.contains("background.png"), "{html}");
+        assert_eq!((&document["found"], &document["network_snr"]), (&false.into(), &20.0.into()));
+        assert!(text.contains("network SNR 20"), "{text}");
         let (html, text, document) = told(&merger(Some(event)));
         assert!(html.contains("Found: network SNR 20"), "{html}");
+        assert!(html.contains("at GPS 1400000018.400"), "{html}");
         assert!(html.contains("event1_map.png") && text.contains("template 36+29"), "{text}");
         assert_eq!(document["network_snr"], 20.0);
         let (html, text, document) = told(&merger(None));

@@ -67,7 +67,7 @@ pub(super) fn draw(
         slides_s: found.background.time_s,
         events: &rankings,
         livetime_s: found.livetime_s,
-        ranking: "ranking",
+        ranking: "Ranking",
     };
     strain::background(&folder.file("background.png"), &about)
 }
