@@ -5,13 +5,17 @@
 
 mod assign;
 mod bank;
+mod group;
 mod kernels;
 mod levels;
+mod matching;
 mod pack;
 mod passes;
 mod scaled;
 mod shape;
 mod staging;
+#[cfg(test)]
+mod tables;
 mod ways;
 
 use num_complex::Complex;

@@ -1,13 +1,19 @@
 //! Which filters go where: units of templates, and what they are given.
 
 use super::super::plan::{Branch, Filter, Plan};
-use super::passes::{Pass, Tap, passes};
+use super::group::Groups;
+use super::passes::{Pass, Tap, near_counts, passes, share_windows};
 use super::scaled;
 use super::shape::{LANES, Shape};
 use crate::backend::threads::Threads;
 
 /// Most blocks that share the samples of a launch.
 const MOST_PARTS: f64 = 8.0;
+
+/// Counts of banks that may be looked at in a sweep over templates that change places.
+const SWEEP: usize = 1 << 22;
+/// Templates of a unit that each is tried with.
+const UNIT_PARTNERS: usize = 8;
 
 /// What a kernel's blocks are made for.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +80,7 @@ impl Packed {
             rows.sort_by_key(|row| (row.lanes, std::cmp::Reverse(row.taps.len())));
             for alike in rows.chunk_by(|a, b| a.lanes == b.lanes) {
                 let templates = block / alike[0].lanes;
+                let alike = ordered(alike, templates, level, limits);
                 units.extend(alike.chunks(templates).map(|some| unit(level, some, block, limits)));
             }
         }
@@ -193,11 +200,41 @@ fn block(warps: f64, limits: &Limits) -> usize {
     32 * each.next_power_of_two().clamp(2, 8)
 }
 
-fn unit<'a>(level: usize, rows: &[Row<'a>], block: usize, limits: &Limits) -> Unit<'a> {
+/// Rows that have as many lanes each, in the order that units take them: those that ask for the same passes may change places
+/// where that makes no window much longer.
+fn ordered<'b, 'a>(
+    rows: &'b [Row<'a>],
+    of_unit: usize,
+    level: usize,
+    limits: &Limits,
+) -> Vec<&'b Row<'a>> {
+    let counts: Vec<Vec<i32>> = rows.iter().map(|row| near_counts(&row.taps, row.lanes)).collect();
+    let mut groups = Groups::new(&counts, 32 / rows[0].lanes);
+    let mut begin = 0;
+    let long = |row: &Row<'_>| row.taps.partition_point(|tap| !tap.long);
+    for run in rows.chunk_by(|a, b| (a.taps.len(), long(a)) == (b.taps.len(), long(b))) {
+        let taps: Vec<&[Tap<'_>]> = run.iter().map(|row| &row.taps[..]).collect();
+        if share_windows(&taps, of_unit, level, limits) {
+            let of_each = counts[begin].len().max(1) * run.len();
+            groups.even(begin..begin + run.len(), (SWEEP / of_each).clamp(UNIT_PARTNERS, 96));
+        }
+        begin += run.len();
+    }
+    groups.order().into_iter().map(|at| &rows[at]).collect()
+}
+
+/// A unit of these rows: a warp's stand together.
+fn unit<'a>(level: usize, rows: &[&Row<'a>], block: usize, limits: &Limits) -> Unit<'a> {
     let lanes = rows[0].lanes;
     let taps: Vec<&[Tap<'a>]> = rows.iter().map(|row| &row.taps[..]).collect();
-    let passes = passes(&taps, lanes, level, limits);
-    let mut own: Vec<i32> = rows.iter().map(|row| row.row as i32).collect();
+    let mut passes = passes(&taps, lanes, level, limits);
+    let of = |at: usize| passes.iter().flat_map(|pass| pass.counts(at)).collect();
+    let counts: Vec<Vec<i32>> = (0..rows.len()).map(of).collect();
+    let mut groups = Groups::new(&counts, 32 / lanes);
+    groups.even(0..rows.len(), UNIT_PARTNERS);
+    let order = groups.order();
+    passes.iter_mut().for_each(|pass| pass.reorder(&order));
+    let mut own: Vec<i32> = order.into_iter().map(|at| rows[at].row as i32).collect();
     own.resize(block / lanes, -1);
     let cost = passes.iter().map(Pass::cost).sum::<f64>() / f64::from(1 << level);
     Unit { level, lanes, rows: own, passes, cost }

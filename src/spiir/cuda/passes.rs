@@ -2,6 +2,7 @@
 
 use super::super::plan::Filter;
 use super::assign::{Place, Warp};
+use super::matching::BANKS;
 use super::pack::Limits;
 use super::scaled::{self, Scaled};
 use super::shape::Shape;
@@ -12,6 +13,10 @@ const VALUES: [usize; 2] = [scaled::SHORT_VALUES + 1, scaled::LONG_VALUES + 1];
 const LEAST_CHUNK: usize = 1024;
 /// Samples of a window that are read ahead.
 const AHEAD: usize = 8;
+/// The pitch of copies is `PITCH` more than a multiple of `PITCHES`, which is all banks: so filters keep their banks, turned
+/// alike, whatever the window's length. Of 0, 4, 8 and 12, chirps at several rates ask for the fewest turns with 12.
+const PITCHES: usize = 32;
+const PITCH: usize = 12;
 /// Instructions of another pass for a sample, about.
 const PASS: f64 = 6.0;
 
@@ -45,7 +50,7 @@ struct Windows {
 
 impl Windows {
     fn new(level: usize, limits: &Limits) -> Self {
-        let capacity = limits.shared_bytes / 16 - AHEAD;
+        let capacity = limits.shared_bytes / 16 - AHEAD - (PITCHES - 4);
         let wanted = ((limits.piece >> level) + 2 * scaled::TILE).next_multiple_of(scaled::TILE);
         Self { capacity, wanted, span: capacity - LEAST_CHUNK.min(wanted) - 8 }
     }
@@ -60,9 +65,14 @@ impl Windows {
         let reach = farthest.next_multiple_of(4);
         let room = (self.capacity - (reach - least) - 4) / scaled::TILE * scaled::TILE;
         let chunk = self.wanted.min(room);
-        let pitch = (reach - least + chunk + AHEAD).next_multiple_of(4);
+        let pitch = pitch(reach - least + chunk + AHEAD);
         Pass { shape, taps, reach, pitch, chunk }
     }
+}
+
+/// The pitch of copies of so many samples.
+fn pitch(samples: usize) -> usize {
+    (samples.max(PITCH) - PITCH).next_multiple_of(PITCHES) + PITCH
 }
 
 /// The passes over the filters of some templates, each template's sorted by memory and then by delay.
@@ -75,11 +85,8 @@ pub(super) fn passes<'a, 'b>(
     let windows = Windows::new(level, limits);
     let mut passes = Vec::new();
     for long in [true, false] {
-        let of = |taps: &&'b [Tap<'a>]| {
-            let (short, long_ones) = taps.split_at(taps.partition_point(|tap| !tap.long));
-            if long { long_ones } else { short }
-        };
-        let mut left: Vec<&'b [Tap<'a>]> = templates.iter().map(of).collect();
+        let mut left: Vec<&'b [Tap<'a>]> =
+            templates.iter().map(|taps| of_kind(taps, long)).collect();
         let Some((least, farthest)) = ends(&left) else { continue };
         if farthest - least <= windows.span {
             passes.extend(near(&left, (least, farthest), (lanes, long), &windows));
@@ -90,6 +97,53 @@ pub(super) fn passes<'a, 'b>(
         }
     }
     passes
+}
+
+/// Those of a template's filters that have long memories, or the others.
+fn of_kind<'a, 'b>(taps: &'b [Tap<'a>], long: bool) -> &'b [Tap<'a>] {
+    let (short, long_ones) = taps.split_at(taps.partition_point(|tap| !tap.long));
+    if long { long_ones } else { short }
+}
+
+/// How many filters of each bank the passes of a template have that asks for the most of its unit, all in one window.
+pub(super) fn near_counts(taps: &[Tap<'_>], lanes: usize) -> Vec<i32> {
+    let mut counts = Vec::new();
+    for long in [true, false] {
+        let mut left = of_kind(taps, long);
+        for shape in Shape::passes(left.len(), lanes, long) {
+            let (own, rest) = left.split_at(shape.slots().min(left.len()));
+            counts.extend(counted(own, 1 << 30, PITCH));
+            left = rest;
+        }
+    }
+    counts
+}
+
+/// How many of a template's filters are in each bank.
+fn counted(taps: &[Tap<'_>], reach: usize, pitch: usize) -> [i32; BANKS] {
+    let mut counts = [0; BANKS];
+    taps.iter().for_each(|tap| counts[Place::new(reach - tap.back, pitch).bank()] += 1);
+    counts
+}
+
+/// Whether the filters of all these templates lie in one window of each kind that is hardly longer than those of units of
+/// so many, as they stand.
+pub(super) fn share_windows(
+    templates: &[&[Tap<'_>]],
+    of_unit: usize,
+    level: usize,
+    limits: &Limits,
+) -> bool {
+    let windows = Windows::new(level, limits);
+    let span = |templates: &[&[Tap<'_>]], long: bool| {
+        let taps: Vec<&[Tap<'_>]> = templates.iter().map(|taps| of_kind(taps, long)).collect();
+        ends(&taps).map_or(0, |(least, farthest)| farthest - least)
+    };
+    [false, true].into_iter().all(|long| {
+        let all = span(templates, long);
+        let hardly = |unit: &[&[Tap<'_>]]| 4 * all <= 5 * span(unit, long);
+        all <= windows.span && templates.chunks_exact(of_unit).all(hardly)
+    })
 }
 
 /// The least delay and the greatest.
@@ -155,6 +209,16 @@ impl Pass<'_> {
     /// Values of a slot.
     pub(super) fn count(&self) -> usize {
         VALUES[usize::from(self.shape.long)]
+    }
+
+    /// How many filters of a template are in each bank.
+    pub(super) fn counts(&self, template: usize) -> [i32; BANKS] {
+        counted(&self.taps[template], self.reach, self.pitch)
+    }
+
+    /// Puts another template at each place.
+    pub(super) fn reorder(&mut self, order: &[usize]) {
+        self.taps = order.iter().map(|at| std::mem::take(&mut self.taps[*at])).collect();
     }
 
     /// The values of all slots: axes filter of a thread, value, thread.
