@@ -58,9 +58,8 @@ struct Form {
 impl Form {
     fn new(shape: &Shape, multiprocessors: usize) -> Self {
         let form = Self::of(shape);
-        let tiles = shape.tiles() - if form.is_beside() { shape.tiles_side() } else { 0 };
-        let is_long = tiles * shape.channels >= LONG * multiprocessors;
-        Self { is_drawn: !form.is_lone && is_long, ..form }
+        let is_long = shape.tiles() * shape.channels >= LONG * multiprocessors;
+        Self { is_drawn: !form.is_lone && !form.is_beside() && is_long, ..form }
     }
 
     fn of(shape: &Shape) -> Self {
@@ -91,7 +90,9 @@ impl Form {
     /// Whether a plan takes it: one tile of 64 inputs or fewer has a smaller edge.
     fn is_possible(&self) -> bool {
         let is_large = self.is_beside() || self.width > 64;
-        if self.is_lone { is_large && !self.is_drawn } else { !self.spills() }
+        let may_draw = !self.is_lone && !self.is_beside();
+        let fits = if self.is_lone { is_large } else { !self.spills() };
+        fits && (may_draw || !self.is_drawn)
     }
 
     fn source(&self) -> Source {
@@ -234,10 +235,9 @@ mod tests {
     fn blocks_draw_jobs_where_each_has_many() {
         let is_drawn =
             |inputs, channels| form_of(inputs, channels, VoltageEncoding::Complex8).is_drawn;
-        // Three tiles a channel, and ten; one, however many channels; three again, with a last block beside.
-        assert!(!is_drawn(256, 512) && is_drawn(256, 704) && is_drawn(512, 256));
-        assert!(!is_drawn(128, 10_000) && !is_drawn(140, 10_000));
-        assert!(!is_drawn(260, 703) && is_drawn(260, 704));
+        // Three tiles a channel, and ten; one, however many channels; a last block beside others.
+        assert!(!is_drawn(256, 703) && is_drawn(256, 704) && is_drawn(512, 256));
+        assert!(!is_drawn(128, 10_000) && !is_drawn(140, 10_000) && !is_drawn(514, 1000));
     }
 
     #[test]

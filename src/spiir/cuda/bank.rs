@@ -6,7 +6,7 @@ use super::super::plan::Plan;
 use super::kernels;
 use super::levels::Levels;
 use super::pack::{Limits, Packed};
-use super::ways::Way;
+use super::ways;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -90,8 +90,8 @@ impl Bank {
         };
         let packed = Packed::new(plan, &limits, &|level, at| levels.row(level, at), threads);
         check_memory(device, &levels, &packed)?;
-        let way = Way::of(&packed, device);
-        let filters = device.module(&kernels::filters(packed.threads, &packed.shapes, way))?;
+        let piece = ways::piece(&packed, device);
+        let filters = device.module(&kernels::filters(packed.threads, &packed.shapes))?;
         let resample = device.module(&kernels::resample())?;
         let resampler = &plan.options().resampler;
         let down = taps(&resampler.down);
@@ -106,7 +106,7 @@ impl Bank {
             filter: filters.function("filter_all", packed.shared_bytes)?,
             take_input: resample.function("take_input", taken)?,
             bring_up: resample.function("bring_up", brought)?,
-            piece: way.piece,
+            piece,
             threads: packed.threads,
             blocks: packed.units.len(),
             levels: plan.levels(),

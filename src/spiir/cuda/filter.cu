@@ -3,8 +3,7 @@
 // Grid: one block a unit, which is templates of one rate that have as many lanes each, the longest work first. A block walks
 // its unit's passes one after another; the first of them writes sums, the others add to them. Shared memory: four copies of
 // a window of the input, which any delay of the pass lies in.
-// THREADS: of a block; LINES: most filters of a thread whose sums are stored by whole tiles; SHAPES: what a pass may be, a line
-// SHAPE(number, filters, lanes, ahead, piped, long) each.
+// THREADS: of a block; SHAPES: what a pass may be, a line SHAPE(number, filters, lanes, ahead, piped, long) each.
 #include "filter.cuh"
 
 #define SHAPE(number, R, G, D, PIPED, LONG)                      \

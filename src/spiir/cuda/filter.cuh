@@ -64,8 +64,8 @@ struct Work {
   u32 number;       // of the first tile since the stream's start
 };
 
-// Beside more filters there is no room for what sums are added to, and much time between two of them.
-template <int R, int G> using Sums = typename Either<(R <= LINES), Lines<G>, Stored<G>>::Type;
+// Of 8 filters and more the sums are stored as they are there: tiles are long, and there is little room for what is added to.
+template <int R, int G> using Sums = typename Either<(R < 8), Lines<G>, Stored<G>>::Type;
 
 // Loads of the window that are under way together.
 constexpr int BATCH = 4;

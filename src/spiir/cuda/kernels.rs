@@ -1,7 +1,6 @@
 //! The kernels of the filter bank, and the table of them that is compiled without a GPU.
 
 use super::shape::Shape;
-use super::ways::Way;
 use crate::backend::cuda::{Extent, Source, Variant};
 
 /// The filters of any bank: what stands for them where a choice is stored. Never compiled.
@@ -18,13 +17,9 @@ pub(super) fn sources() -> Source {
 }
 
 /// The filters, for units of so many threads and these shapes.
-pub(super) fn filters(threads: usize, shapes: &[Shape], way: Way) -> Source {
+pub(super) fn filters(threads: usize, shapes: &[Shape]) -> Source {
     let shapes: String = shapes.iter().map(|shape| shape.define()).collect();
-    let defines = vec![
-        ("THREADS", threads.to_string()),
-        ("LINES", way.lines.to_string()),
-        ("SHAPES", shapes),
-    ];
+    let defines = vec![("THREADS", threads.to_string()), ("SHAPES", shapes)];
     Source { defines, ..sources() }
 }
 
@@ -42,15 +37,13 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     let mut variants: Vec<Variant> = (0..5)
         .map(|start| {
             let threads = [256, 128, 64][start % 3];
-            Variant::everywhere(filters(threads, &some(start), Way::COMPILED[start % 2]))
+            Variant::everywhere(filters(threads, &some(start)))
         })
         .collect();
     if extent == Extent::All {
         let each = shapes.iter().flat_map(|shape| [64, 128, 256].map(|threads| (threads, *shape)));
-        for (threads, shape) in each {
-            let ways = Way::COMPILED.into_iter();
-            variants.extend(ways.map(|way| Variant::everywhere(filters(threads, &[shape], way))));
-        }
+        variants
+            .extend(each.map(|(threads, shape)| Variant::everywhere(filters(threads, &[shape]))));
     }
     variants.push(Variant::plain(resample(), extent));
     variants
