@@ -58,8 +58,8 @@ constexpr u32 NONE_LEFT = ~0u;
 INLINE u32 told(u32 at, u32 slot) { return at + TOLD * 16 + slot * 8; }
 INLINE u32 asked(u32 at, u32 slot) { return at + TOLD * 24 + slot * 8; }
 INLINE void init_tickets(u32 at, u32 warps) {
-  if constexpr (!DRAWN) return;
-  for (u32 i = 0; i < TOLD; i++) barrier_init(told(at, i), 1), barrier_init(asked(at, i), warps);
+  if constexpr (DRAWN)
+    for (u32 i = 0; i < TOLD; i++) barrier_init(told(at, i), 1), barrier_init(asked(at, i), warps);
 }
 
 // A job that a warp goes through. One that was drawn is read again where it is wanted, since registers are few.
