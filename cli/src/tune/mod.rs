@@ -99,7 +99,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     } else if !common.quiet {
         json::say(table(&documents).trim_end())?;
     }
-    refused(&documents).and(kept)
+    let refused = refused(&documents);
+    if let (Err(_), Err(why)) = (&refused, &kept) {
+        eprintln!("sidereal: {why}");
+    }
+    refused.and(kept)
 }
 
 /// Keeps the best choice; a folder that can't be written is told with what would help.

@@ -182,8 +182,10 @@ impl Engine {
         };
         stream.wait(&self.last)?;
         let mut clock = self.clock;
-        self.work(&part, &mut clock, stream)?;
+        let done = self.work(&part, &mut clock, stream);
+        // What was queued before a failure runs on.
         stream.record(&self.last)?;
+        done?;
         self.pass(clock, layout.times, valid.is_some());
         Ok(())
     }

@@ -196,7 +196,8 @@ impl Wgmma {
             .with(u32::from(job.add))
             .with(self.drawn.address());
         let grid = [self.multiprocessors.min(jobs), 1, 1];
-        // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says.
+        // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says. Launches follow one another,
+        // whatever their streams, so the counters are one launch's.
         unsafe { stream.launch(&self.function, grid, [THREADS, 1, 1], &arguments) }
     }
 }

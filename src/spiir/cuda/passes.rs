@@ -112,7 +112,9 @@ pub(super) fn near_counts(taps: &[Tap<'_>], lanes: usize) -> Vec<i32> {
         let mut left = of_kind(taps, long);
         for shape in Shape::passes(left.len(), lanes, long) {
             let (own, rest) = left.split_at(shape.slots().min(left.len()));
-            counts.extend(counted(own, 1 << 30, PITCH));
+            // Any reach that is a multiple of all banks gives the same ones.
+            let farthest = own.last().map_or(0, |tap| tap.back);
+            counts.extend(counted(own, farthest.next_multiple_of(4 * BANKS), PITCH));
             left = rest;
         }
     }

@@ -184,8 +184,9 @@ fn measure(
         let each = match reader {
             Some(known) => {
                 let (each, read) = known.meanwhile(work);
+                let each = each?;
                 card = read.inspect_err(|why| without(reader, why)).ok();
-                each?
+                each
             }
             None => work(&|| false)?,
         };

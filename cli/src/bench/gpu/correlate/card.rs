@@ -78,8 +78,9 @@ impl Reader {
                 awaited.store(false, Ordering::SeqCst);
                 readings
             });
+            let end = End(&ended);
             let done = work(&|| awaited.load(Ordering::SeqCst));
-            ended.store(true, Ordering::SeqCst);
+            drop(end);
             let readings = reader.join().unwrap_or_else(|_| Err("its reader failed".to_owned()));
             (done, readings.and_then(middle))
         })
@@ -127,6 +128,15 @@ impl Reader {
             Some(line) => format!("{name} said \"{line}\""),
             None => format!("{name} said nothing"),
         })
+    }
+}
+
+/// Says that the work has ended, also where it panics: else its reader would be waited for without end.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
