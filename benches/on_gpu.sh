@@ -30,15 +30,10 @@ failed=0
 TUNED='channelize --channels 1024 --taps 8
 dedisperse --fch1 1550 --foff -0.29296875 --channels 1024 --tsamp 64e-6 --ranges 0:150:0.1
 correlate --antennas 70 --channels 936
-correlate --antennas 257 --channels 255
-correlate --antennas 514 --channels 128
-correlate --antennas 64 --channels 1024 --nbits 4
 correlate --antennas 256 --channels 256 --nbits 4
-correlate --antennas 1024 --channels 64 --nbits 4
-spiir --filters 4
-spiir --filters 8
-spiir --filters 64
-spiir --filters 1024 --rates 8'
+spiir --filters 512
+spiir --filters 512 --chirps
+spiir --filters 386 --rates 4 --chirps'
 
 # Where CUDA's libraries lie on machines that have them from PyPI or from the toolkit.
 libraries() {
