@@ -64,22 +64,30 @@ fn noise(random: &mut Random, samples: usize) -> Vec<f32> {
     (0..samples).map(|_| (random.bits() % 2001) as f32 / 1000.0 - 1.0).collect()
 }
 
+/// Noise, so much longer than what it takes to know anything, and what the reference makes of it.
+fn reference(random: &mut Random, plan: &Plan, samples: usize) -> (Vec<f32>, Vec<Complex<f32>>) {
+    let input = noise(random, plan.latency() + samples);
+    let expected = filtered(plan, &Backend::Reference, &input, &[input.len()]);
+    (input, expected)
+}
+
+fn assert_close(found: &[Complex<f32>], expected: &[Complex<f32>], name: &str) {
+    let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
+    let size = (power / expected.len() as f64).sqrt();
+    assert_eq!(found.len(), expected.len());
+    for error in found.iter().zip(expected).map(|(x, y)| f64::from((x - y).norm())) {
+        // What is no number is within no bound.
+        assert!(error < 1e-5 * size, "{:.1e} on {name}", error / size);
+    }
+}
+
 fn check(sizes: &[(usize, u32)], memory: f64, longest: u64) {
     let mut random = Random::new(17);
     let plan = plan(templates(&mut random, sizes, (memory, longest)));
-    let samples = plan.latency() + 600;
-    let input = noise(&mut random, samples);
-    let expected = filtered(&plan, &Backend::Reference, &input, &[samples]);
-    let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
-    let size = (power / expected.len() as f64).sqrt();
+    let (input, expected) = reference(&mut random, &plan, 600);
     for (backend, _) in &cuda::devices(1) {
         let found = filtered(&plan, backend, &input, &[333, 1, 16, 62]);
-        assert_eq!(found.len(), expected.len());
-        let errors = found.iter().zip(&expected).map(|(x, y)| f64::from((x - y).norm()));
-        for error in errors {
-            // What is no number is within no bound.
-            assert!(error < 1e-5 * size, "{:.1e} on {}", error / size, backend.name());
-        }
+        assert_close(&found, &expected, &backend.name());
     }
 }
 
@@ -108,20 +116,13 @@ fn fixed_subset_rates_in_long_blocks() {
     all.push(Template { branches: apart[1..].to_vec() });
     all.push(Template { branches: apart.to_vec() });
     let plan = plan(all);
-    let samples = plan.latency() + 5000;
-    let input = noise(&mut random, samples);
-    let expected = filtered(&plan, &Backend::Reference, &input, &[samples]);
-    let power: f64 = expected.iter().map(|z| f64::from(z.norm_sqr())).sum();
-    let size = (power / expected.len() as f64).sqrt();
+    let (input, expected) = reference(&mut random, &plan, 5000);
     for (backend, _) in &cuda::devices(1) {
-        let whole = filtered(&plan, backend, &input, &[samples]);
+        let whole = filtered(&plan, backend, &input, &[input.len()]);
         let bits = |all: &[Complex<f32>]| -> Vec<[u32; 2]> {
             all.iter().map(|z| [z.re.to_bits(), z.im.to_bits()]).collect()
         };
-        assert_eq!(whole.len(), expected.len());
-        for error in whole.iter().zip(&expected).map(|(x, y)| f64::from((x - y).norm())) {
-            assert!(error < 1e-5 * size, "{:.1e} on {}", error / size, backend.name());
-        }
+        assert_close(&whole, &expected, &backend.name());
         for blocks in [&[4096, 1, 777][..], &[2500], &[15, 3000, 64]] {
             let found = filtered(&plan, backend, &input, blocks);
             assert_eq!(bits(&found), bits(&whole), "{blocks:?} on {}", backend.name());
