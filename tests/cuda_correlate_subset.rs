@@ -54,9 +54,9 @@ fn fixed_subset_correlate_4_bit() {
     check_all(Complex4);
 }
 
-/// Many tiles for each multiprocessor, in several calls.
+/// So many tiles for each multiprocessor that blocks draw them, in several calls.
 #[test]
-fn fixed_subset_correlate_many_tiles() {
+fn fixed_subset_correlate_tiles_that_are_drawn() {
     let mut random = Random::new(43);
     for (backend, device) in devices(2) {
         let channels = 16 * device.properties().multiprocessors / 3 + 1;

@@ -13,6 +13,7 @@
 //
 // EDGE: 32, 64, 128. WIDTH: 16 to 128 (128 where SMALL). LONE: 1 where there is one tile, which leaves rows no slots; what
 // is bound by memory is stored in pieces in the background then, so that loads go on.
+// DRAWN: 1 where blocks draw their jobs.
 // BESIDE: a last block of WIDTH 16 has no jobs of its own, and is not counted by LONE: its columns stand before those of the
 // tile on the diagonal of each other block, where a stage has no rows, and are multiplied by the same instructions. Their
 // products are stored turned; the last block's with itself are made by a warp (corner.cuh).
@@ -24,14 +25,15 @@ constexpr u32 STAGE = SLOT + (LONE ? EXTRA * 128 : SLOT), COLUMNS = STAGE - SLOT
 constexpr u32 STAGES = !LONE ? 7 : BESIDE ? 8 : 10;
 constexpr u32 STAGING_AT = STAGES * STAGE, SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), FULL = SUMS_AT + 2 * 4 * PRODUCTS;
 constexpr u32 FREE = FULL + STAGES * 8, SUMS_FULL = FREE + STAGES * 8, SUMS_FREE = SUMS_FULL + 16;
-static_assert(SUMS_FREE + 16 <= 232448, "a block's shared memory");
-constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE};
+constexpr u32 TICKETS_AT = SUMS_FREE + 16;
+static_assert(TICKETS_AT + TICKETS <= 232448, "a block's shared memory");
+constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT};
 using Stages = Ring<STAGES>;
 
 // Stage by stage: columns, and rows unless they are the same.
-INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, u32 base) {
+INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
   Stages at = {0, 0};
-  for_each_job(work, [&](const Place& job) {
+  draw_jobs(work, shared, LAYOUT.tickets, [&](const Place& job) {
     const bool narrow = RAGGED && job.row == work.blocks - 1, same = LONE || job.row == job.column;
     const u32 rows = narrow ? job.column : job.row, columns = narrow ? job.row : job.column;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
@@ -59,7 +61,8 @@ INLINE i32 sum_beside(const unsigned char* from, const Beside& beside, i32 sum) 
 INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 thread) {
   Stages at = {0, 0};
   Ring<2> to = {0, 0};
-  for_each_job(work, [&](const Place& job) {
+  for_each_job(work, shared, LAYOUT.tickets, [&](const Told& told) {
+    const Place job = told();
     i32 sums[2] = {0, 0}, part = 0;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const unsigned char* const from = shared + at.slot * STAGE + COLUMNS + thread * 128;
@@ -80,9 +83,10 @@ INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 t
   });
 }
 // The last block's products with itself, by a warp that does nothing else.
-INLINE void multiply_corner(const Work& work, u32 base) {
+INLINE void multiply_corner(const Work& work, unsigned char* shared, u32 base) {
   Stages at = {0, 0};
-  for_each_job(work, [&](const Place& job) {
+  for_each_job(work, shared, LAYOUT.tickets, [&](const Told& told) {
+    const Place job = told();
     Corner corner(job);
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       barrier_wait(base + FULL + at.slot * 8, at.parity);
@@ -210,23 +214,24 @@ INLINE void multiply_beside(Products& of, const Lane& lane, Stages& at, u32 halv
 
 KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
     u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
-    u32 jobs, u32 halves, u32 add) {
+    u32 jobs, u32 halves, u32 add, u32* drawn) {
 #if HAS_WGMMA
   SHARED_MEMORY(shared);
-  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add};
+  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add, drawn};
   const u32 base = shared_address(shared);
   if (threadIdx.x == 0) {
     for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 1), barrier_init(base + FREE + i * 8, BESIDE ? 11 : 10);
-    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8);
+    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * READERS);
+    init_tickets(base + TICKETS_AT, BESIDE ? 11 : 10);
     barrier_init_fence();
   }
   __syncthreads();
   const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
   if (warp < 4) {
     registers_fewer<56>();
-    if (threadIdx.x == 0) bring(work, map, last, base);
+    if (threadIdx.x == 0) bring(work, map, last, shared, base);
     else if (warp >= 2) sum_columns(work, shared, base, threadIdx.x - 64);
-    else if (BESIDE && warp == 1) multiply_corner(work, base);
+    else if (BESIDE && warp == 1) multiply_corner(work, shared, base);
   } else {
     registers_more<224>();
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);

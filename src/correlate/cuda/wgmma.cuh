@@ -18,6 +18,7 @@ struct Work {
   u32 channels, inputs, blocks, tiles, jobs;
   u32 halves;   // pieces of 64 bytes along time
   u32 add;      // 1 adds to what is there
+  u32* drawn;   // jobs that blocks have drawn beside their first ones, and blocks that are done: both 0 between launches
 };
 // A tile of sums, or the small tiles of CHANNELS channels; `tile` is its number among those of all channels.
 struct Place { u32 tile, channel, row, column; };
@@ -35,14 +36,6 @@ INLINE Place place(const Work& work, u32 job) {
     return {BESIDE ? channel * work.tiles + tile : job, channel, row, tile - row * (row + 1) / 2};
   }
 }
-// This block's jobs: one of each round, in another place of it each time, so that costly tiles fall to all blocks.
-template <class Do> INLINE void for_each_job(const Work& work, Do what) {
-  for (u32 first = 0, turn = blockIdx.x; first < work.jobs; first += gridDim.x) {
-    if (first + turn < work.jobs) what(place(work, first + turn));
-    turn = turn + 1 == gridDim.x ? 0 : turn + 1;
-  }
-}
-
 template <u32 VALUE> struct Constant { static constexpr u32 value = VALUE; };
 
 // A place in a ring of COUNT slots, and the parity of its round.
@@ -57,6 +50,79 @@ template <u32 COUNT> struct Ring {
     return result;
   }
 };
+
+// What a warp has read may be overwritten. Where jobs are drawn, so is what lanes read alone, and each of them says so itself.
+constexpr u32 READERS = DRAWN ? 32 : 1;
+INLINE void have_read(u32 barrier) {
+  if constexpr (!DRAWN) __syncwarp();
+  if (DRAWN || (threadIdx.x & 31) == 0) barrier_arrive(barrier);
+}
+
+// Jobs that the thread that brings may have told of before the other warps have asked for them.
+constexpr u32 TOLD = 4, TICKETS = TOLD * 32;
+constexpr u32 NONE_LEFT = ~0u;
+// Places of jobs in shared memory at `at`, each with barriers of those who wait for it and of those who have read it.
+INLINE u32 told(u32 at, u32 slot) { return at + TOLD * 16 + slot * 8; }
+INLINE u32 asked(u32 at, u32 slot) { return at + TOLD * 24 + slot * 8; }
+INLINE void init_tickets(u32 at, u32 warps) {
+  if constexpr (DRAWN)
+    for (u32 i = 0; i < TOLD; i++) barrier_init(told(at, i), 1), barrier_init(asked(at, i), warps * READERS);
+}
+
+// A job that a warp goes through. One that was drawn is read again where it is wanted, since registers are few.
+struct Told {
+  const uint4* words;
+  Place own;
+  INLINE Place operator()() const {
+    if constexpr (!DRAWN) return own;
+    const uint4 at = *words;
+    // The same for all lanes, and known to be.
+    return {__shfl_sync(~0u, at.x, 0), __shfl_sync(~0u, at.y, 0), __shfl_sync(~0u, at.z, 0), __shfl_sync(~0u, at.w, 0)};
+  }
+};
+
+// A block's jobs: one of each round, in another place of it each time, so that costly tiles fall to all blocks.
+template <class Do> INLINE void of_rounds(const Work& work, Do what) {
+  for (u32 first = 0, turn = blockIdx.x; first < work.jobs; first += gridDim.x) {
+    if (first + turn < work.jobs) what(place(work, first + turn));
+    turn = turn + 1 == gridDim.x ? 0 : turn + 1;
+  }
+}
+
+// What the thread does that brings. DRAWN: a block's first job is its own, and each further one the next that no block has
+// drawn yet, since blocks are not equally fast. This thread draws long before the job is wanted, and tells the other warps.
+template <class Do> INLINE void draw_jobs(const Work& work, unsigned char* shared, u32 tickets, Do what) {
+  if constexpr (!DRAWN) return of_rounds(work, what);
+  const u32 at = shared_address(shared) + tickets;
+  Ring<TOLD> ring = {0, 0};
+  for (u32 job = blockIdx.x;;) {
+    const bool is_any = job < work.jobs;
+    const u32 next = is_any ? gridDim.x + atomicAdd(work.drawn, 1) : 0;
+    const Place own = is_any ? place(work, job) : Place{NONE_LEFT, 0, 0, 0};
+    barrier_wait(asked(at, ring.slot), ring.parity ^ 1);
+    *(uint4*)(shared + tickets + ring.slot * 16) = make_uint4(own.tile, own.channel, own.row, own.column);
+    barrier_arrive(told(at, ring.slot));
+    if (!is_any) break;
+    what(own);
+    ring.advance();
+    job = next;
+  }
+  // All blocks have drawn their last by then.
+  if (atomicInc(work.drawn + 1, gridDim.x - 1) == gridDim.x - 1) atomicExch(work.drawn, 0);
+}
+// What the other warps do.
+template <class Do> INLINE void for_each_job(const Work& work, unsigned char* shared, u32 tickets, Do what) {
+  if constexpr (!DRAWN) return of_rounds(work, [&](const Place& job) { what(Told{nullptr, job}); });
+  const u32 at = shared_address(shared) + tickets;
+  for (u32 turn = 0;; turn++) {
+    const u32 slot = turn % TOLD;
+    barrier_wait(told(at, slot), turn / TOLD & 1);
+    const Told job = {(const uint4*)(shared + tickets) + slot, {}};
+    if (job().tile == NONE_LEFT) break;
+    what(job);
+    have_read(asked(at, slot));
+  }
+}
 
 // One warp's 16 x PRODUCTS products: elements 4 j .. 4 j + 3 are row lane / 4, columns 8 j + 2 (lane % 4) and the next, then the
 // same columns eight rows further.
@@ -243,7 +309,7 @@ INLINE void store_job(const Products& of, const Work& work, const Place& job, Ta
 }
 
 // Where a kernel keeps what warps hand over, in shared memory.
-struct Layout { u32 staging, columns, full, free; };   // the columns' sums: two places of PRODUCTS i32, barriers of each
+struct Layout { u32 staging, columns, full, free, tickets; };   // the columns' sums: two places of PRODUCTS i32, barriers of each
 
 // `sum` and the bytes of 16 that `bytes` asks for: 1 in the place of each.
 INLINE i32 sum_bytes(const uint4& word, i32 bytes, i32 sum) {
@@ -287,16 +353,16 @@ INLINE void correlate(const Work& work, unsigned char* shared, const Layout& lay
   const u32 lane = threadIdx.x & 31, base = shared_address(shared);
   unsigned char* const staging = shared + layout.staging + row / 16 * STAGING;
   Ring<2> sums = {0, 0};
-  for_each_job(work, [&](const Place& job) {
+  for_each_job(work, shared, layout.tickets, [&](const Told& told) {
     Products of;
     of.clear();
-    multiply(of, task_of(work, job, row / 64));
+    multiply(of, task_of(work, told(), row / 64));
+    const Place job = told();
     barrier_wait(base + layout.full + sums.slot * 8, sums.parity);
     const int2* const columns = (const int2*)(shared + layout.columns) + sums.slot * (PRODUCTS / 2);
     unsigned char* const to = (unsigned char*)work.sums + (u64)job.tile * TILE;
     store_job(of, work, job, {to, row, work.inputs - job.row * EDGE, columns, staging, job.row == job.column, work.add != 0}, lane);
-    __syncwarp();
-    if (lane == 0) barrier_arrive(base + layout.free + sums.slot * 8);
+    have_read(base + layout.free + sums.slot * 8);
     sums.advance();
   });
   bulk_wait_read<0>();

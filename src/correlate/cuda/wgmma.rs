@@ -3,7 +3,7 @@
 use super::job::Job;
 use super::shape::Shape;
 use crate::backend::cuda::{
-    Arguments, Boxes, Device, Extent, Function, Source, Stream, Tensor, Variant,
+    Arguments, Boxes, Buffer, Device, Extent, Function, Source, Stream, Tensor, Variant,
 };
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
@@ -23,6 +23,12 @@ const THREADS: usize = 384;
 /// Columns of a last block that is multiplied beside others: for more, registers do not suffice.
 const BESIDE: usize = 16;
 
+/// Jobs of a block from which on blocks draw them: of fewer, the last ones end as far apart as blocks are unequal.
+const LONG: usize = 16;
+
+/// Jobs that a block's warps may be told of before they ask.
+const TOLD: usize = 4;
+
 /// A shape bound to the kernel.
 #[derive(Debug)]
 pub(super) struct Wgmma {
@@ -30,6 +36,8 @@ pub(super) struct Wgmma {
     form: Form,
     multiprocessors: usize,
     function: Function,
+    /// What blocks count the jobs in that they have drawn; each launch leaves zeros.
+    drawn: Buffer<u32>,
 }
 
 /// What a kernel is compiled for.
@@ -43,16 +51,25 @@ struct Form {
     width: usize,
     /// Whether there is one tile, or one besides those of a last block that stands beside others.
     is_lone: bool,
+    /// Whether blocks draw their jobs, instead of each having its own.
+    is_drawn: bool,
 }
 
 impl Form {
-    fn new(shape: &Shape) -> Self {
+    fn new(shape: &Shape, multiprocessors: usize) -> Self {
+        let form = Self::of(shape);
+        let is_long = shape.tiles() * shape.channels >= LONG * multiprocessors;
+        Self { is_drawn: !form.is_lone && !form.is_beside() && is_long, ..form }
+    }
+
+    fn of(shape: &Shape) -> Self {
         let last = shape.inputs - (shape.tiles_side() - 1) * shape.edge;
         let form = Self {
             bits: shape.encoding.sample_bits() / 2,
             edge: shape.edge,
             width: if shape.edge < ROWS { ROWS } else { last.next_multiple_of(16) },
             is_lone: shape.tiles_side() == 1,
+            is_drawn: false,
         };
         if form.is_beside() {
             return Self { is_lone: shape.tiles_side() == 2, ..form };
@@ -72,7 +89,10 @@ impl Form {
 
     /// Whether a plan takes it: one tile of 64 inputs or fewer has a smaller edge.
     fn is_possible(&self) -> bool {
-        if self.is_lone { self.is_beside() || self.width > 64 } else { !self.spills() }
+        let is_large = self.is_beside() || self.width > 64;
+        let may_draw = !self.is_lone && !self.is_beside();
+        let fits = if self.is_lone { is_large } else { !self.spills() };
+        fits && (may_draw || !self.is_drawn)
     }
 
     fn source(&self) -> Source {
@@ -80,8 +100,12 @@ impl Form {
             4 => ("wgmma_4bit.cu", include_str!("wgmma_4bit.cu")),
             _ => ("wgmma.cu", include_str!("wgmma.cu")),
         };
-        let numbers =
-            [("EDGE", self.edge), ("WIDTH", self.width), ("LONE", usize::from(self.is_lone))];
+        let numbers = [
+            ("EDGE", self.edge),
+            ("WIDTH", self.width),
+            ("LONE", usize::from(self.is_lone)),
+            ("DRAWN", usize::from(self.is_drawn)),
+        ];
         Source {
             name,
             text,
@@ -93,7 +117,7 @@ impl Form {
         }
     }
 
-    /// Bytes of shared memory of a block, as the kernel lays it out: slots, staging, columns' sums, barriers.
+    /// Bytes of shared memory of a block, as the kernel lays it out: slots, staging, columns' sums, barriers, places of jobs.
     fn shared_bytes(&self) -> usize {
         let staging = if self.is_lone { 8 * 8192 } else { 0 };
         let extra = if self.is_beside() { BESIDE } else { 0 };
@@ -104,7 +128,7 @@ impl Form {
             (_, true) => (10 * SLOT, 10),
             (_, false) => (14 * SLOT, 7),
         };
-        slots + staging + 2 * 4 * (ROWS + extra) + 8 * (2 * barriers + 4)
+        slots + staging + 2 * 4 * (ROWS + extra) + 8 * (2 * barriers + 4) + TOLD * 32
     }
 }
 
@@ -117,8 +141,10 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let small = [(32, ROWS, true), (64, ROWS, true)];
     let large = widths.into_iter().flat_map(|width| [(ROWS, width, true), (ROWS, width, false)]);
     let sizes = small.into_iter().chain(large);
-    let forms = sizes
-        .flat_map(|(edge, width, is_lone)| [8, 4].map(|bits| Form { bits, edge, width, is_lone }));
+    let forms = sizes.flat_map(|(edge, width, is_lone)| {
+        let form = move |(bits, is_drawn)| Form { bits, edge, width, is_lone, is_drawn };
+        [(8, false), (8, true), (4, false), (4, true)].map(form)
+    });
     forms.filter(Form::is_possible).map(|form| Variant::hopper(form.source())).collect()
 }
 
@@ -131,13 +157,15 @@ impl Wgmma {
     }
 
     pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
-        let form = Form::new(shape);
+        let multiprocessors = device.properties().multiprocessors;
+        let form = Form::new(shape, multiprocessors);
         let module = device.module(&form.source())?;
         Ok(Self {
             shape: *shape,
             form,
-            multiprocessors: device.properties().multiprocessors,
+            multiprocessors,
             function: module.function("correlate_wgmma", form.shared_bytes())?,
+            drawn: device.upload(&[0; 2])?,
         })
     }
 
@@ -165,9 +193,11 @@ impl Wgmma {
             .with(tiles as u32)
             .with(jobs as u32)
             .with(job.times.div_ceil(TIMES / 2) as u32)
-            .with(u32::from(job.add));
+            .with(u32::from(job.add))
+            .with(self.drawn.address());
         let grid = [self.multiprocessors.min(jobs), 1, 1];
-        // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says.
+        // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says. Launches follow one another,
+        // whatever their streams, so the counters are one launch's.
         unsafe { stream.launch(&self.function, grid, [THREADS, 1, 1], &arguments) }
     }
 }
@@ -178,8 +208,12 @@ mod tests {
     use super::*;
 
     fn form(inputs: usize, encoding: VoltageEncoding) -> Form {
-        let options = Options { antennas: inputs, polarizations: 1, channels: 1, encoding };
-        Form::new(&Shape::new(&Plan::new(options).unwrap()))
+        form_of(inputs, 1, encoding)
+    }
+
+    fn form_of(inputs: usize, channels: usize, encoding: VoltageEncoding) -> Form {
+        let options = Options { antennas: inputs, polarizations: 1, channels, encoding };
+        Form::new(&Shape::new(&Plan::new(options).unwrap()), 132)
     }
 
     #[test]
@@ -199,12 +233,23 @@ mod tests {
     }
 
     #[test]
+    fn blocks_draw_jobs_where_each_has_many() {
+        let is_drawn =
+            |inputs, channels| form_of(inputs, channels, VoltageEncoding::Complex8).is_drawn;
+        // Three tiles a channel, and ten; one, however many channels; a last block beside others.
+        assert!(!is_drawn(256, 703) && is_drawn(256, 704) && is_drawn(512, 256));
+        assert!(!is_drawn(128, 10_000) && !is_drawn(140, 10_000) && !is_drawn(514, 1000));
+    }
+
+    #[test]
     fn the_table_has_the_forms_of_plans_and_no_others() {
         let table = variants(Extent::All);
         let encodings = [VoltageEncoding::Complex8, VoltageEncoding::Complex4];
-        let asked: Vec<Source> = (1..400)
-            .flat_map(|inputs| encodings.map(|encoding| form(inputs, encoding).source()))
-            .collect();
+        let form = |(inputs, channels)| {
+            encodings.map(|encoding| form_of(inputs, channels, encoding).source())
+        };
+        let asked: Vec<Source> =
+            (1..400).flat_map(|inputs| [(inputs, 1), (inputs, 1000)]).flat_map(form).collect();
         for source in &asked {
             assert!(table.iter().any(|variant| variant.source == *source), "{:?}", source.defines);
         }

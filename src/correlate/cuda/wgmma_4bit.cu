@@ -8,7 +8,7 @@
 //
 // A block has three warpgroups: one thread brings raw slots of rows and of columns, two warps widen, two warpgroups multiply.
 //
-// EDGE, WIDTH, LONE: as in wgmma.cu; a last block of WIDTH 16 is turned like those of other widths.
+// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu; a last block of WIDTH 16 is turned like those of other widths.
 #define SHIFT 8
 #include "wgmma.cuh"
 
@@ -19,14 +19,15 @@ constexpr u32 ROWS_AT = WIDES * SLOT, RAWS_AT = ROWS_AT + ROWS * RAW, STAGING_AT
 constexpr u32 SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), ROWS_FULL = SUMS_AT + 2 * 512, ROWS_FREE = ROWS_FULL + ROWS * 8;
 constexpr u32 RAWS_FULL = ROWS_FREE + ROWS * 8, RAWS_FREE = RAWS_FULL + RAWS * 8, WIDES_FULL = RAWS_FREE + RAWS * 8;
 constexpr u32 WIDES_FREE = WIDES_FULL + WIDES * 8, SUMS_FULL = WIDES_FREE + WIDES * 8, SUMS_FREE = SUMS_FULL + 16;
-static_assert(SUMS_FREE + 16 <= 232448, "a block's shared memory");
-constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE};
+constexpr u32 TICKETS_AT = SUMS_FREE + 16;
+static_assert(TICKETS_AT + TICKETS <= 232448, "a block's shared memory");
+constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT};
 
 // Time by time: a stage is a slot of rows and one of columns.
-INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, u32 base) {
+INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
   Ring<ROWS> rows = {0, 0};
   Ring<RAWS> columns = {0, 0};
-  for_each_job(work, [&](const Place& job) {
+  draw_jobs(work, shared, LAYOUT.tickets, [&](const Place& job) {
     const bool narrow = RAGGED && job.row == work.blocks - 1;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const u32 rows_full = base + ROWS_FULL + rows.slot * 8, full = base + RAWS_FULL + columns.slot * 8;
@@ -49,7 +50,7 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
   Ring<WIDES> to = {0, 0};
   Ring<2> sums = {0, 0};
   const bool lead = (thread & 31) == 0;
-  for_each_job(work, [&](const Place&) {
+  for_each_job(work, shared, LAYOUT.tickets, [&](const Told&) {
     i32 sum[2] = {0, 0};
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const unsigned char* const raw = shared + RAWS_AT + from.slot * RAW + thread * 64;
@@ -146,26 +147,27 @@ INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, con
 
 KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
     u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
-    u32 jobs, u32 halves, u32 add) {
+    u32 jobs, u32 halves, u32 add, u32* drawn) {
 #if HAS_WGMMA
   SHARED_MEMORY(shared);
-  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add};
+  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add, drawn};
   const u32 base = shared_address(shared);
   if (threadIdx.x == 0) {
     for (u32 i = 0; i < ROWS; i++) barrier_init(base + ROWS_FULL + i * 8, 1), barrier_init(base + ROWS_FREE + i * 8, 8);
     for (u32 i = 0; i < RAWS; i++) barrier_init(base + RAWS_FULL + i * 8, 1), barrier_init(base + RAWS_FREE + i * 8, 2);
     for (u32 i = 0; i < WIDES; i++) barrier_init(base + WIDES_FULL + i * 8, 2), barrier_init(base + WIDES_FREE + i * 8, 8);
-    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8);
+    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * READERS);
+    init_tickets(base + TICKETS_AT, 10);
     barrier_init_fence();
   }
   __syncthreads();
   const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
   if (warp < 4) {
-    registers_fewer<56>();
-    if (threadIdx.x == 0) bring(work, map, last, base);
+    registers_fewer<72>();
+    if (threadIdx.x == 0) bring(work, map, last, shared, base);
     else if (warp >= 2) widen(work, shared, base, threadIdx.x - 64);
   } else {
-    registers_more<224>();
+    registers_more<216>();
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
     const Lane lane = {base, threadIdx.x & 31, mine * 64, mine >> 1 & 3, threadIdx.x >> 4 & 1};
     Places at = {{0, 0}, {0, 0}};
