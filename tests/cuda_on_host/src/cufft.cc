@@ -5,7 +5,7 @@
 
 #include <complex>
 #include <functional>
-#include <set>
+#include <mutex>
 #include <vector>
 
 #define API extern "C" __attribute__((visibility("default"))) int
@@ -28,6 +28,8 @@ struct Plan {
   void* stream;
 };
 
+// Threads make plans at the same time, and each uses its own.
+std::mutex plans_change;
 std::vector<Plan*> plans;
 
 // values[i * stride] for i below n, to `out`; `roots` holds exp(sign 2 pi i k / whole), and n divides whole.
@@ -66,12 +68,14 @@ void run(const Plan& plan, int sign, const std::function<Complex(long, long)>& l
 }
 
 Plan* plan_at(int handle) {
+  std::lock_guard<std::mutex> lock(plans_change);
   return handle > 0 && (size_t)handle <= plans.size() ? plans[(size_t)handle - 1] : nullptr;
 }
 
 int add(int* handle, const Plan& plan) {
   if (plan.kind != C2C && plan.kind != R2C && plan.kind != C2R) return INVALID_TYPE;
   if (plan.length < 1 || plan.batch < 1) return INVALID_SIZE;
+  std::lock_guard<std::mutex> lock(plans_change);
   plans.push_back(new Plan(plan));
   *handle = (int)plans.size();
   return SUCCESS;
@@ -112,9 +116,11 @@ API cufftMakePlanMany(int handle, int rank, int* n, int* in_embed, int in_stride
   return SUCCESS;
 }
 API cufftDestroy(int handle) {
-  if (!plan_at(handle)) return INVALID_PLAN;
-  delete plans[(size_t)handle - 1];
+  Plan* plan = plan_at(handle);
+  if (!plan) return INVALID_PLAN;
+  std::lock_guard<std::mutex> lock(plans_change);
   plans[(size_t)handle - 1] = nullptr;
+  delete plan;
   return SUCCESS;
 }
 API cufftSetStream(int handle, void* stream) {

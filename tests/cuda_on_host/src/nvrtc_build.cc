@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -173,7 +174,8 @@ void prune() {
 
 // Written beside and renamed, so that another process never reads half of it; the image last.
 void to_cache(const Program& program, const std::string& name) {
-  std::string unique = "." + std::to_string(getpid());
+  static std::atomic<unsigned> count;
+  std::string unique = "." + std::to_string(getpid()) + "." + std::to_string(count++);
   const std::pair<const char*, const std::string*> files[] = {{".log", &program.log}, {".so", &program.image}};
   for (const auto& [ending, text] : files) {
     fs::path path = cache_folder() / (name + ending), beside = path.string() + unique;
