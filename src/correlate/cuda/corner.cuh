@@ -3,8 +3,6 @@
 #pragma once
 #include "wgmma.cuh"
 
-static_assert(SHIFT == 0, "samples of bytes");
-
 // 16 x 16 products, made in one job of a channel; elements as those of Products.
 struct Corner {
   bool wanted;
@@ -19,14 +17,15 @@ struct Corner {
     for (u32 step = 0; step < 4; step++) {
       u32 a[4];   // on the right side, words 0 and 2 are eight columns, 1 and 3 the next eight
       load_matrix_x4(a, slot + mine * 128 + ((2 * step + (lane >> 4)) ^ (mine & 7)) * 16);
-      const u32 one = 0x01000100, ones[4] = {one, one, one, one};   // sums the imaginary parts
-      u32 turned[4];
+      // Sums the imaginary parts.
+      const u32 one = SHIFT ? 0x01010101 : 0x01000100, ones[4] = {SHIFT ? 0 : one, SHIFT ? 0 : one, one, one};
+      u32 b[4];
 #pragma unroll
-      for (u32 i = 0; i < 4; i++) turned[i] = __byte_perm(a[i], 0, 0x2301) ^ 0xff00ff00u;
+      for (u32 i = 0; i < 4; i++) b[i] = turned(a, i);
 #pragma unroll
       for (u32 j = 0; j < 2; j++) {
-        const u32 b[2] = {a[j], a[2 + j]};
-        mma_16x8x32_s8(re[j], a, b), mma_16x8x32_s8(im[j], turned, b), mma_16x8x32_s8(im[j], ones, b);
+        const u32 columns[2] = {a[j], a[2 + j]};
+        mma_16x8x32_s8(re[j], a, columns), mma_16x8x32_s8(im[j], b, columns), mma_16x8x32_s8(im[j], ones, columns);
       }
     }
   }
@@ -36,7 +35,7 @@ struct Corner {
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
       const u32 j = i / 2, k = i % 2 * 2, to = lane / 4 + 8 * (i % 2);
-      const int4 sums = make_int4(re[j][k], im[j][k], re[j][k + 1], im[j][k + 1]);
+      const int4 sums = make_int4(re[j][k] >> SHIFT, im[j][k] >> SHIFT, re[j][k + 1] >> SHIFT, im[j][k + 1] >> SHIFT);
       if (wanted && to < rows) put((int4*)(tile + to * PITCH + 8 * j * 8) + (lane & 3), sums, work.add);
     }
   }

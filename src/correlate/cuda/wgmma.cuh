@@ -5,8 +5,8 @@
 constexpr u32 THREADS = 384;
 constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
 constexpr u32 CHANNELS = 128 / EDGE;   // channels of a job: more than one where all inputs are one small tile
-// More columns beside others have no registers, nor have any of 4 bits.
-constexpr bool SMALL = EDGE < 128, BESIDE = SHIFT == 0 && WIDTH == 16, RAGGED = !SMALL && WIDTH < 128 && !BESIDE;
+// More columns beside others have no registers.
+constexpr bool SMALL = EDGE < 128, BESIDE = WIDTH == 16, RAGGED = !SMALL && WIDTH < 128 && !BESIDE;
 static_assert(!SMALL || WIDTH == 128, "small tiles are whole");
 constexpr u32 EXTRA = BESIDE ? WIDTH : 0;   // columns of the last block that stand beside (before) those of a tile on the diagonal
 constexpr u32 PRODUCTS = 128 + EXTRA;       // columns of a warpgroup at most, and those whose sums are handed over
@@ -122,6 +122,13 @@ template <class Do> INLINE void for_each_job(const Work& work, unsigned char* sh
     what(job);
     have_read(asked(at, slot));
   }
+}
+
+// A register of a', by which rows are multiplied for imaginary parts: (im, ~re) where `a` is (re, im). Bytes hold samples' parts in
+// turn; of 4 bits, registers 0 and 1 hold real parts and the others imaginary ones.
+INLINE u32 turned(const u32 (&a)[4], u32 q) {
+  if constexpr (SHIFT == 0) return __byte_perm(a[q], 0, 0x2301) ^ 0xff00ff00u;
+  else return q < 2 ? a[q + 2] : ~a[q - 2];
 }
 
 // One warp's 16 x PRODUCTS products: elements 4 j .. 4 j + 3 are row lane / 4, columns 8 j + 2 (lane % 4) and the next, then the

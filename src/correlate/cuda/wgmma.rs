@@ -77,9 +77,9 @@ impl Form {
         Self { width: if form.spills() { ROWS } else { form.width }, ..form }
     }
 
-    /// Whether the last block has no tiles of its own to compute. Of 4 bits, widening takes the registers that this needs.
+    /// Whether the last block has no tiles of its own to compute.
     fn is_beside(&self) -> bool {
-        self.bits == 8 && self.width == BESIDE
+        self.width == BESIDE
     }
 
     /// Whether registers do not suffice: of 4 bits, for more than half a tile besides whole ones.
@@ -97,6 +97,7 @@ impl Form {
 
     fn source(&self) -> Source {
         let (name, text) = match self.bits {
+            4 if self.is_beside() => ("wgmma_4bit_beside.cu", include_str!("wgmma_4bit_beside.cu")),
             4 => ("wgmma_4bit.cu", include_str!("wgmma_4bit.cu")),
             _ => ("wgmma.cu", include_str!("wgmma.cu")),
         };
@@ -112,6 +113,8 @@ impl Form {
             includes: &[
                 ("wgmma.cuh", include_str!("wgmma.cuh")),
                 ("corner.cuh", include_str!("corner.cuh")),
+                ("staged.cuh", include_str!("staged.cuh")),
+                ("widen.cuh", include_str!("widen.cuh")),
             ],
             defines: numbers.into_iter().map(|(name, value)| (name, value.to_string())).collect(),
         }
@@ -122,6 +125,8 @@ impl Form {
         let staging = if self.is_lone { 8 * 8192 } else { 0 };
         let extra = if self.is_beside() { BESIDE } else { 0 };
         let (slots, barriers) = match (self.bits, self.is_lone) {
+            (4, true) if self.is_beside() => (17 * (SLOT + extra * 2 * TIMES) / 2, 12),
+            (4, false) if self.is_beside() => (7 * 2 * SLOT, 9),
             (_, true) if self.is_beside() => (8 * (SLOT + extra * 2 * TIMES), 8),
             (4, true) => (5 * SLOT + 10 * SLOT / 2, 15),
             (4, false) => (7 * SLOT + 14 * SLOT / 2, 21),
@@ -217,18 +222,19 @@ mod tests {
     }
 
     #[test]
-    fn only_few_bytes_stand_beside_others() {
+    fn only_few_inputs_stand_beside_others() {
         use VoltageEncoding::{Complex4, Complex8};
         for inputs in [1, 16, 33, 64, 65, 128, 145, 160, 256, 273, 384] {
-            let form = form(inputs, Complex8);
-            assert!(!form.is_beside() && form.is_lone == (inputs <= 128), "{inputs}: {form:?}");
+            for form in [form(inputs, Complex8), form(inputs, Complex4)] {
+                assert!(!form.is_beside() && form.is_lone == (inputs <= 128), "{inputs}: {form:?}");
+            }
         }
         for (inputs, is_lone) in
             [(129, true), (144, true), (257, false), (272, false), (514, false), (2049, false)]
         {
-            let (of_8, of_4) = (form(inputs, Complex8), form(inputs, Complex4));
-            assert!(of_8.is_beside() && of_8.is_lone == is_lone, "{inputs}: {of_8:?}");
-            assert!(!of_4.is_beside() && !of_4.is_lone, "{inputs}: {of_4:?}");
+            for form in [form(inputs, Complex8), form(inputs, Complex4)] {
+                assert!(form.is_beside() && form.is_lone == is_lone, "{inputs}: {form:?}");
+            }
         }
     }
 

@@ -2,16 +2,17 @@
 //
 // Spectra stay as they are up to shared memory: a byte is a sample. What is multiplied are 16 times its parts, bytes' high
 // halves: hi = w & 0xf0f0f0f0 of four samples' real parts, lo = w << 4 & 0xf0f0f0f0 of their imaginary parts. Time's order
-// is free within a product, so 16 samples are 16 bytes of hi and then 16 of lo. Rows are widened in registers, a = (hi, lo)
+// is free within a product, so 16 samples are 16 bytes of hi and then 16 of lo (widen.cuh). Rows are widened in registers, a = (hi, lo)
 // and a' = (lo, ~hi); columns by two warps on their way from one place in shared memory to another, which sum them too.
 // All sums are 256 times what they should be, and still fit: 65 472 times of 2 x 128 x 128.
 //
 // A block has three warpgroups: one thread brings raw slots of rows and of columns, two warps widen, two warpgroups multiply.
 //
-// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu; a last block of WIDTH 16 is turned like those of other widths.
+// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu; a last block of WIDTH 16 is another kernel's (wgmma_4bit_beside.cu).
 #define SHIFT 8
-#include "wgmma.cuh"
+#include "widen.cuh"
 
+static_assert(!BESIDE, "columns beside others have another kernel");
 constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples
 // Slots of rows, of columns as they come, and of wide ones.
 constexpr u32 ROWS = LONE ? 6 : 8, RAWS = LONE ? 4 : 6, WIDES = LONE ? 5 : 7;
@@ -53,25 +54,11 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
   for_each_job(work, shared, LAYOUT.tickets, [&](const Told&) {
     i32 sum[2] = {0, 0};
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
-      const unsigned char* const raw = shared + RAWS_AT + from.slot * RAW + thread * 64;
-      unsigned char* const wide = shared + to.slot * SLOT + thread * 128;
+      const u32 raw = raw_at(RAWS_AT + from.slot * RAW, thread), wide = wide_at(to.slot * SLOT, thread);
       barrier_wait(base + RAWS_FULL + from.slot * 8, from.parity);
       barrier_wait(base + WIDES_FREE + to.slot * 8, to.parity ^ 1);
 #pragma unroll
-      for (u32 k = 0; k < 2; k++) {
-        uint4 word[4];
-#pragma unroll
-        for (u32 chunk = 0; chunk < 4; chunk++) word[chunk] = *(const uint4*)(raw + k * 64 * 64 + (chunk ^ (thread >> 1 & 3)) * 16);
-#pragma unroll
-        for (u32 chunk = 0; chunk < 4; chunk++) {
-          const u32 m = 0xf0f0f0f0u;
-          const uint4 w = word[chunk], low = make_uint4(w.x << 4 & m, w.y << 4 & m, w.z << 4 & m, w.w << 4 & m);
-          unsigned char* const at = wide + k * 64 * 128;
-          *(uint4*)(at + ((2 * chunk) ^ (thread & 7)) * 16) = make_uint4(w.x & m, w.y & m, w.z & m, w.w & m);
-          *(uint4*)(at + ((2 * chunk + 1) ^ (thread & 7)) * 16) = low;
-          sum[k] = sum_bytes(low, 0x01010101, sum[k]);
-        }
-      }
+      for (u32 k = 0; k < 2; k++) sum[k] = widen_input(shared, raw + k * 64 * 64, wide + k * 64 * 128, sum[k]);
       fence_async_shared();
       __syncwarp();
       if (lead) barrier_arrive(base + RAWS_FREE + from.slot * 8), barrier_arrive(base + WIDES_FULL + to.slot * 8);

@@ -1,0 +1,106 @@
+// Exact correlations of complex samples of 4 bits on Hopper whose last block has up to 16 inputs: they stand beside others, as in
+// wgmma.cu. That takes the registers in which wgmma_4bit.cu widens rows, so here rows become bytes where columns do.
+//
+// A block has three warpgroups: one thread brings raw stages, a warp multiplies the last block with itself, two warps widen, two
+// warpgroups multiply.
+//
+// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu, 128, 16, and 0.
+#define SHIFT 8
+#include "corner.cuh"
+#include "widen.cuh"
+
+static_assert(BESIDE && !DRAWN, "others have other kernels");
+// A stage's bytes, where its columns begin, and the EXTRA ones; raw, all of it is half.
+constexpr u32 STAGE = SLOT + (LONE ? EXTRA * 128 : SLOT), COLUMNS = STAGE - SLOT, BEFORE = COLUMNS - EXTRA * 128, RAW = STAGE / 2;
+constexpr u32 STAGES = 5, RAWS = LONE ? 7 : 4, RAWS_AT = STAGES * STAGE, STAGING_AT = RAWS_AT + RAWS * RAW;
+constexpr u32 SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), RAWS_FULL = SUMS_AT + 2 * 4 * PRODUCTS, RAWS_FREE = RAWS_FULL + RAWS * 8;
+constexpr u32 FULL = RAWS_FREE + RAWS * 8, FREE = FULL + STAGES * 8, SUMS_FULL = FREE + STAGES * 8, SUMS_FREE = SUMS_FULL + 16;
+constexpr u32 TICKETS_AT = SUMS_FREE + 16;
+static_assert(TICKETS_AT + TICKETS <= 232448, "a block's shared memory");
+constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT};
+using Stages = Ring<STAGES>;
+#include "staged.cuh"
+
+// Stage by stage: columns, and rows, or the EXTRA columns where rows are the same.
+INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
+  Ring<RAWS> at = {0, 0};
+  draw_jobs(work, shared, LAYOUT.tickets, [&](const Place& job) {
+    const bool same = LONE || job.row == job.column;
+    for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
+      const u32 full = base + RAWS_FULL + at.slot * 8, to = base + RAWS_AT + at.slot * RAW;
+      barrier_wait(base + RAWS_FREE + at.slot * 8, at.parity ^ 1);
+      barrier_expect(full, (SLOT + (same ? EXTRA * 128 : SLOT)) / 2);
+      if (same) tensor_load_3d(to + BEFORE / 2, &last, (i32)(stage * 64), (i32)((work.blocks - 1) * 128), (i32)job.channel, full);
+      else tensor_load_3d(to, &map, (i32)(stage * 64), (i32)(job.row * 128), (i32)job.channel, full);
+      tensor_load_3d(to + COLUMNS / 2, &map, (i32)(stage * 64), (i32)(job.column * 128), (i32)job.channel, full);
+      at.advance();
+    }
+  });
+}
+
+// A quarter of an EXTRA column's samples become bytes.
+INLINE i32 widen_beside(unsigned char* shared, u32 raw, u32 wide, const Beside& beside, i32 sum) {
+  static_assert(Beside::PARTS == 4, "a part is one chunk");
+  const uint4 samples = *(const uint4*)(shared + (raw_at(raw, beside.column) ^ beside.part * 16));
+  return widen_samples(shared, samples, wide_at(wide, beside.column), beside.part, sum);
+}
+// Stages become bytes, two inputs of columns and of rows a thread, and the columns' imaginary parts are summed.
+INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread) {
+  Ring<RAWS> from = {0, 0};
+  Stages to = {0, 0};
+  Ring<2> sums = {0, 0};
+  const bool lead = (thread & 31) == 0;
+  for_each_job(work, shared, LAYOUT.tickets, [&](const Told& told) {
+    const Place job = told();
+    const bool same = LONE || job.row == job.column;
+    i32 sum[2] = {0, 0}, part = 0;
+    for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
+      const u32 raw = RAWS_AT + from.slot * RAW, wide = to.slot * STAGE;
+      barrier_wait(base + RAWS_FULL + from.slot * 8, from.parity);
+      barrier_wait(base + FREE + to.slot * 8, to.parity ^ 1);
+      if (same) part = widen_beside(shared, raw + BEFORE / 2, wide + BEFORE, Beside(thread), part);
+#pragma unroll
+      for (u32 k = 0; k < 2; k++) {
+        const u32 input = thread + k * 64;
+        sum[k] = widen_input(shared, raw_at(raw + COLUMNS / 2, input), wide_at(wide + COLUMNS, input), sum[k]);
+        if (!same) widen_input(shared, raw_at(raw, input), wide_at(wide, input), 0);
+      }
+      fence_async_shared();
+      __syncwarp();
+      if (lead) barrier_arrive(base + RAWS_FREE + from.slot * 8), barrier_arrive(base + FULL + to.slot * 8);
+      from.advance(), to.advance();
+    }
+    hand_over(shared, LAYOUT, sums, thread, sum, part);
+  });
+}
+
+KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
+    u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
+    u32 jobs, u32 halves, u32 add, u32* drawn) {
+#if HAS_WGMMA
+  SHARED_MEMORY(shared);
+  const Work work = {sums, channels, inputs, blocks, tiles, jobs, halves, add, drawn};
+  const u32 base = shared_address(shared);
+  if (threadIdx.x == 0) {
+    for (u32 i = 0; i < RAWS; i++) barrier_init(base + RAWS_FULL + i * 8, 1), barrier_init(base + RAWS_FREE + i * 8, 2);
+    for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 2), barrier_init(base + FREE + i * 8, 9);
+    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
+  if (warp < 4) {
+    registers_fewer<64>();
+    if (threadIdx.x == 0) bring(work, map, last, shared, base);
+    else if (warp >= 2) widen(work, shared, base, threadIdx.x - 64);
+    else if (warp == 1) multiply_corner(work, shared, base);
+  } else {
+    registers_more<224>();
+    const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
+    const Lane lane = {base, threadIdx.x & 31, mine * 128, mine & 7, threadIdx.x >> 4 & 1};
+    Stages at = {0, 0};
+    correlate(work, shared, LAYOUT, row,
+              [&](Products& of, const Task& task) { multiply_beside(of, lane, at, halves, task); });
+  }
+#endif
+}
