@@ -84,6 +84,28 @@ INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 t
   });
 }
 
+// Products of 64 bytes of time: of rows `a` and their a' `b`, with columns that are at `from`.
+INLINE void issue(Products& of, const Task& task, const u32 (&a)[2][4], const u32 (&b)[2][4], u64 from) {
+  with_columns(task, [&](auto n_) {
+    constexpr u32 N = decltype(n_)::value;
+    wgmma_fence();
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+      wgmma_s8<N>(of.re, a[k], from + 2 * k, 1);
+      wgmma_s8<N>(of.im, b[k], from + 2 * k, 1);
+    }
+    wgmma_commit();
+  });
+}
+// The products before those that were issued last have read these, which may hold something else from here on.
+INLINE void release_registers(u32 (&a)[2][4], u32 (&b)[2][4]) {
+  wgmma_wait<1>();
+#pragma unroll
+  for (u32 k = 0; k < 2; k++)
+#pragma unroll
+    for (u32 q = 0; q < 4; q++) keep(a[k][q]), keep(b[k][q]);
+}
+
 // Halves of a stage that rows are fetched ahead, because a product holds its warp until it has read its registers.
 constexpr u32 AHEAD = 2;
 
@@ -126,6 +148,53 @@ INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, con
   if (half & 1) at.advance();
 }
 
+// The same where BESIDE takes more registers for sums: turns of a stage, and rows are copied when they are multiplied, so that
+// those of the next stage need no more registers than these.
+INLINE void multiply_beside(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
+  u32 raw[2][2][4] = {}, a[2][2][4] = {}, b[2][2][4] = {};
+  auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
+  auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
+  // 0, which the compiler does not know: without it a copy is none, and a product's rows change while it reads them.
+  const u32 rows = lane.base + (task.same ? COLUMNS : 0), none = halves >> 31;
+  u32 old = 0, half = 0;
+  full(at);
+#pragma unroll
+  for (u32 i = 0; i < 2; i++) load(raw[i], lane, rows + at.slot * STAGE, i);
+  // `set` is the half of a stage.
+  auto step = [&](auto set_) {
+    constexpr u32 set = decltype(set_)::value;
+#pragma unroll
+    for (u32 k = 0; k < 2; k++)
+#pragma unroll
+      for (u32 q = 0; q < 4; q++) {
+        a[set][k][q] = raw[set][k][q] ^ none, b[set][k][q] = turned(raw[set][k], q) ^ none;
+        keep(a[set][k][q]), keep(b[set][k][q]);
+      }
+    const u64 from = wgmma_swizzled(lane.base + at.slot * STAGE + BEFORE) + task.column * 8 + set * 4;
+    issue(of, task, a[set], b[set], from);
+    release_registers(a[set ^ 1], b[set ^ 1]);
+    const Stages next = at.next();
+    if (set == 0) {
+      if (half) release(old);
+      old = at.slot;
+    }
+    if (half + 2 < halves) {
+      if (set == 0) full(next);
+      load(raw[set], lane, rows + next.slot * STAGE, set);
+    }
+    if (set) at = next;
+    return ++half < halves;
+  };
+  while (step(Constant<0>{}) && step(Constant<1>{})) {}
+  wgmma_wait<0>();
+  release(old);
+  if (half & 1) at.advance();
+}
+
+// Of a thread that brings, sums columns or has nothing to do, and of one that multiplies.
+constexpr u32 FEW = 56, MANY = 224;
+static_assert(FEW + 2 * MANY <= REGISTERS, "a block's registers");
+
 KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
     u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
     u32 jobs, u32 halves, u32 add, u32* drawn) {
@@ -142,12 +211,12 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
   __syncthreads();
   const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
   if (warp < 4) {
-    registers_fewer<56>();
+    registers_fewer<FEW>();
     if (threadIdx.x == 0) bring(work, map, last, shared, base);
     else if (warp >= 2) sum_columns(work, shared, base, threadIdx.x - 64);
     else if (BESIDE && warp == 1) multiply_corner(work, shared, base);
   } else {
-    registers_more<224>();
+    registers_more<MANY>();
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
     const Lane lane = {base, threadIdx.x & 31, mine * 128, mine & 7, threadIdx.x >> 4 & 1};
     Stages at = {0, 0};

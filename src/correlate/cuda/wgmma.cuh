@@ -3,6 +3,8 @@
 #include "device.cuh"
 
 constexpr u32 THREADS = 384;
+// Registers of a thread of each of the three warpgroups, together: those that a block begins with. It waits forever for more.
+constexpr u32 REGISTERS = 3 * (65536 / THREADS / 8 * 8);
 constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
 constexpr u32 CHANNELS = 128 / EDGE;   // channels of a job: more than one where all inputs are one small tile
 // More columns beside others have no registers.

@@ -132,6 +132,10 @@ INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, con
   if (half & 1) release(ROWS_FREE, at.rows.slot), at.rows.advance(), at.columns.advance();
 }
 
+// Of a thread that brings, widens or has nothing to do, and of one that multiplies.
+constexpr u32 FEW = 72, MANY = 216;
+static_assert(FEW + 2 * MANY <= REGISTERS, "a block's registers");
+
 KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
     u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
     u32 jobs, u32 halves, u32 add, u32* drawn) {
@@ -150,11 +154,11 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
   __syncthreads();
   const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
   if (warp < 4) {
-    registers_fewer<72>();
+    registers_fewer<FEW>();
     if (threadIdx.x == 0) bring(work, map, last, shared, base);
     else if (warp >= 2) widen(work, shared, base, threadIdx.x - 64);
   } else {
-    registers_more<216>();
+    registers_more<MANY>();
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
     const Lane lane = {base, threadIdx.x & 31, mine * 64, mine >> 1 & 3, threadIdx.x >> 4 & 1};
     Places at = {{0, 0}, {0, 0}};

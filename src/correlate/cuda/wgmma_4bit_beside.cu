@@ -74,6 +74,61 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
   });
 }
 
+// Products of a job's rows in this warpgroup with its columns, all stages: 16 samples at a time, because registers are few.
+INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
+  u32 rows[2][4] = {}, a[2][4] = {}, b[2][4] = {};
+  auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
+  auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
+  // 0, which the compiler does not know: without it a copy is none, and a product's rows change while it reads them.
+  const u32 from = lane.base + (task.same ? COLUMNS : 0), none = halves >> 31;
+  u32 old = 0, half = 0;
+  full(at);
+  load(rows, lane, from + at.slot * STAGE, 0);
+  // `set` is the half of a stage.
+  auto step = [&](auto set_) {
+    constexpr u32 set = decltype(set_)::value;
+    const u64 columns = wgmma_swizzled(lane.base + at.slot * STAGE + BEFORE) + task.column * 8 + set * 4;
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+#pragma unroll
+      for (u32 q = 0; q < 4; q++) {
+        a[k][q] = rows[k][q] ^ none, b[k][q] = turned(rows[k], q);
+        keep(a[k][q]), keep(b[k][q]);
+      }
+      with_columns(task, [&](auto n_) {
+        constexpr u32 N = decltype(n_)::value;
+        wgmma_fence();
+        wgmma_s8<N>(of.re, a[k], columns + 2 * k, 1);
+        wgmma_s8<N>(of.im, b[k], columns + 2 * k, 1);
+        wgmma_commit();
+      });
+      wgmma_wait<1>();
+      // The products before these have read their registers, which may hold something else from here on.
+#pragma unroll
+      for (u32 q = 0; q < 4; q++) keep(a[k ^ 1][q]), keep(b[k ^ 1][q]);
+    }
+    const Stages next = at.next();
+    if (set == 0) {
+      if (half) release(old);
+      old = at.slot;
+    }
+    if (half + 1 < halves) {
+      if (set) full(next);
+      load(rows, lane, from + (set ? next : at).slot * STAGE, set ^ 1);
+    }
+    if (set) at = next;
+    return ++half < halves;
+  };
+  while (step(Constant<0>{}) && step(Constant<1>{})) {}
+  wgmma_wait<0>();
+  release(old);
+  if (half & 1) at.advance();
+}
+
+// Of a thread that brings, widens or has nothing to do, and of one that multiplies.
+constexpr u32 FEW = 56, MANY = 224;
+static_assert(FEW + 2 * MANY <= REGISTERS, "a block's registers");
+
 KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ TensorMap map, const __grid_constant__ TensorMap last,
     u64 sums, u32 channels, u32 inputs, u32 blocks, u32 tiles,
     u32 jobs, u32 halves, u32 add, u32* drawn) {
@@ -90,17 +145,17 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
   __syncthreads();
   const u32 warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
   if (warp < 4) {
-    registers_fewer<64>();
+    registers_fewer<FEW>();
     if (threadIdx.x == 0) bring(work, map, last, shared, base);
     else if (warp >= 2) widen(work, shared, base, threadIdx.x - 64);
     else if (warp == 1) multiply_corner(work, shared, base);
   } else {
-    registers_more<224>();
+    registers_more<MANY>();
     const u32 row = (warp - 4) * 16, mine = row + (threadIdx.x & 15);
     const Lane lane = {base, threadIdx.x & 31, mine * 128, mine & 7, threadIdx.x >> 4 & 1};
     Stages at = {0, 0};
     correlate(work, shared, LAYOUT, row,
-              [&](Products& of, const Task& task) { multiply_beside(of, lane, at, halves, task); });
+              [&](Products& of, const Task& task) { multiply(of, lane, at, halves, task); });
   }
 #endif
 }
