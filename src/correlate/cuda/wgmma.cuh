@@ -7,8 +7,8 @@ constexpr u32 THREADS = 384;
 constexpr u32 REGISTERS = 3 * (65536 / THREADS / 8 * 8);
 constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
 constexpr u32 CHANNELS = 128 / EDGE;   // channels of a job: more than one where all inputs are one small tile
-// More columns beside others have no registers.
-constexpr bool SMALL = EDGE < 128, BESIDE = WIDTH == 16, RAGGED = !SMALL && WIDTH < 128 && !BESIDE;
+// More columns beside others have no registers, nor of 4 bits any beside more than one whole block.
+constexpr bool SMALL = EDGE < 128, BESIDE = WIDTH == 16 && (SHIFT == 0 || LONE), RAGGED = !SMALL && WIDTH < 128 && !BESIDE;
 static_assert(!SMALL || WIDTH == 128, "small tiles are whole");
 constexpr u32 EXTRA = BESIDE ? WIDTH : 0;   // columns of the last block that stand beside (before) those of a tile on the diagonal
 constexpr u32 PRODUCTS = 128 + EXTRA;       // columns of a warpgroup at most, and those whose sums are handed over

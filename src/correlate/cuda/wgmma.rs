@@ -63,23 +63,19 @@ impl Form {
     }
 
     fn of(shape: &Shape) -> Self {
-        let last = shape.inputs - (shape.tiles_side() - 1) * shape.edge;
-        let form = Self {
-            bits: shape.encoding.sample_bits() / 2,
-            edge: shape.edge,
-            width: if shape.edge < ROWS { ROWS } else { last.next_multiple_of(16) },
-            is_lone: shape.tiles_side() == 1,
-            is_drawn: false,
-        };
-        if form.is_beside() {
-            return Self { is_lone: shape.tiles_side() == 2, ..form };
-        }
-        Self { width: if form.spills() { ROWS } else { form.width }, ..form }
+        let (side, edge) = (shape.tiles_side(), shape.edge);
+        let last = shape.inputs - (side - 1) * edge;
+        let width = if edge < ROWS { ROWS } else { last.next_multiple_of(16) };
+        let bits = shape.encoding.sample_bits() / 2;
+        let is_lone = side == 1 || (side == 2 && width == BESIDE);
+        let form = Self { bits, edge, width, is_lone, is_drawn: false };
+        Self { width: if form.spills() { ROWS } else { width }, ..form }
     }
 
-    /// Whether the last block has no tiles of its own to compute.
+    /// Whether the last block has no tiles of its own to compute. Of 4 bits that is so beside one whole block: else rows would be
+    /// widened in shared memory too, which is slower than such tiles.
     fn is_beside(&self) -> bool {
-        self.width == BESIDE
+        self.width == BESIDE && (self.bits == 8 || self.is_lone)
     }
 
     /// Whether registers do not suffice: of 4 bits, for more than half a tile besides whole ones.
@@ -126,7 +122,6 @@ impl Form {
         let extra = if self.is_beside() { BESIDE } else { 0 };
         let (slots, barriers) = match (self.bits, self.is_lone) {
             (4, true) if self.is_beside() => (17 * (SLOT + extra * 2 * TIMES) / 2, 12),
-            (4, false) if self.is_beside() => (7 * 2 * SLOT, 9),
             (_, true) if self.is_beside() => (8 * (SLOT + extra * 2 * TIMES), 8),
             (4, true) => (5 * SLOT + 10 * SLOT / 2, 15),
             (4, false) => (7 * SLOT + 14 * SLOT / 2, 21),
@@ -232,9 +227,9 @@ mod tests {
         for (inputs, is_lone) in
             [(129, true), (144, true), (257, false), (272, false), (514, false), (2049, false)]
         {
-            for form in [form(inputs, Complex8), form(inputs, Complex4)] {
-                assert!(form.is_beside() && form.is_lone == is_lone, "{inputs}: {form:?}");
-            }
+            let (of_8, of_4) = (form(inputs, Complex8), form(inputs, Complex4));
+            assert!(of_8.is_beside() && of_8.is_lone == is_lone, "{inputs}: {of_8:?}");
+            assert!(of_4.is_beside() == is_lone && of_4.is_lone == is_lone, "{inputs}: {of_4:?}");
         }
     }
 

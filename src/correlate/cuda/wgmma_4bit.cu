@@ -8,11 +8,11 @@
 //
 // A block has three warpgroups: one thread brings raw slots of rows and of columns, two warps widen, two warpgroups multiply.
 //
-// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu; a last block of WIDTH 16 is another kernel's (wgmma_4bit_beside.cu).
+// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu; a last block of WIDTH 16 is turned like those of other widths.
 #define SHIFT 8
 #include "widen.cuh"
 
-static_assert(!BESIDE, "columns beside others have another kernel");
+static_assert(!BESIDE, "wgmma_4bit_beside.cu");
 constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples
 // Slots of rows, of columns as they come, and of wide ones.
 constexpr u32 ROWS = LONE ? 6 : 8, RAWS = LONE ? 4 : 6, WIDES = LONE ? 5 : 7;

@@ -1,19 +1,19 @@
-// Exact correlations of complex samples of 4 bits on Hopper whose last block has up to 16 inputs: they stand beside others, as in
-// wgmma.cu. That takes the registers in which wgmma_4bit.cu widens rows, so here rows become bytes where columns do.
+// Exact correlations of complex samples of 4 bits on Hopper, of 128 inputs and up to 16 more: these stand beside the others, as in
+// wgmma.cu. That takes the registers in which wgmma_4bit.cu widens rows, so rows are read from where columns are wide.
 //
 // A block has three warpgroups: one thread brings raw stages, a warp multiplies the last block with itself, two warps widen, two
 // warpgroups multiply.
 //
-// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu, 128, 16, and 0.
+// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu, 128, 16, 1, and 0.
 #define SHIFT 8
 #include "corner.cuh"
 #include "widen.cuh"
 
-static_assert(BESIDE && !DRAWN, "others have other kernels");
-// A stage's bytes, where its columns begin, and the EXTRA ones; raw, all of it is half.
-constexpr u32 STAGE = SLOT + (LONE ? EXTRA * 128 : SLOT), COLUMNS = STAGE - SLOT, BEFORE = COLUMNS - EXTRA * 128, RAW = STAGE / 2;
-constexpr u32 STAGES = 5, RAWS = LONE ? 7 : 4, RAWS_AT = STAGES * STAGE, STAGING_AT = RAWS_AT + RAWS * RAW;
-constexpr u32 SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), RAWS_FULL = SUMS_AT + 2 * 4 * PRODUCTS, RAWS_FREE = RAWS_FULL + RAWS * 8;
+static_assert(BESIDE && LONE && !DRAWN, "wgmma_4bit.cu");
+// A stage's bytes, where the EXTRA columns begin, and the others; raw, all of it is half.
+constexpr u32 STAGE = (EXTRA + 128) * 128, BEFORE = 0, COLUMNS = EXTRA * 128, RAW = STAGE / 2;
+constexpr u32 STAGES = 5, RAWS = 7, RAWS_AT = STAGES * STAGE, STAGING_AT = RAWS_AT + RAWS * RAW;
+constexpr u32 SUMS_AT = STAGING_AT + 8 * STAGING, RAWS_FULL = SUMS_AT + 2 * 4 * PRODUCTS, RAWS_FREE = RAWS_FULL + RAWS * 8;
 constexpr u32 FULL = RAWS_FREE + RAWS * 8, FREE = FULL + STAGES * 8, SUMS_FULL = FREE + STAGES * 8, SUMS_FREE = SUMS_FULL + 16;
 constexpr u32 TICKETS_AT = SUMS_FREE + 16;
 static_assert(TICKETS_AT + TICKETS <= 232448, "a block's shared memory");
@@ -21,18 +21,16 @@ constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT
 using Stages = Ring<STAGES>;
 #include "staged.cuh"
 
-// Stage by stage: columns, and rows, or the EXTRA columns where rows are the same.
+// Stage by stage, all columns.
 INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
   Ring<RAWS> at = {0, 0};
   draw_jobs(work, shared, LAYOUT.tickets, [&](const Place& job) {
-    const bool same = LONE || job.row == job.column;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const u32 full = base + RAWS_FULL + at.slot * 8, to = base + RAWS_AT + at.slot * RAW;
       barrier_wait(base + RAWS_FREE + at.slot * 8, at.parity ^ 1);
-      barrier_expect(full, (SLOT + (same ? EXTRA * 128 : SLOT)) / 2);
-      if (same) tensor_load_3d(to + BEFORE / 2, &last, (i32)(stage * 64), (i32)((work.blocks - 1) * 128), (i32)job.channel, full);
-      else tensor_load_3d(to, &map, (i32)(stage * 64), (i32)(job.row * 128), (i32)job.channel, full);
-      tensor_load_3d(to + COLUMNS / 2, &map, (i32)(stage * 64), (i32)(job.column * 128), (i32)job.channel, full);
+      barrier_expect(full, RAW);
+      tensor_load_3d(to, &last, (i32)(stage * 64), 128, (i32)job.channel, full);
+      tensor_load_3d(to + COLUMNS / 2, &map, (i32)(stage * 64), 0, (i32)job.channel, full);
       at.advance();
     }
   });
@@ -44,26 +42,23 @@ INLINE i32 widen_beside(unsigned char* shared, u32 raw, u32 wide, const Beside& 
   const uint4 samples = *(const uint4*)(shared + (raw_at(raw, beside.column) ^ beside.part * 16));
   return widen_samples(shared, samples, wide_at(wide, beside.column), beside.part, sum);
 }
-// Stages become bytes, two inputs of columns and of rows a thread, and the columns' imaginary parts are summed.
+// Stages become bytes, two inputs and a part of an EXTRA one a thread, and imaginary parts are summed.
 INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread) {
   Ring<RAWS> from = {0, 0};
   Stages to = {0, 0};
   Ring<2> sums = {0, 0};
   const bool lead = (thread & 31) == 0;
-  for_each_job(work, shared, LAYOUT.tickets, [&](const Told& told) {
-    const Place job = told();
-    const bool same = LONE || job.row == job.column;
+  for_each_job(work, shared, LAYOUT.tickets, [&](const Told&) {
     i32 sum[2] = {0, 0}, part = 0;
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       const u32 raw = RAWS_AT + from.slot * RAW, wide = to.slot * STAGE;
       barrier_wait(base + RAWS_FULL + from.slot * 8, from.parity);
       barrier_wait(base + FREE + to.slot * 8, to.parity ^ 1);
-      if (same) part = widen_beside(shared, raw + BEFORE / 2, wide + BEFORE, Beside(thread), part);
+      part = widen_beside(shared, raw, wide, Beside(thread), part);
 #pragma unroll
       for (u32 k = 0; k < 2; k++) {
-        const u32 input = thread + k * 64;
-        sum[k] = widen_input(shared, raw_at(raw + COLUMNS / 2, input), wide_at(wide + COLUMNS, input), sum[k]);
-        if (!same) widen_input(shared, raw_at(raw, input), wide_at(wide, input), 0);
+        const u32 input = EXTRA + thread + k * 64;
+        sum[k] = widen_input(shared, raw_at(raw, input), wide_at(wide, input), sum[k]);
       }
       fence_async_shared();
       __syncwarp();
@@ -74,13 +69,13 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
   });
 }
 
-// Products of a job's rows in this warpgroup with its columns, all stages: 16 samples at a time, because registers are few.
+// Products of a job's rows in this warpgroup with its columns, all stages; 16 samples at a time.
 INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
   u32 rows[2][4] = {}, a[2][4] = {}, b[2][4] = {};
   auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
   auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
   // 0, which the compiler does not know: without it a copy is none, and a product's rows change while it reads them.
-  const u32 from = lane.base + (task.same ? COLUMNS : 0), none = halves >> 31;
+  const u32 from = lane.base + COLUMNS, none = halves >> 31;
   u32 old = 0, half = 0;
   full(at);
   load(rows, lane, from + at.slot * STAGE, 0);
