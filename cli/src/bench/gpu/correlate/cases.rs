@@ -108,16 +108,16 @@ fn of_table(name: Name) -> Vec<Case> {
     }
 }
 
-/// What an issue asks for first; what matters most comes first, should the run be cut short.
+/// The papers' sizes and others; what matters most comes first, should the run be cut short.
 fn headline() -> Vec<Case> {
     let sizes = [32, 64, 128, 256, 512, 1024];
     let mut cases: Vec<Case> = sizes.map(|n| plain(n, Complex8)).into();
-    cases.extend([100, 250, 257, 514, 1000].map(|n| plain(n, Complex8)));
+    cases.extend([70, 100, 250, 257, 514, 1000].map(|n| plain(n, Complex8)));
     cases.extend([1000, 1023].map(|times| {
         let case = case(256, Complex8, times);
         Case { name: format!("{}, {times} samples", case.name), ..case }
     }));
-    cases.extend(sizes.map(|n| plain(n, Complex4)));
+    cases.extend(sizes.into_iter().chain([70, 257]).map(|n| plain(n, Complex4)));
     cases.extend(sizes.map(|n| sustained(plain(n, Complex8))));
     cases.extend(sizes.map(|n| plain(n, ComplexF32)));
     cases.extend(sizes.map(|n| plain(n, ComplexF32).rounded(Precision::Split, "split")));
