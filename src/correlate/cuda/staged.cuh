@@ -11,8 +11,7 @@ INLINE void multiply_corner(const Work& work, unsigned char* shared, u32 base) {
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
       barrier_wait(base + FULL + at.slot * 8, at.parity);
       corner.multiply(base + at.slot * STAGE + BEFORE);
-      __syncwarp();
-      if ((threadIdx.x & 31) == 0) barrier_arrive(base + FREE + at.slot * 8);
+      warp_arrive(base + FREE + at.slot * 8);
       at.advance();
     }
     corner.store(work, job);

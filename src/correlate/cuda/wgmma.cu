@@ -204,7 +204,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
   const u32 base = shared_address(shared);
   if (threadIdx.x == 0) {
     for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 1), barrier_init(base + FREE + i * 8, BESIDE ? 11 : 10);
-    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * READERS);
+    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * ARRIVALS);
     init_tickets(base + TICKETS_AT, BESIDE ? 11 : 10);
     barrier_init_fence();
   }

@@ -53,11 +53,12 @@ template <u32 COUNT> struct Ring {
   }
 };
 
-// What a warp has read may be overwritten. Where jobs are drawn, so is what lanes read alone, and each of them says so itself.
-constexpr u32 READERS = DRAWN ? 32 : 1;
-INLINE void have_read(u32 barrier) {
-  if constexpr (!DRAWN) __syncwarp();
-  if (DRAWN || (threadIdx.x & 31) == 0) barrier_arrive(barrier);
+// Arrivals of a warp that has read or written shared memory: one lane's for all, after __syncwarp, where the other side is a copy or
+// a product in the background. Where it is threads, whose meeting tools must see, each lane's own.
+constexpr u32 ARRIVALS = DRAWN || (BESIDE && SHIFT > 0) ? 32 : 1;
+INLINE void warp_arrive(u32 barrier) {
+  if constexpr (ARRIVALS == 1) __syncwarp();
+  if (ARRIVALS == 32 || (threadIdx.x & 31) == 0) barrier_arrive(barrier);
 }
 
 // Jobs that the thread that brings may have told of before the other warps have asked for them.
@@ -68,7 +69,7 @@ INLINE u32 told(u32 at, u32 slot) { return at + TOLD * 16 + slot * 8; }
 INLINE u32 asked(u32 at, u32 slot) { return at + TOLD * 24 + slot * 8; }
 INLINE void init_tickets(u32 at, u32 warps) {
   if constexpr (DRAWN)
-    for (u32 i = 0; i < TOLD; i++) barrier_init(told(at, i), 1), barrier_init(asked(at, i), warps * READERS);
+    for (u32 i = 0; i < TOLD; i++) barrier_init(told(at, i), 1), barrier_init(asked(at, i), warps * ARRIVALS);
 }
 
 // A job that a warp goes through. One that was drawn is read again where it is wanted, since registers are few.
@@ -122,7 +123,7 @@ template <class Do> INLINE void for_each_job(const Work& work, unsigned char* sh
     const Told job = {(const uint4*)(shared + tickets) + slot, {}};
     if (job().tile == NONE_LEFT) break;
     what(job);
-    have_read(asked(at, slot));
+    warp_arrive(asked(at, slot));
   }
 }
 
@@ -371,7 +372,7 @@ INLINE void correlate(const Work& work, unsigned char* shared, const Layout& lay
     const int2* const columns = (const int2*)(shared + layout.columns) + sums.slot * (PRODUCTS / 2);
     unsigned char* const to = (unsigned char*)work.sums + (u64)job.tile * TILE;
     store_job(of, work, job, {to, row, work.inputs - job.row * EDGE, columns, staging, job.row == job.column, work.add != 0}, lane);
-    have_read(base + layout.free + sums.slot * 8);
+    warp_arrive(base + layout.free + sums.slot * 8);
     sums.advance();
   });
   bulk_wait_read<0>();

@@ -147,7 +147,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
     for (u32 i = 0; i < ROWS; i++) barrier_init(base + ROWS_FULL + i * 8, 1), barrier_init(base + ROWS_FREE + i * 8, 8);
     for (u32 i = 0; i < RAWS; i++) barrier_init(base + RAWS_FULL + i * 8, 1), barrier_init(base + RAWS_FREE + i * 8, 2);
     for (u32 i = 0; i < WIDES; i++) barrier_init(base + WIDES_FULL + i * 8, 2), barrier_init(base + WIDES_FREE + i * 8, 8);
-    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * READERS);
+    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * ARRIVALS);
     init_tickets(base + TICKETS_AT, 10);
     barrier_init_fence();
   }

@@ -61,8 +61,9 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
         sum[k] = widen_input(shared, raw_at(raw, input), wide_at(wide, input), sum[k]);
       }
       fence_async_shared();
+      warp_arrive(base + FULL + to.slot * 8);
       __syncwarp();
-      if (lead) barrier_arrive(base + RAWS_FREE + from.slot * 8), barrier_arrive(base + FULL + to.slot * 8);
+      if (lead) barrier_arrive(base + RAWS_FREE + from.slot * 8);
       from.advance(), to.advance();
     }
     hand_over(shared, LAYOUT, sums, thread, sum, part);
@@ -73,7 +74,7 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
 INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
   u32 rows[2][4] = {}, a[2][4] = {}, b[2][4] = {};
   auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
-  auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
+  auto release = [&](u32 slot) { warp_arrive(lane.base + FREE + slot * 8); };
   // 0, which the compiler does not know: without it a copy is none, and a product's rows change while it reads them.
   const u32 from = lane.base + COLUMNS, none = halves >> 31;
   u32 old = 0, half = 0;
@@ -133,8 +134,8 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
   const u32 base = shared_address(shared);
   if (threadIdx.x == 0) {
     for (u32 i = 0; i < RAWS; i++) barrier_init(base + RAWS_FULL + i * 8, 1), barrier_init(base + RAWS_FREE + i * 8, 2);
-    for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 2), barrier_init(base + FREE + i * 8, 9);
-    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8);
+    for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 2 * ARRIVALS), barrier_init(base + FREE + i * 8, 9 * ARRIVALS);
+    for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * ARRIVALS);
     barrier_init_fence();
   }
   __syncthreads();
