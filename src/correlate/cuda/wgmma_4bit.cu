@@ -54,11 +54,21 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
   for_each_job(work, shared, LAYOUT.tickets, [&](const Told&) {
     i32 sum[2] = {0, 0};
     for (u32 stage = 0; stage < parts(work.halves, 2u); stage++) {
-      const u32 raw = raw_at(RAWS_AT + from.slot * RAW, thread), wide = wide_at(to.slot * SLOT, thread);
+      const unsigned char* const raw = shared + RAWS_AT + from.slot * RAW + thread * 64;
+      unsigned char* const wide = shared + to.slot * SLOT + thread * 128;
       barrier_wait(base + RAWS_FULL + from.slot * 8, from.parity);
       barrier_wait(base + WIDES_FREE + to.slot * 8, to.parity ^ 1);
 #pragma unroll
-      for (u32 k = 0; k < 2; k++) sum[k] = widen_input(shared, raw + k * 64 * 64, wide + k * 64 * 128, sum[k]);
+      for (u32 k = 0; k < 2; k++) {
+        uint4 words[4];
+#pragma unroll
+        for (u32 chunk = 0; chunk < 4; chunk++) words[chunk] = *(const uint4*)(raw + k * 64 * 64 + (chunk ^ (thread >> 1 & 3)) * 16);
+#pragma unroll
+        for (u32 chunk = 0; chunk < 4; chunk++) {
+          unsigned char* const at = wide + k * 64 * 128;
+          sum[k] = widen_samples(words[chunk], at + ((2 * chunk) ^ (thread & 7)) * 16, at + ((2 * chunk + 1) ^ (thread & 7)) * 16, sum[k]);
+        }
+      }
       fence_async_shared();
       __syncwarp();
       if (lead) barrier_arrive(base + RAWS_FREE + from.slot * 8), barrier_arrive(base + WIDES_FULL + to.slot * 8);
