@@ -33,6 +33,8 @@ if [[ "${2:-}" == --test ]]; then
     "$to/selftest" "$here"
     SIDEREAL_EMULATED_CAPABILITY=8.0 "$to/selftest" "$here" >/dev/null
     SIDEREAL_EMULATED_LATE=1 SIDEREAL_EMULATED_ORDER=7 "$to/selftest" "$here" >/dev/null
+    g++ -std=c++17 -O1 -w ../selftest/transforms.cc -o "$to/transforms" -L"$to" -lcufft -lpthread
+    "$to/transforms"
     # What must be found: a kernel, and the words that say what it did.
     found() {
         local words
