@@ -54,13 +54,15 @@ fn fixed_subset_correlate_4_bit() {
     check_all(Complex4);
 }
 
-/// So many tiles for each multiprocessor that blocks draw them, in several calls.
+/// Twice as many tiles for each multiprocessor as blocks draw from, in several calls.
 #[test]
 fn fixed_subset_correlate_tiles_that_are_drawn() {
     let mut random = Random::new(43);
     for (backend, device) in devices(2) {
-        let channels = 16 * device.properties().multiprocessors / 3 + 1;
-        for (antennas, encoding) in [(73, Complex8), (128, Complex8), (73, Complex4)] {
+        let channels = 32 * device.properties().multiprocessors / 3 + 1;
+        for (antennas, encoding) in
+            [(73, Complex8), (128, Complex8), (73, Complex4), (128, Complex4)]
+        {
             let plan = plan(antennas, 2, channels, encoding);
             let recording = Recording::random(&mut random, &plan, 9, Values::Any, Missing::Nothing);
             let found = resident(&recording, (&backend, &device), 4, &mut random);

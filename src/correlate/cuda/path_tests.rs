@@ -137,8 +137,8 @@ const SIZES: [(usize, usize, usize); 8] = [
 const FLOATS: [(usize, usize, usize); 5] =
     [(1, 1, 1), (19, 2, 70), (33, 1, 29), (64, 1, 5), (130, 1, 19)];
 
-/// Sizes whose last block has few inputs, one to five blocks, all ends; at the last three more jobs than multiprocessors, which
-/// blocks draw on a small device, but for bytes of the first of them.
+/// Sizes whose last block has few inputs, one to five blocks, all ends; the last three, but for bytes of the first of them, are drawn
+/// on a device of four multiprocessors, as the emulated one.
 const REMAINDERS: [(usize, usize, usize); 12] = [
     (129, 1, 1),
     (129, 3, 64),

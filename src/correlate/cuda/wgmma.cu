@@ -27,6 +27,7 @@ constexpr u32 STAGING_AT = STAGES * STAGE, SUMS_AT = STAGING_AT + (LONE ? 8 * ST
 constexpr u32 FREE = FULL + STAGES * 8, SUMS_FULL = FREE + STAGES * 8, SUMS_FREE = SUMS_FULL + 16;
 constexpr u32 TICKETS_AT = SUMS_FREE + 16;
 static_assert(TICKETS_AT + TICKETS <= 232448, "a block's shared memory");
+static_assert(!DRAWN || (!LONE && !BESIDE), "no gain there");
 constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT};
 using Stages = Ring<STAGES>;
 #include "staged.cuh"
@@ -205,7 +206,7 @@ KERNEL __launch_bounds__(THREADS, 1) correlate_wgmma(const __grid_constant__ Ten
   if (threadIdx.x == 0) {
     for (u32 i = 0; i < STAGES; i++) barrier_init(base + FULL + i * 8, 1), barrier_init(base + FREE + i * 8, BESIDE ? 11 : 10);
     for (u32 i = 0; i < 2; i++) barrier_init(base + SUMS_FULL + i * 8, 64), barrier_init(base + SUMS_FREE + i * 8, 8 * ARRIVALS);
-    init_tickets(base + TICKETS_AT, BESIDE ? 11 : 10);
+    init_tickets(base + TICKETS_AT, 10);
     barrier_init_fence();
   }
   __syncthreads();

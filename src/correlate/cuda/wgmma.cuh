@@ -53,8 +53,8 @@ template <u32 COUNT> struct Ring {
   }
 };
 
-// Arrivals of a warp that has read or written shared memory: one lane's for all, after __syncwarp, where the other side is a copy or
-// a product in the background. Where it is threads, whose meeting tools must see, each lane's own.
+// Arrivals of a warp that has read or written shared memory: one lane's for all, after __syncwarp. Where jobs are drawn, or threads
+// widen what others read, each lane's own: else racecheck does not see that they meet.
 constexpr u32 ARRIVALS = DRAWN || (BESIDE && SHIFT > 0) ? 32 : 1;
 INLINE void warp_arrive(u32 barrier) {
   if constexpr (ARRIVALS == 1) __syncwarp();

@@ -23,7 +23,7 @@ const THREADS: usize = 384;
 /// Columns of a last block that is multiplied beside others: for more, registers do not suffice.
 const BESIDE: usize = 16;
 
-/// Jobs of a block from which on blocks draw them: of fewer, the last ones end as far apart as blocks are unequal.
+/// Tiles of a plan for each multiprocessor from which on blocks draw them: with fewer that was slower.
 const LONG: usize = 16;
 
 /// Jobs that a block's warps may be told of before they ask.
@@ -196,8 +196,8 @@ impl Wgmma {
             .with(u32::from(job.add))
             .with(self.drawn.address());
         let grid = [self.multiprocessors.min(jobs), 1, 1];
-        // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says. Launches follow one another,
-        // whatever their streams, so the counters are one launch's.
+        // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says. The correlator lets launches follow
+        // one another, whatever their streams, so the counters are one launch's.
         unsafe { stream.launch(&self.function, grid, [THREADS, 1, 1], &arguments) }
     }
 }
