@@ -187,6 +187,8 @@ fn damaged_and_wrong_files_are_refused_by_name() {
     assert!(refusal(&path, &OpenOptions::default()).contains("gwpy"));
     std::fs::write(&path, b"1 2 3").expect("written");
     assert!(refusal(&path, &OpenOptions::default()).contains("1 2 3"));
+    std::fs::write(&path, b"").expect("written");
+    assert!(refusal(&path, &OpenOptions::default()).contains("the file is empty"));
 }
 
 fn npy(path: &Path, values: &[f64]) {

@@ -56,6 +56,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>>
             what: "a reader of GWF frames".into(),
             why: format!("{}: write it as HDF5 with gwpy first", path.display()),
         }),
+        _ if found == 0 => Err(Error::format(path, "file", 0, "the file is empty")),
         _ => {
             let why = format!(
                 "{} found, expected an HDF5 file or a .npy file",
