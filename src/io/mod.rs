@@ -120,6 +120,13 @@ pub trait FilterbankSource: Send {
         &[]
     }
 
+    /// Says what the recording lacks of what it promises, where it is cut short: its last piece was left out.
+    ///
+    /// A file's is known when it is opened, a pipe's once it has been read to its end. `None` for a whole recording.
+    fn cut(&self) -> Option<&str> {
+        None
+    }
+
     /// Itself, where a pipeline may know a shorter way from it than by its rows.
     fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
         None

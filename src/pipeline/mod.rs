@@ -8,6 +8,7 @@ pub mod burst;
 pub mod chirp;
 mod cleaning;
 pub mod cutout;
+pub mod ending;
 mod filled;
 #[cfg(feature = "cuda")]
 pub mod kernels;

@@ -50,4 +50,11 @@ pub trait StrainSource: Send {
     /// [`crate::Error::Io`] and [`crate::Error::Format`] of the file, [`crate::Error::Shape`] when the slices differ
     /// in length.
     fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize>;
+
+    /// Says what the recording lacks of what it promises, where it is cut short: its last piece was left out.
+    ///
+    /// A file's is known when it is opened, a pipe's once it has been read to its end. `None` for a whole recording.
+    fn cut(&self) -> Option<&str> {
+        None
+    }
 }

@@ -189,6 +189,13 @@ pub trait VoltageSource: Send {
     fn flags(&self) -> &[Flag] {
         &[]
     }
+
+    /// Says what the recording lacks of what it promises, where it is cut short: its last piece was left out.
+    ///
+    /// A file's is known when it is opened, a pipe's once it has been read to its end. `None` for a whole recording.
+    fn cut(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Holds what a writer is given to what its header says.

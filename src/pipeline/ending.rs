@@ -1,0 +1,57 @@
+//! How a run over a recording or a stream ends.
+//!
+//! Invariant: whatever ends a run, what was found before is reported.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+
+/// How a run ended, and why before its time.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Ending {
+    /// The source was read to its end.
+    Complete,
+    /// The recording is cut short: all of it but its last, broken piece was used. Says what is missing.
+    Cut(String),
+    /// The observer asked to stop.
+    Stopped,
+    /// Reading or processing failed; what came before is reported.
+    Failed(Arc<Error>),
+}
+
+impl Ending {
+    /// Returns whether all of a whole recording was used.
+    pub fn is_complete(&self) -> bool {
+        matches!(self, Self::Complete)
+    }
+
+    /// Returns why the run is not complete, as products say it; `None` for one that is.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Complete => None,
+            Self::Cut(why) => Some(why.clone()),
+            Self::Stopped => Some("stopped on request".to_owned()),
+            Self::Failed(error) => Some(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_run_has_no_reason() {
+        assert!(Ending::Complete.is_complete() && Ending::Complete.reason().is_none());
+        let failed =
+            Ending::Failed(Arc::new(Error::io("a.fil", std::io::ErrorKind::TimedOut.into())));
+        for (ending, word) in [
+            (Ending::Cut("a.fil: half a row".to_owned()), "half"),
+            (Ending::Stopped, "request"),
+            (failed, "a.fil"),
+        ] {
+            assert!(!ending.is_complete() && ending.reason().is_some_and(|why| why.contains(word)));
+        }
+    }
+}
