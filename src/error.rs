@@ -97,7 +97,32 @@ impl Error {
     pub fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Io { path: path.into(), source }
     }
+
+    /// A read of a file that ended because the user asked to stop.
+    ///
+    /// Its kind is not `Interrupted`: the standard library repeats such reads.
+    pub fn stopped(path: impl Into<PathBuf>) -> Self {
+        Self::io(path, std::io::Error::other(Stopped))
+    }
+
+    /// Returns whether it says only that the user asked to stop ([`Error::stopped`]).
+    pub fn is_stop(&self) -> bool {
+        let Self::Io { source, .. } = self else { return false };
+        source.get_ref().is_some_and(|inner| inner.is::<Stopped>())
+    }
 }
+
+/// What a read gives that ended because the user asked to stop: the inner error of an [`std::io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stopped on request")
+    }
+}
+
+impl std::error::Error for Stopped {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

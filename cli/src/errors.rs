@@ -1,34 +1,128 @@
-//! How a fault is told: one error in full sentences, with a hint, and an exit code.
+//! Tells how a run ended: one error in full sentences, with a hint, and an exit code.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
 use sidereal::Error;
+use sidereal::pipeline::ending::Ending;
 
 use crate::{interrupt, output};
 
-/// Exit code of wrong use.
-const WRONG_USE: u8 = 2;
-/// Exit code of every other fault.
-const FAILED: u8 = 1;
-/// Exit code after Ctrl-C, as shells have it.
-const INTERRUPTED: u8 = 130;
+/// How the program ends, as an exit code that scripts and services tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done; also of a recording that is cut short, which is warned of.
+    Success = 0,
+    /// Any other failure.
+    Failed = 1,
+    /// Options or arguments are wrong; clap uses the same code.
+    WrongUse = 2,
+    /// An input breaks its format's rules.
+    Damaged = 3,
+    /// A disk, a quota or the largest size of a file is exceeded.
+    DiskFull = 4,
+    /// A GPU failed or was lost during the run.
+    DeviceLost = 5,
+    /// SIGINT, SIGTERM or SIGHUP stopped the run, whether its product was kept or not.
+    Interrupted = 130,
+}
 
-/// Tells an error to the user, and gives the exit code.
-pub(crate) fn report(error: &Error) -> ExitCode {
-    if interrupt::requested() {
+impl Exit {
+    /// The exit code after an error.
+    pub(crate) fn after(error: &Error) -> Self {
+        match error {
+            _ if error.is_stop() => Self::Interrupted,
+            Error::Parameter { .. } => Self::WrongUse,
+            Error::Format { .. } => Self::Damaged,
+            Error::Device { .. } => Self::DeviceLost,
+            Error::Io { source, .. } if is_full(source.kind()) => Self::DiskFull,
+            Error::Io { source, .. } if source.kind() == ErrorKind::UnexpectedEof => Self::Damaged,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<()> for Exit {
+    fn from((): ()) -> Self {
+        Self::Success
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+fn is_full(kind: ErrorKind) -> bool {
+    use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// Tells an error that left no product, and gives the exit code.
+pub(crate) fn report(error: &Error) -> Exit {
+    if interrupt::requested() || error.is_stop() {
+        if !error.is_stop() {
+            tell(error, "");
+        }
         eprintln!("sidereal: stopped on request; nothing unfinished was left behind.");
-        return ExitCode::from(INTERRUPTED);
+        return Exit::Interrupted;
     }
     if is_broken_pipe(error) {
         // Whoever read our output has had enough, as `head` does.
-        return ExitCode::SUCCESS;
+        return Exit::Success;
     }
+    let streams = matches!(error, Error::Io { path, .. } if path.as_os_str() == "standard output");
+    tell(error, if streams { "" } else { "; nothing half-written was left" });
+    Exit::after(error)
+}
+
+/// Tells how a run ended whose product is published at `place`, and gives the exit code.
+///
+/// Verbs call it after the product has its name; its document says `"complete": false` unless the ending is complete.
+#[allow(dead_code, reason = "pipelines report endings one by one")]
+pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
+    let place = place.display();
+    let kept =
+        || eprintln!("          What was found before is in {place}, marked as not complete.");
+    match ending {
+        Ending::Complete => Exit::Success,
+        Ending::Stopped => {
+            eprintln!(
+                "sidereal: stopped on request; what was found was kept in {place}, marked as not complete."
+            );
+            Exit::Interrupted
+        }
+        // The other program of a pipeline hears Ctrl-C too, and may cut the stream.
+        Ending::Cut(why) => {
+            eprintln!("sidereal: warning: {place} is not complete: {}", sentence(&named(why)));
+            if interrupt::requested() { Exit::Interrupted } else { Exit::Success }
+        }
+        Ending::Failed(error) => {
+            tell(error, "");
+            kept();
+            if interrupt::requested() { Exit::Interrupted } else { Exit::after(error) }
+        }
+        other => {
+            let why = other.reason().unwrap_or_default();
+            eprintln!("sidereal: {}", sentence(&named(&why)));
+            kept();
+            Exit::Failed
+        }
+    }
+}
+
+/// Tells an error and its hint; `left` says what became of files that were being written.
+fn tell(error: &Error, left: &str) {
     eprintln!("sidereal: {}", sentence(&named(&error.to_string())));
-    if let Some(hint) = hint(error) {
-        eprintln!("          {hint}");
+    match (error, hint(error)) {
+        (Error::Io { source, .. }, Some(hint)) if is_full(source.kind()) => {
+            eprintln!("          {hint}{left}.");
+        }
+        (_, Some(hint)) => eprintln!("          {hint}"),
+        (_, None) => {}
     }
-    ExitCode::from(if matches!(error, Error::Parameter { .. }) { WRONG_USE } else { FAILED })
 }
 
 fn is_broken_pipe(error: &Error) -> bool {
@@ -74,9 +168,7 @@ fn io_hint(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             "Check who may read or write there, or choose another place with --output."
         }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "Free some space, or choose another place with --output; nothing half-written was left."
-        }
+        kind if is_full(kind) => "Free some space, or choose another place with --output",
         _ => return None,
     })
 }
@@ -97,6 +189,38 @@ pub(crate) fn soften_panics() {
 }
 
 /// The exit code after a panic.
-pub(crate) fn after_panic() -> ExitCode {
-    ExitCode::from(FAILED)
+pub(crate) fn after_panic() -> Exit {
+    Exit::Failed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn kinds_of_failure_have_codes_of_their_own() {
+        let io = |kind: ErrorKind| Error::io("a.fil", kind.into());
+        let device = Error::Device { call: "cuLaunchKernel", code: 719, text: String::new() };
+        let cases = [
+            (Error::parameter("--snr", 0, "it must be above 0"), Exit::WrongUse, 2),
+            (Error::format("a.fil", "nchans", 8, "found 0"), Exit::Damaged, 3),
+            (io(ErrorKind::UnexpectedEof), Exit::Damaged, 3),
+            (io(ErrorKind::StorageFull), Exit::DiskFull, 4),
+            (io(ErrorKind::QuotaExceeded), Exit::DiskFull, 4),
+            (io(ErrorKind::FileTooLarge), Exit::DiskFull, 4),
+            (device, Exit::DeviceLost, 5),
+            (Error::stopped("a.fil"), Exit::Interrupted, 130),
+            (io(ErrorKind::NotFound), Exit::Failed, 1),
+        ];
+        let place = Path::new("out");
+        assert_eq!(ended(&Ending::Complete, place), Exit::Success);
+        assert_eq!(ended(&Ending::Cut("half a row".to_owned()), place), Exit::Success);
+        assert_eq!(ended(&Ending::Stopped, place), Exit::Interrupted);
+        for (error, exit, code) in cases {
+            assert_eq!((Exit::after(&error), exit as u8), (exit, code), "{error}");
+            assert_eq!(ended(&Ending::Failed(Arc::new(error)), place), exit);
+        }
+    }
 }

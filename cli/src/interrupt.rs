@@ -57,10 +57,10 @@ pub(crate) fn requested() -> bool {
 /// Fails when the user asked to stop.
 ///
 /// # Errors
-/// [`Error::Io`] of kind `Interrupted`, which `main` turns into exit code 130.
+/// [`Error::stopped`], which `main` turns into exit code 130.
 pub(crate) fn check() -> Result<()> {
     if !requested() {
         return Ok(());
     }
-    Err(Error::io("standard input", std::io::ErrorKind::Interrupted.into()))
+    Err(Error::stopped("the run"))
 }

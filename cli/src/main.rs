@@ -37,6 +37,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use common::Common;
+use errors::Exit;
 use sidereal::Result;
 
 /// From what a telescope records to what an astronomer looks for: divides voltages into channels, finds
@@ -47,8 +48,7 @@ use sidereal::Result;
     version,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = "Begin with `sidereal demo`, which makes an observation and finds the bursts in it,\n\
-                  or with `sidereal search RECORDING`. `sidereal help VERB` tells more of each verb."
+    after_help = AFTER_HELP
 )]
 struct Arguments {
     #[command(flatten)]
@@ -56,6 +56,19 @@ struct Arguments {
     #[command(subcommand)]
     verb: Verb,
 }
+
+const AFTER_HELP: &str = "\
+Begin with `sidereal demo`, which makes an observation and finds the bursts in it,
+or with `sidereal search RECORDING`. `sidereal help VERB` tells more of each verb.
+
+Exit codes:
+    0  done; also of an input that is cut short, with a warning
+    1  any other failure
+    2  wrong use
+    3  damaged input
+    4  full disk, quota or largest file size
+    5  a GPU that failed or was lost
+  130  interrupted (SIGINT, SIGTERM, SIGHUP), also when what was found was kept";
 
 #[derive(Subcommand, Debug)]
 enum Verb {
@@ -100,31 +113,32 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     errors::soften_panics();
     interrupt::install();
-    match catch_unwind(AssertUnwindSafe(|| run(&arguments))) {
-        Ok(Ok(())) => ExitCode::SUCCESS,
+    let exit = match catch_unwind(AssertUnwindSafe(|| run(&arguments))) {
+        Ok(Ok(exit)) => exit,
         Ok(Err(error)) => errors::report(&error),
         Err(_) => errors::after_panic(),
-    }
+    };
+    exit.into()
 }
 
-fn run(arguments: &Arguments) -> Result<()> {
+fn run(arguments: &Arguments) -> Result<Exit> {
     let common = &arguments.common;
     if let Some(verb) = arguments.verb.of_the_host() {
         common.on_host_only(verb)?;
     }
     match &arguments.verb {
-        Verb::Demo(arguments) => demo::run(arguments, common),
-        Verb::Info(arguments) => info::run(arguments, common),
-        Verb::Search(arguments) => search::run(arguments, common),
-        Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),
-        Verb::Channelize(arguments) => channelize::run(arguments, common),
-        Verb::Correlate(arguments) => correlate::run(arguments, common),
-        Verb::Devices(arguments) => devices::run(arguments, common),
+        Verb::Demo(arguments) => demo::run(arguments, common).map(Exit::from),
+        Verb::Info(arguments) => info::run(arguments, common).map(Exit::from),
+        Verb::Search(arguments) => search::run(arguments, common).map(Exit::from),
+        Verb::Dedisperse(arguments) => dedisperse::run(arguments, common).map(Exit::from),
+        Verb::Channelize(arguments) => channelize::run(arguments, common).map(Exit::from),
+        Verb::Correlate(arguments) => correlate::run(arguments, common).map(Exit::from),
+        Verb::Devices(arguments) => devices::run(arguments, common).map(Exit::from),
         #[cfg(feature = "cuda")]
-        Verb::Tune(arguments) => tune::run(arguments, common),
-        Verb::Simulate(arguments) => simulate::run(arguments, common),
-        Verb::Spiir(arguments) => spiir::run(arguments, common),
-        Verb::Plan(arguments) => plan::run(arguments, common),
-        Verb::Bench(arguments) => bench::run(arguments, common),
+        Verb::Tune(arguments) => tune::run(arguments, common).map(Exit::from),
+        Verb::Simulate(arguments) => simulate::run(arguments, common).map(Exit::from),
+        Verb::Spiir(arguments) => spiir::run(arguments, common).map(Exit::from),
+        Verb::Plan(arguments) => plan::run(arguments, common).map(Exit::from),
+        Verb::Bench(arguments) => bench::run(arguments, common).map(Exit::from),
     }
 }

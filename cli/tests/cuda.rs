@@ -133,7 +133,7 @@ fn a_lost_device_says_how_far_the_search_is_whole() {
     }
     let words = format!("search burst.fil -o out --gulp 400 --no-plots --device cuda {TRIALS}");
     let lost = with(folder.path(), &words, ("SIDEREAL_EMULATED_FAIL", "cuLaunchKernel:12:719"));
-    fails(&lost, 1, &["719", "searched whole"]);
+    fails(&lost, 5, &["719", "searched whole"]);
     assert!(!folder.path().join("out").exists());
 }
 
@@ -188,7 +188,7 @@ fn faults_on_the_way_of_voltages_are_told() {
     let none = with(folder.path(), &words, ("SIDEREAL_EMULATED_MEMORY_MIB", "1"));
     fails(&none, 1, &["MiB", "memory"]);
     let lost = with(folder.path(), &words, ("SIDEREAL_EMULATED_FAIL", "cuLaunchKernel:150:719"));
-    fails(&lost, 1, &["719", "searched whole"]);
+    fails(&lost, 5, &["719", "searched whole"]);
     assert!(!folder.path().join("out").exists());
 }
 

@@ -102,3 +102,13 @@ fn only_gpus_are_tuned() {
         fails(&output, 2, &["--device", "GPU"]);
     }
 }
+
+#[test]
+fn help_documents_the_exit_codes() {
+    let home = tempfile::tempdir().unwrap();
+    let help = done(home.path(), "--help");
+    for line in ["2  wrong use", "3  damaged input", "4  full disk", "5  a GPU", "130  interrupted"]
+    {
+        assert!(help.contains(line), "{line} is not in:\n{help}");
+    }
+}

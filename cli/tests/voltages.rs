@@ -219,11 +219,11 @@ fn real_recordings_are_described_and_channelized() {
         let words = words.replace("DATA", &data.display().to_string());
         fails(&sidereal(home.path(), &words), code, told);
     };
-    fault("info DATA/sample_blc.raw", 1, &["sample_blc.raw", "BLOCSIZE", "134217728"]);
+    fault("info DATA/sample_blc.raw", 3, &["sample_blc.raw", "BLOCSIZE", "134217728"]);
     fault("info DATA/sample_mwa.vdif", 1, &["sample_mwa.vdif", "--sample-rate"]);
     fault("info DATA/sample.m5b", 2, &["--mark5b-channels"]);
     fault("channelize DATA/sample.vdif -o a.fil --channels 16", 2, &["--freq", "MHz"]);
-    fault("channelize DATA/sample.vdif DATA/sample.dada -o a.fil", 1, &["sample.dada", "VDIF"]);
+    fault("channelize DATA/sample.vdif DATA/sample.dada -o a.fil", 3, &["sample.dada", "VDIF"]);
     assert!(entries(home.path()).is_empty());
 }
 

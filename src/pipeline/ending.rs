@@ -21,6 +21,11 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// Returns how a run ends that met an error: stopped if that is all it says ([`Error::is_stop`]).
+    pub fn after(error: Error) -> Self {
+        if error.is_stop() { Self::Stopped } else { Self::Failed(Arc::new(error)) }
+    }
+
     /// Returns whether all of a whole recording was used.
     pub fn is_complete(&self) -> bool {
         matches!(self, Self::Complete)
@@ -40,6 +45,13 @@ impl Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_that_was_stopped_is_no_failure() {
+        assert!(matches!(Ending::after(Error::stopped("a.fil")), Ending::Stopped));
+        let refused = Error::io("a.fil", std::io::ErrorKind::Interrupted.into());
+        assert!(matches!(Ending::after(refused), Ending::Failed(_)));
+    }
 
     #[test]
     fn only_a_whole_run_has_no_reason() {
