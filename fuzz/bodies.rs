@@ -1,11 +1,16 @@
 //! What each fuzz target does with its bytes; the test of the seeds does the same.
 //!
-//! A body may fail only by a panic, by asking for memory without end, or by not coming back.
+//! A body may fail only by a panic, by asking for memory without end, or by not coming back. It reads its input to the
+//! end and takes it a little way through the pipeline that it is for.
 
 #[path = "bodies/arrays.rs"]
 mod arrays;
 #[path = "bodies/filterbanks.rs"]
 mod filterbanks;
+#[path = "bodies/memory.rs"]
+mod memory;
+#[path = "bodies/pipelines.rs"]
+mod pipelines;
 #[path = "bodies/searches.rs"]
 mod searches;
 #[path = "bodies/strain.rs"]
@@ -16,14 +21,55 @@ mod voltages;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-pub use arrays::{antennas, uvh5};
-pub use filterbanks::{bitshuffle, fbh5, psrfits, sigproc};
-pub use searches::{cand, dm_plan, inf, mask, npy, tim};
-pub use strain::{bank_h5, ligolw, psd, strain, templates};
-pub use voltages::{dada, guppi, mark5b, vdif};
+/// How far an input was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// To its end, and it is whole.
+    Whole,
+    /// To the last whole piece of an input that is cut short.
+    Cut,
+    /// Not at all, or not to its end: it promises more than a body reads.
+    Part,
+}
+
+/// How far an input was read, or why it was refused.
+pub type Outcome = sidereal::Result<Read>;
+
+/// What a target does with its bytes.
+pub type Body = fn(&[u8]) -> Outcome;
+
+/// All targets by name.
+pub const TARGETS: &[(&str, Body)] = &[
+    ("antennas", arrays::antennas),
+    ("bank_h5", strain::bank_h5),
+    ("bitshuffle", filterbanks::bitshuffle),
+    ("cand", searches::cand),
+    ("channelize", pipelines::channelize),
+    ("correlate", pipelines::correlate),
+    ("dada", voltages::dada),
+    ("dm_plan", searches::dm_plan),
+    ("fbh5", filterbanks::fbh5),
+    ("guppi", voltages::guppi),
+    ("inf", searches::inf),
+    ("ligolw", strain::ligolw),
+    ("mark5b", voltages::mark5b),
+    ("mask", searches::mask),
+    ("npy", searches::npy),
+    ("psd", strain::psd),
+    ("psrfits", filterbanks::psrfits),
+    ("search", pipelines::search),
+    ("sigproc", filterbanks::sigproc),
+    ("spiir_filter", pipelines::spiir_filter),
+    ("strain", strain::strain),
+    ("templates", strain::templates),
+    ("tim", searches::tim),
+    ("uvh5", arrays::uvh5),
+    ("vdif", voltages::vdif),
+    ("window_file", voltages::window_file),
+];
 
 /// Gives `work` a file that holds `bytes`; each thread has its own.
-fn with_file(bytes: &[u8], work: impl FnOnce(&Path)) {
+fn with_file<T>(bytes: &[u8], work: impl FnOnce(&Path) -> T) -> T {
     thread_local! {
         static FILE: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
     }
@@ -34,7 +80,8 @@ fn with_file(bytes: &[u8], work: impl FnOnce(&Path)) {
             std::env::temp_dir().join(name.replace(['(', ')'], ""))
         });
         std::fs::write(&*path, bytes).expect("the temporary folder can be written");
-        work(path);
+        let done = work(path);
         let _ = std::fs::remove_file(path);
-    });
+        done
+    })
 }

@@ -1,4 +1,7 @@
-"""Writes the seed corpus: small valid files of each format, and some that are broken by hand.
+"""Writes the seed corpus: small valid files of each format, and some that are cut or broken.
+
+A seed's name begins with what becomes of it (tests/seeds.rs holds it to that): valid_ is read to its end, cut_ to its
+last whole piece, broken_ is refused.
 
     target/oracles/<hash>/bin/python fuzz/seeds.py
 
@@ -8,6 +11,7 @@ findings lie beside these under names that begin with `found_`; they are kept by
 
 from seed_files.arrays import antennas, uvh5_files
 from seed_files.filterbanks import filterbanks, fits, hdf5
+from seed_files.pipelines import pipelines, windows
 from seed_files.searches import masks, series, texts
 from seed_files.strain import bank_h5_files, ligolw_files, psd_files, strain, template_files
 from seed_files.vlbi import vlbi
@@ -29,3 +33,5 @@ if __name__ == "__main__":
     texts()
     vlbi()
     antennas()
+    pipelines()
+    windows()

@@ -155,7 +155,7 @@ impl Epoch {
     /// A moment, its seconds brought into its day.
     pub fn new(day: i64, seconds: f64) -> Self {
         let days = (seconds / SECONDS_PER_DAY).floor();
-        Self { day: day + days as i64, seconds: seconds - days * SECONDS_PER_DAY }
+        Self { day: day.saturating_add(days as i64), seconds: seconds - days * SECONDS_PER_DAY }
     }
 
     /// From a modified Julian date, as exact as the number is.
@@ -176,7 +176,8 @@ impl Epoch {
 
     /// Seconds from `earlier` to this moment.
     pub fn seconds_since(&self, earlier: &Self) -> f64 {
-        (self.day - earlier.day) as f64 * SECONDS_PER_DAY + (self.seconds - earlier.seconds)
+        self.day.saturating_sub(earlier.day) as f64 * SECONDS_PER_DAY
+            + (self.seconds - earlier.seconds)
     }
 }
 

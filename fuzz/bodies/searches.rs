@@ -8,51 +8,55 @@ use sidereal::io;
 use sidereal::sample::Encoding;
 use sidereal::units::{Band, DM_CONSTANT};
 
-use super::with_file;
+use super::pipelines::masked;
+use super::{Outcome, Read, with_file};
 
 /// A SIGPROC time series.
-pub fn tim(bytes: &[u8]) {
+pub(super) fn tim(bytes: &[u8]) -> Outcome {
     with_file(bytes, |path| {
-        if let Ok((series, _)) = io::sigproc::read_series(path) {
-            assert!(series.tsamp_s > 0.0);
-        }
-    });
+        let (series, _) = io::sigproc::read_series(path)?;
+        assert!(series.tsamp_s > 0.0);
+        Ok(Read::Whole)
+    })
 }
 
 /// PRESTO's .inf.
-pub fn inf(bytes: &[u8]) {
+pub(super) fn inf(bytes: &[u8]) -> Outcome {
     let text = String::from_utf8_lossy(bytes);
-    let _ = io::presto::Inf::parse(&text, Path::new("fuzz.inf"));
+    io::presto::Inf::parse(&text, Path::new("fuzz.inf"))?;
+    Ok(Read::Whole)
 }
 
 /// NumPy's .npy.
-pub fn npy(bytes: &[u8]) {
+pub(super) fn npy(bytes: &[u8]) -> Outcome {
     with_file(bytes, |path| {
-        if let Ok(array) = io::npy::read(path) {
-            assert_eq!(array.shape.iter().product::<usize>(), array.values.len());
-        }
-    });
+        let array = io::npy::read(path)?;
+        assert_eq!(array.shape.iter().product::<usize>(), array.values.len());
+        Ok(Read::Whole)
+    })
 }
 
-/// PRESTO's rfifind mask.
-pub fn mask(bytes: &[u8]) {
-    let Ok(mask) = io::rfifind::Mask::parse(bytes, Path::new("fuzz.mask")) else { return };
-    let step = if mask.channels.is_multiple_of(2) { 1e-3 } else { -1e-3 };
-    let Ok(band) = Band::uniform(1500.0, step, mask.channels.min(4096)) else { return };
-    if let Ok(recorded) = mask.recorded(&band) {
-        assert_eq!(recorded.zapped.len(), mask.channels);
-        let inside = |channel: &u32| (*channel as usize) < mask.channels;
-        assert!(recorded.intervals.iter().flatten().all(inside));
-    }
+/// PRESTO's rfifind mask, in a search of rows of its channels.
+pub(super) fn mask(bytes: &[u8]) -> Outcome {
+    let mask = io::rfifind::Mask::parse(bytes, Path::new("fuzz.mask"))?;
+    let band = Band::uniform(mask.lowest_mhz, mask.channel_width_mhz, mask.channels.min(4096))?;
+    let recorded = mask.recorded(&band)?;
+    assert_eq!(recorded.zapped.len(), mask.channels);
+    let inside = |channel: &u32| (*channel as usize) < mask.channels;
+    assert!(recorded.intervals.iter().flatten().all(inside));
+    masked(mask, band)?;
+    Ok(Read::Whole)
 }
 
 /// Heimdall's candidates.
-pub fn cand(bytes: &[u8]) {
-    let _ = io::candidates::parse_heimdall(&String::from_utf8_lossy(bytes), Path::new("fuzz.cand"));
+pub(super) fn cand(bytes: &[u8]) -> Outcome {
+    let text = String::from_utf8_lossy(bytes);
+    io::candidates::parse_heimdall(&text, Path::new("fuzz.cand"))?;
+    Ok(Read::Whole)
 }
 
 /// DM plans from any numbers, and what they say of themselves.
-pub fn dm_plan(bytes: &[u8]) {
+pub(super) fn dm_plan(bytes: &[u8]) -> Outcome {
     let mut numbers = [0.0; 9];
     for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
         *number = f64::from_le_bytes(std::array::from_fn(|k| bytes[k]));
@@ -61,7 +65,7 @@ pub fn dm_plan(bytes: &[u8]) {
         numbers;
     let channels = (channels as usize).clamp(1, 4096);
     let step = -width / channels as f64;
-    let Ok(band) = Band::uniform(centre + width / 2.0, step, channels) else { return };
+    let band = Band::uniform(centre + width / 2.0, step, channels)?;
     let levin = ToleranceOptions { tolerance, ..ToleranceOptions::default() };
     let presto =
         DdplanOptions { time_resolution_s: resolution_us * 1e-6, ..DdplanOptions::default() };
@@ -70,14 +74,24 @@ pub fn dm_plan(bytes: &[u8]) {
         DmPlan::tolerance(&band, tsamp_s, dm_min, dm_max, &levin),
         DmPlan::ddplan(&band, tsamp_s, dm_min, dm_max, &presto),
     ];
-    for plan in plans.into_iter().flatten() {
-        plan.check().expect("a plan that is made passes its own check");
-        assert!(plan.trials() > 0);
-        if plan.trials() <= 2000 {
-            assert_eq!(plan.dms().len(), plan.trials());
-            assert_eq!(plan.rows(&band, tsamp_s, DM_CONSTANT).len(), plan.ranges.len());
-            bind(&plan.ranges[0], &band, tsamp_s);
+    let mut refused = None;
+    for plan in plans {
+        match plan {
+            Ok(plan) => check(&plan, &band, tsamp_s),
+            Err(error) => refused = refused.or(Some(error)),
         }
+    }
+    refused.map_or(Ok(Read::Whole), Err)
+}
+
+/// Holds a plan that was made to what it says of itself.
+fn check(plan: &DmPlan, band: &Band, tsamp_s: f64) {
+    plan.check().expect("a plan that is made passes its own check");
+    assert!(plan.trials() > 0);
+    if plan.trials() <= 2000 {
+        assert_eq!(plan.dms().len(), plan.trials());
+        assert_eq!(plan.rows(band, tsamp_s, DM_CONSTANT).len(), plan.ranges.len());
+        bind(&plan.ranges[0], band, tsamp_s);
     }
 }
 

@@ -40,30 +40,30 @@ def filterbanks():
     }  # fmt: skip
     data = bytes(range(96))
     for bits in (1, 2, 4, 8, 16, 32):
-        save("sigproc", f"bits_{bits}.fil", sigproc(fields | {"nbits": bits}, data))
-    save("sigproc", "signed.fil", sigproc(fields | {"signed": b"\1"}, data))
-    save("sigproc", "two_ifs.fil", sigproc(fields | {"nifs": 2}, data))
-    save("sigproc", "ascending.fil", sigproc(fields | {"foff": 1.0}, data))
-    save("sigproc", "odd_end.fil", sigproc(fields, data[:-3]))
-    save("sigproc", "no_data.fil", sigproc(fields, b""))
-    save("sigproc", "huge.fil", sigproc(fields | {"nchans": 2**31 - 1}, data))
-    save("sigproc", "nan.fil", sigproc(fields | {"fch1": float("nan"), "tsamp": -1.0}, data))
-    save("sigproc", "cut.fil", sigproc(fields, data)[:150])
+        save("sigproc", f"valid_bits_{bits}.fil", sigproc(fields | {"nbits": bits}, data))
+    save("sigproc", "valid_signed.fil", sigproc(fields | {"signed": b"\1"}, data))
+    save("sigproc", "valid_two_ifs.fil", sigproc(fields | {"nifs": 2}, data))
+    save("sigproc", "valid_ascending.fil", sigproc(fields | {"foff": 1.0}, data))
+    save("sigproc", "cut_row.fil", sigproc(fields, data[:-3]))
+    save("sigproc", "broken_no_data.fil", sigproc(fields, b""))
+    save("sigproc", "broken_huge.fil", sigproc(fields | {"nchans": 2**31 - 1}, data))
+    save("sigproc", "broken_nan.fil", sigproc(fields | {"fch1": float("nan"), "tsamp": -1.0}, data))
+    save("sigproc", "broken_cut.fil", sigproc(fields, data)[:150])
     bare = {key: value for key, value in fields.items() if key not in ("fch1", "foff")}
     table = [1500.0 - c for c in range(8)]
-    save("sigproc", "table.fil", sigproc(bare, data, table))
-    save("sigproc", "empty.fil", b"")
+    save("sigproc", "valid_table.fil", sigproc(bare, data, table))
+    save("sigproc", "broken_empty.fil", b"")
     series = {
         "telescope_id": 6, "data_type": 2, "source_name": "B0833-45", "refdm": 67.99,
         "tstart": 58543.5, "tsamp": 1e-3, "fch1": 1500.0, "foff": -1.0, "nchans": 1,
         "nbits": 32, "nifs": 1, "barycentric": 0,
     }  # fmt: skip
     floats = numpy.arange(20, dtype="<f4").tobytes()
-    save("tim", "float.tim", sigproc(series, floats))
-    save("tim", "byte.tim", sigproc(series | {"nbits": 8, "signed": b"\1"}, floats))
-    save("tim", "unsigned.tim", sigproc(series | {"nbits": 8, "signed": b"\0"}, floats))
-    save("tim", "wide.tim", sigproc(series | {"nbits": 16}, floats[:-1]))
-    save("tim", "cut.tim", sigproc(series, floats)[:200])
+    save("tim", "valid_float.tim", sigproc(series, floats))
+    save("tim", "valid_byte.tim", sigproc(series | {"nbits": 8, "signed": b"\1"}, floats))
+    save("tim", "valid_unsigned.tim", sigproc(series | {"nbits": 8, "signed": b"\0"}, floats))
+    save("tim", "broken_wide.tim", sigproc(series | {"nbits": 16}, floats[:-1]))
+    save("tim", "broken_cut.tim", sigproc(series, floats)[:200])
 
 
 def cards(pairs):
@@ -80,7 +80,7 @@ def cards(pairs):
     return (out + " " * (-len(out) % 2880)).encode()
 
 
-def psrfits(bits=8, channels=4, polarizations=1, times=8, order="AA+BB", rows=2, **more):
+def psrfits(bits=8, channels=4, polarizations=1, times=8, order="AA+BB", rows=3, renamed=(), **more):
     primary = cards([
         ("SIMPLE", True), ("BITPIX", 8), ("NAXIS", 0), ("EXTEND", True), ("FITSTYPE", "PSRFITS"),
         ("OBS_MODE", "SEARCH"), ("TELESCOP", "Parkes"), ("SRC_NAME", "J0000"), ("RA", "05:34:31.9"),
@@ -89,16 +89,19 @@ def psrfits(bits=8, channels=4, polarizations=1, times=8, order="AA+BB", rows=2,
     ])  # fmt: skip
     data = channels * polarizations * times * bits // 8
     both = channels * polarizations
+    floats = struct.pack(f">{data // 4}f", *range(data // 4)) if bits == 32 else None
+    kind = f"{data // 4}E" if bits == 32 else f"{data}B"
     columns = [
         ("TSUBINT", "1D", struct.pack(">d", times * 1e-3)),
-        ("OFFS_SUB", "1D", struct.pack(">d", times * 0.5e-3)),
+        ("OFFS_SUB", "1D", None),
         ("DAT_FREQ", f"{channels}E", struct.pack(f">{channels}f", *(1500.0 - c for c in range(channels)))),
         ("DAT_WTS", f"{channels}E", struct.pack(f">{channels}f", *[1.0] * channels)),
         ("DAT_OFFS", f"{both}E", struct.pack(f">{both}f", *[0.5] * both)),
         ("DAT_SCL", f"{both}E", struct.pack(f">{both}f", *[2.0] * both)),
-        ("DATA", f"{data}B", bytes(k % 251 for k in range(data))),
+        ("DATA", kind, floats or bytes(k % 251 for k in range(data))),
     ]
-    width = sum(len(content) for _, _, content in columns)
+    middles = [struct.pack(">d", (row + 0.5) * times * 1e-3) for row in range(rows)]
+    width = sum(len(content or middles[0]) for _, _, content in columns)
     pairs = [
         ("XTENSION", "BINTABLE"), ("BITPIX", 8), ("NAXIS", 2), ("NAXIS1", width), ("NAXIS2", rows),
         ("PCOUNT", 0), ("GCOUNT", 1), ("TFIELDS", len(columns)), ("EXTNAME", "SUBINT"),
@@ -108,22 +111,25 @@ def psrfits(bits=8, channels=4, polarizations=1, times=8, order="AA+BB", rows=2,
     ]  # fmt: skip
     pairs = [(key, more.get(key, value)) for key, value in pairs]
     for at, (name, form, _) in enumerate(columns, 1):
-        pairs += [(f"TTYPE{at}", name), (f"TFORM{at}", form)]
+        pairs += [(f"TTYPE{at}", dict(renamed).get(name, name)), (f"TFORM{at}", form)]
         if name == "DATA":
             pairs.append((f"TDIM{at}", f"({channels},{polarizations},{times * bits // 8 or 1})"))
-    table = b"".join(content for _, _, content in columns) * rows
+    table = b"".join(content or middle for middle in middles for _, _, content in columns)
     return primary + cards(pairs) + table + bytes(-len(table) % 2880)
 
 
 def fits():
     for bits in (1, 2, 4, 8, 16, 32):
-        save("psrfits", f"bits_{bits}.fits", psrfits(bits=bits, channels=8))
-    save("psrfits", "two_pol.fits", psrfits(polarizations=2, order="AABB"))
-    save("psrfits", "stokes.fits", psrfits(polarizations=4, order="IQUV"))
-    save("psrfits", "signed.fits", psrfits(SIGNINT=1))
-    save("psrfits", "huge.fits", psrfits(NAXIS2=2**62, NCHAN=2**31))
-    save("psrfits", "negative.fits", psrfits(NSBLK=-1, TBIN=-1e-3))
-    save("psrfits", "cut.fits", psrfits()[:6000])
+        save("psrfits", f"valid_bits_{bits}.fits", psrfits(bits=bits, channels=8))
+    save("psrfits", "valid_two_pol.fits", psrfits(polarizations=2, order="AABB"))
+    save("psrfits", "valid_stokes.fits", psrfits(polarizations=4, order="IQUV"))
+    save("psrfits", "valid_signed.fits", psrfits(SIGNINT=1))
+    save("psrfits", "valid_one_row.fits", psrfits(rows=1, times=16))
+    whole = psrfits()
+    save("psrfits", "cut_row.fits", whole[: whole.index(b"TTYPE1") // 2880 * 2880 + 2880 + 150])
+    save("psrfits", "broken_huge.fits", psrfits(NAXIS2=2**62, NCHAN=2**31))
+    save("psrfits", "broken_negative.fits", psrfits(NSBLK=-1, TBIN=-1e-3))
+    save("psrfits", "broken_cut.fits", psrfits()[:6000])
 
 
 def hdf5():
@@ -150,6 +156,6 @@ def hdf5():
             file.create_dataset("mask", data=numpy.zeros((32, 1, 16), "u1"))
             if name.startswith("bitshuffle"):
                 chunk = made.id.read_direct_chunk((0, 0, 0))[1]
-                save("bitshuffle", f"{name}.bin", bytes([data.itemsize]) + chunk)
-        save("fbh5", f"{name}.h5", out.getvalue())
-    save("bitshuffle", "huge.bin", b"\4" + struct.pack(">QI", 2**40, 8192) + bytes(20))
+                save("bitshuffle", f"valid_{name}.bin", bytes([data.itemsize]) + chunk)
+        save("fbh5", f"valid_{name}.h5", out.getvalue())
+    save("bitshuffle", "broken_huge.bin", b"\4" + struct.pack(">QI", 2**40, 8192) + bytes(20))

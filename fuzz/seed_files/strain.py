@@ -21,22 +21,22 @@ def ligolw_files():
     new = [("sngl_inspiral:event_id", "int_8s"), ("ifo", "lstring"), ("mass1", "real_4")]
     rows = '0,"H1",1.4,\n1,"L\\"1&amp;&#65;\\\\",1e1'
     plain = ligolw(rows, new)
-    save("ligolw", "plain.xml", plain)
-    save("ligolw", "plain.xml.gz", gzip.compress(plain, mtime=0))
-    save("ligolw", "cut.xml.gz", gzip.compress(plain, mtime=0)[:120])
+    save("ligolw", "valid_plain.xml", plain)
+    save("ligolw", "valid_plain.xml.gz", gzip.compress(plain, mtime=0))
+    save("ligolw", "broken_cut.xml.gz", gzip.compress(plain, mtime=0)[:120])
     old = [("sngl_inspiralgroup:sngl_inspiral:event_id", "ilwd:char"), ("mass1", "real_8"), ("end_time", "int_4s")]
     name = "sngl_inspiralgroup:sngl_inspiral:table"
-    save("ligolw", "old.xml", ligolw('"sngl_inspiral:event_id:0",inf,-5', old, name))
-    save("ligolw", "empty_cells.xml", ligolw(",,1,\n7,\"\",", new))
-    save("ligolw", "no_rows.xml", ligolw("", new))
-    save("ligolw", "no_columns.xml", ligolw("1,2", []))
-    save("ligolw", "short_row.xml", ligolw('0,"H1",1.4,1', new))
-    save("ligolw", "open_quote.xml", ligolw('0,"H1,1.4', new))
-    save("ligolw", "odd_type.xml", ligolw("1", [("a", "complex_16")]))
+    save("ligolw", "valid_old.xml", ligolw('"sngl_inspiral:event_id:0",inf,-5', old, name))
+    save("ligolw", "valid_empty_cells.xml", ligolw(",,1,\n7,\"\",", new))
+    save("ligolw", "valid_no_rows.xml", ligolw("", new))
+    save("ligolw", "broken_no_columns.xml", ligolw("1,2", []))
+    save("ligolw", "broken_short_row.xml", ligolw('0,"H1",1.4,1', new))
+    save("ligolw", "broken_open_quote.xml", ligolw('0,"H1,1.4', new))
+    save("ligolw", "broken_odd_type.xml", ligolw("1", [("a", "complex_16")]))
     laugh = '<!DOCTYPE LIGO_LW [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
-    save("ligolw", "entities.xml", ligolw("&b;", [("a", "lstring")], head=laugh))
-    save("ligolw", "deep.xml", b"<LIGO_LW>" * 2000)
-    save("ligolw", "bomb.xml.gz", gzip.compress(ligolw("," * (1 << 24), new), mtime=0))
+    save("ligolw", "broken_entities.xml", ligolw("&b;", [("a", "lstring")], head=laugh))
+    save("ligolw", "broken_deep.xml", b"<LIGO_LW>" * 2000)
+    save("ligolw", "broken_bomb.xml.gz", gzip.compress(ligolw("," * (1 << 24), new), mtime=0))
 
 
 def gwosc(times=640, rate=64, chunks=(100,), **changes):
@@ -59,22 +59,23 @@ def gwosc(times=640, rate=64, chunks=(100,), **changes):
 
 
 def strain():
-    save("strain", "gwosc.hdf5", gwosc())
-    save("strain", "one_piece.hdf5", gwosc(chunks=None))
-    save("strain", "latest.hdf5", gwosc(libver="latest"))
-    save("strain", "short_mask.hdf5", gwosc(seconds=2))
-    save("strain", "spacing.hdf5", gwosc(spacing=1e-300))
-    save("strain", "start.hdf5", gwosc(start=2**62))
-    save("strain", "cut.hdf5", gwosc()[:5000])
+    save("strain", "valid_gwosc.hdf5", gwosc())
+    save("strain", "valid_filtered.hdf5", gwosc(2048, 256))
+    save("strain", "valid_one_piece.hdf5", gwosc(chunks=None))
+    save("strain", "broken_latest.hdf5", gwosc(libver="latest"))
+    save("strain", "broken_short_mask.hdf5", gwosc(seconds=2))
+    save("strain", "broken_spacing.hdf5", gwosc(spacing=1e-300))
+    save("strain", "broken_start.hdf5", gwosc(start=2**62))
+    save("strain", "broken_cut.hdf5", gwosc()[:5000])
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
         file["strain"] = numpy.arange(100.0)
         file["strain"].attrs.update(x0=1e9, dx=0.25, channel="L1:STRAIN")
-    save("strain", "gwpy.h5", out.getvalue())
+    save("strain", "valid_gwpy.h5", out.getvalue())
     out = io.BytesIO()
     numpy.save(out, numpy.array([1.0, numpy.nan, numpy.inf, -1.0]))
-    save("strain", "raw.npy", out.getvalue())
-    save("strain", "raw_cut.npy", out.getvalue()[:-3])
+    save("strain", "valid_raw.npy", out.getvalue())
+    save("strain", "broken_raw_cut.npy", out.getvalue()[:-3])
 
 
 def hdf5_of(datasets, attributes=None, **options):
@@ -93,41 +94,41 @@ def template_files():
     wave = numpy.sin(numpy.arange(40.0))
     rate = {"meta": {"fs": 4096, "m1": 30.0, "m2": 25.0}}
     rows = numpy.array([wave, wave[::-1]])
-    save("templates", "two_rows.h5", hdf5_of({"template": rows.astype("f4")}, rate))
-    save("templates", "pair.h5", hdf5_of({"a/plus": wave, "a/cross": wave}, {"a/plus": {"dt": 1 / 2048}}))
-    save("templates", "pairs.h5", hdf5_of({"hp": rows, "hc": rows}, {"/": {"sample_rate": 512}}))
-    save("templates", "complex.h5", hdf5_of({"h": rows.astype("c8"), "g": wave.astype("c16")}, libver="latest"))
-    save("templates", "lonely.h5", hdf5_of({"plus": wave}))
-    save("templates", "nothing.h5", hdf5_of({"data": wave.astype("i4")}))
-    save("templates", "not_finite.h5", hdf5_of({"plus": wave, "cross": wave * numpy.nan}))
+    save("templates", "valid_two_rows.h5", hdf5_of({"template": rows.astype("f4")}, rate))
+    save("templates", "valid_pair.h5", hdf5_of({"a/plus": wave, "a/cross": wave}, {"a/plus": {"dt": 1 / 2048}}))
+    save("templates", "valid_pairs.h5", hdf5_of({"hp": rows, "hc": rows}, {"/": {"sample_rate": 512}}))
+    save("templates", "valid_complex.h5", hdf5_of({"h": rows.astype("c8"), "g": wave.astype("c16")}, libver="latest"))
+    save("templates", "broken_lonely.h5", hdf5_of({"plus": wave}))
+    save("templates", "broken_nothing.h5", hdf5_of({"data": wave.astype("i4")}))
+    save("templates", "broken_not_finite.h5", hdf5_of({"plus": wave, "cross": wave * numpy.nan}))
     bank = {"mass1": [30.0, 1.4], "mass2": [25.0, 1.4], "spin1z": [0.1, 0.0], "template_hash": [7, -7]}
-    save("templates", "bank.hdf", hdf5_of(bank))
-    save("templates", "bank_short.hdf", hdf5_of(bank | {"spin1z": [0.1]}))
-    save("templates", "bank_across.hdf", hdf5_of(bank | {"spin1x": [0.1, 0.0]}))
+    save("templates", "valid_bank.hdf", hdf5_of(bank))
+    save("templates", "broken_bank_short.hdf", hdf5_of(bank | {"spin1z": [0.1]}))
+    save("templates", "broken_bank_across.hdf", hdf5_of(bank | {"spin1x": [0.1, 0.0]}))
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
         file.create_dataset("template", data=rows, chunks=(1, 16), compression="gzip", shuffle=True)
         file["template"].attrs["rate"] = 4096
-    save("templates", "chunks.h5", out.getvalue())
-    save("templates", "chunks_cut.h5", out.getvalue()[:-200])
-    save("templates", "masses.csv", b"# a bank\nname,mass1,mass2,spin1z\n\"a, b\",5,1.4,-0.5\n,3,2,\n")
-    save("templates", "bad.csv", b"mass1,mass2\n1.4,1e5\n")
+    save("templates", "valid_chunks.h5", out.getvalue())
+    save("templates", "broken_chunks_cut.h5", out.getvalue()[:-200])
+    save("templates", "valid_masses.csv", b"# a bank\nname,mass1,mass2,spin1z\n\"a, b\",5,1.4,-0.5\n,3,2,\n")
+    save("templates", "broken_bad.csv", b"mass1,mass2\n1.4,1e5\n")
     columns = [("event_id", "int_8s"), ("mass1", "real_4"), ("mass2", "real_4"), ("spin1z", "real_4")]
-    save("templates", "table.xml", ligolw("0,1.4,1.3,0.1,\n1,30,20,0", columns))
+    save("templates", "valid_table.xml", ligolw("0,1.4,1.3,0.1,\n1,30,20,0", columns))
     old = [("sngl_inspiral:event_id", "ilwd:char"), ("mass1", "real_4"), ("mass2", "real_4")]
-    save("templates", "old.xml.gz", gzip.compress(ligolw('"sngl_inspiral:event_id:3",1.4,1.3', old), mtime=0))
+    save("templates", "valid_old.xml.gz", gzip.compress(ligolw('"sngl_inspiral:event_id:3",1.4,1.3', old), mtime=0))
 
 
 def psd_files():
-    save("psd", "uniform.txt", b"# f S\n0 0\n0.5 1e-46\n1 2e-46\n")
-    save("psd", "points.txt", b"10,1e-22\n% a remark\n20.5\t3e-23\n1000 4e-24")
-    save("psd", "bad.txt", b"10 1e-22\n9 1e-22\n")
-    save("psd", "close.txt", b"1 1\n1.0000000001 1\n1e300 1\n")
-    save("psd", "huge.txt", b"0 1e300\n1e-300 1e-300\n")
+    save("psd", "valid_uniform.txt", b"# f S\n0 0\n0.5 1e-46\n1 2e-46\n")
+    save("psd", "valid_points.txt", b"10,1e-22\n% a remark\n20.5\t3e-23\n1000 4e-24")
+    save("psd", "broken_bad.txt", b"10 1e-22\n9 1e-22\n")
+    save("psd", "valid_close.txt", b"1 1\n1.0000000001 1\n1e300 1\n")
+    save("psd", "valid_huge.txt", b"0 1e300\n1e-300 1e-300\n")
     for name, array in (("columns", numpy.array([[0, 1.0], [1, 2], [2, 3]])), ("rows", numpy.array([[0, 1.0, 2], [1, 2, 3]]))):
         out = io.BytesIO()
         numpy.save(out, array)
-        save("psd", f"{name}.npy", out.getvalue())
+        save("psd", f"valid_{name}.npy", out.getvalue())
 
 
 def bank_h5(**changes):
@@ -150,6 +151,7 @@ def bank_h5(**changes):
         "options/name": numpy.array(["epsilon"], h5py.string_dtype()),
         "options/value": numpy.array([0.02]),
         "resampler/down": numpy.ones(3, "f4"),
+        "resampler/up": numpy.ones(3, "f4"),
     }
     with h5py.File(out, "w", libver=changes.pop("libver", None)) as file:
         file.attrs.update({"format": "sidereal filter bank", "version": changes.pop("version", 1), "rate_hz": 4096})
@@ -162,12 +164,12 @@ def bank_h5(**changes):
 
 
 def bank_h5_files():
-    save("bank_h5", "plain.h5", bank_h5())
-    save("bank_h5", "latest.h5", bank_h5(libver="latest"))
-    save("bank_h5", "version_9.h5", bank_h5(version=9))
-    save("bank_h5", "cut.h5", bank_h5()[:5000])
-    save("bank_h5", "falling.h5", bank_h5(**{"filters/offset": numpy.array([0, 3, 2], "u8")}))
-    save("bank_h5", "far.h5", bank_h5(**{"whitened/offset": numpy.array([0, 0, 2**63], "u8")}))
-    save("bank_h5", "short.h5", bank_h5(**{"filters/a": numpy.ones(2, "c8")}))
-    save("bank_h5", "missing.h5", bank_h5(**{"templates/fit": None}))
-    save("bank_h5", "not_finite.h5", bank_h5(**{"templates/fit": numpy.array([numpy.nan, 1])}))
+    save("bank_h5", "valid_plain.h5", bank_h5())
+    save("bank_h5", "valid_latest.h5", bank_h5(libver="latest"))
+    save("bank_h5", "broken_version_9.h5", bank_h5(version=9))
+    save("bank_h5", "broken_cut.h5", bank_h5()[:5000])
+    save("bank_h5", "broken_falling.h5", bank_h5(**{"filters/offset": numpy.array([0, 3, 2], "u8")}))
+    save("bank_h5", "broken_far.h5", bank_h5(**{"whitened/offset": numpy.array([0, 0, 2**63], "u8")}))
+    save("bank_h5", "broken_short.h5", bank_h5(**{"filters/a": numpy.ones(2, "c8")}))
+    save("bank_h5", "broken_missing.h5", bank_h5(**{"templates/fit": None}))
+    save("bank_h5", "broken_not_finite.h5", bank_h5(**{"templates/fit": numpy.array([numpy.nan, 1])}))
