@@ -1,18 +1,50 @@
-//! Ctrl-C: long work stops at its next gulp, and what it had begun to write is removed.
+//! SIGINT, SIGTERM and SIGHUP: a run stops at its next gulp; one that only waits is ended.
+//!
+//! A run looks at [`requested`] between gulps, stops, and publishes what it found. A thread watches the time from the
+//! signal on: a run that does not look, because it waits for an input, is ended within a second. The folder that it
+//! was filling is removed, unless it holds a journal of final results. A second signal ends any run at once.
 
 use std::fs::{remove_dir_all, remove_file};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use sidereal::{Error, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
 
+use crate::errors::Exit;
+
+/// A signal asked the run to stop.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// The run has looked at [`REQUESTED`] at least once: it has begun to work in gulps.
+static LOOKED: AtomicBool = AtomicBool::new(false);
+/// The run writes its product and is not ended by the watch.
+static FINISHING: AtomicBool = AtomicBool::new(false);
 
 /// The folders being filled and the files being written.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A folder or file that a second Ctrl-C has to remove, for as long as this lives.
+/// The file in an unfinished folder that holds final results.
+const JOURNAL: &str = "journal";
+
+/// Time between two looks at what a run does after a signal.
+const STEP: Duration = Duration::from_millis(100);
+/// Steps that a run has to stop by itself.
+const GRACE_STEPS: u32 = 7;
+/// Steps without work after which a run waits for something.
+const IDLE_STEPS: u32 = 5;
+/// Processor time of all threads in [`IDLE_STEPS`] that is no work: of the watch and a progress bar.
+const IDLE: Duration = Duration::from_millis(10);
+/// Longest time that is spent on removing unfinished files, which may lie on a disk that hangs.
+const REMOVING: Duration = Duration::from_millis(300);
+
+/// A folder or file that is removed when the program is ended before it is whole, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     path: PathBuf,
@@ -34,23 +66,24 @@ impl Drop for Unfinished {
     }
 }
 
-/// Catches Ctrl-C (and a request to terminate) from now on. A second one ends the program at once,
-/// as when it waits for a pipe on which nothing comes.
+/// Hears SIGINT, SIGTERM and SIGHUP from now on.
 pub(crate) fn install() {
-    // Without a handler Ctrl-C still ends the program, so a failure here is no reason to stop.
-    let _ = ctrlc::set_handler(|| {
-        if REQUESTED.swap(true, Ordering::SeqCst) {
-            for path in UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-                let is_folder = path.is_dir();
-                let _ = if is_folder { remove_dir_all(path) } else { remove_file(path) };
+    let heard = [Some(SIGINT), Some(SIGTERM), (!hangup_is_ignored()).then_some(SIGHUP)];
+    // Without a handler a signal still ends the program, so a failure here is no reason to stop.
+    let Ok(mut signals) = Signals::new(heard.into_iter().flatten()) else { return };
+    let _ = thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            if REQUESTED.swap(true, Ordering::SeqCst) {
+                end();
             }
-            std::process::exit(130);
+            let _ = thread::Builder::new().name("watch".to_owned()).spawn(watch);
         }
     });
 }
 
 /// Whether the user asked to stop.
 pub(crate) fn requested() -> bool {
+    LOOKED.store(true, Ordering::SeqCst);
     REQUESTED.load(Ordering::SeqCst)
 }
 
@@ -59,8 +92,73 @@ pub(crate) fn requested() -> bool {
 /// # Errors
 /// [`Error::stopped`], which `main` turns into exit code 130.
 pub(crate) fn check() -> Result<()> {
-    if !requested() {
-        return Ok(());
+    if requested() { Err(Error::stopped("the run")) } else { Ok(()) }
+}
+
+/// From now on the run writes its product, which only a second signal breaks off.
+pub(crate) fn finishing() {
+    FINISHING.store(true, Ordering::SeqCst);
+}
+
+/// Whether the program was started with SIGHUP ignored, as by `nohup`.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+}
+
+/// Processor time of all threads.
+fn worked() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}
+
+/// Ends the program unless the run stops by itself: a run that waits, or that has not begun to work in gulps.
+///
+/// Steps are counted instead of time, because a process that is suspended neither works nor waits.
+fn watch() {
+    let (mut steps, mut idle, mut before) = (0, 0, worked());
+    loop {
+        thread::sleep(STEP);
+        if FINISHING.load(Ordering::SeqCst) {
+            return;
+        }
+        steps += 1;
+        idle += 1;
+        if worked().saturating_sub(before) > IDLE {
+            (idle, before) = (0, worked());
+        }
+        let late = steps >= GRACE_STEPS;
+        if late && (idle >= IDLE_STEPS || !LOOKED.load(Ordering::SeqCst)) {
+            end();
+        }
     }
-    Err(Error::stopped("the run"))
+}
+
+/// Ends the program at once; folders that hold final results stay.
+fn end() -> ! {
+    let (done, wait) = channel();
+    // A disk that hangs must not keep the program.
+    let _ = thread::Builder::new().name("removal".to_owned()).spawn(move || {
+        let mut kept = Vec::new();
+        for path in UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if path.join(JOURNAL).exists() {
+                kept.push(path);
+                continue;
+            }
+            let is_folder = path.is_dir();
+            let _ = if is_folder { remove_dir_all(path) } else { remove_file(path) };
+        }
+        match kept.first() {
+            None => eprintln!("sidereal: stopped on request; nothing unfinished was left behind."),
+            Some(path) => eprintln!(
+                "sidereal: stopped on request; results that were final are kept in {}, and --resume \
+                 continues from there.",
+                path.display()
+            ),
+        }
+        let _ = done.send(());
+    });
+    let _ = wait.recv_timeout(REMOVING);
+    low_level::exit(i32::from(Exit::Interrupted as u8))
 }

@@ -110,6 +110,7 @@ impl Folder {
     /// # Errors
     /// [`Error::Io`]; the former folder is then put back.
     pub(crate) fn finish(mut self) -> Result<()> {
+        crate::interrupt::finishing();
         let failed = |error| Error::io(&self.place, error);
         if self.place.symlink_metadata().is_err() {
             fs::rename(&self.temporary, &self.place).map_err(failed)?;

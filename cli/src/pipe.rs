@@ -1,46 +1,53 @@
-//! A recording that comes through a pipe, read in small pieces, so that Ctrl-C is heard while a gulp fills slowly.
+//! Waits for a pipe's bytes in short steps, so that a request to stop is heard while none come.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use sidereal::Result;
-use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
+use sidereal::error::Stopped;
+use sidereal::io::{FilterbankSource, OpenOptions, open_with};
 
 use crate::interrupt;
 
-/// Bytes that are read before Ctrl-C is looked for again.
-const PIECE_BYTES: usize = 1 << 16;
+/// How long a wait lasts before the request is looked for again.
+const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// A source that fails when the user asks to stop.
-pub(crate) struct Pipe(Box<dyn FilterbankSource>);
-
-impl Pipe {
-    pub(crate) fn new(source: Box<dyn FilterbankSource>) -> Self {
-        Self(source)
-    }
+/// Opens files as one observation; standard input, FIFOs and devices are read so that a request to stop is heard.
+///
+/// # Errors
+/// As [`open_with`]; a read that a request to stop ended has [`sidereal::Error::is_stop`].
+pub(crate) fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
+    let stream = |path: &Path| -> io::Result<Box<dyn Read + Send>> {
+        let file = if path.as_os_str() == "-" {
+            File::from(io::stdin().as_fd().try_clone_to_owned()?)
+        } else {
+            File::open(path)?
+        };
+        Ok(Box::new(Pipe(file)))
+    };
+    open_with(paths, options, &stream)
 }
 
-impl FilterbankSource for Pipe {
-    fn header(&self) -> &FilterbankHeader {
-        self.0.header()
-    }
+/// A pipe, a terminal or a device that is being read.
+struct Pipe(File);
 
-    fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
-        let row_bytes = self.0.header().row_bytes();
-        let mut times = 0;
-        for piece in rows.chunks_mut((PIECE_BYTES / row_bytes).max(1) * row_bytes) {
-            interrupt::check()?;
-            let read = self.0.read(piece)?;
-            times += read;
-            if read * row_bytes < piece.len() {
-                break;
+impl Read for Pipe {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if interrupt::requested() {
+                return Err(io::Error::other(Stopped));
+            }
+            let mut waited = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut waited, Some(&STEP)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                // Its end and its errors are what a read gives.
+                Ok(_) => return self.0.read(bytes),
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(times)
-    }
-
-    fn skip(&mut self, times: u64) -> Result<u64> {
-        self.0.skip(times)
-    }
-
-    fn gaps(&self) -> &[Gap] {
-        self.0.gaps()
     }
 }

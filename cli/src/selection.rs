@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use sidereal::backend::Backend;
 use sidereal::io::rfifind::Mask;
-use sidereal::io::{FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, voltages};
+use sidereal::io::{
+    FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, is_stream, voltages,
+};
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::voltage::VoltageFilterbank;
 use sidereal::{Error, Result};
 
 use crate::dm_arguments::DmArguments;
 use crate::geometry;
-use crate::pipe::Pipe;
+use crate::pipe;
 use crate::voltage_arguments::VoltageArguments;
 
 /// The recording.
@@ -20,7 +22,8 @@ use crate::voltage_arguments::VoltageArguments;
 pub(crate) struct Recording {
     /// SIGPROC filterbank (.fil), PSRFITS search mode, FBH5 (.h5), or voltages (GUPPI raw, PSRDADA, VDIF,
     /// Mark 5B), which need --channels; told apart by content. Several files are parts of one
-    /// observation, in any order; `-` is a SIGPROC filterbank on standard input.
+    /// observation, in any order; `-` is standard input. A pipe, a FIFO or <(zcat FILE.gz) holds a SIGPROC
+    /// filterbank; other formats are sought in and need a file.
     #[arg(required = true, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Use one polarization (IF) only, counted from 0; by default the total intensity.
@@ -91,6 +94,10 @@ impl Recording {
     /// What opening finds; [`Error::Parameter`] for options that don't fit the kind of recording.
     pub(crate) fn open(&self, dm_constant: f64, backend: &Backend) -> Result<Opened> {
         let first = &self.inputs[0];
+        if self.is_pipe() && self.voltages.given().is_some() {
+            // Voltages were meant, so it is said why a pipe holds none.
+            self.voltages.lacking.open(&self.inputs)?;
+        }
         if self.is_pipe() || !voltages::is_voltages(first)? {
             let source = open(&self.inputs, self.pol, self.allow_gaps);
             if let (Err(_), Some(_)) = (&source, self.voltages.given()) {
@@ -99,7 +106,6 @@ impl Recording {
             }
             let source = source?;
             self.voltages.check_none(first)?;
-            let source = if self.is_pipe() { Box::new(Pipe::new(source)) } else { source };
             return Ok(Opened { source, geometry: None });
         }
         if let Some(pol) = self.pol {
@@ -131,14 +137,18 @@ impl Recording {
         self.inputs.iter().cloned().chain(self.voltages.window_file()).collect()
     }
 
-    /// Whether it comes through a pipe and can't be read twice.
+    /// Whether it comes through a pipe or a FIFO and can't be read twice.
     pub(crate) fn is_pipe(&self) -> bool {
+        self.inputs.iter().any(|path| is_stream(path))
+    }
+
+    fn is_stdin(&self) -> bool {
         self.inputs.iter().any(|path| path.as_os_str() == "-")
     }
 
     /// Name of the first file, without its folder.
     pub(crate) fn name(&self) -> String {
-        if self.is_pipe() {
+        if self.is_stdin() {
             return "standard input".to_owned();
         }
         file_name(&self.inputs[0])
@@ -146,7 +156,9 @@ impl Recording {
 
     /// The first input's name without folder and extension.
     pub(crate) fn stem(&self) -> String {
-        let stem = if self.is_pipe() { None } else { self.inputs[0].file_stem() };
+        // A process substitution has a number for a name (/dev/fd/63).
+        let unnamed = self.is_stdin() || self.inputs[0].starts_with("/dev");
+        let stem = if unnamed { None } else { self.inputs[0].file_stem() };
         stem.map_or_else(|| "stdin".to_owned(), |stem| stem.to_string_lossy().into_owned())
     }
 }
@@ -168,7 +180,7 @@ pub(crate) fn open(
     allow_gaps: bool,
 ) -> Result<Box<dyn FilterbankSource>> {
     let polarizations = pol.map_or(Polarizations::Total, Polarizations::One);
-    sidereal::io::open(paths, &OpenOptions { polarizations, allow_gaps })
+    pipe::open(paths, &OpenOptions { polarizations, allow_gaps })
 }
 
 impl Selection {

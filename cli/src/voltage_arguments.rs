@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use sidereal::channelize::Feed;
 use sidereal::channelize::plan::{MAX_CHANNELS, MAX_TAPS};
 use sidereal::io::voltages::{self, VoltageHeader, VoltageOptions, VoltageSource};
-use sidereal::io::window_file;
+use sidereal::io::{is_stream, window_file};
 use sidereal::math::window::Window;
 use sidereal::pipeline::voltage::ChannelizeOptions;
 use sidereal::units::HZ_PER_MHZ;
@@ -117,9 +117,10 @@ impl Lacking {
     /// # Errors
     /// As [`voltages::open`], options named as on the command line.
     pub(crate) fn open(&self, inputs: &[PathBuf]) -> Result<Box<dyn VoltageSource>> {
-        if inputs.iter().any(|path| path.as_os_str() == "-") {
-            let rule = "voltages are read from files: headers are looked through beforehand";
-            return Err(Error::parameter("INPUT", "-", rule));
+        if let Some(pipe) = inputs.iter().find(|path| is_stream(path)) {
+            let rule = "a pipe can't be sought; give a file: voltages are read from files, whose headers \
+                        are looked through beforehand";
+            return Err(Error::parameter("INPUT", pipe.display(), rule));
         }
         let options = self.options()?;
         let source = voltages::open(inputs, &options).map_err(with_option_names)?;

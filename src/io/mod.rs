@@ -32,7 +32,8 @@ pub mod window_file;
 use std::path::PathBuf;
 
 pub use observation::join;
-pub use open::{OpenOptions, open};
+pub(crate) use open::check_seekable;
+pub use open::{OpenOptions, is_stream, open, open_with};
 
 use crate::array::check_length;
 use crate::error::Result;

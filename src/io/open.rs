@@ -3,7 +3,7 @@
 //! Invariant: a file's name never decides its format.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use super::{FilterbankSource, Polarizations, fbh5, observation, psrfits, sigproc};
@@ -34,26 +34,79 @@ const MAGIC: &[(&[u8], Format)] = &[
     (b"\x89HDF\r\n\x1a\n", Format::Hdf5),
 ];
 
-/// Opens the files of one observation, in any order; `-` is standard input (SIGPROC only).
+/// Bytes of the longest of [`MAGIC`].
+const LONGEST_MAGIC: u64 = 16;
+
+/// Returns whether a path is read as a stream, once and from its start: standard input (`-`), a FIFO, a device.
+pub fn is_stream(path: &Path) -> bool {
+    let is_special = |found: std::fs::Metadata| !found.is_file() && !found.is_dir();
+    path == Path::new("-") || std::fs::metadata(path).is_ok_and(is_special)
+}
+
+/// Refuses a stream where a reader seeks.
+///
+/// # Errors
+/// [`Error::Io`] of kind `NotSeekable`.
+pub(crate) fn check_seekable(path: &Path) -> Result<()> {
+    if !is_stream(path) {
+        return Ok(());
+    }
+    let why = "a pipe can't be sought, and this format needs that; give a file";
+    Err(Error::io(path, std::io::Error::new(std::io::ErrorKind::NotSeekable, why)))
+}
+
+/// Opens the files of one observation, in any order; `-` is standard input. Streams ([`is_stream`]) hold SIGPROC
+/// filterbanks; other formats are sought in.
 ///
 /// # Errors
 /// [`Error::Io`] for a file that is missing or can't be read; [`Error::Format`] for one that is
 /// empty, of no known format or breaks its format's rules, and for files that don't fit together
 /// ([`super::join`]); [`Error::Parameter`] for no file at all.
 pub fn open(paths: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
-    let sources: Result<Vec<_>> = paths.iter().map(|path| open_one(path, options)).collect();
+    let plain = |path: &Path| -> std::io::Result<Box<dyn Read + Send>> {
+        if path == Path::new("-") {
+            return Ok(Box::new(std::io::stdin()));
+        }
+        Ok(Box::new(File::open(path)?))
+    };
+    open_with(paths, options, &plain)
+}
+
+/// As [`open`]; `stream` opens the paths of which [`is_stream`] is true, so that a caller may decide how to wait for bytes.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(
+    paths: &[PathBuf],
+    options: &OpenOptions,
+    stream: &dyn Fn(&Path) -> std::io::Result<Box<dyn Read + Send>>,
+) -> Result<Box<dyn FilterbankSource>> {
+    let one = |path: &PathBuf| match is_stream(path) {
+        true => open_stream(stream(path).map_err(|error| Error::io(path, error))?, path, options),
+        false => open_one(path, options),
+    };
+    let sources: Result<Vec<_>> = paths.iter().map(one).collect();
     observation::join(sources?, options.allow_gaps)
 }
 
-fn open_one(path: &Path, options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
-    if path == Path::new("-") {
-        let pipe = Box::new(std::io::stdin());
-        return Ok(Box::new(sigproc::FilterbankReader::from_pipe(
-            pipe,
-            path,
-            options.polarizations,
-        )?));
+fn open_stream(
+    mut stream: Box<dyn Read + Send>,
+    path: &Path,
+    options: &OpenOptions,
+) -> Result<Box<dyn FilterbankSource>> {
+    let mut first = Vec::new();
+    let read = (&mut stream).take(LONGEST_MAGIC).read_to_end(&mut first);
+    read.map_err(|error| Error::io(path, error))?;
+    let sought = MAGIC.iter().find(|(magic, _)| first.starts_with(magic));
+    if let Some((_, Format::Fits | Format::Hdf5)) = sought {
+        let why = "this format is sought in, which a pipe does not allow; give a file";
+        return Err(Error::io(path, std::io::Error::new(std::io::ErrorKind::NotSeekable, why)));
     }
+    let whole = Box::new(Cursor::new(first).chain(stream));
+    Ok(Box::new(sigproc::FilterbankReader::from_pipe(whole, path, options.polarizations)?))
+}
+
+fn open_one(path: &Path, options: &OpenOptions) -> Result<Box<dyn FilterbankSource>> {
     match detect(path)? {
         Format::Sigproc => Ok(Box::new(sigproc::open(path, options.polarizations)?)),
         Format::Fits => psrfits::open(path, options.polarizations, options.allow_gaps),
@@ -72,10 +125,6 @@ fn detect(path: &Path) -> Result<Format> {
     if metadata.is_dir() {
         let why = "is a folder, expected a recording";
         return Err(io(std::io::Error::new(std::io::ErrorKind::IsADirectory, why)));
-    }
-    if !metadata.is_file() {
-        // A named pipe can be read only once; SIGPROC is the format that streams.
-        return Ok(Format::Sigproc);
     }
     let mut first = Vec::new();
     File::open(path).and_then(|file| file.take(16).read_to_end(&mut first)).map_err(io)?;

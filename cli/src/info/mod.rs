@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use sidereal::io::bank_h5;
 use sidereal::io::uvh5::is_uvh5;
 use sidereal::io::voltages::is_voltages;
+use sidereal::io::{bank_h5, is_stream};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
@@ -106,7 +106,8 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Docum
     if let Some(facts) = series::examine(input) {
         return Ok(Document::Other(facts?));
     }
-    if input.as_os_str() != "-" && is_uvh5(input) {
+    let is_file = !is_stream(input);
+    if is_file && is_uvh5(input) {
         if let Some(pol) = arguments.pol {
             let rule = "it is for filterbanks; of visibilities every polarization is shown";
             return Err(Error::parameter("--pol", pol, rule));
@@ -114,13 +115,11 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Docum
         arguments.lacking.check_none(input)?;
         return Ok(Document::Visibilities(Box::new(visibilities::Document::read(input)?)));
     }
-    if input.as_os_str() != "-"
-        && let Some(document) = strain_or_bank(input)?
-    {
+    if is_file && let Some(document) = strain_or_bank(input)? {
         arguments.lacking.check_none(input)?;
         return Ok(document);
     }
-    if input.as_os_str() != "-" && is_voltages(input)? {
+    if is_file && is_voltages(input)? {
         if let Some(pol) = arguments.pol {
             let rule = "it is for filterbanks; of voltages every polarization is shown";
             return Err(Error::parameter("--pol", pol, rule));

@@ -73,6 +73,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn open(path: &'a Path) -> Result<Self> {
         let fault = |error: hdf5_pure::Error| Error::format(path, "HDF5", 0, error.to_string());
+        crate::io::check_seekable(path)?;
         let bytes = std::fs::metadata(path).map_err(|error| Error::io(path, error))?.len();
         let file = File::open_streaming(path).map_err(fault)?;
         let root = file.root().attrs().map_err(fault)?;

@@ -40,6 +40,7 @@ const SITES: &str = "GKHLAIVC";
 /// detector than asked for, or lacks a quality bit that is asked for; [`Error::Parameter`] for a raw file without rate
 /// or start; [`Error::Unavailable`] for another HDF5 filter or a frame file; [`Error::Io`].
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
+    crate::io::check_seekable(path)?;
     let mut magic = [0; 8];
     let mut file = std::fs::File::open(path).map_err(|error| Error::io(path, error))?;
     let mut found = 0;

@@ -79,6 +79,7 @@ pub fn open(path: &Path) -> Result<Templates> {
 /// [`Error::Io`]; [`Error::Format`] with what was found in a file of which no templates can be made, or which has none,
 /// or with the field at fault: masses or spins out of range, spins not along the orbit's, series without a rate.
 pub fn open_with(path: &Path, options: &TemplateOptions) -> Result<Templates> {
+    crate::io::check_seekable(path)?;
     let mut head = Vec::new();
     File::open(path)
         .and_then(|file| file.take(HDF5.len() as u64).read_to_end(&mut head))

@@ -20,6 +20,7 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     pub(super) fn open(path: &'a Path) -> Result<Self> {
+        crate::io::check_seekable(path)?;
         let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let file = File::open_streaming(path)
             .map_err(|error| Error::format(path, "HDF5", 0, error.to_string()))?;

@@ -78,6 +78,7 @@ fn known(path: &Path) -> Result<&'static Format> {
         let why = "is a folder, expected a recording";
         return Err(Error::io(path, std::io::Error::new(std::io::ErrorKind::IsADirectory, why)));
     }
+    crate::io::check_seekable(path)?;
     let first = first_bytes(path)?;
     if first.is_empty() {
         return Err(Error::format(path, "file", 0, "the file is empty"));
