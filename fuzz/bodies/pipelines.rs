@@ -77,7 +77,7 @@ pub(super) fn voltages(open: impl Fn() -> Result<Box<dyn VoltageSource>>) -> Res
     if header.times.is_none_or(|times| times.saturating_mul(bytes) > 4 * LARGEST as u64) {
         return Ok(());
     }
-    let (antennas, tsamp_s) = (header.antennas, header.tsamp_s);
+    let (antennas, duration_s) = (header.antennas, header.duration_s().unwrap_or(1.0));
     let options = ChannelizeOptions { taps: 2, ..ChannelizeOptions::new(2) };
     let mut rows = VoltageFilterbank::new(source, &options, &Backend::best(1))?;
     let nowhere = Destination::Pipe(Box::new(std::io::sink()));
@@ -86,7 +86,7 @@ pub(super) fn voltages(open: impl Fn() -> Result<Box<dyn VoltageSource>>) -> Res
         let options = CorrelateOptions {
             taps: 2,
             channelize: Some(true),
-            integration_s: 8.0 * tsamp_s,
+            integration_s: 0.4 * duration_s,
             ..CorrelateOptions::new(2)
         };
         integrations(vec![open()?], &options)?;

@@ -36,7 +36,7 @@ def ligolw_files():
     laugh = '<!DOCTYPE LIGO_LW [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
     save("ligolw", "broken_entities.xml", ligolw("&b;", [("a", "lstring")], head=laugh))
     save("ligolw", "broken_deep.xml", b"<LIGO_LW>" * 2000)
-    save("ligolw", "broken_bomb.xml.gz", gzip.compress(ligolw("," * (1 << 24), new), mtime=0))
+    save("ligolw", "broken_bomb.xml.gz", gzip.compress(ligolw("," * (1 << 20), new), mtime=0))
 
 
 def gwosc(times=640, rate=64, chunks=(100,), **changes):

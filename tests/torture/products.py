@@ -51,6 +51,19 @@ def faults(program, folder, own):
     return found
 
 
+def content(folder, job):
+    """What a product holds, without what differs from run to run; None without a product."""
+    path = folder / job.main
+    if not job.main or not path.exists():
+        return None
+    if path.suffix != ".json":
+        return path.read_bytes()
+    kept = document(path)
+    for name in ("elapsed_s", "realtime_factor", "latency_s", "latency"):
+        kept.pop(name, None)
+    return json.dumps(kept, sort_keys=True)
+
+
 def is_complete(path):
     """What a product's document says of it; None where it says nothing."""
     return document(path).get("complete")

@@ -25,6 +25,14 @@ class Job:
         return next((folder / name for name in self.documents if (folder / name).exists()), None)
 
 
+TRIALS = ["--dm-min", "0", "--dm-max", "120", "--dm-step", "10"]
+FILTER = ["--bank", "bank.h5"]
+CORRELATE = ["--channels", "8", "--integration", "0.01", "--no-plots"]
+BAND = ["--channels", "32", "--fch1", "1500", "--foff", "-4", "--tsamp", "1e-3"]
+ANTENNAS = ["ant00.dada", "ant01.dada", "ant02.dada"]
+INJECTIONS = "mass1,mass2,distance,ra,dec,time\n30,30,800,1.2,-0.4,1400000002\n20,25,500,3,0.5,1400000003\n"
+
+
 def simulate(program, folder, scale=1):
     """Writes recordings whose length grows with `scale`; about 100 kB each for 1."""
 
@@ -34,27 +42,26 @@ def simulate(program, folder, scale=1):
             raise SystemExit(f"{' '.join(done.command)} failed: {done.errors}")
 
     seconds = 3 * scale
-    band = ["--channels", "32", "--fch1", "1500", "--foff", "-4", "--tsamp", "1e-3"]
-    pulsar = f"period=0.31,dm=60,width=0.003,snr=14"
+    pulsar = "period=0.31,dm=60,width=0.003,snr=14"
     for name, nbits in (("sky.fil", 8), ("floats.fil", 32)):
-        run("simulate", "burst", name, *band, "--duration", seconds, "--pulsar", pulsar, "--nbits", nbits)
+        run("simulate", "burst", name, *BAND, "--duration", seconds, "--pulsar", pulsar, "--nbits", nbits)
     wide = ["--freq", "1400", "--bandwidth", "4", "--coarse-channels", "4", "--duration", 0.02 * scale]
     run("simulate", "voltages", "v.raw", *wide)
-    run("simulate", "voltages", "v.dada", *wide, "--nbits", "16")
+    run("simulate", "voltages", "w.dada", *wide, "--nbits", "16")
     run("simulate", "array", "-o", "array", "--layout", "3,100", "--freq", "1400", "--bandwidth", "1", "--seconds",
         0.04 * scale, "--source", "10,20,500")  # fmt: skip
     for name in ("ant00.dada", "ant01.dada", "ant02.dada", "antennas.csv"):
         shutil.copy(folder / "array" / name, folder / name)
     shutil.rmtree(folder / "array")
     run("simulate", "strain", "s.hdf5", "--rate", "1024", "--length", 16 * scale)
+    run("simulate", "burst", "m16.fil", "--channels", "16", "--fch1", "1106", "--foff", "-0.4", "--tsamp", "1e-3",
+        "--duration", "1", "--dm", "10", "--time", "0.3")  # fmt: skip
+    run("channelize", "v.raw", "-o", "made.fil", "--channels", "8")
+    run("correlate", *ANTENNAS, "--antennas", "antennas.csv", "-o", "seen.uvh5", *CORRELATE)
+    run("plan", "sky.fil", "--dm-max", "100", "-o", "plan.toml")
+    (folder / "injections.csv").write_text(INJECTIONS)
     (folder / "masses.csv").write_text("mass1,mass2\n30,30\n25,20\n")
     run("spiir", "bank", "masses.csv", "-o", "bank.h5", "--rate", "1024", "--f-low", "40", "--match", "0.9")
-
-
-TRIALS = ["--dm-min", "0", "--dm-max", "120", "--dm-step", "10"]
-FILTER = ["--bank", "bank.h5"]
-CORRELATE = ["--channels", "8", "--integration", "0.01", "--no-plots"]
-ANTENNAS = ["ant00.dada", "ant01.dada", "ant02.dada"]
 
 
 def search(*inputs, plots=False):
