@@ -16,6 +16,7 @@ pub mod pulse;
 pub mod sample;
 pub mod simulate;
 pub mod spiir;
+pub mod state;
 pub mod strain;
 pub mod units;
 pub mod voltage;

@@ -13,7 +13,8 @@ const LONGEST: usize = 1000;
 /// Files that may be longer, each with its reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-const GROUND: &[&str] = &["error", "array", "sample", "voltage", "strain", "units", "math"];
+const GROUND: &[&str] =
+    &["error", "array", "sample", "voltage", "state", "strain", "units", "math"];
 const STAGES: &[&str] =
     &["channelize", "align", "correlate", "clean", "dedisperse", "pulse", "spiir"];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];

@@ -20,6 +20,7 @@ use crate::array::Progress;
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
 #[cfg(feature = "cuda")]
 pub use cuda::kernels;
 pub use plan::resample::{self, Resampler};
@@ -139,6 +140,41 @@ impl Spiir {
             Engine::Cuda(engine) => engine.reset(),
         }
         (self.consumed, self.produced, self.end) = (0, 0, None);
+    }
+
+    /// Saves what it keeps of a stream that has not ended, and says whether it can: on the CPU.
+    pub fn save(&self, to: &mut Saving) -> bool {
+        let Engine::Cpu(engine) = &self.engine else { return false };
+        to.part("filters");
+        to.number(self.consumed);
+        to.number(self.produced);
+        engine.save(to);
+        true
+    }
+
+    /// Goes on where filters of the same plan and the same vector level were saved.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for what such filters do not save, after which they are to be [reset](Self::reset);
+    /// [`Error::Unavailable`] where they are not on the CPU.
+    pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        let Engine::Cpu(engine) = &mut self.engine else {
+            return Err(Error::Unavailable {
+                what: "saved filters".to_owned(),
+                why: "those of the reference and of GPUs can't be continued".to_owned(),
+            });
+        };
+        from.part("filters")?;
+        self.consumed = from.number()?;
+        let known = self.consumed.saturating_sub(self.plan.latency() as u64);
+        from.expect("ratios so far", known)?;
+        (self.produced, self.end) = (known, None);
+        engine.load(from, self.consumed)
+    }
+
+    /// Samples of strain so far.
+    pub fn consumed(&self) -> u64 {
+        self.consumed
     }
 
     fn check_output(&self, length: usize, stride: usize, times: usize) -> Result<()> {

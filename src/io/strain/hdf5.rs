@@ -127,6 +127,12 @@ impl StrainSource for Source {
         }
         Ok(done)
     }
+
+    fn skip(&mut self, samples: u64) -> Result<u64> {
+        let count = samples.min(self.series.len() - self.next);
+        self.next += count;
+        Ok(count)
+    }
 }
 
 /// The time that a file gives in seconds.

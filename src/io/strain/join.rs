@@ -109,4 +109,23 @@ impl StrainSource for Joined {
         }
         Ok(done)
     }
+
+    fn skip(&mut self, samples: u64) -> Result<u64> {
+        let mut done = 0;
+        while done < samples {
+            let Some(part) = self.parts.get_mut(self.part) else { break };
+            let count = if self.next < part.first {
+                (part.first - self.next).min(samples - done)
+            } else {
+                let count = part.source.skip(samples - done)?;
+                if count == 0 {
+                    self.part += 1;
+                }
+                count
+            };
+            self.next += count;
+            done += count;
+        }
+        Ok(done)
+    }
 }

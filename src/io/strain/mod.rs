@@ -51,6 +51,23 @@ pub trait StrainSource: Send {
     /// in length.
     fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize>;
 
+    /// Passes over the next samples; gives their number, less than asked for at the end.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn skip(&mut self, samples: u64) -> Result<u64> {
+        let (mut strain, mut valid) = ([0.0; 1024], [false; 1024]);
+        let mut done = 0;
+        while done < samples {
+            let piece = (samples - done).min(1024) as usize;
+            match self.read(&mut strain[..piece], &mut valid[..piece])? {
+                0 => break,
+                count => done += count as u64,
+            }
+        }
+        Ok(done)
+    }
+
     /// Says what the recording lacks of what it promises, where it is cut short: its last piece was left out.
     ///
     /// A file's is known when it is opened, a pipe's once it has been read to its end. `None` for a whole recording.

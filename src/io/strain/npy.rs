@@ -83,4 +83,13 @@ impl StrainSource for Source {
         self.left -= count as u64;
         Ok(count)
     }
+
+    fn skip(&mut self, samples: u64) -> Result<u64> {
+        let count = samples.min(self.left);
+        let bytes = (count * self.kind.bytes() as u64) as i64;
+        let path = &self.header.path;
+        self.input.seek_relative(bytes).map_err(|error| Error::io(path, error))?;
+        self.left -= count;
+        Ok(count)
+    }
 }

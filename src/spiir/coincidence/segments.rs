@@ -1,6 +1,7 @@
 //! Stretches of time: when detectors are valid, alone and together.
 
 use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
 use crate::units::Gps;
 
 /// Stretches of time, each from its beginning to before its end: in order, apart, none empty.
@@ -168,6 +169,44 @@ impl Builder {
             }
             self.samples += 1;
         }
+    }
+
+    /// Saves what is known so far.
+    pub fn save(&self, to: &mut Saving) {
+        to.part("segments of time");
+        to.number(self.samples as u64);
+        to.maybe(self.begin.map(|begin| begin as u64));
+        to.number(self.segments.spans.len() as u64);
+        for (begin, end) in &self.segments.spans {
+            to.number((begin.ns - self.start.ns) as u64);
+            to.number((end.ns - self.start.ns) as u64);
+        }
+    }
+
+    /// Goes on where a builder of the same start and rate was saved, of so many samples.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for what such a builder does not save.
+    pub fn load(&mut self, from: &mut Saved<'_>, samples: u64) -> Result<()> {
+        from.part("segments of time")?;
+        from.expect("samples", samples)?;
+        self.samples = samples as i64;
+        self.begin = from.maybe()?.map(|begin| begin as i64);
+        if self.begin.is_some_and(|begin| begin >= self.samples) {
+            return Err(from.fault("present segment", "it begins behind the last sample".into()));
+        }
+        self.segments = Segments::default();
+        let mut last = 0;
+        for _ in 0..from.number()? {
+            let (begin, end) = (from.number()? as i64, from.number()? as i64);
+            if begin < last || end <= begin {
+                return Err(from.fault("segment", format!("{begin} to {end} ns found")));
+            }
+            last = end;
+            let gps = |ns| Gps { ns: self.start.ns.saturating_add(ns) };
+            self.segments.push(gps(begin), gps(end));
+        }
+        Ok(())
     }
 
     /// The stream has ended.

@@ -7,6 +7,8 @@ use super::super::plan::Plan;
 use super::resample::{HALVED, Halving, Phases, halve};
 use super::vector::TILE;
 use crate::backend::simd::Level;
+use crate::error::Result;
+use crate::state::{Saved, Saving};
 
 /// Samples of the full rate that are worked on at once.
 pub(super) const PIECE: usize = 1024;
@@ -38,6 +40,18 @@ impl History {
     fn reset(&mut self) {
         self.samples.fill(0.0);
         (self.filled, self.first) = (self.keep, -(self.keep as i64));
+    }
+
+    /// The samples that must stay: those before them are never looked at again.
+    fn save(&self, to: &mut Saving) {
+        to.f32s(self.samples[self.filled - self.keep..self.filled].iter());
+    }
+
+    /// Of a stream of `end` samples.
+    fn load(&mut self, from: &mut Saved<'_>, end: u64) -> Result<()> {
+        self.samples.fill(0.0);
+        (self.filled, self.first) = (self.keep, end as i64 - self.keep as i64);
+        from.fill_f32(&mut self.samples[..self.keep])
     }
 
     /// Room for the next samples, [`Self::SLACK`] more than asked for, which [`Self::filled`] then counts.
@@ -92,6 +106,22 @@ impl Inputs {
     pub(super) fn reset(&mut self) {
         self.histories.iter_mut().for_each(History::reset);
         self.fresh.fill(0..0);
+    }
+
+    pub(super) fn save(&self, to: &mut Saving) {
+        to.part("inputs");
+        self.histories.iter().for_each(|history| history.save(to));
+    }
+
+    /// Of a stream of so many samples.
+    pub(super) fn load(&mut self, from: &mut Saved<'_>, taken: u64) -> Result<()> {
+        from.part("inputs")?;
+        let mut end = taken;
+        for history in &mut self.histories {
+            history.load(from, end)?;
+            end = end.div_ceil(2);
+        }
+        Ok(())
     }
 
     /// The last piece's samples of a level.

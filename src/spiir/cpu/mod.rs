@@ -19,6 +19,7 @@ use crate::array::check_memory;
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
 use input::{Inputs, PIECE};
 use pack::Bundle;
 use resample::Phases;
@@ -73,6 +74,20 @@ impl Engine {
         self.inputs.reset();
         self.units.iter_mut().for_each(Unit::reset);
         self.taken = 0;
+    }
+
+    pub(super) fn save(&self, to: &mut Saving) {
+        to.part(self.vectors.name());
+        self.inputs.save(to);
+        self.units.iter().for_each(|unit| unit.save(to));
+    }
+
+    /// Of a stream of so many samples.
+    pub(super) fn load(&mut self, from: &mut Saved<'_>, taken: u64) -> Result<()> {
+        from.part(self.vectors.name())?;
+        self.taken = taken;
+        self.inputs.load(from, taken)?;
+        self.units.iter_mut().try_for_each(|unit| unit.load(from))
     }
 
     /// Takes samples of whitened strain, and writes what is known by now to `output` (template, time).

@@ -5,6 +5,8 @@ use num_complex::Complex64;
 use super::super::plan::{Branch, Filter, Plan};
 use super::kernel::{AHEAD, LONG, SHORT};
 use super::vector::TILE;
+use crate::error::Result;
+use crate::state::{Saved, Saving};
 
 /// Samples of memory from which on a state's rounding, once a sample, would show.
 const LONG_MEMORY: f64 = 5000.0;
@@ -109,12 +111,30 @@ impl Bundle {
 
     /// Forgets all states.
     pub(super) fn reset(&mut self) {
-        for group in 0..self.groups {
-            for state in 0..2 * self.lanes {
-                let at = self.register(group) * self.lanes + state;
-                self.values[at / 16].0[at % 16] = 0.0;
-            }
+        self.states().into_iter().for_each(|at| self.values[at / 16].0[at % 16] = 0.0);
+    }
+
+    /// Places of the states among the values.
+    fn states(&self) -> Vec<usize> {
+        let of_group = |group| (0..2 * self.lanes).map(move |at| (group, at));
+        let states = (0..self.groups).flat_map(of_group);
+        states.map(|(group, state)| self.register(group) * self.lanes + state).collect()
+    }
+
+    pub(super) fn save(&self, to: &mut Saving) {
+        let states: Vec<f32> =
+            self.states().into_iter().map(|at| self.values[at / 16].0[at % 16]).collect();
+        to.f32s(states.iter());
+    }
+
+    pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        let places = self.states();
+        let mut states = vec![0.0; places.len()];
+        from.fill_f32(&mut states)?;
+        for (at, state) in places.into_iter().zip(states) {
+            self.values[at / 16].0[at % 16] = state;
         }
+        Ok(())
     }
 
     pub(super) fn pointers(&mut self) -> (*mut f32, *const u32) {

@@ -12,6 +12,8 @@ use super::pack::{Bundle, Line, NOBODY};
 use super::resample::{Doubling, Phases, double};
 use super::vector::TILE;
 use crate::backend::simd::Level;
+use crate::error::Result;
+use crate::state::{Saved, Saving};
 
 /// Most templates of a unit.
 const TEMPLATES: usize = 16;
@@ -128,6 +130,27 @@ impl Unit {
             rate.bundles.iter_mut().for_each(Bundle::reset);
             rate.sums.fill(Complex::default());
         }
+    }
+
+    pub(super) fn save(&self, to: &mut Saving) {
+        to.part("unit");
+        for rate in &self.rates {
+            rate.bundles.iter().for_each(|bundle| bundle.save(to));
+            for row in rate.sums.chunks_exact(rate.stride.max(1)) {
+                to.complex(&row[..rate.past]);
+            }
+        }
+    }
+
+    pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("unit")?;
+        for rate in &mut self.rates {
+            rate.bundles.iter_mut().try_for_each(|bundle| bundle.load(from))?;
+            for row in rate.sums.chunks_exact_mut(rate.stride.max(1)) {
+                from.fill_complex(&mut row[..rate.past])?;
+            }
+        }
+        Ok(())
     }
 
     /// Works on the inputs' last piece.

@@ -10,6 +10,7 @@ use super::shape::{Measure, Peak};
 use super::sizes::Sizes;
 use crate::array::{check_length, check_memory};
 use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
 
 /// Samples that are compared with the threshold together.
 const TOGETHER: usize = 64;
@@ -142,6 +143,45 @@ impl Finder {
     pub fn reset(&mut self) {
         self.gate.reset();
         (self.known, self.decided, self.kept, self.first) = (0, 0, 0, 0);
+    }
+
+    /// Samples of each template so far.
+    pub fn known(&self) -> u64 {
+        self.known
+    }
+
+    /// Saves what it keeps of the stream.
+    pub fn save(&self, to: &mut Saving) {
+        to.part("finder");
+        to.number(self.known);
+        to.number(self.kept as u64);
+        for row in self.tails.chunks_exact(self.capacity) {
+            to.complex(&row[..self.kept]);
+        }
+        self.gate.save(to);
+    }
+
+    /// Goes on where a finder of the same options was saved.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for what such a finder does not save; it is then to be [reset](Self::reset).
+    pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("finder")?;
+        self.known = from.number()?;
+        self.kept = from.at_most(self.capacity)?;
+        self.decided = self.known.saturating_sub(self.latency as u64);
+        let needed = self.known - self.decided.saturating_sub(self.back as u64);
+        let Some(first) = self.known.checked_sub(self.kept as u64) else {
+            return Err(from.fault("kept samples", format!("{} of {}", self.kept, self.known)));
+        };
+        if (self.kept as u64) < needed {
+            return Err(from.fault("kept samples", format!("{} found, {needed} needed", self.kept)));
+        }
+        self.first = first;
+        for row in self.tails.chunks_exact_mut(self.capacity) {
+            from.fill_complex(&mut row[..self.kept])?;
+        }
+        self.gate.load(from, self.known, self.decided)
     }
 
     /// Decides about all samples before `until`.

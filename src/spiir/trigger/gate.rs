@@ -1,5 +1,8 @@
 //! Which samples are far enough from every gate.
 
+use crate::error::Result;
+use crate::state::{Saved, Saving};
+
 /// The samples of a stream that may hold a trigger: none within the pad of one that is not valid.
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -53,6 +56,30 @@ impl Gate {
     pub(super) fn reset(&mut self) {
         (self.seen, self.last_bad, self.first) = (0, None, 0);
         self.open.clear();
+    }
+
+    pub(super) fn save(&self, to: &mut Saving) {
+        to.part("gate");
+        to.maybe(self.last_bad);
+        to.flags(self.open.iter().copied());
+    }
+
+    /// Of a stream of `seen` samples, of which those before `first` will not be asked for again.
+    pub(super) fn load(&mut self, from: &mut Saved<'_>, seen: u64, first: u64) -> Result<()> {
+        from.part("gate")?;
+        self.last_bad = from.maybe()?;
+        if self.last_bad.is_some_and(|bad| bad >= seen) {
+            return Err(
+                from.fault("last sample that is not valid", format!("it is none of {seen}"))
+            );
+        }
+        let open = seen.saturating_sub(self.pad).saturating_sub(first) as usize;
+        self.open = from.flags(open)?;
+        if self.open.len() < open {
+            return Err(from.fault("gate", format!("{} flags found of {open}", self.open.len())));
+        }
+        (self.seen, self.first) = (seen, first);
+        Ok(())
     }
 
     pub(super) fn is_open(&self, sample: u64) -> bool {

@@ -4,6 +4,9 @@
 
 use std::collections::VecDeque;
 
+use crate::error::Result;
+use crate::state::{Saved, Saving};
+
 /// Lengths in samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edges {
@@ -100,6 +103,41 @@ impl Fade {
         self.runs.clear();
         (self.pushed, self.popped) = (0, 0);
         self.after_bad = self.begins_bad.then_some(0);
+    }
+
+    pub(super) fn save(&self, to: &mut Saving) {
+        to.part("fade");
+        to.number(self.popped);
+        to.maybe(self.after_bad);
+        let samples: Vec<f64> = self.waiting.iter().map(|(sample, _)| *sample).collect();
+        to.f64s(samples.iter());
+        to.flags(self.waiting.iter().map(|(_, is_bad)| *is_bad));
+        to.number(self.runs.len() as u64);
+        self.runs.iter().for_each(|first| to.number(*first));
+    }
+
+    pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("fade")?;
+        self.popped = from.number()?;
+        self.after_bad = from.maybe()?;
+        if self.after_bad.is_some_and(|after| after > self.popped) {
+            return Err(from.fault("last bad sample", "it has not come out yet".into()));
+        }
+        let samples = from.f64s(self.latency())?;
+        let flags = from.flags(samples.len())?;
+        self.waiting.clear();
+        self.waiting.extend(samples.iter().copied().zip(flags));
+        self.pushed = self.popped + self.waiting.len() as u64;
+        self.runs.clear();
+        for _ in 0..from.at_most(self.waiting.len())? {
+            let first = from.number()?;
+            let before = self.runs.back().map_or(self.popped, |before| before + 1);
+            if !(before..self.pushed).contains(&first) {
+                return Err(from.fault("run of bad samples", format!("it begins at {first}")));
+            }
+            self.runs.push_back(first);
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod fade;
 mod kernel;
+mod medians;
 mod options;
 mod overlap;
 mod partition;
@@ -18,6 +19,7 @@ use rustfft::FftPlanner;
 use crate::array::{Progress, check_length};
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
+use crate::state::{Saved, Saving};
 use fade::{Edges, Fade};
 use kernel::{Designer, Shape};
 pub use options::{GateOptions, Method, Options, Psd, Taper};
@@ -25,7 +27,7 @@ use overlap::Overlap;
 use partition::Partition;
 use running::Follower;
 pub use running::{RunningOptions, RunningPsd};
-pub use welch::{Average, WelchOptions, welch};
+pub use welch::{Average, Take, WelchOptions, welch, welch_of};
 
 /// Samples beyond this are no strain: they count as not finite.
 const GREATEST: f64 = 1e60;
@@ -226,6 +228,57 @@ impl Whitener {
             self.engine.set_kernel(&self.kernel, true);
         }
         (self.filtered, self.consumed, self.produced, self.is_ended) = (0, 0, 0, false);
+    }
+
+    /// Saves what it keeps of a stream that has not ended; options and tables are not saved.
+    pub fn save(&self, to: &mut Saving) {
+        to.part("whitener");
+        [self.filtered, self.consumed, self.produced].iter().for_each(|number| to.number(*number));
+        to.maybe(self.known_from);
+        to.f64s(self.kernel.iter());
+        to.f64s(self.weights.iter());
+        to.f64s(self.gate_weights.iter());
+        self.fade.save(to);
+        if let Some((_, fade)) = &self.gate {
+            fade.save(to);
+        }
+        if let Some(follower) = &self.follower {
+            follower.save(to);
+        }
+        match &self.engine {
+            Engine::Overlap(engine) => engine.save(to),
+            Engine::Partition(engine) => engine.save(to),
+        }
+    }
+
+    /// Goes on where a whitener of the same options was saved.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for what such a whitener does not save; it is then to be [reset](Self::reset).
+    pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("whitener")?;
+        self.is_ended = false;
+        (self.filtered, self.consumed, self.produced) =
+            (from.number()?, from.number()?, from.number()?);
+        self.known_from = from.maybe()?;
+        from.fill_f64(&mut self.kernel)?;
+        self.weights = from.f64s(self.engine.latency())?.into();
+        let gate_latency = self.gate.as_ref().map_or(0, |(_, fade)| fade.latency());
+        self.gate_weights = from.f64s(gate_latency)?.into();
+        self.fade.load(from)?;
+        if let Some((_, fade)) = &mut self.gate {
+            fade.load(from)?;
+        }
+        if let Some(follower) = &mut self.follower {
+            follower.load(from)?;
+        }
+        match &mut self.engine {
+            Engine::Overlap(engine) => {
+                engine.set_kernel(&self.kernel);
+                engine.load(from)
+            }
+            Engine::Partition(engine) => engine.load(from),
+        }
     }
 
     /// The spectrum that is whitened with now; `None` before a running one is known.

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
+use crate::error::Result;
+use crate::state::{Saved, Saving};
+
 /// Convolves a stream, frame by frame.
 pub(super) struct Overlap {
     /// Samples from a frame to the next, half a frame.
@@ -120,5 +123,31 @@ impl Overlap {
         self.samples.resize(2 * self.hop, 0.0);
         self.sums.clear();
         (self.first, self.known, self.pushed) = (0, 0, 0);
+    }
+
+    /// Of the stream alone: the kernel is set before.
+    pub(super) fn save(&self, to: &mut Saving) {
+        to.part("overlap");
+        to.number(self.pushed);
+        to.f64s(self.samples.iter());
+        to.f64s(self.sums.iter());
+    }
+
+    pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("overlap")?;
+        self.pushed = from.number()?;
+        let mut samples = vec![0.0; self.samples.len()];
+        from.fill_f64(&mut samples)?;
+        self.samples = samples.into();
+        // What follows from the number of samples: where sums begin, and how far the last frame reached.
+        self.first = self.pushed.saturating_sub(self.latency() as u64) as i64;
+        let (hop, frame) = (self.hop as i64, self.pushed / self.hop as u64 * self.hop as u64);
+        let start = frame as i64 - 2 * hop - self.origin as i64;
+        let held = if frame == 0 { 0 } else { start + self.buffer.len() as i64 - self.first };
+        self.known = if frame == 0 { 0 } else { start + hop };
+        let mut sums = vec![0.0; usize::try_from(held).unwrap_or(0)];
+        from.fill_f64(&mut sums)?;
+        self.sums = sums.into();
+        Ok(())
     }
 }

@@ -12,6 +12,9 @@ use std::sync::Arc;
 use num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
+use crate::error::Result;
+use crate::state::{Saved, Saving};
+
 /// Convolves a stream, block by block.
 pub(super) struct Partition {
     block: usize,
@@ -167,5 +170,38 @@ impl Partition {
         self.inputs.fill(Complex::default());
         self.samples.fill(0.0);
         (self.next, self.filled, self.has_output, self.cuts) = (0, 0, false, None);
+    }
+
+    /// With the kernel, which may be on its way to another.
+    pub(super) fn save(&self, to: &mut Saving) {
+        to.part("partition");
+        let (first, last) = self.cuts.unzip();
+        let numbers = [self.since, self.next, self.filled, usize::from(self.has_output)];
+        numbers.iter().for_each(|number| to.number(*number as u64));
+        to.maybe(first.map(|first| first as u64));
+        to.maybe(last.map(|last| last as u64));
+        [&self.before, &self.change, &self.inputs].into_iter().for_each(|part| to.complex64(part));
+        to.f64s(self.samples.iter());
+        to.f64s(self.output.iter());
+    }
+
+    pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("partition")?;
+        self.since = from.at_most(self.over)?;
+        self.next = from.at_most(self.inputs.len() / (self.block + 1) - 1)?;
+        self.filled = from.at_most(self.block - 1)?;
+        self.has_output = from.at_most(1)? == 1;
+        self.cuts = match (from.maybe()?, from.maybe()?) {
+            (None, None) => None,
+            (Some(first), Some(last)) if first <= last && last < self.filled as u64 => {
+                Some((first as usize, last as usize))
+            }
+            found => return Err(from.fault("cuts", format!("{found:?} found"))),
+        };
+        from.fill_complex64(&mut self.before)?;
+        from.fill_complex64(&mut self.change)?;
+        from.fill_complex64(&mut self.inputs)?;
+        from.fill_f64(&mut self.samples)?;
+        from.fill_f64(&mut self.output)
     }
 }

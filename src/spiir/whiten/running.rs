@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use super::welch::{Periodogram, even_samples};
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
+use crate::state::{Saved, Saving};
 
 /// How a running spectrum is taken.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,6 +152,22 @@ impl RunningPsd {
         PowerSpectrum::new(self.spacing_hz, self.densities.clone()).ok()
     }
 
+    fn save(&self, to: &mut Saving) {
+        to.part("running spectrum");
+        to.number(self.updates);
+        to.f64s(self.latest.iter());
+        to.f64s(self.logarithms.iter());
+        to.f64s(self.densities.iter());
+    }
+
+    fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("running spectrum")?;
+        self.updates = from.number()?;
+        from.fill_f64(&mut self.latest)?;
+        from.fill_f64(&mut self.logarithms)?;
+        from.fill_f64(&mut self.densities)
+    }
+
     /// Forgets all segments.
     pub fn reset(&mut self) {
         self.updates = 0;
@@ -244,6 +261,21 @@ impl Follower {
 
     pub(super) fn is_settled(&self) -> bool {
         self.running.updates() >= self.settle
+    }
+
+    pub(super) fn save(&self, to: &mut Saving) {
+        to.part("segments");
+        to.number(self.pushed);
+        to.number(self.good);
+        to.f64s(self.samples.iter());
+        self.running.save(to);
+    }
+
+    pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        from.part("segments")?;
+        (self.pushed, self.good) = (from.number()?, from.number()?);
+        self.samples = from.f64s(self.length)?.into();
+        self.running.load(from)
     }
 
     pub(super) fn reset(&mut self) {

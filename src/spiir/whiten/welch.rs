@@ -3,12 +3,14 @@
 //! Invariant: a segment counts only if every sample of it may be used.
 
 use std::f64::consts::PI;
+use std::ops::Range;
 use std::sync::Arc;
 
 use num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
-use crate::array::{check_length, check_memory};
+use super::medians;
+use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 
@@ -81,72 +83,109 @@ pub fn welch(
     options: &WelchOptions,
 ) -> Result<PowerSpectrum> {
     check_length("flags of valid samples", samples.len(), valid.len())?;
+    let times = samples.len() as u64;
+    welch_of(&mut |take| take(samples, valid), (times, rate_hz), options)
+}
+
+/// Takes pieces of strain, in order: samples, and which of them are valid.
+pub type Take<'a> = dyn FnMut(&[f64], &[bool]) -> Result<()> + 'a;
+
+/// As [`welch`], of `times` samples that are not in memory: `pass` hands all of them on, piece by piece, each time that
+/// it is called.
+///
+/// A mean takes one pass. So does a median of few segments; of many it takes about three, and memory that does not grow
+/// with their number. The bits are those of [`welch`], however the strain is cut into pieces.
+///
+/// # Errors
+/// As [`welch`]; those of `pass`.
+pub fn welch_of(
+    pass: &mut dyn FnMut(&mut Take<'_>) -> Result<()>,
+    (times, rate_hz): (u64, u32),
+    options: &WelchOptions,
+) -> Result<PowerSpectrum> {
     let length = even_samples("Welch segment (s)", options.segment_s, rate_hz)?;
     let skip = options.skip_ends_s * f64::from(rate_hz);
     if !(skip.is_finite() && skip >= 0.0) {
         let rule = "it must be 0 s or more";
         return Err(Error::parameter("seconds left out at the ends", options.skip_ends_s, rule));
     }
-    let skip = (skip.round() as usize).min(samples.len() / 2);
-    let inside = skip..samples.len() - skip;
-    let (samples, valid) = (&samples[inside.clone()], &valid[inside]);
-    let is_good = |start: &usize| {
-        let part = *start..start + length;
-        let finite = samples[part.clone()].iter().all(|sample| sample.is_finite());
-        finite && valid[part].iter().all(|valid| *valid)
-    };
-    let last = samples.len().checked_sub(length);
-    let starts = last.map(|last| (0..=last).step_by(length / 2));
-    let starts: Vec<usize> = starts.into_iter().flatten().filter(is_good).collect();
-    if starts.len() < options.min_segments.max(1) {
-        let rule = format!(
-            "{} segments of {} s without invalid samples are needed for a power spectrum (in {} s of strain)",
-            options.min_segments.max(1),
-            options.segment_s,
-            samples.len() as f64 / f64::from(rate_hz)
-        );
-        return Err(Error::parameter("good segments", starts.len(), rule));
-    }
+    let skip = (skip.round() as u64).min(times / 2);
     let bins = length / 2 + 1;
     let mut periodogram = Periodogram::new(length, rate_hz);
+    let mut each = |take: &mut dyn FnMut(&[f64])| -> Result<usize> {
+        let mut segments = Segments::new(length, skip..times - skip);
+        pass(&mut |samples, valid| {
+            check_length("flags of valid samples", samples.len(), valid.len())?;
+            segments.push(samples, valid, &mut |segment| {
+                take(periodogram.densities(segment.iter().copied()));
+            });
+            Ok(())
+        })?;
+        let least = options.min_segments.max(1);
+        if segments.good < least {
+            let rule = format!(
+                "{least} segments of {} s without invalid samples are needed for a power spectrum (in {} s of strain)",
+                options.segment_s,
+                (times - 2 * skip) as f64 / f64::from(rate_hz)
+            );
+            return Err(Error::parameter("good segments", segments.good, rule));
+        }
+        Ok(segments.good)
+    };
     let densities = match options.average {
         Average::Mean => {
             let mut sums = vec![0.0; bins];
-            for start in &starts {
-                let densities = periodogram.densities(samples[*start..][..length].iter().copied());
+            let good = each(&mut |densities| {
                 sums.iter_mut().zip(densities).for_each(|(sum, density)| *sum += density);
-            }
-            sums.iter().map(|sum| sum / starts.len() as f64).collect::<Vec<_>>()
+            })?;
+            sums.iter().map(|sum| sum / good as f64).collect::<Vec<_>>()
         }
         Average::Median => {
-            let bytes = bins.checked_mul(starts.len()).and_then(|n| n.checked_mul(8));
-            check_memory("the spectra of all segments", bytes)?;
-            // Axes: bin, segment.
-            let mut all = vec![0.0; bins * starts.len()];
-            for (segment, start) in starts.iter().enumerate() {
-                let densities = periodogram.densities(samples[*start..][..length].iter().copied());
-                for (row, density) in all.chunks_exact_mut(starts.len()).zip(densities) {
-                    row[segment] = *density;
-                }
-            }
-            let bias = median_bias(starts.len());
-            all.chunks_exact_mut(starts.len()).map(|row| median(row) / bias).collect()
+            let most = (times - 2 * skip) / (length as u64 / 2);
+            let (medians, good) = medians::of_each(&mut each, (bins, most))?;
+            let bias = median_bias(good);
+            medians.iter().map(|median| median / bias).collect()
         }
     };
     PowerSpectrum::new(f64::from(rate_hz) / length as f64, densities)
 }
 
-/// The median; of an even number the mean of the middle two.
-fn median(values: &mut [f64]) -> f64 {
-    let half = values.len() / 2;
-    let is_even = values.len().is_multiple_of(2);
-    let (below, middle, _) = values.select_nth_unstable_by(half, f64::total_cmp);
-    let middle = *middle;
-    if !is_even {
-        return middle;
+/// Cuts a stream into half-overlapping segments.
+struct Segments {
+    length: usize,
+    /// Samples that count.
+    inside: Range<u64>,
+    taken: u64,
+    held: Vec<f64>,
+    /// Samples up to now that may be used, without a break.
+    run: usize,
+    /// Segments of which every sample may be used.
+    good: usize,
+}
+
+impl Segments {
+    fn new(length: usize, inside: Range<u64>) -> Self {
+        Self { length, inside, taken: 0, held: Vec::with_capacity(length), run: 0, good: 0 }
     }
-    let lower = below.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    0.5 * (lower + middle)
+
+    fn push(&mut self, samples: &[f64], valid: &[bool], take: &mut dyn FnMut(&[f64])) {
+        for (sample, valid) in samples.iter().zip(valid) {
+            let is_inside = self.inside.contains(&self.taken);
+            self.taken += 1;
+            if !is_inside {
+                continue;
+            }
+            self.held.push(*sample);
+            self.run = if *valid && sample.is_finite() { self.run + 1 } else { 0 };
+            if self.held.len() == self.length {
+                if self.run >= self.length {
+                    self.good += 1;
+                    take(&self.held);
+                }
+                self.held.drain(..self.length / 2);
+            }
+        }
+    }
 }
 
 /// The median of `segments` exponentially distributed powers over their mean.
@@ -202,8 +241,6 @@ mod tests {
         assert!((median_bias(3) - (1.0 - 0.5 + 1.0 / 3.0)).abs() < 1e-15);
         assert_eq!(median_bias(4), median_bias(3));
         assert!((median_bias(100_001) - 2f64.ln()).abs() < 1e-5);
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [3.0, 1.0, 2.0, 10.0]), 2.5);
     }
 
     #[test]

@@ -1,0 +1,295 @@
+//! The state of stages as bytes: a run that was interrupted goes on from there with the same bits.
+//!
+//! Invariant: whatever the bytes hold, reading them gives an error at worst, and asks for no more memory than they have.
+
+use std::path::{Path, PathBuf};
+
+use num_complex::Complex;
+
+use crate::error::{Error, Result};
+
+/// Numbers of a state lie below this, so that sums of them do not overflow.
+const GREATEST: u64 = 1 << 60;
+
+/// A state in the making.
+#[derive(Clone, Debug, Default)]
+pub struct Saving {
+    bytes: Vec<u8>,
+}
+
+impl Saving {
+    /// The bytes, with a checksum behind them.
+    pub fn finish(self) -> Vec<u8> {
+        Self::sealed(self.bytes)
+    }
+
+    /// Any bytes with their checksum behind them.
+    pub fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+        let sum = checksum(&bytes);
+        bytes.extend(sum.to_le_bytes());
+        bytes
+    }
+
+    /// Begins the part of this name.
+    pub fn part(&mut self, name: &str) {
+        self.number(checksum(name.as_bytes()) % GREATEST);
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, number: u64) {
+        self.bytes.extend(number.to_le_bytes());
+    }
+
+    /// Adds a number that may be missing.
+    pub fn maybe(&mut self, number: Option<u64>) {
+        self.number(number.map_or(0, |number| number + 1));
+    }
+
+    /// Adds flags, with their number.
+    pub fn flags(&mut self, flags: impl ExactSizeIterator<Item = bool>) {
+        self.number(flags.len() as u64);
+        self.bytes.extend(flags.map(u8::from));
+    }
+
+    /// Adds floats, with their number.
+    pub fn f64s<'a>(&mut self, values: impl ExactSizeIterator<Item = &'a f64>) {
+        self.number(values.len() as u64);
+        values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
+    }
+
+    /// Adds floats, with their number.
+    pub fn f32s<'a>(&mut self, values: impl ExactSizeIterator<Item = &'a f32>) {
+        self.number(values.len() as u64);
+        values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
+    }
+
+    /// Adds complex numbers, with their number.
+    pub fn complex(&mut self, values: &[Complex<f32>]) {
+        self.f32s(bytemuck::cast_slice::<_, f32>(values).iter());
+    }
+
+    /// Adds complex numbers of double precision, with their number.
+    pub fn complex64(&mut self, values: &[Complex<f64>]) {
+        self.f64s(bytemuck::cast_slice::<_, f64>(values).iter());
+    }
+}
+
+/// A state as it is read.
+#[derive(Clone, Debug)]
+pub struct Saved<'a> {
+    path: PathBuf,
+    /// The byte of the file at which the state begins.
+    origin: u64,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Saved<'a> {
+    /// The state that [`Saving::finish`] made, read from a file at byte `origin`.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for bytes that are not those that were saved.
+    pub fn new(path: &Path, origin: u64, bytes: &'a [u8]) -> Result<Self> {
+        let whole = Self { path: path.to_path_buf(), origin, bytes, at: 0 };
+        let Some((bytes, sum)) = bytes.split_last_chunk::<8>() else {
+            return Err(whole.fault("checksum", format!("{} bytes found, expected 8", bytes.len())));
+        };
+        if checksum(bytes) != u64::from_le_bytes(*sum) {
+            return Err(whole.fault("checksum", "the bytes are not those that were saved".into()));
+        }
+        Ok(Self { bytes, ..whole })
+    }
+
+    /// An [`Error::Format`] at this place.
+    pub fn fault(&self, field: &str, why: String) -> Error {
+        Error::format(
+            &self.path,
+            format!("saved state, {field}"),
+            self.origin + self.at as u64,
+            why,
+        )
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        let found = self.bytes.len() - self.at;
+        if count > found {
+            return Err(self.fault("bytes", format!("{found} left, expected {count}")));
+        }
+        self.at += count;
+        Ok(&self.bytes[self.at - count..self.at])
+    }
+
+    /// Begins the part of this name.
+    ///
+    /// # Errors
+    /// [`Error::Format`] when another part stands here.
+    pub fn part(&mut self, name: &str) -> Result<()> {
+        if self.number()? == checksum(name.as_bytes()) % GREATEST {
+            return Ok(());
+        }
+        Err(self.fault(name, "another part found".into()))
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for one of 2^60 or more, or none.
+    pub fn number(&mut self) -> Result<u64> {
+        let bytes = self.take(8)?;
+        let number = bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        if number < GREATEST {
+            return Ok(number);
+        }
+        Err(self.fault("number", format!("{number} found, expected less than {GREATEST}")))
+    }
+
+    /// A number of at most `most`.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a greater one, or none.
+    pub fn at_most(&mut self, most: usize) -> Result<usize> {
+        match self.number()? {
+            number if number <= most as u64 => Ok(number as usize),
+            number => Err(self.fault("number", format!("{number} found, expected at most {most}"))),
+        }
+    }
+
+    /// Fails unless the next number is this.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for another number, or none.
+    pub fn expect(&mut self, what: &str, expected: u64) -> Result<()> {
+        match self.number()? {
+            number if number == expected => Ok(()),
+            number => Err(self.fault(what, format!("{number} found, expected {expected}"))),
+        }
+    }
+
+    /// A number that may be missing.
+    ///
+    /// # Errors
+    /// As [`Self::number`].
+    pub fn maybe(&mut self) -> Result<Option<u64>> {
+        Ok(self.number()?.checked_sub(1))
+    }
+
+    /// At most so many flags.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for more, or what is no flag.
+    pub fn flags(&mut self, most: usize) -> Result<Vec<bool>> {
+        let count = self.at_most(most)?;
+        let bytes = self.take(count)?;
+        match bytes.iter().find(|byte| **byte > 1) {
+            None => Ok(bytes.iter().map(|byte| *byte == 1).collect()),
+            Some(byte) => Err(self.fault("flag", format!("{byte} found, expected 0 or 1"))),
+        }
+    }
+
+    /// At most so many floats.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for more.
+    pub fn f64s(&mut self, most: usize) -> Result<Vec<f64>> {
+        let count = self.at_most(most)?;
+        let bytes = self.take(count.saturating_mul(8))?;
+        Ok(bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
+    }
+
+    /// As many floats as there is room for.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for another number of them.
+    pub fn fill_f64(&mut self, to: &mut [f64]) -> Result<()> {
+        self.expect("length", to.len() as u64)?;
+        let bytes = self.take(to.len() * 8)?;
+        let values = bytes.as_chunks::<8>().0.iter();
+        to.iter_mut().zip(values).for_each(|(to, bytes)| *to = f64::from_le_bytes(*bytes));
+        Ok(())
+    }
+
+    /// As many floats as there is room for.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for another number of them.
+    pub fn fill_f32(&mut self, to: &mut [f32]) -> Result<()> {
+        self.expect("length", to.len() as u64)?;
+        let bytes = self.take(to.len() * 4)?;
+        let values = bytes.as_chunks::<4>().0.iter();
+        to.iter_mut().zip(values).for_each(|(to, bytes)| *to = f32::from_le_bytes(*bytes));
+        Ok(())
+    }
+
+    /// As many complex numbers as there is room for.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for another number of them.
+    pub fn fill_complex(&mut self, to: &mut [Complex<f32>]) -> Result<()> {
+        self.fill_f32(bytemuck::cast_slice_mut(to))
+    }
+
+    /// As many complex numbers of double precision as there is room for.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for another number of them.
+    pub fn fill_complex64(&mut self, to: &mut [Complex<f64>]) -> Result<()> {
+        self.fill_f64(bytemuck::cast_slice_mut(to))
+    }
+
+    /// Fails unless all was read.
+    ///
+    /// # Errors
+    /// [`Error::Format`] when bytes are left.
+    pub fn end(&self) -> Result<()> {
+        match self.bytes.len() - self.at {
+            0 => Ok(()),
+            left => Err(self.fault("end", format!("{left} bytes found behind it"))),
+        }
+    }
+}
+
+/// FNV-1a.
+fn checksum(bytes: &[u8]) -> u64 {
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_saved_comes_back_and_nothing_else_passes() {
+        let mut saving = Saving::default();
+        saving.part("a part");
+        saving.number(7);
+        saving.maybe(None);
+        saving.flags([true, false].into_iter());
+        saving.f64s([1.5, -0.0].iter());
+        saving.complex(&[Complex::new(1.0, 2.0)]);
+        let bytes = saving.finish();
+        let path = Path::new("state");
+        let mut saved = Saved::new(path, 0, &bytes).expect("whole");
+        saved.part("a part").expect("the part");
+        assert_eq!((saved.number().ok(), saved.maybe().ok()), (Some(7), Some(None)));
+        assert_eq!(saved.flags(2).ok(), Some(vec![true, false]));
+        assert!(saved.end().is_err());
+        let mut again = saved.clone();
+        assert!(again.f64s(1).is_err() && saved.clone().fill_f64(&mut [0.0; 3]).is_err());
+        let floats = saved.f64s(2).expect("two");
+        assert_eq!((floats[0], floats[1].to_bits()), (1.5, (-0.0_f64).to_bits()));
+        let mut z = [Complex::default()];
+        saved.fill_complex(&mut z).expect("one");
+        assert_eq!(z, [Complex::new(1.0, 2.0)]);
+        saved.end().expect("all");
+        assert!(saved.number().is_err() && saved.part("b").is_err());
+        for place in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 4;
+            assert!(
+                Saved::new(path, 0, &damaged).is_err()
+                    && Saved::new(path, 0, &bytes[..place]).is_err()
+            );
+        }
+    }
+}
