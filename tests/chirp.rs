@@ -11,6 +11,7 @@ use sidereal::pipeline::chirp::{
     ChirpDetector, ChirpSearch, DetectorOptions, Input, Piece, Recording, SearchOptions, Source,
     Spectrum, Whitening, design, read_bank, series, write_bank,
 };
+use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::bank::{self, Bank, Rates};
 use sidereal::spiir::coincidence::Ranking;
 use sidereal::spiir::trigger::Trigger;
@@ -114,7 +115,7 @@ fn options() -> SearchOptions {
 fn search(
     recordings: Vec<Recording>,
     asked: &SearchOptions,
-) -> sidereal::Result<Option<sidereal::pipeline::chirp::Report>> {
+) -> sidereal::Result<sidereal::pipeline::chirp::Report> {
     let inputs = recordings.into_iter().map(|one| (one, Input::Templates(source()))).collect();
     ChirpSearch::new(inputs, asked, &Backend::best(1))?.run(&mut |_| true)
 }
@@ -122,7 +123,7 @@ fn search(
 #[test]
 fn a_chirp_in_two_detectors_is_the_loudest_event_whatever_the_block() {
     let pair = || vec![recording("H1", 1, 9000), recording("L1", 2, 9004)];
-    let report = search(pair(), &options()).expect("searched").expect("not stopped");
+    let report = search(pair(), &options()).expect("searched");
     let event = &report.found.events[0];
     assert!((25.0..31.0).contains(&event.network_snr), "{}", event.network_snr);
     let times: Vec<f64> = event.detectors.iter().flatten().map(|one| one.gps.s() - 1e9).collect();
@@ -132,9 +133,9 @@ fn a_chirp_in_two_detectors_is_the_loudest_event_whatever_the_block() {
         assert!((time - expected).abs() < 2e-3, "{time} {expected}");
     }
     let asked = SearchOptions { block: 1234, ..options() };
-    let again = search(pair(), &asked).expect("searched").expect("not stopped");
+    let again = search(pair(), &asked).expect("searched");
     assert_eq!(again.found, report.found);
-    let alone = search(vec![recording("H1", 1, 9000)], &options()).expect("one").expect("done");
+    let alone = search(vec![recording("H1", 1, 9000)], &options()).expect("one");
     assert!((18.0..22.5).contains(&alone.found.events[0].network_snr));
     assert!(alone.found.events[0].far_hz.is_none());
 }
@@ -189,9 +190,11 @@ fn nonsense_is_refused_in_whole_sentences() {
     more.templates.push(more.templates[0].clone());
     let error = templates_differ([bank(), more]);
     assert!(error.contains("templates is 2") && error.contains("which has 1"), "{error}");
-    let stopped =
-        ChirpSearch::new(vec![(h1(), Input::Templates(source()))], &options(), &Backend::best(1));
-    assert!(stopped.expect("a search").run(&mut |_| false).expect("stopped").is_none());
+    let asked = SearchOptions { block: 1000, ..options() };
+    let inputs = vec![(h1(), Input::Templates(source()))];
+    let stopped = ChirpSearch::new(inputs, &asked, &Backend::best(1));
+    let report = stopped.expect("a search").run(&mut |_| false).expect("stopped");
+    assert!(matches!(report.ending, Ending::Stopped) && report.found.events.is_empty());
 }
 
 /// Options of coincidence are looked at before anything is made or searched.
@@ -230,7 +233,7 @@ fn ratios_round_an_event_are_those_of_the_whole_stream() {
     let total = one.samples.len();
     let inputs = vec![(one, Input::Shared(std::sync::Arc::new(source)))];
     let search = ChirpSearch::new(inputs, &options(), &Backend::best(1)).expect("a search");
-    let report = search.run(&mut |_| true).expect("searched").expect("not stopped");
+    let report = search.run(&mut |_| true).expect("searched");
     let detector = &report.detectors[0];
     let time = |seconds: f64| {
         let offset_s = detector.bank.templates[0].peak_offset_s;

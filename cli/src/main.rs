@@ -137,7 +137,7 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         #[cfg(feature = "cuda")]
         Verb::Tune(arguments) => tune::run(arguments, common).map(Exit::from),
         Verb::Simulate(arguments) => simulate::run(arguments, common).map(Exit::from),
-        Verb::Spiir(arguments) => spiir::run(arguments, common).map(Exit::from),
+        Verb::Spiir(arguments) => spiir::run(arguments, common),
         Verb::Plan(arguments) => plan::run(arguments, common).map(Exit::from),
         Verb::Bench(arguments) => bench::run(arguments, common).map(Exit::from),
     }

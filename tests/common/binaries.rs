@@ -129,7 +129,7 @@ pub fn search(recordings: Vec<Recording>, source: &Source, asked: &SearchOptions
     let inputs =
         recordings.into_iter().map(|one| (one, Input::Templates(source.clone()))).collect();
     let search = ChirpSearch::new(inputs, asked, &Backend::best(2)).expect("a search");
-    search.run(&mut |_| true).expect("searched").expect("not stopped")
+    search.run(&mut |_| true).expect("searched")
 }
 
 /// The standard deviations that noise alone gives a trigger's time and phase at this ratio, from the

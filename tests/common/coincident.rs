@@ -113,9 +113,13 @@ fn options(whitening: Whitening) -> SearchOptions {
     }
 }
 
+pub fn search_options() -> SearchOptions {
+    options(whitening())
+}
+
 fn run(inputs: Vec<(Recording, Input)>, asked: &SearchOptions, backend: &Backend) -> Report {
     let search = ChirpSearch::new(inputs, asked, backend).expect("a search");
-    search.run(&mut |_| true).expect("searched").expect("not stopped")
+    search.run(&mut |_| true).expect("searched")
 }
 
 /// A search with the bank of three chirps.

@@ -8,11 +8,11 @@ use serde::Serialize;
 use sidereal::Result;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
 use sidereal::pipeline::chirp::{
-    ChirpDetector, DetectorOptions, Latency, Piece, Recording, check_length,
+    ChirpDetector, DetectorOptions, Latency, Piece, Strain, check_length,
 };
 use sidereal::spiir::bank::Bank;
 
-use super::inputs::Strain;
+use super::inputs;
 use super::search::banks::Banks;
 use super::whitening::Whiten;
 use crate::common::{Common, Work, tell_notes};
@@ -30,7 +30,7 @@ const BLOCK: usize = 1 << 14;
     sidereal spiir filter H-H1_STRAIN.hdf5 --bank bank.h5 -o snr.h5")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    strain: Strain,
+    strain: inputs::Strain,
     /// A bank: FILE, or NAME=FILE for one detector's own.
     #[arg(long, value_name = "BANK", required = true)]
     bank: Vec<PathBuf>,
@@ -56,7 +56,7 @@ struct Part {
     detector: String,
     start_gps: f64,
     rate_hz: u32,
-    samples: usize,
+    samples: u64,
     templates: usize,
     rms: f64,
     largest: f64,
@@ -71,12 +71,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     check_not_read("--output", [arguments.output.as_path()], &arguments.files())?;
     arguments.whitening.check_bank()?;
     let asked = common.asked_backend()?;
-    let recordings = arguments.strain.read()?;
+    let recordings = arguments.strain.open()?;
     let mut banks = Banks::read(&arguments.bank)?;
     let own = recordings.iter().map(|recording| banks.take(&recording.detector));
     let own: Vec<Bank> = own.collect::<Result<_>>()?;
     let ratios = recordings.iter().zip(&own);
-    let ratios = ratios.map(|(one, bank)| (one.samples.len() * bank.templates.len()) as u64).sum();
+    let ratios = ratios.map(|(one, bank)| one.times * bank.templates.len() as u64).sum();
     let backend = asked.map_or_else(|| common.backend_for(Work::on_ratios(ratios)), Ok)?;
     let mut chains = Vec::new();
     for (recording, bank) in recordings.iter().zip(own) {
@@ -100,19 +100,25 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             .collect(),
     };
     let mut writer = Writer::create(&arguments.output, header)?;
-    let total = recordings.iter().map(|recording| recording.samples.len() as u64).sum();
+    let total = recordings.iter().map(|recording| recording.times).sum();
     let rate_hz = recordings.first().map_or(1, |recording| recording.rate_hz);
     let progress = Progress::new(common, Some(total), 1, 1.0 / f64::from(rate_hz));
     progress.doing("Filtering");
+    let (mut strain, mut valid) = (vec![0.0; BLOCK], vec![false; BLOCK]);
     let mut done = 0;
     let mut detectors = Vec::new();
     for (index, (recording, (mut chain, bank))) in recordings.iter().zip(chains).enumerate() {
         let mut sums = Sums::default();
         let mut write = |piece: Piece<'_>| sums.take(&mut writer, index, piece);
-        let blocks = recording.samples.chunks(BLOCK).zip(recording.valid.chunks(BLOCK));
-        for (strain, valid) in blocks {
+        let mut reader = recording.read_from(0)?;
+        loop {
+            let count = reader.read(&mut strain, &mut valid)?;
+            if count == 0 {
+                break;
+            }
+            let (strain, valid) = (&strain[..count], &valid[..count]);
             passed_on(&mut write, |observe| chain.run(strain, valid, observe))?;
-            done += strain.len() as u64;
+            done += count as u64;
             progress.at(done);
             interrupt::check()?;
         }
@@ -121,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             detector: recording.detector.clone(),
             start_gps: recording.start.s(),
             rate_hz: recording.rate_hz,
-            samples: recording.samples.len(),
+            samples: recording.times,
             templates: bank.templates.len(),
             rms: sums.rms(),
             largest: sums.largest.sqrt().into(),
@@ -166,7 +172,7 @@ fn seconds(latency: &Latency) -> f64 {
     latency.whitening_s + latency.resampling_s
 }
 
-fn header(recording: &Recording, chain: &ChirpDetector, bank: &Bank) -> DetectorSeries {
+fn header(recording: &Strain, chain: &ChirpDetector, bank: &Bank) -> DetectorSeries {
     let template = |one: &sidereal::spiir::bank::BankTemplate| TemplateSeries {
         name: one.name.clone(),
         peak_offset_s: one.peak_offset_s,
@@ -175,7 +181,7 @@ fn header(recording: &Recording, chain: &ChirpDetector, bank: &Bank) -> Detector
         detector: recording.detector.clone(),
         start: recording.start,
         rate_hz: recording.rate_hz,
-        samples: recording.samples.len() as u64,
+        samples: recording.times,
         latency_s: seconds(&chain.latency()),
         templates: bank.templates.iter().map(template).collect(),
         whitened: true,

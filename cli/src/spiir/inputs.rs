@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::io::strain::{OpenOptions, open_all};
-use sidereal::pipeline::chirp::{Recording, common_span};
+use sidereal::pipeline::chirp::{self, common_span};
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
@@ -49,16 +49,16 @@ impl Strain {
         self.strain.iter().map(|word| split(word).1).collect()
     }
 
-    /// Reads all strain, and cuts it to the time range.
+    /// Opens all strain, and limits it to the time range.
     ///
     /// # Errors
     /// What reading finds; [`Error::Parameter`] for strain of a detector that nothing names, of different rates, without
     /// common time, or a time range without strain.
-    pub(super) fn read(&self) -> Result<Vec<Recording>> {
+    pub(super) fn open(&self) -> Result<Vec<chirp::Strain>> {
         let mut recordings = Vec::new();
         for one in self.given()? {
-            let mut source = open_all(&one.files, &self.options(&one)?)?;
-            recordings.push(Recording::read(source.as_mut())?);
+            let options = self.options(&one)?;
+            recordings.push(chirp::Strain::new(move || open_all(&one.files, &options))?);
         }
         check_rates(&recordings)?;
         let (from, until) = common_span(&recordings)?;
@@ -66,8 +66,8 @@ impl Strain {
             let end = if range.end_s.is_finite() { from.plus_s(range.end_s) } else { until };
             for recording in &mut recordings {
                 let length_s = recording.end().seconds_since(from);
-                recording.cut(from.plus_s(range.start_s), end);
-                if recording.samples.is_empty() {
+                recording.limit(from.plus_s(range.start_s), end);
+                if recording.times == 0 {
                     let rule = format!("there are {length_s} s of {}", recording.detector);
                     return Err(Error::parameter("--time-range", range.start_s, rule));
                 }
@@ -134,7 +134,7 @@ fn split(word: &Path) -> (Option<String>, PathBuf) {
     }
 }
 
-fn check_rates(recordings: &[Recording]) -> Result<()> {
+fn check_rates(recordings: &[chirp::Strain]) -> Result<()> {
     let Some((first, rest)) = recordings.split_first() else { return Ok(()) };
     match rest.iter().find(|other| other.rate_hz != first.rate_hz) {
         None => Ok(()),

@@ -4,6 +4,7 @@ mod bank;
 mod design;
 mod filter;
 mod inputs;
+mod kept;
 mod search;
 mod whitening;
 
@@ -11,6 +12,7 @@ use clap::{Args, Subcommand};
 use sidereal::Result;
 
 use crate::common::Common;
+use crate::errors::Exit;
 pub(crate) use bank::Document as BankDocument;
 pub(crate) use search::{Arguments as SearchArguments, run_into};
 
@@ -39,10 +41,10 @@ impl Arguments {
 }
 
 /// Runs the verb.
-pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     match &arguments.what {
-        What::Bank(arguments) => bank::run(arguments, common),
-        What::Filter(arguments) => filter::run(arguments, common),
+        What::Bank(arguments) => bank::run(arguments, common).map(Exit::from),
+        What::Filter(arguments) => filter::run(arguments, common).map(Exit::from),
         What::Search(arguments) => search::run(arguments, common),
     }
 }

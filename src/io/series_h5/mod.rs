@@ -2,7 +2,7 @@
 //!
 //! | place                 | holds                                                                        |
 //! |-----------------------|------------------------------------------------------------------------------|
-//! | `/` attributes        | `format`, `version`, `comment`                                               |
+//! | `/` attributes        | `format`, `version`, `comment`, `complete` (0: the run was interrupted)       |
 //! | `/H1` attributes      | `detector`, `start_gps_ns`, `rate_hz`, `latency_s`                           |
 //! | `/H1/template`        | names of the templates                                                       |
 //! | `/H1/peak_offset_s`   | the event's time less that of the output sample, for each template           |

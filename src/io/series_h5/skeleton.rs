@@ -87,7 +87,7 @@ impl Skeleton {
                 series.extend([Series::Whitened { detector }, Series::Valid { detector }]);
             }
         }
-        let reserved = build(path, file, &series)?.len() as u64;
+        let reserved = build(path, (file, true), &series)?.len() as u64;
         let (mut end, mut starts) = (reserved, Vec::new());
         for each in &series {
             let start = end.next_multiple_of(ALIGNMENT);
@@ -119,14 +119,20 @@ impl Skeleton {
         self.starts[place] + sample * self.series[place].width()
     }
 
-    /// The file's start, naming the samples that `length` says were written.
+    /// The byte behind the last sample that `length` says was written.
+    pub(super) fn end(&self, length: &dyn Fn(Series) -> u64) -> u64 {
+        let ends = self.series.iter().zip(&self.starts).filter(|(each, _)| length(**each) > 0);
+        ends.map(|(each, start)| start + length(*each) * each.width()).max().unwrap_or(0)
+    }
+
+    /// The file's start, naming the samples that `length` says were written, and whether those are all.
     pub(super) fn finish(
         &self,
         path: &Path,
-        file: &SeriesFile,
+        (file, is_complete): (&SeriesFile, bool),
         length: impl Fn(Series) -> u64,
     ) -> Result<Vec<u8>> {
-        let mut bytes = build(path, file, &self.series)?;
+        let mut bytes = build(path, (file, is_complete), &self.series)?;
         let stand_ins = self.stand_ins(file, &bytes).map_err(|error| fault(path, &error))?;
         let place = |((each, start), stand_in): ((&Series, &u64), u64)| Place {
             stand_in,
@@ -166,7 +172,7 @@ fn fault(path: &Path, error: &hdf5_pure::Error) -> Error {
     Error::format(path, "HDF5", 0, error.to_string())
 }
 
-fn build(path: &Path, file: &SeriesFile, series: &[Series]) -> Result<Vec<u8>> {
+fn build(path: &Path, file: (&SeriesFile, bool), series: &[Series]) -> Result<Vec<u8>> {
     let built = fill(file, series).map_err(hdf5_pure::Error::Format);
     built.and_then(FileBuilder::finish).map_err(|error| fault(path, &error))
 }
@@ -175,10 +181,11 @@ fn text(words: impl Into<String>) -> AttrValue {
     AttrValue::VarLenString(words.into())
 }
 
-fn fill(file: &SeriesFile, series: &[Series]) -> Built<FileBuilder> {
+fn fill((file, is_complete): (&SeriesFile, bool), series: &[Series]) -> Built<FileBuilder> {
     let mut builder = FileBuilder::new();
     builder.set_attr("format", text("sidereal series"));
     builder.set_attr("version", AttrValue::I64(1));
+    builder.set_attr("complete", AttrValue::I64(is_complete.into()));
     builder.set_attr("comment", text(file.comment.as_str()));
     for (index, own) in file.detectors.iter().enumerate() {
         let mut group = builder.create_group(&own.detector);

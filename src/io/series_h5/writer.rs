@@ -1,6 +1,8 @@
 //! Writes series as they come.
 
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use num_complex::Complex;
 
@@ -16,13 +18,83 @@ const BATCH: usize = 1 << 16;
 /// A file of series in the making. Dropped before [`finish`](Self::finish), nothing is left behind.
 pub struct Writer {
     header: SeriesFile,
-    file: AtomicFile,
+    file: Target,
     skeleton: Skeleton,
     /// Samples of each detector's ratios and of its whitened strain so far.
     written: Vec<[u64; 2]>,
 }
 
+/// What is written to.
+enum Target {
+    /// A file that gets its name when it is whole.
+    Atomic(AtomicFile),
+    /// A file that has its name before.
+    Named(PathBuf, File),
+}
+
+impl Target {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Atomic(file) => file.path(),
+            Self::Named(path, _) => path,
+        }
+    }
+
+    fn put_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Atomic(file) => file.put_at(offset, bytes),
+            Self::Named(path, file) => {
+                file.write_all_at(bytes, offset).map_err(|error| Error::io(&*path, error))
+            }
+        }
+    }
+}
+
 impl Writer {
+    /// Writes into a file that has its name from the beginning and stays when this is dropped, so that another run goes
+    /// on with it: `written` is what [`Self::written`] gave then, or nothing.
+    ///
+    /// # Errors
+    /// As [`Self::create`]; [`Error::Format`] when the file can't hold what was written.
+    pub fn resume(path: &Path, header: SeriesFile, written: &[[u64; 2]]) -> Result<Self> {
+        check(&header)?;
+        let skeleton = Skeleton::new(path, &header)?;
+        let io = |error| Error::io(path, error);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(written.is_empty());
+        let file = options.open(path).map_err(io)?;
+        let mut so_far = vec![[0; 2]; header.detectors.len()];
+        if !written.is_empty() {
+            let fault = |why: String| Error::format(path, "series", 0, why);
+            if written.len() != so_far.len() {
+                return Err(fault(format!(
+                    "{} detectors, expected {}",
+                    so_far.len(),
+                    written.len()
+                )));
+            }
+            so_far.copy_from_slice(written);
+            let announced = header.detectors.iter().zip(written);
+            if let Some((own, found)) =
+                announced.into_iter().find(|(own, found)| found.iter().any(|n| *n > own.samples))
+            {
+                return Err(fault(format!("{found:?} samples found of {}", own.samples)));
+            }
+            let needed = skeleton.end(&|series| length(&so_far, series));
+            let found = file.metadata().map_err(io)?.len();
+            if found < needed {
+                return Err(fault(format!("{found} bytes found, expected {needed}")));
+            }
+        }
+        let file = Target::Named(path.to_path_buf(), file);
+        Ok(Self { header, file, skeleton, written: so_far })
+    }
+
+    /// Samples of each detector's ratios and of its whitened strain so far.
+    pub fn written(&self) -> &[[u64; 2]] {
+        &self.written
+    }
+
     /// Starts a file; an existing one is replaced at the end.
     ///
     /// # Errors
@@ -31,7 +103,7 @@ impl Writer {
     pub fn create(path: &Path, header: SeriesFile) -> Result<Self> {
         check(&header)?;
         let skeleton = Skeleton::new(path, &header)?;
-        let file = AtomicFile::create(path)?;
+        let file = Target::Atomic(AtomicFile::create(path)?);
         let written = vec![[0; 2]; header.detectors.len()];
         Ok(Self { header, file, skeleton, written })
     }
@@ -104,21 +176,28 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Parameter`] when a series that was announced has no samples; [`Error::Io`].
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(self) -> Result<()> {
+        self.finish_as(true)
+    }
+
+    /// As [`Self::finish`], and says whether that is all that the strain has.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_as(mut self, is_complete: bool) -> Result<()> {
         for (own, [ratios, strain]) in self.header.detectors.iter().zip(&self.written) {
             if (!own.templates.is_empty() && *ratios == 0) || (own.whitened && *strain == 0) {
                 let rule = format!("the series that were announced for {} need some", own.detector);
                 return Err(Error::parameter("samples", 0, rule));
             }
         }
-        let written = &self.written;
-        let length = |series: Series| match series {
-            Series::Snr { detector, .. } => written[detector][0],
-            Series::Whitened { detector } | Series::Valid { detector } => written[detector][1],
-        };
-        let start = self.skeleton.finish(self.file.path(), &self.header, length)?;
+        let length = |series| length(&self.written, series);
+        let start = self.skeleton.finish(self.file.path(), (&self.header, is_complete), length)?;
         self.file.put_at(0, &start)?;
-        self.file.commit()
+        match self.file {
+            Target::Atomic(file) => file.commit(),
+            Target::Named(..) => Ok(()),
+        }
     }
 
     /// The number of samples so far, if there is room for more.
@@ -133,6 +212,14 @@ impl Writer {
             return Err(Error::parameter("samples", so_far + more as u64, rule));
         }
         Ok(so_far)
+    }
+}
+
+/// Samples of a series so far.
+fn length(written: &[[u64; 2]], series: Series) -> u64 {
+    match series {
+        Series::Snr { detector, .. } => written[detector][0],
+        Series::Whitened { detector } | Series::Valid { detector } => written[detector][1],
     }
 }
 

@@ -1,8 +1,8 @@
 //! From files of templates to a filter bank for one detector's noise.
 
 use super::phase::Turn;
-use super::recording::Recording;
 use super::spectrum::Whitening;
+use super::strain::Strain;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::io::templates::Templates;
@@ -79,7 +79,7 @@ pub fn design(source: &Source, psd: &PowerSpectrum, threads: &Threads) -> Result
 /// As [`design`]; [`Error::Parameter`] for templates that are longer than the recording, or of another rate.
 pub(super) fn design_for(
     source: &Source,
-    recording: &Recording,
+    recording: &Strain,
     whitening: &Whitening,
     threads: &Threads,
 ) -> Result<(Bank, PowerSpectrum)> {
@@ -107,7 +107,7 @@ pub(super) fn design_for(
 ///
 /// # Errors
 /// [`Error::Parameter`] naming the longest template, for one that is longer than the recording.
-pub fn check_length(bank: &Bank, recording: &Recording) -> Result<()> {
+pub fn check_length(bank: &Bank, recording: &Strain) -> Result<()> {
     let longest = bank.templates.iter().max_by(|a, b| a.duration_s.total_cmp(&b.duration_s));
     match longest {
         Some(one) if one.duration_s > recording.duration_s() => {

@@ -14,6 +14,7 @@ use crate::spiir::coincidence::segments::Builder;
 use crate::spiir::coincidence::{Segments, TimedTrigger};
 use crate::spiir::trigger::{Autocorrelation, Trigger, TriggerOptions};
 use crate::spiir::whiten::{self, Whitener};
+use crate::state::{Saved, Saving};
 use crate::units::Gps;
 
 /// What one detector's chain does.
@@ -155,6 +156,11 @@ impl ChirpDetector {
         })
     }
 
+    /// Samples that are worked on at once, at most.
+    pub(super) fn piece(&self) -> usize {
+        self.work.piece()
+    }
+
     /// How far triggers lag behind the strain.
     pub fn latency(&self) -> Latency {
         let seconds = |samples: usize| samples as f64 / f64::from(self.rate_hz);
@@ -227,13 +233,52 @@ impl ChirpDetector {
         self.work.settle(&mut self.triggers)
     }
 
+    /// Saves what is kept of a stream that has not ended, but for the triggers, and says whether it can: not on a GPU.
+    pub fn save(&self, to: &mut Saving) -> bool {
+        to.part("chain");
+        to.number(self.counts.0);
+        to.number(self.counts.1);
+        to.flags(self.waiting.iter().copied());
+        self.segments.save(to);
+        self.whitener.save(to);
+        self.work.save(to)
+    }
+
+    /// Goes on where a chain of the same bank, options and backend was saved, with the triggers that it had then.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for what such a chain does not save; [`Error::Unavailable`] on a GPU.
+    pub fn load(&mut self, from: &mut Saved<'_>, triggers: Vec<Trigger>) -> Result<()> {
+        from.part("chain")?;
+        self.counts = (from.number()?, from.number()?);
+        let Some(waiting) = self.counts.0.checked_sub(self.counts.1) else {
+            return Err(from.fault("samples filtered", format!("{:?}", self.counts)));
+        };
+        self.waiting = from.flags(usize::try_from(waiting).unwrap_or(usize::MAX))?.into();
+        if self.waiting.len() as u64 != waiting {
+            return Err(from.fault("flags", format!("{} of {waiting} found", self.waiting.len())));
+        }
+        self.segments.load(from, self.counts.1)?;
+        self.whitener.load(from)?;
+        self.work.load(from, self.counts)?;
+        if let Some(bad) =
+            triggers.iter().find(|one| one.template as usize >= self.peak_offsets_s.len())
+        {
+            return Err(from.fault("template of a trigger", format!("{} found", bad.template)));
+        }
+        self.triggers = triggers;
+        Ok(())
+    }
+
+    /// A trigger with its time.
+    pub(super) fn timed(&self, trigger: &Trigger) -> TimedTrigger {
+        let offset_s = self.peak_offsets_s[trigger.template as usize];
+        TimedTrigger::new(trigger, self.start, self.rate_hz, offset_s)
+    }
+
     /// Ends the chain: its triggers with their times, and when there could have been some.
     pub fn finish(self) -> (Vec<TimedTrigger>, Segments) {
-        let timed = |trigger: &Trigger| {
-            let offset_s = self.peak_offsets_s[trigger.template as usize];
-            TimedTrigger::new(trigger, self.start, self.rate_hz, offset_s)
-        };
-        let triggers = self.triggers.iter().map(timed).collect();
+        let triggers = self.triggers.iter().map(|trigger| self.timed(trigger)).collect();
         let mut offsets = self.peak_offsets_s.clone();
         offsets.sort_by(f64::total_cmp);
         let usual_s = offsets.get(offsets.len() / 2).copied().unwrap_or(0.0);

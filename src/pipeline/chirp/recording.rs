@@ -1,14 +1,12 @@
-//! One detector's strain in memory, and the time that several have in common.
+//! One detector's strain in memory.
 
 use std::path::PathBuf;
 
+use super::strain::PIECE;
 use crate::array::check_memory;
 use crate::error::{Error, Result};
 use crate::io::strain::{StrainHeader, StrainSource};
 use crate::units::Gps;
-
-/// Samples that are read at once.
-const PIECE: usize = 1 << 16;
 
 /// Strain of one detector.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,35 +86,11 @@ impl Recording {
         for_both(&mut self.samples, first, last);
         for_both(&mut self.valid, first, last);
     }
-
-    /// `H1 GPS 1126259446.000 to 1126259478.000`.
-    fn span(&self) -> String {
-        let name = if self.detector.is_empty() { "a detector" } else { &self.detector };
-        format!("{name} GPS {:.3} to {:.3}", self.start.s(), self.end().s())
-    }
 }
 
 fn for_both<T>(values: &mut Vec<T>, first: usize, last: usize) {
     values.truncate(last.max(first));
     values.drain(..first);
-}
-
-/// The time that all recordings have.
-///
-/// # Errors
-/// [`Error::Parameter`] when there is none, with every detector's span.
-pub fn common_span(recordings: &[Recording]) -> Result<(Gps, Gps)> {
-    let from = recordings.iter().map(|recording| recording.start).max();
-    let until = recordings.iter().map(Recording::end).min();
-    match from.zip(until) {
-        None => Err(Error::parameter("detectors", 0, "there must be at least one recording")),
-        Some((from, until)) if from < until => Ok((from, until)),
-        _ => {
-            let spans: Vec<String> = recordings.iter().map(Recording::span).collect();
-            let rule = format!("the detectors don't overlap in time: {}", spans.join(", "));
-            Err(Error::parameter("common time of the detectors (s)", 0, rule))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -132,15 +106,6 @@ mod tests {
             samples: (0..samples).map(|k| k as f64).collect(),
             valid: vec![true; samples],
         }
-    }
-
-    #[test]
-    fn the_common_time_is_where_all_overlap() {
-        let both = [recording("H1", 10.0, 160), recording("L1", 15.0, 160)];
-        assert_eq!(common_span(&both).ok(), Some((Gps::from_s(15.0), Gps::from_s(20.0))));
-        let apart = [recording("H1", 10.0, 16), recording("L1", 11.0, 16)];
-        let error = common_span(&apart).expect_err("apart").to_string();
-        assert!(error.contains("overlap") && error.contains("H1 GPS 10.000 to 11.000"), "{error}");
     }
 
     #[test]

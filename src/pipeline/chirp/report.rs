@@ -1,7 +1,9 @@
 //! What a search for coincident events found.
 
 use super::latency::Latency;
+use super::whitened::Whitened;
 use crate::math::power_spectrum::PowerSpectrum;
+use crate::pipeline::ending::Ending;
 use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Found, Segments, TimedTrigger};
 use crate::units::Gps;
@@ -28,9 +30,7 @@ pub struct DetectorReport {
     /// When it could have had triggers.
     pub valid: Segments,
     /// Its whitened strain, from `start` on.
-    pub whitened: Vec<f32>,
-    /// Which samples of it are untouched by gates.
-    pub whitened_valid: Vec<bool>,
+    pub whitened: Whitened,
     /// How far its triggers lag behind the strain.
     pub latency: Latency,
 }
@@ -42,6 +42,8 @@ pub struct Report {
     pub detectors: Vec<DetectorReport>,
     /// Events and background; of one detector its triggers, clustered.
     pub found: Found,
+    /// How the search ended: what lies before a stop or a fault was searched in all detectors.
+    pub ending: Ending,
     /// Length of the longest recording, in seconds.
     pub data_s: f64,
     /// Time that the search took, in seconds.

@@ -1,26 +1,33 @@
 //! The search: every detector's chain, then coincidence.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::bank::{Source, check_length, design_for};
-use super::detector::{ChirpDetector, DetectorOptions, Piece};
-use super::recording::{Recording, common_span};
+use super::bank::Source;
+use super::ready::Ready;
 use super::report::{DetectorReport, Report};
 use super::single;
 use super::spectrum::Whitening;
+use super::strain::{Strain, common_span};
 use super::together;
+use super::whitened::Whitened;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::geometry::interferometer::{self, Interferometer};
-use crate::math::power_spectrum::PowerSpectrum;
+use crate::pipeline::ending::Ending;
 use crate::spiir::bank::{Bank, BankTemplate};
-use crate::spiir::coincidence::{self, Detector, Found, Ranking};
+use crate::spiir::coincidence::{self, Detector, Found, Ranking, TimedTrigger};
+use crate::spiir::trigger::Trigger;
+use crate::state::{Saved, Saving};
 use crate::strain::Binary;
+use crate::units::Gps;
 
-/// Samples that are searched between two looks at the observer.
+/// Samples that are searched between two looks at the observer, on a GPU.
 const BLOCK: usize = 1 << 15;
+/// Blocks that detectors on a GPU are searched side by side before they wait for each other.
+const ROUND: usize = 16;
 
 /// How a search is done.
 #[derive(Clone, Debug)]
@@ -80,12 +87,42 @@ pub struct Status {
     pub total: u64,
 }
 
-/// One detector, ready to be searched.
-pub(super) struct Ready {
-    recording: Recording,
-    bank: Bank,
-    psd: PowerSpectrum,
-    chain: ChirpDetector,
+/// Who follows a search, and keeps what it finds on its way.
+pub trait Keeper {
+    /// Is told how far the search is; stops it by giving false.
+    fn at(&mut self, status: &Status) -> bool;
+
+    /// Is given a detector's triggers as they become certain, each with its time; `detector` counts them as they were given.
+    ///
+    /// # Errors
+    /// Its own, which end the search.
+    fn found(&mut self, detector: usize, triggers: &[(Trigger, TimedTrigger)]) -> Result<()> {
+        let _ = (detector, triggers);
+        Ok(())
+    }
+
+    /// Says whether a state is wanted now; [`Keeper::save`] is then given one.
+    fn is_due(&mut self) -> bool {
+        false
+    }
+
+    /// Is given a state that [`ChirpSearch::resume`] takes: all triggers found by then were given before.
+    ///
+    /// # Errors
+    /// Its own, which end the search.
+    fn save(&mut self, state: Vec<u8>) -> Result<()> {
+        let _ = state;
+        Ok(())
+    }
+}
+
+/// Follows a search, and keeps nothing.
+struct Watcher<'a>(&'a mut dyn FnMut(&Status) -> bool);
+
+impl Keeper for Watcher<'_> {
+    fn at(&mut self, status: &Status) -> bool {
+        self.0(status)
+    }
 }
 
 /// A search for coincident events in several detectors' strain.
@@ -96,151 +133,217 @@ pub struct ChirpSearch {
     threads: Threads,
     /// Whether detectors are searched side by side: on a GPU, where the host only whitens.
     is_together: bool,
+    /// The folder that whitened strain is kept in.
+    folder: Option<PathBuf>,
 }
 
 impl ChirpSearch {
     /// Checks everything, and makes banks where there are none.
     ///
-    /// Each recording comes with what it is searched with. Banks must have the same templates in the same order.
+    /// Each detector's strain comes with what it is searched with. Banks must have the same templates in the same order.
     ///
     /// # Errors
     /// [`Error::Parameter`] for detectors that are unknown, twice there, too many, of different rates or without common
     /// time, for windows and slides that don't fit each other, for banks of other rates or templates, and templates
     /// longer than the data; whatever the steps report.
-    pub fn new(
-        inputs: Vec<(Recording, Input)>,
+    pub fn new<S: Into<Strain>>(
+        inputs: Vec<(S, Input)>,
         options: &SearchOptions,
         backend: &Backend,
     ) -> Result<Self> {
-        let (recordings, with): (Vec<Recording>, Vec<Input>) = inputs.into_iter().unzip();
-        let coincidence = options.coincidence(windows(&recordings, options.window_pad_s)?);
-        if recordings.len() > 1 {
-            coincidence.check(recordings.len())?;
+        let (strain, with): (Vec<Strain>, Vec<Input>) =
+            inputs.into_iter().map(|(strain, input)| (strain.into(), input)).unzip();
+        let coincidence = options.coincidence(windows(&strain, options.window_pad_s)?);
+        if strain.len() > 1 {
+            coincidence.check(strain.len())?;
         }
-        common_span(&recordings)?;
+        common_span(&strain)?;
         let threads = match &backend.host() {
             Host::Cpu(_, threads) => threads.clone(),
             Host::Reference => Threads::new(1),
         };
-        let pairs = recordings.into_iter().zip(with);
-        let ready = pairs.map(|(recording, input)| {
-            let made =
-                |source: &Source| design_for(source, &recording, &options.whitening, &threads);
-            let (bank, psd) = match input {
-                Input::Templates(source) => made(&source)?,
-                Input::Shared(source) => made(&source)?,
-                Input::Bank(bank) => {
-                    check_length(&bank, &recording)?;
-                    let psd = options.whitening.spectrum(&recording)?;
-                    (*bank, psd)
-                }
-            };
-            let f_low_hz = bank.options.f_low_hz;
-            let chain = DetectorOptions {
-                whitening: options.whitening.options(recording.rate_hz, &psd, f_low_hz),
-                threshold: options.threshold,
-                window_s: options.window_s,
-                gate_pad_s: options.gate_pad_s,
-            };
-            let chain = ChirpDetector::of_triggers(recording.start, &bank, &chain, backend)?;
-            Ok(Ready { recording, bank, psd, chain })
-        });
+        let pairs = strain.into_iter().zip(with);
+        let ready = pairs.map(|pair| Ready::new(pair, options, (backend, &threads)));
         let detectors = ready.collect::<Result<Vec<_>>>()?;
         check_templates(&detectors)?;
         let (options, is_together) = (options.clone(), backend.is_gpu());
-        Ok(Self { options, detectors, coincidence, threads, is_together })
+        Ok(Self { options, detectors, coincidence, threads, is_together, folder: None })
     }
 
     /// Each detector's bank.
     pub fn banks(&self) -> impl Iterator<Item = (&str, &Bank)> {
-        self.detectors.iter().map(|one| (one.recording.detector.as_str(), &one.bank))
+        self.detectors.iter().map(|one| (one.strain.detector.as_str(), &one.bank))
+    }
+
+    /// Keeps whitened strain in files of a folder (`checkpoint.H1.whitened`), so that memory does not grow with it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn keep_in(&mut self, folder: &Path) -> Result<()> {
+        for ready in &mut self.detectors {
+            let path = whitened_file(folder, &ready.strain.detector);
+            ready.keep_in(Whitened::in_file(&path, 0)?);
+        }
+        self.folder = Some(folder.to_path_buf());
+        Ok(())
+    }
+
+    /// Goes on where a search of the same strain, options and backend was [saved](Keeper::save), with each detector's
+    /// triggers as its keeper was given them. Its whitened strain is continued in `folder`, where it was kept.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for what such a search does not save; [`Error::Unavailable`] on a GPU.
+    pub fn resume(
+        &mut self,
+        folder: &Path,
+        from: &mut Saved<'_>,
+        triggers: Vec<Vec<Trigger>>,
+    ) -> Result<()> {
+        from.part("search")?;
+        from.expect("detectors", self.detectors.len() as u64)?;
+        let mut triggers = triggers.into_iter();
+        for ready in &mut self.detectors {
+            let times = ready.load(from, triggers.next().unwrap_or_default())?;
+            let path = whitened_file(folder, &ready.strain.detector);
+            ready.keep_in(Whitened::in_file(&path, times)?);
+        }
+        self.folder = Some(folder.to_path_buf());
+        from.end()
     }
 
     /// Searches. `observe` is told on the way how far the search is, and stops it by giving false.
     ///
     /// # Errors
-    /// Those of the steps; `None` instead of a report when it was stopped.
-    pub fn run(self, observe: &mut dyn FnMut(&Status) -> bool) -> Result<Option<Report>> {
+    /// Those of the steps, before any strain was searched; behind it they are the report's ending, as a stop is.
+    pub fn run(self, observe: &mut dyn FnMut(&Status) -> bool) -> Result<Report> {
+        self.run_kept(&mut Watcher(observe))
+    }
+
+    /// As [`Self::run`], for one who keeps what is found on the way.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_kept(mut self, keeper: &mut dyn Keeper) -> Result<Report> {
         let begin = Instant::now();
-        let lengths = self.detectors.iter().map(|one| one.recording.samples.len() as u64);
-        let mut status = Status { times: 0, total: lengths.sum() };
-        let block = if self.options.block == 0 { BLOCK } else { self.options.block };
-        let run = if self.is_together { together::run } else { in_turn };
-        let Some(reports) = run(self.detectors, block, &mut status, observe)? else {
-            return Ok(None);
+        let mut ending = match self.advance(keeper) {
+            Ok(ending) => ending,
+            Err(error) if self.detectors.iter().all(|one| one.taken() == 0) => return Err(error),
+            Err(error) => Ending::Failed(Arc::new(error)),
         };
-        let found = coincide(&reports, &self.coincidence, &self.threads)?;
+        let is_resumable = match &ending {
+            Ending::Stopped => true,
+            Ending::Failed(error) => !matches!(**error, Error::Device { .. }),
+            _ => false,
+        };
+        if is_resumable && let Err(error) = self.tell_and_save(keeper, true) {
+            ending = failed(ending, error);
+        }
+        for ready in &mut self.detectors {
+            if let Err(error) = ready.flush() {
+                ending = failed(ending, error);
+            }
+        }
+        let reports: Vec<DetectorReport> = self.detectors.into_iter().map(Ready::report).collect();
+        let found = match (coincide(&reports, &self.coincidence, &self.threads), &ending) {
+            (Ok(found), _) => found,
+            (Err(error), Ending::Complete | Ending::Cut(_)) => return Err(error),
+            // Too little was searched for an event.
+            (Err(_), _) => Found::default(),
+        };
         let lengths = reports.iter().map(|report| report.duration_s);
-        Ok(Some(Report {
+        Ok(Report {
             data_s: lengths.fold(0.0, f64::max),
             detectors: reports,
             found,
+            ending,
             elapsed_s: begin.elapsed().as_secs_f64(),
-        }))
+        })
+    }
+
+    /// Searches all detectors in step, so that a stop leaves them with as much searched.
+    fn advance(&mut self, keeper: &mut dyn Keeper) -> Result<Ending> {
+        let total = self.detectors.iter().map(|one| one.strain.times).sum();
+        let times = self.detectors.iter().map(Ready::taken).sum();
+        let mut status = Status { times, total };
+        let usual = match self.is_together {
+            true => BLOCK,
+            // What is worked on at once: the observer is asked as often as can be.
+            false => self.detectors.iter().map(Ready::piece).max().unwrap_or(BLOCK),
+        };
+        let block = if self.options.block == 0 { usual } else { self.options.block };
+        let round = if self.is_together { ROUND * block } else { block };
+        let starts = self.detectors.iter().map(|one| one.strain.start);
+        let Some((first, rate_hz)) =
+            starts.min().zip(self.detectors.first().map(|one| one.strain.rate_hz))
+        else {
+            return Ok(Ending::Complete);
+        };
+        let (mut rounds, mut is_going) = (0, true);
+        while self.detectors.iter().any(|one| !one.has_ended()) {
+            rounds += round as i64;
+            let until = first.plus_samples(rounds, rate_hz);
+            let observe = &mut |status: &Status| keeper.at(status);
+            let run = if self.is_together { together::run } else { in_turn };
+            is_going &= run(&mut self.detectors, (until, block), &mut status, observe)?;
+            if !is_going && self.detectors.iter().any(|one| !one.has_ended()) {
+                return Ok(Ending::Stopped);
+            }
+            self.tell_and_save(keeper, false)?;
+        }
+        let mut cuts = self.detectors.iter().filter_map(Ready::cut);
+        Ok(cuts.next().map_or(Ending::Complete, Ending::Cut))
+    }
+
+    /// Gives the keeper new triggers, and a state where one is due or `is_last`.
+    fn tell_and_save(&mut self, keeper: &mut dyn Keeper, is_last: bool) -> Result<()> {
+        for (index, ready) in self.detectors.iter_mut().enumerate() {
+            let news = ready.news();
+            if !news.is_empty() {
+                keeper.found(index, &news)?;
+            }
+        }
+        if !(keeper.is_due() || is_last) {
+            return Ok(());
+        }
+        let mut state = Saving::default();
+        state.part("search");
+        state.number(self.detectors.len() as u64);
+        let is_whole = self.detectors.iter().all(|ready| ready.save(&mut state));
+        if is_whole { keeper.save(state.finish()) } else { Ok(()) }
     }
 }
 
-/// Searches one detector after another.
+/// The ending, unless there was a fault before.
+fn failed(ending: Ending, error: Error) -> Ending {
+    match ending {
+        Ending::Failed(_) => ending,
+        _ => Ending::Failed(Arc::new(error)),
+    }
+}
+
+/// The file of a detector's whitened strain.
+fn whitened_file(folder: &Path, detector: &str) -> PathBuf {
+    folder.join(format!("checkpoint.{detector}.whitened"))
+}
+
+/// Searches one detector after another up to a moment; false when `observe` stopped it.
 fn in_turn(
-    detectors: Vec<Ready>,
-    block: usize,
+    detectors: &mut [Ready],
+    (until, block): (Gps, usize),
     status: &mut Status,
     observe: &mut dyn FnMut(&Status) -> bool,
-) -> Result<Option<Vec<DetectorReport>>> {
-    let mut reports = Vec::with_capacity(detectors.len());
+) -> Result<bool> {
+    let (mut is_going, mut result) = (true, Ok(()));
     for ready in detectors {
-        let report = ready.run(block, &mut |times| {
+        let advanced = ready.advance(until, block, &mut |times| {
             status.times += times;
-            observe(status)
-        })?;
-        match report {
-            Some(report) => reports.push(report),
-            None => return Ok(None),
-        }
+            // All detectors reach the same moment before a stop, or behind another's fault.
+            is_going &= observe(status);
+            true
+        });
+        result = result.and(advanced.map(|_| ()));
     }
-    Ok(Some(reports))
-}
-
-impl Ready {
-    /// Searches it; `observe` is told how many samples were searched since, and stops it by giving false.
-    pub(super) fn run(
-        self,
-        block: usize,
-        observe: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Option<DetectorReport>> {
-        let Self { recording, bank, psd, mut chain } = self;
-        let mut whitened = Vec::with_capacity(recording.samples.len());
-        let mut whitened_valid = Vec::with_capacity(recording.samples.len());
-        let mut keep = |piece: Piece<'_>| {
-            if let Piece::Whitened { samples, valid, .. } = piece {
-                whitened.extend_from_slice(samples);
-                whitened_valid.extend_from_slice(valid);
-            }
-        };
-        for (strain, valid) in recording.samples.chunks(block).zip(recording.valid.chunks(block)) {
-            chain.run(strain, valid, &mut keep)?;
-            if !observe(strain.len() as u64) {
-                return Ok(None);
-            }
-        }
-        chain.flush(&mut keep)?;
-        let latency = chain.latency();
-        let (triggers, valid) = chain.finish();
-        Ok(Some(DetectorReport {
-            name: recording.detector.clone(),
-            start: recording.start,
-            rate_hz: recording.rate_hz,
-            duration_s: recording.duration_s(),
-            livetime_s: valid.duration_s(),
-            psd,
-            bank,
-            triggers,
-            valid,
-            whitened,
-            whitened_valid,
-            latency,
-        }))
-    }
+    result.map(|()| is_going)
 }
 
 /// Events of all detectors' triggers.
@@ -284,7 +387,7 @@ fn check_good(reports: &[DetectorReport]) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Parameter`] for a detector whose place is not known, or that is there twice.
-fn windows(recordings: &[Recording], pad_s: f64) -> Result<Vec<Vec<f64>>> {
+fn windows(recordings: &[Strain], pad_s: f64) -> Result<Vec<Vec<f64>>> {
     if !(0.0..=0.1).contains(&pad_s) {
         return Err(Error::parameter("window pad (s)", pad_s, "it must be 0 to 0.1"));
     }
@@ -324,7 +427,7 @@ fn check_templates(detectors: &[Ready]) -> Result<()> {
         return Err(Error::parameter("detectors", 0, "there must be at least one recording"));
     };
     rest.iter().try_for_each(|other| {
-        let names = [&first.recording.detector, &other.recording.detector].map(String::as_str);
+        let names = [&first.strain.detector, &other.strain.detector].map(String::as_str);
         check_same(names, [&first.bank.templates, &other.bank.templates])
     })
 }

@@ -44,7 +44,7 @@ pub fn series(
         resampler: detector.bank.resampler.clone(),
     })?;
     let rate = f64::from(detector.rate_hz);
-    let total = detector.whitened.len();
+    let total = detector.whitened.times() as usize;
     let middle_s = event.seconds_since(detector.start) - one.peak_offset_s;
     let middle = (middle_s * rate).round() as i64;
     let place = |sample: i64| (sample.max(0) as usize).min(total);
@@ -57,7 +57,8 @@ pub fn series(
     let mut spiir = Spiir::new(plan, backend)?;
     let mut z = vec![Complex::default(); (end - begin).max(1)];
     let stride = z.len();
-    let mut known = spiir.run(&detector.whitened[begin..end], &mut z, stride)?.produced;
+    let strain = detector.whitened.samples(begin as u64..end as u64)?;
+    let mut known = spiir.run(&strain, &mut z, stride)?.produced;
     let mut row = vec![Complex::default(); 4096];
     while known < last - begin {
         let produced = spiir.flush(&mut row, 4096)?;

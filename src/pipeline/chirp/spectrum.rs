@@ -1,6 +1,6 @@
 //! Which power spectrum strain is whitened with, and how.
 
-use super::recording::Recording;
+use super::strain::Strain;
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::spiir::whiten::{self, GateOptions, Method, Psd, RunningOptions, WelchOptions};
@@ -28,18 +28,33 @@ pub struct Whitening {
 }
 
 impl Whitening {
-    /// The power spectrum of a recording that its templates are whitened with.
+    /// The power spectrum of strain that its templates are whitened with; of strain that can't be read to its end, that
+    /// of what comes before.
     ///
     /// # Errors
-    /// As [`whiten::welch`], naming the recording.
-    pub fn spectrum(&self, recording: &Recording) -> Result<PowerSpectrum> {
-        match &self.spectrum {
-            Spectrum::Given(psd) => Ok(psd.clone()),
-            Spectrum::Welch(welch) | Spectrum::Running(_, welch) => {
-                whiten::welch(&recording.samples, &recording.valid, recording.rate_hz, welch)
-                    .map_err(|error| whose(error, recording))
+    /// As [`whiten::welch`], naming the recording; those of the source where nothing can be read.
+    pub fn spectrum(&self, strain: &Strain) -> Result<PowerSpectrum> {
+        let welch = match &self.spectrum {
+            Spectrum::Given(psd) => return Ok(psd.clone()),
+            Spectrum::Welch(welch) | Spectrum::Running(_, welch) => welch,
+        };
+        let of = |strain: &Strain| {
+            let size = (strain.times, strain.rate_hz);
+            whiten::welch_of(&mut |take| strain.for_each(take), size, welch)
+        };
+        of(strain).or_else(|fault| {
+            if matches!(fault, Error::Parameter { .. }) {
+                return Err(whose(fault, strain));
             }
-        }
+            match strain.readable()? {
+                0 => Err(fault),
+                known => {
+                    let mut before = strain.clone();
+                    before.times = known;
+                    of(&before).map_err(|error| whose(error, strain))
+                }
+            }
+        })
     }
 
     /// What the whitener is asked for, given the recording's spectrum and a bank's lowest frequency.
@@ -59,7 +74,7 @@ impl Whitening {
 }
 
 /// An error that says which recording it is about.
-fn whose(error: Error, recording: &Recording) -> Error {
+fn whose(error: Error, recording: &Strain) -> Error {
     match error {
         Error::Parameter { name, value, rule } => {
             let (detector, path) = (&recording.detector, recording.path.display());

@@ -4,21 +4,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use super::report::DetectorReport;
-use super::search::{Ready, Status};
+use super::ready::Ready;
+use super::search::Status;
 use crate::error::Result;
+use crate::units::Gps;
 
-/// Searches all detectors; `None` instead of reports when `observe` stopped it.
+/// Searches all detectors up to a moment; false when `observe` stopped it.
 ///
 /// # Errors
 /// The first detector's that failed.
 pub(super) fn run(
-    detectors: Vec<Ready>,
-    block: usize,
+    detectors: &mut [Ready],
+    (until, block): (Gps, usize),
     status: &mut Status,
     observe: &mut dyn FnMut(&Status) -> bool,
-) -> Result<Option<Vec<DetectorReport>>> {
-    side_by_side(detectors, |ready, tell| ready.run(block, tell), status, observe)
+) -> Result<bool> {
+    let work =
+        |ready: &mut Ready, tell: &mut dyn FnMut(u64) -> bool| ready.advance(until, block, tell);
+    let detectors = detectors.iter_mut().collect();
+    Ok(side_by_side(detectors, work, status, observe)?.is_some())
 }
 
 /// Works on all parts, each on a thread; `work` tells how many samples it has done since, and ends by `None` where false
@@ -37,12 +41,9 @@ fn side_by_side<T: Send, R: Send>(
         let begin = |part: T| {
             let tell = tell.clone();
             scope.spawn(move || {
-                let report = work(part, &mut |times| {
+                work(part, &mut |times| {
                     tell.send(times).is_ok() && !stopped.load(Ordering::Relaxed)
-                });
-                // The others need not go on behind a fault.
-                stopped.fetch_or(report.is_err(), Ordering::Relaxed);
-                report
+                })
             })
         };
         let running: Vec<_> = parts.into_iter().map(begin).collect();

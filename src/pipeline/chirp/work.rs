@@ -9,6 +9,7 @@ use crate::backend::Backend;
 use crate::error::Result;
 use crate::spiir::trigger::{Autocorrelation, Finder, Trigger, TriggerOptions};
 use crate::spiir::{Plan, Spiir};
+use crate::state::{Saved, Saving};
 
 /// Bytes of signal-to-noise ratios that are made at once.
 const PLANE_BYTES: usize = 16 << 20;
@@ -131,6 +132,44 @@ impl Work {
             }
             #[cfg(feature = "cuda")]
             Self::Device(work) => work.settle(triggers),
+        }
+    }
+
+    /// Saves what is kept of the stream, and says whether it can: not on a GPU.
+    pub(super) fn save(&self, to: &mut Saving) -> bool {
+        match self {
+            Self::Host(work) => {
+                let saved = work.spiir.save(to);
+                work.finder.save(to);
+                saved
+            }
+            #[cfg(feature = "cuda")]
+            Self::Device(_) => false,
+        }
+    }
+
+    /// Goes on where such work was saved.
+    pub(super) fn load(
+        &mut self,
+        from: &mut Saved<'_>,
+        (whitened, filtered): (u64, u64),
+    ) -> Result<()> {
+        match self {
+            Self::Host(work) => {
+                work.spiir.load(from)?;
+                work.finder.load(from)?;
+                let found = (work.spiir.consumed(), work.finder.known());
+                if found != (whitened, filtered) {
+                    let why = format!("{found:?} found, expected {:?}", (whitened, filtered));
+                    return Err(from.fault("samples filtered", why));
+                }
+                Ok(())
+            }
+            #[cfg(feature = "cuda")]
+            Self::Device(_) => Err(crate::Error::Unavailable {
+                what: "saved filters".to_owned(),
+                why: "those of a GPU can't be continued".to_owned(),
+            }),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::f64::consts::{PI, TAU};
 
+use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::geometry::interferometer;
@@ -20,7 +21,6 @@ use sidereal::spiir::whiten::{Average, GateOptions, Method, WelchOptions};
 use sidereal::strain::Binary;
 use sidereal::units::Gps;
 use sidereal::waveform::{InspiralOptions, inspiral};
-use sidereal::{Error, Result};
 
 use super::draw::Case;
 use super::{Arguments, Resampling, Spectrum, Whitening};
@@ -173,13 +173,7 @@ impl Setup {
             inputs.push((Recording::read(&mut detector)?, input));
         }
         let search = ChirpSearch::new(inputs, &self.search, &Backend::best(1))?;
-        match search.run(&mut |_| true)? {
-            Some(report) => Ok(compare(case, &truth, &report)),
-            None => Err(Error::Unavailable {
-                what: "the search's report".to_owned(),
-                why: "it was stopped".to_owned(),
-            }),
-        }
+        Ok(compare(case, &truth, &search.run(&mut |_| true)?))
     }
 
     /// Noise of both detectors with the binary in it, as strong as asked for.

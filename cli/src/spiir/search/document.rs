@@ -17,6 +17,9 @@ const LISTED: usize = 10;
 /// The document.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Document {
+    /// Whether all strain was searched, and why not.
+    complete: bool,
+    reason: Option<String>,
     /// Loudest first.
     pub(crate) events: Vec<EventRow>,
     /// Events in all.
@@ -93,6 +96,8 @@ impl Document {
     pub(super) fn new(report: &Report, most: usize, device: Option<String>) -> Self {
         let events = report.found.events.iter().take(most);
         Self {
+            complete: report.ending.is_complete(),
+            reason: report.ending.reason(),
             events: events.map(|one| event(report, one)).collect(),
             found: report.found.events.len(),
             detectors: report.detectors.iter().map(detector).collect(),
@@ -129,6 +134,9 @@ impl Document {
                  learned from.",
                 one.name
             );
+        }
+        if let Some(reason) = &self.reason {
+            let _ = writeln!(text, "Not complete: {reason}.");
         }
         let latency = &self.latency_s;
         let _ = writeln!(

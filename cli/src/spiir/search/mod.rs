@@ -2,6 +2,7 @@
 
 pub(super) mod banks;
 mod document;
+mod keeping;
 mod localize;
 mod pictures;
 mod ratios;
@@ -11,19 +12,23 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use sidereal::backend::Backend;
-use sidereal::pipeline::chirp::{ChirpSearch, Input, Recording, Report, SearchOptions};
+use sidereal::pipeline::chirp::{ChirpSearch, Input, Report, SearchOptions, Strain};
+use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::coincidence::Ranking;
 use sidereal::{Error, Result};
 
 use super::design::{Design, within};
-use super::inputs::Strain;
+use super::inputs;
+use super::kept::{Identity, Kept};
 use super::whitening::Whiten;
 use crate::common::{self, Common, tell_notes};
+use crate::errors::Exit;
 use crate::output::{Existing, Folder};
 use crate::progress::Progress;
-use crate::{interrupt, json};
+use crate::{errors, interrupt, json};
 use banks::Banks;
 pub(crate) use document::Document;
+use keeping::Keeping;
 
 /// What a bank in a file has settled, and templates.
 const DESIGN: [&str; 13] = [
@@ -56,7 +61,7 @@ const DESIGN: [&str; 13] = [
     sidereal spiir search h1.hdf5 l1.hdf5 --bank H1=h1_bank.h5 --bank L1=l1_bank.h5 -o found")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    strain: Strain,
+    strain: inputs::Strain,
     /// File of templates, of which a bank is made for each detector's own noise.
     #[arg(long, value_name = "FILE", help_heading = "Templates")]
     templates: Option<PathBuf>,
@@ -177,26 +182,47 @@ pub(crate) struct Done {
 }
 
 /// Runs the verb.
-pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let writing = &arguments.writing;
     let existing = if writing.overwrite { Existing::Replace } else { Existing::Refuse };
     let folder = Folder::begin(&writing.output, existing, &arguments.files())?;
-    let done = run_into(&folder, arguments, common)?;
     let place = folder.place().to_path_buf();
-    interrupt::check()?;
+    let Done { document, report } =
+        Work::begin(arguments, common)?.search(&folder, Keep::FromTheBeginning, common)?;
     folder.finish()?;
     if common.json {
-        return json::print(&done.document);
+        json::print(&document)?;
+    } else if !common.quiet {
+        json::say(document.text(&place).trim_end())?;
     }
-    if common.quiet { Ok(()) } else { json::say(done.document.text(&place).trim_end()) }
+    Ok(errors::ended(&report.ending, &place))
 }
 
-/// Searches into a folder that is being filled.
+/// Searches into a folder that is being filled, of which nothing is left when it is interrupted.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run`]; what stops the search before its end.
 pub(crate) fn run_into(folder: &Folder, arguments: &Arguments, common: &Common) -> Result<Done> {
-    Work::begin(arguments, common)?.search(folder, common)
+    let done = Work::begin(arguments, common)?.search(folder, Keep::Nothing, common)?;
+    interrupt::check()?;
+    match &done.report.ending {
+        Ending::Failed(error) => {
+            let why = error.to_string();
+            Err(Error::Unavailable { what: "the whole search".to_owned(), why })
+        }
+        _ => Ok(done),
+    }
+}
+
+/// What is kept for a run that goes on where this one is interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    /// The search is part of something that can't go on.
+    Nothing,
+    /// All, of a search that begins.
+    FromTheBeginning,
+    /// All, of a search that goes on itself.
+    FromBefore,
 }
 
 /// One search, all options checked.
@@ -214,7 +240,7 @@ impl<'a> Work<'a> {
             arguments.whitening.check_bank()?;
         }
         let asked = common.asked_backend()?;
-        let recordings = arguments.strain.read()?;
+        let recordings = arguments.strain.open()?;
         let (rate_hz, length_s) = recordings
             .first()
             .map_or((1, 0.0), |recording| (recording.rate_hz, recording.duration_s()));
@@ -226,51 +252,97 @@ impl<'a> Work<'a> {
         Ok(Self { arguments, backend, search, rate_hz })
     }
 
+    /// What the search is, for one that goes on where it is interrupted: all that results depend on.
+    fn identity(&self) -> Result<Identity> {
+        let Arguments { strain, templates, bank, design, whitening, detection, .. } =
+            self.arguments;
+        let detection = Detection { gulp: 0, ..detection.clone() };
+        let options: [(&str, &dyn std::fmt::Debug); 5] = [
+            ("strain", strain),
+            ("templates", &(templates, bank)),
+            ("design of filters", design),
+            ("whitening", whitening),
+            ("detection", &detection),
+        ];
+        Identity::new("spiir search", &self.arguments.files(), &options, &self.backend)
+    }
+
     /// Searches, and writes everything.
-    fn search(self, folder: &Folder, common: &Common) -> Result<Done> {
-        let progress = Arc::new(Progress::new(common, Some(0), 1, 1.0 / f64::from(self.rate_hz)));
+    fn search(mut self, folder: &Folder, keep: Keep, common: &Common) -> Result<Done> {
+        let progress = Progress::new(common, Some(0), 1, 1.0 / f64::from(self.rate_hz));
         progress.doing("Searching");
         let whitening = &self.arguments.whitening;
         if self.arguments.templates.is_some() && !whitening.turns_phases() {
             ratios::write_banks(folder, self.search.banks())?;
         }
-        let shown = Arc::clone(&progress);
-        let report = self.search.run(&mut |status| {
-            shown.total(Some(status.total));
-            shown.at(status.times);
-            !interrupt::requested()
-        })?;
+        let identity = if keep == Keep::Nothing { None } else { Some(self.identity()?) };
+        let kept = (identity, keep == Keep::FromBefore);
+        let path = folder.file("");
+        let mut keeping = Keeping::begin(&mut self.search, &path, kept, &progress)?;
+        let mut report = self.search.run_kept(&mut keeping)?;
         progress.finish();
         tell_notes(&self.backend, common);
-        interrupt::check()?;
-        let Some(report) = report else {
-            let why = "it was stopped".to_owned();
-            return Err(Error::Unavailable { what: "the search's report".to_owned(), why });
-        };
-        let writing = &self.arguments.writing;
-        let device = self.backend.is_gpu().then(|| self.backend.name());
-        let document = Document::new(&report, writing.max_events, device);
-        json::write(&folder.file("events.json"), &document)?;
-        // A few templates are not worth kernels of their own, nor is a finished search to fail for them.
-        let host = self.backend.on_host();
-        localize::write(&folder.file("events.xml"), &report, writing.max_xml, &host)?;
-        ratios::write(&folder.file("snr.h5"), &report, &host)?;
-        if !writing.no_plots {
-            let threshold = self.arguments.detection.threshold;
-            pictures::draw(folder, &report, (writing.max_plots, threshold), &host)?;
+        let place = Place { folder, arguments: self.arguments, backend: &self.backend };
+        let mut document = place.write_events(&report)?;
+        // The series of a long search take a while, for which one who stops it does not wait.
+        if !matches!(report.ending, Ending::Stopped)
+            && let Err(error) = place.write_series(&report)
+        {
+            let series = folder.file("snr.h5");
+            if series.exists() {
+                std::fs::remove_file(&series).map_err(|error| Error::io(series, error))?;
+            }
+            report.ending =
+                if error.is_stop() { Ending::Stopped } else { Ending::Failed(Arc::new(error)) };
+            document = place.write_events(&report)?;
+        }
+        if !matches!(report.ending, Ending::Stopped | Ending::Failed(_)) {
+            Kept::remove(&path)?;
         }
         Ok(Done { document, report })
     }
 }
 
+/// Where a search is written.
+struct Place<'a> {
+    folder: &'a Folder,
+    arguments: &'a Arguments,
+    backend: &'a Backend,
+}
+
+impl Place<'_> {
+    /// Writes the tables of events.
+    fn write_events(&self, report: &Report) -> Result<Document> {
+        let writing = &self.arguments.writing;
+        let device = self.backend.is_gpu().then(|| self.backend.name());
+        let document = Document::new(report, writing.max_events, device);
+        json::write(&self.folder.file("events.json"), &document)?;
+        // A few templates are not worth kernels of their own, nor is a finished search to fail for them.
+        let (path, host) = (self.folder.file("events.xml"), self.backend.on_host());
+        localize::write(&path, report, writing.max_xml, &host)?;
+        Ok(document)
+    }
+
+    /// Writes the series, and draws the pictures.
+    fn write_series(&self, report: &Report) -> Result<()> {
+        let (writing, host) = (&self.arguments.writing, self.backend.on_host());
+        ratios::write(&self.folder.file("snr.h5"), report, &host)?;
+        if writing.no_plots {
+            return Ok(());
+        }
+        let threshold = self.arguments.detection.threshold;
+        pictures::draw(self.folder, report, (writing.max_plots, threshold), &host)
+    }
+}
+
 /// Signal-to-noise ratios that a search makes: one for each template and sample.
-fn ratios_of(inputs: &[(Recording, Input)]) -> u64 {
+fn ratios_of(inputs: &[(Strain, Input)]) -> u64 {
     let templates = |input: &Input| match input {
         Input::Templates(source) => source.waveforms.len(),
         Input::Shared(source) => source.waveforms.len(),
         Input::Bank(bank) => bank.templates.len(),
     };
-    inputs.iter().map(|(one, input)| one.samples.len() as u64 * templates(input) as u64).sum()
+    inputs.iter().map(|(one, input)| one.times * templates(input) as u64).sum()
 }
 
 impl Arguments {
@@ -284,14 +356,14 @@ impl Arguments {
     }
 
     /// Each recording with its templates or its bank.
-    fn inputs(&self, recordings: Vec<Recording>, rate_hz: u32) -> Result<Vec<(Recording, Input)>> {
+    fn inputs(&self, recordings: Vec<Strain>, rate_hz: u32) -> Result<Vec<(Strain, Input)>> {
         if let Some(path) = &self.templates {
             let source = Arc::new(self.source(path, rate_hz)?);
             let with = |recording| (recording, Input::Shared(Arc::clone(&source)));
             return Ok(recordings.into_iter().map(with).collect());
         }
         let mut banks = Banks::read(&self.bank)?;
-        let with = |recording: Recording| {
+        let with = |recording: Strain| {
             let bank = banks.take(&recording.detector)?;
             Ok((recording, Input::Bank(Box::new(bank))))
         };

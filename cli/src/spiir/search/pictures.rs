@@ -106,7 +106,7 @@ struct View<'a> {
     moduli: Vec<f32>,
     /// Whitened strain round the event: its first sample's time, and the samples.
     start: Gps,
-    strain: &'a [f32],
+    strain: Vec<f32>,
     template: Vec<f32>,
 }
 
@@ -118,10 +118,11 @@ fn views<'a>(report: &'a Report, event: &Event, backend: &Backend) -> Result<Vec
         let ratios = series(detector, event.template as usize, (event.gps, half), backend)?;
         let place = |seconds: f64| {
             let sample = (event.gps.seconds_since(detector.start) + seconds) * rate;
-            (sample.max(0.0) as usize).min(detector.whitened.len())
+            (sample.max(0.0) as u64).min(detector.whitened.times())
         };
         let (first, last) = (place(-AROUND_S), place(AROUND_S));
-        let strain = &detector.whitened[first..last];
+        let strain = detector.whitened.samples(first..last)?;
+        let first = first as usize;
         Ok(View {
             template: trigger
                 .map_or_else(Vec::new, |one| overlay(detector, &one, first, strain.len())),
@@ -175,7 +176,7 @@ impl View<'_> {
             name: &self.detector.name,
             start_s: self.start.seconds_since(event),
             rate_hz: self.detector.rate_hz.into(),
-            strain: self.strain,
+            strain: &self.strain,
             template: &self.template,
             facts: self.facts(),
         }
@@ -186,7 +187,7 @@ impl View<'_> {
             name: &self.detector.name,
             start_s: self.start.seconds_since(event),
             rate_hz: self.detector.rate_hz.into(),
-            strain: self.strain,
+            strain: &self.strain,
             facts: self.facts(),
         }
     }

@@ -32,12 +32,16 @@ pub(super) fn write(path: &Path, report: &Report, backend: &Backend) -> Result<(
     };
     let mut writer = Writer::create(path, header)?;
     for (index, one) in report.detectors.iter().enumerate() {
-        writer.whitened(index, &one.whitened, &one.whitened_valid)?;
+        for first in (0..one.whitened.times()).step_by(BLOCK) {
+            interrupt::check()?;
+            let (samples, valid) = one.whitened.read(first..first + BLOCK as u64)?;
+            writer.whitened(index, &samples, &valid)?;
+        }
         if !templates.is_empty() {
             write_ratios(&mut writer, (index, one), &templates, backend)?;
         }
     }
-    writer.finish()
+    writer.finish_as(report.ending.is_complete())
 }
 
 /// Filters a detector's whitened strain with some of its templates, block by block.
@@ -55,9 +59,10 @@ fn write_ratios(
     })?;
     let mut spiir = Spiir::new(plan, backend)?;
     let mut z = vec![Complex::default(); templates.len() * BLOCK];
-    for block in one.whitened.chunks(BLOCK) {
+    for first in (0..one.whitened.times()).step_by(BLOCK) {
         interrupt::check()?;
-        let produced = spiir.run(block, &mut z, BLOCK)?.produced;
+        let block = one.whitened.samples(first..first + BLOCK as u64)?;
+        let produced = spiir.run(&block, &mut z, BLOCK)?.produced;
         writer.snr(index, &z, BLOCK, produced)?;
     }
     loop {
@@ -77,7 +82,7 @@ fn header(one: &DetectorReport, templates: &[usize]) -> DetectorSeries {
         detector: one.name.clone(),
         start: one.start,
         rate_hz: one.rate_hz,
-        samples: one.whitened.len() as u64,
+        samples: one.whitened.times(),
         latency_s: one.latency.whitening_s + one.latency.resampling_s,
         templates: templates.iter().map(template).collect(),
         whitened: true,

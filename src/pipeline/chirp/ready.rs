@@ -1,0 +1,221 @@
+//! One detector of a search: strain from its source, whitened strain, triggers; in steps of any length.
+
+use super::bank::{check_length, design_for};
+use super::detector::{ChirpDetector, DetectorOptions, Piece};
+use super::report::DetectorReport;
+use super::search::{Input, SearchOptions};
+use super::strain::{Reader, Strain};
+use super::whitened::Whitened;
+use crate::backend::Backend;
+use crate::backend::threads::Threads;
+use crate::error::Result;
+use crate::math::power_spectrum::PowerSpectrum;
+use crate::spiir::bank::Bank;
+use crate::spiir::coincidence::TimedTrigger;
+use crate::spiir::trigger::Trigger;
+use crate::state::{Saved, Saving};
+use crate::units::Gps;
+
+/// One detector, ready to be searched.
+pub(super) struct Ready {
+    pub(super) strain: Strain,
+    pub(super) bank: Bank,
+    psd: PowerSpectrum,
+    chain: ChirpDetector,
+    whitened: Whitened,
+    reader: Option<Reader>,
+    /// Samples searched, and whether the source has no more.
+    taken: u64,
+    has_ended: bool,
+    /// Triggers that were told.
+    told: usize,
+    samples: Vec<f64>,
+    valid: Vec<bool>,
+}
+
+impl Ready {
+    /// Makes the bank where there is none, and the chain.
+    pub(super) fn new(
+        (strain, input): (Strain, Input),
+        options: &SearchOptions,
+        (backend, threads): (&Backend, &Threads),
+    ) -> Result<Self> {
+        let whitening = &options.whitening;
+        let (bank, psd) = match input {
+            Input::Templates(source) => design_for(&source, &strain, whitening, threads)?,
+            Input::Shared(source) => design_for(&source, &strain, whitening, threads)?,
+            Input::Bank(bank) => {
+                check_length(&bank, &strain)?;
+                let psd = whitening.spectrum(&strain)?;
+                (*bank, psd)
+            }
+        };
+        let f_low_hz = bank.options.f_low_hz;
+        let chain = DetectorOptions {
+            whitening: whitening.options(strain.rate_hz, &psd, f_low_hz),
+            threshold: options.threshold,
+            window_s: options.window_s,
+            gate_pad_s: options.gate_pad_s,
+        };
+        let chain = ChirpDetector::of_triggers(strain.start, &bank, &chain, backend)?;
+        Ok(Self {
+            strain,
+            bank,
+            psd,
+            chain,
+            whitened: Whitened::default(),
+            reader: None,
+            taken: 0,
+            has_ended: false,
+            told: 0,
+            samples: Vec::new(),
+            valid: Vec::new(),
+        })
+    }
+
+    /// Keeps whitened strain, of which nothing was made yet, elsewhere.
+    pub(super) fn keep_in(&mut self, whitened: Whitened) {
+        self.whitened = whitened;
+    }
+
+    /// Samples searched.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Samples that are worked on at once.
+    pub(super) fn piece(&self) -> usize {
+        self.chain.piece()
+    }
+
+    /// Whether all strain was searched.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// What the strain lacks, if it ends before its time.
+    pub(super) fn cut(&self) -> Option<String> {
+        if self.has_ended && self.taken < self.strain.times {
+            let (path, times) = (self.strain.path.display(), self.strain.times);
+            return Some(format!("{path}: {} of {times} samples were there", self.taken));
+        }
+        self.strain.cut().map(str::to_owned)
+    }
+
+    /// Searches up to a moment, in blocks; `tell` is told how many samples were searched since, and stops it by giving
+    /// false: then `None` comes back.
+    pub(super) fn advance(
+        &mut self,
+        until: Gps,
+        block: usize,
+        tell: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<()>> {
+        let distance_ns = i128::from(until.ns) - i128::from(self.strain.start.ns);
+        let samples = (distance_ns * i128::from(self.strain.rate_hz)).div_euclid(1_000_000_000);
+        let until = u64::try_from(samples).unwrap_or(0).min(self.strain.times);
+        while self.taken < until {
+            let count = (until - self.taken).min(block as u64) as usize;
+            let count = self.step(count)?;
+            if count == 0 {
+                break;
+            }
+            if !tell(count as u64) {
+                return Ok(None);
+            }
+        }
+        self.has_ended |= self.taken >= self.strain.times;
+        Ok(Some(()))
+    }
+
+    /// Searches the next samples, at most so many.
+    fn step(&mut self, most: usize) -> Result<usize> {
+        if self.reader.is_none() {
+            self.reader = Some(self.strain.read_from(self.taken)?);
+        }
+        let Some(reader) = &mut self.reader else { return Ok(0) };
+        if self.samples.len() < most {
+            self.samples.resize(most, 0.0);
+            self.valid.resize(most, false);
+        }
+        let count = reader.read(&mut self.samples[..most], &mut self.valid[..most])?;
+        if count == 0 {
+            self.has_ended = true;
+            return Ok(0);
+        }
+        let (strain, valid) = (&self.samples[..count], &self.valid[..count]);
+        kept(&mut self.whitened, |observe| self.chain.run(strain, valid, observe))?;
+        self.taken += count as u64;
+        Ok(count)
+    }
+
+    /// Triggers that are certain by now and were not told yet.
+    pub(super) fn news(&mut self) -> Vec<(Trigger, TimedTrigger)> {
+        let new = &self.chain.triggers()[self.told..];
+        let news = new.iter().map(|trigger| (*trigger, self.chain.timed(trigger))).collect();
+        self.told = self.chain.triggers().len();
+        news
+    }
+
+    /// Ends the stream as if nothing but silence followed.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.reader = None;
+        kept(&mut self.whitened, |observe| self.chain.flush(observe))
+    }
+
+    /// What was found.
+    pub(super) fn report(self) -> DetectorReport {
+        let latency = self.chain.latency();
+        let (triggers, valid) = self.chain.finish();
+        DetectorReport {
+            name: self.strain.detector.clone(),
+            start: self.strain.start,
+            rate_hz: self.strain.rate_hz,
+            duration_s: self.taken as f64 / f64::from(self.strain.rate_hz),
+            livetime_s: valid.duration_s(),
+            psd: self.psd,
+            bank: self.bank,
+            triggers,
+            valid,
+            whitened: self.whitened,
+            latency,
+        }
+    }
+
+    /// Saves where it is, and says whether it can: not on a GPU.
+    pub(super) fn save(&self, to: &mut Saving) -> bool {
+        to.part("detector");
+        to.number(self.taken);
+        to.number(self.told as u64);
+        to.number(self.whitened.times());
+        self.chain.save(to)
+    }
+
+    /// Goes on where it was saved, with the triggers told by then; gives the samples of whitened strain made by then.
+    pub(super) fn load(&mut self, from: &mut Saved<'_>, triggers: Vec<Trigger>) -> Result<u64> {
+        from.part("detector")?;
+        self.taken = from.number()?;
+        if self.taken > self.strain.times {
+            let why = format!("{} searched of {}", self.taken, self.strain.times);
+            return Err(from.fault("samples", why));
+        }
+        from.expect("triggers in the journal", triggers.len() as u64)?;
+        self.told = triggers.len();
+        let whitened = from.number()?;
+        self.chain.load(from, triggers)?;
+        Ok(whitened)
+    }
+}
+
+/// Does a step of a chain whose whitened strain is kept; the first fault of keeping it is the step's.
+fn kept(
+    whitened: &mut Whitened,
+    step: impl FnOnce(&mut dyn FnMut(Piece<'_>)) -> Result<()>,
+) -> Result<()> {
+    let mut fault = Ok(());
+    step(&mut |piece| {
+        if let (Piece::Whitened { samples, valid, .. }, true) = (piece, fault.is_ok()) {
+            fault = whitened.push(samples, valid);
+        }
+    })?;
+    fault
+}

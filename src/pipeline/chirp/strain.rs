@@ -1,0 +1,272 @@
+//! One detector's strain, read as often as it is needed, and the time that several have in common.
+//!
+//! Invariant: memory does not grow with the length, unless the strain was in memory before.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::recording::Recording;
+use crate::error::{Error, Result};
+use crate::io::strain::{StrainHeader, StrainSource};
+use crate::spiir::whiten::Take;
+use crate::units::Gps;
+
+/// Samples that are read at once.
+pub(super) const PIECE: usize = 1 << 16;
+
+type Open = dyn Fn() -> Result<Box<dyn StrainSource>> + Send + Sync;
+
+/// Strain of one detector that can be read more than once: a spectrum is taken from it before it is searched.
+#[derive(Clone)]
+pub struct Strain {
+    /// Two letters of the detector: `H1`.
+    pub detector: String,
+    /// Where the data come from.
+    pub path: PathBuf,
+    /// Time of the first sample.
+    pub start: Gps,
+    /// Samples in a second.
+    pub rate_hz: u32,
+    /// Number of samples.
+    pub times: u64,
+    /// The number of the first sample in the source.
+    first: u64,
+    open: Arc<Open>,
+    /// What a recording that is cut short lacks.
+    cut: Option<String>,
+}
+
+/// Strain on its way from its source, from one sample on to the end.
+pub struct Reader {
+    source: Box<dyn StrainSource>,
+    left: u64,
+}
+
+impl Strain {
+    /// Strain of a source that `open` opens, each time at its first sample.
+    ///
+    /// # Errors
+    /// Those of the source; [`Error::Format`] when it holds no sample.
+    pub fn new(
+        open: impl Fn() -> Result<Box<dyn StrainSource>> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let mut source = open()?;
+        let StrainHeader { path, detector, start, rate_hz, times, .. } = source.header().clone();
+        let times = match times {
+            Some(times) => times,
+            None => source.skip(u64::MAX)?,
+        };
+        if times == 0 {
+            return Err(Error::format(path, "strain", 0, "found no sample, expected some"));
+        }
+        let cut = source.cut().map(str::to_owned);
+        Ok(Self { detector, path, start, rate_hz, times, first: 0, open: Arc::new(open), cut })
+    }
+
+    /// Time of the sample after the last.
+    pub fn end(&self) -> Gps {
+        self.start.plus_samples(self.times as i64, self.rate_hz)
+    }
+
+    /// Length in seconds.
+    pub fn duration_s(&self) -> f64 {
+        self.times as f64 / f64::from(self.rate_hz)
+    }
+
+    /// Keeps the samples from one moment to before another.
+    pub fn limit(&mut self, from: Gps, until: Gps) {
+        let place = |gps: Gps| {
+            let samples = gps.seconds_since(self.start) * f64::from(self.rate_hz);
+            (samples.round().max(0.0) as u64).min(self.times)
+        };
+        let (first, last) = (place(from), place(until));
+        // What the end lacks does not matter where it is not used.
+        if last < self.times {
+            self.cut = None;
+        }
+        self.start = self.start.plus_samples(first as i64, self.rate_hz);
+        self.first += first;
+        self.times = last.saturating_sub(first);
+    }
+
+    /// Says what the recording lacks, where it is cut short.
+    pub fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    /// Its samples from number `from` on.
+    ///
+    /// # Errors
+    /// Those of the source; [`Error::Format`] when it holds fewer samples.
+    pub fn read_from(&self, from: u64) -> Result<Reader> {
+        let mut source = (self.open)()?;
+        let skipped = self.first + from;
+        if source.skip(skipped)? < skipped {
+            return Err(Error::format(&self.path, "strain", 0, "it is shorter than it was before"));
+        }
+        Ok(Reader { source, left: self.times.saturating_sub(from) })
+    }
+
+    /// Hands all samples on, piece by piece; gives their number, which is less than promised behind a fault.
+    pub(super) fn for_each(&self, take: &mut Take<'_>) -> Result<()> {
+        let mut reader = self.read_from(0)?;
+        let (mut samples, mut valid) = (vec![0.0; PIECE], vec![false; PIECE]);
+        loop {
+            match reader.read(&mut samples, &mut valid)? {
+                0 => return Ok(()),
+                count => take(&samples[..count], &valid[..count])?,
+            }
+        }
+    }
+
+    /// The samples that can be read before a fault: as many as there are, without one.
+    pub(super) fn readable(&self) -> Result<u64> {
+        let mut reader = self.read_from(0)?;
+        let (mut samples, mut valid) = (vec![0.0; PIECE], vec![false; PIECE]);
+        let mut known = 0;
+        loop {
+            match reader.read(&mut samples, &mut valid) {
+                Ok(0) | Err(_) => return Ok(known),
+                Ok(count) => known += count as u64,
+            }
+        }
+    }
+
+    /// `H1 GPS 1126259446.000 to 1126259478.000`.
+    fn span(&self) -> String {
+        let name = if self.detector.is_empty() { "a detector" } else { &self.detector };
+        format!("{name} GPS {:.3} to {:.3}", self.start.s(), self.end().s())
+    }
+}
+
+impl Reader {
+    /// Writes the next samples to the front of `samples`, and which of them may be used to `valid`; 0 is the end.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize> {
+        let count = (samples.len() as u64).min(self.left) as usize;
+        if count == 0 {
+            return Ok(0);
+        }
+        let count = self.source.read(&mut samples[..count], &mut valid[..count])?;
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+impl fmt::Debug for Strain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "strain of {}, {} samples from {}", self.span(), self.times, self.path.display())
+    }
+}
+
+impl From<Recording> for Strain {
+    fn from(recording: Recording) -> Self {
+        let Recording { detector, path, start, rate_hz, .. } = recording.clone();
+        let times = recording.samples.len() as u64;
+        let recording = Arc::new(recording);
+        let open = move || -> Result<Box<dyn StrainSource>> {
+            let Recording { detector, path, start, rate_hz, .. } = &*recording;
+            let header = StrainHeader {
+                path: path.clone(),
+                format: "memory",
+                detector: detector.clone(),
+                start: *start,
+                rate_hz: *rate_hz,
+                times: Some(recording.samples.len() as u64),
+            };
+            Ok(Box::new(Memory { header, recording: Arc::clone(&recording), next: 0 }))
+        };
+        Self { detector, path, start, rate_hz, times, first: 0, open: Arc::new(open), cut: None }
+    }
+}
+
+/// A recording in memory as a source.
+struct Memory {
+    header: StrainHeader,
+    recording: Arc<Recording>,
+    next: usize,
+}
+
+impl StrainSource for Memory {
+    fn header(&self) -> &StrainHeader {
+        &self.header
+    }
+
+    fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize> {
+        let (strain, flags) =
+            (&self.recording.samples[self.next..], &self.recording.valid[self.next..]);
+        let count = strain.len().min(samples.len());
+        samples[..count].copy_from_slice(&strain[..count]);
+        valid[..count].copy_from_slice(&flags[..count]);
+        self.next += count;
+        Ok(count)
+    }
+
+    fn skip(&mut self, samples: u64) -> Result<u64> {
+        let count = samples.min((self.recording.samples.len() - self.next) as u64);
+        self.next += count as usize;
+        Ok(count)
+    }
+}
+
+/// The time that all strain has.
+///
+/// # Errors
+/// [`Error::Parameter`] when there is none, with every detector's span.
+pub fn common_span(strain: &[Strain]) -> Result<(Gps, Gps)> {
+    let from = strain.iter().map(|one| one.start).max();
+    let until = strain.iter().map(Strain::end).min();
+    match from.zip(until) {
+        None => Err(Error::parameter("detectors", 0, "there must be at least one recording")),
+        Some((from, until)) if from < until => Ok((from, until)),
+        _ => {
+            let spans: Vec<String> = strain.iter().map(Strain::span).collect();
+            let rule = format!("the detectors don't overlap in time: {}", spans.join(", "));
+            Err(Error::parameter("common time of the detectors (s)", 0, rule))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strain(detector: &str, start_s: f64, samples: usize) -> Strain {
+        let recording = Recording {
+            detector: detector.to_owned(),
+            path: PathBuf::new(),
+            start: Gps::from_s(start_s),
+            rate_hz: 16,
+            samples: (0..samples).map(|k| k as f64).collect(),
+            valid: vec![true; samples],
+        };
+        recording.into()
+    }
+
+    #[test]
+    fn the_common_time_is_where_all_overlap() {
+        let both = [strain("H1", 10.0, 160), strain("L1", 15.0, 160)];
+        assert_eq!(common_span(&both).ok(), Some((Gps::from_s(15.0), Gps::from_s(20.0))));
+        let apart = [strain("H1", 10.0, 16), strain("L1", 11.0, 16)];
+        let error = common_span(&apart).expect_err("apart").to_string();
+        assert!(error.contains("overlap") && error.contains("H1 GPS 10.000 to 11.000"), "{error}");
+    }
+
+    #[test]
+    fn limits_keep_times_and_readers_begin_anywhere() {
+        let mut one = strain("H1", 10.0, 160);
+        one.limit(Gps::from_s(12.0), Gps::from_s(19.0));
+        one.limit(Gps::from_s(12.0), Gps::from_s(13.0));
+        assert_eq!((one.start, one.times), (Gps::from_s(12.0), 16));
+        let (mut samples, mut valid) = ([0.0; 32], [false; 32]);
+        let mut reader = one.read_from(4).expect("opened");
+        assert_eq!(reader.read(&mut samples, &mut valid).expect("read"), 12);
+        assert_eq!((samples[0], samples[11], valid[11]), (36.0, 47.0, true));
+        assert_eq!(reader.read(&mut samples, &mut valid).expect("read"), 0);
+        one.limit(Gps::from_s(0.0), Gps::from_s(99.0));
+        assert_eq!((one.start, one.times), (Gps::from_s(12.0), 16));
+    }
+}
