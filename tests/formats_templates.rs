@@ -218,3 +218,19 @@ fn the_template_of_the_first_event() {
     assert!(turn_1 < 0.0 && turn_2 < 0.0, "{turn_1} {turn_2}");
     assert!((loud_1 / loud_2 - 1.0).abs() < 0.15, "{loud_1} {loud_2}");
 }
+
+#[test]
+fn a_small_file_of_long_series_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let series = vec![1e-21; 5 << 20];
+    let path = file(home.path(), |file| {
+        for name in ["plus", "cross"] {
+            let dataset = file.create_dataset(name).with_f64_data(&series);
+            dataset.with_chunks(&[1 << 16]).with_deflate(4);
+        }
+        file.set_attr("rate", AttrValue::I64(4096));
+    });
+    assert!(std::fs::metadata(&path).unwrap().len() < 200_000);
+    let told = open(&path).expect_err("too long a series").to_string();
+    assert!(told.contains("plus") && told.contains("bytes"), "{told}");
+}

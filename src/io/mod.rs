@@ -11,6 +11,7 @@ mod csv;
 pub mod fbh5;
 pub mod fetch_h5;
 mod hdf5_patch;
+mod inflate;
 pub mod ligolw;
 pub mod npy;
 mod observation;
@@ -119,6 +120,11 @@ pub trait FilterbankSource: Send {
     /// Where the recording has no data of its own and was filled.
     fn gaps(&self) -> &[Gap] {
         &[]
+    }
+
+    /// Samples read so far that were not finite numbers and that the source itself replaced.
+    fn flagged_samples(&self) -> u64 {
+        0
     }
 
     /// Says what the recording lacks of what it promises, where it is cut short: its last piece was left out.

@@ -1,13 +1,13 @@
 //! Where an FBH5 file's samples lie: axes, chunks and filters, checked against the file's size.
 //!
-//! Invariant: no buffer that follows from a [`Place`] is larger than the file could fill at its
-//! filters' highest ratio.
+//! Invariant: no buffer that follows from a [`Place`] is larger than [`most_bytes`] allows for the file.
 
 use std::path::PathBuf;
 
 use hdf5_pure::{Chunk, Dataset, Filter, Layout};
 
 use crate::error::{Error, Result};
+use crate::io::inflate::{most_bytes, most_streamed_bytes};
 
 /// Bitshuffle's number among HDF5 filters.
 const BITSHUFFLE: u16 = 32008;
@@ -15,8 +15,6 @@ const BITSHUFFLE: u16 = 32008;
 const LIBRARY_FILTERS: [u16; 4] = [1, 2, 3, 32000];
 /// Bytes of a band where the file has no chunks.
 const BAND_BYTES: u64 = 1 << 20;
-/// No filter here makes more than this many bytes out of one (deflate's ratio is the highest).
-const HIGHEST_RATIO: u64 = 1100;
 
 /// Lengths of the axes time, feed, channel.
 pub(super) type Axes = [u64; 3];
@@ -58,6 +56,8 @@ impl Place {
         let times = chunk_axes.map_or(BAND_BYTES / row_bytes, |axes| axes[0]);
         let times = times.clamp(1, self.axes[0]);
         self.check_size("a band of times", times.checked_mul(row_bytes))?;
+        let all = self.axes[0].checked_mul(row_bytes);
+        self.check_most("a data set", all, most_streamed_bytes(self.file_bytes))?;
         let filters = dataset.filter_pipeline();
         if let Some(axes) = chunk_axes {
             // The library trusts the sizes in the list of chunks, so it is checked for it, too.
@@ -124,7 +124,10 @@ impl Place {
 
     /// Fails for a buffer that the file could never fill.
     fn check_size(&self, what: &str, bytes: Option<u64>) -> Result<()> {
-        let most = self.file_bytes.saturating_mul(HIGHEST_RATIO).saturating_add(BAND_BYTES);
+        self.check_most(what, bytes, most_bytes(self.file_bytes))
+    }
+
+    fn check_most(&self, what: &str, bytes: Option<u64>, most: u64) -> Result<()> {
         match bytes {
             Some(bytes) if bytes <= most && usize::try_from(bytes).is_ok() => Ok(()),
             _ => {

@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 /// The most cells that a table may have.
 const MAX_CELLS: usize = 1 << 25;
 
+/// Cells that any file may have, and those that it may have for each of its bytes: empty ones compress well.
+const CELLS: (u64, u64) = (1 << 22, 8);
+
 /// The most columns that a table may have.
 const MAX_COLUMNS: usize = 1024;
 
@@ -24,7 +27,8 @@ const TOLD: usize = 20;
 /// # Errors
 /// [`Error::Io`]; [`Error::Format`] with the byte (of the XML, after decompression) for what is no XML, a file without
 /// the table or with two of them, an unknown type, a cell that does not fit its column's type, a last row that is
-/// not whole, more than [`MAX_XML_BYTES`](super::MAX_XML_BYTES) of XML, or more than 2^25 cells.
+/// not whole, more than [`MAX_XML_BYTES`](super::MAX_XML_BYTES) of XML or 100 times a gzipped file's size and 32 MiB, or
+/// more than 2^25 cells or 8 times the file's bytes and 2^22.
 pub fn read_table(path: &Path, name: &str) -> Result<Table> {
     let mut xml = Xml::open(path)?;
     let mut search = Search { path, name, found: None, names: Vec::new() };
@@ -124,6 +128,7 @@ struct Builder<'a> {
     path: &'a Path,
     table: Table,
     cells: usize,
+    most_cells: usize,
     has_stream: bool,
 }
 
@@ -136,7 +141,10 @@ impl<'a> Builder<'a> {
             rows: 0,
             offset,
         };
-        Self { path, table, cells: 0, has_stream: false }
+        let bytes = std::fs::metadata(path).map_or(u64::MAX, |found| found.len());
+        let most = bytes.saturating_mul(CELLS.1).saturating_add(CELLS.0);
+        let most_cells = most.min(MAX_CELLS as u64) as usize;
+        Self { path, table, cells: 0, most_cells, has_stream: false }
     }
 
     fn fault(&self, column: &str, offset: u64, why: impl Into<String>) -> Error {
@@ -209,8 +217,8 @@ impl<'a> Builder<'a> {
         let place = self.cells.checked_rem(columns).ok_or_else(|| {
             Fault::from(("cells found, but the table has no columns".to_owned(), cell.offset))
         })?;
-        if self.cells == MAX_CELLS {
-            return Err((format!("more than {MAX_CELLS} cells"), cell.offset).into());
+        if self.cells == self.most_cells {
+            return Err((format!("more than {} cells", self.most_cells), cell.offset).into());
         }
         let Column { name, values } = &mut self.table.columns[place];
         values.push(cell.text).map_err(|why| Fault {

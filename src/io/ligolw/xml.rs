@@ -10,12 +10,16 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
 use crate::error::{Error, Result};
+use crate::io::inflate::Bounded;
 
 /// The most bytes of XML that a file may have, after decompression: beyond them, reading ends with an error.
 pub const MAX_XML_BYTES: u64 = 1 << 29;
 
 /// How deep elements may lie in each other; LIGO_LW's own need no more than ten.
 const MAX_DEPTH: usize = 64;
+
+/// Bytes of text that come at once, at most.
+const PIECE_BYTES: usize = 1 << 16;
 
 /// First bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -65,9 +69,14 @@ pub fn is_ligolw(path: &Path) -> bool {
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let io = |error| Error::io(path, error);
-    let mut file = BufReader::new(File::open(path).map_err(io)?);
-    let is_gzip = file.fill_buf().map_err(io)?.starts_with(&GZIP);
-    Ok(if is_gzip { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+    let file = File::open(path).map_err(io)?;
+    let bytes = file.metadata().map_err(io)?.len();
+    let mut file = BufReader::new(file);
+    if !file.fill_buf().map_err(io)?.starts_with(&GZIP) {
+        return Ok(Box::new(file));
+    }
+    let text = Bounded::new(MultiGzDecoder::new(file), bytes);
+    Ok(Box::new(BufReader::with_capacity(PIECE_BYTES, text)))
 }
 
 /// A document that is read from its start to its end.
@@ -76,17 +85,35 @@ pub(super) struct Xml {
     reader: Reader<std::io::Take<Box<dyn BufRead>>>,
     buffer: Vec<u8>,
     depth: usize,
+    /// Bytes of a character that lies across two pieces of text.
+    tail: Vec<u8>,
+    /// Whether the element that came last was empty, so that its end comes next.
+    is_empty: bool,
 }
 
 impl Xml {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let mut reader = Reader::from_reader(open(path)?.take(MAX_XML_BYTES));
-        reader.config_mut().expand_empty_elements = true;
-        Ok(Self { path: path.to_path_buf(), reader, buffer: Vec::new(), depth: 0 })
+        let reader = Reader::from_reader(open(path)?.take(MAX_XML_BYTES));
+        Ok(Self {
+            path: path.to_path_buf(),
+            reader,
+            buffer: Vec::new(),
+            depth: 0,
+            tail: Vec::new(),
+            is_empty: false,
+        })
     }
 
     /// The next element or piece of text; comments and instructions are passed over.
     pub(super) fn next(&mut self) -> Result<Node<'_>> {
+        if std::mem::take(&mut self.is_empty) {
+            return Ok(Node::End);
+        }
+        if self.depth > 0
+            && let Some((text, start)) = self.text()?
+        {
+            return Ok(Node::Text(text.into(), start));
+        }
         // A later event's text can't be borrowed inside of a loop that may go on, so first comes what to skip.
         loop {
             self.buffer.clear();
@@ -100,6 +127,10 @@ impl Xml {
                         return Err(Error::format(&self.path, "XML", start, why));
                     }
                     return element(&self.path, &start_tag, start).map(Node::Start);
+                }
+                Ok(Event::Empty(tag)) => {
+                    self.is_empty = true;
+                    return element(&self.path, &tag, start).map(Node::Start);
                 }
                 Ok(Event::End(_)) => {
                     self.depth = self.depth.saturating_sub(1);
@@ -120,6 +151,42 @@ impl Xml {
                 Ok(text) => Ok(Node::Text(text.into(), start)),
                 Err(error) => Err(Error::format(&self.path, "XML", start, error.to_string())),
             };
+        }
+    }
+
+    /// The next piece of the text before a tag or a reference, with its first byte; `None` where there is none.
+    ///
+    /// The reader would put all of an element's text into memory first.
+    fn text(&mut self) -> Result<Option<(String, u64)>> {
+        loop {
+            let at = self.reader.buffer_position();
+            let start = at - self.tail.len() as u64;
+            let mut stream = self.reader.stream();
+            let ready = match stream.fill_buf() {
+                Ok(ready) => &ready[..ready.len().min(PIECE_BYTES)],
+                Err(error) => return Err(self.fault(&error.into(), at)),
+            };
+            let end = ready.iter().position(|letter| matches!(letter, b'<' | b'&'));
+            let taken = end.unwrap_or(ready.len());
+            let is_last = end.is_some() || ready.is_empty();
+            let mut bytes = std::mem::take(&mut self.tail);
+            bytes.extend_from_slice(&ready[..taken]);
+            stream.consume(taken);
+            let whole = match std::str::from_utf8(&bytes) {
+                Ok(text) => text.len(),
+                Err(error) if error.error_len().is_none() && !is_last => error.valid_up_to(),
+                Err(error) => {
+                    let at = start + error.valid_up_to() as u64;
+                    return Err(Error::format(&self.path, "XML", at, error.to_string()));
+                }
+            };
+            self.tail = bytes.split_off(whole);
+            match String::from_utf8(bytes) {
+                Ok(text) if text.is_empty() && is_last => return Ok(None),
+                Ok(text) if !text.is_empty() => return Ok(Some((text, start))),
+                // A character that has only begun.
+                _ => {}
+            }
         }
     }
 

@@ -1,18 +1,17 @@
 //! One-axis data sets of an HDF5 file, read in pieces and within bounds.
 //!
-//! Invariant: no read takes more memory than the file could fill at its filters' highest ratio.
+//! Invariant: no read takes more memory than [`most_bytes`] allows for a file of its size.
 
 use std::path::{Path, PathBuf};
 
 use hdf5_pure::{AttrValue, DType, Dataset, File, Layout, VlenStringReadOptions};
 
 use crate::error::{Error, Result};
+use crate::io::inflate::{most_bytes, most_streamed_bytes};
 
 /// Filters that the HDF5 library decodes: deflate, shuffle, Fletcher's checksum, LZF.
 const FILTERS: [u16; 4] = [1, 2, 3, 32000];
-/// No filter here makes more than this many bytes out of one (deflate's ratio is the highest).
-const HIGHEST_RATIO: u64 = 1100;
-/// Bytes that are read at once where the file has no chunks, and that any file may ask for.
+/// Bytes that are read at once where the file has no chunks.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Bytes of all texts of a data set at most.
 const MAX_TEXT: u64 = 1 << 16;
@@ -225,12 +224,17 @@ fn check_chunks(
     shape: &[u64],
     [length, width]: [u64; 2],
 ) -> Result<u64> {
-    let most = input.bytes.saturating_mul(HIGHEST_RATIO).saturating_add(PIECE_BYTES);
     let &[chunk] = shape else {
         return Err(input.fault(name, format!("chunks of shape {shape:?}, expected one axis")));
     };
-    let is_possible = |numbers: u64| numbers.checked_mul(width).is_some_and(|bytes| bytes <= most);
-    if chunk == 0 || !is_possible(chunk) || !is_possible(length) {
+    let is_possible = |numbers: u64, most: u64| {
+        // Numbers of fewer bytes become f64, too.
+        numbers.checked_mul(width.max(8)).is_some_and(|bytes| bytes <= most)
+    };
+    if chunk == 0
+        || !is_possible(chunk, most_bytes(input.bytes))
+        || !is_possible(length, most_streamed_bytes(input.bytes))
+    {
         let bytes = input.bytes;
         let why = format!("{length} numbers in chunks of {chunk}, in a file of {bytes} bytes");
         return Err(input.fault(name, why));

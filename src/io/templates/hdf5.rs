@@ -1,6 +1,6 @@
 //! Data sets and attributes of an HDF5 file, read within bounds.
 //!
-//! Invariant: no read takes more memory than the file could fill at its filters' highest ratio.
+//! Invariant: no read takes more memory than [`most_bytes`] allows for a file of its size.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,10 @@ use hdf5_pure::{AttrValue, DType, Dataset, File, Group, Layout};
 use super::arrays::{Array, Numbers};
 use super::complex::ComplexLayout;
 use crate::error::{Error, Result};
+use crate::io::inflate::most_bytes;
 
 /// Filters that the HDF5 library decodes: deflate, shuffle, Fletcher's checksum, LZF.
 const FILTERS: [u16; 4] = [1, 2, 3, 32000];
-/// No filter here makes more than this many bytes out of one (deflate's ratio is the highest).
-const HIGHEST_RATIO: u64 = 1100;
-/// Bytes that any file may ask for.
-const FREE_BYTES: u64 = 1 << 20;
 /// The most numbers of a data set.
 const MAX_NUMBERS: u64 = 1 << 27;
 /// The most groups that are looked into.
@@ -38,6 +35,11 @@ impl Input {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The most bytes that a file of its size may become.
+    pub(super) fn most_bytes(&self) -> u64 {
+        most_bytes(self.bytes)
     }
 
     pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {
@@ -226,8 +228,9 @@ impl Input {
         chunk: &[u64],
     ) -> Result<()> {
         let library = |error: hdf5_pure::Error| self.fault(name, error.to_string());
-        let width = dataset.element_size().map_err(library)?.max(1);
-        let most = self.bytes.saturating_mul(HIGHEST_RATIO).saturating_add(FREE_BYTES);
+        // Numbers of fewer bytes become f64, too.
+        let width = dataset.element_size().map_err(library)?.max(8);
+        let most = self.most_bytes();
         let is_possible = |axes: &[u64]| {
             let bytes = axes.iter().try_fold(width, |product, axis| product.checked_mul(*axis));
             bytes.is_some_and(|bytes| bytes <= most)

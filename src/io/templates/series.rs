@@ -38,7 +38,7 @@ const BODIES: [[&str; 3]; 4] = [
 const TOLD: usize = 20;
 
 /// The samples of all series are this many at most.
-const MAX_SAMPLES: usize = 1 << 27;
+const MAX_SAMPLES: u64 = 1 << 27;
 
 /// Reads all series of a file.
 pub(super) fn read(file: &Input, options: &TemplateOptions) -> Result<Vec<Waveform>> {
@@ -67,7 +67,7 @@ struct Search<'a> {
     file: &'a Input,
     options: &'a TemplateOptions,
     found: Vec<Waveform>,
-    samples: usize,
+    samples: u64,
 }
 
 impl Search<'_> {
@@ -180,9 +180,10 @@ impl Search<'_> {
     /// Makes a waveform of samples; `objects` are what may have attributes of it.
     fn take(&mut self, name: String, objects: [&str; 2], samples: Vec<Complex64>) -> Result<()> {
         let [dataset, group] = objects;
-        self.samples = self.samples.saturating_add(samples.len());
-        if self.samples > MAX_SAMPLES {
-            let why = format!("more than {MAX_SAMPLES} samples in all");
+        self.samples = self.samples.saturating_add(samples.len() as u64);
+        let most = MAX_SAMPLES.min(self.file.most_bytes() / size_of::<Complex64>() as u64);
+        if self.samples > most {
+            let why = format!("more than {most} samples in all");
             return Err(self.file.fault(dataset, why));
         }
         let objects = [dataset, group, "meta", ""];

@@ -92,3 +92,40 @@ fn depth_has_a_limit() {
     let deep = "<LIGO_LW>".repeat(100);
     assert!(why(read_bytes(deep.as_bytes(), "a")).contains("deep"));
 }
+
+/// A gzipped document with this text in the stream, so many times.
+fn packed(piece: &str, times: usize) -> Vec<u8> {
+    let whole = document("|");
+    let (before, after) = whole.split_once('|').expect("a stream");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(before.as_bytes()).expect("bytes");
+    for _ in 0..times {
+        gzip.write_all(piece.as_bytes()).expect("bytes");
+    }
+    gzip.write_all(after.as_bytes()).expect("bytes");
+    gzip.finish().expect("bytes")
+}
+
+#[test]
+fn a_small_file_that_becomes_large_is_refused() {
+    let mib = |piece: &str| piece.repeat((1 << 20) / piece.len());
+    let cells = why(read_bytes(&packed(&mib("H1,1,2,"), 64), "sngl_inspiral"));
+    assert!(cells.contains("more than") && cells.contains("cells"), "{cells}");
+    let text = why(read_bytes(&packed(&mib(" "), 64), "sngl_inspiral"));
+    assert!(text.contains("compressed bytes become more than 100 times"), "{text}");
+}
+
+#[test]
+fn characters_may_lie_across_pieces_of_text() {
+    // Three bytes each, so that a piece of a power of two ends within one.
+    let name = "\u{20ac}".repeat(100_000);
+    let table = read(&format!("\"{name}\",1,2")).expect("a table");
+    assert_eq!(table.texts("ifo"), Some(vec![name.as_str()]));
+    let gzip = packed(&format!("\"{name}\",1,2,"), 3);
+    let table = read_bytes(&gzip, "sngl_inspiral").expect("a table");
+    assert_eq!(table.texts("ifo"), Some(vec![name.as_str(); 3]));
+    let mut broken = document("\"\u{20ac}\",1,2").into_bytes();
+    let place = broken.windows(3).position(|bytes| bytes == "\u{20ac}".as_bytes()).expect("a sign");
+    broken.remove(place + 2);
+    assert!(why(read_bytes(&broken, "sngl_inspiral")).contains("utf-8"));
+}
