@@ -8,6 +8,10 @@ use crate::math::power_spectrum::PowerSpectrum;
 
 /// Bins of the smoothed spectrum in the width that it is smoothed over.
 const BINS_A_WIDTH: f64 = 32.0;
+/// Most bins of the smoothed spectrum.
+const MOST_BINS: f64 = (1_u64 << 26) as f64;
+/// Products of bins and bins in a width above which the smoothed spectrum gets coarser, down to [`BINS_A_WIDTH`].
+const MOST_PRODUCTS: f64 = (1_u64 << 28) as f64;
 /// Where the band begins to open, as a part of its lowest frequency.
 const OPENING: f64 = 0.9;
 /// Where it begins to close, as a part of its highest frequency.
@@ -45,7 +49,7 @@ impl Conditioned {
             let name = "highest frequency of the power spectrum (Hz)";
             return Err(Error::parameter(name, psd.highest_hz(), rule));
         }
-        let smooth = smoothed(psd, options.smoothing_hz)?;
+        let smooth = smoothed(psd, options.smoothing_hz, f_high_hz)?;
         // In the same steps: sums of different steps differ at the band's edges.
         let bins = bins_within(smooth.spacing_hz(), f_low_hz, f_high_hz);
         let range =
@@ -85,14 +89,31 @@ impl Conditioned {
     }
 }
 
-/// Running median over the width on both sides, then running mean under a window that is half as high at the width.
-fn smoothed(psd: &PowerSpectrum, width_hz: f64) -> Result<PowerSpectrum> {
+/// Computes a running median over the width on both sides, then a running mean under a window that is half as high at
+/// the width, up to the band's highest frequency.
+///
+/// # Errors
+/// [`Error::Parameter`] when the width is so small for the band that there are more than [`MOST_BINS`] bins.
+fn smoothed(psd: &PowerSpectrum, width_hz: f64, f_high_hz: f64) -> Result<PowerSpectrum> {
     if width_hz == 0.0 {
         return Ok(psd.clone());
     }
-    let spacing = psd.spacing_hz().min(width_hz / BINS_A_WIDTH);
-    let bins = (psd.highest_hz() / spacing).round() as usize + 1;
-    let fine = psd.resampled(spacing, bins)?;
+    // The median reaches one width from a bin, the mean two.
+    let highest_hz = psd.highest_hz().min(f_high_hz + 4.0 * width_hz);
+    let mut spacing = psd.spacing_hz().min(width_hz / BINS_A_WIDTH);
+    // Both bins and the windows around them shrink with the spacing.
+    let work = (highest_hz / spacing) * (width_hz / spacing);
+    if work > MOST_PRODUCTS {
+        spacing = (spacing * (work / MOST_PRODUCTS).sqrt()).min(width_hz / BINS_A_WIDTH);
+    }
+    let bins = (highest_hz / spacing).round() + 1.0;
+    if bins > MOST_BINS {
+        let rule = format!(
+            "a spectrum up to {highest_hz} Hz smoothed over so little has {bins} bins, more than {MOST_BINS}"
+        );
+        return Err(Error::parameter("smoothing of the power spectrum (Hz)", width_hz, rule));
+    }
+    let fine = psd.resampled(spacing, bins as usize)?;
     let half = ((width_hz / spacing) as usize).max(1);
     PowerSpectrum::new(spacing, running_mean(&running_median(fine.densities(), half), 2 * half))
 }
@@ -177,9 +198,26 @@ mod tests {
         densities[200] = 1e6;
         densities[..20].fill(f64::INFINITY);
         let psd = PowerSpectrum::new(0.5, densities).expect("a spectrum");
-        let smooth = smoothed(&psd, 4.0).expect("smooth");
+        let smooth = smoothed(&psd, 4.0, 1024.0).expect("smooth");
         assert!((smooth.at(100.0) - 1.0).abs() < 1e-9);
         assert!(smooth.at(5.0).is_infinite() && (smooth.at(14.0) - 1.0).abs() < 1e-9);
-        assert_eq!(smoothed(&psd, 0.0).expect("as it is"), psd);
+        assert_eq!(smoothed(&psd, 0.0, 1024.0).expect("as it is"), psd);
+    }
+
+    #[test]
+    fn bins_follow_the_band_and_not_the_spectrum() {
+        let whole = PowerSpectrum::new(0.25, (0..40_000).map(|k| 1.0 + f64::from(k % 7)).collect());
+        let whole = whole.expect("a spectrum");
+        let all = smoothed(&whole, 4.0, 1e4).expect("smooth");
+        let part = smoothed(&whole, 4.0, 1024.0).expect("smooth");
+        // What is used is the same, bit for bit.
+        let used = 1024 * 8;
+        assert_eq!(part.densities()[..=used], all.densities()[..=used]);
+        let high = PowerSpectrum::new(1e12, vec![1.0, 1.0]).expect("a spectrum");
+        assert!(smoothed(&high, 4.0, 1024.0).expect("smooth").densities().len() < 1 << 14);
+        let fine = PowerSpectrum::new(1e-3, vec![1.0; 1 << 21]).expect("a spectrum");
+        let smooth = smoothed(&fine, 500.0, 2000.0).expect("smooth");
+        assert!(smooth.densities().len() < 1 << 16);
+        assert!(smoothed(&high, 1e-4, 1024.0).is_err());
     }
 }
