@@ -68,6 +68,16 @@ pub(crate) struct Selection {
     /// Subtract each spectrum's mean: removes broadband interference of no dispersion.
     #[arg(long, help_heading = "Channels and times")]
     pub(crate) zero_dm: bool,
+    /// Leave out a channel of which more than this part is not finite (NaN, infinities); what else is not finite is
+    /// filled with its channel's level.
+    #[arg(
+        long,
+        value_name = "PART",
+        default_value_t = 0.5,
+        allow_negative_numbers = true,
+        help_heading = "Channels and times"
+    )]
+    pub(crate) max_flagged: f64,
     /// Use these seconds of the recording only; an end may be left out: 10:20, 10:, :20.
     #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true, help_heading = "Channels and times")]
     pub(crate) time_range: Option<TimeRange>,
@@ -206,6 +216,7 @@ impl Selection {
             zero_dm: self.zero_dm,
             zapped: self.zapped(header)?,
             auto_mask,
+            max_flagged: self.max_flagged,
             mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
             gulp: self.gulp,
             time_range: self.time_range(opened)?,
@@ -244,6 +255,16 @@ impl Selection {
             return Err(Error::parameter("end of --time-range", end_s, rule));
         }
         Ok(Some(((start_s - delay_s).max(0.0), end_s - delay_s)))
+    }
+}
+
+/// Warns of samples that were not finite.
+pub(crate) fn warn_of_flagged(samples: u64) {
+    if samples > 0 {
+        eprintln!(
+            "sidereal: warning: {samples} samples are not finite (NaN or infinite); they were filled with the level \
+             of their channel."
+        );
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Report {
     pub masked_channels: Vec<usize>,
     /// Gaps that were filled.
     pub gaps: Vec<Gap>,
+    /// Samples that were not finite and were filled by their channel's level.
+    pub flagged_samples: u64,
     /// Rows searched.
     pub times: u64,
     /// Length of the data searched, in seconds.
@@ -110,8 +112,8 @@ pub fn search(
     if complete {
         late = work.finish(times, &mut setup.ranges, &mut clusterer)?;
     }
-    let gaps = source.gaps().to_vec();
-    setup.report(clusterer, Outcome { times, late, complete, gaps, begin })
+    let (gaps, flagged) = (source.gaps().to_vec(), source.flagged_samples());
+    setup.report(clusterer, Outcome { times, late, complete, gaps, flagged, begin })
 }
 
 /// Takes rows of a source through all ranges, on the host or on a device.
@@ -150,6 +152,8 @@ struct Outcome {
     late: usize,
     complete: bool,
     gaps: Vec<Gap>,
+    /// Samples that the source replaced.
+    flagged: u64,
     begin: Instant,
 }
 
@@ -164,7 +168,7 @@ impl Setup {
         skip_to(source, part.first)?;
         let cleaning = Cleaning::new(source, options, part, backend)?;
         let trials = Trials { header: &header, options, cleaning: &cleaning, part };
-        let filled = Filled::new(source.gaps(), part.first);
+        let filled = Filled::new(source.gaps(), part.first, cleaning.lost_rows());
         let ranges = RangeSearch::all(trials, &filled, backend)?;
         Ok(Self { options: options.clone(), part, cleaning, ranges, header })
     }
@@ -202,7 +206,7 @@ impl Setup {
     }
 
     fn report(&self, clusterer: Clusterer, outcome: Outcome) -> Result<Report> {
-        let Outcome { times, late, complete, gaps, begin } = outcome;
+        let Outcome { times, late, complete, gaps, flagged, begin } = outcome;
         let dms = RangeSearch::searched(&self.ranges, times);
         if dms.is_empty() && complete {
             return Err(no_trial_fits(&self.header, &self.options, times));
@@ -220,6 +224,7 @@ impl Setup {
             skipped_dms: RangeSearch::skipped(&self.ranges) + late,
             masked_channels: self.cleaning.masked_channels(),
             gaps,
+            flagged_samples: flagged + self.cleaning.flagged_samples(),
             times,
             data_s: times as f64 * self.header.tsamp_s,
             elapsed_s: begin.elapsed().as_secs_f64(),

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the automatic mask is made from the first rows alone, however they are read.
 
+use super::flagged::{self, Flagged, LostRows};
 use super::options::{Part, SearchOptions};
 use crate::backend::Backend;
 use crate::clean::{self, Cleaner, TimeMask};
@@ -10,7 +11,7 @@ use crate::io::rfifind::RecordedMask;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::{Encoding, Samples};
 
-/// Rows from which the automatic mask is made, unless they are more than [`MASK_BYTES`].
+/// Rows from which the mask is made, unless they are more than [`MASK_BYTES`].
 const MASK_TIMES: usize = 1 << 15;
 
 /// The most bytes that are held for the automatic mask.
@@ -29,9 +30,10 @@ pub(super) struct Cleaning {
     reader: Reader,
 }
 
-/// The rows of a source, those first that were read for the automatic mask.
+/// The rows of a source, those first that were read for the mask; samples that are not finite are filled.
 pub(super) struct Reader {
     row_bytes: usize,
+    flagged: Option<Flagged>,
     prefix: Vec<u8>,
     used: usize,
     left: u64,
@@ -51,15 +53,36 @@ impl Cleaning {
             Some(mask) => Some(time_mask(mask.recorded(&header.band)?, &mut masked, part.first)),
             None => None,
         };
+        if !(0.0..=1.0).contains(&options.max_flagged) {
+            let rule = "it must be 0 to 1";
+            return Err(Error::parameter("--max-flagged", options.max_flagged, rule));
+        }
         let mut left = part.limit;
         let mut prefix = Vec::new();
-        if options.auto_mask {
+        // Rows that are made of voltages are finite.
+        let mut flagged = Flagged::new(&header).filter(|_| source.as_any().is_none());
+        if options.auto_mask || flagged.is_some() {
             prefix = read_prefix(source, &header, &mut left)?;
+        }
+        let mut resampled = None;
+        if let Some(flagged) = &mut flagged {
+            let channels = header.channels();
+            let mostly = flagged::mostly_flagged(&prefix, channels, options.max_flagged);
+            masked.iter_mut().zip(mostly).for_each(|(all, bad)| *all |= bad);
+            if options.auto_mask {
+                resampled = flagged::resampled(&prefix, channels);
+            }
+            flagged.begin(&prefix);
+            flagged.fill(&mut prefix);
+        }
+        if options.auto_mask {
             let times = prefix.len() / header.row_bytes();
-            let samples = Samples::new(&prefix, header.encoding, times, header.channels())?;
+            let bytes = resampled.as_deref().unwrap_or(&prefix);
+            let samples = Samples::new(bytes, header.encoding, times, header.channels())?;
             let outlying = clean::channel_mask(samples, MASK_THRESHOLD);
             masked.iter_mut().zip(outlying).for_each(|(all, bad)| *all |= bad);
         }
+        drop(resampled);
         if masked.iter().all(|bad| *bad) {
             return Err(nothing_left(&header, options));
         }
@@ -77,7 +100,7 @@ impl Cleaning {
             scale: if needed { plan.scale() } else { 1 },
             cleaner: if needed { Some(Cleaner::new(plan, backend)?) } else { None },
             masked,
-            reader: Reader { row_bytes: header.row_bytes(), prefix, used: 0, left },
+            reader: Reader { row_bytes: header.row_bytes(), flagged, prefix, used: 0, left },
         })
     }
 
@@ -89,6 +112,16 @@ impl Cleaning {
     /// The numbers of the channels left out.
     pub(super) fn masked_channels(&self) -> Vec<usize> {
         (0..self.masked.len()).filter(|channel| self.masked[*channel]).collect()
+    }
+
+    /// Samples that were not finite and were filled, in the rows read so far.
+    pub(super) fn flagged_samples(&self) -> u64 {
+        self.reader.flagged.as_ref().map_or(0, Flagged::count)
+    }
+
+    /// The rows read so far of which more than half was not finite.
+    pub(super) fn lost_rows(&self) -> LostRows {
+        self.reader.flagged.as_ref().map(|flagged| flagged.lost().clone()).unwrap_or_default()
     }
 
     /// Channels that are searched.
@@ -164,6 +197,9 @@ impl Reader {
         let wanted = (rows.len() / self.row_bytes).min(self.left.min(usize::MAX as u64) as usize);
         let times = source.read(&mut rows[..wanted * self.row_bytes])?;
         self.left -= times as u64;
+        if let Some(flagged) = &mut self.flagged {
+            flagged.fill(&mut rows[..times * self.row_bytes]);
+        }
         Ok(times)
     }
 }
@@ -205,10 +241,10 @@ fn zapped(header: &FilterbankHeader, options: &SearchOptions) -> Result<Vec<bool
 
 fn nothing_left(header: &FilterbankHeader, options: &SearchOptions) -> Error {
     let why = if options.auto_mask {
-        "every channel is constant, not a number, an outlier or left out by request; \
+        "every channel is constant, mostly not finite, an outlier or left out by request; \
          --no-auto-mask keeps outliers"
     } else {
-        "every channel is left out by request"
+        "every channel is mostly not finite (--max-flagged) or left out by request"
     };
     Error::format(&header.path, "channels", 0, why)
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: without gaps no event is touched.
 
+use super::flagged::LostRows;
 use crate::dedisperse;
 use crate::io::Gap;
 use crate::pulse::Event;
@@ -20,16 +21,19 @@ const CLIPPED: f64 = 0.63;
 pub(super) struct Filled {
     /// First row and end of each gap, counted from the first row searched.
     gaps: Vec<(u64, u64)>,
+    /// Rows that were found to hold nothing when they were read.
+    lost: LostRows,
 }
 
 impl Filled {
-    /// The gaps that reach behind row `first`, where the search begins.
-    pub(super) fn new(gaps: &[Gap], first: u64) -> Self {
+    /// The gaps that reach behind row `first`, where the search begins, and the rows that will be found lost.
+    pub(super) fn new(gaps: &[Gap], first: u64, lost: LostRows) -> Self {
         let rows = |gap: &Gap| {
             let start = gap.start_time.saturating_sub(first);
             (start, (gap.start_time + gap.times).saturating_sub(first))
         };
-        Self { gaps: gaps.iter().map(rows).filter(|(start, end)| start < end).collect() }
+        let gaps = gaps.iter().map(rows).filter(|(start, end)| start < end).collect();
+        Self { gaps, lost }
     }
 
     /// Lowers S/N in windows that hold some fill, and drops what falls below `least` and all that lies
@@ -44,7 +48,7 @@ impl Filled {
         least: f64,
         events: &mut Vec<Event>,
     ) {
-        if self.gaps.is_empty() {
+        if events.is_empty() || (self.gaps.is_empty() && self.lost.runs().is_empty()) {
             return;
         }
         events.retain_mut(|event| {
@@ -57,6 +61,7 @@ impl Filled {
 
     /// The part of a trial's window, `(first, times)` in output samples, that was filled.
     fn part(&self, plan: &dedisperse::Plan, dm: usize, (first, times): (u64, u64)) -> f64 {
+        let lost = self.lost.runs();
         let channels = plan.channels_used();
         let step = channels.len().div_ceil(CHANNELS);
         let bin = plan.downsample() as u64;
@@ -64,7 +69,7 @@ impl Filled {
             let start = (first + plan.shift(dm, channel) as u64) * bin;
             let end = start + times * bin;
             let overlap = |gap: &(u64, u64)| gap.1.min(end).saturating_sub(gap.0.max(start));
-            self.gaps.iter().map(overlap).sum::<u64>()
+            self.gaps.iter().chain(lost.iter()).map(overlap).sum::<u64>()
         };
         let looked = channels.iter().step_by(step);
         let count = looked.len() as u64 * times * bin;
@@ -91,12 +96,15 @@ mod tests {
             dm_constant: DM_CONSTANT,
         })
         .unwrap();
-        let filled = Filled::new(&[Gap { start_time: 150, times: 100 }], 50);
+        let filled = Filled::new(&[Gap { start_time: 150, times: 100 }], 50, LostRows::default());
         // Rows 100 to 200 are output samples 50 to 100.
         assert_eq!(filled.part(&plan, 0, (0, 100)), 0.5);
         assert_eq!(filled.part(&plan, 0, (100, 100)), 0.0);
         let delayed = filled.part(&plan, 1, (0, 100));
         assert!(delayed > 0.5 - 0.5 * 50.0 / 100.0 && delayed < 0.5 + 0.5, "{delayed}");
-        assert_eq!(Filled::new(&[Gap { start_time: 0, times: 40 }], 50).gaps, []);
+        assert_eq!(
+            Filled::new(&[Gap { start_time: 0, times: 40 }], 50, LostRows::default()).gaps,
+            []
+        );
     }
 }

@@ -10,6 +10,7 @@ mod cleaning;
 pub mod cutout;
 pub mod ending;
 mod filled;
+mod flagged;
 #[cfg(feature = "cuda")]
 pub mod kernels;
 mod options;

@@ -27,6 +27,8 @@ pub struct SearchOptions {
     pub zapped: Vec<usize>,
     /// Whether channels of outlying statistics are left out too.
     pub auto_mask: bool,
+    /// The part of a channel's samples that may be not finite; with more, the channel is left out.
+    pub max_flagged: f64,
     /// A PRESTO rfifind mask.
     pub mask: Option<Mask>,
     /// Rows a read; 0 chooses. The result does not depend on it.
@@ -48,6 +50,7 @@ impl SearchOptions {
             zero_dm: false,
             zapped: Vec::new(),
             auto_mask: true,
+            max_flagged: 0.5,
             mask: None,
             gulp: 0,
             time_range: None,

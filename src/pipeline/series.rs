@@ -73,6 +73,8 @@ pub struct SeriesReport {
     pub masked_channels: Vec<usize>,
     /// Gaps that were filled.
     pub gaps: Vec<Gap>,
+    /// Samples that were not finite and were filled by their channel's level.
+    pub flagged_samples: u64,
     /// Rows read.
     pub rows: u64,
     /// Length of the data in seconds.
@@ -138,6 +140,7 @@ pub fn dedisperse(
         skipped_dms: work.skipped,
         masked_channels: cleaning.masked_channels(),
         gaps: source.gaps().to_vec(),
+        flagged_samples: source.flagged_samples() + cleaning.flagged_samples(),
         rows,
         data_s: rows as f64 * header.tsamp_s,
         elapsed_s: begin.elapsed().as_secs_f64(),

@@ -24,6 +24,7 @@ pub(super) use channelized::deviation;
 pub use channelized::{ChannelizedVoltages, Gains, Requantization};
 #[cfg(feature = "cuda")]
 pub(super) use device::DeviceRows;
+pub(super) use filled::Level;
 pub use filterbank::VoltageFilterbank;
 pub(super) use finite::blank;
 pub use geometry::Geometry;

@@ -20,7 +20,7 @@ use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 use crate::output::{Destination, Folder};
 use crate::progress::Progress;
-use crate::selection::{Opened, Recording, Selection};
+use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::{gaps, interrupt, json};
 use pictures::Pictures;
 pub(crate) use pictures::{OVERVIEW, stem};
@@ -255,6 +255,7 @@ impl<'a> Work<'a> {
                 report.skipped_dms
             );
         }
+        warn_of_flagged(report.flagged_samples);
         gaps::warn(&gaps::listed(&report.gaps, self.header.tsamp_s, self.opened.delay_s()));
     }
 

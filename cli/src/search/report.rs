@@ -41,6 +41,8 @@ pub(crate) struct Summary {
     masked_channels: Vec<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
+    /// Samples that were not finite and were filled by their channel's level.
+    flagged_samples: u64,
     realtime_factor: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<geometry::Document>,
@@ -85,6 +87,7 @@ impl Summary {
             },
             masked_channels: report.masked_channels.clone(),
             gaps: gaps::listed(&report.gaps, found.header.tsamp_s, found.delay_s),
+            flagged_samples: report.flagged_samples,
             realtime_factor: report.realtime_factor(),
             geometry: found.geometry.clone(),
             device: found.device.clone(),

@@ -72,7 +72,10 @@ impl Resident {
             times += *count as u64;
         }
         let late = stage.finish(times, &mut setup.ranges, &mut clusterer)?;
-        setup.report(clusterer, Outcome { times, late, complete: true, gaps: gaps.clone(), begin })
+        setup.report(
+            clusterer,
+            Outcome { times, late, complete: true, gaps: gaps.clone(), flagged: 0, begin },
+        )
     }
 }
 

@@ -144,8 +144,11 @@ impl Grid {
 
     fn add(&mut self, time: i64, spectrum: &mut [f32], zero_dm: bool) {
         let mean = if zero_dm && !self.channels.is_empty() {
-            let sum: f64 = self.channels.iter().map(|c| f64::from(spectrum[c.index])).sum();
-            (sum / self.channels.len() as f64) as f32
+            let values = self.channels.iter().map(|c| f64::from(spectrum[c.index]));
+            let finite = values.filter(|value| value.is_finite());
+            let (sum, count) =
+                finite.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+            (sum / f64::from(count.max(1))) as f32
         } else {
             0.0
         };

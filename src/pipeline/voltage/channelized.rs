@@ -9,6 +9,9 @@ use flags::Flags;
 use gains::Measured;
 pub(in crate::pipeline) use gains::deviation;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::coherent::dedispersed;
 use super::filterbank::{all_flagged, too_short};
 use super::finite::finite;
@@ -69,6 +72,7 @@ pub struct ChannelizedVoltages {
     spectra: Spectra<u8>,
     streams: Streams,
     flags: Flags,
+    not_finite: Arc<AtomicU64>,
     rows: Vec<u8>,
     /// The next spectrum's number; those before the filter bank's next one are flagged in all streams.
     row: u64,
@@ -96,7 +100,7 @@ impl ChannelizedVoltages {
     ) -> Result<Self> {
         check(options)?;
         let all = source.header().times;
-        let (source, _) = finite(part(source, options)?);
+        let (source, not_finite) = finite(part(source, options)?);
         let recorded = source.header().clone();
         let layout = Layout::new(&recorded, !recorded.lower_sideband)?;
         let bits = requantization.bits;
@@ -127,7 +131,13 @@ impl ChannelizedVoltages {
         let form = Form::Requantized { bits, gains: streams.in_bank_order(&gains) };
         let plan = Plan::new(layout.options(source.header(), options, form))?;
         let spectra = Spectra::new(source, first, plan, options.gulp, backend)?;
-        Ok(Self { header, geometry, gains, spectra, streams, flags, rows: Vec::new(), row: 0 })
+        let rows = Vec::new();
+        Ok(Self { header, geometry, gains, spectra, streams, flags, not_finite, rows, row: 0 })
+    }
+
+    /// Samples read so far that were not finite numbers, of a recording of floats: zeros replaced them.
+    pub fn not_finite(&self) -> u64 {
+        self.not_finite.load(Ordering::Relaxed)
     }
 
     /// The filter bank.

@@ -9,7 +9,7 @@ mod place;
 #[cfg(feature = "cuda")]
 mod split;
 
-use level::Level;
+pub(in crate::pipeline) use level::Level;
 pub(super) use place::{Place, Segment};
 #[cfg(feature = "cuda")]
 pub(in crate::pipeline) use split::Making;

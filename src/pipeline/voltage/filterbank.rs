@@ -180,6 +180,10 @@ impl FilterbankSource for VoltageFilterbank {
         self.rows.gaps()
     }
 
+    fn flagged_samples(&self) -> u64 {
+        self.not_finite()
+    }
+
     fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
         Some(self)
     }

@@ -24,9 +24,11 @@ const PER_MEDIAN_DISTANCE: f64 = 1.4826;
 /// from powers, whose median lies below their mean, nor from products about zero, and a burst or
 /// interference in a few groups does not lift it.
 #[derive(Clone, Debug)]
-pub(super) struct Level {
+pub(in crate::pipeline) struct Level {
     elements: usize,
     samples: usize,
+    /// Rows that are kept.
+    capacity: usize,
     /// Axes: row (a ring), element.
     values: Vec<f32>,
     /// Rows since the start.
@@ -35,14 +37,24 @@ pub(super) struct Level {
 
 impl Level {
     /// Of rows of so many numbers: the last 1024, or as many as fit 64 MiB.
-    pub(super) fn new(elements: usize) -> Self {
+    pub(in crate::pipeline) fn new(elements: usize) -> Self {
+        Self::with_slack(elements, 0)
+    }
+
+    /// As [`Level::new`], with so many rows more: a level may be taken without the latest of them.
+    pub(in crate::pipeline) fn with_slack(elements: usize, slack: usize) -> Self {
         let samples = LEVEL_ROWS.min(MAX_BYTES / (4 * elements.max(1))).max(1);
-        Self { elements, samples, values: Vec::new(), seen: 0 }
+        Self { elements, samples, capacity: samples + slack, values: Vec::new(), seen: 0 }
     }
 
     /// The latest rows that count.
-    pub(super) fn samples(&self) -> usize {
+    pub(in crate::pipeline) fn samples(&self) -> usize {
         self.samples
+    }
+
+    /// The latest rows that are kept.
+    pub(in crate::pipeline) fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// The latest rows, row `k` in place `k` modulo [`Level::samples`], and how many were seen.
@@ -59,23 +71,51 @@ impl Level {
     /// Looks at whole rows.
     pub(super) fn observe(&mut self, rows: &[f32]) {
         let times = rows.len() / self.elements;
-        self.values.resize(self.samples * self.elements, 0.0);
-        let passed = times.saturating_sub(self.samples);
-        self.seen += passed;
+        let passed = times.saturating_sub(self.capacity);
+        self.pass(passed);
         for row in rows.chunks_exact(self.elements).skip(passed) {
-            let place = self.seen % self.samples * self.elements;
-            self.values[place..place + self.elements].copy_from_slice(row);
-            self.seen += 1;
+            self.next().copy_from_slice(row);
         }
+    }
+
+    /// Looks at rows of little-endian floats.
+    pub(in crate::pipeline) fn observe_bytes<'a>(&mut self, rows: impl Iterator<Item = &'a [u8]>) {
+        for row in rows {
+            for (value, bytes) in self.next().iter_mut().zip(row.as_chunks::<4>().0) {
+                *value = f32::from_le_bytes(*bytes);
+            }
+        }
+    }
+
+    /// Passes over rows that later ones will replace before a level is taken.
+    pub(in crate::pipeline) fn pass(&mut self, times: usize) {
+        self.seen += times;
+    }
+
+    /// The place of the next row.
+    fn next(&mut self) -> &mut [f32] {
+        self.values.resize(self.capacity * self.elements, 0.0);
+        let place = self.seen % self.capacity * self.elements;
+        self.seen += 1;
+        &mut self.values[place..place + self.elements]
     }
 
     /// Each element's level over its finite numbers; 0 where there are none.
     pub(super) fn row(&self) -> Vec<f32> {
-        let count = self.seen.min(self.samples);
+        let mut row = vec![0.0; self.elements];
+        self.update(0, &mut row);
+        row
+    }
+
+    /// Puts each element's level over its finite numbers into `row`, without the latest `latest` rows; elements that
+    /// have none stay.
+    pub(in crate::pipeline) fn update(&self, latest: usize, row: &mut [f32]) {
+        let end = self.seen - latest;
+        let count = end.min(self.samples);
         let groups = GROUPS.min(count);
         let mut sums = vec![(0.0f64, 0u32); groups * self.elements];
         for index in 0..count {
-            let place = (self.seen - count + index) % self.samples * self.elements;
+            let place = (end - count + index) % self.capacity * self.elements;
             let row = &self.values[place..place + self.elements];
             let group = &mut sums[index * groups / count * self.elements..][..self.elements];
             for ((sum, finite), value) in group.iter_mut().zip(row) {
@@ -86,22 +126,20 @@ impl Level {
             }
         }
         let mut means = Vec::with_capacity(groups);
-        let level = |element: usize| {
+        for (element, own) in row.iter_mut().enumerate() {
             means.clear();
-            let own = sums.iter().skip(element).step_by(self.elements);
-            let own = own.filter(|(_, finite)| *finite > 0);
-            means.extend(own.map(|(sum, finite)| sum / f64::from(*finite)));
-            level(&means) as f32
-        };
-        (0..self.elements).map(level).collect()
+            let groups = sums.iter().skip(element).step_by(self.elements);
+            let finite = groups.filter(|(_, finite)| *finite > 0);
+            means.extend(finite.map(|(sum, finite)| sum / f64::from(*finite)));
+            if !means.is_empty() {
+                *own = level(&means) as f32;
+            }
+        }
     }
 }
 
 /// The mean of those within [`LIMIT`] deviations of the median.
 fn level(means: &[f64]) -> f64 {
-    if means.is_empty() {
-        return 0.0;
-    }
     let middle = median(means.to_vec());
     let distance = median(means.iter().map(|mean| (mean - middle).abs()).collect());
     let limit = LIMIT * PER_MEDIAN_DISTANCE * distance;

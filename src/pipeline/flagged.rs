@@ -1,0 +1,294 @@
+//! Samples of float rows that are not finite: counted, and filled by the level of their channel.
+//!
+//! Invariant: what fills a sample depends on the rows before it alone (of the first rows, on those that the mask sees),
+//! never on how rows are read.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::voltage::Level;
+use crate::io::FilterbankHeader;
+use crate::sample::Encoding;
+
+/// Rows that share a level: it is that of the rows before the first of them.
+const ANCHOR_ROWS: u64 = 256;
+
+/// A large odd step through a channel's finite samples, so that samples taken from there are not alike.
+const STEP: usize = 7919;
+
+/// Runs of lost rows that are remembered.
+const MOST_RUNS: usize = 1 << 14;
+
+/// Bits of a float's exponent; all are set in an infinity and in what is not a number.
+const EXPONENT: u32 = 0x7f80_0000;
+
+/// Fills the samples of a stream of float rows that are not finite.
+pub(super) struct Flagged {
+    channels: usize,
+    /// Rows that were given.
+    row: u64,
+    /// Samples that were filled.
+    count: u64,
+    /// The latest rows, as they were recorded.
+    latest: Level,
+    /// The level of each channel where it was last asked for, and the row before which it was taken.
+    level: Vec<f32>,
+    anchor: u64,
+    lost: LostRows,
+}
+
+/// Rows of which more than half was filled, counted from the first that was given: runs of them, the latest ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LostRows(Arc<Mutex<VecDeque<(u64, u64)>>>);
+
+impl LostRows {
+    /// The runs, each the first row and the end.
+    pub(super) fn runs(&self) -> MutexGuard<'_, VecDeque<(u64, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, row: u64) {
+        let mut runs = self.runs();
+        match runs.back_mut() {
+            Some((_, end)) if *end == row => *end += 1,
+            _ => runs.push_back((row, row + 1)),
+        }
+        if runs.len() > MOST_RUNS {
+            runs.pop_front();
+        }
+    }
+}
+
+impl Flagged {
+    /// Of rows of floats; rows of integers have no such samples.
+    pub(super) fn new(header: &FilterbankHeader) -> Option<Self> {
+        let channels = header.channels();
+        (header.encoding == Encoding::F32).then(|| Self {
+            channels,
+            row: 0,
+            count: 0,
+            latest: Level::with_slack(channels, ANCHOR_ROWS as usize),
+            level: vec![0.0; channels],
+            anchor: 0,
+            lost: LostRows::default(),
+        })
+    }
+
+    /// Samples that were filled so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The rows that were lost for the greater part.
+    pub(super) fn lost(&self) -> &LostRows {
+        &self.lost
+    }
+
+    /// Takes the level that fills samples of the first rows, from the rows that the stream begins with.
+    pub(super) fn begin(&mut self, rows: &[u8]) {
+        let mut level = Level::new(self.channels);
+        level.observe_bytes(rows.chunks_exact(4 * self.channels).take(level.samples()));
+        level.update(0, &mut self.level);
+    }
+
+    /// Fills the next rows.
+    pub(super) fn fill(&mut self, mut rows: &mut [u8]) {
+        let row_bytes = 4 * self.channels;
+        if is_finite(rows) {
+            let times = rows.len() / row_bytes;
+            // Later rows of the same call replace the others before a level is taken.
+            let passed = times.saturating_sub(self.latest.capacity());
+            self.latest.pass(passed);
+            self.latest.observe_bytes(rows.chunks_exact(row_bytes).skip(passed));
+            self.row += times as u64;
+            return;
+        }
+        while !rows.is_empty() {
+            let left = (ANCHOR_ROWS - self.row % ANCHOR_ROWS) as usize;
+            let (part, rest) = rows.split_at_mut((left * row_bytes).min(rows.len()));
+            let is_needed = !is_finite(part);
+            if is_needed {
+                self.bring(self.row);
+            }
+            self.latest.observe_bytes(part.chunks_exact(row_bytes));
+            for row in part.chunks_exact_mut(row_bytes) {
+                if is_needed && !is_finite(row) {
+                    let count = fill(row, &self.level);
+                    self.count += count;
+                    if 2 * count > self.channels as u64 {
+                        self.lost.add(self.row);
+                    }
+                }
+                self.row += 1;
+            }
+            rows = rest;
+        }
+    }
+
+    /// Takes the level of the rows before the anchor of row `row`.
+    fn bring(&mut self, row: u64) {
+        let anchor = row - row % ANCHOR_ROWS;
+        if anchor > self.anchor {
+            self.latest.update((row - anchor) as usize, &mut self.level);
+            self.anchor = anchor;
+        }
+    }
+}
+
+/// Which channels have more than this part of their samples not finite.
+pub(super) fn mostly_flagged(rows: &[u8], channels: usize, most: f64) -> Vec<bool> {
+    let times = rows.len() / (4 * channels);
+    let mut counts = vec![0u64; channels];
+    for row in rows.chunks_exact(4 * channels).filter(|row| !is_finite(row)) {
+        for (count, bytes) in counts.iter_mut().zip(row.as_chunks::<4>().0) {
+            *count += u64::from(is_flagged(*bytes));
+        }
+    }
+    counts.iter().map(|count| *count as f64 > most * times as f64).collect()
+}
+
+/// The rows with other samples of the same channel in the place of those that are not finite, so that statistics of a
+/// channel are those of its finite samples; `None` where all are finite.
+pub(super) fn resampled(rows: &[u8], channels: usize) -> Option<Vec<u8>> {
+    if is_finite(rows) {
+        return None;
+    }
+    let mut rows = rows.to_vec();
+    let times = rows.len() / (4 * channels);
+    let mut good = Vec::with_capacity(times);
+    for channel in 0..channels {
+        let place = |time: usize| 4 * (time * channels + channel);
+        let sample = |rows: &[u8], time: usize| -> [u8; 4] {
+            let at = place(time);
+            [rows[at], rows[at + 1], rows[at + 2], rows[at + 3]]
+        };
+        good.clear();
+        good.extend((0..times).map(|time| sample(&rows, time)).filter(|bytes| !is_flagged(*bytes)));
+        if good.is_empty() || good.len() == times {
+            continue;
+        }
+        let mut next = 0;
+        for time in 0..times {
+            if is_flagged(sample(&rows, time)) {
+                rows[place(time)..place(time) + 4].copy_from_slice(&good[next % good.len()]);
+                next += STEP;
+            }
+        }
+    }
+    Some(rows)
+}
+
+/// Fills a row's samples that are not finite; returns how many.
+fn fill(row: &mut [u8], level: &[f32]) -> u64 {
+    let mut count = 0;
+    for (bytes, level) in row.as_chunks_mut::<4>().0.iter_mut().zip(level) {
+        if is_flagged(*bytes) {
+            *bytes = level.to_le_bytes();
+            count += 1;
+        }
+    }
+    count
+}
+
+fn is_flagged(bytes: [u8; 4]) -> bool {
+    u32::from_le_bytes(bytes) & EXPONENT == EXPONENT
+}
+
+/// Whether all floats are finite.
+fn is_finite(bytes: &[u8]) -> bool {
+    // Whole blocks without a branch, which become vector instructions.
+    bytes.chunks(1 << 12).all(|block| {
+        let flagged = |any: bool, bytes: &[u8; 4]| any | is_flagged(*bytes);
+        !block.as_chunks::<4>().0.iter().fold(false, flagged)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Band;
+
+    const CHANNELS: usize = 3;
+
+    fn flagged() -> Flagged {
+        let band = Band::uniform(1500e6, -1e6, CHANNELS).expect("a band");
+        let header = FilterbankHeader {
+            path: "x".into(),
+            format: "test",
+            source_name: String::new(),
+            telescope: String::new(),
+            ra_deg: None,
+            dec_deg: None,
+            tstart_mjd: 0.0,
+            tsamp_s: 1e-3,
+            band,
+            encoding: Encoding::F32,
+            recorded_bits: 32,
+            recorded_polarizations: 1,
+            times: None,
+        };
+        Flagged::new(&header).expect("floats")
+    }
+
+    /// Rows about 10, 20 and 30, with 1 of 50 samples not finite, and the last channel lost from row 3000 on.
+    fn rows(times: usize) -> Vec<f32> {
+        let mut state = 7u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 40) as f32 / (1u64 << 24) as f32
+        };
+        let sample = |place: usize| {
+            let channel = place % CHANNELS;
+            let row = place / CHANNELS;
+            let is_lost = (channel == 2 && row >= 3000) || (4000..4300).contains(&row);
+            match random() {
+                x if x < 0.01 || is_lost => f32::NAN,
+                x if x < 0.02 => f32::INFINITY,
+                x => 10.0 * (channel + 1) as f32 + x - 0.5,
+            }
+        };
+        (0..times * CHANNELS).map(sample).collect()
+    }
+
+    fn filled(rows: &[f32], gulp: usize) -> (Vec<f32>, u64) {
+        let mut bytes: Vec<u8> = rows.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut flagged = flagged();
+        flagged.begin(&bytes[..4 * CHANNELS * 2000]);
+        bytes.chunks_mut(4 * CHANNELS * gulp).for_each(|rows| flagged.fill(rows));
+        let floats = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        let holds = |(start, end): &(u64, u64)| *start <= 4000 && *end >= 4300;
+        assert!(flagged.lost().runs().iter().any(holds));
+        (floats.collect(), flagged.count())
+    }
+
+    #[test]
+    fn flagged_samples_take_their_channels_level_for_any_gulp() {
+        let rows = rows(9000);
+        let (whole, count) = filled(&rows, 9000);
+        assert_eq!(count, rows.iter().filter(|x| !x.is_finite()).count() as u64);
+        for (place, (own, was)) in whole.iter().zip(&rows).enumerate() {
+            let level = 10.0 * (place % CHANNELS + 1) as f32;
+            let near = if was.is_finite() { own == was } else { (own - level).abs() < 0.1 };
+            assert!(near, "{own} for {was} at {place}");
+        }
+        for gulp in [1, 100, 256, 1000, 3001] {
+            assert_eq!(filled(&rows, gulp), (whole.clone(), count), "gulps of {gulp}");
+        }
+    }
+
+    #[test]
+    fn channels_are_judged_by_their_finite_samples() {
+        let mut rows = rows(1000);
+        rows.iter_mut().skip(1).step_by(CHANNELS).take(600).for_each(|x| *x = f32::NAN);
+        let bytes: Vec<u8> = rows.iter().flat_map(|x| x.to_le_bytes()).collect();
+        assert_eq!(mostly_flagged(&bytes, CHANNELS, 0.5), [false, true, false]);
+        assert_eq!(mostly_flagged(&bytes, CHANNELS, 0.9), [false; 3]);
+        let noisy = resampled(&bytes, CHANNELS).expect("some are not finite");
+        assert!(is_finite(&noisy));
+        let second = noisy.as_chunks::<4>().0.iter().skip(1).step_by(CHANNELS);
+        let values: Vec<f32> = second.map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let mean = values.iter().sum::<f32>() / 1000.0;
+        let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / 1000.0;
+        assert!((variance - 1.0 / 12.0).abs() < 0.01, "{variance}");
+    }
+}
