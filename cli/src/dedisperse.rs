@@ -4,6 +4,7 @@ mod files;
 
 use clap::{Args, ValueEnum};
 use sidereal::Result;
+use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::series::{self, SeriesReport};
 
@@ -12,7 +13,7 @@ use crate::dm_arguments::DmArguments;
 use crate::output::Destination;
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
-use crate::selection::{Opened, Recording, Selection};
+use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::{gaps, interrupt, json};
 use files::{Document, Files};
 
@@ -72,7 +73,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
     let stem = arguments.recording.stem();
-    let mut files = Files::new(&folder, arguments.format, &stem, &header, &progress);
+    let rows = rows(&header, &options);
+    let mut files =
+        Files::new(&folder, arguments.format, &stem, &header, &progress, (rows, common));
     let report = series::dedisperse(opened.source.as_mut(), &options, &backend, &mut files)?;
     interrupt::check()?;
     files.finish(&report)?;
@@ -87,6 +90,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     warn(&report, common);
     tell_notes(&backend, common);
     if !common.quiet {
+        warn_of_flagged(report.flagged_samples);
         gaps::warn(&gaps::listed(&report.gaps, header.tsamp_s, delay_s));
     }
     match documents.as_slice() {
@@ -95,6 +99,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         many if common.json => json::print(&many),
         _ => json::say(&format!("{}Wrote {}", text(&report), place.display())),
     }
+}
+
+/// The rows that will be read, where that is known.
+fn rows(header: &FilterbankHeader, options: &SearchOptions) -> Option<u64> {
+    let (start_s, end_s) = options.time_range.unwrap_or((0.0, f64::INFINITY));
+    let length_s = header.duration_s()?.min(end_s) - start_s;
+    Some((length_s.max(0.0) / header.tsamp_s) as u64)
 }
 
 impl Arguments {

@@ -27,6 +27,7 @@ mod progress;
 mod search;
 mod selection;
 mod simulate;
+mod space;
 mod spiir;
 #[cfg(feature = "cuda")]
 mod tune;

@@ -23,6 +23,7 @@ pub(super) struct Written {
     pub(super) bits: usize,
     pub(super) made: Made,
     pub(super) gaps: Vec<Gap>,
+    pub(super) flagged_samples: u64,
     /// Samples of all streams that a spectrum is made from.
     pub(super) row_samples: usize,
     pub(super) elapsed_s: f64,
@@ -84,6 +85,8 @@ pub(super) struct Document {
     #[serde(flatten)]
     made: Made,
     gaps: Vec<Gap>,
+    /// Samples of the recording that were not finite; zeros replaced them.
+    flagged_samples: u64,
     elapsed_s: f64,
     realtime_factor: f64,
     #[serde(skip)]
@@ -124,6 +127,7 @@ impl Document {
             response,
             made: written.made,
             gaps: written.gaps,
+            flagged_samples: written.flagged_samples,
             elapsed_s: written.elapsed_s,
             realtime_factor: duration_s / written.elapsed_s.max(1e-9),
             samples: written.times as f64 * written.row_samples as f64,
@@ -140,6 +144,10 @@ impl Document {
 
     pub(super) fn elapsed_s(&self) -> f64 {
         self.elapsed_s
+    }
+
+    pub(super) fn flagged_samples(&self) -> u64 {
+        self.flagged_samples
     }
 
     pub(super) fn gaps(&self) -> &[Gap] {

@@ -13,7 +13,7 @@ use super::document::{Made, Scaling, Written};
 use super::outputs::Outputs;
 use crate::common::Common;
 use crate::progress::Progress;
-use crate::{gaps, geometry, interrupt};
+use crate::{gaps, geometry, interrupt, space};
 
 /// Writes OUT.
 pub(super) fn write(
@@ -32,6 +32,11 @@ pub(super) fn write(
     }
     let header = filterbank.header().clone();
     let samples = filterbank.plan().samples_per_row() * filterbank.recorded().streams();
+    if let Some(times) = header.times.filter(|_| !outputs.piped()) {
+        let bytes = if depth == Depth::U8 { 1 } else { 4 };
+        let row = (filterbank.row_elements() * bytes) as u64;
+        space::check(outputs.place(), times.saturating_mul(row), common)?;
+    }
     let progress = Progress::new(common, header.times, samples, header.tsamp_s);
     progress.doing("Channelizing");
     let mut observe = |status: &Status| {
@@ -51,6 +56,7 @@ pub(super) fn write(
     Ok(Written {
         recorded: filterbank.recorded().clone(),
         gaps: gaps::listed(&report.gaps, header.tsamp_s, geometry.delay_s()),
+        flagged_samples: filterbank.not_finite(),
         geometry,
         tstart_mjd: header.tstart_mjd,
         tsamp_s: header.tsamp_s,

@@ -154,6 +154,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let document = Document::new(written, &outputs, response);
     if !common.quiet {
         gaps::warn(document.gaps());
+        if document.flagged_samples() > 0 {
+            eprintln!(
+                "sidereal: warning: {} samples are not finite (NaN or infinite); zeros replaced them.",
+                document.flagged_samples()
+            );
+        }
     }
     outputs.write_beside(&document)?;
     if common.json {

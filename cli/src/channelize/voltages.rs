@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use sidereal::array::check_memory;
 use sidereal::backend::Backend;
 use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource, dada, guppi};
 use sidereal::pipeline::voltage::{ChannelizeOptions, ChannelizedVoltages, Gains, Requantization};
@@ -15,7 +16,7 @@ use super::outputs::{Format, Outputs};
 use crate::common::Common;
 use crate::gaps::{self, Gap};
 use crate::progress::Progress;
-use crate::{geometry, interrupt};
+use crate::{geometry, interrupt, space};
 
 /// Bytes of a block, about, and its fewest samples of each stream.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -52,12 +53,19 @@ pub(super) fn write(
     }
     let header = source.header().clone();
     let row_samples = source.geometry().hop * recorded_header.streams();
+    if let Some(times) = header.times {
+        let bits = header.encoding.sample_bits() as u64;
+        let need = times.saturating_mul(bits).div_ceil(8).saturating_mul(header.streams() as u64);
+        space::check(outputs.place(), need, common)?;
+    }
     let _unfinished = outputs.unfinished();
     let mut writer = Writer::create(outputs.format(), outputs.place(), &header)?;
     let progress = Progress::new(common, header.times, row_samples, header.tsamp_s);
     progress.doing("Channelizing");
     let each = header.streams() * header.encoding.bytes(1);
-    let mut block = header.block((BLOCK_BYTES / each).max(FEWEST_TIMES));
+    let times = (BLOCK_BYTES / each).max(FEWEST_TIMES);
+    check_memory("a block of all streams", times.checked_mul(each))?;
+    let mut block = header.block(times);
     let mut times = 0;
     loop {
         interrupt::check()?;
@@ -74,6 +82,7 @@ pub(super) fn write(
     let width_mhz = header.channel_width_hz() / HZ_PER_MHZ;
     Ok(Written {
         gaps: gaps(source.flags(), &header, geometry.delay_s()),
+        flagged_samples: source.not_finite(),
         recorded: recorded_header,
         geometry,
         tstart_mjd: header.start.mjd(),

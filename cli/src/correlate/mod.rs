@@ -33,7 +33,7 @@ use crate::positions::Positions;
 use crate::progress::Progress;
 use crate::selection::{file_name, shown};
 use crate::voltage_arguments::{file_of_window, points, window};
-use crate::{interrupt, json, plots};
+use crate::{interrupt, json, plots, space};
 pub(crate) use arguments::Arguments;
 use arguments::MissingWord;
 #[cfg(feature = "cuda")]
@@ -95,6 +95,7 @@ pub(crate) fn make(
     let mut correlator =
         ArrayCorrelator::new(&positions.array, inputs, &options, &backend).map_err(with_options)?;
     let header = correlator.header().clone();
+    space::check(outputs.place(), need(&header), common)?;
     let _unfinished = outputs.unfinished();
     let mut looked = plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
     let mut silent = Silent::new(&header);
@@ -125,6 +126,12 @@ pub(crate) fn make(
         Ok(document)
     };
     finish().inspect_err(|_| outputs.remove())
+}
+
+/// Bytes of all visibilities, with flags and counts.
+fn need(header: &ArrayHeader) -> u64 {
+    let rows = header.integrations.saturating_mul(header.baselines.len() as u64);
+    rows.saturating_mul((header.frequencies_hz.len() * header.pairs()) as u64).saturating_mul(13)
 }
 
 /// Writes OUT, and shows each integration on the way.

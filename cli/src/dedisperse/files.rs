@@ -10,16 +10,18 @@ use sidereal::io::sigproc::{TimeSeries, TimeSeriesWriter};
 use sidereal::pipeline::burst::Status;
 use sidereal::pipeline::series::{Block, SeriesRange, SeriesReport, SeriesSink};
 use sidereal::sample::Encoding;
-use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY};
+use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
 use super::Format;
+use crate::common::Common;
 use crate::gaps::{self, Gap};
 use crate::geometry;
 use crate::interrupt;
 use crate::output::Folder;
 use crate::progress::Progress;
 use crate::selection::Opened;
+use crate::space;
 
 /// dedispersed.json.
 #[derive(Serialize)]
@@ -32,6 +34,8 @@ pub(super) struct Document<'a> {
     times: &'a [u64],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
+    /// Samples that were not finite and were filled by their channel's level.
+    flagged_samples: u64,
     /// The filter bank that made the spectra, of voltages.
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<&'a geometry::Document>,
@@ -49,6 +53,7 @@ impl<'a> Document<'a> {
             downsample: range.downsample,
             times,
             gaps: gaps.clone(),
+            flagged_samples: report.flagged_samples,
             geometry: opened.geometry.as_ref(),
         };
         report.ranges.iter().zip(&report.times).map(document).collect()
@@ -77,6 +82,9 @@ pub(super) struct Files<'a> {
     stem: &'a str,
     header: &'a FilterbankHeader,
     progress: &'a Progress,
+    /// Rows that will come, where that is known.
+    rows: Option<u64>,
+    common: &'a Common,
     writers: Vec<Writer>,
 }
 
@@ -87,8 +95,27 @@ impl<'a> Files<'a> {
         stem: &'a str,
         header: &'a FilterbankHeader,
         progress: &'a Progress,
+        (rows, common): (Option<u64>, &'a Common),
     ) -> Self {
-        Self { folder, format, stem, header, progress, writers: Vec::new() }
+        Self { folder, format, stem, header, progress, rows, common, writers: Vec::new() }
+    }
+
+    /// Bytes of all series of so many rows.
+    fn need(&self, ranges: &[SeriesRange], rows: u64) -> u64 {
+        let (lowest, highest) = (self.header.band.lowest_hz(), self.header.band.highest_hz());
+        let samples = |range: &SeriesRange| -> u64 {
+            let all = rows / range.downsample as u64;
+            let delay = |dm: &f64| {
+                (dispersion_delay_s(*dm, lowest, highest, DM_CONSTANT) / range.tsamp_s) as u64
+            };
+            match self.format {
+                Format::Npy => all.saturating_mul(range.dms.len() as u64),
+                Format::Dat | Format::Tim => {
+                    range.dms.iter().map(|dm| all.saturating_sub(delay(dm))).sum()
+                }
+            }
+        };
+        ranges.iter().map(samples).fold(0, u64::saturating_add).saturating_mul(4)
     }
 
     /// Gives every file its name; series of trials that turned out too long are dropped.
@@ -163,6 +190,9 @@ impl<'a> Files<'a> {
 
 impl SeriesSink for Files<'_> {
     fn begin(&mut self, ranges: &[SeriesRange]) -> Result<()> {
+        if let Some(rows) = self.rows {
+            space::check(self.folder.place(), self.need(ranges, rows), self.common)?;
+        }
         let decimals = decimals(ranges.iter().flat_map(|range| &range.dms));
         for (index, range) in ranges.iter().enumerate() {
             self.writers.push(self.writer(index, range, decimals)?);

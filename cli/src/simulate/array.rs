@@ -21,11 +21,11 @@ pub(super) use self::arguments::Arguments;
 use self::record::Target;
 use self::truth::{Document, File};
 use super::voltages::writer::{self, Format};
-use super::voltages::{encoding, positive};
+use super::voltages::{self, encoding, positive};
 use crate::common::Common;
 use crate::output::{Existing, Folder};
 use crate::positions::Positions;
-use crate::{json, progress};
+use crate::{json, progress, space};
 
 /// Samples of a stream that numbers can count exactly.
 const MOST_TIMES: f64 = (1u64 << 50) as f64;
@@ -39,6 +39,9 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut options = arguments.options()?;
     let files = arguments.files(&options.array)?;
     let blocks = arguments.gaps(&mut options)?;
+    let written = files.iter().filter(|file| file.name.is_some()).count();
+    let need = voltages::need(options.encoding, options.times, options.streams() * written);
+    space::check(&arguments.output, need, common)?;
     let simulator = ArraySimulator::new(options.clone())?;
     let folder = Folder::begin(&arguments.output, existing, &arguments.inputs())?;
     let place = arguments.output.display().to_string();

@@ -18,7 +18,7 @@ use super::truth::Document;
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::progress::Progress;
-use crate::{interrupt, output};
+use crate::{interrupt, output, space};
 
 /// Bytes made at once, about.
 const GULP_BYTES: usize = 4 << 20;
@@ -138,6 +138,11 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let threads = Threads::new(common.threads()?);
     let mut simulator = Simulator::new(options)?.with_threads(threads);
     document.fill(simulator.truth());
+    let header = simulator.header();
+    let need = header.times.unwrap_or(0).saturating_mul(header.row_bytes() as u64);
+    if !piped {
+        space::check(out, need, common)?;
+    }
     let begun = Instant::now();
     write(&mut simulator, out, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();

@@ -19,7 +19,7 @@ use sidereal::{Error, Result};
 use self::truth::Document;
 use crate::common::Common;
 use crate::progress::Progress;
-use crate::{interrupt, output};
+use crate::{interrupt, output, space};
 
 /// Samples made at once.
 const GULP: usize = 1 << 16;
@@ -159,6 +159,9 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
     let all = files.iter().chain([&truth_path]).map(PathBuf::as_path);
     output::check_not_read("OUT", all, &arguments.inputs())?;
+    // Samples of 8 bytes.
+    let need = options.times.saturating_mul(8).saturating_mul(files.len() as u64);
+    space::check(&files[0], need, common)?;
     let mut simulation = Simulation::new(&options)?;
     let document = Document::new(&options, &simulation.truth, &files, &arguments.noise.psd);
     let begun = Instant::now();

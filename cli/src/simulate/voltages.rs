@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use sidereal::array::check_memory;
 use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use sidereal::simulate::voltages::{Options, VoltageSimulator};
@@ -19,11 +20,15 @@ use self::truth::Document;
 use self::writer::{Format, Writer};
 use crate::common::Common;
 use crate::progress::{self, Progress};
-use crate::{interrupt, output};
+use crate::{interrupt, output, space};
 
-/// Bytes made at once, about, and the samples of each stream that are.
+/// Bytes made at once, about, and the most samples of each stream that are.
 const GULP_BYTES: usize = 32 << 20;
-const GULP_TIMES: (usize, usize) = (1 << 10, 1 << 16);
+const GULP_TIMES: usize = 1 << 16;
+
+/// Samples of each stream of which whole numbers are made at once: the first where there is room, for noise is made in
+/// pieces of as many.
+const GRAINS: [usize; 2] = [1 << 10, 8];
 
 /// Samples of a stream that numbers can count exactly.
 const MOST_TIMES: f64 = (1u64 << 53) as f64;
@@ -186,6 +191,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut options = arguments.options()?;
     let shape = recording(&options);
     let block = writer::fit_gaps(format, &mut options.gaps, &shape)?;
+    space::check(out, need(options.encoding, options.times, options.streams()), common)?;
     let threads = Threads::new(common.threads()?);
     let mut simulator = VoltageSimulator::new(options.clone())?.with_threads(threads);
     let document = Document::new(out, &options, simulator.truth());
@@ -194,6 +200,12 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     write(&mut simulator, writer, block, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
     super::conclude(&truth_path, &document, common, || summary(&options, out, elapsed_s, &document))
+}
+
+/// Bytes of so many samples of so many streams.
+pub(super) fn need(encoding: VoltageEncoding, times: u64, streams: usize) -> u64 {
+    let bits = u128::from(times) * encoding.sample_bits() as u128 * streams as u128;
+    u64::try_from(bits.div_ceil(8)).unwrap_or(u64::MAX)
 }
 
 /// What the recording's shape will be.
@@ -236,10 +248,13 @@ fn write(
     let header = simulator.header().clone();
     let gaps = simulator.flags().to_vec();
     let progress = Progress::new(common, header.times, header.streams(), header.tsamp_s);
-    let (fewest, most) = GULP_TIMES;
-    let bytes = header.encoding.bytes(fewest) * header.streams();
-    let usual = (GULP_BYTES / bytes * fewest).clamp(fewest, most);
-    let mut block = header.block(piece.unwrap_or(usual));
+    let grains =
+        GRAINS.map(|grain| GULP_BYTES / (header.encoding.bytes(grain) * header.streams()) * grain);
+    let usual = grains.into_iter().find(|times| *times > 0).unwrap_or(GRAINS[1]).min(GULP_TIMES);
+    let times = piece.unwrap_or(usual);
+    let bytes = header.encoding.bytes(times).checked_mul(header.streams());
+    check_memory("a block of all streams", bytes)?;
+    let mut block = header.block(times);
     let mut done = 0;
     loop {
         interrupt::check()?;

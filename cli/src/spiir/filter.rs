@@ -19,7 +19,7 @@ use crate::common::{Common, Work, tell_notes};
 use crate::output::{check_new, check_not_read};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
-use crate::{interrupt, json};
+use crate::{interrupt, json, space};
 
 /// Samples taken at once.
 const BLOCK: usize = 1 << 14;
@@ -99,6 +99,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             .map(|(recording, (chain, bank))| header(recording, chain, bank))
             .collect(),
     };
+    // A ratio has 8 bytes, a whitened sample 4 and a flag.
+    let each =
+        |one: &DetectorSeries| one.samples.saturating_mul(8 * one.templates.len() as u64 + 5);
+    let need = header.detectors.iter().map(each).fold(0, u64::saturating_add);
+    space::check(&arguments.output, need, common)?;
     let mut writer = Writer::create(&arguments.output, header)?;
     let total = recordings.iter().map(|recording| recording.times).sum();
     let rate_hz = recordings.first().map_or(1, |recording| recording.rate_hz);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::cards::CARD_BYTES;
 use super::scan::DIRECTIO_BYTES;
+use crate::array::check_memory;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::sexagesimal;
@@ -85,13 +86,15 @@ impl Writer {
         if band.reversed {
             layout.reverse_channels(counts);
         }
+        let block_bytes = (block_times * frame) as usize;
+        check_memory("a block of GUPPI raw", Some(block_bytes))?;
         let mut writer = Self {
             path: path.to_path_buf(),
             options: *options,
             cards: cards(header, &band, options, block_times, frame),
             encoding,
             layout,
-            payload: vec![0; (block_times * frame) as usize],
+            payload: vec![0; block_bytes],
             block_times,
             filled: 0,
             repeated: 0,

@@ -1,0 +1,86 @@
+//! Free space on the disk, looked at before a long run.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+
+/// Bytes from which on a run says what it will write.
+const WORTH_SAYING: u64 = 1 << 30;
+
+/// Refuses a run whose product does not fit the file system that `out` will be on, and says what a large one needs.
+///
+/// File systems that do not tell their free space pass.
+///
+/// # Errors
+/// [`Error::Io`] of the kind `StorageFull`, with the bytes that are needed and those that are free.
+pub(crate) fn check(out: &Path, need: u64, common: &Common) -> Result<()> {
+    let Some(free) = free_bytes(out) else { return Ok(()) };
+    if need > free {
+        let (need, free) = (human(need), human(free));
+        let why = format!("{need} are needed for it, and {free} are free on its file system");
+        return Err(Error::io(out, std::io::Error::new(ErrorKind::StorageFull, why)));
+    }
+    if need >= WORTH_SAYING && !common.quiet {
+        eprintln!(
+            "sidereal: {} needs {} of the {} that are free.",
+            out.display(),
+            human(need),
+            human(free)
+        );
+    }
+    Ok(())
+}
+
+/// Returns the bytes that a user may still write where a file of this name would be made; `None` where nobody knows.
+fn free_bytes(out: &Path) -> Option<u64> {
+    let is_file = std::fs::metadata(out).map_or(true, |found| found.is_file() || found.is_dir());
+    if !is_file {
+        return None;
+    }
+    let parent = match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let there = parent.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+    let found = rustix::fs::statvfs(there).ok()?;
+    // Some file systems of the network report no blocks at all.
+    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Bytes as a person reads them: 1.5 GiB.
+pub(crate) fn human(bytes: u64) -> String {
+    let mut size = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB", "TiB"] {
+        if size < 1024.0 {
+            let digits = if unit == "bytes" || size >= 100.0 { 0 } else { 1 };
+            return format!("{size:.digits$} {unit}");
+        }
+        size /= 1024.0;
+    }
+    format!("{size:.1} PiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_space_is_that_of_the_nearest_folder() {
+        let home = tempfile::tempdir().unwrap();
+        let near = free_bytes(&home.path().join("a.fil")).unwrap();
+        assert!(near > 0 && free_bytes(&home.path().join("not/there/a.fil")).is_some());
+        assert!(free_bytes(Path::new("a.fil")).is_some());
+        assert_eq!(free_bytes(Path::new("/dev/null")), None);
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        let sizes =
+            [(1, "1 bytes"), (1536, "1.5 KiB"), (300 << 20, "300 MiB"), (5 << 50, "5.0 PiB")];
+        sizes.into_iter().for_each(|(bytes, text)| assert_eq!(human(bytes), text));
+    }
+}
