@@ -14,7 +14,8 @@ fn a_search_writes_what_the_table_says() {
     let home = recording();
     let words = "search a.fil -o out --fetch --singlepulse";
     let summary = json(home.path(), words);
-    let expected = ["candidates", "dms", "file", "masked_channels", "realtime_factor"];
+    let expected =
+        ["candidates", "dms", "file", "flagged_samples", "masked_channels", "realtime_factor"];
     assert_eq!(keys(&summary), expected.into());
     assert_eq!(keys(&summary["dms"]), ["count", "max", "min"].into());
     let best = &summary["candidates"][0];
@@ -115,7 +116,8 @@ fn series_are_written_in_each_format() {
         json(home.path(), &format!("dedisperse a.fil --format {format} {words}"))
     };
     let document = run("npy");
-    assert_eq!(keys(&document), ["dms", "downsample", "start_s", "times", "tsamp_s"].into());
+    let expected = ["dms", "downsample", "flagged_samples", "start_s", "times", "tsamp_s"];
+    assert_eq!(keys(&document), expected.into());
     assert_eq!(document["dms"].as_array().unwrap().len(), 4);
     let series = home.path().join("series");
     assert_eq!(entries(&series), ["dedispersed.json", "dedispersed.npy"].map(String::from).into());
