@@ -99,6 +99,10 @@ pub(crate) struct Common {
     /// Show no progress bar.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) no_progress: bool,
+    /// Do not wait until files are on the disk before they get their names: faster on a slow disk, but a power cut may
+    /// then leave empty files under final names.
+    #[arg(long, global = true, help_heading = "Common options")]
+    pub(crate) no_sync: bool,
 }
 
 impl Common {

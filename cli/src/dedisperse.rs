@@ -10,7 +10,7 @@ use sidereal::pipeline::series::{self, SeriesReport};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
-use crate::output::Destination;
+use crate::output::{Contents, Destination};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
@@ -56,8 +56,18 @@ pub(crate) enum Format {
     Tim,
 }
 
+/// What a dedispersion writes.
+const CONTENTS: Contents = Contents {
+    verb: "dedisperse",
+    documents: &["dedispersed.json"],
+    writes: |_, name| files::writes(name),
+};
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let also = arguments.selection.files(&arguments.trials);
+    let product = ("dedispersed", CONTENTS);
+    let folder = arguments.destination.begin(&arguments.recording, &also, product, common)?;
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
@@ -68,8 +78,6 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if common.verbose && !common.quiet {
         eprintln!("sidereal: on {}", backend.name());
     }
-    let also = arguments.selection.files(&arguments.trials);
-    let folder = arguments.destination.begin(&arguments.recording, &also, "dedispersed")?;
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
     let stem = arguments.recording.stem();

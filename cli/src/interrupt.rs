@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 use crate::errors::Exit;
+use crate::output::JOURNAL;
 
 /// A signal asked the run to stop.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -29,9 +30,6 @@ static FINISHING: AtomicBool = AtomicBool::new(false);
 
 /// The folders being filled and the files being written.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-/// The file in an unfinished folder that holds final results.
-const JOURNAL: &str = "journal";
 
 /// Time between two looks at what a run does after a signal.
 const STEP: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
 //! `sidereal plan`: which dispersion measures to try.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -13,7 +13,8 @@ use sidereal::{Error, Result};
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
-use crate::{dm_plan_file, json, output};
+use crate::output::{Existing, Files, WritingFiles};
+use crate::{dm_plan_file, json};
 
 const EXAMPLES: &str = "Examples:\n  \
     sidereal plan recording.fil --dm-max 1000\n  \
@@ -70,16 +71,15 @@ struct Line {
 }
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let files = arguments.begin(common)?;
     let setup = arguments.setup()?;
     let limits = setup.telescope.map(|telescope| (telescope.dm_min, telescope.dm_max));
     let Setup { band, tsamp_s, .. } = &setup;
     let plan = arguments.dms.plan(band, *tsamp_s, limits, None)?;
     let document = document(&plan, &setup, arguments);
-    if let Some(path) = &arguments.toml {
-        let read: Vec<PathBuf> =
-            arguments.file.iter().chain(&arguments.dms.plan).cloned().collect();
-        output::check_not_read("--toml", [path.as_path()], &read)?;
-        store(path, &plan, &document, arguments.overwrite)?;
+    if let Some(files) = files {
+        dm_plan_file::write(&files.main(), &plan, &heading(&document))?;
+        files.finish()?;
     }
     if common.json {
         return json::print(&document);
@@ -95,6 +95,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 }
 
 impl Arguments {
+    /// Begins the file, where one is wanted.
+    fn begin(&self, common: &Common) -> Result<Option<Files>> {
+        let Some(path) = &self.toml else { return Ok(None) };
+        let inputs: Vec<PathBuf> = self.file.iter().chain(&self.dms.plan).cloned().collect();
+        let existing = Existing::new(self.overwrite);
+        let writing = WritingFiles { option: "--toml", existing, inputs: &inputs, common };
+        Files::begin(path, &[], &writing).map(Some)
+    }
+
     fn setup(&self) -> Result<Setup> {
         let Some(file) = &self.file else { return self.band.setup() };
         if self.band.given() {
@@ -105,13 +114,6 @@ impl Arguments {
         let header = source.header();
         Ok(Setup { band: header.band.clone(), tsamp_s: header.tsamp_s, telescope: None })
     }
-}
-
-fn store(path: &Path, plan: &DmPlan, document: &Document, overwrite: bool) -> Result<()> {
-    if !overwrite {
-        output::check_new("--toml", path)?;
-    }
-    dm_plan_file::write(path, plan, &heading(document))
 }
 
 fn document(plan: &DmPlan, setup: &Setup, arguments: &Arguments) -> Document {

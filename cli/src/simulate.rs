@@ -1,21 +1,19 @@
 //! `sidereal simulate`: what a telescope would have recorded.
 
-mod array;
+pub(crate) mod array;
 mod burst;
 mod specs;
 mod strain;
 mod truth;
 mod voltages;
 
-use std::path::Path;
-
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sidereal::Result;
-use sidereal::io::atomic;
 
 use crate::common::Common;
-use crate::json;
+use crate::output::Files;
+use crate::{interrupt, json};
 
 /// Makes what a telescope would have recorded, with known signals in it.
 #[derive(Args, Debug)]
@@ -41,14 +39,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
 }
 
-/// Writes the truth file, and says what has been made.
+/// What the name of a truth file has behind the recording's.
+pub(crate) const TRUTH: &str = ".truth.json";
+
+/// Writes the truth file, gives all files their names, and says what has been made.
 fn conclude(
-    truth_path: &Path,
+    files: Files,
     document: &impl Serialize,
     common: &Common,
     summary: impl FnOnce() -> String,
 ) -> Result<()> {
-    atomic::write(truth_path, json::text(document)?.as_bytes())?;
+    json::write(&files.beside(TRUTH), document)?;
+    let truth_path = files.place_beside(TRUTH);
+    interrupt::check()?;
+    files.finish()?;
     if common.json {
         return json::print(document);
     }

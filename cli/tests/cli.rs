@@ -124,7 +124,13 @@ fn an_existing_folder_is_kept_unless_it_may_go() {
     fs::remove_dir_all(home.path().join("plans")).unwrap();
     assert_eq!(fs::read_to_string(out.join("mine")).unwrap(), "precious");
     fails(&sidereal(home.path(), "search a.fil -o a.fil/out"), 1, &["a.fil"]);
-    let done = sidereal(home.path(), "search a.fil -o out --overwrite --no-plots -q");
+    // A folder that holds a file of somebody else's is never replaced.
+    let words = "search a.fil -o out --overwrite --no-plots -q";
+    fails(&sidereal(home.path(), words), 2, &["out", "holds mine", "another name"]);
+    fails(&sidereal(home.path(), "demo -o out --overwrite"), 2, &["out", "holds mine"]);
+    assert_eq!(fs::read_to_string(out.join("mine")).unwrap(), "precious");
+    fs::rename(out.join("mine"), out.join("candidates.cand")).unwrap();
+    let done = sidereal(home.path(), words);
     assert_eq!((code(&done), stdout(&done)), (0, String::new()));
     let expected = ["candidates.cand", "candidates.csv", "summary.json"];
     assert_eq!(entries(&out), expected.map(str::to_owned).into());
@@ -194,7 +200,7 @@ fn an_interrupt_is_heard_in_a_pipe_that_goes_on_and_leaves_nothing() {
     let data = fs::read(home.path().join("a.fil")).unwrap();
     let mut pipe = child.stdin.take().unwrap();
     pipe.write_all(&data[..data.len() / 2]).unwrap();
-    // The output folder is made once the header is read; only then is the handler surely there.
+    // The handler is there before the output folder.
     let unfinished = |home: &Path| entries(home).iter().any(|name| name.contains("unfinished"));
     while !unfinished(home.path()) {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -238,14 +244,18 @@ fn the_demo_finds_its_bursts_and_leaves_a_whole_page() {
     for link in links {
         assert!(folder.join(link).is_file(), "{link}");
     }
-    for name in
-        ["summary.json", "tracked.json", "drifting.json", "array/truth.json", "strain.truth.json"]
-    {
+    for name in [
+        "summary.json",
+        "tracked.uvh5.json",
+        "drifting.uvh5.json",
+        "array/truth.json",
+        "strain.hdf5.truth.json",
+    ] {
         let written = fs::read_to_string(folder.join(name)).unwrap();
         assert!(!written.contains("unfinished"), "{name}");
     }
     assert!(!page.contains("unfinished"));
     assert!(page.contains("--templates shown/binaries.csv "), "the commands find their templates");
-    let truth = self::document(&folder, "observation.truth.json");
+    let truth = self::document(&folder, "observation.fil.truth.json");
     assert_eq!(truth["file"], "shown/observation.fil");
 }

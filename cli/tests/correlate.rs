@@ -27,7 +27,7 @@ fn a_run_leaves_visibilities_a_document_and_pictures() {
     let home = array("");
     let told = json(home.path(), &correlate("-o a.uvh5"));
     assert!(is_hdf5(&home.path().join("a.uvh5")));
-    assert_eq!(told, document(home.path(), "a.json"));
+    assert_eq!(told, document(home.path(), "a.uvh5.json"));
     // 1 MHz in 32 channels: a spectrum every 32 us, the first after 8 x 32 samples.
     let expected = [
         ("file", "a.uvh5".into()),
@@ -77,7 +77,7 @@ fn a_run_leaves_visibilities_a_document_and_pictures() {
     for plot in plots {
         assert!(fs::read(home.path().join(plot)).unwrap().starts_with(b"\x89PNG"));
     }
-    let expected = ["a.json", "a.uvh5", "a_plots", "array"].map(str::to_owned);
+    let expected = ["a.uvh5", "a.uvh5.json", "a_plots", "array"].map(str::to_owned);
     assert_eq!(entries(home.path()), expected.into());
     let info = json(home.path(), "info a.uvh5");
     for key in ["format", "telescope", "baselines", "integrations", "channels", "polarizations"] {
@@ -187,7 +187,7 @@ fn recordings_are_found_by_name_header_and_order() {
     );
     let output = sidereal(home.path(), &words);
     assert!(output.status.success() && stderr(&output).contains("in the order of other.csv"));
-    let document = document(home.path(), "a.json");
+    let document = document(home.path(), "a.uvh5.json");
     assert_eq!(document["antennas"][0]["name"], "s0");
     assert_eq!(document["antennas"][0]["file"], "array/ant02.dada");
 }
@@ -204,7 +204,7 @@ fn missing_antennas_are_flagged_when_asked() {
     let told = stderr(&output);
     assert!(output.status.success(), "{told}");
     assert!(told.contains("no recording of ant01; its visibilities are flagged"), "{told}");
-    let told = document(home.path(), "a.json");
+    let told = document(home.path(), "a.uvh5.json");
     assert_eq!(told["missing"], Value::from(vec!["ant01"]));
     assert_eq!((&told["baselines"], told["antennas"].as_array().unwrap().len()), (&10.into(), 3));
 }
@@ -216,7 +216,7 @@ fn a_source_below_the_horizon_is_a_warning() {
     let output = sidereal(home.path(), &words);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains("warning: the phase centre is below the horizon"));
-    let altitude = document(home.path(), "a.json")["phase_centre"]["altitude_deg"][0].clone();
+    let altitude = document(home.path(), "a.uvh5.json")["phase_centre"]["altitude_deg"][0].clone();
     assert!(altitude.as_f64().unwrap() < 0.0);
 }
 

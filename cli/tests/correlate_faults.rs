@@ -31,7 +31,7 @@ fn wrong_use_ends_with_2() {
     let home = array("--no-file ant03");
     fs::copy(home.path().join("array/ant02.dada"), home.path().join("array/ant03.dada")).unwrap();
     fs::write(home.path().join("b.uvh5"), "precious").unwrap();
-    fs::write(home.path().join("c.json"), "precious").unwrap();
+    fs::write(home.path().join("c.uvh5.json"), "precious").unwrap();
     fs::create_dir(home.path().join("d_plots")).unwrap();
     let local = "name,east,north,up\nant00,0,0,0\n";
     fs::write(home.path().join("local.csv"), local).unwrap();
@@ -49,9 +49,9 @@ fn wrong_use_ends_with_2() {
         ),
         (correlate("-o a.uvh5"), &["array/ant03.dada", "antenna \"ant02\" too", "NAME=array/"]),
         (format!("{three} {csv} -o b.uvh5"), &["b.uvh5", "--overwrite"]),
-        (format!("{three} {csv} -o c.uvh5"), &["c.json", "--overwrite"]),
+        (format!("{three} {csv} -o c.uvh5"), &["c.uvh5.json", "--overwrite"]),
         (format!("{three} {csv} -o d.uvh5"), &["d_plots", "--overwrite"]),
-        (format!("{three} {csv} -o a.json"), &["--output", "such as array.uvh5"]),
+        (format!("{three} {csv} -o .."), &["--output", "such as array.uvh5"]),
         (
             format!("{three} {csv} -o array/ant00.dada --overwrite"),
             &["array/ant00.dada", "is read"],
@@ -207,10 +207,14 @@ fn what_is_there_goes_only_when_asked() {
         &["--integration"],
     );
     assert!(first == fs::read(home.path().join("a.uvh5")).unwrap());
-    done(home.path(), &format!("{words} --overwrite --drift"));
+    // A folder with a file that is not ours stays, and so does all that belongs to it.
+    let again = format!("{words} --overwrite --drift");
+    fails(&sidereal(home.path(), &again), 2, &["a_plots", "mine.txt", "does not write"]);
+    assert!(first == fs::read(home.path().join("a.uvh5")).unwrap());
+    fs::remove_file(home.path().join("a_plots/mine.txt")).unwrap();
+    done(home.path(), &again);
     assert!(first != fs::read(home.path().join("a.uvh5")).unwrap());
-    assert!(!home.path().join("a_plots/mine.txt").exists());
-    let expected = ["a.json", "a.uvh5", "a_plots", "array"].map(str::to_owned);
+    let expected = ["a.uvh5", "a.uvh5.json", "a_plots", "array"].map(str::to_owned);
     assert_eq!(entries(home.path()), expected.into());
 }
 
@@ -230,7 +234,7 @@ fn ctrl_c_leaves_nothing_behind() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    while !entries(home.path()).contains(".x.uvh5.part") {
+    while !entries(home.path()).iter().any(|name| name.contains("unfinished")) {
         assert!(child.try_wait().unwrap().is_none(), "it ended too early");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -247,7 +247,7 @@ fn visibilities_of_an_array_are_made_on_the_gpu() {
              --channels 32 --integration 0.005 --no-plots --no-progress -q -o {device}.uvh5 --device {device}"
         );
         done(folder, &words);
-        document(folder, &format!("{device}.json"))
+        document(folder, &format!("{device}.uvh5.json"))
     };
     let (mut cuda, mut cpu) = (correlate("cuda"), correlate("cpu"));
     assert_eq!(cuda["device"], name);

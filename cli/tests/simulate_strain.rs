@@ -39,7 +39,7 @@ fn files_hold_what_the_library_makes_and_the_truth() {
          --glitch L1:time=1400000005.5,snr=25 --bad-seconds H1:3:4 --gap-seconds L1:8:10"
     );
     let truth = json(home.path(), &words);
-    assert_eq!(truth, document(home.path(), "a.truth.json"));
+    assert_eq!(truth, document(home.path(), "a.hdf5.truth.json"));
     let (samples, valid) = read_back(&home.path().join("a_H1.hdf5"));
     let bad: Vec<usize> = (0..valid.len()).filter(|place| !valid[*place]).collect();
     assert_eq!((bad.len(), bad[0], bad[1023]), (1024, 3072, 4095));

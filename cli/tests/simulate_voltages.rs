@@ -99,7 +99,7 @@ fn what_is_written_is_read_back() {
         assert_eq!((candidate["dm"].as_f64(), candidate["snr"].as_f64()), (Some(3.0), Some(20.0)));
         assert_eq!(candidate["reference_mhz"].as_f64(), Some(402.0));
         assert_eq!(candidate["time_s"].as_f64(), Some(0.004));
-        let beside = home.path().join(name).with_extension("truth.json");
+        let beside = home.path().join(format!("{name}.truth.json"));
         let beside: Value = serde_json::from_slice(&fs::read(beside).unwrap()).unwrap();
         assert_eq!(beside, truth);
     }

@@ -27,9 +27,9 @@ fn near(document: &Value, key: &str, expected: f64, by: f64) {
 fn channelize_writes_a_filterbank_and_says_how() {
     let home = recording("v.raw", "");
     let made = json(home.path(), &format!("channelize v.raw -o v.fil {DIVISION}"));
-    assert_eq!(made, document(home.path(), "v.json"));
-    assert_eq!(document(home.path(), "v.gaps.json")["gaps"], Value::Array(Vec::new()));
-    let names = ["v.fil", "v.gaps.json", "v.json", "v.raw", "v.truth.json"];
+    assert_eq!(made, document(home.path(), "v.fil.json"));
+    assert_eq!(document(home.path(), "v.fil.gaps.json")["gaps"], Value::Array(Vec::new()));
+    let names = ["v.fil", "v.fil.gaps.json", "v.fil.json", "v.raw", "v.raw.truth.json"];
     assert_eq!(entries(home.path()), names.map(str::to_owned).into());
     // 0.25 MHz divided by 16; samples of 4 us, 16 x 4 of them a row, 8 x 16 under a window.
     near(&made, "tsamp_s", 256e-6, 1e-12);
@@ -143,7 +143,7 @@ fn voltages_of_more_channels_are_a_recording_again() {
 fn gaps_are_filled_and_listed() {
     let home = recording("v.raw", "--gap start=0.6,duration=0.1");
     let made = json(home.path(), &format!("channelize v.raw -o v.fil {DIVISION}"));
-    let gaps = document(home.path(), "v.gaps.json");
+    let gaps = document(home.path(), "v.fil.gaps.json");
     assert_eq!(gaps["gaps"], made["gaps"]);
     assert_eq!(gaps["gaps"].as_array().unwrap().len(), 1, "{gaps}");
     near(&gaps["gaps"][0], "start_s", 0.6, 0.01);

@@ -69,7 +69,7 @@ fn wrong_use_ends_with_2() {
         ("channelize - -o b.fil --channels 16", &["INPUT is -", "from files"]),
         ("channelize v.raw -o v.raw --channels 16", &["v.raw"]),
         ("channelize v.raw -o v.raw --channels 16 --overwrite", &["v.raw", "is read"]),
-        ("channelize v.raw -o b.json --channels 16", &["--output"]),
+        ("channelize v.raw -o .. --channels 16", &["--output"]),
         ("channelize v.raw -o a.fil --channels 16", &["a.fil", "--overwrite"]),
         ("search a.fil --channels 16", &["--channels is given", "voltages", "a.fil"]),
         ("search a.fil --dc", &["--dc is given"]),
@@ -118,7 +118,7 @@ fn bad_files_end_with_a_code_and_leave_nothing() {
         ),
         ("-o b.fil --channels 16 --window words.txt", 3, &["words.txt", "line 1"]),
         ("-o missing/b.fil --channels 16", 1, &["missing"]),
-        ("-o v.truth.json/b.fil --channels 16", 1, &["v.truth.json"]),
+        ("-o v.raw.truth.json/b.fil --channels 16", 1, &["v.raw.truth.json"]),
     ] {
         fails(&sidereal(home.path(), &format!("channelize v.raw {words}")), code, told);
     }
@@ -133,12 +133,12 @@ fn bad_files_end_with_a_code_and_leave_nothing() {
 #[test]
 fn an_existing_file_is_kept_unless_it_may_go() {
     let home = recording("v.raw", "");
-    fs::write(home.path().join("b.json"), "precious").unwrap();
+    fs::write(home.path().join("b.fil.json"), "precious").unwrap();
     let words = "channelize v.raw -o b.fil --channels 16 -q";
-    fails(&sidereal(home.path(), words), 2, &["b.json", "--overwrite"]);
-    assert_eq!(fs::read_to_string(home.path().join("b.json")).unwrap(), "precious");
+    fails(&sidereal(home.path(), words), 2, &["b.fil.json", "--overwrite"]);
+    assert_eq!(fs::read_to_string(home.path().join("b.fil.json")).unwrap(), "precious");
     assert_eq!(done(home.path(), &format!("{words} --overwrite")), "");
-    assert_eq!(document(home.path(), "b.json")["file"], "b.fil");
+    assert_eq!(document(home.path(), "b.fil.json")["file"], "b.fil");
     let first = fs::read(home.path().join("b.fil")).unwrap();
     done(home.path(), &format!("{words} --overwrite --gulp 777 -t 1"));
     assert!(
@@ -148,7 +148,7 @@ fn an_existing_file_is_kept_unless_it_may_go() {
     let piped = sidereal(home.path(), "channelize v.raw -o - --channels 16");
     assert!(piped.status.success(), "{}", stderr(&piped));
     // The header holds the file's name.
-    let rows = 4 * 64 * document(home.path(), "b.json")["times"].as_u64().unwrap() as usize;
+    let rows = 4 * 64 * document(home.path(), "b.fil.json")["times"].as_u64().unwrap() as usize;
     let last = |bytes: &[u8]| bytes[bytes.len() - rows..].to_vec();
     assert!(last(&first) == last(&piped.stdout), "standard output has the same rows");
 }
@@ -186,7 +186,7 @@ fn ctrl_c_leaves_nothing_behind() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    while !entries(home.path()).contains(".x.fil.part") {
+    while !entries(home.path()).iter().any(|name| name.contains("unfinished")) {
         assert!(child.try_wait().unwrap().is_none(), "it ended too early");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -46,7 +46,7 @@ fn the_walk_through_walks() {
         let errors = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "sidereal {}\n{errors}", arguments.join(" "));
     }
-    let visibilities = std::fs::read(folder.path().join("array.json")).expect("it is there");
+    let visibilities = std::fs::read(folder.path().join("array.uvh5.json")).expect("it is there");
     let visibilities: serde_json::Value = serde_json::from_slice(&visibilities).expect("JSON");
     assert_eq!(
         (&visibilities["baselines"], &visibilities["source"]),

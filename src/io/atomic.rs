@@ -3,7 +3,7 @@
 //! Invariant: until [`AtomicFile::commit`], nothing exists under the final name but what was there
 //! before; a file given up leaves nothing behind.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,21 @@ use crate::error::{Error, Result};
 /// Bytes gathered before the system is asked to write them.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// A file in the making: bytes go to `.NAME.part` beside it, and [`AtomicFile::commit`] renames it.
+/// The most bytes of a file's name that file systems take.
+pub const LONGEST_NAME: usize = 255;
+
+/// What an unfinished file's name ends in.
+const PART: &str = ".part";
+
+/// Random letters in an unfinished file's name.
+const RANDOM_LETTERS: usize = 6;
+
+/// A file in the making: bytes go to `.NAME.XXXXXX.part` beside it, and [`AtomicFile::commit`] renames it.
 ///
-/// Dropped without a commit, it removes what it wrote. A commit replaces an existing file; callers
-/// who must not replace one ask first. It does not wait for the disk (no `fsync`), because a run may
-/// write thousands of small files.
+/// The letters `XXXXXX` are random, so two writers of one name never share an unfinished file; the last commit
+/// stands, whole. Dropped without a commit, it removes what it wrote. A commit replaces an existing file; callers
+/// who must not replace one write in a folder of their own. It does not wait for the disk (no `fsync`), because a
+/// run may write thousands of small files: callers flush all of them at once.
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
@@ -31,24 +41,27 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Starts `path`; a `.NAME.part` left by a killed run is replaced. What a symbolic link points to
-    /// is written, and the link stays.
+    /// Starts `path`. What a symbolic link points to is written, and the link stays.
     ///
     /// # Errors
     /// As [`target`]; [`Error::Io`] naming `path` if its folder is missing or can't be written.
     pub fn create(path: &Path) -> Result<Self> {
         let target = target(path)?;
-        let part = part_name(&target)?;
-        match fs::remove_file(&part) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io(path, error));
-            }
-            _ => {}
-        }
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&part)
+        let Some(name) = target.file_name() else {
+            let rule = "it must name a file";
+            return Err(Error::parameter("output file", target.display(), rule));
+        };
+        let mut prefix = hidden_name(name, ".".len() + RANDOM_LETTERS + PART.len());
+        prefix.push(".");
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let (file, part) = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(PART)
+            .rand_bytes(RANDOM_LETTERS)
+            .make_in(folder.unwrap_or(Path::new(".")), |part| {
+                OpenOptions::new().write(true).create_new(true).open(part)
+            })
+            .and_then(|made| made.keep().map_err(|fault| fault.error))
             .map_err(|error| Error::io(path, error))?;
         Ok(Self {
             path: path.to_path_buf(),
@@ -222,19 +235,32 @@ pub fn target(path: &Path) -> Result<PathBuf> {
     if is_link { path.canonicalize().map_err(io) } else { Ok(path.to_path_buf()) }
 }
 
-/// The name that a file has while it is in the making.
-///
-/// # Errors
-/// [`Error::Parameter`] for a path that names no file.
-pub fn part_name(path: &Path) -> Result<PathBuf> {
-    let Some(name) = path.file_name() else {
-        let rule = "it must name a file";
-        return Err(Error::parameter("output file", path.display(), rule));
-    };
-    let mut part = OsString::from(".");
-    part.push(name);
-    part.push(".part");
-    Ok(path.with_file_name(part))
+/// Returns a name cut to `room` bytes: one that is longer ends in `~` and 16 hexadecimal digits of its hash, so
+/// that different names stay different.
+pub fn short_name(name: &OsStr, room: usize) -> OsString {
+    if name.len() <= room {
+        return name.to_owned();
+    }
+    let hash = format!("~{:016x}", fnv1a(name.as_encoded_bytes()));
+    let text = name.to_string_lossy();
+    let mut end = room.saturating_sub(hash.len()).min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{hash}", &text[..end]).into()
+}
+
+/// Returns `.NAME`, with NAME cut so that `more` bytes can follow it in a file's name.
+pub fn hidden_name(name: &OsStr, more: usize) -> OsString {
+    let mut hidden = OsString::from(".");
+    hidden.push(short_name(name, LONGEST_NAME - ".".len() - more));
+    hidden
+}
+
+/// The hash FNV-1a, which is the same in every build.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]
@@ -252,7 +278,8 @@ mod tests {
         let path = folder.path().join("out.bin");
         let mut file = AtomicFile::create(&path).unwrap();
         file.append(b"half").unwrap();
-        assert_eq!(names(folder.path()), [".out.bin.part"]);
+        let part = names(folder.path()).concat();
+        assert!(part.starts_with(".out.bin.") && part.ends_with(".part"), "{part}");
         drop(file);
         assert!(names(folder.path()).is_empty());
         write(&path, b"whole").unwrap();
@@ -269,9 +296,50 @@ mod tests {
         file.append(&vec![7; 3 * BUFFER_BYTES]).unwrap();
         drop(file);
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        fs::write(folder.path().join(".out.bin.part"), b"left by a killed run").unwrap();
         write(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn two_writers_of_one_name_never_share_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.bin");
+        let mut first = AtomicFile::create(&path).unwrap();
+        first.append(&[1; 10]).unwrap();
+        let mut second = AtomicFile::create(&path).unwrap();
+        second.append(&[2; 20]).unwrap();
+        second.release().unwrap();
+        first.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), [1; 10]);
+        second.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), [2; 20]);
+        assert_eq!(names(folder.path()), ["out.bin"]);
+    }
+
+    #[test]
+    fn the_longest_names_work() {
+        let folder = tempfile::tempdir().unwrap();
+        for letter in ["x", "\u{e9}"] {
+            let name = letter.repeat(LONGEST_NAME / letter.len());
+            write(&folder.path().join(&name), b"whole").unwrap();
+            assert_eq!(names(folder.path()).concat(), name);
+            fs::remove_file(folder.path().join(&name)).unwrap();
+            let (one, other) = (name.clone() + "1", name + "2");
+            let [one, other] = [one, other].map(|name| short_name(name.as_ref(), 100));
+            assert!(one != other && (80..=100).contains(&one.len()), "{one:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn permissions_are_those_of_any_new_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, plain) = (folder.path().join("out.bin"), folder.path().join("plain"));
+        write(&path, b"").unwrap();
+        fs::write(&plain, b"").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode(&path), mode(&plain));
     }
 
     #[cfg(unix)]

@@ -55,7 +55,7 @@ def written(recording, tmp_path_factory):
                 *("channelize", recording[0], "-o", out, "--channels", CHANNELS),
                 *("--integrate", INTEGRATE, "--stokes", products, "--nbits", bits),
             )
-            made[products, bits] = out, json.loads(out.with_suffix(".json").read_text())
+            made[products, bits] = out, json.loads(out.with_name(out.name + ".json").read_text())
         return made[products, bits]
 
     return path
@@ -127,7 +127,7 @@ def test_baseband_opens_voltages_of_more_channels(recording, expected, tmp_path,
     """Each channel has the power that NumPy gives it; baseband knows no 4 bits here."""
     out, gain = tmp_path / name, 4
     sidereal("channelize", recording[0], "-o", out, "--channels", CHANNELS, "--gain", gain)
-    document = json.loads(out.with_suffix(".json").read_text())
+    document = json.loads(out.with_name(out.name + ".json").read_text())
     reader = client("baseband.dada" if name.endswith("dada") else "baseband.guppi")
     with reader.open(str(out), "rs", squeeze=False) as file:
         assert file.sample_rate.to_value("MHz") == pytest.approx(WIDTH_MHZ / CHANNELS)

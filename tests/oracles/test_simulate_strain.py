@@ -50,7 +50,7 @@ def strain(folder, stem, name):
 
 
 def truth(folder, stem="a"):
-    return json.loads((folder / f"{stem}.truth.json").read_text())
+    return json.loads((folder / f"{stem}.hdf5.truth.json").read_text())
 
 
 def test_gwpy_reads_samples_times_and_bits(made):

@@ -32,7 +32,7 @@ def test_baseband_and_numpy_find_the_pulse(tmp_path, sideband):
         *("--duration", 0.1, "--seed", 3, "--tone", "freq=349.2,amp=0.3", *lower),
         *("--pulse", f"dm={DM},time={TIME},width={WIDTH},snr={SNR}"),
     )
-    truth = json.loads(path.with_suffix(".truth.json").read_text())["candidates"][0]
+    truth = json.loads(path.with_name(path.name + ".truth.json").read_text())["candidates"][0]
     assert truth["reference_mhz"] == 352.0
     with client("baseband.guppi").open(str(path), "rs", squeeze=False) as file:
         assert file.sample_rate.to_value("MHz") == pytest.approx(1.0)

@@ -44,11 +44,11 @@ pub(super) fn write(
         progress.at(status.times);
         !interrupt::requested()
     };
-    let destination = match outputs.piped() {
-        true => Destination::Pipe(Box::new(std::io::stdout())),
-        false => Destination::File(outputs.place()),
+    let file = outputs.file();
+    let destination = match &file {
+        None => Destination::Pipe(Box::new(std::io::stdout())),
+        Some(path) => Destination::File(path),
     };
-    let _unfinished = outputs.unfinished();
     let report = write_filterbank(&mut filterbank, destination, depth, &mut observe);
     let report = report.map_err(named)?;
     progress.finish();

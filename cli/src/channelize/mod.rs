@@ -15,6 +15,7 @@ use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
 
 use crate::common::{Common, Work, tell_notes};
+use crate::output::{Existing, WritingFiles};
 use crate::plots::duration;
 use crate::progress::{multiple, rate};
 use crate::selection::{TimeRange, parse_time_range};
@@ -124,12 +125,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let writing = &arguments.writing;
     let window = arguments.voltages.window_file();
     let read: Vec<PathBuf> = arguments.inputs.iter().cloned().chain(window).collect();
-    let outputs = Outputs::new(&writing.output, writing.format, &read)?;
-    outputs.check_free(writing.overwrite)?;
-    if outputs.piped() && common.json {
+    if writing.output.as_os_str() == "-" && common.json {
         let rule = "standard output can't hold both the data and a JSON document";
         return Err(Error::parameter("--json", "given with --output -", rule));
     }
+    let existing = Existing::new(writing.overwrite);
+    let files = WritingFiles { option: "--output", existing, inputs: &read, common };
+    let outputs = Outputs::begin(&writing.output, writing.format, &files)?;
     arguments.check_form(outputs.format())?;
     let recorded = arguments.voltages.lacking.open(&arguments.inputs)?;
     let options = arguments.options(recorded.header())?;
@@ -161,11 +163,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
             );
         }
     }
-    outputs.write_beside(&document)?;
+    let piped = outputs.piped();
+    outputs.finish(&document)?;
     if common.json {
         return json::print(&document);
     }
-    if common.quiet || outputs.piped() { Ok(()) } else { json::say(&text(&document)) }
+    if common.quiet || piped { Ok(()) } else { json::say(&text(&document)) }
 }
 
 impl Arguments {

@@ -6,12 +6,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use super::document::Document;
-use crate::interrupt::Unfinished;
-use crate::{json, output};
+use crate::json;
+use crate::output::{Files, WritingFiles};
+
+/// What the names of the files beside OUT have behind its own.
+const GAPS: &str = ".gaps.json";
+const DOCUMENT: &str = ".json";
 
 /// A format of OUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,47 +52,30 @@ impl Format {
 pub(super) struct Outputs {
     format: Format,
     place: PathBuf,
-    gaps: PathBuf,
-    document: PathBuf,
+    /// `None` where OUT is standard output.
+    files: Option<Files>,
 }
 
 impl Outputs {
-    /// Checks that no file that is read would be written.
+    /// Begins the files.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a file that is read, or a name that is none.
-    pub(super) fn new(place: &Path, format: Option<Format>, inputs: &[PathBuf]) -> Result<Self> {
-        let beside = |extension| place.with_extension(extension);
-        let (gaps, document) = (beside("gaps.json"), beside("json"));
+    /// As [`Files::begin`]; [`Error::Parameter`] for voltages on standard output.
+    pub(super) fn begin(
+        place: &Path,
+        format: Option<Format>,
+        writing: &WritingFiles<'_>,
+    ) -> Result<Self> {
         let format = format.unwrap_or_else(|| Format::of(place));
-        let outputs = Self { format, place: place.to_path_buf(), gaps, document };
-        let refuse =
-            |path: &Path, rule: &str| Err(Error::parameter("--output", path.display(), rule));
-        if outputs.piped() {
-            return match format {
-                Format::Fil => Ok(outputs),
-                _ => refuse(place, "voltages are written to files only"),
-            };
-        }
-        if place.file_name().is_none() || outputs.document == place {
-            return refuse(place, "it must name a file, such as spectra.fil");
-        }
-        output::check_not_read("--output", outputs.all(), inputs)?;
-        Ok(outputs)
-    }
-
-    /// Checks that nothing is there, or that it may go.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] when a file exists that may not go.
-    pub(super) fn check_free(&self, overwrite: bool) -> Result<()> {
-        if self.piped() {
-            return Ok(());
-        }
-        if overwrite {
-            return self.all().into_iter().try_for_each(|path| atomic::target(path).map(drop));
-        }
-        self.all().into_iter().try_for_each(|path| output::check_new("--output", path))
+        let files = match (place.as_os_str() == "-", format) {
+            (true, Format::Fil) => None,
+            (true, _) => {
+                let rule = "voltages are written to files only";
+                return Err(Error::parameter("--output", place.display(), rule));
+            }
+            (false, _) => Some(Files::begin(place, &[GAPS, DOCUMENT], writing)?),
+        };
+        Ok(Self { format, place: place.to_path_buf(), files })
     }
 
     pub(super) fn format(&self) -> Format {
@@ -98,7 +84,7 @@ impl Outputs {
 
     /// Whether OUT is standard output.
     pub(super) fn piped(&self) -> bool {
-        self.place.as_os_str() == "-"
+        self.files.is_none()
     }
 
     /// OUT.
@@ -106,32 +92,20 @@ impl Outputs {
         &self.place
     }
 
-    /// Says that OUT is being written.
-    pub(super) fn unfinished(&self) -> Option<Unfinished> {
-        let part = || atomic::target(&self.place).and_then(|place| atomic::part_name(&place)).ok();
-        let part = if self.piped() { None } else { part() };
-        part.map(Unfinished::new)
+    /// Where OUT is written now; `None` where it is standard output.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        self.files.as_ref().map(Files::main)
     }
 
-    /// Writes the gaps and the document; if that fails, OUT goes too.
+    /// Writes the gaps and the document, and gives all files their names.
     ///
     /// # Errors
-    /// [`Error::Io`].
-    pub(super) fn write_beside(&self, document: &Document) -> Result<()> {
-        if self.piped() {
-            return Ok(());
-        }
-        let write = |path: &Path, text: Result<String>| atomic::write(path, text?.as_bytes());
-        let written = write(&self.gaps, json::text(&document.gap_list()))
-            .and_then(|()| write(&self.document, json::text(document)));
-        if written.is_err() {
-            self.all().into_iter().for_each(|path| drop(std::fs::remove_file(path)));
-        }
-        written
-    }
-
-    fn all(&self) -> [&Path; 3] {
-        [&self.place, &self.gaps, &self.document]
+    /// As [`Files::finish`].
+    pub(super) fn finish(self, document: &Document) -> Result<()> {
+        let Some(files) = self.files else { return Ok(()) };
+        json::write(&files.beside(GAPS), &document.gap_list())?;
+        json::write(&files.beside(DOCUMENT), document)?;
+        files.finish()
     }
 }
 
@@ -141,12 +115,8 @@ mod tests {
 
     #[test]
     fn the_name_tells_the_format() {
-        let of = |name: &str| Outputs::new(Path::new(name), None, &[]).map(|o| o.format());
-        assert_eq!(of("a.fil").unwrap(), Format::Fil);
-        assert_eq!(of("a.RAW").unwrap(), Format::Guppi);
-        assert_eq!(of("a.b.dada").unwrap(), Format::Dada);
-        assert_eq!(of("-").unwrap(), Format::Fil);
-        assert!(of("a.json").is_err() && of("..").is_err());
-        assert!(Outputs::new(Path::new("-"), Some(Format::Dada), &[]).is_err());
+        let of = |name: &str| Format::of(Path::new(name));
+        assert_eq!((of("a.fil"), of("a.RAW")), (Format::Fil, Format::Guppi));
+        assert_eq!((of("a.b.dada"), of("-")), (Format::Dada, Format::Fil));
     }
 }

@@ -58,8 +58,8 @@ pub(super) fn write(
         let need = times.saturating_mul(bits).div_ceil(8).saturating_mul(header.streams() as u64);
         space::check(outputs.place(), need, common)?;
     }
-    let _unfinished = outputs.unfinished();
-    let mut writer = Writer::create(outputs.format(), outputs.place(), &header)?;
+    let place = outputs.file().unwrap_or_default();
+    let mut writer = Writer::create(outputs.format(), &place, &header)?;
     let progress = Progress::new(common, header.times, row_samples, header.tsamp_s);
     progress.doing("Channelizing");
     let each = header.streams() * header.encoding.bytes(1);

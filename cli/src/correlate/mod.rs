@@ -6,7 +6,7 @@ mod document;
 mod gains;
 mod inputs;
 mod lags;
-mod outputs;
+pub(crate) mod outputs;
 mod quicklook;
 mod silent;
 
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sidereal::geometry::Dut1;
-use sidereal::io::atomic;
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::math::window::Window;
 use sidereal::pipeline::array::{
@@ -26,7 +25,7 @@ use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
 use crate::common::{Common, Work, tell_notes};
-use crate::output::{Folder, with_final_names};
+use crate::output::{Existing, with_final_names};
 use crate::plots::correlation::Station;
 use crate::plots::short;
 use crate::positions::Positions;
@@ -81,8 +80,8 @@ pub(crate) fn make(
     read.extend(arguments.spectra.window.as_deref().and_then(file_of_window));
     let writing = &arguments.writing;
     let plots = writing.plots();
-    let outputs = Outputs::new(&writing.output, plots.as_deref(), writing.overwrite, &read)?;
-    outputs.check_free()?;
+    let existing = Existing::new(writing.overwrite);
+    let outputs = Outputs::begin(&writing.output, plots.as_deref(), existing, (&read, common))?;
     let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
     let names = positions.names();
     let csv = &arguments.array.antennas;
@@ -96,7 +95,6 @@ pub(crate) fn make(
         ArrayCorrelator::new(&positions.array, inputs, &options, &backend).map_err(with_options)?;
     let header = correlator.header().clone();
     space::check(outputs.place(), need(&header), common)?;
-    let _unfinished = outputs.unfinished();
     let mut looked = plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
     let mut silent = Silent::new(&header);
     let mut see = |integration: &Integration| {
@@ -108,24 +106,20 @@ pub(crate) fn make(
     };
     let report = write(&mut correlator, &outputs, &options, &mut see, common)?;
     tell_notes(&backend, common);
-    let finish = || {
-        let pictures = draw(looked, &outputs, (&header, &report), &read)?;
-        let document = Document::new(Written {
-            file: named(outputs.place()),
-            header: &header,
-            options: &options,
-            report: &report,
-            files: &files,
-            device: backend.is_gpu().then(|| backend.name()),
-            silent: silent.names(&header),
-            plots: pictures.as_ref().map_or_else(Vec::new, |pictures| pictures.1.clone()),
-        });
-        interrupt::check()?;
-        atomic::write(outputs.document(), json::text(&document)?.as_bytes())?;
-        pictures.map_or(Ok(()), |(folder, _)| folder.finish())?;
-        Ok(document)
-    };
-    finish().inspect_err(|_| outputs.remove())
+    let plots = draw(looked, &outputs, (&header, &report))?;
+    let document = Document::new(Written {
+        file: named(outputs.place()),
+        header: &header,
+        options: &options,
+        report: &report,
+        files: &files,
+        device: backend.is_gpu().then(|| backend.name()),
+        silent: silent.names(&header),
+        plots,
+    });
+    interrupt::check()?;
+    outputs.finish(&document)?;
+    Ok(document)
 }
 
 /// Bytes of all visibilities, with flags and counts.
@@ -158,35 +152,29 @@ fn write(
         !interrupt::requested()
     };
     let report =
-        write_uvh5(correlator, outputs.place(), &labels, &mut observe).map_err(with_options)?;
+        write_uvh5(correlator, &outputs.file(), &labels, &mut observe).map_err(with_options)?;
     progress.finish();
     interrupt::check()?;
     Ok(report)
 }
 
-/// Draws the pictures: their folder, unfinished, and their final paths.
+/// Draws the pictures, and returns their final paths.
 fn draw(
     looked: Option<Quicklook>,
     outputs: &Outputs,
     (header, report): (&ArrayHeader, &WriteReport),
-    read: &[PathBuf],
-) -> Result<Option<(Folder, Vec<String>)>> {
-    let (Some(looked), Some(folder)) = (looked, outputs.begin_plots(read)?) else {
-        return Ok(None);
+) -> Result<Vec<String>> {
+    let (Some(looked), Some(folder)) = (looked, outputs.plots()) else {
+        return Ok(Vec::new());
     };
     let about = looked.finish(file_name(outputs.place()), target(header), report.summary.data_s);
     let names = plots::correlation::draw(&folder.file(""), &about)?;
-    let place = folder.place().to_path_buf();
-    let paths = names.iter().map(|name| named(&place.join(name))).collect();
-    Ok(Some((folder, paths)))
+    Ok(names.iter().map(|name| named(&folder.place().join(name))).collect())
 }
 
 /// A path as it is in the end.
 fn named(path: &Path) -> String {
-    let now = shown(path);
-    let name = with_final_names(&now);
-    let plain = name.strip_prefix("./").filter(|_| name != now);
-    plain.map_or_else(|| name.clone(), str::to_owned)
+    with_final_names(&shown(path))
 }
 
 /// Recorded streams of an antenna.

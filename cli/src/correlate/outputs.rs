@@ -5,63 +5,63 @@
 
 use std::path::{Path, PathBuf};
 
-use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
-use crate::interrupt::Unfinished;
-use crate::output::{self, Existing, Folder};
+use crate::common::Common;
+use crate::json;
+use crate::output::{Contents, Existing, Files, Folder, Writing, WritingFiles};
+use crate::plots::correlation::{FRINGES, LAYOUT, POWERS, WATERFALLS};
 
-/// Names of what is written.
+use super::document::Document;
+
+/// What the document's name has behind OUT's.
+const DOCUMENT: &str = ".json";
+
+/// What is written into the folder of pictures.
+const CONTENTS: Contents = Contents {
+    verb: "correlate",
+    documents: &[POWERS, FRINGES, WATERFALLS, LAYOUT],
+    writes: |_, _| false,
+};
+
+/// Whether a file of this name is a picture.
+pub(crate) fn draws(name: &str) -> bool {
+    CONTENTS.documents.contains(&name)
+}
+
+/// What is written.
 #[derive(Debug)]
 pub(super) struct Outputs {
     place: PathBuf,
-    document: PathBuf,
-    plots: Option<PathBuf>,
-    existing: Existing,
+    files: Files,
+    plots: Option<Folder>,
 }
 
 impl Outputs {
-    /// Checks that no file that is read would be written.
+    /// Begins all files.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a file that is read, or a name that is none.
-    pub(super) fn new(
+    /// As [`Files::begin`] and [`Folder::begin`]; [`Error::Parameter`] for a name that is none.
+    pub(super) fn begin(
         place: &Path,
         plots: Option<&Path>,
-        overwrite: bool,
-        inputs: &[PathBuf],
+        existing: Existing,
+        (inputs, common): (&[PathBuf], &Common),
     ) -> Result<Self> {
-        let refuse =
-            |path: &Path, rule: &str| Err(Error::parameter("--output", path.display(), rule));
-        let document = place.with_extension("json");
-        if place.as_os_str() == "-" || place.file_name().is_none() || document == place {
-            return refuse(place, "it must name a file, such as array.uvh5");
+        if place.as_os_str() == "-" || place.file_name().is_none() {
+            let rule = "it must name a file, such as array.uvh5";
+            return Err(Error::parameter("--output", place.display(), rule));
         }
-        output::check_not_read("--output", [place, document.as_path()], inputs)?;
-        let plots = plots.map(Path::to_path_buf);
-        if plots.as_ref().is_some_and(|plots| *plots == place || *plots == document) {
+        let writing = WritingFiles { option: "--output", existing, inputs, common };
+        let files = Files::begin(place, &[DOCUMENT], &writing)?;
+        let is_taken = |plots: &Path| *plots == *place || plots == files.place_beside(DOCUMENT);
+        if plots.is_some_and(is_taken) {
             let rule = "it must be another name than those of the files";
             return Err(Error::parameter("--plots", place.display(), rule));
         }
-        let existing = if overwrite { Existing::Replace } else { Existing::Refuse };
-        Ok(Self { place: place.to_path_buf(), document, plots, existing })
-    }
-
-    /// Checks that nothing is there, or that it may go.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] when something exists that may not go.
-    pub(super) fn check_free(&self) -> Result<()> {
-        for path in [&self.place, &self.document] {
-            match self.existing {
-                Existing::Replace => drop(atomic::target(path)?),
-                Existing::Refuse => output::check_new("--output", path)?,
-            }
-        }
-        match (&self.plots, self.existing) {
-            (Some(plots), Existing::Refuse) => output::check_new("--plots", plots),
-            _ => Ok(()),
-        }
+        let writing = Writing { contents: CONTENTS, existing, inputs, common };
+        let plots = plots.map(|plots| Folder::begin(plots, &writing)).transpose()?;
+        Ok(Self { place: place.to_path_buf(), files, plots })
     }
 
     /// OUT.
@@ -69,46 +69,22 @@ impl Outputs {
         &self.place
     }
 
-    /// The document beside it.
-    pub(super) fn document(&self) -> &Path {
-        &self.document
+    /// Where OUT is written now.
+    pub(super) fn file(&self) -> PathBuf {
+        self.files.main()
     }
 
-    /// Says that OUT is being written.
-    pub(super) fn unfinished(&self) -> Option<Unfinished> {
-        let part = atomic::target(&self.place).and_then(|place| atomic::part_name(&place)).ok();
-        part.map(Unfinished::new)
+    /// The folder of pictures, where they are wanted.
+    pub(super) fn plots(&self) -> Option<&Folder> {
+        self.plots.as_ref()
     }
 
-    /// Removes OUT and the document, when what belongs to them could not be made.
-    pub(super) fn remove(&self) {
-        for path in [&self.place, &self.document] {
-            drop(std::fs::remove_file(path));
-        }
-    }
-
-    /// Begins the folder of pictures, where they are wanted.
+    /// Writes the document, and gives all files their names.
     ///
     /// # Errors
-    /// As [`Folder::begin`].
-    pub(super) fn begin_plots(&self, inputs: &[PathBuf]) -> Result<Option<Folder>> {
-        self.plots.as_ref().map(|plots| Folder::begin(plots, self.existing, inputs)).transpose()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_must_be_files_of_their_own() {
-        let new = |place: &str, plots: Option<&str>| {
-            Outputs::new(Path::new(place), plots.map(Path::new), false, &[])
-        };
-        assert_eq!(new("a.uvh5", None).unwrap().document(), Path::new("a.json"));
-        assert!(
-            new("a.json", None).is_err() && new("..", None).is_err() && new("-", None).is_err()
-        );
-        assert!(new("a.uvh5", Some("a.uvh5")).is_err() && new("a.uvh5", Some("a.json")).is_err());
+    /// As [`Files::finish_with`].
+    pub(super) fn finish(self, document: &Document) -> Result<()> {
+        json::write(&self.files.beside(DOCUMENT), document)?;
+        self.files.finish_with(self.plots)
     }
 }

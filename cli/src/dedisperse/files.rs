@@ -68,6 +68,18 @@ pub(super) fn numbered(stem: &str, index: usize, extension: &str) -> String {
     }
 }
 
+/// Whether a file's name is one of those that are written.
+pub(super) fn writes(name: &str) -> bool {
+    let Some((stem, extension)) = name.rsplit_once('.') else { return false };
+    let range = || stem.strip_prefix("dedispersed_").map(str::parse::<usize>);
+    let dm = || stem.rsplit_once("_DM").map(|(_, dm)| dm.parse::<f64>());
+    match extension {
+        "npy" | "json" => stem == "dedispersed" || matches!(range(), Some(Ok(_))),
+        "dat" | "inf" | "tim" => matches!(dm(), Some(Ok(_))),
+        _ => false,
+    }
+}
+
 /// What the series of one range are written to.
 enum Writer {
     Npy(npy::Writer),
@@ -249,5 +261,11 @@ mod tests {
         assert_eq!(decimals([7.0].iter()), 2);
         assert_eq!(numbered("a", 0, "npy"), "a.npy");
         assert_eq!(numbered("a", 1, "npy"), "a_2.npy");
+        for name in ["dedispersed.npy", "dedispersed_2.json", "a.b_DM1.50.dat", "x_DM-3.00.tim"] {
+            assert!(writes(name), "{name}");
+        }
+        for name in ["thesis.tex", "mine.npy", "dedispersed_x.npy", "a_DM.inf", "a_DM1.50.png"] {
+            assert!(!writes(name), "{name}");
+        }
     }
 }

@@ -21,7 +21,7 @@ use crate::progress::multiple;
 use crate::{interrupt, simulate};
 
 /// Name of the folder of recordings.
-const RECORDINGS: &str = "array";
+pub(super) const RECORDINGS: &str = "array";
 
 /// What is simulated: nine antennas that see Hydra A, an hour before it culminates.
 pub(super) const SIMULATION: &[&str] = &[
@@ -95,6 +95,20 @@ struct Sums {
     counts: Vec<f64>,
     /// What the filter bank makes of a power.
     gain: f64,
+}
+
+/// Whether a file of this name is one of the correlations, or says how it was made.
+pub(super) fn writes(name: &str) -> bool {
+    // Documents had shorter names in an earlier version.
+    let ends = [".uvh5", ".uvh5.json", ".json"];
+    let is_end = |end: &str| ends.contains(&end);
+    CORRELATIONS.iter().any(|(stem, _)| name.strip_prefix(stem).is_some_and(is_end))
+}
+
+/// Whether it is one of the pictures of a correlation.
+pub(super) fn draws(folder: &str, name: &str) -> bool {
+    let is_own = |(stem, _): &(&str, &str)| folder.strip_prefix(stem) == Some("_plots");
+    CORRELATIONS.iter().any(is_own) && correlate::outputs::draws(name)
 }
 
 impl Fringes {

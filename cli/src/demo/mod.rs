@@ -16,7 +16,7 @@ use serde::Serialize;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
-use crate::output::{Existing, Folder};
+use crate::output::{Contents, Existing, Folder, Writing, beside};
 use crate::search::Found;
 use crate::{interrupt, json, search, simulate};
 use array::Fringes;
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// Folder to write.
     #[arg(short, long, value_name = "DIR", default_value = "sidereal-demo")]
     output: PathBuf,
-    /// Replace the folder even if it is not a demo's own.
+    /// Replace the folder also if it lacks the page of an earlier demo; a folder with other files stays.
     #[arg(long)]
     overwrite: bool,
 }
@@ -78,14 +78,48 @@ struct Document<'a> {
     strain: &'a Merger,
 }
 
+/// What the demo writes.
+const CONTENTS: Contents = Contents { verb: "demo", documents: &[PAGE, OBSERVATION], writes };
+
+fn writes(folder: &Path, name: &str) -> bool {
+    let Some((inner, rest)) = name.split_once('/') else {
+        // Truths had shorter names in an earlier version.
+        let is_recording = |name: &str| {
+            [OBSERVATION, voltages::RECORDING, strain::RECORDING].iter().any(|recording| {
+                let stem = recording.split('.').next().unwrap_or_default();
+                let detector = || name.strip_prefix(stem).is_some_and(strain::is_of_a_detector);
+                name == *recording
+                    || detector()
+                    || [format!("{recording}.truth.json"), format!("{stem}.truth.json")]
+                        .iter()
+                        .any(|truth| truth == name)
+            })
+        };
+        return is_recording(name)
+            || [sweep::NAME, strain::TEMPLATES].contains(&name)
+            || array::writes(name)
+            || search::writes(folder, name);
+    };
+    let inner_folder = folder.join(inner);
+    match inner {
+        array::RECORDINGS => simulate::array::writes(&inner_folder, rest),
+        strain::FOUND => crate::spiir::writes(&inner_folder, rest),
+        _ if voltages::SEARCHES.iter().any(|(folder, _)| *folder == inner) => {
+            search::writes(&inner_folder, rest)
+        }
+        _ => array::draws(inner, rest),
+    }
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let begun = Instant::now();
     let place = &arguments.output;
     let own = place.join(PAGE).is_file() && place.join(OBSERVATION).is_file();
     let replace = own || arguments.overwrite;
-    let existing = if replace { Existing::Replace } else { Existing::Refuse };
-    let folder = Folder::begin(place, existing, &[])?;
+    let existing = Existing::new(replace);
+    let folder =
+        Folder::begin(place, &Writing { contents: CONTENTS, existing, inputs: &[], common })?;
     let steps = Steps { folder: &folder, place, common: &quietly(common) };
     tell(common, "1/6  Making 60 s of a radio telescope's data, with bursts in it")?;
     let truth = steps.simulate()?;
@@ -156,7 +190,8 @@ fn tell(common: &Common, words: &str) -> Result<()> {
 
 /// The same options, for verbs within the verb: progress is shown, results are not.
 fn quietly(common: &Common) -> Common {
-    Common { json: false, quiet: common.quiet || common.json, ..common.clone() }
+    // The whole folder is flushed at its end.
+    Common { json: false, quiet: common.quiet || common.json, no_sync: true, ..common.clone() }
 }
 
 /// The two verbs that the demo joins, called with the words that a user would type.
@@ -174,7 +209,7 @@ impl Steps<'_> {
             &Common { quiet: true, ..self.common.clone() },
         )?;
         interrupt::check()?;
-        Truth::read(&path.with_extension("truth.json"), &self.place.join(OBSERVATION))
+        Truth::read(&beside(&path, simulate::TRUTH), &self.place.join(OBSERVATION))
     }
 
     fn search(&self) -> Result<Found> {

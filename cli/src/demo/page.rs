@@ -280,10 +280,10 @@ impl Page<'_> {
              <p>In this folder: <a href=\"candidates.cand\">candidates.cand</a> (Heimdall's columns), \
              <a href=\"candidates.csv\">candidates.csv</a> (FETCH's columns), \
              <a href=\"summary.json\">summary.json</a>, \
-             <a href=\"observation.truth.json\">observation.truth.json</a>, \
-             <a href=\"voltages.truth.json\">voltages.truth.json</a>, \
+             <a href=\"observation.fil.truth.json\">observation.fil.truth.json</a>, \
+             <a href=\"voltages.raw.truth.json\">voltages.raw.truth.json</a>, \
              <a href=\"array/truth.json\">array/truth.json</a>, \
-             <a href=\"strain.truth.json\">strain.truth.json</a>, the visibilities \
+             <a href=\"strain.hdf5.truth.json\">strain.hdf5.truth.json</a>, the visibilities \
              <a href=\"tracked.uvh5\">tracked.uvh5</a> (pyuvdata opens them, and writes what CASA reads), the gravitational waves' \
              <a href=\"{events}.json\">events.json</a> and <a href=\"{events}.xml\">events.xml</a> (LIGO_LW) and \
              the pictures.</p>\n"

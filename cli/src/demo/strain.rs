@@ -15,7 +15,7 @@ use crate::progress::multiple;
 use crate::{interrupt, simulate, spiir};
 
 /// Name of the files of strain, before the detector's name.
-const RECORDING: &str = "strain.hdf5";
+pub(super) const RECORDING: &str = "strain.hdf5";
 /// Folder of what was found.
 pub(super) const FOUND: &str = "gravitational-wave";
 /// The templates.
@@ -207,6 +207,11 @@ fn pictures(html: &mut String) {
     for (name, words) in pictures {
         page::figure(html, &picture(name), words);
     }
+}
+
+/// Whether what a file's name has behind that of the recordings is a detector's, such as `_H1.hdf5`.
+pub(super) fn is_of_a_detector(end: &str) -> bool {
+    matches!(end, "_H1.hdf5" | "_L1.hdf5")
 }
 
 /// The words of the search.

@@ -11,7 +11,7 @@ use sidereal::{Error, Result};
 use super::page;
 use super::truth::{self, Discovery, Signal, Truth};
 use crate::common::Common;
-use crate::output::Folder;
+use crate::output::{Folder, beside};
 use crate::plots::{duration, frequency, short};
 use crate::progress::multiple;
 use crate::search::{self, Found};
@@ -62,7 +62,7 @@ impl Chapter {
         )?;
         interrupt::check()?;
         let shown = place.join(RECORDING);
-        let truth = Truth::read(&path.with_extension("truth.json"), &shown)?;
+        let truth = Truth::read(&beside(&path, simulate::TRUTH), &shown)?;
         let put_in = truth.candidates.first().copied().ok_or_else(|| {
             Error::format(&path, "candidates", 0, "found none, expected the pulse")
         })?;

@@ -18,7 +18,7 @@ use sidereal::{Error, Result};
 use crate::common;
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
-use crate::output::{Destination, Folder};
+use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::{gaps, interrupt, json};
@@ -108,11 +108,25 @@ struct Products {
     singlepulse: bool,
 }
 
+/// What a search writes.
+pub(crate) const CONTENTS: Contents =
+    Contents { verb: "search", documents: &["summary.json", "candidates.cand"], writes };
+
+/// Whether a file of this name is one of them.
+pub(crate) fn writes(_: &Path, name: &str) -> bool {
+    let is_picture = |rest: &str| rest.ends_with(".png") || rest.ends_with(".h5");
+    name.strip_prefix("candidate_").is_some_and(is_picture)
+        || matches!(name, "summary.json" | "candidates.cand" | "candidates.csv")
+        || name == "candidates.singlepulse"
+        || [OVERVIEW, spool::NAME].contains(&name)
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let mut work = Work::begin(arguments, common)?;
     let also = arguments.selection.files(&arguments.trials);
-    let folder = arguments.destination.begin(&arguments.recording, &also, "search")?;
+    let product = ("search", CONTENTS);
+    let folder = arguments.destination.begin(&arguments.recording, &also, product, common)?;
+    let mut work = Work::begin(arguments, common)?;
     let found = work.search(&folder)?;
     work.write(&folder, &found)?;
     let place = folder.place().to_path_buf();

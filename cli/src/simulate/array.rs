@@ -23,7 +23,7 @@ use self::truth::{Document, File};
 use super::voltages::writer::{self, Format};
 use super::voltages::{self, encoding, positive};
 use crate::common::Common;
-use crate::output::{Existing, Folder};
+use crate::output::{Contents, Existing, Folder, Writing};
 use crate::positions::Positions;
 use crate::{json, progress, space};
 
@@ -34,8 +34,31 @@ const MOST_TIMES: f64 = (1u64 << 50) as f64;
 const KAROO: Location =
     Location { longitude_deg: 21.4439, latitude_deg: -30.713, height_m: 1053.0 };
 
+/// What a simulation of an array writes.
+const CONTENTS: Contents = Contents { verb: "simulate array", documents: &[TRUTH], writes };
+
+/// The document of what was put in.
+const TRUTH: &str = "truth.json";
+
+/// Whether a file of this name is the positions, or one of the recordings that the document lists.
+pub(crate) fn writes(folder: &Path, name: &str) -> bool {
+    let document = || {
+        let text = std::fs::read(folder.join(TRUTH)).ok()?;
+        serde_json::from_slice::<serde_json::Value>(&text).ok()
+    };
+    let is_listed = |document: serde_json::Value| {
+        let antennas = document.get("antennas").and_then(serde_json::Value::as_array);
+        let mut files = antennas.into_iter().flatten().filter_map(|one| one.get("file"));
+        files.any(|file| file.as_str().is_some_and(|file| file == name))
+    };
+    matches!(name, TRUTH | "antennas.csv") || document().is_some_and(is_listed)
+}
+
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let existing = if arguments.overwrite { Existing::Replace } else { Existing::Refuse };
+    let existing = Existing::new(arguments.overwrite);
+    let inputs = arguments.inputs();
+    let writing = Writing { contents: CONTENTS, existing, inputs: &inputs, common };
+    let folder = Folder::begin(&arguments.output, &writing)?;
     let mut options = arguments.options()?;
     let files = arguments.files(&options.array)?;
     let blocks = arguments.gaps(&mut options)?;
@@ -43,7 +66,6 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let need = voltages::need(options.encoding, options.times, options.streams() * written);
     space::check(&arguments.output, need, common)?;
     let simulator = ArraySimulator::new(options.clone())?;
-    let folder = Folder::begin(&arguments.output, existing, &arguments.inputs())?;
     let place = arguments.output.display().to_string();
     let format = arguments.receiver.format;
     let document = Document::new(place, format.name(), &options, simulator.truth(), &files)?;
@@ -55,8 +77,8 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let targets: Vec<Target> = files.iter().zip(blocks).enumerate().filter_map(target).collect();
     record::record(&simulator, &targets, format, common)?;
     write_positions(&folder.file("antennas.csv"), &options)?;
-    atomic::write(&folder.file("truth.json"), json::text(&document)?.as_bytes())?;
-    let truth_path = folder.place().join("truth.json");
+    atomic::write(&folder.file(TRUTH), json::text(&document)?.as_bytes())?;
+    let truth_path = folder.place().join(TRUTH);
     folder.finish()?;
     if common.json {
         return json::print(&document);

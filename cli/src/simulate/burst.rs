@@ -17,8 +17,10 @@ use super::specs::{self, Single};
 use super::truth::Document;
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
+use crate::interrupt;
+use crate::output::{Existing, Files, WritingFiles};
 use crate::progress::Progress;
-use crate::{interrupt, output, space};
+use crate::space;
 
 /// Bytes made at once, about.
 const GULP_BYTES: usize = 4 << 20;
@@ -31,7 +33,7 @@ const EXAMPLES: &str = "Examples:\n  \
     --pulsar period=0.089,dm=68,width=0.003,snr=8 --rfi-narrow 5 --bandpass rippled\n\n\
     A burst's time is that of its unscattered centre at the highest frequency; its tail at lower\n\
     frequencies follows by the dispersion delay. Its S/N is that of the best boxcar at the exact DM.\n\
-    What was put in is written beside the file: frb.fil has frb.truth.json.";
+    What was put in is written beside the file: frb.fil has frb.fil.truth.json.";
 
 /// Makes a filterbank (.fil): receiver noise with bursts, pulsars and interference in it.
 #[derive(Args, Debug)]
@@ -124,14 +126,13 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let out = arguments.out.as_ref().or(arguments.output.as_ref());
     let out = out.map_or(Path::new("-"), PathBuf::as_path);
     let piped = out == Path::new("-");
-    let truth_path = out.with_extension("truth.json");
     if piped && common.json {
         let rule = "standard output can't hold both the data and a JSON document";
         return Err(Error::parameter("--json", "given with OUT -", rule));
     }
-    if !piped && !arguments.overwrite {
-        [out, &truth_path].into_iter().try_for_each(|path| output::check_new("OUT", path))?;
-    }
+    let existing = Existing::new(arguments.overwrite);
+    let writing = WritingFiles { option: "OUT", existing, inputs: &[], common };
+    let files = (!piped).then(|| Files::begin(out, &[super::TRUTH], &writing)).transpose()?;
     let setup = arguments.band.setup()?;
     let options = arguments.options(&setup)?;
     let mut document = Document::new(out, &options);
@@ -144,12 +145,10 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         space::check(out, need, common)?;
     }
     let begun = Instant::now();
-    write(&mut simulator, out, common)?;
+    write(&mut simulator, files.as_ref().map(Files::main).as_deref(), common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
-    if piped {
-        return Ok(());
-    }
-    super::conclude(&truth_path, &document, common, || {
+    let Some(files) = files else { return Ok(()) };
+    super::conclude(files, &document, common, || {
         summary(simulator.header(), out, elapsed_s, &document)
     })
 }
@@ -170,12 +169,12 @@ fn summary(header: &FilterbankHeader, out: &Path, elapsed_s: f64, truth: &Docume
     )
 }
 
-fn write(simulator: &mut Simulator, out: &Path, common: &Common) -> Result<()> {
+/// Writes a file, or to standard output.
+fn write(simulator: &mut Simulator, file: Option<&Path>, common: &Common) -> Result<()> {
     let header = simulator.header().clone();
-    let mut writer = if out == Path::new("-") {
-        FilterbankWriter::to_pipe(Box::new(std::io::stdout()), &header)?
-    } else {
-        FilterbankWriter::create(out, &header)?
+    let mut writer = match file {
+        None => FilterbankWriter::to_pipe(Box::new(std::io::stdout()), &header)?,
+        Some(path) => FilterbankWriter::create(path, &header)?,
     };
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     let row_bytes = header.row_bytes();

@@ -18,8 +18,10 @@ use sidereal::{Error, Result};
 
 use self::truth::Document;
 use crate::common::Common;
+use crate::interrupt;
+use crate::output::{Existing, Files, WritingFiles, beside};
 use crate::progress::Progress;
-use crate::{interrupt, output, space};
+use crate::space;
 
 /// Samples made at once.
 const GULP: usize = 1 << 16;
@@ -35,7 +37,7 @@ const EXAMPLES: &str = "Examples:\n  \
     Each detector has a file of its own, as GWOSC writes them: bbh_H1.hdf5, bbh_L1.hdf5. Angles are in\n\
     radians; right ascension is used as LAL does, against the mean sidereal time of date. An injection's\n\
     time is when its |h| peaks at the Earth's centre (GPS seconds); when it arrives at each detector, and\n\
-    with which optimal SNR, stands in bbh.truth.json. Masses are those seen here, redshifted.";
+    with which optimal SNR, stands in bbh.hdf5.truth.json. Masses are those seen here, redshifted.";
 
 /// Makes the strain of several interferometers (GWOSC HDF5): coloured Gaussian noise with binaries in it.
 #[derive(Args, Debug)]
@@ -150,26 +152,24 @@ struct Faults {
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let out = arguments.out.as_ref().or(arguments.output.as_ref());
     let out = out.map_or(Path::new(""), PathBuf::as_path);
-    let options = arguments.options()?;
-    let files = files(out, &options)?;
-    let truth_path = out.with_extension("truth.json");
-    if !arguments.overwrite {
-        let all = files.iter().chain([&truth_path]);
-        all.into_iter().try_for_each(|path| output::check_new("OUT", path))?;
-    }
-    let all = files.iter().chain([&truth_path]).map(PathBuf::as_path);
-    output::check_not_read("OUT", all, &arguments.inputs())?;
+    let detectors = arguments.detectors()?;
+    let places = places(out, &detectors)?;
+    let existing = Existing::new(arguments.overwrite);
+    let inputs = arguments.inputs();
+    let writing = WritingFiles { option: "OUT", existing, inputs: &inputs, common };
+    let all: Vec<PathBuf> = places.iter().cloned().chain([beside(out, super::TRUTH)]).collect();
+    let files = Files::begin_all(out, &all, &writing)?;
+    let options = arguments.options(&detectors)?;
     // Samples of 8 bytes.
-    let need = options.times.saturating_mul(8).saturating_mul(files.len() as u64);
-    space::check(&files[0], need, common)?;
+    let need = options.times.saturating_mul(8).saturating_mul(places.len() as u64);
+    space::check(out, need, common)?;
     let mut simulation = Simulation::new(&options)?;
-    let document = Document::new(&options, &simulation.truth, &files, &arguments.noise.psd);
+    let document = Document::new(&options, &simulation.truth, &places, &arguments.noise.psd);
     let begun = Instant::now();
-    write(&mut simulation.detectors, &files, &options, common)?;
+    let paths: Vec<PathBuf> = places.iter().map(|place| files.file(place)).collect();
+    write(&mut simulation.detectors, &paths, &options, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
-    super::conclude(&truth_path, &document, common, || {
-        summary(&options, &files, elapsed_s, &document)
-    })
+    super::conclude(files, &document, common, || summary(&options, &places, elapsed_s, &document))
 }
 
 fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &Document) -> String {
@@ -186,7 +186,7 @@ fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &D
 }
 
 /// Each detector's file: its name goes before the ending.
-fn files(out: &Path, options: &StrainOptions) -> Result<Vec<PathBuf>> {
+fn places(out: &Path, detectors: &[&Interferometer]) -> Result<Vec<PathBuf>> {
     let ending = out.extension().map_or("hdf5".into(), |ending| ending.to_string_lossy());
     let (Some(stem), "hdf5" | "h5") = (out.file_stem(), &*ending) else {
         let rule = "strain is written as HDF5; name it .hdf5";
@@ -194,7 +194,7 @@ fn files(out: &Path, options: &StrainOptions) -> Result<Vec<PathBuf>> {
     };
     let stem = stem.to_string_lossy();
     let name = |detector: &str| out.with_file_name(format!("{stem}_{detector}.{ending}"));
-    Ok(options.detectors.iter().map(|one| name(one.interferometer.name)).collect())
+    Ok(detectors.iter().map(|one| name(one.name)).collect())
 }
 
 /// Writes all detectors' files; none is under its name before all are whole.
@@ -256,7 +256,11 @@ impl Arguments {
         signals.chain(self.noise.files()).collect()
     }
 
-    fn options(&self) -> Result<StrainOptions> {
+    fn detectors(&self) -> Result<Vec<&'static Interferometer>> {
+        self.detectors.iter().map(|name| detector("--detectors", name)).collect()
+    }
+
+    fn options(&self, detectors: &[&'static Interferometer]) -> Result<StrainOptions> {
         if !(1..=MAX_LENGTH_S).contains(&self.length) {
             let rule = format!("it must be 1 to {MAX_LENGTH_S}");
             return Err(Error::parameter("--length", self.length, rule));
@@ -268,14 +272,9 @@ impl Arguments {
                 "it must be 0 to 3.7e9 GPS seconds",
             ));
         }
-        let detectors: Vec<&'static Interferometer> = self
-            .detectors
-            .iter()
-            .map(|name| detector("--detectors", name))
-            .collect::<Result<_>>()?;
         let times = self.length * u64::from(self.rate);
         let start = Gps { ns: self.start * 1_000_000_000 };
-        let mut options = self.noise.options(&detectors, (start, self.rate, times))?;
+        let mut options = self.noise.options(detectors, (start, self.rate, times))?;
         options.seed = self.seed;
         self.signals.add(&mut options)?;
         self.faults.add(&mut options)?;

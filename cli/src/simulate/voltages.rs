@@ -19,8 +19,10 @@ use sidereal::{Error, Result};
 use self::truth::Document;
 use self::writer::{Format, Writer};
 use crate::common::Common;
+use crate::interrupt;
+use crate::output::{Existing, Files, WritingFiles};
 use crate::progress::{self, Progress};
-use crate::{interrupt, output, space};
+use crate::space;
 
 /// Bytes made at once, about, and the most samples of each stream that are.
 const GULP_BYTES: usize = 32 << 20;
@@ -44,7 +46,7 @@ const EXAMPLES: &str = "Examples:\n  \
     of its centre at the upper edge of the whole recorded band (reference_mhz in the truth file); at\n\
     another frequency f, in MHz, it is later by K dm (f^-2 - reference_mhz^-2). Its S/N is that of the best\n\
     boxcar in the total intensity of one antenna, coherently dedispersed, over all recorded channels.\n\
-    What was put in is written beside the file: frb.raw has frb.truth.json.";
+    What was put in is written beside the file: frb.raw has frb.raw.truth.json.";
 
 /// Makes a recording of voltages (GUPPI raw or DADA): noise, with tones and dispersed pulses in it.
 #[derive(Args, Debug)]
@@ -180,10 +182,9 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let out = arguments.out.as_ref().or(arguments.output.as_ref());
     let out = out.map_or(Path::new(""), PathBuf::as_path);
     let format = Format::choose(arguments.format, out)?;
-    let truth_path = out.with_extension("truth.json");
-    if !arguments.overwrite {
-        [out, &truth_path].into_iter().try_for_each(|path| output::check_new("OUT", path))?;
-    }
+    let existing = Existing::new(arguments.overwrite);
+    let writing = WritingFiles { option: "OUT", existing, inputs: &[], common };
+    let files = Files::begin(out, &[super::TRUTH], &writing)?;
     if arguments.receiver.real && format == Format::Guppi {
         let rule = "GUPPI raw is written with complex samples only; name OUT .dada";
         return Err(Error::parameter("--real", "given", rule));
@@ -196,10 +197,10 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut simulator = VoltageSimulator::new(options.clone())?.with_threads(threads);
     let document = Document::new(out, &options, simulator.truth());
     let begun = Instant::now();
-    let writer = Writer::create(format, out, simulator.header(), block)?;
+    let writer = Writer::create(format, &files.main(), simulator.header(), block)?;
     write(&mut simulator, writer, block, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
-    super::conclude(&truth_path, &document, common, || summary(&options, out, elapsed_s, &document))
+    super::conclude(files, &document, common, || summary(&options, out, elapsed_s, &document))
 }
 
 /// Bytes of so many samples of so many streams.

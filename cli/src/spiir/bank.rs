@@ -15,7 +15,7 @@ use super::design::Design;
 use super::whitening::{spectrum, spectrum_file};
 use crate::common::Common;
 use crate::json;
-use crate::output::{check_new, check_not_read};
+use crate::output::{Existing, Files, WritingFiles};
 use crate::plots::{plural, short};
 
 /// Makes a bank of filters from templates, for noise of one power spectrum.
@@ -170,12 +170,11 @@ fn row(template: &BankTemplate, rate_hz: u32) -> Row {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    if !arguments.overwrite {
-        check_new("--output", &arguments.output)?;
-    }
     let mut read = vec![arguments.templates.clone()];
     read.extend(spectrum_file(&arguments.psd));
-    check_not_read("--output", [arguments.output.as_path()], &read)?;
+    let existing = Existing::new(arguments.overwrite);
+    let writing = WritingFiles { option: "--output", existing, inputs: &read, common };
+    let files = Files::begin(&arguments.output, &[], &writing)?;
     if !(16..=1 << 20).contains(&arguments.rate) {
         return Err(Error::parameter("--rate", arguments.rate, "it must be 16 to 1048576"));
     }
@@ -187,8 +186,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     };
     let bank = design(&source, &psd, &threads)?;
     let comment = format!("{} for {}", arguments.templates.display(), arguments.psd);
-    write_bank(&arguments.output, &bank, &arguments.detector, &comment)?;
+    write_bank(&files.main(), &bank, &arguments.detector, &comment)?;
     let document = Document::new(&arguments.output, &bank, &arguments.detector)?;
+    files.finish()?;
     if common.json {
         return json::print(&document);
     }

@@ -16,7 +16,7 @@ use super::inputs;
 use super::search::banks::Banks;
 use super::whitening::Whiten;
 use crate::common::{Common, Work, tell_notes};
-use crate::output::{check_new, check_not_read};
+use crate::output::{Existing, Files, WritingFiles};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
 use crate::{interrupt, json, space};
@@ -65,10 +65,10 @@ struct Part {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    if !arguments.overwrite {
-        check_new("--output", &arguments.output)?;
-    }
-    check_not_read("--output", [arguments.output.as_path()], &arguments.files())?;
+    let existing = Existing::new(arguments.overwrite);
+    let inputs = arguments.files();
+    let writing = WritingFiles { option: "--output", existing, inputs: &inputs, common };
+    let files = Files::begin(&arguments.output, &[], &writing)?;
     arguments.whitening.check_bank()?;
     let asked = common.asked_backend()?;
     let recordings = arguments.strain.open()?;
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         |one: &DetectorSeries| one.samples.saturating_mul(8 * one.templates.len() as u64 + 5);
     let need = header.detectors.iter().map(each).fold(0, u64::saturating_add);
     space::check(&arguments.output, need, common)?;
-    let mut writer = Writer::create(&arguments.output, header)?;
+    let mut writer = Writer::create(&files.main(), header)?;
     let total = recordings.iter().map(|recording| recording.times).sum();
     let rate_hz = recordings.first().map_or(1, |recording| recording.rate_hz);
     let progress = Progress::new(common, Some(total), 1, 1.0 / f64::from(rate_hz));
@@ -140,6 +140,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         });
     }
     writer.finish()?;
+    files.finish()?;
     progress.finish();
     let document = Document { file: arguments.output.display().to_string(), detectors };
     if common.json {

@@ -14,7 +14,7 @@ use sidereal::Result;
 use crate::common::Common;
 use crate::errors::Exit;
 pub(crate) use bank::Document as BankDocument;
-pub(crate) use search::{Arguments as SearchArguments, run_into};
+pub(crate) use search::{Arguments as SearchArguments, run_into, writes};
 
 /// Finds gravitational waves of compact binaries in strain, by summed parallel infinite impulse response filters.
 #[derive(Args, Debug)]

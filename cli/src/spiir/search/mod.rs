@@ -23,7 +23,7 @@ use super::kept::{Identity, Kept};
 use super::whitening::Whiten;
 use crate::common::{self, Common, tell_notes};
 use crate::errors::Exit;
-use crate::output::{Existing, Folder};
+use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
 use crate::{errors, interrupt, json};
 use banks::Banks;
@@ -181,11 +181,26 @@ pub(crate) struct Done {
     pub(crate) report: Report,
 }
 
+/// What a search writes.
+pub(crate) const CONTENTS: Contents =
+    Contents { verb: "spiir search", documents: &["events.json", "events.xml"], writes };
+
+/// Whether a file of this name is one of them.
+pub(crate) fn writes(_: &Path, name: &str) -> bool {
+    let is = |start: &str, end: &str| name.starts_with(start) && name.ends_with(end);
+    let is_numbered = name.chars().nth("event".len()).is_some_and(|letter| letter.is_ascii_digit());
+    matches!(name, "events.json" | "events.xml" | "snr.h5" | "background.png")
+        || is("bank_", ".h5")
+        || (is_numbered && is("event", ".png"))
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let writing = &arguments.writing;
-    let existing = if writing.overwrite { Existing::Replace } else { Existing::Refuse };
-    let folder = Folder::begin(&writing.output, existing, &arguments.files())?;
+    let inputs = arguments.files();
+    let existing = Existing::new(writing.overwrite);
+    let place = WritingFolder { contents: CONTENTS, existing, inputs: &inputs, common };
+    let folder = Folder::begin(&writing.output, &place)?;
     let place = folder.place().to_path_buf();
     let Done { document, report } =
         Work::begin(arguments, common)?.search(&folder, Keep::FromTheBeginning, common)?;

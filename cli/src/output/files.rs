@@ -1,0 +1,248 @@
+//! An output that is a file, or several that belong together: written in a hidden folder beside it, and renamed when
+//! all are complete.
+//!
+//! Invariant: the files get their names together, or none does. A run killed between two renames leaves the others in
+//! its hidden folder with a mark, and the next run goes on with the renames.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use sidereal::io::atomic;
+use sidereal::{Error, Result};
+
+use super::draft::{Draft, Locked, remember_final_name};
+use super::folder::Folder;
+use super::{CHECKPOINT, Existing, JOURNAL, check_new, check_not_read, leftovers, names, rename};
+use crate::common::Common;
+use crate::interrupt;
+
+/// Why finished files do not get their names.
+const APPEARED: &str = "a file of this name appeared while this run worked, so it is not replaced";
+
+/// How files are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WritingFiles<'a> {
+    /// The option that names the output, for errors.
+    pub(crate) option: &'static str,
+    /// What happens to what is there.
+    pub(crate) existing: Existing,
+    /// Files that are read, which must not be replaced.
+    pub(crate) inputs: &'a [PathBuf],
+    /// For `--quiet` and `--no-sync`.
+    pub(crate) common: &'a Common,
+}
+
+/// Files being written. No other run writes the same output meanwhile.
+///
+/// Dropped before [`Files::finish`], they vanish; but if their hidden folder holds a file called `journal`, it stays.
+#[derive(Debug)]
+pub(crate) struct Files {
+    draft: Draft,
+    /// The output as it is: what the given name points to as a symbolic link, else that name.
+    place: PathBuf,
+    existing: Existing,
+    files: usize,
+}
+
+impl Files {
+    /// Begins a file at `place` and, for each of `ends`, one beside it whose name is the file's whole name and the
+    /// end (`.json`). What a symbolic link points to is written, and the link stays.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when a name is taken, read, or that of a device; [`Error::Io`] when another run writes it
+    /// (kind `ResourceBusy`), or nothing can be written there.
+    pub(crate) fn begin(place: &Path, ends: &[&str], writing: &WritingFiles<'_>) -> Result<Self> {
+        check_name(place, writing)?;
+        let target = target(place, writing)?;
+        let mut parts: Vec<PathBuf> = ends.iter().map(|end| names::beside(&target, end)).collect();
+        parts.push(place.to_path_buf());
+        Self::begin_parts(target, &parts, writing)
+    }
+
+    /// Begins several files that stand in one folder; `place` is the name that stands for all of them.
+    ///
+    /// # Errors
+    /// As [`Files::begin`].
+    pub(crate) fn begin_all(
+        place: &Path,
+        parts: &[PathBuf],
+        writing: &WritingFiles<'_>,
+    ) -> Result<Self> {
+        check_name(place, writing)?;
+        Self::begin_parts(place.to_path_buf(), parts, writing)
+    }
+
+    fn begin_parts(place: PathBuf, parts: &[PathBuf], writing: &WritingFiles<'_>) -> Result<Self> {
+        check_not_read(writing.option, parts.iter().map(PathBuf::as_path), writing.inputs)?;
+        let locked = Locked::new(&place, false, writing.common)?;
+        for left in leftovers::settle(&locked, None)? {
+            locked.tell(&format!("{} holds what an interrupted run found.", left.display()));
+        }
+        for part in parts {
+            match writing.existing {
+                Existing::Refuse => check_new(writing.option, part)?,
+                Existing::Replace => drop(atomic::target(part)?),
+            }
+        }
+        let draft = Draft::new(locked)?;
+        remember_final_name(&draft.path, "", "/");
+        Ok(Self { draft, place, existing: writing.existing, files: parts.len() })
+    }
+
+    /// Where the file at `place` is written now.
+    pub(crate) fn main(&self) -> PathBuf {
+        self.file(&self.place)
+    }
+
+    /// Where a file beside it is written now.
+    pub(crate) fn beside(&self, end: &str) -> PathBuf {
+        self.file(&names::beside(&self.place, end))
+    }
+
+    /// Where the file that gets the name `path` is written now.
+    pub(crate) fn file(&self, path: &Path) -> PathBuf {
+        self.draft.path.join(path.file_name().unwrap_or_default())
+    }
+
+    /// Where a file beside the output will stand.
+    pub(crate) fn place_beside(&self, end: &str) -> PathBuf {
+        names::beside(&self.place, end)
+    }
+
+    /// Gives all files their names when they are on the disk; the main one is the last.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the disk is full, or a name was taken meanwhile: the files are then put beside it, in a folder
+    /// `NAME.1` if there are several, which the error says.
+    pub(crate) fn finish(self) -> Result<()> {
+        self.finish_with(None)
+    }
+
+    /// As [`finish`](Self::finish), and puts a folder that belongs to the files in its place before them.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish) and [`Folder::finish`].
+    pub(crate) fn finish_with(mut self, folder: Option<Folder>) -> Result<()> {
+        interrupt::finishing();
+        self.draft.sync()?;
+        let failed = |error| Error::io(&self.place, error);
+        let mark = if self.existing == Existing::Replace { Mark::Replace } else { Mark::New };
+        if self.files > 1 {
+            mark.write(&self.draft.path).map_err(failed)?;
+        }
+        // If its name was taken, it is put beside, and the files need not wait for it.
+        let placed = folder.map_or(Ok(()), Folder::finish);
+        match put_all(&self.draft.path, &self.place, mark) {
+            Ok(()) => self.draft.done = true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(self.put_beside(APPEARED));
+            }
+            Err(error) => return Err(self.put_beside(&error.to_string())),
+        }
+        self.draft.sync_names()?;
+        placed
+    }
+
+    fn put_beside(&mut self, why: &str) -> Error {
+        Mark::ALL.iter().for_each(|mark| mark.remove(&self.draft.path));
+        if self.files > 1 {
+            return self.draft.put_beside(why);
+        }
+        let from = self.main();
+        match names::free(&self.place, |free| rename::to_new(&from, free)) {
+            Ok(path) => {
+                let why = format!("{why}; the result is in {}", path.display());
+                Error::io(&self.place, io::Error::new(ErrorKind::AlreadyExists, why))
+            }
+            Err(_) => self.draft.put_beside(why),
+        }
+    }
+}
+
+/// What says that a hidden folder holds the whole of a set of files, and whether they may replace others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    New,
+    Replace,
+}
+
+impl Mark {
+    const ALL: [Self; 2] = [Self::New, Self::Replace];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::New => ".whole-new",
+            Self::Replace => ".whole-replace",
+        }
+    }
+
+    /// The mark in a folder.
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        Self::ALL.into_iter().find(|mark| folder.join(mark.name()).exists())
+    }
+
+    fn write(self, folder: &Path) -> io::Result<()> {
+        fs::write(folder.join(self.name()), "")
+    }
+
+    pub(super) fn remove(self, folder: &Path) {
+        let _ = fs::remove_file(folder.join(self.name()));
+    }
+}
+
+/// Gives the files of a hidden folder their names, that of `place` the last; then the folder goes, but for what an
+/// interrupted run needs.
+///
+/// # Errors
+/// Of kind `AlreadyExists` when one may not be replaced; all files are in the hidden folder again then.
+pub(super) fn put_all(folder: &Path, place: &Path, mark: Mark) -> io::Result<()> {
+    let is_part = |name: &std::ffi::OsString| {
+        let name = name.to_string_lossy();
+        !Mark::ALL.iter().any(|mark| mark.name() == name)
+            && name != JOURNAL
+            && !name.starts_with(CHECKPOINT)
+    };
+    let names = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let mut names: Vec<_> = names.collect::<io::Result<_>>()?;
+    names.retain(|name| is_part(name) || Some(name.as_os_str()) == place.file_name());
+    names.sort_by_key(|name| (Some(name.as_os_str()) == place.file_name(), name.clone()));
+    let mut put = Vec::new();
+    for name in &names {
+        let (from, to) = (folder.join(name), place.with_file_name(name));
+        let renamed = match mark {
+            Mark::New => rename::to_new(&from, &to),
+            Mark::Replace => fs::rename(&from, &to),
+        };
+        match renamed {
+            Ok(()) => put.push((from, to)),
+            Err(error) => {
+                if mark == Mark::New {
+                    put.iter().rev().for_each(|(from, to)| drop(rename::to_new(to, from)));
+                }
+                return Err(error);
+            }
+        }
+    }
+    mark.remove(folder);
+    // It stays if an interrupted run's journal is in it.
+    let _ = fs::remove_dir(folder);
+    Ok(())
+}
+
+/// Fails for a path that names no file.
+fn check_name(place: &Path, writing: &WritingFiles<'_>) -> Result<()> {
+    match place.file_name() {
+        Some(_) => Ok(()),
+        None => Err(Error::parameter(writing.option, place.display(), "it must name a file")),
+    }
+}
+
+/// What is written under a name; what is no regular file must stay.
+fn target(place: &Path, writing: &WritingFiles<'_>) -> Result<PathBuf> {
+    let is_other = place.metadata().is_ok_and(|found| !found.is_file());
+    if is_other && writing.existing == Existing::Refuse {
+        check_new(writing.option, place)?;
+    }
+    atomic::target(place)
+}

@@ -1,0 +1,243 @@
+//! An output that is a folder: filled under a hidden name, and renamed when it is complete.
+//!
+//! Invariant: under the final name stands either nothing, or what stood there before, or all that the verb writes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sidereal::{Error, Result};
+
+use super::contents::Contents;
+use super::draft::{Draft, Locked, remember_final_name};
+use super::{EXISTS, Existing, JOURNAL, check_replaceable, leftovers, names, rename};
+use crate::common::Common;
+use crate::interrupt;
+
+/// Why a finished folder does not get its name.
+const APPEARED: &str = "it appeared while this run worked, so it is not replaced";
+
+/// How a folder is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writing<'a> {
+    /// What the verb writes, by which its own product is known.
+    pub(crate) contents: Contents,
+    /// What happens to what is there.
+    pub(crate) existing: Existing,
+    /// Files that are read, which must not lie in what is replaced.
+    pub(crate) inputs: &'a [PathBuf],
+    /// For `--quiet` and `--no-sync`.
+    pub(crate) common: &'a Common,
+}
+
+/// A folder being filled. No other run writes the same one meanwhile.
+///
+/// Dropped before [`Folder::finish`], it vanishes; but if it holds a file called `journal`, which says that results
+/// in it are final, it stays under its hidden name, and the next run can [`resume`](Folder::resume) it.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    place: PathBuf,
+    /// Where it is filled.
+    temporary: PathBuf,
+    /// `None` in a part of another folder, which vanishes or stays as a whole.
+    own: Option<Own>,
+}
+
+/// What a folder has that is no part of another.
+#[derive(Debug)]
+struct Own {
+    draft: Draft,
+    contents: Contents,
+    existing: Existing,
+    /// Whether it stood under its final name before, as an incomplete product.
+    stood: bool,
+}
+
+impl Folder {
+    /// Begins a folder that will stand at `place`, after leftovers of killed runs are settled; one that holds a
+    /// journal is named, and stays.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when the place is taken or must not be replaced; [`Error::Io`] when another run writes
+    /// it (kind `ResourceBusy`), or nothing can be written there.
+    pub(crate) fn begin(place: &Path, writing: &Writing<'_>) -> Result<Self> {
+        check_name(place)?;
+        let locked = Locked::new(place, true, writing.common)?;
+        for left in leftovers::settle(&locked, Some(&writing.contents))? {
+            locked.tell(&format!(
+                "{} holds what an interrupted run found; --resume continues it.",
+                left.display()
+            ));
+        }
+        check_free(place, writing)?;
+        Ok(Self::of(Draft::new(locked)?, writing, writing.existing, false))
+    }
+
+    /// Continues an interrupted run's folder: the newest that a killed run left with a journal, else the product
+    /// at `place` if its document says `"complete": false` and it holds a journal.
+    ///
+    /// Returns `None` when there is neither and `place` is free. The folder has all files that were in it, under
+    /// [`file`](Self::file). A product that stood at `place` is moved there as it is, nothing copied: the verb
+    /// changes it in place. [`finish`](Self::finish) then puts it back under its name, be it complete or not, and
+    /// so does dropping it, as after an error; only a run that is killed leaves it under its hidden name, where the
+    /// next one finds it by its journal. A leftover may thus be published as it is, too: resume and finish. A
+    /// verb that completes the product removes journal and checkpoint before.
+    ///
+    /// # Errors
+    /// As [`Folder::begin`]; [`Error::Parameter`] when the product at `place` is complete or can't be continued.
+    pub(crate) fn resume(place: &Path, writing: &Writing<'_>) -> Result<Option<Self>> {
+        check_name(place)?;
+        let locked = Locked::new(place, true, writing.common)?;
+        let left = leftovers::settle(&locked, Some(&writing.contents))?;
+        let contents = &writing.contents;
+        let stands = place.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let is_incomplete = stands && contents.is_complete(place) == Some(false);
+        if let Some(path) = left.into_iter().next() {
+            let existing = if is_incomplete { Existing::Replace } else { writing.existing };
+            check_free(place, &Writing { existing, ..*writing })?;
+            return Ok(Some(Self::of(Draft::of(path, locked), writing, existing, false)));
+        }
+        if place.symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        let refuse = |rule: &str| Err(Error::parameter("--resume", place.display(), rule));
+        if !is_incomplete {
+            return refuse(
+                "it is no product that an interrupted run left, so nothing is to be continued",
+            );
+        }
+        if !place.join(JOURNAL).exists() {
+            return refuse(
+                "it holds no journal, so it can't be continued; --overwrite begins anew",
+            );
+        }
+        check_free(place, &Writing { existing: Existing::Replace, ..*writing })?;
+        let moved = names::make(place, names::UNFINISHED, |path| rename::to_new(place, path));
+        let path = moved.map_err(|error| Error::io(place, error))?;
+        Ok(Some(Self::of(Draft::of(path, locked), writing, writing.existing, true)))
+    }
+
+    fn of(draft: Draft, writing: &Writing<'_>, existing: Existing, stood: bool) -> Self {
+        let name = draft.place().file_name().unwrap_or_default().to_string_lossy();
+        remember_final_name(&draft.path, &name, "");
+        let (place, temporary) = (draft.place().to_path_buf(), draft.path.clone());
+        let own = Some(Own { draft, contents: writing.contents, existing, stood });
+        Self { place, temporary, own }
+    }
+
+    /// A folder within this one.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn inner(&self, name: &str) -> Result<Self> {
+        let (place, temporary) = (self.place.join(name), self.temporary.join(name));
+        fs::create_dir(&temporary).map_err(|error| Error::io(&place, error))?;
+        Ok(Self { place, temporary, own: None })
+    }
+
+    /// Where a file of this folder is written now.
+    pub(crate) fn file(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.temporary.join(name)
+    }
+
+    /// Where the folder will stand.
+    pub(crate) fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Puts the folder in its place when all is on the disk, and removes what stood there before.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the disk is full, or the place was taken by something that may not be replaced; the folder
+    /// is then put beside it (`NAME.1`), which the error says.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let Some(own) = &mut self.own else { return Ok(()) };
+        interrupt::finishing();
+        own.draft.sync()?;
+        own.put()
+    }
+}
+
+impl Own {
+    fn put(&mut self) -> Result<()> {
+        let place = self.draft.place().to_path_buf();
+        match rename::to_new(&self.draft.path, &place) {
+            Ok(()) => {
+                self.draft.done = true;
+                return self.draft.sync_names();
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(self.draft.put_beside(&error.to_string())),
+        }
+        if self.existing == Existing::Refuse {
+            return Err(self.draft.put_beside(APPEARED));
+        }
+        if let Err(error) = check_contents(&place, &self.contents) {
+            let why = match error {
+                Error::Parameter { rule, .. } => rule,
+                other => other.to_string(),
+            };
+            return Err(self.draft.put_beside(&why));
+        }
+        let former = match self.exchange(&place) {
+            Ok(former) => former,
+            Err(error) => return Err(self.draft.put_beside(&error.to_string())),
+        };
+        self.draft.done = true;
+        leftovers::discard(&self.draft.locked, &former, Some(&self.contents));
+        self.draft.sync_names()
+    }
+
+    /// Puts the folder in its place, and what stood there under another hidden name, which is returned.
+    fn exchange(&self, place: &Path) -> std::io::Result<PathBuf> {
+        // Only the name is made: what is replaced comes there by a rename.
+        let aside = names::make(place, names::FORMER, |_| Ok(()))?;
+        let former = rename::exchange(&self.draft.path, place, &aside)?;
+        // Its journal must not be taken for an unfinished run's.
+        if *former != *aside && rename::to_new(former, &aside).is_err() {
+            return Ok(former.to_path_buf());
+        }
+        Ok(aside)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if !self.draft.done && self.stood {
+            // Whoever continued it may have failed; what was found stands as before.
+            self.draft.done = rename::to_new(&self.draft.path, self.draft.place()).is_ok();
+        }
+    }
+}
+
+/// Fails for a path that names no folder to be made.
+fn check_name(place: &Path) -> Result<()> {
+    match place.file_name() {
+        Some(_) => Ok(()),
+        None => {
+            Err(Error::parameter("--output", place.display(), "it must name a folder to be made"))
+        }
+    }
+}
+
+fn check_free(place: &Path, writing: &Writing<'_>) -> Result<()> {
+    if place.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    if writing.existing == Existing::Refuse {
+        return Err(Error::parameter("--output", place.display(), EXISTS));
+    }
+    check_replaceable(place, writing.inputs)?;
+    check_contents(place, &writing.contents)
+}
+
+/// Fails unless all that stands at `place` is a product of the verb.
+fn check_contents(place: &Path, contents: &Contents) -> Result<()> {
+    if !place.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        let rule = "it exists and is not a folder, so it is not replaced";
+        return Err(Error::parameter("--output", place.display(), rule));
+    }
+    match contents.why_kept(place).map_err(|error| Error::io(place, error))? {
+        Some(why) => Err(Error::parameter("--output", place.display(), why)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,138 @@
+//! What killed runs left beside an output: swept, completed, put back, or kept for `--resume`.
+//!
+//! Invariant: nothing that is whole, and no journal, is removed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sidereal::{Error, Result};
+
+use super::contents::Contents;
+use super::draft::Locked;
+use super::files::{Mark, put_all};
+use super::{JOURNAL, names, rename};
+
+/// What an older version's unfinished file, and folder put aside, have behind the output's name.
+const OLD_PART: &str = ".part";
+const OLD_FORMER: &str = ".former";
+
+/// Settles all leftovers of a locked output, and returns the unfinished folders that hold a journal, the newest
+/// first. `contents` is that of a folder.
+///
+/// # Errors
+/// [`Error::Io`] when the folder above can't be read.
+pub(super) fn settle(locked: &Locked, contents: Option<&Contents>) -> Result<Vec<PathBuf>> {
+    if !locked.is_held() {
+        // Without a lock nobody knows which of them are another run's.
+        return Ok(Vec::new());
+    }
+    let place = &locked.place;
+    let failed = |error| Error::io(names::parent(place), error);
+    let (mut formers, mut kept) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(names::parent(place)).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let Some(behind) = names::behind(&name, place) else { continue };
+        let path = place.with_file_name(&name);
+        let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let marked =
+            |mark: &str| is_folder && behind.strip_prefix(mark).is_some_and(names::is_random);
+        if behind == OLD_PART && !is_folder {
+            sweep(locked, &path, fs::remove_file(&path));
+        } else if marked(names::FORMER) || (is_folder && behind == OLD_FORMER) {
+            formers.push(path);
+        } else if marked(names::UNFINISHED) {
+            if let Some(mark) = Mark::of(&path) {
+                complete(locked, &path, mark);
+            } else if path.join(JOURNAL).exists() {
+                kept.push(path);
+            } else {
+                sweep(locked, &path, fs::remove_dir_all(&path));
+            }
+        }
+    }
+    newest_first(&mut formers, |path| path.clone());
+    formers.iter().for_each(|path| settle_former(locked, path, contents));
+    newest_first(&mut kept, |path| path.join(JOURNAL));
+    Ok(kept)
+}
+
+fn newest_first(paths: &mut [PathBuf], of: impl Fn(&PathBuf) -> PathBuf) {
+    let age = |path: &PathBuf| of(path).metadata().and_then(|found| found.modified());
+    paths.sort_by_key(|path| std::cmp::Reverse(age(path).unwrap_or(SystemTime::UNIX_EPOCH)));
+}
+
+/// Says that a leftover was removed.
+fn sweep(locked: &Locked, path: &Path, removed: io::Result<()>) {
+    let name = path.display();
+    locked.tell(&match removed {
+        Ok(()) => format!("removed {name}, which a killed run left."),
+        Err(error) => {
+            format!("warning: {name}, which a killed run left, can't be removed: {error}.")
+        }
+    });
+}
+
+/// Puts a set of files, of which a killed run had all, under their names.
+fn complete(locked: &Locked, path: &Path, mark: Mark) {
+    let place = &locked.place;
+    let name = place.display();
+    let told = match put_all(path, place, mark) {
+        Ok(()) => {
+            format!("{name}: a killed run had finished its files; they have their names now.")
+        }
+        Err(error) => {
+            mark.remove(path);
+            match names::free(place, |free| rename::to_new(path, free)) {
+                Ok(free) => format!(
+                    "warning: {name}: a killed run had finished its files, but they can't have their names \
+                     ({error}); they are in {}.",
+                    free.display()
+                ),
+                Err(error) => {
+                    format!(
+                        "warning: {}, of a killed run, can't be renamed: {error}.",
+                        path.display()
+                    )
+                }
+            }
+        }
+    };
+    locked.tell(&told);
+}
+
+/// Puts what stood under the output's name back if nothing stands there; else removes it, as it was replaced.
+fn settle_former(locked: &Locked, path: &Path, contents: Option<&Contents>) {
+    let place = &locked.place;
+    if rename::to_new(path, place).is_ok() {
+        let name = place.display();
+        locked.tell(&format!("{name}: put back what a killed run had put aside."));
+        return;
+    }
+    discard(locked, path, contents);
+}
+
+/// Removes a folder that was replaced, unless it holds a file that is not ours: then it gets a free name.
+pub(super) fn discard(locked: &Locked, path: &Path, contents: Option<&Contents>) {
+    let why = contents.map_or(Ok(None), |contents| contents.why_kept(path));
+    let (name, place) = (path.display(), locked.place.display());
+    match why {
+        Ok(None) => {
+            if let Err(error) = fs::remove_dir_all(path) {
+                locked.tell(&format!(
+                    "warning: {name}, which {place} replaced, can't be removed: {error}."
+                ));
+            }
+        }
+        why => {
+            let why = why.map_or_else(|error| error.to_string(), Option::unwrap_or_default);
+            let kept = names::free(&locked.place, |free| rename::to_new(path, free));
+            let kept = kept.unwrap_or_else(|_| path.to_path_buf());
+            locked.tell(&format!(
+                "warning: the former {place} is kept as {}: {why}.",
+                kept.display()
+            ));
+        }
+    }
+}

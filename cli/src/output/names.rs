@@ -1,0 +1,121 @@
+//! Names of what stands beside an output: its lock, its unfinished folder, its side files, and names that are free.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use sidereal::io::atomic::{LONGEST_NAME, hidden_name, short_name};
+
+/// What the unfinished folder's name has behind the output's, before random letters.
+pub(super) const UNFINISHED: &str = ".unfinished-";
+/// The same of what stood under the name before.
+pub(super) const FORMER: &str = ".former-";
+/// What the lock's name has.
+const LOCK: &str = ".lock";
+
+/// Random letters of a name.
+const RANDOM_LETTERS: usize = 6;
+/// Bytes that all names of an output leave for what follows it.
+const MORE: usize = UNFINISHED.len() + RANDOM_LETTERS;
+
+/// Numbers that are tried to find a free name.
+const MOST_NUMBERS: u32 = 10_000;
+
+/// `.NAME` of an output, cut where it would be too long.
+pub(super) fn hidden(place: &Path) -> OsString {
+    hidden_name(place.file_name().unwrap_or_default(), MORE)
+}
+
+/// The lock's name.
+pub(super) fn lock(place: &Path) -> PathBuf {
+    let mut name = hidden(place);
+    name.push(LOCK);
+    place.with_file_name(name)
+}
+
+/// Makes something under a new hidden name of the output, with random letters behind `mark`.
+///
+/// # Errors
+/// What `make` reports.
+pub(super) fn make(
+    place: &Path,
+    mark: &str,
+    make: impl FnMut(&Path) -> io::Result<()>,
+) -> io::Result<PathBuf> {
+    let mut prefix = hidden(place);
+    prefix.push(mark);
+    let made = tempfile::Builder::new()
+        .prefix(&prefix)
+        .rand_bytes(RANDOM_LETTERS)
+        .make_in(parent(place), make)?;
+    let (_, path) = made.keep().map_err(|fault| fault.error)?;
+    Ok(place.with_file_name(path.file_name().unwrap_or_default()))
+}
+
+/// The folder in which an output stands.
+pub(super) fn parent(place: &Path) -> &Path {
+    match place.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// The name of a file beside a product: the product's whole name and `end`, such as `.json`.
+///
+/// A name too long for file systems is cut, with a hash at its end.
+pub(crate) fn beside(product: &Path, end: &str) -> PathBuf {
+    let name = product.file_name().unwrap_or_default();
+    let mut name = short_name(name, LONGEST_NAME - end.len());
+    name.push(end);
+    product.with_file_name(name)
+}
+
+/// Calls `put` with `NAME.1`, `NAME.2` and so on until it finds one that is not taken, which it returns.
+///
+/// # Errors
+/// What `put` reports, but for names that are taken.
+pub(super) fn free(
+    place: &Path,
+    mut put: impl FnMut(&Path) -> io::Result<()>,
+) -> io::Result<PathBuf> {
+    for number in 1..MOST_NUMBERS {
+        let candidate = beside(place, &format!(".{number}"));
+        match put(&candidate) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(candidate),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}
+
+/// What a name has behind that of the output, if it is one of the output's hidden names.
+pub(super) fn behind<'a>(name: &'a OsStr, place: &Path) -> Option<&'a str> {
+    let end = name.as_encoded_bytes().strip_prefix(hidden(place).as_encoded_bytes())?;
+    str::from_utf8(end).ok()
+}
+
+/// Whether random letters, or an older version's process number, are all that follows a mark.
+pub(super) fn is_random(letters: &str) -> bool {
+    !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_whole_unless_they_are_too_long() {
+        let place = Path::new("data/o.fil");
+        assert_eq!(beside(place, ".gaps.json"), Path::new("data/o.fil.gaps.json"));
+        assert_eq!(lock(place), Path::new("data/.o.fil.lock"));
+        let long = "x".repeat(LONGEST_NAME);
+        for path in [beside(Path::new(&long), ".gaps.json"), lock(Path::new(&long))] {
+            assert!(path.as_os_str().len() <= LONGEST_NAME, "{path:?}");
+        }
+        assert!(lock(Path::new(&long)) != lock(Path::new(&(long[1..].to_owned() + "y"))));
+        assert_eq!(behind(".o.fil.unfinished-Ab12".as_ref(), place), Some(".unfinished-Ab12"));
+        assert_eq!(behind(".o.file".as_ref(), place), Some("e"));
+        assert_eq!(behind("o.fil.lock".as_ref(), place), None);
+    }
+}
