@@ -87,6 +87,16 @@ pub(crate) struct Common {
     /// Threads to use; 0 means one a core.
     #[arg(short = 't', long, default_value_t = 0, global = true, help_heading = "Common options")]
     pub(crate) threads: usize,
+    /// The most memory that buffers may take, of the host and of a GPU: 500M, 4G, 512MiB. Blocks get shorter, results stay
+    /// the same; what does not fit is refused with its need. By default the host has no limit, and a GPU its free memory.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_size,
+        global = true,
+        help_heading = "Common options"
+    )]
+    pub(crate) memory: Option<u64>,
     /// Print one JSON document on standard output, and nothing else.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
@@ -115,7 +125,7 @@ impl Common {
         match self.device {
             Device::Reference => Ok(Backend::Reference),
             Device::Cpu | Device::Auto => Ok(Backend::best(threads)),
-            Device::Cuda(ordinal) => gpu(ordinal, threads),
+            Device::Cuda(ordinal) => gpu(ordinal, threads).map(|backend| self.limited(backend)),
         }
     }
 
@@ -139,6 +149,7 @@ impl Common {
         }
         match gpu_for_all(self.threads()?) {
             Ok(backend) => {
+                let backend = self.limited(backend);
                 if !self.quiet {
                     let size = work.bytes.map_or_else(
                         || "data of unknown length".to_owned(),
@@ -160,6 +171,15 @@ impl Common {
                 Ok(backend)
             }
         }
+    }
+
+    /// The backend, its GPU limited to `--memory`.
+    fn limited(&self, backend: Backend) -> Backend {
+        #[cfg(feature = "cuda")]
+        if let (Backend::Cuda(device, _), Some(bytes)) = (&backend, self.memory) {
+            device.limit_memory(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        backend
     }
 
     /// Refuses a GPU for a verb that has no kernels for one.
@@ -203,6 +223,17 @@ pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
     }
     #[cfg(not(feature = "cuda"))]
     let _ = (backend, common);
+}
+
+/// A size as it is written on the command line: a number with K, M, G or T, each 1024 of the one before.
+fn parse_size(text: &str) -> std::result::Result<u64, String> {
+    let rule = "it must be a number of bytes above 0 with K, M, G or T: 500M, 4G, 1.5GiB";
+    let word = text.trim().to_ascii_lowercase();
+    let number = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = word[number.len()..].trim_end_matches("ib").trim_end_matches('b');
+    let power = ["", "k", "m", "g", "t"].iter().position(|own| *own == unit).ok_or(rule)?;
+    let bytes = number.trim().parse::<f64>().map_err(|_| rule)? * 1024_f64.powi(power as i32);
+    if (1.0..1e18).contains(&bytes) { Ok(bytes as u64) } else { Err(rule.to_owned()) }
 }
 
 /// A device as it is written on the command line.
@@ -280,6 +311,24 @@ mod tests {
         {
             let error = parse_device(text).expect_err(text);
             assert!(error.contains("cuda:1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        let cases = [
+            ("1", 1),
+            ("512MiB", 512 << 20),
+            ("4G", 4 << 30),
+            ("1.5gb", 3 << 29),
+            ("64 K", 64 << 10),
+            ("2TiB", 2 << 40),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "0", "-1", "4X", "G", "nan", "inf", "1e30", "4Gi4"] {
+            assert!(parse_size(text).is_err(), "{text}");
         }
     }
 

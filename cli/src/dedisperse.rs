@@ -71,7 +71,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
-    let options = arguments.options(&opened)?;
+    let mut options = arguments.options(&opened)?;
+    options.memory = common.memory;
     if !common.quiet {
         arguments.recording.warn(&header);
     }

@@ -68,6 +68,21 @@ fn a_search_writes_what_the_processor_writes() {
 }
 
 #[test]
+fn a_search_fits_into_little_memory() {
+    let Some((folder, _)) = burst() else { return };
+    let folder = folder.path();
+    let search = |out: &str, more: &str| {
+        let options = "--no-plots --device cuda --dm-max 500 --no-progress -q";
+        done(folder, &format!("search burst.fil -o {out} {options} {more}"));
+        std::fs::read(folder.join(out).join("candidates.cand")).unwrap()
+    };
+    assert_eq!(search("little", "--memory 24M"), search("much", ""));
+    let words = "search burst.fil -o no --device cuda --dm-max 500 --memory 100K";
+    let refused = common::sidereal(folder, words);
+    fails(&refused, 1, &["CUDA device", "are free"]);
+}
+
+#[test]
 fn dedispersed_series_are_the_processors() {
     let Some((folder, _)) = burst() else { return };
     let folder = folder.path();

@@ -144,3 +144,49 @@ fn simulations_are_bounded_by_memory_and_disk() {
     }
     assert_eq!(common::entries(home.path()).len(), 2, "{:?}", common::entries(home.path()));
 }
+
+#[test]
+fn a_limit_on_memory_shortens_blocks_and_changes_nothing() {
+    let home = common::recording();
+    let search = |out: &str, more: &str| {
+        done(home.path(), &format!("search a.fil -o {out} --no-plots -q {more}"));
+        fs::read(home.path().join(out).join("candidates.csv")).unwrap()
+    };
+    assert_eq!(search("limited", "--memory 16M"), search("free", ""));
+    let series = |out: &str, more: &str| {
+        let words = "--dm-min 0 --dm-max 100 --dm-step 1 -q";
+        done(home.path(), &format!("dedisperse a.fil -o {out} {words} {more}"));
+        fs::read(home.path().join(out).join("dedispersed.npy")).unwrap()
+    };
+    assert_eq!(series("short", "--memory 8M"), series("long", ""));
+    for words in ["search a.fil -o no --memory 64K", "dedisperse a.fil -o no --memory 64K"] {
+        let output = sidereal(home.path(), words);
+        fails(&output, 1, &["memory for the se", "MiB are needed at least", "--memory allows"]);
+    }
+    for size in ["0", "4X", "-1G", "inf"] {
+        let output = sidereal(home.path(), &format!("search a.fil -o no --memory={size}"));
+        fails(&output, 2, &["--memory", "number of bytes"]);
+    }
+    assert!(!home.path().join("no").exists());
+}
+
+#[test]
+fn a_correlation_fits_a_limit_on_memory() {
+    let home = common::array::array("");
+    let files = common::array::files(&["ant00", "ant01", "ant02", "ant03"]);
+    let correlate = |more: &str| {
+        let rest = "--antennas array/antennas.csv --channels 32 --integration 0.05 --no-plots -q";
+        sidereal(home.path(), &format!("correlate {files} {rest} {more}"))
+    };
+    for words in ["-o free.uvh5", "-o limited.uvh5 --memory 2M"] {
+        let output = correlate(words);
+        assert_eq!(code(&output), 0, "{words}: {}", stderr(&output));
+    }
+    fails(&correlate("-o no.uvh5 --memory 10K"), 1, &["the correlation", "--memory allows 0"]);
+    let data = |name: &str| {
+        let bytes = fs::read(home.path().join(name)).unwrap();
+        // Rows of visibilities lie behind the header, which names the file's history.
+        bytes[bytes.len() - 5 * 10 * 32 * 4 * 8..].to_vec()
+    };
+    assert!(data("free.uvh5") == data("limited.uvh5"));
+}

@@ -233,6 +233,14 @@ impl Dedisperser {
         }
     }
 
+    /// Bytes of the host's memory that the samples of the longest delay take.
+    pub fn held_bytes(&self) -> usize {
+        match &self.engine {
+            Engine::Cpu(engine) => engine.held_bytes(),
+            _ => 0,
+        }
+    }
+
     /// Forgets the stream, so that another can start.
     pub fn reset(&mut self) {
         (self.rows, self.emitted, self.ended) = (0, 0, false);

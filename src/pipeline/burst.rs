@@ -179,7 +179,7 @@ impl Setup {
 
     #[cfg(feature = "cuda")]
     fn work(&self, source: &mut dyn FilterbankSource, backend: &Backend) -> Result<Box<dyn Step>> {
-        let Backend::Cuda(device, _) = backend else { return Ok(self.host_work()) };
+        let Backend::Cuda(device, _) = backend else { return self.host_work() };
         let parts = (&self.cleaning, self.part);
         let gulp = self.options.gulp;
         if let Some(recorded) = voltages::recorded(source, device) {
@@ -191,11 +191,12 @@ impl Setup {
 
     #[cfg(not(feature = "cuda"))]
     fn work(&self, _: &mut dyn FilterbankSource, _: &Backend) -> Result<Box<dyn Step>> {
-        Ok(self.host_work())
+        self.host_work()
     }
 
-    fn host_work(&self) -> Box<dyn Step> {
-        Box::new(host::HostWork::new(&self.header, &self.ranges, self.options.gulp))
+    fn host_work(&self) -> Result<Box<dyn Step>> {
+        let (cleaning, ranges) = (&self.cleaning, &self.ranges);
+        Ok(Box::new(host::HostWork::new(&self.header, cleaning, ranges, &self.options)?))
     }
 
     /// Starts another stream of the same rows.

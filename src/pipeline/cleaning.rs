@@ -119,6 +119,16 @@ impl Cleaning {
         self.reader.flagged.as_ref().map_or(0, Flagged::count)
     }
 
+    /// Bytes of the rows that are held for the mask.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.reader.prefix.len()
+    }
+
+    /// Bytes of a row that cleaning makes, 0 where rows are taken as they are.
+    pub(super) fn made_row_bytes(&self) -> usize {
+        self.cleaner.as_ref().map_or(0, |cleaner| cleaner.plan().output_row_bytes())
+    }
+
     /// The rows read so far of which more than half was not finite.
     pub(super) fn lost_rows(&self) -> LostRows {
         self.reader.flagged.as_ref().map(|flagged| flagged.lost().clone()).unwrap_or_default()

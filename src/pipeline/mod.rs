@@ -4,6 +4,7 @@
 
 pub mod antennas;
 pub mod array;
+mod budget;
 pub mod burst;
 pub mod chirp;
 mod cleaning;

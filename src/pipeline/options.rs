@@ -33,6 +33,9 @@ pub struct SearchOptions {
     pub mask: Option<Mask>,
     /// Rows a read; 0 chooses. The result does not depend on it.
     pub gulp: usize,
+    /// The most bytes that buffers in the host's memory may take, beside the recording's reader; `None` sets no limit.
+    /// Blocks get shorter, and the result does not depend on it.
+    pub memory: Option<u64>,
     /// The part to search, in seconds from the first sample's start.
     pub time_range: Option<(f64, f64)>,
 }
@@ -53,6 +56,7 @@ impl SearchOptions {
             max_flagged: 0.5,
             mask: None,
             gulp: 0,
+            memory: None,
             time_range: None,
         }
     }

@@ -135,6 +135,13 @@ impl RangeSearch {
         (4 * plan.dms().len()).div_ceil(plan.downsample())
     }
 
+    /// Bytes that are held whatever a gulp's length: histories of samples and of series, and the plane of a flush.
+    pub(super) fn held_bytes(&self) -> usize {
+        let plan = self.dedisperser.plan();
+        let flush = 4 * plan.dms().len() * stride(plan, None);
+        self.dedisperser.held_bytes() + self.detector.plan().state_bytes() + flush
+    }
+
     /// Words of the plane that a gulp of so many rows, or a flush, fills.
     #[cfg(feature = "cuda")]
     pub(super) fn plane_words(&self, times: usize) -> usize {

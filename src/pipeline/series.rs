@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use super::budget;
 use super::burst::Status;
 use super::cleaning::Cleaning;
 use super::options::{Part, SearchOptions, skip_to};
@@ -108,7 +109,7 @@ pub fn dedisperse(
     work.check_fit()?;
     let ranges: Vec<_> = work.ranges.iter().map(|range| range.describe(start_s)).collect();
     sink.begin(&ranges)?;
-    let mut raw = vec![0; work.gulp(&header, options.gulp) * header.row_bytes()];
+    let mut raw = vec![0; work.gulp(&header, &cleaning, options)? * header.row_bytes()];
     let mut cleaned = Vec::new();
     let mut rows = 0;
     loop {
@@ -185,10 +186,29 @@ impl Work {
     }
 
     /// Rows a read: as asked for, or as many as keep the series within their share of memory.
-    fn gulp(&self, header: &FilterbankHeader, asked: usize) -> usize {
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the limit on memory is too low for any.
+    fn gulp(
+        &self,
+        header: &FilterbankHeader,
+        cleaning: &Cleaning,
+        options: &SearchOptions,
+    ) -> Result<usize> {
         let per_row: usize = self.ranges.iter().map(RangeSeries::bytes_per_row).sum();
         let most = (PLANE_BYTES / per_row.max(1)).min(PLANE_BYTES / 4 / header.row_bytes().max(1));
-        if asked == 0 { most.clamp(64, 1 << 16) } else { asked.min(most.max(1)) }
+        let gulp = match options.gulp {
+            0 => most.clamp(64, 1 << 16),
+            asked => asked.min(most.max(1)),
+        };
+        let held = |range: &RangeSeries| {
+            let plan = range.plan();
+            range.dedisperser.held_bytes() + 8 * plan.dms().len() * stride(plan, None)
+        };
+        let held = self.ranges.iter().map(held).sum::<usize>() + cleaning.held_bytes();
+        let row = per_row + header.row_bytes() + cleaning.made_row_bytes();
+        let room = budget::room(options.memory, "the series", held, row)?;
+        Ok(gulp.min(room / row.max(1)))
     }
 }
 

@@ -134,7 +134,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let outputs = Outputs::begin(&writing.output, writing.format, &files)?;
     arguments.check_form(outputs.format())?;
     let recorded = arguments.voltages.lacking.open(&arguments.inputs)?;
-    let options = arguments.options(recorded.header())?;
+    let mut options = arguments.options(recorded.header())?;
+    options.memory = common.memory;
     let points = points(recorded.header(), options.channels);
     let backend = common.backend_for(Work::on_voltages(&arguments.inputs))?;
     let response = geometry::ResponseDocument::new(&options, points)?;

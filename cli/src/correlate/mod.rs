@@ -89,7 +89,8 @@ pub(crate) fn make(
     let files = files(&given, &inputs);
     tell(matched, &files, csv, common);
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
-    let options = arguments.options(&positions, &headers)?;
+    let mut options = arguments.options(&positions, &headers)?;
+    options.memory = common.memory;
     let backend = common.backend_for(work)?;
     let mut correlator =
         ArrayCorrelator::new(&positions.array, inputs, &options, &backend).map_err(with_options)?;

@@ -174,7 +174,8 @@ impl<'a> Work<'a> {
         let backend = common.backend_for(common::Work::on_trials(&arguments.recording.inputs))?;
         let opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
         let mut header = opened.source.header().clone();
-        let options = arguments.options(&opened)?;
+        let mut options = arguments.options(&opened)?;
+        options.memory = common.memory;
         if !common.quiet {
             arguments.recording.warn(&header);
         }

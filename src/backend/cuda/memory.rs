@@ -1,6 +1,7 @@
 //! Memory of a device, and memory of the host that a device copies to and from at full speed.
 
 use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use cudarc::driver::sys;
@@ -28,19 +29,28 @@ impl Device {
         self.bind()?;
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
         let mut address = 0;
-        // SAFETY: writes one address.
-        let result = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
+        let held = self.0.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let result = if held > self.0.limit.load(Ordering::Relaxed) {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY
+        } else {
+            // SAFETY: writes one address.
+            unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) }
+        };
+        if result != sys::CUresult::CUDA_SUCCESS {
+            self.0.held.fetch_sub(bytes, Ordering::Relaxed);
+        }
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             let free = self.free_bytes()?;
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-            return Err(Error::Unavailable {
-                what: format!("{} MiB of memory on CUDA device {}", mib(bytes), self.ordinal()),
-                why: format!(
-                    "{} MiB of {} are free; {OTHERS}",
-                    mib(free),
-                    mib(self.properties().memory_bytes)
-                ),
-            });
+            let limit = self.0.limit.load(Ordering::Relaxed);
+            let why = if limit < self.properties().memory_bytes {
+                format!("{} MiB of the {} that --memory allows are free", mib(free), limit >> 20)
+            } else {
+                let all = mib(self.properties().memory_bytes);
+                format!("{} MiB of {all} are free; {OTHERS}", mib(free))
+            };
+            let what = format!("{} MiB of memory on CUDA device {}", mib(bytes), self.ordinal());
+            return Err(Error::Unavailable { what, why });
         }
         check("cuMemAlloc", result)?;
         Ok(Buffer { device: self.clone(), address, len, kind: PhantomData })
@@ -159,6 +169,8 @@ impl<T: Pod> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
+        let bytes = self.len.saturating_mul(size_of::<T>()).max(1);
+        self.device.0.held.fetch_sub(bytes, Ordering::Relaxed);
         if self.device.bind().is_ok() {
             // SAFETY: allocated once; the driver waits for the work that uses it.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };

@@ -24,7 +24,7 @@ pub mod tune;
 mod variants;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -60,6 +60,9 @@ struct Inner {
     state: Mutex<tune::State>,
     /// Bytes that copies brought to the host.
     copied_out: AtomicU64,
+    /// The most bytes of memory that may be held, and those that are.
+    limit: AtomicUsize,
+    held: AtomicUsize,
 }
 
 // SAFETY: the driver allows a context to be used from every thread; each call binds it first.
@@ -129,7 +132,8 @@ impl Device {
         let properties = Properties::of(handle)?;
         let state = Mutex::new(tune::State::with_notes(notes(&properties)));
         let copied_out = AtomicU64::new(0);
-        let inner = Inner { ordinal, handle, context, properties, state, copied_out };
+        let (limit, held) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+        let inner = Inner { ordinal, handle, context, properties, state, copied_out, limit, held };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -174,11 +178,22 @@ impl Device {
         Ok(String::from_utf8_lossy(&text[..length]).into_owned())
     }
 
-    /// Bytes of memory that are free now.
+    /// Holds no more memory from now on than so many bytes: stages take smaller blocks.
+    pub fn limit_memory(&self, bytes: usize) {
+        self.0.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of memory that are free now, within the limit.
     ///
     /// # Errors
     /// [`Error::Device`] when the driver does not answer.
     pub fn free_bytes(&self) -> Result<usize> {
+        let (limit, held) = (&self.0.limit, &self.0.held);
+        let within = limit.load(Ordering::Relaxed).saturating_sub(held.load(Ordering::Relaxed));
+        Ok(within.min(self.driver_free_bytes()?))
+    }
+
+    fn driver_free_bytes(&self) -> Result<usize> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: writes two integers.

@@ -87,6 +87,12 @@ impl Engine {
         })
     }
 
+    /// Bytes of the history and of the threads' buffers.
+    pub(super) fn held_bytes(&self) -> usize {
+        let history = self.size.rows * self.size.stride() * self.shape.input.bytes();
+        history + self.scratch.iter().map(|scratch| 64 * scratch.0.len()).sum::<usize>()
+    }
+
     /// The most output times in one call of [`Engine::emit`].
     pub(super) fn block_times(&self) -> usize {
         self.block

@@ -92,6 +92,11 @@ impl Sizes {
         while self.device > self.host && 2 * self.device > plan.max_shift() && is_large(&self) {
             self.device = (self.device / 2 / STEP * STEP).max(self.host);
         }
+        // Blocks that go to the host get shorter last.
+        while self.host > STEP && is_large(&self) && self.device == self.host {
+            self.host = (self.host / 2 / STEP * STEP).max(STEP);
+            self.device = self.host;
+        }
         self
     }
 

@@ -44,6 +44,8 @@ pub struct CorrelateOptions {
     pub missing: Missing,
     /// Whether recordings of different length are taken as far as the shortest goes.
     pub shortest: bool,
+    /// The most bytes that buffers in the host's memory may take; `None` sets no limit. Fewer spectra are made at once.
+    pub memory: Option<u64>,
     /// Spectra that are made at once; 0 chooses. The visibilities do not depend on it, but for the last bits of floats that
     /// a GPU may round.
     pub gulp: usize,
@@ -69,6 +71,7 @@ impl CorrelateOptions {
             time_range: None,
             missing: Missing::Fail,
             shortest: false,
+            memory: None,
             gulp: 0,
         }
     }

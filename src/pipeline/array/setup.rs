@@ -28,6 +28,7 @@ use crate::correlate;
 use crate::error::{Error, Result};
 use crate::geometry::{Array, DelayPolynomial};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
+use crate::pipeline::budget;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Bytes of an antenna's spectra between filter bank and alignment.
@@ -108,6 +109,8 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
         encoding: shape.encoding,
     })?
     .with_precision(options.precision);
+    let options = &shape.fitted(&asked, &plan, baselines.len(), &inputs)?;
+    let asked = Asked { options, ..asked };
     let capacity = sizes::capacity(&plan, shape.spectra, options.gulp);
     shape.check_memory(&asked, &plan, capacity, baselines.len(), &inputs)?;
     let cross = Cross::new(plan.clone(), shape.integration, asked.backend, &threads)?;
@@ -171,6 +174,34 @@ impl Shape {
         self.bank.as_ref().map_or((1, 1), |plan| (plan.hop() as u64, plan.span() as u64))
     }
 
+    /// The options with so few spectra at once that all of it stays within the limit on memory.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when one spectrum at once is too much, with the need and the limit.
+    fn fitted(
+        &self,
+        asked: &Asked<'_>,
+        plan: &correlate::Plan,
+        baselines: usize,
+        inputs: &[ArrayInput],
+    ) -> Result<CorrelateOptions> {
+        let mut options = asked.options.clone();
+        if options.memory.is_none() {
+            return Ok(options);
+        }
+        loop {
+            let asked = Asked { options: &options, ..*asked };
+            let capacity = sizes::capacity(plan, self.spectra, options.gulp);
+            let bytes = self.bytes(&asked, plan, capacity, baselines, inputs);
+            let held = bytes.unwrap_or(usize::MAX);
+            match budget::room(options.memory, "the correlation", held, 0) {
+                Ok(_) => return Ok(options),
+                Err(error) if capacity == 1 => return Err(error),
+                Err(_) => options.gulp = capacity / 2,
+            }
+        }
+    }
+
     /// Checks that there is room for the X-engine, a gulp and an integration.
     ///
     /// # Errors
@@ -183,6 +214,25 @@ impl Shape {
         baselines: usize,
         inputs: &[ArrayInput],
     ) -> Result<()> {
+        let bytes = self.bytes(asked, plan, capacity, baselines, inputs);
+        let what = format!(
+            "{} antennas with {} polarizations and {} channels",
+            plan.antennas(),
+            plan.polarizations(),
+            plan.channels()
+        );
+        check_memory(&what, bytes)
+    }
+
+    /// Bytes of the X-engine, a gulp and an integration; `None` when they can't be counted.
+    fn bytes(
+        &self,
+        asked: &Asked<'_>,
+        plan: &correlate::Plan,
+        capacity: usize,
+        baselines: usize,
+        inputs: &[ArrayInput],
+    ) -> Option<usize> {
         let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
         let channels = plan.channels() / self.channels.average();
         let visibilities = (baselines * channels).checked_mul(16 * plan.pairs() + 8);
@@ -198,14 +248,7 @@ impl Shape {
         let parts =
             [Cross::bytes(plan, capacity, asked.backend), capacity.checked_mul(row), visibilities];
         let all = parts.into_iter().chain(windows);
-        let bytes = all.reduce(|sum, part| sum?.checked_add(part?)).flatten();
-        let what = format!(
-            "{} antennas with {} polarizations and {} channels",
-            plan.antennas(),
-            plan.polarizations(),
-            plan.channels()
-        );
-        check_memory(&what, bytes)
+        all.reduce(|sum, part| sum?.checked_add(part?)).flatten()
     }
 
     /// Where spectra are made, and how many at once: on a device, if there is room for them.

@@ -1,6 +1,8 @@
 //! A search on the host: one gulp of rows at a time through every range.
 
+use super::super::budget;
 use super::super::cleaning::Cleaning;
+use super::super::options::SearchOptions;
 use super::super::range::RangeSearch;
 use super::{GULP_BYTES, Step};
 use crate::error::Result;
@@ -18,12 +20,28 @@ pub(super) struct HostWork {
 }
 
 impl HostWork {
-    /// Buffers for gulps of `asked` rows, or of as many as keep the planes within their share of memory (0).
-    pub(super) fn new(header: &FilterbankHeader, ranges: &[RangeSearch], asked: usize) -> Self {
+    /// Buffers for gulps of so many rows as are asked for, or of as many as keep the planes within their share of memory.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] when the limit on memory is too low for any gulp.
+    pub(super) fn new(
+        header: &FilterbankHeader,
+        cleaning: &Cleaning,
+        ranges: &[RangeSearch],
+        options: &SearchOptions,
+    ) -> Result<Self> {
         let per_time: usize = ranges.iter().map(RangeSearch::plane_bytes_per_row).sum();
         let most = (PLANE_BYTES / per_time.max(1)).min(GULP_BYTES / header.row_bytes().max(1));
-        let gulp = if asked == 0 { most.clamp(256, 1 << 16) } else { asked.min(most.max(1)) };
-        Self { raw: vec![0; gulp * header.row_bytes()], cleaned: Vec::new() }
+        let gulp = match options.gulp {
+            0 => most.clamp(256, 1 << 16),
+            asked => asked.min(most.max(1)),
+        };
+        let held =
+            ranges.iter().map(RangeSearch::held_bytes).sum::<usize>() + cleaning.held_bytes();
+        let row = per_time + header.row_bytes() + cleaning.made_row_bytes();
+        let room = budget::room(options.memory, "the search", held, row)?;
+        let gulp = gulp.min(room / row.max(1));
+        Ok(Self { raw: vec![0; gulp * header.row_bytes()], cleaned: Vec::new() })
     }
 }
 

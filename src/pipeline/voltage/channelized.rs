@@ -19,7 +19,7 @@ use super::geometry::Geometry;
 use super::layout::Layout;
 use super::options::ChannelizeOptions;
 use super::part::part;
-use super::spectra::Spectra;
+use super::spectra::{Spectra, fitting_gulp};
 use crate::backend::Backend;
 use crate::channelize::{Form, Plan};
 use crate::error::{Error, Result};
@@ -130,7 +130,8 @@ impl ChannelizedVoltages {
         };
         let form = Form::Requantized { bits, gains: streams.in_bank_order(&gains) };
         let plan = Plan::new(layout.options(source.header(), options, form))?;
-        let spectra = Spectra::new(source, first, plan, options.gulp, backend)?;
+        let gulp = fitting_gulp(&plan, options)?;
+        let spectra = Spectra::new(source, first, plan, gulp, backend)?;
         let rows = Vec::new();
         Ok(Self { header, geometry, gains, spectra, streams, flags, not_finite, rows, row: 0 })
     }

@@ -12,6 +12,7 @@ use super::layout::{self, Layout};
 use super::options::ChannelizeOptions;
 use super::part::part;
 use super::rows::{Assembly, Middle, Rows};
+use super::spectra::fitting_gulp;
 use crate::backend::Backend;
 use crate::channelize::{Detection, Form, Plan};
 use crate::error::{Error, Result};
@@ -97,7 +98,8 @@ impl VoltageFilterbank {
         if let (Some(assembly), true) = (&mut assembly, interpolate_later) {
             assembly.middle = Middle::new(&plan);
         }
-        let rows = Rows::new(source, plan, assembly, options.gulp, backend)?;
+        let gulp = fitting_gulp(&plan, options)?;
+        let rows = Rows::new(source, plan, assembly, gulp, backend)?;
         let rows = Filled::new(rows, gaps);
         Ok(Self { header, recorded, geometry, rows, not_finite, scratch: Vec::new() })
     }

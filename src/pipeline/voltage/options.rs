@@ -39,6 +39,8 @@ pub struct ChannelizeOptions {
     /// The part to take, in seconds from the first sample's start: its samples are treated as if they
     /// were the recording.
     pub time_range: Option<(f64, f64)>,
+    /// The most bytes that blocks in the host's memory may take; `None` sets no limit. The rows do not depend on it.
+    pub memory: Option<u64>,
     /// Samples of each stream that are read at once; 0 chooses. The rows do not depend on it.
     pub gulp: usize,
 }
@@ -62,6 +64,7 @@ impl ChannelizeOptions {
             ascending: false,
             antenna: None,
             time_range: None,
+            memory: None,
             gulp: 0,
         }
     }

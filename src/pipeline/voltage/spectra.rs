@@ -7,10 +7,12 @@ mod unread;
 
 use num_complex::Complex;
 
+use super::options::ChannelizeOptions;
 use crate::backend::Backend;
 use crate::channelize::{Channelizer, Output, Plan};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
+use crate::pipeline::budget;
 use crate::voltage::VoltageBlock;
 #[cfg(feature = "cuda")]
 pub(in crate::pipeline) use unread::{Bank, Unread};
@@ -214,6 +216,24 @@ fn block_times(plan: &Plan) -> usize {
     let input = plan.input();
     let fitting = BLOCK_BYTES * 8 / (input.streams() * input.encoding.sample_bits());
     fitting.max(plan.hop()).next_multiple_of(plan.hop())
+}
+
+/// Samples of each stream to be read at once: those asked for, fewer where memory is limited; 0 chooses.
+///
+/// # Errors
+/// [`Error::Unavailable`] when the limit is too low for the samples of one row.
+pub(super) fn fitting_gulp(plan: &Plan, options: &ChannelizeOptions) -> Result<usize> {
+    if options.memory.is_none() {
+        return Ok(options.gulp);
+    }
+    let input = plan.input();
+    let bits = input.streams() * input.encoding.sample_bits();
+    let row = plan.samples_per_row().max(plan.hop());
+    // The window's samples as floats, and rows as they are made.
+    let held = 8 * input.streams() * plan.span() + 16 * plan.row_elements();
+    let room = budget::room(options.memory, "the filter bank", held, (row * bits).div_ceil(8))?;
+    let usual = if options.gulp == 0 { block_times(plan) } else { options.gulp };
+    Ok(usual.min((room / 4 * 8 / bits).max(row)))
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {

@@ -54,6 +54,18 @@ pub(super) struct Memory {
     pub(super) told: Event,
 }
 
+/// Bytes of the buffers on the device.
+pub(super) fn bytes(sizes: &Sizes) -> usize {
+    let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);
+    let listed = if sizes.is_short() { 1 } else { all };
+    let trial = 4 * sizes.history_stride() + 8 * (1 + 2 + 2 * HIT_WORDS) + 8;
+    let window = 16 + 8 * sizes.entries + 4 * sizes.window_words();
+    let block = 8 + 12 * super::sizes::BLOCK;
+    let events = HEADER_WORDS + sizes.events() * EVENT_WORDS;
+    let parts = [dms * trial, all * window, listed * (8 * ESTIMATE_WORDS + 12), sizes.room * block];
+    parts.into_iter().fold(8 * events, usize::saturating_add)
+}
+
 impl Memory {
     pub(super) fn new(device: &Device, sizes: &Sizes) -> Result<Self> {
         let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);

@@ -60,7 +60,7 @@ struct Rows {
 
 impl Engine {
     pub(super) fn new(plan: &Plan, device: &Device, threads: Threads) -> Result<Self> {
-        let sizes = Sizes::new(plan, device.properties());
+        let sizes = Sizes::new(plan, device.properties()).within(device.free_bytes()?);
         Self::bind(sizes, plan.options().snr, device, threads)
     }
 

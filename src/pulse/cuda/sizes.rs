@@ -32,6 +32,10 @@ const WARPS: usize = 24;
 
 /// Flagged blocks that are looked at closely at a time.
 const ROOM: usize = 1 << 15;
+const LEAST_ROOM: usize = 1 << 10;
+
+/// The part of the free memory that one range's search may take.
+const PART: usize = 4;
 
 /// What sums are made of; those of floats are screened in single precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +127,22 @@ impl Sizes {
             room: ROOM.min(plan.dms() * windows * window / BLOCK),
             multiprocessors: properties.multiprocessors,
         }
+    }
+
+    /// With batches so short, and room for so few flagged blocks at a time, that they leave room for the rest of the
+    /// work; both cost time, and change no event.
+    pub(super) fn within(mut self, free: usize) -> Self {
+        while super::memory::bytes(&self) > free / PART {
+            if self.room > LEAST_ROOM {
+                self.room = (self.room / 2).max(LEAST_ROOM);
+            } else if self.windows > 1 {
+                self.windows /= 2;
+            } else {
+                break;
+            }
+            self.room = self.room.min(self.dms * self.windows * self.window / BLOCK);
+        }
+        self
     }
 
     /// Whether one warp estimates the noise of a window.

@@ -1,0 +1,36 @@
+//! A limit on the memory of a run, and what it leaves to blocks.
+//!
+//! Invariant: results do not depend on the limit; only blocks do.
+
+use crate::error::{Error, Result};
+
+/// Returns the bytes that a limit leaves to blocks beside what is held whatever their length; no limit leaves all.
+///
+/// # Errors
+/// [`Error::Unavailable`] when not even the shortest blocks, of `least` bytes, fit: with the need and the limit.
+pub(super) fn room(limit: Option<u64>, what: &str, held: usize, least: usize) -> Result<usize> {
+    let Some(limit) = limit else { return Ok(usize::MAX) };
+    let need = held.saturating_add(least);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if need <= limit {
+        return Ok(limit - held);
+    }
+    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+    Err(Error::Unavailable {
+        what: format!("memory for {what}"),
+        why: format!("{} MiB are needed at least, and --memory allows {}", mib(need), limit >> 20),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_leaves_what_is_not_held() {
+        assert_eq!(room(None, "all", usize::MAX, usize::MAX).unwrap(), usize::MAX);
+        assert_eq!(room(Some(100), "all", 60, 40).unwrap(), 40);
+        let told = room(Some(8 << 20), "a search", 8 << 20, 1).unwrap_err().to_string();
+        assert!(told.contains("a search") && told.contains("9 MiB") && told.contains("allows 8"));
+    }
+}
