@@ -315,10 +315,18 @@ fn cut_and_damaged_files_are_errors_and_never_panics() {
         psrfits::from_reader(Cursor::new(bytes), Path::new("x"), Polarizations::Total, true)
     };
     let data_end = whole.len() - 2880 + 3 * (16 + 4 * 8 + 3 * 16 + 16);
-    for length in (0..data_end).step_by(97) {
-        assert!(open(whole[..length].to_vec()).is_err(), "{length}");
+    let row = 16 + 4 * 8 + 3 * 16 + 16;
+    for length in (0..data_end).step_by(97).chain([data_end - row, data_end - row - 1]) {
+        match open(whole[..length].to_vec()) {
+            Ok(source) => {
+                let rows = 3 - (data_end - length).div_ceil(row);
+                assert_eq!(source.header().times, Some(4 * rows as u64), "{length}");
+                assert!(source.cut().is_some_and(|cut| cut.contains("of the 3 rows")), "{length}");
+            }
+            Err(_) => assert!(data_end - length > 2 * row, "{length}"),
+        }
     }
-    assert!(open(whole[..data_end].to_vec()).is_ok());
+    assert!(open(whole[..data_end].to_vec()).is_ok_and(|source| source.cut().is_none()));
     let mut changes = noise(3000, 0, i64::from(u32::MAX)).into_iter().map(|x| x as usize);
     while let (Some(position), Some(value)) = (changes.next(), changes.next()) {
         let mut bytes = whole.clone();

@@ -152,10 +152,10 @@ fn faults_are_named() {
         let path = folder.file("x.m5b", bytes);
         mark5b::open(&[path], options).map(|_| ()).expect_err("a fault").to_string()
     };
-    let mut bad_day = [frame(1, 0), frame(1, 1)].concat();
-    bad_day[FRAME + 11] = 0xfa;
+    let mut bad_day = frame(1, 0);
+    bad_day[11] = 0xfa;
     let cases: [(Vec<u8>, &str); 6] = [
-        (bad_day, "day (at byte 10024)"),
+        (bad_day, "day (at byte 8)"),
         ([frame(1, 0), frame(1, 0)].concat(), "the one at byte 0"),
         ([frame(1, 0), frame(1, 4)].concat(), "frame 4 within a second"),
         (frame(1, 0)[..10_000].to_vec(), "no whole frame"),

@@ -217,7 +217,11 @@ fn raw_series_are_told_their_rate_and_start() {
     assert!(refusal(&path, &rate).contains("start"));
     let bytes = std::fs::read(&path).expect("its bytes");
     std::fs::write(&path, &bytes[..bytes.len() - 1]).expect("written");
-    assert!(refusal(&path, &options).contains("23 bytes"));
+    let mut source = open(&path, &options).expect("two whole samples");
+    assert!(source.cut().is_some_and(|cut| cut.contains("2 of the 3 samples")));
+    assert_eq!(drain(source.as_mut(), 2), (vec![1.0, 0.0], vec![true, false]));
+    std::fs::write(&path, [&bytes[..], &[0]].concat()).expect("written");
+    assert!(refusal(&path, &options).contains("25 bytes"));
 }
 
 #[test]

@@ -54,8 +54,9 @@ impl BandArguments {
             (None, Some(telescope)) => telescope.tsamp_s(),
             (None, None) => return Err(missing("--tsamp")),
         };
-        if !(tsamp_s > 0.0 && tsamp_s.is_finite()) {
-            return Err(Error::parameter("--tsamp", tsamp_s, "it must be a positive time"));
+        if !(1e-9..=86_400.0).contains(&tsamp_s) {
+            let rule = "it must be a positive time, 1e-9 to 86400 s";
+            return Err(Error::parameter("--tsamp", tsamp_s, rule));
         }
         let survey = telescope.map(Telescope::band).transpose()?;
         let survey = survey.as_ref();

@@ -73,9 +73,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
     let mut options = arguments.options(&opened)?;
     options.memory = common.memory;
-    if !common.quiet {
-        arguments.recording.warn(&header);
-    }
+    arguments.recording.warn(opened.source.as_ref(), common);
     if common.verbose && !common.quiet {
         eprintln!("sidereal: on {}", backend.name());
     }

@@ -158,10 +158,7 @@ impl DmArguments {
 
     /// The dispersion constant.
     fn checked_constant(&self) -> Result<f64> {
-        if self.dm_constant > 0.0 && self.dm_constant.is_finite() {
-            return Ok(self.dm_constant);
-        }
-        Err(Error::parameter("--dm-constant", self.dm_constant, "it must be above 0"))
+        check_constant(self.dm_constant).map(|()| self.dm_constant)
     }
 
     /// The way in words, for tables and files.
@@ -174,6 +171,18 @@ impl DmArguments {
             _ => format!("by tolerance {}", self.dm_tol.unwrap_or(1.25)),
         }
     }
+}
+
+/// Fails for a dispersion constant that no medium has.
+///
+/// # Errors
+/// [`Error::Parameter`].
+pub(crate) fn check_constant(dm_constant: f64) -> Result<()> {
+    if (1.0..=1e6).contains(&dm_constant) {
+        return Ok(());
+    }
+    let rule = "it must be above 0: 1 to 1e6 s MHz^2 pc^-1 cm^3";
+    Err(Error::parameter("--dm-constant", dm_constant, rule))
 }
 
 /// Ranges from `A:B:STEP[:DOWNSAMPLE],...`.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use sidereal::Error;
 use sidereal::pipeline::ending::Ending;
 
-use crate::{interrupt, output};
+use crate::{interrupt, output, warnings};
 
 /// How the program ends, as an exit code that scripts and services tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
         }
         // The other program of a pipeline hears Ctrl-C too, and may cut the stream.
         Ending::Cut(why) => {
-            eprintln!("sidereal: warning: {place} is not complete: {}", sentence(&named(why)));
+            warnings::tell(why);
             if interrupt::requested() { Exit::Interrupted } else { Exit::Success }
         }
         Ending::Failed(error) => {
@@ -131,14 +131,14 @@ fn is_broken_pipe(error: &Error) -> bool {
 }
 
 /// A message with the names that a user knows: files' final ones, and standard input's.
-fn named(message: &str) -> String {
+pub(crate) fn named(message: &str) -> String {
     let message = output::with_final_names(message);
     message
         .strip_prefix("-: ")
         .map_or_else(|| message.clone(), |rest| format!("standard input: {rest}"))
 }
 
-fn sentence(words: &str) -> String {
+pub(crate) fn sentence(words: &str) -> String {
     if words.ends_with(['.', '!', '?']) { words.to_owned() } else { format!("{words}.") }
 }
 

@@ -18,6 +18,7 @@ mod geometry;
 mod info;
 mod interrupt;
 mod json;
+mod numbers;
 mod output;
 mod pipe;
 mod plan;
@@ -32,11 +33,12 @@ mod spiir;
 #[cfg(feature = "cuda")]
 mod tune;
 mod voltage_arguments;
+mod warnings;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use common::Common;
 use errors::Exit;
 use sidereal::Result;
@@ -111,7 +113,8 @@ impl Verb {
 
 fn main() -> ExitCode {
     // Clap itself ends the program: 0 after help, 2 after wrong use.
-    let arguments = Arguments::parse();
+    let matches = numbers::bounded(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     errors::soften_panics();
     interrupt::install();
     let exit = match catch_unwind(AssertUnwindSafe(|| run(&arguments))) {

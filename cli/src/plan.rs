@@ -14,7 +14,7 @@ use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 use crate::output::{Existing, Files, WritingFiles};
-use crate::{dm_plan_file, json};
+use crate::{dm_plan_file, json, warnings};
 
 const EXAMPLES: &str = "Examples:\n  \
     sidereal plan recording.fil --dm-max 1000\n  \
@@ -72,7 +72,7 @@ struct Line {
 
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let files = arguments.begin(common)?;
-    let setup = arguments.setup()?;
+    let setup = arguments.setup(common)?;
     let limits = setup.telescope.map(|telescope| (telescope.dm_min, telescope.dm_max));
     let Setup { band, tsamp_s, .. } = &setup;
     let plan = arguments.dms.plan(band, *tsamp_s, limits, None)?;
@@ -104,13 +104,14 @@ impl Arguments {
         Files::begin(path, &[], &writing).map(Some)
     }
 
-    fn setup(&self) -> Result<Setup> {
+    fn setup(&self, common: &Common) -> Result<Setup> {
         let Some(file) = &self.file else { return self.band.setup() };
         if self.band.given() {
             let rule = "a recording has its own band; leave out either it or the band's options";
             return Err(Error::parameter("FILE", file.display(), rule));
         }
         let source = sidereal::io::open(std::slice::from_ref(file), &OpenOptions::default())?;
+        warnings::tell_all(source.warnings(), source.cut(), common);
         let header = source.header();
         Ok(Setup { band: header.band.clone(), tsamp_s: header.tsamp_s, telescope: None })
     }

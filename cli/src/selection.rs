@@ -12,10 +12,13 @@ use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::voltage::VoltageFilterbank;
 use sidereal::{Error, Result};
 
+use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 use crate::geometry;
+use crate::numbers;
 use crate::pipe;
 use crate::voltage_arguments::VoltageArguments;
+use crate::warnings;
 
 /// The recording.
 #[derive(Args, Clone, Debug)]
@@ -30,7 +33,8 @@ pub(crate) struct Recording {
     #[arg(long, value_name = "N", help_heading = "Recording")]
     pub(crate) pol: Option<usize>,
     /// Fill gaps between files, and inside them, with each channel's running median; by default a gap
-    /// is an error (in voltages it is always filled).
+    /// is an error. In voltages only a gap above the greater of a minute and ten times the data before it
+    /// needs this, since one damaged time makes such a gap.
     #[arg(long, help_heading = "Recording")]
     pub(crate) allow_gaps: bool,
     #[command(flatten)]
@@ -106,13 +110,13 @@ impl Recording {
         let first = &self.inputs[0];
         if self.is_pipe() && self.voltages.given().is_some() {
             // Voltages were meant, so it is said why a pipe holds none.
-            self.voltages.lacking.open(&self.inputs)?;
+            self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
         }
         if self.is_pipe() || !voltages::is_voltages(first)? {
             let source = open(&self.inputs, self.pol, self.allow_gaps);
             if let (Err(_), Some(_)) = (&source, self.voltages.given()) {
                 // Voltages were meant, so it is said why it holds none.
-                self.voltages.lacking.open(&self.inputs)?;
+                self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
             }
             let source = source?;
             self.voltages.check_none(first)?;
@@ -122,15 +126,20 @@ impl Recording {
             let rule = "of voltages the total intensity is taken";
             return Err(Error::parameter("--pol", pol, rule));
         }
-        let recorded = self.voltages.lacking.open(&self.inputs)?;
+        let recorded = self.voltages.lacking.open(&self.inputs, self.allow_gaps)?;
         let options = self.voltages.options(recorded.header(), dm_constant)?;
         let source = VoltageFilterbank::new(recorded, &options, backend)?;
         let geometry = Some(geometry::Document::new(source.geometry()));
         Ok(Opened { source: Box::new(source), geometry })
     }
 
-    /// Warns of four products that are summed as if they were polarizations.
-    pub(crate) fn warn(&self, header: &FilterbankHeader) {
+    /// Warns of what the recording says of itself, and of four products that are summed as if they were polarizations.
+    pub(crate) fn warn(&self, source: &dyn FilterbankSource, common: &Common) {
+        if common.quiet {
+            return;
+        }
+        warnings::tell_all(source.warnings(), source.cut(), common);
+        let header = source.header();
         if self.pol.is_none()
             && header.format.contains("SIGPROC")
             && header.recorded_polarizations == 4
@@ -291,7 +300,9 @@ pub(crate) fn parse_time_range(words: &str) -> std::result::Result<TimeRange, St
     };
     let number = |word: &str, missing: f64| match word.trim() {
         "" => Ok(missing),
-        word => word.parse::<f64>().map_err(|_| format!("\"{word}\" is no number of seconds")),
+        word => {
+            numbers::real(word).map_err(|why| format!("\"{word}\" is no number of seconds: {why}"))
+        }
     };
     let range = TimeRange { start_s: number(start, 0.0)?, end_s: number(end, f64::INFINITY)? };
     if range.start_s.is_nan() || range.start_s < 0.0 || range.start_s.is_infinite() {

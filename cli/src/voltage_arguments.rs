@@ -20,6 +20,8 @@ use suggestion::missing_channels;
 const HEADING: &str = "Voltages";
 /// Beyond any frequency in MHz and any rate in Hz.
 const HIGHEST: f64 = 1e12;
+/// Below any of them.
+const LOWEST: f64 = 1e-6;
 /// Taps where none are asked for.
 const TAPS: usize = 8;
 /// Coefficients of which a window may be all zeros.
@@ -116,13 +118,17 @@ impl Lacking {
     ///
     /// # Errors
     /// As [`voltages::open`], options named as on the command line.
-    pub(crate) fn open(&self, inputs: &[PathBuf]) -> Result<Box<dyn VoltageSource>> {
+    pub(crate) fn open(
+        &self,
+        inputs: &[PathBuf],
+        allow_gaps: bool,
+    ) -> Result<Box<dyn VoltageSource>> {
         if let Some(pipe) = inputs.iter().find(|path| is_stream(path)) {
             let rule = "a pipe can't be sought; give a file: voltages are read from files, whose headers \
                         are looked through beforehand";
             return Err(Error::parameter("INPUT", pipe.display(), rule));
         }
-        let options = self.options()?;
+        let options = VoltageOptions { allow_gaps, ..self.options()? };
         let source = voltages::open(inputs, &options).map_err(with_option_names)?;
         self.check_format(source.header())?;
         match self.freq {
@@ -160,6 +166,7 @@ impl Lacking {
             mark5b_channels: self.mark5b_channels,
             mark5b_bits: self.mark5b_bits,
             mark5b_near_mjd: self.mark5b_near_mjd,
+            allow_gaps: false,
         })
     }
 
@@ -279,8 +286,8 @@ fn not_for_filterbanks(option: Option<&'static str>, path: &Path) -> Result<()> 
 
 fn positive(name: &'static str, value: Option<f64>) -> Result<Option<f64>> {
     match value {
-        Some(number) if !(number > 0.0 && number <= HIGHEST) => {
-            let rule = format!("it must be above 0 and at most {HIGHEST:e}");
+        Some(number) if !(LOWEST..=HIGHEST).contains(&number) => {
+            let rule = format!("it must be above 0, at least {LOWEST:e} and at most {HIGHEST:e}");
             Err(Error::parameter(name, format!("{number:e}"), rule))
         }
         value => Ok(value),

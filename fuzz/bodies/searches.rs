@@ -14,9 +14,9 @@ use super::{Outcome, Read, with_file};
 /// A SIGPROC time series.
 pub(super) fn tim(bytes: &[u8]) -> Outcome {
     with_file(bytes, |path| {
-        let (series, _) = io::sigproc::read_series(path)?;
+        let (series, _, cut) = io::sigproc::read_series(path)?;
         assert!(series.tsamp_s > 0.0);
-        Ok(Read::Whole)
+        Ok(if cut.is_some() { Read::Cut } else { Read::Whole })
     })
 }
 

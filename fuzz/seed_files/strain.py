@@ -75,7 +75,7 @@ def strain():
     out = io.BytesIO()
     numpy.save(out, numpy.array([1.0, numpy.nan, numpy.inf, -1.0]))
     save("strain", "valid_raw.npy", out.getvalue())
-    save("strain", "broken_raw_cut.npy", out.getvalue()[:-3])
+    save("strain", "cut_raw.npy", out.getvalue()[:-3])
 
 
 def hdf5_of(datasets, attributes=None, **options):

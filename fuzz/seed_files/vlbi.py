@@ -62,7 +62,7 @@ def vlbi():
     save("mark5b", "valid_plain.m5b", mark5b(0) + mark5b(1, fraction=1) + mark5b(2, fraction=3))
     save("mark5b", "valid_gap.m5b", mark5b(0) + mark5b(2, payload=fill) + mark5b(3, fraction=4))
     save("mark5b", "valid_seconds.m5b", mark5b(9) + mark5b(0, 0x19802))
-    save("mark5b", "valid_lost.m5b", mark5b(0)[300:] + b"stray" + mark5b(1) + mark5b(2)[:5000])
+    save("mark5b", "cut_lost.m5b", mark5b(0)[300:] + b"stray" + mark5b(1) + mark5b(2)[:5000])
     save("mark5b", "cut_frame.m5b", mark5b(0) + mark5b(1) + mark5b(2)[:5000])
     save("mark5b", "broken_syncs.m5b", struct.pack("<I", 0xABADDEED) * 5100)
     save("mark5b", "broken_digits.m5b", mark5b(0, 0xFFFFF))

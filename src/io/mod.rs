@@ -41,6 +41,10 @@ use crate::error::Result;
 use crate::sample::Encoding;
 use crate::units::Band;
 
+/// Sampling times of filterbanks that are taken for real, in seconds: a day a sample is absurd, and so is less than a
+/// nanosecond.
+const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;
+
 /// What every filterbank format says of its data; axes time, channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterbankHeader {
@@ -132,6 +136,11 @@ pub trait FilterbankSource: Send {
     /// A file's is known when it is opened, a pipe's once it has been read to its end. `None` for a whole recording.
     fn cut(&self) -> Option<&str> {
         None
+    }
+
+    /// Lists what a user should know of the recording: what is missing, odd or was left out, a sentence each.
+    fn warnings(&self) -> &[String] {
+        &[]
     }
 
     /// Itself, where a pipeline may know a shorter way from it than by its rows.

@@ -10,6 +10,10 @@ use crate::math::window::Window;
 /// How every `.npy` file begins.
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
+/// The largest coefficient, or its inverse, that is taken for real: powers of samples of 16 bits stay within single
+/// precision.
+const LARGEST: f64 = 1e9;
+
 /// Reads the coefficients of a filter bank of `taps` rows of `points`, in the order in which they are
 /// applied: coefficient `t points + c` weighs sample `c` of row `t`, the oldest row first.
 ///
@@ -17,7 +21,8 @@ const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 ///
 /// # Errors
 /// [`Error::Format`], naming the line where there are lines, for what is not a finite number, and for
-/// another count of coefficients than `taps x points` or zeros only; [`Error::Io`].
+/// another count of coefficients than `taps x points`, zeros only, or a largest one beyond 1e-9 to 1e9;
+/// [`Error::Io`].
 pub fn read(path: &Path, taps: usize, points: usize) -> Result<Window> {
     let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
     let coefficients =
@@ -32,6 +37,11 @@ pub fn read(path: &Path, taps: usize, points: usize) -> Result<Window> {
     }
     if coefficients.iter().all(|coefficient| *coefficient == 0.0) {
         let why = "found zeros only, expected one coefficient at least that is not 0";
+        return Err(Error::format(path, "window", 0, why));
+    }
+    let largest = coefficients.iter().fold(0.0, |largest: f64, one| largest.max(one.abs()));
+    if !(1.0 / LARGEST..=LARGEST).contains(&largest) {
+        let why = format!("found {largest:e} as the largest coefficient, expected 1e-9 to 1e9");
         return Err(Error::format(path, "window", 0, why));
     }
     Ok(Window::Custom(coefficients))

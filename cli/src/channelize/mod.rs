@@ -15,12 +15,13 @@ use sidereal::units::DM_CONSTANT;
 use sidereal::{Error, Result};
 
 use crate::common::{Common, Work, tell_notes};
+use crate::dm_arguments::check_constant;
 use crate::output::{Existing, WritingFiles};
 use crate::plots::duration;
 use crate::progress::{multiple, rate};
 use crate::selection::{TimeRange, parse_time_range};
 use crate::voltage_arguments::{VoltageArguments, points};
-use crate::{gaps, geometry, json};
+use crate::{gaps, geometry, json, warnings};
 use document::Document;
 use outputs::{Format, Outputs};
 
@@ -44,6 +45,10 @@ pub(crate) struct Arguments {
     /// Samples of each stream read at once; 0 chooses. Results are the same for any.
     #[arg(long, value_name = "SAMPLES", default_value_t = 0)]
     gulp: usize,
+    /// Fill gaps of any length; by default a gap above the greater of a minute and ten times the data before
+    /// it is an error, since one damaged time makes such a gap.
+    #[arg(long)]
+    allow_gaps: bool,
     #[command(flatten)]
     writing: Writing,
     #[command(flatten)]
@@ -133,9 +138,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let files = WritingFiles { option: "--output", existing, inputs: &read, common };
     let outputs = Outputs::begin(&writing.output, writing.format, &files)?;
     arguments.check_form(outputs.format())?;
-    let recorded = arguments.voltages.lacking.open(&arguments.inputs)?;
+    let recorded = arguments.voltages.lacking.open(&arguments.inputs, arguments.allow_gaps)?;
     let mut options = arguments.options(recorded.header())?;
     options.memory = common.memory;
+    warnings::tell_all(recorded.warnings(), recorded.cut(), common);
     let points = points(recorded.header(), options.channels);
     let backend = common.backend_for(Work::on_voltages(&arguments.inputs))?;
     let response = geometry::ResponseDocument::new(&options, points)?;
@@ -196,9 +202,7 @@ impl Arguments {
     }
 
     fn options(&self, header: &VoltageHeader) -> Result<ChannelizeOptions> {
-        if !(self.dm_constant > 0.0 && self.dm_constant.is_finite()) {
-            return Err(Error::parameter("--dm-constant", self.dm_constant, "it must be above 0"));
-        }
+        check_constant(self.dm_constant)?;
         Ok(ChannelizeOptions {
             products: match self.detection.stokes.unwrap_or(Stokes::I) {
                 Stokes::I => Products::I,

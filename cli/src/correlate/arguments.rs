@@ -42,6 +42,10 @@ pub(crate) struct Arguments {
     /// GPU round.
     #[arg(long, value_name = "SPECTRA", default_value_t = 0)]
     pub(super) gulp: usize,
+    /// Fill gaps of any length; by default a gap above the greater of a minute and ten times the data before
+    /// it is an error, since one damaged time makes such a gap.
+    #[arg(long)]
+    pub(super) allow_gaps: bool,
     #[command(flatten)]
     pub(super) array: Array,
     #[command(flatten)]

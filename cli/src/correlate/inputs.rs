@@ -59,11 +59,11 @@ fn split(word: &Path) -> (Vec<String>, PathBuf) {
 /// one of several.
 pub(super) fn open(
     given: &[Given],
-    lacking: &Lacking,
+    (lacking, allow_gaps): (&Lacking, bool),
     known: &[String],
     positions: &Path,
 ) -> Result<(Vec<ArrayInput>, Matched)> {
-    let opened = given.iter().map(|one| lacking.open(&one.files));
+    let opened = given.iter().map(|one| lacking.open(&one.files, allow_gaps));
     let opened: Vec<Box<dyn VoltageSource>> = opened.collect::<Result<_>>()?;
     let claims: Vec<Claim<'_>> =
         given.iter().zip(&opened).map(|(one, source)| Claim::new(one, source.header())).collect();

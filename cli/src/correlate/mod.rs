@@ -32,7 +32,7 @@ use crate::positions::Positions;
 use crate::progress::Progress;
 use crate::selection::{file_name, shown};
 use crate::voltage_arguments::{file_of_window, points, window};
-use crate::{interrupt, json, plots, space};
+use crate::{interrupt, json, plots, space, warnings};
 pub(crate) use arguments::Arguments;
 use arguments::MissingWord;
 #[cfg(feature = "cuda")]
@@ -85,9 +85,13 @@ pub(crate) fn make(
     let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
     let names = positions.names();
     let csv = &arguments.array.antennas;
-    let (inputs, matched) = inputs::open(&given, &arguments.lacking, &names, csv)?;
+    let (inputs, matched) =
+        inputs::open(&given, (&arguments.lacking, arguments.allow_gaps), &names, csv)?;
     let files = files(&given, &inputs);
     tell(matched, &files, csv, common);
+    for input in &inputs {
+        warnings::tell_all(input.source.warnings(), input.source.cut(), common);
+    }
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
     let mut options = arguments.options(&positions, &headers)?;
     options.memory = common.memory;

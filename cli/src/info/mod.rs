@@ -7,6 +7,7 @@ mod strain;
 mod visibilities;
 mod voltages;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -19,7 +20,7 @@ use sidereal::{Error, Result};
 use crate::common::Common;
 use crate::spiir;
 use crate::voltage_arguments::Lacking;
-use crate::{json, selection};
+use crate::{json, selection, warnings};
 use header::Header;
 use series::Facts;
 use statistics::Statistics;
@@ -46,8 +47,41 @@ pub(crate) struct Arguments {
     /// Show the header only.
     #[arg(long, conflicts_with = "all")]
     header: bool,
+    /// Show a recording with gaps: in voltages, those above the greater of a minute and ten times the data
+    /// before them are an error without this; in PSRFITS all.
+    #[arg(long)]
+    allow_gaps: bool,
     #[command(flatten)]
     lacking: Lacking,
+}
+
+/// A file's document, and whether the file is whole.
+#[derive(Serialize)]
+struct Examined {
+    #[serde(flatten)]
+    document: Document,
+    complete: bool,
+    /// What a file that is cut short lacks.
+    reason: Option<String>,
+    warnings: Vec<String>,
+}
+
+impl Examined {
+    fn new(document: Document, warnings: &[String], cut: Option<&str>) -> Self {
+        let reason = cut.map(str::to_owned);
+        Self { document, complete: cut.is_none(), reason, warnings: warnings.to_vec() }
+    }
+
+    fn table(&self) -> String {
+        let mut text = self.document.table().to_owned();
+        if let Some(reason) = &self.reason {
+            let _ = write!(text, "\n  {:<12}no: {reason}", "Complete");
+        }
+        for warning in &self.warnings {
+            let _ = write!(text, "\n  {:<12}{warning}", "Warning");
+        }
+        text
+    }
 }
 
 /// What is known of one file.
@@ -88,6 +122,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut documents = Vec::new();
     for (index, input) in arguments.inputs.iter().enumerate() {
         let document = examine(input, arguments, common)?;
+        warnings::tell_all(&document.warnings, document.reason.as_deref(), common);
         if common.json {
             documents.push(document);
         } else {
@@ -102,9 +137,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
 }
 
-fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Document> {
+fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Examined> {
     if let Some(facts) = series::examine(input) {
-        return Ok(Document::Other(facts?));
+        let facts = facts?;
+        let cut = facts.cut().map(str::to_owned);
+        return Ok(Examined::new(Document::Other(facts), &[], cut.as_deref()));
     }
     let is_file = !is_stream(input);
     if is_file && is_uvh5(input) {
@@ -113,7 +150,8 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Docum
             return Err(Error::parameter("--pol", pol, rule));
         }
         arguments.lacking.check_none(input)?;
-        return Ok(Document::Visibilities(Box::new(visibilities::Document::read(input)?)));
+        let document = Document::Visibilities(Box::new(visibilities::Document::read(input)?));
+        return Ok(Examined::new(document, &[], None));
     }
     if is_file && let Some(document) = strain_or_bank(input)? {
         arguments.lacking.check_none(input)?;
@@ -124,30 +162,35 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Docum
             let rule = "it is for filterbanks; of voltages every polarization is shown";
             return Err(Error::parameter("--pol", pol, rule));
         }
-        let mut source = arguments.lacking.open(&[input.to_path_buf()])?;
+        let mut source = arguments.lacking.open(&[input.to_path_buf()], arguments.allow_gaps)?;
         let wanted = (!arguments.header).then_some(arguments.all);
         let document = voltages::Document::new(source.as_mut(), wanted, common)?;
-        return Ok(Document::Voltages(Box::new(document)));
+        let document = Document::Voltages(Box::new(document));
+        return Ok(Examined::new(document, source.warnings(), source.cut()));
     }
     arguments.lacking.check_none(input)?;
-    let mut source = selection::open(&[input.to_path_buf()], arguments.pol, false)?;
+    let mut source = selection::open(&[input.to_path_buf()], arguments.pol, arguments.allow_gaps)?;
     let header = Box::new(Header::new(source.header()));
     let measured = !arguments.header;
     let statistics = measured
         .then(|| Statistics::measure(source.as_mut(), arguments.all, common))
         .transpose()?;
-    Ok(Document::Filterbank { header, statistics })
+    let document = Document::Filterbank { header, statistics };
+    Ok(Examined::new(document, source.warnings(), source.cut()))
 }
 
 /// A recording of strain, or a filter bank, if it is one.
-fn strain_or_bank(input: &Path) -> Result<Option<Document>> {
+fn strain_or_bank(input: &Path) -> Result<Option<Examined>> {
     if bank_h5::is_bank(input) {
         let (bank, detector) = sidereal::pipeline::chirp::read_bank(input)?;
         let document = spiir::BankDocument::new(input, &bank, &detector)?;
-        return Ok(Some(Document::Bank(Box::new(document))));
+        let document = Document::Bank(Box::new(document));
+        return Ok(Some(Examined::new(document, &[], None)));
     }
     if strain::is_strain(input) {
-        return Ok(Some(Document::Strain(Box::new(strain::Document::read(input)?))));
+        let (document, warnings, cut) = strain::Document::read(input)?;
+        let document = Document::Strain(Box::new(document));
+        return Ok(Some(Examined::new(document, &warnings, cut.as_deref())));
     }
     Ok(None)
 }

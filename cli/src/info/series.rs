@@ -21,6 +21,8 @@ pub(super) struct Facts {
     values: serde_json::Map<String, serde_json::Value>,
     #[serde(skip)]
     lines: Vec<(&'static str, String)>,
+    #[serde(skip)]
+    cut: Option<String>,
 }
 
 /// What a file holds, when its name says that it is no filterbank.
@@ -42,7 +44,12 @@ pub(super) fn examine(path: &Path) -> Option<Result<Facts>> {
 impl Facts {
     fn new(path: &Path, format: &'static str) -> Self {
         let file = path.display().to_string();
-        Self { file, format, values: serde_json::Map::new(), lines: Vec::new() }
+        Self { file, format, values: serde_json::Map::new(), lines: Vec::new(), cut: None }
+    }
+
+    /// Says what a file that is cut short lacks.
+    pub(super) fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
     }
 
     fn value(&mut self, key: &str, value: impl Into<serde_json::Value>) {
@@ -108,7 +115,7 @@ struct Series<'a> {
 }
 
 fn tim(path: &Path) -> Result<Facts> {
-    let (header, values) = sigproc::read_series(path)?;
+    let (header, values, cut) = sigproc::read_series(path)?;
     let mut facts = Facts::new(path, "SIGPROC time series");
     let about = Series {
         source: &header.source_name,
@@ -118,11 +125,12 @@ fn tim(path: &Path) -> Result<Facts> {
         dm: header.dm,
     };
     facts.series(&about, &values);
+    facts.cut = cut;
     Ok(facts)
 }
 
 fn dat(path: &Path) -> Result<Facts> {
-    let (header, values) = presto::read(&path.with_extension("dat"))?;
+    let (header, values, cut) = presto::read(&path.with_extension("dat"))?;
     let mut facts = Facts::new(path, "PRESTO time series");
     let about = Series {
         source: &header.source_name,
@@ -132,6 +140,7 @@ fn dat(path: &Path) -> Result<Facts> {
         dm: header.dm,
     };
     facts.series(&about, &values);
+    facts.cut = cut;
     Ok(facts)
 }
 

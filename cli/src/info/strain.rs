@@ -39,18 +39,18 @@ pub(super) fn is_strain(path: &Path) -> bool {
 }
 
 impl Document {
-    /// Reads a recording.
+    /// Reads a recording; returns its warnings, and what it lacks where it is cut short, as well.
     ///
     /// # Errors
     /// What reading finds.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub(super) fn read(path: &Path) -> Result<(Self, Vec<String>, Option<String>)> {
         let mut source = open(path, &OpenOptions::default())?;
         let summary = Summary::read(source.as_mut())?;
         let header = &summary.header;
         let time =
             |sample: u64| -> Gps { header.start.plus_samples(sample as i64, header.rate_hz) };
         let gap = |(first, end): &(u64, u64)| [time(*first).s(), time(*end).s()];
-        Ok(Self {
+        let document = Self {
             file: path.display().to_string(),
             format: header.format,
             detector: header.detector.clone(),
@@ -61,7 +61,8 @@ impl Document {
             valid_samples: summary.valid_times,
             gaps_gps: summary.gaps.iter().map(gap).collect(),
             rms: summary.rms,
-        })
+        };
+        Ok((document, source.warnings().to_vec(), source.cut().map(str::to_owned)))
     }
 
     pub(super) fn table(&self) -> String {

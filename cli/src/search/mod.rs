@@ -176,9 +176,7 @@ impl<'a> Work<'a> {
         let mut header = opened.source.header().clone();
         let mut options = arguments.options(&opened)?;
         options.memory = common.memory;
-        if !common.quiet {
-            arguments.recording.warn(&header);
-        }
+        arguments.recording.warn(opened.source.as_ref(), common);
         let delay_s = opened.delay_s();
         if header.tstart_mjd > 0.0 {
             header.tstart_mjd -= delay_s / SECONDS_PER_DAY;
@@ -315,10 +313,22 @@ fn from_first_sample(mut report: Report, delay_s: f64) -> Report {
 impl Detection {
     /// Names the option that is out of range.
     fn check(&self) -> Result<()> {
-        let options =
-            [("--snr", self.snr), ("--max-width", self.max_width), ("--baseline", self.baseline)];
-        match options.into_iter().find(|(_, value)| !(*value > 0.0 && value.is_finite())) {
-            Some((name, value)) => Err(Error::parameter(name, value, "it must be above 0")),
+        // Longer times are held to the recording's length.
+        let options = [
+            ("--snr", self.snr, 0.1, 1e6),
+            ("--max-width", self.max_width, 1e-9, f64::MAX),
+            ("--baseline", self.baseline, 1e-9, f64::MAX),
+        ];
+        match options.into_iter().find(|(_, value, least, most)| !(*least..=*most).contains(value))
+        {
+            Some((name, value, least, most)) => {
+                let rule = if most < f64::MAX {
+                    format!("it must be {least} to {most}")
+                } else {
+                    format!("it must be {least:e} or above")
+                };
+                Err(Error::parameter(name, value, rule))
+            }
             None => Ok(()),
         }
     }

@@ -45,6 +45,14 @@ impl FilterbankSource for Spool<'_> {
         moved.map_err(|error| Error::io(&self.path, error))?;
         Ok(skipped)
     }
+
+    fn cut(&self) -> Option<&str> {
+        self.source.cut()
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.source.warnings()
+    }
 }
 
 /// The copy, read from its first row.

@@ -21,7 +21,7 @@ use hdf5_pure::{AttrValue, DType, Dataset, Datatype, DatatypeByteOrder};
 use crate::error::{Error, Result};
 use crate::io::rows::{Chosen, add};
 use crate::io::sigproc::telescopes;
-use crate::io::{FilterbankHeader, FilterbankSource, Polarizations};
+use crate::io::{FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, MAX_CHANNELS};
 use place::{Axes, Place};
@@ -37,7 +37,7 @@ const MAX_FEEDS: u64 = 16;
 ///
 /// # Errors
 /// [`Error::Format`] naming the attribute or data set for a file that is no FBH5 file, is damaged
-/// or contradicts itself; [`Error::Unavailable`] for another filter; [`Error::Parameter`] for a
+/// or contradicts itself, or ends before its first spectrum does; [`Error::Unavailable`] for another filter; [`Error::Parameter`] for a
 /// polarization that it lacks; [`Error::Io`].
 pub fn open(path: &Path, polarizations: Polarizations) -> Result<Box<dyn FilterbankSource>> {
     let input = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
@@ -80,12 +80,20 @@ fn open_file<R: Read + Seek + Send + 'static>(
     // nbits is not checked: blimpy keeps the .fil file's, whose narrow samples it has widened.
     attributes.check_equal("nchans", axes[2])?;
     let chosen = Chosen::new(polarizations, axes[1] as usize)?;
-    let header = read_header(&attributes, axes, recorded, chosen)?;
+    let mut header = read_header(&attributes, axes, recorded, chosen)?;
     let file_bytes = input.seek(SeekFrom::End(0)).map_err(|e| Error::io(path, e))?;
     let element_bytes = recorded.bits() / 8;
-    let place = Place { path: path.to_path_buf(), file_bytes, axes, element_bytes };
+    let place = Place { path: path.to_path_buf(), file_bytes, axes, element_bytes, cut: None };
     let storage = Storage::new(input, place, dataset)?;
-    Ok(Box::new(Source::new(storage, header, recorded, chosen)))
+    header.times = Some(storage.times());
+    let mut source = Source::new(storage, header, recorded, chosen);
+    if !attributes.values.contains_key("tstart") {
+        let path = path.display();
+        source.warnings.push(format!(
+            "{path}: its data have no attribute tstart, so that the time of its first spectrum is not known"
+        ));
+    }
+    Ok(Box::new(source))
 }
 
 fn read_axes(path: &Path, dataset: &Dataset) -> Result<Axes> {
@@ -110,8 +118,8 @@ fn read_header(
     chosen: Chosen,
 ) -> Result<FilterbankHeader> {
     let tsamp_s = attributes.required("tsamp")?;
-    if tsamp_s <= 0.0 {
-        let why = format!("{tsamp_s} s found, expected more than 0");
+    if !TSAMP_S.contains(&tsamp_s) {
+        let why = format!("{tsamp_s:?} s found, expected 1e-9 to 86400 s");
         return Err(attributes.fault("tsamp", why));
     }
     let (fch1, foff) = (attributes.required("fch1")?, attributes.required("foff")?);
@@ -213,6 +221,7 @@ struct Source<R> {
     time: u64,
     band_start: Option<u64>,
     band: Vec<u8>,
+    warnings: Vec<String>,
 }
 
 impl<R: Read + Seek> Source<R> {
@@ -223,7 +232,16 @@ impl<R: Read + Seek> Source<R> {
         chosen: Chosen,
     ) -> Self {
         let feeds = [chosen.first].into_iter().chain(chosen.second).collect();
-        Self { storage, header, recorded, feeds, time: 0, band_start: None, band: Vec::new() }
+        Self {
+            storage,
+            header,
+            recorded,
+            feeds,
+            time: 0,
+            band_start: None,
+            band: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 
     /// Copies or adds what the band has of the next times; returns how many there were.
@@ -277,5 +295,12 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
         let times = times.min(self.left());
         self.time += times;
         Ok(times)
+    }
+    fn cut(&self) -> Option<&str> {
+        self.storage.cut()
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Place {
     pub(super) file_bytes: u64,
     pub(super) axes: Axes,
     pub(super) element_bytes: usize,
+    /// What the file's end cuts off.
+    pub(super) cut: Option<String>,
 }
 
 /// How a data set is stored.
@@ -44,15 +46,22 @@ pub(super) enum Packing {
 }
 
 impl Place {
-    /// Finds how a data set is stored, and how many times are best read together.
-    pub(super) fn bind(&self, dataset: Dataset) -> Result<(Kind, u64)> {
+    /// Finds how a data set is stored, and how many times are best read together; leaves out the times that the file's
+    /// end cuts off.
+    pub(super) fn bind(&mut self, dataset: Dataset) -> Result<(Kind, u64)> {
         let layout = dataset.layout().map_err(|error| self.library_fault(&error))?;
+        let row_bytes = self.axes[1] * self.axes[2] * self.element_bytes as u64;
         let chunk_axes = match layout {
             Layout::Chunked { chunk_shape, .. } => Some(self.chunk_axes(&chunk_shape)?),
-            Layout::Contiguous { .. } | Layout::Compact { .. } => None,
+            Layout::Contiguous { address, .. } => {
+                if let Some(address) = address {
+                    self.leave_out(self.file_bytes.saturating_sub(address) / row_bytes)?;
+                }
+                None
+            }
+            Layout::Compact { .. } => None,
             other => return Err(self.unavailable(format!("an HDF5 layout that is {other}"))),
         };
-        let row_bytes = self.axes[1] * self.axes[2] * self.element_bytes as u64;
         let times = chunk_axes.map_or(BAND_BYTES / row_bytes, |axes| axes[0]);
         let times = times.clamp(1, self.axes[0]);
         self.check_size("a band of times", times.checked_mul(row_bytes))?;
@@ -76,6 +85,23 @@ impl Place {
         Ok((Kind::Library(Box::new(dataset)), times))
     }
 
+    /// Keeps the first `there` times only, where there are fewer than promised.
+    fn leave_out(&mut self, there: u64) -> Result<()> {
+        if there >= self.axes[0] {
+            return Ok(());
+        }
+        let why = format!(
+            "the file of {} bytes ends within its data: {there} of the {} spectra promised are there",
+            self.file_bytes, self.axes[0]
+        );
+        if there == 0 {
+            return Err(self.fault(self.file_bytes, why));
+        }
+        self.axes[0] = there;
+        self.cut = Some(format!("{}: {why}", self.path.display()));
+        Ok(())
+    }
+
     fn chunk_axes(&self, shape: &[u64]) -> Result<Axes> {
         let axes = Axes::try_from(shape).ok().filter(|axes| !axes.contains(&0));
         let Some(axes) = axes else {
@@ -86,8 +112,9 @@ impl Place {
         Ok(axes)
     }
 
-    /// The chunks in order of time, each inside the file and on the grid.
-    fn find_chunks(&self, dataset: &Dataset, axes: Axes) -> Result<Vec<Chunk>> {
+    /// The chunks in order of time, each inside the file and on the grid; times from the first chunk beyond the file's
+    /// end on are left out.
+    fn find_chunks(&mut self, dataset: &Dataset, axes: Axes) -> Result<Vec<Chunk>> {
         let counts = [0, 1, 2].map(|axis| self.axes[axis].div_ceil(axes[axis]));
         self.check_size("the list of chunks", counts[0].checked_mul(counts[1] * counts[2]))?;
         let mut chunks = dataset.chunks().map_err(|error| self.library_fault(&error))?;
@@ -100,12 +127,16 @@ impl Place {
             let mut places = chunk.offset.iter().zip(axes);
             chunk.offset.len() == 3 && places.all(|(offset, axis)| offset.is_multiple_of(axis))
         };
-        if let Some(chunk) = chunks.iter().find(|chunk| !in_file(chunk) || !on_grid(chunk)) {
+        if let Some(chunk) = chunks.iter().find(|chunk| !on_grid(chunk)) {
             let why = format!(
                 "a chunk of {} bytes at {:?}, in a file of {} bytes with chunks of {axes:?}",
                 chunk.storage_size, chunk.offset, self.file_bytes
             );
             return Err(self.fault(chunk.address, why));
+        }
+        let beyond = chunks.iter().filter(|chunk| !in_file(chunk)).map(|chunk| chunk.offset[0]);
+        if let Some(there) = beyond.min() {
+            self.leave_out(there)?;
         }
         chunks.retain(|chunk| (0..3).all(|axis| chunk.offset[axis] < self.axes[axis]));
         chunks.sort_by(|a, b| a.offset.cmp(&b.offset));

@@ -33,9 +33,19 @@ struct Band<'a> {
 
 impl<R: Read + Seek> Storage<R> {
     /// The samples of a data set; `input` is the same file.
-    pub(super) fn new(input: R, place: Place, dataset: Dataset) -> Result<Self> {
+    pub(super) fn new(input: R, mut place: Place, dataset: Dataset) -> Result<Self> {
         let (kind, band_times) = place.bind(dataset)?;
         Ok(Self { input, place, kind, band_times, packed: Vec::new(), decoded: Vec::new() })
+    }
+
+    /// Returns the times that the file holds.
+    pub(super) fn times(&self) -> u64 {
+        self.place.axes[0]
+    }
+
+    /// Says what the file's end cuts off.
+    pub(super) fn cut(&self) -> Option<&str> {
+        self.place.cut.as_deref()
     }
 
     /// Times in a band; the last one may be shorter.

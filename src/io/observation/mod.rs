@@ -54,6 +54,8 @@ struct Observation {
     median: RunningMedian,
     /// The row that fills the present gap.
     filling: Option<Vec<u8>>,
+    cut: Option<String>,
+    warnings: Vec<String>,
 }
 
 impl Observation {
@@ -83,13 +85,16 @@ impl Observation {
             missing.push(gap);
         }
         header.times = Some(end);
+        let cuts: Vec<&str> = sources.iter().filter_map(|source| source.cut()).collect();
+        let cut = (!cuts.is_empty()).then(|| cuts.join("; "));
+        let warnings = sources.iter().flat_map(|source| source.warnings().to_vec()).collect();
         let median = RunningMedian::dense(header.encoding, header.channels());
         let pieces = sources.into_iter().zip(missing).map(|(source, gap)| {
             let times = source.header().times.unwrap_or(0);
             Piece { source, times, gap }
         });
         let pieces = pieces.collect();
-        Ok(Self { header, pieces, gaps, current: 0, row: 0, median, filling: None })
+        Ok(Self { header, pieces, gaps, current: 0, row: 0, median, filling: None, cut, warnings })
     }
 
     /// Whether rows must be remembered to fill a later gap.
@@ -192,6 +197,14 @@ impl FilterbankSource for Observation {
 
     fn gaps(&self) -> &[Gap] {
         &self.gaps
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 }
 

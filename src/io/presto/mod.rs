@@ -16,16 +16,18 @@ pub use inf::Inf;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 
-/// Reads a series and its header; `path` is that of the `.dat`.
+/// Reads a series: its header, its samples and, where the `.dat` is shorter than the `.inf` says, a sentence that says
+/// so; `path` is that of the `.dat`.
 ///
 /// # Errors
-/// [`Error::Format`] where the `.inf` breaks a rule, or counts other bins than the `.dat` holds;
+/// [`Error::Format`] where the `.inf` breaks a rule, or the `.dat` is longer than it says or holds no sample;
 /// [`Error::Io`].
-pub fn read(path: &Path) -> Result<(Inf, Vec<f32>)> {
+pub fn read(path: &Path) -> Result<(Inf, Vec<f32>, Option<String>)> {
     let inf_path = path.with_extension("inf");
     let inf = Inf::read(&inf_path)?;
     let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
-    if inf.bins.checked_mul(4) != Some(bytes.len() as u64) {
+    let (expected, found) = (inf.bins.checked_mul(4), bytes.len() as u64);
+    if expected.is_none_or(|expected| found > expected) || found < 4.min(inf.bins) {
         let why = format!(
             "found {} bytes, expected 4 for each of the {} bins in {}",
             bytes.len(),
@@ -34,8 +36,12 @@ pub fn read(path: &Path) -> Result<(Inf, Vec<f32>)> {
         );
         return Err(Error::format(path, "data", 0, why));
     }
+    let cut = (expected != Some(found)).then(|| {
+        let (path, whole, bins) = (path.display(), found / 4, inf.bins);
+        format!("{path}: it holds {whole} of the {bins} samples that its .inf promises")
+    });
     let quads = bytes.chunks_exact(4);
-    Ok((inf, quads.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()))
+    Ok((inf, quads.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(), cut))
 }
 
 /// A `.dat` and its `.inf` being written.
@@ -114,7 +120,7 @@ mod tests {
         writer.release().unwrap();
         writer.write(&values[1..]).unwrap();
         writer.finish().unwrap();
-        let (read_inf, read_values) = read(&path).unwrap();
+        let (read_inf, read_values, _) = read(&path).unwrap();
         assert_eq!(read_values, values);
         assert_eq!(
             (read_inf.name.as_str(), read_inf.bins, read_inf.dm),

@@ -9,8 +9,8 @@
 use super::fits::Header;
 use super::table::{Column, Table};
 use crate::error::Result;
-use crate::io::Polarizations;
 use crate::io::rows::Chosen;
+use crate::io::{Polarizations, TSAMP_S};
 use crate::sample::Encoding;
 
 /// The most polarization products that are taken for real.
@@ -159,8 +159,10 @@ fn in_range(header: &Header, key: &str, most: u64) -> Result<u64> {
 
 fn sampling_time(header: &Header) -> Result<f64> {
     match header.real("TBIN")? {
-        Some(time) if time > 0.0 => Ok(time),
-        Some(time) => Err(header.fault("TBIN", format!("{time} s found, expected more than 0"))),
+        Some(time) if TSAMP_S.contains(&time) => Ok(time),
+        Some(time) => {
+            Err(header.fault("TBIN", format!("{time:?} s found, expected 1e-9 to 86400 s")))
+        }
         None => Err(header.fault("TBIN", "the card is missing or has no value")),
     }
 }

@@ -12,6 +12,7 @@ use super::table::Table;
 use crate::error::Result;
 use crate::io::{self, FilterbankHeader, FilterbankSource};
 use crate::math::running_median::RunningMedian;
+use crate::sample::Encoding;
 
 /// Raw bytes read at once, if a spectrum is not longer.
 const BATCH_BYTES: u64 = 1 << 20;
@@ -36,6 +37,7 @@ pub(super) struct Source<R> {
     factors_row: Option<u64>,
     raw: Vec<u8>,
     fill: Vec<u8>,
+    warnings: Vec<String>,
 }
 
 /// What comes next.
@@ -65,6 +67,7 @@ impl<R: Read + Seek> Source<R> {
         parts: (Scaling, Vec<Gap>, Converter),
     ) -> Self {
         let (scaling, gaps, converter) = parts;
+        let warnings = warnings(&table, &layout);
         let filled = filled_times(&gaps, layout.block_times);
         Self {
             input,
@@ -80,6 +83,7 @@ impl<R: Read + Seek> Source<R> {
             factors_row: None,
             raw: Vec::new(),
             fill: Vec::new(),
+            warnings,
         }
     }
 
@@ -202,6 +206,14 @@ impl<R: Read + Seek + Send> FilterbankSource for Source<R> {
     fn gaps(&self) -> &[io::Gap] {
         &self.filled
     }
+
+    fn cut(&self) -> Option<&str> {
+        self.table.cut.as_deref()
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
 }
 
 /// Gaps between table rows as times of the stream.
@@ -213,4 +225,31 @@ fn filled_times(gaps: &[Gap], block_times: u64) -> Vec<io::Gap> {
         io::Gap { start_time, times: gap.times }
     };
     gaps.iter().map(&mut place).collect()
+}
+
+/// Names the columns that search-mode data should have and the table lacks, and what follows from it.
+fn warnings(table: &Table, layout: &Layout) -> Vec<String> {
+    let missing = |names: &[&str]| -> Option<String> {
+        let missing: Vec<&str> =
+            names.iter().copied().filter(|name| table.column(name).is_none()).collect();
+        (!missing.is_empty()).then(|| missing.join(", "))
+    };
+    let path = table.path().display();
+    let mut warnings = Vec::new();
+    if let Some(names) = missing(&["OFFS_SUB"]) {
+        warnings.push(format!(
+            "{path}: its table has no column {names}, so that lost rows can't be found and times may be wrong"
+        ));
+    }
+    // Floats need no scales, and writers leave them out.
+    let columns: &[&str] = match layout.encoding {
+        Encoding::F32 => &[],
+        _ => &["DAT_SCL", "DAT_OFFS", "DAT_WTS"],
+    };
+    if let Some(names) = missing(columns) {
+        warnings.push(format!(
+            "{path}: its table has no column {names}; samples are used as if these were 1, 0 and 1"
+        ));
+    }
+    warnings
 }

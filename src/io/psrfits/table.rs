@@ -1,6 +1,7 @@
 //! Binary tables: rows of fixed length, whose columns may come in any order.
 //!
-//! Invariant: every row of a [`Table`] lies inside the file, and every column inside its row.
+//! Invariant: every row of a [`Table`] lies inside the file, and every column inside its row; rows that the file's end cuts
+//! off are left out.
 //!
 //! # Source
 //! FITS Standard 4.0 (2018), section 7.3.
@@ -36,32 +37,47 @@ pub(super) struct Table {
     row_bytes: u64,
     start: u64,
     columns: Vec<Column>,
+    /// What the file's end cuts off.
+    pub(super) cut: Option<String>,
 }
 
 impl Table {
     /// The table that a header describes, in a file of `file_bytes`.
     ///
     /// # Errors
-    /// [`Error::Format`] for a row that its columns don't fill, or a file that ends too early.
+    /// [`Error::Format`] for a row that its columns don't fill, or a file that ends within the first row.
     pub(super) fn new(header: &Header, path: &Path, file_bytes: u64) -> Result<Self> {
-        let rows = header.count("NAXIS2")?;
+        let promised = header.count("NAXIS2")?;
         let row_bytes = header.count("NAXIS1")?;
         let start = header.data_start();
-        let needed = rows.checked_mul(row_bytes).and_then(|bytes| bytes.checked_add(start));
-        if needed.is_none_or(|needed| needed > file_bytes) {
-            let whole = file_bytes.saturating_sub(start).checked_div(row_bytes).unwrap_or(0);
+        let there = file_bytes.saturating_sub(start);
+        let whole = there.checked_div(row_bytes).unwrap_or(promised);
+        if whole == 0 && promised > 0 {
             let why = format!(
-                "{rows} rows of {row_bytes} bytes expected, but the file of {file_bytes} bytes holds {whole}"
+                "{promised} rows of {row_bytes} bytes expected, but the file of {file_bytes} bytes holds {whole}"
             );
             return Err(header.fault("NAXIS2", why));
         }
+        let rows = promised.min(whole);
+        let cut = (rows < promised).then(|| {
+            let (path, rest) = (path.display(), there - rows * row_bytes);
+            format!(
+                "{path}: the file ends {rest} bytes into row {rows} of its table, which has {row_bytes}; {rows} of the \
+                 {promised} rows promised (NAXIS2) are used"
+            )
+        });
         let columns = read_columns(header)?;
         let sum: u64 = columns.iter().map(|column| column.bytes).sum();
         if sum != row_bytes {
             let why = format!("{row_bytes} bytes a row found, but the columns hold {sum}");
             return Err(header.fault("NAXIS1", why));
         }
-        Ok(Self { path: path.to_path_buf(), rows, row_bytes, start, columns })
+        Ok(Self { path: path.to_path_buf(), rows, row_bytes, start, columns, cut })
+    }
+
+    /// Returns the file's path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The column of a name, if it has elements.

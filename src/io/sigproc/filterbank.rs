@@ -7,9 +7,9 @@ use std::path::Path;
 use super::header::Header;
 use super::telescopes;
 use crate::error::{Error, Result};
-use crate::io::FilterbankHeader;
 use crate::io::rows::Chosen;
 use crate::io::sexagesimal::unpack_degrees;
+use crate::io::{FilterbankHeader, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ, MAX_CHANNELS};
 
@@ -114,8 +114,7 @@ pub(super) fn telescope(header: &Header) -> String {
 
 pub(super) fn tsamp(header: &Header, path: &Path) -> Result<f64> {
     let found = required(header, path, "tsamp")?;
-    // A day a sample is absurd; so is a sample shorter than a nanosecond of filterbank data.
-    if !(1e-9..=86400.0).contains(&found) {
+    if !TSAMP_S.contains(&found) {
         let why = format!("found {found:?} s, expected 1e-9 to 86400 s");
         return Err(header.error(path, "tsamp", why));
     }

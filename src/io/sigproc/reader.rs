@@ -30,6 +30,7 @@ pub struct FilterbankReader {
     chosen: Chosen,
     row: u64,
     scratch: Vec<u8>,
+    cut: Option<String>,
 }
 
 impl std::fmt::Debug for FilterbankReader {
@@ -40,9 +41,11 @@ impl std::fmt::Debug for FilterbankReader {
 
 /// Opens a file and checks its header and length.
 ///
+/// A last row that the file's end cuts off is left out, and [`FilterbankSource::cut`] says so.
+///
 /// # Errors
-/// [`Error::Format`] for a header that breaks a rule, for no data, and for data that end within a
-/// row; [`Error::Parameter`] for an IF that the file does not have; [`Error::Io`].
+/// [`Error::Format`] for a header that breaks a rule, for no data, and for data that end within the
+/// first row; [`Error::Parameter`] for an IF that the file does not have; [`Error::Io`].
 pub fn open(path: &Path, polarizations: Polarizations) -> Result<FilterbankReader> {
     let io = |error| Error::io(path, error);
     let mut file = File::open(path).map_err(io)?;
@@ -82,7 +85,7 @@ impl FilterbankReader {
         let layout = Layout::new(&fields, path)?;
         let chosen = Chosen::new(polarizations, layout.ifs)?;
         let header = layout.describe(&fields, path, chosen);
-        Ok(Self { input, fields, header, layout, chosen, row: 0, scratch: Vec::new() })
+        Ok(Self { input, fields, header, layout, chosen, row: 0, scratch: Vec::new(), cut: None })
     }
 
     /// Every field of the file's own header.
@@ -90,15 +93,28 @@ impl FilterbankReader {
         &self.fields
     }
 
-    fn count_rows(&self, bytes: u64) -> Result<u64> {
+    /// Counts the whole rows in so many bytes of data, and notes a cut one.
+    fn count_rows(&mut self, bytes: u64) -> Result<u64> {
         let row = self.layout.row_bytes() as u64;
+        let (rows, rest) = (bytes / row, bytes % row);
         if bytes == 0 {
             return Err(self.broken(0, "the header is followed by no data".into()));
         }
-        if !bytes.is_multiple_of(row) {
-            return Err(self.within_a_row(bytes / row, bytes % row));
+        if rows == 0 {
+            return Err(self.within_a_row(rows, rest));
         }
-        Ok(bytes / row)
+        if rest > 0 {
+            self.note_cut(rows, rest);
+        }
+        Ok(rows)
+    }
+
+    fn note_cut(&mut self, rows: u64, rest: u64) {
+        let (path, row) = (self.header.path.display(), self.layout.row_bytes());
+        let why = format!(
+            "{path}: the data end {rest} bytes into row {rows}, which has {row}; the {rows} rows before it are used"
+        );
+        self.cut = Some(why);
     }
 
     fn within_a_row(&self, rows: u64, rest: u64) -> Error {
@@ -140,9 +156,13 @@ impl FilterbankReader {
         }
         let rows = filled / row_bytes;
         self.row += rows as u64;
+        let rest = (filled % row_bytes) as u64;
         let shrunk = self.header.times.is_some() && filled < buffer.len();
-        if shrunk || !filled.is_multiple_of(row_bytes) {
-            return Err(self.within_a_row(self.row, (filled % row_bytes) as u64));
+        if shrunk || (rest > 0 && self.row == 0) {
+            return Err(self.within_a_row(self.row, rest));
+        }
+        if rest > 0 {
+            self.note_cut(self.row, rest);
         }
         if self.row == 0 && filled == 0 && !buffer.is_empty() {
             return Err(self.broken(0, "the header is followed by no data".into()));
@@ -215,5 +235,8 @@ impl FilterbankSource for FilterbankReader {
             }
         }
         Ok(done)
+    }
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
     }
 }

@@ -34,12 +34,12 @@ pub struct TimeSeries {
     pub frequency_mhz: f64,
 }
 
-/// Reads a whole series.
+/// Reads a whole series: its header, its samples and, where the file's end cuts off the last one, a sentence that
+/// says so.
 ///
 /// # Errors
-/// [`Error::Format`] for what is no time series of 8-bit integers or 32-bit floats, or breaks off
-/// within a sample; [`Error::Io`].
-pub fn read_series(path: &Path) -> Result<(TimeSeries, Vec<f32>)> {
+/// [`Error::Format`] for what is no time series of 8-bit integers or 32-bit floats; [`Error::Io`].
+pub fn read_series(path: &Path) -> Result<(TimeSeries, Vec<f32>, Option<String>)> {
     let io = |error| Error::io(path, error);
     let mut input = BufReader::new(File::open(path).map_err(io)?);
     let header = Header::parse(&mut input, path)?;
@@ -47,14 +47,15 @@ pub fn read_series(path: &Path) -> Result<(TimeSeries, Vec<f32>)> {
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(io)?;
     let sample = encoding.bits() / 8;
-    if !bytes.len().is_multiple_of(sample) {
-        let offset = header.bytes() + bytes.len() as u64;
-        let why = format!("the data end within a sample of {sample} bytes");
-        return Err(Error::format(path, "data", offset, why));
-    }
+    let rest = bytes.len() % sample;
+    bytes.truncate(bytes.len() - rest);
+    let cut = (rest > 0).then(|| {
+        let path = path.display();
+        format!("{path}: the last sample has {rest} of {sample} bytes and is left out")
+    });
     let mut values = vec![0.0; bytes.len() / sample];
     unpack_f32(&bytes, encoding, &mut values);
-    Ok((series, values))
+    Ok((series, values, cut))
 }
 
 fn describe(header: &Header, path: &Path) -> Result<(TimeSeries, Encoding)> {
@@ -202,7 +203,7 @@ mod tests {
             writer.release().unwrap();
             writer.write(&values[1..]).unwrap();
             writer.finish().unwrap();
-            let (read, found) = read_series(&path).unwrap();
+            let (read, found, _) = read_series(&path).unwrap();
             assert_eq!(found, values);
             assert_eq!((read.dm, read.tsamp_s), (112.3802, 1.6384e-4));
             assert_eq!(read.telescope, "GBT");

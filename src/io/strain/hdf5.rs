@@ -84,11 +84,13 @@ struct Source {
     /// Samples that were read, and the first of them.
     piece: Vec<f64>,
     piece_start: u64,
+    cut: Option<String>,
 }
 
 impl Source {
     fn new(header: StrainHeader, series: Series, masks: Vec<Mask>) -> Self {
-        Self { header, series, masks, next: 0, piece: Vec::new(), piece_start: 0 }
+        let cut = series.cut();
+        Self { header, series, masks, next: 0, piece: Vec::new(), piece_start: 0, cut }
     }
 
     fn fill_piece(&mut self) -> Result<()> {
@@ -132,6 +134,10 @@ impl StrainSource for Source {
         let count = samples.min(self.series.len() - self.next);
         self.next += count;
         Ok(count)
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
     }
 }
 

@@ -21,6 +21,8 @@ struct Joined {
     /// The part that is read, or comes after the gap.
     part: usize,
     next: u64,
+    cut: Option<String>,
+    warnings: Vec<String>,
 }
 
 /// Joins sources of known length in order of time.
@@ -35,6 +37,9 @@ pub fn join(mut sources: Vec<Box<dyn StrainSource>>) -> Result<Box<dyn StrainSou
     };
     let mut header = first.header().clone();
     let mut parts = Vec::with_capacity(sources.len());
+    let cuts: Vec<&str> = sources.iter().filter_map(|source| source.cut()).collect();
+    let cut = (!cuts.is_empty()).then(|| cuts.join("; "));
+    let warnings = sources.iter().flat_map(|source| source.warnings().to_vec()).collect();
     let mut end = 0;
     for source in sources {
         let first = place(&header, source.header(), end)?;
@@ -46,7 +51,7 @@ pub fn join(mut sources: Vec<Box<dyn StrainSource>>) -> Result<Box<dyn StrainSou
         parts.push(Part { first, source });
     }
     header.times = Some(end);
-    Ok(Box::new(Joined { header, parts, part: 0, next: 0 }))
+    Ok(Box::new(Joined { header, parts, part: 0, next: 0, cut, warnings }))
 }
 
 /// The place of a file's first sample in the stream, of which `end` samples are known.
@@ -109,7 +114,6 @@ impl StrainSource for Joined {
         }
         Ok(done)
     }
-
     fn skip(&mut self, samples: u64) -> Result<u64> {
         let mut done = 0;
         while done < samples {
@@ -127,5 +131,13 @@ impl StrainSource for Joined {
             done += count;
         }
         Ok(done)
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 }

@@ -74,4 +74,9 @@ pub trait StrainSource: Send {
     fn cut(&self) -> Option<&str> {
         None
     }
+
+    /// Lists what a user should know of the recording: what is missing, odd or was left out, a sentence each.
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
 }

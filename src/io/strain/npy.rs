@@ -32,10 +32,17 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainS
     let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
     let expected = (times as u64).checked_mul(found.kind.bytes() as u64);
     let data = bytes.saturating_sub(found.data_offset as u64);
-    if expected != Some(data) || times == 0 {
+    let there = data / found.kind.bytes() as u64;
+    if expected.is_none_or(|expected| data > expected) || there == 0 {
         let why = format!("{data} bytes found, expected {times} numbers of {}", found.kind.bytes());
         return Err(fault("data", why));
     }
+    let cut = (there < times as u64).then(|| {
+        let path = path.display();
+        format!(
+            "{path}: it ends within its data: {there} of the {times} samples promised are there"
+        )
+    });
     let missing =
         |name, rule: &str| Error::parameter(name, "none", format!("{rule} ({})", path.display()));
     let rate_hz =
@@ -45,11 +52,11 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainS
         .ok_or_else(|| missing("start", "a .npy file needs the GPS time of its start"))?;
     let spacing_s = 1.0 / f64::from(rate_hz);
     let said = Said { format: "npy", detector: None, spacing_s, start_s: start.s() };
-    let mut header = finish_header(path, said, times as u64, options)?;
+    let mut header = finish_header(path, said, there, options)?;
     header.start = start;
     file.seek(SeekFrom::Start(found.data_offset as u64)).map_err(io)?;
     let input = BufReader::with_capacity(PIECE_BYTES, file);
-    Ok(Box::new(Source { header, input, kind: found.kind, left: times as u64 }))
+    Ok(Box::new(Source { header, input, kind: found.kind, left: there, cut }))
 }
 
 struct Source {
@@ -57,6 +64,7 @@ struct Source {
     input: BufReader<File>,
     kind: Kind,
     left: u64,
+    cut: Option<String>,
 }
 
 impl StrainSource for Source {
@@ -83,7 +91,6 @@ impl StrainSource for Source {
         self.left -= count as u64;
         Ok(count)
     }
-
     fn skip(&mut self, samples: u64) -> Result<u64> {
         let count = samples.min(self.left);
         let bytes = (count * self.kind.bytes() as u64) as i64;
@@ -91,5 +98,9 @@ impl StrainSource for Source {
         self.input.seek_relative(bytes).map_err(|error| Error::io(path, error))?;
         self.left -= count;
         Ok(count)
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
     }
 }

@@ -122,6 +122,8 @@ pub(super) struct Series {
     length: u64,
     /// Numbers that are best read together.
     piece: u64,
+    /// Numbers that the file promises; more than `length` where its end cuts them off.
+    promised: u64,
 }
 
 impl Series {
@@ -129,25 +131,32 @@ impl Series {
         let library = |error: hdf5_pure::Error| input.fault(name, error.to_string());
         input.check_numbers(name, &dataset)?;
         let shape = dataset.shape().map_err(library)?;
-        let &[length] = shape.as_slice() else {
+        let &[promised] = shape.as_slice() else {
             return Err(input.fault(name, format!("axes {shape:?} found, expected one axis")));
         };
-        if length == 0 {
+        if promised == 0 {
             return Err(input.fault(name, "no numbers found"));
         }
+        let mut length = promised;
         let width = dataset.element_size().map_err(library)?.max(1);
         let piece = match dataset.layout().map_err(library)? {
-            Layout::Compact { .. } | Layout::Contiguous { address: Some(_), .. } => {
-                if length.checked_mul(width).is_none_or(|bytes| bytes > input.bytes) {
+            Layout::Contiguous { address: Some(address), .. } => {
+                length = length.min(input.bytes.saturating_sub(address) / width);
+                if length == 0 {
                     let found = input.bytes;
-                    let why =
-                        format!("{found} bytes in the file, expected {length} numbers of {width}");
+                    let why = format!(
+                        "{found} bytes in the file, expected {promised} numbers of {width}"
+                    );
                     return Err(input.fault(name, why));
                 }
                 PIECE_BYTES / width
             }
+            Layout::Compact { .. } => PIECE_BYTES / width,
             Layout::Chunked { chunk_shape, .. } => {
-                check_chunks(input, name, &dataset, &chunk_shape, [length, width])?
+                let (piece, there) =
+                    check_chunks(input, name, &dataset, &chunk_shape, [length, width])?;
+                length = there;
+                piece
             }
             other => {
                 return Err(
@@ -163,11 +172,30 @@ impl Series {
         }
         let attributes = dataset.attrs().map_err(library)?;
         let (path, name) = (input.path.clone(), name.to_string());
-        Ok(Self { path, name, dataset, attributes, length, piece: piece.clamp(1, length) })
+        Ok(Self {
+            path,
+            name,
+            dataset,
+            attributes,
+            length,
+            piece: piece.clamp(1, length),
+            promised,
+        })
     }
 
     pub(super) fn len(&self) -> u64 {
         self.length
+    }
+
+    /// Says what the file's end cuts off.
+    pub(super) fn cut(&self) -> Option<String> {
+        (self.length < self.promised).then(|| {
+            let Self { length, promised, name, .. } = self;
+            let path = self.path.display();
+            format!(
+                "{path}: it ends within {name}: {length} of the {promised} samples promised are there"
+            )
+        })
     }
 
     pub(super) fn piece(&self) -> u64 {
@@ -216,14 +244,15 @@ impl Series {
     }
 }
 
-/// Checks the list of chunks, which the library trusts; gives the numbers of a chunk.
+/// Checks the list of chunks, which the library trusts; returns the numbers of a chunk, and how many numbers lie in
+/// chunks before the first one beyond the file's end.
 fn check_chunks(
     input: &Input,
     name: &str,
     dataset: &Dataset,
     shape: &[u64],
     [length, width]: [u64; 2],
-) -> Result<u64> {
+) -> Result<(u64, u64)> {
     let &[chunk] = shape else {
         return Err(input.fault(name, format!("chunks of shape {shape:?}, expected one axis")));
     };
@@ -241,12 +270,18 @@ fn check_chunks(
     }
     let chunks = dataset.chunks().map_err(|error| input.fault(name, error.to_string()))?;
     let mut is_there = vec![false; length.div_ceil(chunk) as usize];
+    let mut there = length;
     for found in &chunks {
         let end = found.address.checked_add(found.storage_size);
         let [offset] = found.offset[..] else {
             return Err(input.fault(name, format!("a chunk at {:?}", found.offset)));
         };
-        if end.is_none_or(|end| end > input.bytes) || !offset.is_multiple_of(chunk) {
+        let is_inside = end.is_some_and(|end| end <= input.bytes);
+        if !is_inside && offset.is_multiple_of(chunk) && offset > 0 {
+            there = there.min(offset);
+            continue;
+        }
+        if !is_inside || !offset.is_multiple_of(chunk) {
             let why = format!(
                 "truncated or damaged: {} bytes of numbers from {offset} on at byte {}, in a file of {} bytes",
                 found.storage_size, found.address, input.bytes
@@ -258,11 +293,12 @@ fn check_chunks(
         }
     }
     // A chunk that was never written would read as zeros.
+    is_there.truncate(there.div_ceil(chunk) as usize);
     match is_there.iter().position(|is_there| !is_there) {
         Some(missing) => {
             let why = format!("chunk {missing} of {} is missing", is_there.len());
             Err(input.fault(name, why))
         }
-        None => Ok(chunk),
+        None => Ok((chunk, there)),
     }
 }

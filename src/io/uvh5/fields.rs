@@ -45,6 +45,39 @@ impl<'a> Fields<'a> {
         dataset.shape().map_err(|error| self.fault(&path, error.to_string()))
     }
 
+    /// Fails for a data set of which a part lies beyond the file's end; one that is missing does not.
+    ///
+    /// # Errors
+    /// [`Error::Format`] naming it.
+    pub(super) fn check_inside(&self, name: &str) -> Result<()> {
+        let Ok((path, dataset)) = self.dataset(name) else { return Ok(()) };
+        let library = |error: hdf5_pure::Error| self.fault(&path, error.to_string());
+        let beyond = |from: u64, bytes: u64| {
+            let why = format!(
+                "truncated or damaged: {bytes} bytes of it lie at byte {from} of a file of {} bytes",
+                self.bytes
+            );
+            Err(self.fault(&path, why))
+        };
+        let is_inside =
+            |from: u64, bytes: u64| from.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        match dataset.layout().map_err(library)? {
+            Layout::Contiguous { address: Some(address), .. } => {
+                let width = dataset.element_size().map_err(library)?;
+                let shape = dataset.shape().map_err(library)?;
+                let bytes = shape.iter().try_fold(width, |bytes, axis| bytes.checked_mul(*axis));
+                let bytes = bytes.unwrap_or(u64::MAX);
+                if is_inside(address, bytes) { Ok(()) } else { beyond(address, bytes) }
+            }
+            Layout::Chunked { .. } => {
+                let chunks = dataset.chunks().map_err(library)?;
+                let found = chunks.iter().find(|one| !is_inside(one.address, one.storage_size));
+                found.map_or(Ok(()), |one| beyond(one.address, one.storage_size))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A data set that lies in one piece inside the file and has at most so many elements.
     fn small(&self, name: &str, most: u64) -> Result<(String, Dataset, u64)> {
         let (path, dataset) = self.dataset(name)?;

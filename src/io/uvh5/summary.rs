@@ -76,7 +76,8 @@ pub fn is_uvh5(path: &Path) -> bool {
 /// Reads what a UVH5 file says of itself.
 ///
 /// # Errors
-/// [`crate::Error::Io`]; [`crate::Error::Format`] naming the data set that is missing or contradicts another.
+/// [`crate::Error::Io`]; [`crate::Error::Format`] naming the data set that is missing, contradicts another or
+/// lies beyond the file's end.
 pub fn summary(path: &Path) -> Result<Summary> {
     let fields = Fields::open(path)?;
     let visibilities = fields.shape("Data/visdata")?;
@@ -93,6 +94,9 @@ pub fn summary(path: &Path) -> Result<Summary> {
             let why = format!("{found} found, but visdata has {length}");
             return Err(fields.fault(&format!("Header/{name}"), why));
         }
+    }
+    for name in ["Data/visdata", "Data/nsamples", "Data/flags"] {
+        fields.check_inside(name)?;
     }
     let frequencies_hz = fields.numbers("freq_array", MAX_CHANNELS as u64)?;
     check_band(&fields, &frequencies_hz, channels)?;

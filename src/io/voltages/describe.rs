@@ -9,6 +9,9 @@ use crate::io::sexagesimal;
 use crate::units::HZ_PER_MHZ;
 use crate::voltage::VoltageEncoding;
 
+/// Seconds from sample to sample that are taken for real.
+pub(super) const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-15..=86_400.0;
+
 /// How far a channel's centre may lie from an even grid, in channel widths.
 const GRID_TOLERANCE: f64 = 1e-3;
 

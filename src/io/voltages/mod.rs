@@ -8,6 +8,7 @@ mod describe;
 mod fields;
 mod frames;
 pub mod guppi;
+mod jumps;
 mod layout;
 pub mod mark5b;
 mod open;
@@ -154,6 +155,9 @@ pub struct VoltageOptions {
     pub mark5b_bits: Option<usize>,
     /// A day (MJD) within 500 days of a Mark 5B recording, whose headers keep only three digits.
     pub mark5b_near_mjd: Option<i64>,
+    /// Whether gaps above the greater of a minute and ten times the data before them are filled, too; by default they
+    /// are an error, since one damaged time makes such a gap.
+    pub allow_gaps: bool,
 }
 
 /// Samples that were not recorded, or are not valid: they come as zeros.
@@ -195,6 +199,11 @@ pub trait VoltageSource: Send {
     /// A file's is known when it is opened, a pipe's once it has been read to its end. `None` for a whole recording.
     fn cut(&self) -> Option<&str> {
         None
+    }
+
+    /// Lists what a user should know of the recording: what is missing, odd or was left out, a sentence each.
+    fn warnings(&self) -> &[String] {
+        &[]
     }
 }
 

@@ -46,6 +46,8 @@ pub(super) struct Recording {
     times: u64,
     position: u64,
     segment: usize,
+    cut: Option<String>,
+    warnings: Vec<String>,
 }
 
 impl Recording {
@@ -60,7 +62,24 @@ impl Recording {
         let flags = missing(&segments, times, layout.streams());
         header.times = Some(times);
         let window = Window { files, opened: None, file: 0, start: 0, bytes: Vec::new() };
-        Self { header, layout, segments, flags, window, times, position: 0, segment: 0 }
+        Self {
+            header,
+            layout,
+            segments,
+            flags,
+            window,
+            times,
+            position: 0,
+            segment: 0,
+            cut: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Sets what a user should know of the recording: what its files' ends cut off, and other sentences.
+    pub(super) fn with_notes(self, cuts: &[String], warnings: Vec<String>) -> Self {
+        let cut = (!cuts.is_empty()).then(|| cuts.join("; "));
+        Self { cut, warnings, ..self }
     }
 
     /// Fills some of a block from sample `at` on; returns how many samples.
@@ -153,6 +172,14 @@ impl VoltageSource for Recording {
 
     fn flags(&self) -> &[Flag] {
         &self.flags
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 }
 

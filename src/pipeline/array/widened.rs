@@ -71,4 +71,12 @@ impl VoltageSource for Widened {
     fn flags(&self) -> &[Flag] {
         self.source.flags()
     }
+
+    fn cut(&self) -> Option<&str> {
+        self.source.cut()
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.source.warnings()
+    }
 }

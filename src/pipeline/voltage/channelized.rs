@@ -76,6 +76,9 @@ pub struct ChannelizedVoltages {
     rows: Vec<u8>,
     /// The next spectrum's number; those before the filter bank's next one are flagged in all streams.
     row: u64,
+    /// What the recording says of itself.
+    cut: Option<String>,
+    warnings: Vec<String>,
 }
 
 impl std::fmt::Debug for ChannelizedVoltages {
@@ -102,6 +105,7 @@ impl ChannelizedVoltages {
         let all = source.header().times;
         let (source, not_finite) = finite(part(source, options)?);
         let recorded = source.header().clone();
+        let (cut, warnings) = (source.cut().map(str::to_owned), source.warnings().to_vec());
         let layout = Layout::new(&recorded, !recorded.lower_sideband)?;
         let bits = requantization.bits;
         let one = Form::Requantized { bits, gains: vec![1.0] };
@@ -132,8 +136,19 @@ impl ChannelizedVoltages {
         let plan = Plan::new(layout.options(source.header(), options, form))?;
         let gulp = fitting_gulp(&plan, options)?;
         let spectra = Spectra::new(source, first, plan, gulp, backend)?;
-        let rows = Vec::new();
-        Ok(Self { header, geometry, gains, spectra, streams, flags, not_finite, rows, row: 0 })
+        Ok(Self {
+            header,
+            geometry,
+            gains,
+            spectra,
+            streams,
+            flags,
+            not_finite,
+            rows: Vec::new(),
+            row: 0,
+            cut,
+            warnings,
+        })
     }
 
     /// Samples read so far that were not finite numbers, of a recording of floats: zeros replaced them.
@@ -210,6 +225,14 @@ impl VoltageSource for ChannelizedVoltages {
 
     fn flags(&self) -> &[Flag] {
         self.flags.all()
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 }
 

@@ -222,6 +222,14 @@ impl VoltageSource for Coherent {
     fn flags(&self) -> &[Flag] {
         &self.flags
     }
+
+    fn cut(&self) -> Option<&str> {
+        self.source.cut()
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.source.warnings()
+    }
 }
 
 /// A flag with the samples that its filters bring it into.

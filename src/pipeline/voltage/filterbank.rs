@@ -43,6 +43,9 @@ pub struct VoltageFilterbank {
     pub(super) rows: Filled,
     not_finite: Arc<AtomicU64>,
     scratch: Vec<f32>,
+    /// What the recording says of itself.
+    cut: Option<String>,
+    warnings: Vec<String>,
 }
 
 impl std::fmt::Debug for VoltageFilterbank {
@@ -65,6 +68,7 @@ impl VoltageFilterbank {
         let all = source.header().times;
         let (source, not_finite) = finite(part(source, options)?);
         let recorded = source.header().clone();
+        let (cut, warnings) = (source.cut().map(str::to_owned), source.warnings().to_vec());
         let layout = Layout::new(&recorded, options.ascending)?;
         let detection = layout::detection(&recorded, options);
         let plan = Plan::new(layout.options(&recorded, options, Form::Detected(detection)))?;
@@ -101,7 +105,16 @@ impl VoltageFilterbank {
         let gulp = fitting_gulp(&plan, options)?;
         let rows = Rows::new(source, plan, assembly, gulp, backend)?;
         let rows = Filled::new(rows, gaps);
-        Ok(Self { header, recorded, geometry, rows, not_finite, scratch: Vec::new() })
+        Ok(Self {
+            header,
+            recorded,
+            geometry,
+            rows,
+            not_finite,
+            scratch: Vec::new(),
+            cut,
+            warnings,
+        })
     }
 
     /// The recording.
@@ -184,6 +197,14 @@ impl FilterbankSource for VoltageFilterbank {
 
     fn flagged_samples(&self) -> u64 {
         self.not_finite()
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {

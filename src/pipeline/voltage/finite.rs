@@ -52,6 +52,14 @@ impl VoltageSource for Finite {
     fn flags(&self) -> &[Flag] {
         self.source.flags()
     }
+
+    fn cut(&self) -> Option<&str> {
+        self.source.cut()
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.source.warnings()
+    }
 }
 
 /// Puts zeros in the place of samples of so many bytes that are not finite, and says which.

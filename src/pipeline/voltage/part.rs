@@ -29,6 +29,8 @@ struct Part {
     streams: Range<usize>,
     /// Samples still to come, where the range has an end.
     left: u64,
+    /// Whether the range ends with the recording or behind it, so that what a cut one lacks matters.
+    reaches_end: bool,
     /// All streams, where not all of them are given.
     all: Option<VoltageBlock<'static>>,
 }
@@ -48,11 +50,12 @@ impl Part {
             header.start = header.start.plus_s(times.start as f64 * header.tsamp_s);
         }
         let left = times.end - times.start;
+        let reaches_end = header.times.is_none_or(|all| times.end >= all);
         header.times = header.times.map(|all| all.saturating_sub(times.start).min(left));
         if options.antenna.is_some() {
             header.antennas = 1;
         }
-        Ok(Self { source, header, flags, streams, left, all: None })
+        Ok(Self { source, header, flags, streams, left, reaches_end, all: None })
     }
 
     /// Reads all streams, and copies those that are given.
@@ -99,6 +102,14 @@ impl VoltageSource for Part {
 
     fn flags(&self) -> &[Flag] {
         &self.flags
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.source.cut().filter(|_| self.reaches_end)
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.source.warnings()
     }
 }
 

@@ -12,8 +12,8 @@
 //!   microseconds.
 //! - The first sample's time is MJD_START or UTC_START (as `time.rs` says), PICOSECONDS, and OBS_OFFSET
 //!   bytes of samples.
-//! - The length comes from the file, not from FILE_SIZE; a sample or heap that the file's end cuts
-//!   off is passed over. Several files lie as OBS_OFFSET says, or FILE_NUMBER where that is the same
+//! - The length comes from the file, not from FILE_SIZE; a sample or heap that the file's end cuts off is left out, and
+//!   [`VoltageSource::cut`] says so, as of a file that is shorter than its FILE_SIZE. Several files lie as OBS_OFFSET says, or FILE_NUMBER where that is the same
 //!   in all; what is missing between them is flagged, and of an overlap (OBS_OVERLAP) the earlier
 //!   file's samples are taken. Files joined end to end are told by the header behind FILE_SIZE bytes.
 //! - BASIS is Linear or Circular; PFB_NCHN, PFB_NTAP, PFB_WIN, PFB_OVER (ours) the filter bank that made
@@ -77,17 +77,19 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
         Some(told) => told,
         None => sampling_time(&scan.header)?,
     };
-    let (segments, times) = scan.segments(tsamp_s)?;
+    let (segments, times) = scan.segments(tsamp_s, options.allow_gaps)?;
     let header = describe(&scan, tsamp_s, options)?;
     let layout = scan.geometry.layout();
-    Ok(Box::new(Recording::new(header, layout, scan.files(), segments, times)))
+    let recording = Recording::new(header, layout, scan.files(), segments, times);
+    Ok(Box::new(recording.with_notes(&scan.cuts(), Vec::new())))
 }
 
 fn sampling_time(header: &Fields) -> Result<f64> {
     match header.number("TSAMP")? {
-        Some(tsamp) if tsamp > 0.0 && (1e6 / tsamp).is_finite() => Ok(tsamp / 1e6),
+        Some(tsamp) if describe::TSAMP_S.contains(&(tsamp / 1e6)) => Ok(tsamp / 1e6),
         Some(tsamp) => {
-            Err(header.fault("TSAMP", format!("found {tsamp}, expected microseconds above 0")))
+            let why = format!("found {tsamp:e}, expected microseconds above 0: 1e-9 to 8.64e10");
+            Err(header.fault("TSAMP", why))
         }
         None => Err(header.fault("TSAMP", "it is missing, expected microseconds a sample")),
     }

@@ -8,6 +8,7 @@ use super::geometry::{Geometry, same};
 use super::header;
 use crate::error::{Error, Result};
 use crate::io::voltages::fields::Fields;
+use crate::io::voltages::jumps;
 use crate::io::voltages::recording::Segment;
 use crate::units::SECONDS_PER_DAY;
 
@@ -25,6 +26,8 @@ struct Part {
     times: u64,
     /// Bytes of the observation before its samples.
     place: u64,
+    /// What the file's end cuts off.
+    cut: Option<String>,
 }
 
 /// All parts of a recording, in order of time.
@@ -72,6 +75,8 @@ fn scan_file(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
         };
         let bytes = next.unwrap_or(length) - data;
         let times = bytes / geometry.frame_bytes() / geometry.unit_times() * geometry.unit_times();
+        let promised = if next.is_none() { size } else { 0 };
+        let cut = cut(path, (bytes, promised), times, &geometry);
         if times == 0 {
             let why = format!(
                 "{bytes} bytes follow the header, expected {} samples ({} bytes) at least",
@@ -81,12 +86,33 @@ fn scan_file(path: &Path, parts: &mut Vec<Part>) -> Result<()> {
             return Err(Error::format(path, "data", data, why));
         }
         let place = header.count("OBS_OFFSET")?.unwrap_or(0);
-        parts.push(Part { path: path.to_path_buf(), header, data, times, place });
+        parts.push(Part { path: path.to_path_buf(), header, data, times, place, cut });
         match next {
             Some(next) => at = next,
             None => return Ok(()),
         }
     }
+}
+
+/// Says what the file's end cuts off of `promised` bytes (FILE_SIZE; 0 where it does not say), of which `bytes` are
+/// there, and of its last sample or heap.
+fn cut(
+    path: &Path,
+    (bytes, promised): (u64, u64),
+    times: u64,
+    geometry: &Geometry,
+) -> Option<String> {
+    let unit = geometry.unit_times() * geometry.frame_bytes();
+    let rest = bytes - times * geometry.frame_bytes();
+    let what = if geometry.unit_times() == 1 { "sample" } else { "heap" };
+    let mut words = Vec::new();
+    if bytes < promised {
+        words.push(format!("it holds {bytes} of the {promised} bytes promised (FILE_SIZE)"));
+    }
+    if rest > 0 {
+        words.push(format!("its last {what} has {rest} of {unit} bytes and is left out"));
+    }
+    (!words.is_empty()).then(|| format!("{}: {}", path.display(), words.join(", and ")))
 }
 
 /// Whether another header stands at a byte.
@@ -124,6 +150,11 @@ impl Scan {
         self.parts.iter().map(|part| part.path.clone()).collect()
     }
 
+    /// What files' ends cut off.
+    pub(super) fn cuts(&self) -> Vec<String> {
+        self.parts.iter().filter_map(|part| part.cut.clone()).collect()
+    }
+
     /// Samples of the observation before the first one of the recording.
     pub(super) fn before(&self) -> u64 {
         self.parts[0].place / self.geometry.frame_bytes()
@@ -133,12 +164,12 @@ impl Scan {
     ///
     /// # Errors
     /// [`Error::Format`] for parts that overlap more than they say, begin within a sample, or lie more
-    /// than a day apart.
-    pub(super) fn segments(&self, tsamp_s: f64) -> Result<(Vec<Segment>, u64)> {
+    /// than a day apart, or (unless `allow_gaps`) too far for the data before.
+    pub(super) fn segments(&self, tsamp_s: f64, allow_gaps: bool) -> Result<(Vec<Segment>, u64)> {
         let frame = self.geometry.frame_bytes();
         let overlap = self.header.count("OBS_OVERLAP")?.unwrap_or(0) / frame;
         let mut segments = Vec::new();
-        let mut reached = 0u64;
+        let (mut reached, mut data) = (0u64, 0u64);
         for (file, part) in self.parts.iter().enumerate() {
             let bytes = part.place - self.parts[0].place;
             let start = bytes / frame;
@@ -172,7 +203,13 @@ impl Scan {
                         .to_string(),
                 );
             }
+            let [gap_s, start_s, data_s] =
+                [start.saturating_sub(reached), reached, data].map(|count| count as f64 * tsamp_s);
+            if let Some(why) = jumps::fault(gap_s, start_s, data_s, allow_gaps) {
+                return fault(why);
+            }
             if passed < part.times {
+                data += part.times - passed;
                 reached = start + part.times;
                 let times = part.times - passed;
                 segments.push(Segment {

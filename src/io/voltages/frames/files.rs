@@ -70,6 +70,12 @@ impl<'a> Scan<'a> {
         self.bytes - self.at
     }
 
+    /// Says that the file's end cuts off the frame at hand, of so many bytes.
+    pub(in crate::io::voltages) fn cut_frame(&self, bytes: u64) -> String {
+        let (path, there) = (self.path.display(), self.left());
+        format!("{path}: its last frame has {there} of {bytes} bytes and is left out")
+    }
+
     /// Fills `bytes` from byte `from` of the file, all within its length.
     pub(in crate::io::voltages) fn read_at(&mut self, from: u64, bytes: &mut [u8]) -> Result<()> {
         let end = from + bytes.len() as u64;

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::jumps;
 use crate::error::{Error, Result};
+use crate::io::voltages::jumps as gaps;
 
 /// Bits of a frame's number in its key, below the seconds.
 const NUMBER_BITS: u32 = 24;
@@ -50,7 +52,17 @@ impl Run {
         self.first + self.frames
     }
 
-    fn last_number(&self) -> u64 {
+    /// The second of its frames, while `first` is a key.
+    pub(super) fn second(&self) -> u64 {
+        self.first >> NUMBER_BITS
+    }
+
+    /// The number of its first frame within its second, while `first` is a key.
+    pub(super) fn number(&self) -> u64 {
+        self.first & ((1 << NUMBER_BITS) - 1)
+    }
+
+    pub(super) fn last_number(&self) -> u64 {
         (self.first & ((1 << NUMBER_BITS) - 1)) + self.frames - 1
     }
 
@@ -113,6 +125,24 @@ impl Index {
         self.units.values().flatten()
     }
 
+    /// Leaves out frames whose times jump, and which the frames after them take back: those go on as if the times
+    /// between were right. Returns how many, and the file and byte of the first.
+    pub(super) fn drop_jumps(&mut self, per_second: Option<u64>) -> Option<(u64, usize, u64)> {
+        let mut first: Option<Run> = None;
+        let mut frames = 0;
+        for runs in self.units.values_mut() {
+            let dropped = jumps::mark(runs, per_second);
+            for run in dropped.iter().zip(&*runs).filter(|(bad, _)| **bad).map(|(_, run)| run) {
+                frames += run.frames;
+                let place = |run: &Run| (run.file, run.offset);
+                first = first.filter(|first| place(first) < place(run)).or(Some(*run));
+            }
+            let mut dropped = dropped.iter();
+            runs.retain(|_| dropped.next() != Some(&true));
+        }
+        first.map(|run| (frames, run.file, run.offset))
+    }
+
     /// Frames a second, where a whole second's last frame shows them.
     pub(super) fn frames_per_second(&self) -> Option<u64> {
         let last = self.runs().map(|run| run.first >> NUMBER_BITS).max()?;
@@ -126,8 +156,14 @@ impl Index {
     ///
     /// # Errors
     /// [`Error::Format`] for a frame's number that a second does not have, for two frames of the same
-    /// thread and time, and for frames more than a day apart.
-    pub(super) fn into_timeline(self, per_second: u64, paths: &[PathBuf]) -> Result<Timeline> {
+    /// thread and time, for frames more than a day apart, and unless `allow_gaps` for a gap that is too long for the
+    /// data before it.
+    pub(super) fn into_timeline(
+        self,
+        per_second: u64,
+        paths: &[PathBuf],
+        allow_gaps: bool,
+    ) -> Result<Timeline> {
         let mut units: Vec<Vec<Run>> = self.units.into_values().collect();
         for run in units.iter_mut().flatten() {
             if run.last_number() >= per_second {
@@ -145,7 +181,7 @@ impl Index {
         for runs in &mut units {
             sort(runs, paths)?;
         }
-        let (first, end) = extent(&units, per_second, paths)?;
+        let (first, end) = extent(&units, per_second, paths, allow_gaps)?;
         units.iter_mut().flatten().for_each(|run| run.first -= first);
         let start = (first / per_second, first % per_second);
         Ok(Timeline { units, start, frames: end - first })
@@ -173,11 +209,17 @@ fn sort(runs: &mut Vec<Run>, paths: &[PathBuf]) -> Result<()> {
 }
 
 /// The first frame and the one behind the last, of all threads.
-fn extent(units: &[Vec<Run>], per_second: u64, paths: &[PathBuf]) -> Result<(u64, u64)> {
+fn extent(
+    units: &[Vec<Run>],
+    per_second: u64,
+    paths: &[PathBuf],
+    allow_gaps: bool,
+) -> Result<(u64, u64)> {
     let mut all: Vec<&Run> = units.iter().flatten().collect();
     all.sort_unstable_by_key(|run| (run.first, run.file, run.offset));
     let first = all.first().map_or(0, |run| run.first);
-    let mut end = first;
+    let (mut end, mut data) = (first, 0);
+    let seconds = |frames: u64| frames as f64 / per_second as f64;
     for run in all {
         if run.first.saturating_sub(end) > LONGEST_GAP_S * per_second {
             let gap = (run.first - end) / per_second;
@@ -187,6 +229,11 @@ fn extent(units: &[Vec<Run>], per_second: u64, paths: &[PathBuf]) -> Result<(u64
             );
             return Err(Error::format(&paths[run.file], "seconds", run.offset, why));
         }
+        let gap = seconds(run.first.saturating_sub(end));
+        if let Some(why) = gaps::fault(gap, seconds(end - first), seconds(data), allow_gaps) {
+            return Err(Error::format(&paths[run.file], "seconds", run.offset, why));
+        }
+        data += run.end().saturating_sub(end.max(run.first));
         end = end.max(run.end());
     }
     Ok((first, end))

@@ -9,6 +9,7 @@
 mod files;
 mod gaps;
 mod index;
+mod jumps;
 mod layout;
 mod source;
 mod streams;

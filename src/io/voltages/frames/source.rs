@@ -43,6 +43,9 @@ pub(in crate::io::voltages) struct Recording<'a> {
     pub(in crate::io::voltages) most_frames: u64,
     /// The moment of a second of the index.
     pub(in crate::io::voltages) epoch: fn(u64) -> Epoch,
+    /// What files' ends cut off.
+    pub(in crate::io::voltages) cuts: Vec<String>,
+    pub(in crate::io::voltages) warnings: Vec<String>,
 }
 
 /// A stream of voltages out of frames.
@@ -62,6 +65,8 @@ struct Source {
     pieces: Vec<Piece>,
     window: Vec<u8>,
     starts: Vec<u32>,
+    cut: Option<String>,
+    warnings: Vec<String>,
 }
 
 /// Samples of one frame that are wanted.
@@ -85,14 +90,24 @@ struct Piece {
 /// [`Error::Parameter`] for options that don't fit; [`Error::Unavailable`] for an unknown sample rate;
 /// [`Error::Format`] for frames that contradict each other.
 pub(in crate::io::voltages) fn open(
-    recording: Recording<'_>,
+    mut recording: Recording<'_>,
     options: &VoltageOptions,
 ) -> Result<Box<dyn VoltageSource>> {
     let Recording { layout, stations, threads, paths, .. } = recording;
     let streams = Streams::new(stations, threads, layout.channels, options.polarizations)?;
-    let per_second = frames_per_second(&recording, options)?;
+    let known = options.sample_rate_hz.or(recording.sample_rate_hz).is_some();
+    let told = known.then(|| frames_per_second(&recording, options)).transpose()?;
+    if let Some((frames, file, byte)) = recording.index.drop_jumps(told) {
+        let path = paths[file].display();
+        recording.warnings.push(format!(
+            "{path}: the times of {frames} frames (the first at byte {byte}) jump, and the frames after them take that \
+             back; they are left out"
+        ));
+    }
+    let per_second = told.map_or_else(|| frames_per_second(&recording, options), Ok)?;
     let frame_times = layout.times() as u64;
-    let Timeline { units, start, frames } = recording.index.into_timeline(per_second, paths)?;
+    let Timeline { units, start, frames } =
+        recording.index.into_timeline(per_second, paths, options.allow_gaps)?;
     let times = frames.checked_mul(frame_times).ok_or_else(|| {
         Error::format(&paths[0], "frame number", 0, format!("found {frames} frames, too many"))
     })?;
@@ -137,6 +152,8 @@ pub(in crate::io::voltages) fn open(
         pieces: Vec::new(),
         window: Vec::new(),
         starts: Vec::new(),
+        cut: (!recording.cuts.is_empty()).then(|| recording.cuts.join("; ")),
+        warnings: recording.warnings,
     }))
 }
 
@@ -340,5 +357,13 @@ impl VoltageSource for Source {
 
     fn flags(&self) -> &[Flag] {
         &self.flags
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 }

@@ -14,11 +14,12 @@
 //!   ones when it reads on, the others when a read begins there; dspsr takes the later block's.)
 //! - PKTIDX places a block in time: it rises by PIPERBLK a block where that card is, else by what
 //!   PKTSIZE makes of BLOCSIZE, else by the smallest rise in the recording. Blocks that are missing
-//!   are flagged; a PKTIDX that does not rise is an error. Without it blocks follow one another.
+//!   are flagged, and so are those whose PKTIDX the block after them takes back; one that does not rise otherwise is an
+//!   error. Without it blocks follow one another.
 //! - PKTIDX counts from STT_IMJD, STT_SMJD, STT_OFFS; with a SYNCTIME card (hpguppi) that time belongs
 //!   to PKTSTART, or to the first block.
-//! - A last block that the file's end cuts off is flagged whole, because its channels are outermost;
-//!   a header that the file's end cuts off is passed over.
+//! - A last block that the file's end cuts off is left out, because its channels are outermost, and so is a header;
+//!   [`VoltageSource::cut`] says so. Between two files, what is left out is flagged.
 //! - With DIRECTIO headers are filled up to 512 bytes, and blocks if the next header stands there.
 //! - NTVALID (ours): samples of a block that are more than filling, in a last block made full.
 //! - PFB_NCHN, PFB_NTAP, PFB_WIN, PFB_OVER (ours): the filter bank that made the channels.
@@ -80,16 +81,20 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
         None => sampling_time(&scan.cards)?,
     };
     let step = scan.packets_per_block()?;
-    let (segments, times) = scan.segments(step, tsamp_s)?;
+    let (segments, times) = scan.segments(step, tsamp_s, options.allow_gaps)?;
     let header = describe(&scan, tsamp_s, step, options)?;
     let layout = scan.geometry.layout();
-    Ok(Box::new(Recording::new(header, layout, scan.files, segments, times)))
+    let recording = Recording::new(header, layout, scan.files, segments, times);
+    Ok(Box::new(recording.with_notes(&scan.cuts, scan.warnings)))
 }
 
 fn sampling_time(cards: &Fields) -> Result<f64> {
     match cards.number("TBIN")? {
-        Some(tbin) if tbin > 0.0 && (1.0 / tbin).is_finite() => Ok(tbin),
-        Some(tbin) => Err(cards.fault("TBIN", format!("found {tbin}, expected seconds above 0"))),
+        Some(tbin) if describe::TSAMP_S.contains(&tbin) => Ok(tbin),
+        Some(tbin) => {
+            let why = format!("found {tbin:e}, expected seconds above 0: 1e-15 to 86400");
+            Err(cards.fault("TBIN", why))
+        }
         None => Err(cards.fault("TBIN", "the card is missing, expected seconds a sample")),
     }
 }

@@ -11,6 +11,7 @@ use super::cards::{self, is_card};
 use super::geometry::Geometry;
 use crate::error::{Error, Result};
 use crate::io::voltages::fields::Fields;
+use crate::io::voltages::jumps;
 use crate::io::voltages::recording::Segment;
 use crate::units::SECONDS_PER_DAY;
 
@@ -31,8 +32,6 @@ pub(super) struct Block {
     pub(super) packet: Option<u64>,
     /// Samples that it holds; the rest of it is filling.
     times: u64,
-    /// Whether the file holds all of it.
-    whole: bool,
 }
 
 /// The blocks of all files, and what the first one's header says.
@@ -40,7 +39,11 @@ pub(super) struct Scan {
     pub(super) files: Vec<PathBuf>,
     pub(super) cards: Fields,
     pub(super) geometry: Geometry,
+    /// Whole blocks, in order.
     pub(super) blocks: Vec<Block>,
+    /// What files' ends cut off.
+    pub(super) cuts: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// Reads every header of the files, which may be given in any order.
@@ -50,32 +53,37 @@ pub(super) struct Scan {
 pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
     let mut files = Vec::new();
     for path in paths {
-        files.push((path.clone(), scan_file(path)?));
+        files.push((path, scan_file(path)?));
     }
     // Without packet indices the files' names say the order.
-    let packets = |blocks: &[Block]| blocks.iter().all(|block| block.packet.is_some());
-    let numbered = files.iter().all(|(_, (_, _, blocks))| packets(blocks));
-    files.sort_by(|(path, (_, _, blocks)), (other_path, (_, _, other))| {
-        let by_packet = blocks[0].packet.cmp(&other[0].packet);
-        if numbered { by_packet } else { path.cmp(other_path) }
-    });
-    let (_, (first, geometry, _)) = &files[0];
-    let (header, geometry) = (first.clone(), geometry.clone());
+    let numbered = files.iter().all(|(_, file)| file.blocks.iter().all(|b| b.packet.is_some()));
+    let packet = |file: &Scanned| file.blocks.first().map_or(file.packet, |block| block.packet);
+    files.sort_by(
+        |(path, file), (other_path, other)| {
+            if numbered { packet(file).cmp(&packet(other)) } else { path.cmp(other_path) }
+        },
+    );
+    let (_, first) = &files[0];
+    let (header, geometry) = (first.header.clone(), first.geometry.clone());
     let mut all = Vec::new();
-    for (number, (_, (first, own, blocks))) in files.iter().enumerate() {
-        geometry.check(own, first, all.len())?;
-        same_start(&header, first)?;
-        all.extend(blocks.iter().map(|block| Block { file: number, ..block.clone() }));
+    let mut cuts = Vec::new();
+    for (number, (_, file)) in files.iter().enumerate() {
+        geometry.check(&file.geometry, &file.header, all.len())?;
+        same_start(&header, &file.header)?;
+        all.extend(file.blocks.iter().map(|block| Block { file: number, ..block.clone() }));
+        cuts.extend(file.cut.clone());
     }
-    let files = files.into_iter().map(|(path, _)| path).collect();
-    if all.iter().all(|block| !block.whole) {
+    let files: Vec<PathBuf> = files.into_iter().map(|(path, _)| path.clone()).collect();
+    if all.is_empty() {
         let why = format!(
             "a block has {} bytes, but the file ends within its first one",
             geometry.block_bytes
         );
         return Err(header.fault("BLOCSIZE", why));
     }
-    Ok(Scan { files, cards: header, geometry, blocks: all })
+    let mut scan = Scan { files, cards: header, geometry, blocks: all, cuts, warnings: Vec::new() };
+    scan.drop_jumps()?;
+    Ok(scan)
 }
 
 /// Files of one recording count their packets from the same moment.
@@ -90,35 +98,55 @@ fn same_start(expected: &Fields, found: &Fields) -> Result<()> {
     Ok(())
 }
 
-fn scan_file(path: &Path) -> Result<(Fields, Geometry, Vec<Block>)> {
+/// What the headers of one file say.
+struct Scanned {
+    header: Fields,
+    geometry: Geometry,
+    /// The first block's PKTIDX.
+    packet: Option<u64>,
+    /// Whole blocks.
+    blocks: Vec<Block>,
+    cut: Option<String>,
+}
+
+fn scan_file(path: &Path) -> Result<Scanned> {
     let io = |error| Error::io(path, error);
     let mut file = File::open(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
     let first = cards::read(&mut file, path, 0)?.ok_or_else(|| cards::breaks_off(path, 0))?;
     let geometry = Geometry::new(&first)?;
-    let (mut blocks, mut header) = (Vec::new(), first.clone());
+    let packet = first.count("PKTIDX")?;
+    let (mut blocks, mut header, mut cut) = (Vec::new(), first.clone(), None);
     loop {
         let own = Geometry::new(&header)?;
         geometry.check(&own, &header, blocks.len())?;
-        let block = block(&header, &geometry, length)?;
-        let (data, whole) = (block.data, block.whole);
-        blocks.push(block);
+        let (block, whole) = block(&header, &geometry, length)?;
+        let (name, number) = (path.display(), blocks.len());
         if !whole {
+            let (there, bytes) = (length.saturating_sub(block.data), geometry.block_bytes);
+            cut = Some(format!(
+                "{name}: its last block, {number}, has {there} of {bytes} bytes and is left out"
+            ));
             break;
         }
-        let end = data + geometry.block_bytes;
+        let end = block.data + geometry.block_bytes;
+        blocks.push(block);
         let next = if geometry.directio { after_filling(&mut file, path, end)? } else { end };
         if next >= length {
             break;
         }
-        // A header that the file's end cuts off had no samples yet.
-        let Some(following) = cards::read(&mut file, path, next)? else { break };
+        let Some(following) = cards::read(&mut file, path, next)? else {
+            let there = length - next;
+            cut = Some(format!("{name}: it ends {there} bytes into the header of block {number}"));
+            break;
+        };
         header = following;
     }
-    Ok((first, geometry, blocks))
+    Ok(Scanned { header: first, geometry, packet, blocks, cut })
 }
 
-fn block(header: &Fields, geometry: &Geometry, length: u64) -> Result<Block> {
+/// A block, and whether the file holds all of it.
+fn block(header: &Fields, geometry: &Geometry, length: u64) -> Result<(Block, bool)> {
     let bytes = header.bytes();
     let bytes = if geometry.directio { bytes.next_multiple_of(DIRECTIO_BYTES) } else { bytes };
     let data = header.offset() + bytes;
@@ -129,7 +157,7 @@ fn block(header: &Fields, geometry: &Geometry, length: u64) -> Result<Block> {
     }
     let packet = header.count("PKTIDX")?;
     let whole = data.checked_add(geometry.block_bytes).is_some_and(|end| end <= length);
-    Ok(Block { file: 0, header: header.offset(), data, packet, times, whole })
+    Ok((Block { file: 0, header: header.offset(), data, packet, times }, whole))
 }
 
 /// Where the next header begins: some writers fill blocks up to 512 bytes as well, some do not.
@@ -146,6 +174,40 @@ fn after_filling(file: &mut File, path: &Path, end: u64) -> Result<u64> {
 }
 
 impl Scan {
+    /// Leaves out blocks whose PKTIDX jumps where the block after them goes on as if it had not.
+    fn drop_jumps(&mut self) -> Result<()> {
+        let pairs = self.blocks.windows(2).filter_map(|pair| pair[0].packet.zip(pair[1].packet));
+        let mut rises: Vec<u64> = pairs.filter_map(|(a, b)| b.checked_sub(a)).collect();
+        rises.sort_unstable();
+        let usual = rises.get(rises.len() / 2).copied();
+        let told = [self.cards.count("PIPERBLK")?, self.packets_in_block()?];
+        let Some(step) = told.into_iter().flatten().chain(usual).find(|step| *step > 0) else {
+            return Ok(());
+        };
+        let mut kept: Vec<Block> = Vec::new();
+        let mut dropped: Vec<Block> = Vec::new();
+        for (index, block) in self.blocks.iter().enumerate() {
+            let neighbour = |other: &&Block| other.file == block.file;
+            let before = kept.last().filter(neighbour).and_then(|before| before.packet);
+            let after = self.blocks.get(index + 1).filter(neighbour).and_then(|after| after.packet);
+            let is_bad = before.zip(after).is_some_and(|(before, after)| {
+                after.checked_sub(before) == step.checked_mul(2)
+                    && block.packet != before.checked_add(step)
+            });
+            if is_bad { dropped.push(block.clone()) } else { kept.push(block.clone()) }
+        }
+        if let Some(first) = dropped.first() {
+            let (path, byte) = (self.files[first.file].display(), first.header);
+            self.warnings.push(format!(
+                "{path}: the packet indices (PKTIDX) of {} blocks (the first at byte {byte}) jump, and the blocks after \
+                 them take that back; they are left out",
+                dropped.len()
+            ));
+        }
+        self.blocks = kept;
+        Ok(())
+    }
+
     /// By how much PKTIDX rises from block to block: as the header says, or the smallest rise.
     ///
     /// # Errors
@@ -193,12 +255,18 @@ impl Scan {
     /// The blocks' places in time, and the samples in all.
     ///
     /// # Errors
-    /// [`Error::Format`] for a gap of more than a day.
-    pub(super) fn segments(&self, step: Option<u64>, tsamp_s: f64) -> Result<(Vec<Segment>, u64)> {
+    /// [`Error::Format`] for a gap of more than a day, and unless `allow_gaps` for one that is too long for the data
+    /// before it.
+    pub(super) fn segments(
+        &self,
+        step: Option<u64>,
+        tsamp_s: f64,
+        allow_gaps: bool,
+    ) -> Result<(Vec<Segment>, u64)> {
         let hop = self.geometry.hop();
         let first = self.blocks[0].packet.unwrap_or(0);
         let mut segments: Vec<Segment> = Vec::new();
-        let (mut times, mut reached) = (0u64, 0u64);
+        let (mut times, mut reached, mut data) = (0u64, 0u64, 0u64);
         for (number, block) in self.blocks.iter().enumerate() {
             let index = match (step, block.packet) {
                 (Some(step), Some(packet)) => (packet - first) / step,
@@ -216,10 +284,16 @@ impl Scan {
                 );
                 return Err(self.fault(block, why));
             };
+            let [gap_s, start_s, data_s] =
+                [start.saturating_sub(times), times, data].map(|count| count as f64 * tsamp_s);
+            if let Some(why) = jumps::fault(gap_s, start_s, data_s, allow_gaps) {
+                return Err(self.fault(block, format!("at block {number}, {why}")));
+            }
             times = times.max(start + block.times);
             let passed = reached.saturating_sub(start);
-            if block.whole && passed < block.times {
+            if passed < block.times {
                 reached = start + block.times;
+                data += block.times - passed;
                 segments.push(Segment {
                     file: block.file,
                     offset: block.data,

@@ -4,7 +4,7 @@
 //! [`VoltageOptions::mark5b_bits`] where they are not 2. Of the day they keep three digits:
 //! [`VoltageOptions::mark5b_near_mjd`] resolves them, by default [`NEAR_MJD`]. A frame that is missing,
 //! or consists of the fill pattern 0x11223344, is a [`Flag`](super::Flag) of zeros; bytes between
-//! frames are passed over, and what a file ends within is dropped.
+//! frames are passed over with a warning. A frame that a file's end cuts off is left out, and [`VoltageSource::cut`] says so.
 //!
 //! The sample rate comes from the options, else from the fraction of a second in the headers, else from
 //! the number of a second's last frame, which takes a recording that reaches into a second second. The
@@ -54,15 +54,37 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
         let rule = format!("it must be a day of 0 to {LAST_MJD}");
         return Err(Error::parameter("mark5b_near_mjd", near, rule));
     }
-    let mut found = Found { index: Index::default(), first_day: None, latest: None, near };
+    let mut found = Found {
+        index: Index::default(),
+        first_day: None,
+        latest: None,
+        near,
+        cuts: Vec::new(),
+        passed: 0,
+        bad_frames: 0,
+        first_fault: None,
+    };
     for (number, path) in paths.iter().enumerate() {
         found.scan(number, &mut Scan::open(path)?)?;
     }
     let Some(latest) = found.latest else {
+        if let Some(fault) = found.first_fault {
+            return Err(fault);
+        }
         let why = "found no whole frame, expected 10016 bytes from the sync word 0xabaddeed on";
         return Err(Error::format(&paths[0], "sync word", 0, why));
     };
     let rate = latest.frames_per_second().map(|frames| (frames * layout.times() as u64) as f64);
+    let mut warnings = Vec::new();
+    if found.passed > 0 {
+        let (path, passed) = (paths[0].display(), found.passed);
+        warnings
+            .push(format!("{path}: {passed} bytes between frames are no frames and are left out"));
+    }
+    if let Some(fault) = found.first_fault {
+        let frames = found.bad_frames;
+        warnings.push(format!("{fault}; {frames} frames without a time are left out"));
+    }
     let recording = Recording {
         format: "Mark 5B",
         paths,
@@ -76,6 +98,8 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
         sample_rate_hz: rate,
         most_frames: 1 << 15,
         epoch: |second| Epoch { day: (second / DAY_S) as i64, seconds: (second % DAY_S) as f64 },
+        cuts: found.cuts,
+        warnings,
     };
     frames::open(recording, options)
 }
@@ -109,6 +133,12 @@ struct Found {
     /// The frame latest in its second.
     latest: Option<Header>,
     near: i64,
+    cuts: Vec<String>,
+    /// Bytes between frames.
+    passed: u64,
+    /// Frames whose time code is none, and what is wrong with the first.
+    bad_frames: u64,
+    first_fault: Option<Error>,
 }
 
 impl Found {
@@ -118,14 +148,27 @@ impl Found {
             let mut bytes = [0; HEADER_BYTES];
             scan.read_at(scan.at, &mut bytes)?;
             if !bytes.starts_with(&SYNC) {
-                scan.at = next_frame(scan)?;
+                let next = next_frame(scan)?;
+                self.passed += next - scan.at;
+                scan.at = next;
                 continue;
             }
-            let header = Header::parse(&bytes, scan.path(), scan.at)?;
+            let header = match Header::parse(&bytes, scan.path(), scan.at) {
+                Ok(header) => header,
+                Err(error) => {
+                    // The frames around it have good times.
+                    self.bad_frames += 1;
+                    self.first_fault.get_or_insert(error);
+                    scan.at += FRAME_BYTES;
+                    continue;
+                }
+            };
             let day = header.mjd(self.first_day.unwrap_or(self.near));
             self.first_day.get_or_insert(day);
             let latest = self.latest.get_or_insert(header);
-            if header.number > latest.number {
+            // A damaged number fits no rate.
+            let fits = header.frames_per_second().is_some() || latest.frames_per_second().is_none();
+            if header.number > latest.number && fits {
                 *latest = header;
             }
             self.index.push(&Frame {
@@ -137,6 +180,9 @@ impl Found {
                 valid: u64::from(!is_fill(scan)?),
             });
             scan.at += FRAME_BYTES;
+        }
+        if scan.left() > 0 {
+            self.cuts.push(scan.cut_frame(FRAME_BYTES));
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 //!
 //! Read: extended data versions 0 to 4 and 0xab (Mark 5B within VDIF), real and complex samples of 1 to
 //! 16 bits, any channels, threads and stations. Frames may stand in any order, in several files; a frame
-//! that is missing, or has its invalid bit set, is a [`Flag`](super::Flag) of zeros. What a file ends
-//! within is dropped. Two frames of one thread and time are an error.
+//! that is missing, or has its invalid bit set, is a [`Flag`](super::Flag) of zeros. A frame that a file's end cuts off is
+//! left out, and [`VoltageSource::cut`] says so. Two frames of one thread and time are an error.
 //!
 //! The format does not say what threads and channels are. Stations are antennas, in the order of their
 //! ids. Exactly two threads are two polarizations; otherwise each thread's channels are recorded
@@ -38,11 +38,11 @@ use crate::error::{Error, Result};
 /// [`Error::Parameter`] for options that don't fit; [`Error::Unavailable`] for an unknown sample rate.
 pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn VoltageSource>> {
     check_paths(paths)?;
-    let mut found = Found { index: Index::default(), first: None };
+    let mut found = Found { index: Index::default(), first: None, cuts: Vec::new() };
     for (number, path) in paths.iter().enumerate() {
         found.scan(number, &mut Scan::open(path)?)?;
     }
-    let Found { index, first } = found;
+    let Found { index, first, cuts } = found;
     let Some(first) = first else {
         let why = "found the end of the file, expected a whole frame";
         return Err(Error::format(&paths[0], "frame", 0, why));
@@ -62,6 +62,8 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
         sample_rate_hz: first.sample_rate_hz(),
         most_frames: 1 << 24,
         epoch: time::epoch,
+        cuts,
+        warnings: Vec::new(),
     };
     frames::open(recording, options)
 }
@@ -75,6 +77,7 @@ pub(super) fn detect(first: &[u8]) -> bool {
 struct Found {
     index: Index,
     first: Option<Header>,
+    cuts: Vec<String>,
 }
 
 impl Found {
@@ -86,7 +89,9 @@ impl Found {
             scan.read_at(scan.at, &mut bytes[..there])?;
             let header = Header::parse(&bytes);
             if there < header.form.header_bytes() {
-                break;
+                let bytes = self.first.map_or(header.form.frame_bytes, |f| f.form.frame_bytes);
+                self.cuts.push(scan.cut_frame(bytes as u64));
+                return Ok(());
             }
             match &self.first {
                 None => header.check(scan.path(), scan.at)?,
@@ -94,7 +99,8 @@ impl Found {
             }
             let frame_bytes = header.form.frame_bytes as u64;
             if scan.left() < frame_bytes {
-                break;
+                self.cuts.push(scan.cut_frame(frame_bytes));
+                return Ok(());
             }
             self.first.get_or_insert(header);
             self.index.push(&Frame {
@@ -106,6 +112,9 @@ impl Found {
                 valid: header.valid(),
             });
             scan.at += frame_bytes;
+        }
+        if let (Some(first), true) = (&self.first, scan.left() > 0) {
+            self.cuts.push(scan.cut_frame(first.form.frame_bytes as u64));
         }
         Ok(())
     }

@@ -1,0 +1,49 @@
+//! Numbers on the command line: those that no measurement has are refused before any verb sees them.
+
+use std::any::TypeId;
+
+use clap::Command;
+
+/// The least and the largest size of a number that is not 0.
+const SIZES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
+
+/// Returns the command with bounds on every option that takes a real number.
+pub(crate) fn bounded(command: Command) -> Command {
+    let command = command.mut_args(|argument| {
+        let kind = argument.get_value_parser().type_id();
+        match () {
+            () if kind == TypeId::of::<f64>() => argument.value_parser(real),
+            () if kind == TypeId::of::<f32>() => {
+                argument.value_parser(|words: &str| real(words).map(|number| number as f32))
+            }
+            () => argument,
+        }
+    });
+    command.mut_subcommands(bounded)
+}
+
+/// Reads a number; what is not finite is left to the option's own rule, which names it.
+pub(crate) fn real(words: &str) -> Result<f64, String> {
+    let number: f64 = words.parse().map_err(|error| format!("{error}"))?;
+    if number.is_finite() && number != 0.0 && !SIZES.contains(&number.abs()) {
+        let (least, most) = (SIZES.start(), SIZES.end());
+        return Err(format!("it must be 0 or {least:e} to {most:e} in size"));
+    }
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absurd_sizes_are_refused() {
+        for words in ["1e-320", "-1e-320", "1e-31", "1e31", "-1e308"] {
+            assert!(real(words).is_err_and(|why| why.contains("1e-30")), "{words}");
+        }
+        for words in ["0", "-0", "1e-30", "-1e30", "64e-6", "nan", "inf"] {
+            assert!(real(words).is_ok(), "{words}");
+        }
+        assert!(real("six").is_err());
+    }
+}
