@@ -190,6 +190,33 @@ impl AtomicFile {
     }
 }
 
+impl AtomicFile {
+    /// Hands all bytes given so far to the system.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::append`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.flush_buffer()
+    }
+
+    /// Goes on after a failed write with what is on the disk: cuts the file to the length that `whole` makes of its
+    /// bytes, and returns it. Needs no space.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn cut_to(&mut self, whole: impl FnOnce(u64) -> u64) -> Result<u64> {
+        self.buffer.clear();
+        let file = Self::open(&mut self.file, &self.part, &self.path)?;
+        let cut = file.metadata().and_then(|found| {
+            let length = whole(found.len()).min(found.len());
+            file.set_len(length)?;
+            file.seek(SeekFrom::End(0))
+        });
+        self.written = cut.map_err(|error| Error::io(&self.path, error))?;
+        Ok(self.written)
+    }
+}
+
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if !self.committed {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// How a run ended, and why before its time.
 #[derive(Clone, Debug)]
@@ -24,6 +24,24 @@ impl Ending {
     /// Returns how a run ends that met an error: stopped if that is all it says ([`Error::is_stop`]).
     pub fn after(error: Error) -> Self {
         if error.is_stop() { Self::Stopped } else { Self::Failed(Arc::new(error)) }
+    }
+
+    /// Returns how a run ends that read its source to the end, which says what it lacks where it is cut short.
+    pub fn of_source(cut: Option<&str>) -> Self {
+        cut.map_or(Self::Complete, |why| Self::Cut(why.to_owned()))
+    }
+
+    /// Returns the error of a failed run that found nothing before it; every other ending as it is.
+    ///
+    /// # Errors
+    /// The error that ended the run.
+    pub fn or_error(self, found: bool) -> Result<Self> {
+        match self {
+            Self::Failed(error) if !found => {
+                Arc::try_unwrap(error).map_or_else(|shared| Ok(Self::Failed(shared)), Err)
+            }
+            other => Ok(other),
+        }
     }
 
     /// Returns whether all of a whole recording was used.

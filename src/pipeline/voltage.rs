@@ -19,6 +19,7 @@ mod rows;
 mod scaling;
 mod spectra;
 mod write;
+mod write_voltages;
 
 pub(super) use channelized::deviation;
 pub use channelized::{ChannelizedVoltages, Gains, Requantization};
@@ -32,4 +33,6 @@ pub use options::ChannelizeOptions;
 pub use scaling::Scaling;
 #[cfg(feature = "cuda")]
 pub(super) use spectra::Unread;
+pub use spectra::Watch;
 pub use write::{Depth, Destination, WriteReport, write_filterbank};
+pub use write_voltages::{VoltageFormat, VoltageReport, write_voltages};

@@ -3,10 +3,11 @@
 #![allow(dead_code)]
 
 use num_complex::Complex;
-use sidereal::Result;
+
 use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use sidereal::units::Epoch;
 use sidereal::voltage::{VoltageBlock, VoltageEncoding};
+use sidereal::{Error, Result};
 
 /// A recording in memory: one row of bytes a stream.
 #[derive(Clone, Debug)]
@@ -14,6 +15,10 @@ pub(crate) struct Memory {
     pub(crate) header: VoltageHeader,
     pub(crate) streams: Vec<Vec<u8>>,
     pub(crate) flags: Vec<Flag>,
+    /// The first sample that can't be read.
+    pub(crate) broken_from: Option<usize>,
+    /// What the recording says that it lacks.
+    pub(crate) cut: Option<String>,
     at: usize,
 }
 
@@ -46,7 +51,7 @@ impl Memory {
         };
         let streams = (0..header.streams()).map(stream).collect();
         let header = VoltageHeader { times: Some(times as u64), ..header };
-        Self { header, streams, flags: Vec::new(), at: 0 }
+        Self { header, streams, flags: Vec::new(), broken_from: None, cut: None, at: 0 }
     }
 
     pub(crate) fn boxed(&self) -> Box<dyn VoltageSource> {
@@ -81,6 +86,10 @@ impl VoltageSource for Memory {
 
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         let times = self.left().min(block.capacity());
+        if self.broken_from.is_some_and(|first| self.at + times > first) {
+            let why = std::io::Error::other("a sector is broken");
+            return Err(Error::io(&self.header.path, why));
+        }
         let encoding = self.header.encoding;
         let (start, length) = (encoding.bytes(self.at), encoding.bytes(times));
         for (row, stream) in block.rows_mut().zip(&self.streams) {
@@ -99,6 +108,10 @@ impl VoltageSource for Memory {
 
     fn flags(&self) -> &[Flag] {
         &self.flags
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
     }
 }
 

@@ -24,6 +24,7 @@ enum Output {
 pub struct FilterbankWriter {
     output: Output,
     path: PathBuf,
+    header_bytes: u64,
     row_bytes: usize,
     rows: u64,
 }
@@ -53,7 +54,8 @@ impl FilterbankWriter {
         let bytes = encode(header, ifs, path)?;
         let mut file = AtomicFile::create(path)?;
         file.append(&bytes)?;
-        Ok(Self::new(Output::File(file), path, header, ifs))
+        let header_bytes = file.bytes();
+        Ok(Self { header_bytes, ..Self::new(Output::File(file), path, header, ifs) })
     }
 
     /// Starts a stream into a pipe, such as standard output.
@@ -79,7 +81,8 @@ impl FilterbankWriter {
     }
 
     fn new(output: Output, path: &Path, header: &FilterbankHeader, ifs: usize) -> Self {
-        Self { output, path: path.to_path_buf(), row_bytes: ifs * header.row_bytes(), rows: 0 }
+        let row_bytes = ifs * header.row_bytes();
+        Self { output, path: path.to_path_buf(), header_bytes: 0, row_bytes, rows: 0 }
     }
 
     /// Appends whole rows.
@@ -102,6 +105,30 @@ impl FilterbankWriter {
     /// Rows written so far.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Ends the data: hands all rows to the system, so that a full disk is met before the file gets its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn end_data(&mut self) -> Result<()> {
+        match &mut self.output {
+            Output::File(file) => file.flush(),
+            Output::Pipe(pipe) => pipe.flush().map_err(|error| Error::io(&self.path, error)),
+        }
+    }
+
+    /// Goes on after a failed write with the rows that are whole in the file, and returns how many.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn keep_whole(&mut self) -> Result<u64> {
+        if let Output::File(file) = &mut self.output {
+            let (header, row) = (self.header_bytes, self.row_bytes as u64);
+            let whole = |bytes: u64| bytes.saturating_sub(header) / row * row + header;
+            self.rows = file.cut_to(whole)?.saturating_sub(header) / row;
+        }
+        Ok(self.rows)
     }
 
     /// Ends the data and gives the file its name.

@@ -40,7 +40,6 @@ pub(super) struct Skeleton {
     reserved: u64,
     /// Address of the first row, and bytes of a row, for each of [`Rows::ALL`].
     places: Vec<(u64, u64)>,
-    end: u64,
 }
 
 impl Skeleton {
@@ -63,7 +62,7 @@ impl Skeleton {
                 Error::parameter("integrations", header.integrations, rule)
             })?;
         }
-        Ok(Self { reserved, places, end })
+        Ok(Self { reserved, places })
     }
 
     /// Where a row lies.
@@ -72,9 +71,9 @@ impl Skeleton {
         start + row * row_bytes
     }
 
-    /// Bytes of the file when all rows are written.
-    pub(super) fn end(&self) -> u64 {
-        self.end
+    /// Bytes of the file with so many rows.
+    pub(super) fn end(&self, rows: u64) -> u64 {
+        self.places.last().map_or(self.reserved, |(start, row_bytes)| start + rows * row_bytes)
     }
 
     /// The file's start, naming the rows that were written.

@@ -1,6 +1,7 @@
 //! Writes visibilities, one integration at a time.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use num_complex::Complex;
 
@@ -15,6 +16,9 @@ use crate::units::{Epoch, SECONDS_PER_DAY};
 
 /// Bytes of visibilities that are brought into the file's order together.
 const BATCH_BYTES: usize = 1 << 22;
+
+/// Time after which the integrations that were written are named in the file.
+const NAMED_EVERY: Duration = Duration::from_secs(1);
 
 /// Where the array looked in the middle of an integration, in the apparent coordinates of that moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,8 +77,9 @@ impl Integration<'_> {
 /// `<conj(x_1) x_2>`, `uvw_array` the second antenna's less the first's, and polarization XY is X of
 /// `ant_1` with Y of `ant_2`.
 ///
-/// Rows go to their final place as they come, so memory does not depend on how many there are. Dropped
-/// before [`finish`](Self::finish), nothing is left behind.
+/// Rows go to their final place as they come, so memory does not depend on how many there are. The file's start, which
+/// names them, is there from the beginning: a file can be finished on a full disk, and that of a killed run is whole but
+/// for its last second. Dropped before [`finish`](Self::finish), nothing is left behind.
 #[derive(Debug)]
 pub struct Writer {
     header: Header,
@@ -84,6 +89,8 @@ pub struct Writer {
     written: usize,
     /// The last integration's Julian date.
     last: Option<f64>,
+    /// When the file's start was last written.
+    named: Instant,
 }
 
 impl Writer {
@@ -97,7 +104,18 @@ impl Writer {
         let skeleton = Skeleton::new(path, &header)?;
         let rows = header.baselines.iter().map(|pair| Row::new(&header.antennas, *pair)).collect();
         let file = AtomicFile::create(path)?;
-        Ok(Self { header, file, skeleton, rows, written: 0, last: None })
+        let named = Instant::now();
+        let mut writer = Self { header, file, skeleton, rows, written: 0, last: None, named };
+        writer.name_rows()?;
+        Ok(writer)
+    }
+
+    /// Writes the file's start, which names the integrations written so far.
+    fn name_rows(&mut self) -> Result<()> {
+        let counts = Counts::new(&self.header, self.written);
+        let start = self.skeleton.finish(self.file.path(), &self.header, counts)?;
+        self.named = Instant::now();
+        self.file.put_at(0, &start)
     }
 
     /// What was asked for.
@@ -110,9 +128,9 @@ impl Writer {
         self.written
     }
 
-    /// Bytes of the file when all integrations are written.
+    /// Bytes of the file with the integrations written so far.
     pub fn bytes(&self) -> u64 {
-        self.skeleton.end()
+        self.skeleton.end(Counts::new(&self.header, self.written).rows)
     }
 
     /// Appends an integration.
@@ -127,6 +145,9 @@ impl Writer {
         self.write_data(&integration)?;
         self.last = Some(integration.julian_date());
         self.written += 1;
+        if self.named.elapsed() >= NAMED_EVERY {
+            self.name_rows()?;
+        }
         Ok(())
     }
 
@@ -139,9 +160,7 @@ impl Writer {
             let rule = "a file of visibilities has at least one";
             return Err(Error::parameter("integrations", 0, rule));
         }
-        let counts = Counts::new(&self.header, self.written);
-        let start = self.skeleton.finish(self.file.path(), &self.header, counts)?;
-        self.file.put_at(0, &start)?;
+        self.name_rows()?;
         self.file.commit()
     }
 

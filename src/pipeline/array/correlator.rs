@@ -47,6 +47,10 @@ pub struct ArrayCorrelator {
     /// Integrations so far.
     number: u64,
     watch: Option<Watch>,
+    /// Whether a fault ended the work before the data do.
+    ended: bool,
+    /// That fault, until it is returned.
+    fault: Option<Error>,
 }
 
 /// Is shown how many spectra were correlated, and stops the work by returning false.
@@ -90,7 +94,18 @@ impl ArrayCorrelator {
 
     fn built(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Self> {
         let Built { header, tracking, front, cross, baselines } = build(asked, inputs)?;
-        Ok(Self { header, tracking, front, cross, baselines, next: 0, number: 0, watch: None })
+        Ok(Self {
+            header,
+            tracking,
+            front,
+            cross,
+            baselines,
+            next: 0,
+            number: 0,
+            watch: None,
+            ended: false,
+            fault: None,
+        })
     }
 
     /// What is known before the first integration.
@@ -113,40 +128,90 @@ impl ArrayCorrelator {
         self.watch = Some(watch);
     }
 
+    /// Says what a recording lacks that is cut short and used to its end.
+    pub fn cut(&self) -> Option<String> {
+        self.front.cut()
+    }
+
     /// Fills an integration with the next one; false at the end of the data.
     ///
+    /// An error or a stop within an integration comes after the spectra before it: they are a last, shorter
+    /// integration, and the next call returns the error.
+    ///
     /// # Errors
-    /// Whatever a source reports; [`Error::Io`] of kind `Interrupted` when it is stopped.
+    /// Whatever a source or a device reports; [`Error::stopped`] when it is stopped.
     pub fn next_integration(&mut self, integration: &mut Integration) -> Result<bool> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
         let header = &self.header;
-        if self.next >= header.spectra {
+        if self.ended || self.next >= header.spectra {
             return Ok(false);
         }
         let first = self.next;
         let end = header.spectra.min(first + header.integration_spectra);
+        if let Err(fault) = self.sum(end) {
+            self.ended = true;
+            // A device that has failed gives no sums either.
+            if self.next == first || self.read(first, integration).is_err() {
+                return Err(fault);
+            }
+            self.fault = Some(fault);
+            return Ok(true);
+        }
+        self.read(first, integration)?;
+        Ok(true)
+    }
+
+    /// Sums spectra up to number `end`.
+    fn sum(&mut self, end: u64) -> Result<()> {
         while self.next < end {
-            let made = self.front.made();
-            if !made.contains(&self.next) {
-                let most = if self.front.ends_with_integrations() { end } else { header.spectra };
-                let last = most.min(self.next + self.front.capacity() as u64);
-                self.front.make(self.next..last)?;
+            if !self.front.made().contains(&self.next) {
+                self.make(end)?;
+                self.check_watch()?;
             }
             let last = end.min(self.front.made().end);
             self.cross.run(&mut self.front, self.next, (last - self.next) as usize)?;
             self.next = last;
-            if self.watch.as_mut().is_some_and(|watch| !watch(last)) {
-                return Err(Error::io("voltages", std::io::ErrorKind::Interrupted.into()));
-            }
+            self.check_watch()?;
         }
+        Ok(())
+    }
+
+    /// Makes the next spectra; where a source fails, as many as there are samples for.
+    fn make(&mut self, end: u64) -> Result<()> {
+        let all = if self.front.ends_with_integrations() { end } else { self.header.spectra };
+        let mut last = all.min(self.next + self.front.capacity() as u64);
+        while !self.front.make(self.next..last)? {
+            if last == self.next + 1 {
+                let ended = || Error::stopped("voltages");
+                return Err(self.front.take_fault().unwrap_or_else(ended));
+            }
+            last = self.next + (last - self.next) / 2;
+        }
+        Ok(())
+    }
+
+    fn check_watch(&mut self) -> Result<()> {
+        let next = self.next;
+        match self.watch.as_mut().is_some_and(|watch| !watch(next)) {
+            true => Err(Error::stopped("voltages")),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads out the integration that begins with spectrum `first`.
+    fn read(&mut self, first: u64, integration: &mut Integration) -> Result<()> {
+        let header = &self.header;
         self.cross.read(&self.front, &self.baselines, integration)?;
         integration.number = self.number;
         integration.first = first;
-        integration.spectra = end - first;
-        let length_s = (end - first - 1) as f64 * header.spectrum_s + header.window_s;
+        integration.spectra = self.next - first;
+        let length_s = (integration.spectra - 1) as f64 * header.spectrum_s + header.window_s;
         let middle_s = first as f64 * header.spectrum_s + 0.5 * length_s;
         integration.centre = later(header.start, middle_s)?;
         self.number += 1;
-        Ok(true)
+        Ok(())
     }
 
     /// What was done so far.

@@ -14,7 +14,7 @@ use super::station::{Scratch, Station};
 use super::window::{Feed, Window};
 use crate::backend::threads::Threads;
 use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Plan, Rows};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::voltage::VoltageBlock;
 
 /// What antennas' spectra are made of.
@@ -142,25 +142,39 @@ impl Front {
         &self.masked
     }
 
-    /// Makes the next spectra of all antennas.
+    /// Says what a recording lacks that is cut short and used to its end.
+    pub(super) fn cut(&self) -> Option<String> {
+        self.parts.feeds.iter().find_map(Feed::cut)
+    }
+
+    /// Takes the fault for which a source gave fewer samples than were needed.
+    pub(super) fn take_fault(&mut self) -> Option<Error> {
+        self.parts.feeds.iter_mut().find_map(Feed::take_fault)
+    }
+
+    /// Makes the next spectra of all antennas; false, with none made, where a source gave too few samples for them.
     ///
     /// # Errors
-    /// Whatever a source reports; [`crate::Error::Parameter`] for a delay that falls too fast.
-    pub(super) fn make(&mut self, spectra: Range<u64>) -> Result<()> {
+    /// [`crate::Error::Parameter`] for a delay that falls too fast; whatever a device reports.
+    pub(super) fn make(&mut self, spectra: Range<u64>) -> Result<bool> {
         let begin = Instant::now();
         self.made = spectra.start..spectra.start;
         self.prepare(&spectra);
-        self.hold(self.needed())?;
+        if !self.hold(self.needed())? {
+            return Ok(false);
+        }
         if self.lose() {
             // Gains may have to be measured later.
-            self.hold(self.needed())?;
+            if !self.hold(self.needed())? {
+                return Ok(false);
+            }
             self.lose();
         }
         self.run(&spectra)?;
         self.count();
         self.made = spectra;
         self.elapsed_s += begin.elapsed().as_secs_f64();
-        Ok(())
+        Ok(true)
     }
 
     /// Decides on shifts.
@@ -199,15 +213,17 @@ impl Front {
         needed
     }
 
-    /// Reads what is needed.
-    fn hold(&mut self, needed: Vec<Option<Range<u64>>>) -> Result<()> {
+    /// Reads what is needed; whether the sources gave it.
+    fn hold(&mut self, needed: Vec<Option<Range<u64>>>) -> Result<bool> {
         let feeds = &mut self.parts.feeds;
         self.threads.for_each_chunk(&mut self.scratches, feeds, 1, |_, index, feed| {
             if let Some(times) = &needed[index] {
                 feed[0].hold(times.clone());
             }
         });
-        feeds.iter_mut().try_for_each(Feed::take_outcome)
+        feeds.iter_mut().try_for_each(Feed::take_outcome)?;
+        let mut pairs = feeds.iter().zip(&needed);
+        Ok(pairs.all(|(feed, times)| times.as_ref().is_none_or(|times| feed.holds(times))))
     }
 
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "a device asks for it"))]

@@ -55,11 +55,15 @@ pub(super) struct Recordings {
 }
 
 impl Recordings {
-    /// Checks that recordings belong together.
+    /// Checks that recordings belong together; those that are `cut` short may be shorter than the others.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming both files and what differs.
-    pub(super) fn new(headers: &[&VoltageHeader], options: &CorrelateOptions) -> Result<Self> {
+    pub(super) fn new(
+        headers: &[&VoltageHeader],
+        cut: &[bool],
+        options: &CorrelateOptions,
+    ) -> Result<Self> {
         let Some((first, others)) = headers.split_first() else {
             return Err(Error::parameter("antennas", 0, "there must be at least one recording"));
         };
@@ -69,7 +73,7 @@ impl Recordings {
             check_pair(first, other)?;
         }
         let lengths = headers.iter().map(|header| length(header)).collect::<Result<Vec<_>>>()?;
-        check_lengths(headers, &lengths, options.shortest)?;
+        check_lengths(headers, &lengths, cut, options.shortest)?;
         let starts = headers.iter().map(|header| start(first, header));
         let (starts, late): (Vec<i64>, Vec<f64>) =
             starts.collect::<Result<Vec<_>>>()?.into_iter().unzip();
@@ -222,13 +226,21 @@ fn length(header: &VoltageHeader) -> Result<u64> {
     })
 }
 
-fn check_lengths(headers: &[&VoltageHeader], lengths: &[u64], shortest: bool) -> Result<()> {
-    let unlike = lengths.iter().position(|length| *length != lengths[0]);
-    let Some(other) = unlike.filter(|_| !shortest) else { return Ok(()) };
+fn check_lengths(
+    headers: &[&VoltageHeader],
+    lengths: &[u64],
+    cut: &[bool],
+    shortest: bool,
+) -> Result<()> {
+    let Some(whole) = cut.iter().position(|cut| !cut).filter(|_| !shortest) else { return Ok(()) };
+    let is_like = |(length, cut): (&u64, &bool)| {
+        *length == lengths[whole] || (*cut && *length < lengths[whole])
+    };
+    let Some(other) = lengths.iter().zip(cut).position(|own| !is_like(own)) else { return Ok(()) };
     let rule = format!(
         "{} has {}; correlate as far as the shortest goes with --shortest",
-        headers[0].path.display(),
-        lengths[0],
+        headers[whole].path.display(),
+        lengths[whole],
     );
     let found = format!("{} in {}", lengths[other], headers[other].path.display());
     Err(Error::parameter("length (samples)", found, rule))

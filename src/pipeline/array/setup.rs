@@ -87,7 +87,8 @@ pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> 
     let options = asked.options;
     let numbers = numbers(asked.array, &inputs, options.missing)?;
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
-    let recordings = Recordings::new(&headers, options)?;
+    let cut: Vec<bool> = inputs.iter().map(|input| input.source.cut().is_some()).collect();
+    let recordings = Recordings::new(&headers, &cut, options)?;
     let tracking = Tracking::new(asked.array, &recordings.header, recordings.times, options)?;
     let model = tracking::model(&asked, &tracking, &recordings)?;
     if matches!(model, Model::None) {
@@ -331,10 +332,11 @@ impl Shape {
     }
 
     fn feeds(&self, sources: Vec<Box<dyn VoltageSource>>, capacity: usize) -> Vec<Feed> {
-        let pairs = sources.into_iter().zip(&self.recordings.lengths);
-        let feed = |(source, length): (Box<dyn VoltageSource>, &u64)| {
-            let times = read_times(source.header(), capacity, self.steps());
-            Feed::new(source, *length, (times, self.steps().1))
+        let Recordings { lengths, offsets, times, .. } = &self.recordings;
+        let pairs = sources.into_iter().zip(lengths.iter().zip(offsets));
+        let feed = |(source, (length, offset)): (Box<dyn VoltageSource>, (&u64, &u64))| {
+            let gulp = read_times(source.header(), capacity, self.steps());
+            Feed::new(source, (*length, offset + times), (gulp, self.steps().1))
         };
         pairs.map(feed).collect()
     }

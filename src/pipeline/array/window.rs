@@ -98,6 +98,12 @@ pub(super) struct Feed {
     lost: Lost,
     /// Samples that the source has.
     length: u64,
+    /// Whether the correlation goes on to the source's end.
+    reaches_end: bool,
+    /// Why the source gave fewer samples, until it is taken.
+    fault: Option<Error>,
+    /// Whether there was a fault.
+    ended: bool,
     /// Seconds spent reading.
     elapsed_s: f64,
     /// How the last move went.
@@ -105,10 +111,11 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// A source of known length, read `gulp` samples at a time, with `span` samples under a spectrum's window.
+    /// A source of known length, of which the samples before `end` are used, read `gulp` samples at a time, with `span`
+    /// samples under a spectrum's window.
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
-        length: u64,
+        (length, end): (u64, u64),
         (gulp, span): (usize, u64),
     ) -> Self {
         let header = source.header();
@@ -122,7 +129,36 @@ impl Feed {
         };
         let gulp = gulp.max(1).next_multiple_of(WHOLE);
         let lost = Lost::new(window.streams, span);
-        Self { source, gulp, window, lost, length, elapsed_s: 0.0, outcome: Ok(()) }
+        Self {
+            source,
+            gulp,
+            window,
+            lost,
+            length,
+            reaches_end: end >= length,
+            fault: None,
+            ended: false,
+            elapsed_s: 0.0,
+            outcome: Ok(()),
+        }
+    }
+
+    /// Says what the recording lacks, where it is cut short and used to its end.
+    pub(super) fn cut(&self) -> Option<String> {
+        let why = self.source.cut().filter(|_| self.reaches_end)?;
+        let path = self.header().path.display().to_string();
+        Some(if why.contains(&path) { why.to_owned() } else { format!("{path}: {why}") })
+    }
+
+    /// Takes the fault for which the source gave fewer samples than were needed.
+    pub(super) fn take_fault(&mut self) -> Option<Error> {
+        self.fault.take()
+    }
+
+    /// Whether some samples are held, as far as the source has them.
+    pub(super) fn holds(&self, times: &Range<u64>) -> bool {
+        let end = times.end.min(self.length);
+        times.start >= end || self.window.first + self.window.times as u64 >= end
     }
 
     pub(super) fn header(&self) -> &VoltageHeader {
@@ -148,7 +184,7 @@ impl Feed {
         std::mem::replace(&mut self.outcome, Ok(()))
     }
 
-    /// Moves the window: what lies before `times` goes, and its samples are read.
+    /// Moves the window: what lies before `times` goes, and its samples are read, as far as the source gives them.
     pub(super) fn hold(&mut self, times: Range<u64>) {
         let begin = Instant::now();
         self.outcome = self.held(times);
@@ -166,34 +202,45 @@ impl Feed {
         }
         self.window.drop_before(times.start);
         self.lost.drop_before(self.window.first);
-        self.pass_over(times.start)?;
+        self.pass_over(times.start);
         // Room for all at once, and for the samples that are read over the end.
         let room = (end - self.window.first) as usize + WHOLE + self.gulp;
         self.window.reserve(room);
-        while self.window.first + (self.window.times as u64) < end {
+        while !self.ended && self.window.first + (self.window.times as u64) < end {
             let first = self.window.first + self.window.times as u64;
             let mut block = self.window.next(self.gulp)?;
-            let read = self.source.read(&mut block)?;
+            let read = match self.source.read(&mut block) {
+                Ok(read) => read,
+                Err(fault) => {
+                    self.end(fault);
+                    break;
+                }
+            };
             self.lost.find(&mut block, first);
             let times = block.times();
             self.window.times += times;
             if read < self.gulp && first + (times as u64) < end {
-                return Err(self.short());
+                self.end(self.short());
             }
         }
         Ok(())
     }
 
+    fn end(&mut self, fault: Error) {
+        self.ended = true;
+        self.fault = Some(fault);
+    }
+
     /// Passes over what lies before a sample, where nothing is held.
-    fn pass_over(&mut self, sample: u64) -> Result<()> {
+    fn pass_over(&mut self, sample: u64) {
         let passed = (sample - self.window.first) / WHOLE as u64 * WHOLE as u64;
-        if self.window.times == 0 && passed > 0 {
-            if self.source.skip(passed)? < passed {
-                return Err(self.short());
+        if self.window.times == 0 && passed > 0 && !self.ended {
+            match self.source.skip(passed) {
+                Ok(skipped) if skipped < passed => self.end(self.short()),
+                Ok(_) => self.window.first += passed,
+                Err(fault) => self.end(fault),
             }
-            self.window.first += passed;
         }
-        Ok(())
     }
 
     fn short(&self) -> Error {

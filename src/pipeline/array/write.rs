@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Location, Sky, day_length_s};
 use crate::io::uvh5::{self, Feed, Feeds, Keyword, Mount, Pointing, Writer};
 use crate::pipeline::burst::Status;
+use crate::pipeline::ending::Ending;
 
 /// The shortest integration that a file keeps apart from its neighbours, in seconds: Julian dates are 40 us
 /// apart, and the last integration may be half as long.
@@ -47,7 +48,7 @@ impl Default for Labels {
 }
 
 /// What was written.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct WriteReport {
     /// What was done.
     pub summary: Summary,
@@ -57,19 +58,21 @@ pub struct WriteReport {
     pub elapsed_s: f64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// False when the observer stopped it; then there is no file.
-    pub complete: bool,
+    /// How it ended. The file has all integrations before; there is none where a run was stopped before its first.
+    pub ending: Ending,
 }
 
 /// Writes all integrations to a UVH5 file.
 ///
 /// Of a tracked source, phases are zero in its direction and u, v, w are of its frame; otherwise the data are
 /// a drift scan's, and u, v, w are east, north, up. `observe` is shown each integration and how far the work
-/// is, and stops it by returning false.
+/// is, and stops it by returning false. A stop, a read error, a failure of the device or a full disk ends the file
+/// before its time: it holds the integrations before, the same bits as those of a whole run, and the spectra of the one
+/// that was being summed, where they can be written.
 ///
 /// # Errors
-/// [`Error::Parameter`] when the recordings don't say their start, or for what UVH5 does not allow;
-/// [`Error::Io`]; whatever the sources report.
+/// [`Error::Parameter`] when the recordings don't say their start, or for what UVH5 does not allow; whatever ends the
+/// work before its first integration, unless that is a stop.
 pub fn write_uvh5(
     correlator: &mut ArrayCorrelator,
     path: &Path,
@@ -87,14 +90,21 @@ pub fn write_uvh5(
         return Err(Error::parameter("--integration (s)", file.integration_s, rule));
     }
     let mut writer = Writer::create(path, file)?;
-    let bytes = writer.bytes();
     let location = header.array.location()?;
     let mut integration = Integration::new();
-    let (mut write_s, mut complete) = (0.0, true);
-    while correlator.next_integration(&mut integration)? {
+    let mut write_s = 0.0;
+    let ending = loop {
+        match correlator.next_integration(&mut integration) {
+            Ok(true) => {}
+            Ok(false) => break Ending::of_source(correlator.cut().as_deref()),
+            Err(fault) => break Ending::after(fault),
+        }
         let start = Instant::now();
-        put(&mut writer, &integration, (&header, &sky), (correlator, &location))?;
+        let written = put(&mut writer, &integration, (&header, &sky), (correlator, &location));
         write_s += start.elapsed().as_secs_f64();
+        if let Err(fault) = written {
+            break Ending::after(fault);
+        }
         let status = Status {
             times: integration.first + integration.spectra,
             total: Some(header.spectra),
@@ -102,17 +112,20 @@ pub fn write_uvh5(
             elapsed_s: begin.elapsed().as_secs_f64(),
         };
         if !observe(&integration, &status) {
-            complete = false;
-            break;
+            break Ending::Stopped;
         }
-    }
-    if complete {
+    };
+    let found = writer.integrations() > 0;
+    let ending = ending.or_error(found)?;
+    let (integrations, bytes) = (writer.integrations() as u64, writer.bytes());
+    if found || ending.is_complete() {
         let start = Instant::now();
         writer.finish()?;
         write_s += start.elapsed().as_secs_f64();
     }
-    let (summary, elapsed_s) = (correlator.summary(), begin.elapsed().as_secs_f64());
-    Ok(WriteReport { summary, write_s, elapsed_s, bytes, complete })
+    let summary = Summary { integrations, ..correlator.summary() };
+    let elapsed_s = begin.elapsed().as_secs_f64();
+    Ok(WriteReport { summary, write_s, elapsed_s, bytes, ending })
 }
 
 fn known<'a>(correlator: &'a ArrayCorrelator, header: &ArrayHeader) -> Result<&'a Sky> {

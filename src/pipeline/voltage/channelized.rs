@@ -19,7 +19,7 @@ use super::geometry::Geometry;
 use super::layout::Layout;
 use super::options::ChannelizeOptions;
 use super::part::part;
-use super::spectra::{Spectra, fitting_gulp};
+use super::spectra::{Spectra, Watch, fitting_gulp};
 use crate::backend::Backend;
 use crate::channelize::{Form, Plan};
 use crate::error::{Error, Result};
@@ -76,8 +76,6 @@ pub struct ChannelizedVoltages {
     rows: Vec<u8>,
     /// The next spectrum's number; those before the filter bank's next one are flagged in all streams.
     row: u64,
-    /// What the recording says of itself.
-    cut: Option<String>,
     warnings: Vec<String>,
 }
 
@@ -105,7 +103,7 @@ impl ChannelizedVoltages {
         let all = source.header().times;
         let (source, not_finite) = finite(part(source, options)?);
         let recorded = source.header().clone();
-        let (cut, warnings) = (source.cut().map(str::to_owned), source.warnings().to_vec());
+        let warnings = source.warnings().to_vec();
         let layout = Layout::new(&recorded, !recorded.lower_sideband)?;
         let bits = requantization.bits;
         let one = Form::Requantized { bits, gains: vec![1.0] };
@@ -146,7 +144,6 @@ impl ChannelizedVoltages {
             not_finite,
             rows: Vec::new(),
             row: 0,
-            cut,
             warnings,
         })
     }
@@ -172,6 +169,51 @@ impl ChannelizedVoltages {
         self.streams.elements.iter().map(|element| all[*element]).collect()
     }
 
+    /// Asks `watch` before each block of voltages whether to go on; false ends the spectra with [`Error::stopped`].
+    pub fn watched_by(&mut self, watch: Watch) {
+        self.spectra.watched_by(watch);
+    }
+
+    /// Fills a block with the next spectra, and returns how many; fewer than there is room for only at the end of the
+    /// data or before an error, which the next call returns.
+    ///
+    /// # Errors
+    /// [`Error::Shape`]; whatever the source and the filter bank report; [`Error::stopped`].
+    pub fn read_block(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        let times = self.fill(block)?;
+        if times == 0 {
+            self.check_fault()?
+        }
+        Ok(times)
+    }
+
+    /// Returns the error that ended the spectra, once.
+    fn check_fault(&mut self) -> Result<()> {
+        self.spectra.take_fault().map_or(Ok(()), Err)
+    }
+
+    fn fill(&mut self, block: &mut VoltageBlock) -> Result<usize> {
+        let row = self.spectra.elements();
+        let room = (ROWS_BYTES / row).max(TILE);
+        let first = self.row;
+        let lead = self.spectra.row() - first;
+        let mut done = lead.min(block.capacity() as u64) as usize;
+        while done < block.capacity() {
+            let wanted = room.min(block.capacity() - done);
+            self.rows.resize(room * row, 0);
+            let times = self.spectra.read(&mut self.rows[..wanted * row])?;
+            self.sort(times, block, done);
+            done += times;
+            if times < wanted {
+                break;
+            }
+        }
+        block.set_times(done)?;
+        self.flags.blank(first, done, block);
+        self.row += done as u64;
+        Ok(done)
+    }
+
     /// Sorts spectra into streams, behind the `done` that the block holds.
     fn sort(&self, times: usize, block: &mut VoltageBlock, done: usize) {
         let bytes = self.header.encoding.bytes(1);
@@ -195,31 +237,16 @@ impl VoltageSource for ChannelizedVoltages {
     }
 
     fn read(&mut self, block: &mut VoltageBlock) -> Result<usize> {
-        let row = self.spectra.elements();
-        let room = (ROWS_BYTES / row).max(TILE);
-        let first = self.row;
-        let lead = self.spectra.row() - first;
-        let mut done = lead.min(block.capacity() as u64) as usize;
-        while done < block.capacity() {
-            let wanted = room.min(block.capacity() - done);
-            self.rows.resize(room * row, 0);
-            let times = self.spectra.read(&mut self.rows[..wanted * row])?;
-            self.sort(times, block, done);
-            done += times;
-            if times < wanted {
-                break;
-            }
-        }
-        block.set_times(done)?;
-        self.flags.blank(first, done, block);
-        self.row += done as u64;
-        Ok(done)
+        let times = self.fill(block)?;
+        self.check_fault()?;
+        Ok(times)
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
         let lead = times.min(self.spectra.row() - self.row);
         let skipped = lead + self.spectra.skip(times - lead)?;
         self.row += skipped;
+        self.check_fault()?;
         Ok(skipped)
     }
 
@@ -228,7 +255,7 @@ impl VoltageSource for ChannelizedVoltages {
     }
 
     fn cut(&self) -> Option<&str> {
-        self.cut.as_deref()
+        self.spectra.cut()
     }
 
     fn warnings(&self) -> &[String] {

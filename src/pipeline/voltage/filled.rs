@@ -53,6 +53,10 @@ impl Filled {
         &self.rows
     }
 
+    pub(super) fn rows_mut(&mut self) -> &mut Rows {
+        &mut self.rows
+    }
+
     /// Fills `rows` with the next rows; fewer only at the end of the data.
     pub(super) fn read(&mut self, rows: &mut [f32]) -> Result<usize> {
         let asked = rows.len() / self.elements;

@@ -12,7 +12,7 @@ use super::layout::{self, Layout};
 use super::options::ChannelizeOptions;
 use super::part::part;
 use super::rows::{Assembly, Middle, Rows};
-use super::spectra::fitting_gulp;
+use super::spectra::{Watch, fitting_gulp};
 use crate::backend::Backend;
 use crate::channelize::{Detection, Form, Plan};
 use crate::error::{Error, Result};
@@ -43,8 +43,6 @@ pub struct VoltageFilterbank {
     pub(super) rows: Filled,
     not_finite: Arc<AtomicU64>,
     scratch: Vec<f32>,
-    /// What the recording says of itself.
-    cut: Option<String>,
     warnings: Vec<String>,
 }
 
@@ -68,7 +66,7 @@ impl VoltageFilterbank {
         let all = source.header().times;
         let (source, not_finite) = finite(part(source, options)?);
         let recorded = source.header().clone();
-        let (cut, warnings) = (source.cut().map(str::to_owned), source.warnings().to_vec());
+        let warnings = source.warnings().to_vec();
         let layout = Layout::new(&recorded, options.ascending)?;
         let detection = layout::detection(&recorded, options);
         let plan = Plan::new(layout.options(&recorded, options, Form::Detected(detection)))?;
@@ -112,7 +110,6 @@ impl VoltageFilterbank {
             rows,
             not_finite,
             scratch: Vec::new(),
-            cut,
             warnings,
         })
     }
@@ -147,16 +144,38 @@ impl VoltageFilterbank {
         self.not_finite.load(Ordering::Relaxed)
     }
 
+    /// Asks `watch` before each block of voltages whether to go on; false ends the rows with [`Error::stopped`].
+    pub fn watched_by(&mut self, watch: Watch) {
+        self.rows.rows_mut().watched_by(watch);
+    }
+
     /// Fills `rows` with whole rows, axes time, product, channel, and returns how many; fewer than
-    /// asked for only at the end of the data.
+    /// asked for only at the end of the data or before an error, which the next call returns.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `rows` has room for whole rows; whatever the source reports.
+    /// [`Error::Shape`] unless `rows` has room for whole rows; whatever the source and the filter bank report;
+    /// [`Error::stopped`].
     pub fn read_rows(&mut self, rows: &mut [f32]) -> Result<usize> {
         let elements = self.row_elements();
         let times = rows.len() / elements;
         crate::array::check_length("rows (numbers)", times * elements, rows.len())?;
-        self.rows.read(rows)
+        let times = self.rows.read(rows)?;
+        if times == 0 {
+            self.check_fault()?
+        }
+        Ok(times)
+    }
+
+    /// Returns the error that ended the rows, once.
+    fn check_fault(&mut self) -> Result<()> {
+        self.rows.rows_mut().take_fault().map_or(Ok(()), Err)
+    }
+
+    /// As [`Self::read_rows`], with an error in the place of the rows before it.
+    fn read_or_fail(&mut self, rows: &mut [f32]) -> Result<usize> {
+        let times = self.rows.read(rows)?;
+        self.check_fault()?;
+        Ok(times)
     }
 
     /// One product only, as a filterbank is read.
@@ -178,17 +197,25 @@ impl FilterbankSource for VoltageFilterbank {
         self.check_products()?;
         self.header.times_in(rows)?;
         if let Ok(rows) = bytemuck::try_cast_slice_mut(rows) {
-            return self.rows.read(rows);
+            return self.read_or_fail(rows);
         }
         // A buffer that does not begin at a number's place.
-        self.scratch.resize(rows.len() / 4, 0.0);
-        let times = self.rows.read(&mut self.scratch)?;
-        rows.copy_from_slice(bytemuck::cast_slice(&self.scratch));
-        Ok(times)
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(rows.len() / 4, 0.0);
+        let times = self.read_or_fail(&mut scratch);
+        rows.copy_from_slice(bytemuck::cast_slice(&scratch));
+        self.scratch = scratch;
+        times
     }
 
     fn skip(&mut self, times: u64) -> Result<u64> {
-        self.rows.skip(times)
+        let skipped = self.rows.skip(times)?;
+        self.check_fault()?;
+        Ok(skipped)
+    }
+
+    fn cut(&self) -> Option<&str> {
+        self.rows.rows().cut()
     }
 
     fn gaps(&self) -> &[Gap] {
@@ -197,10 +224,6 @@ impl FilterbankSource for VoltageFilterbank {
 
     fn flagged_samples(&self) -> u64 {
         self.not_finite()
-    }
-
-    fn cut(&self) -> Option<&str> {
-        self.cut.as_deref()
     }
 
     fn warnings(&self) -> &[String] {

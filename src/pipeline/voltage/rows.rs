@@ -1,13 +1,13 @@
 //! Rows as the filter bank makes them: antennas summed, recorded channels in order, gaps as they come.
 
-use super::spectra::Spectra;
 #[cfg(feature = "cuda")]
 use super::spectra::{Bank, Unread};
+use super::spectra::{Spectra, Watch};
 use crate::backend::Backend;
 #[cfg(feature = "cuda")]
 use crate::channelize::{Channelizer, Joining};
 use crate::channelize::{Feed, Form, Plan, Products};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
 
 /// Bytes of rows that are put together at once.
@@ -40,6 +40,21 @@ impl Rows {
         let turned = if is_lower { imaginary_product(&plan) } else { None };
         let spectra = Spectra::new(source, None, plan, gulp, backend)?;
         Ok(Self { spectra, assembly, scratch: vec![0.0; rows * row], turned })
+    }
+
+    /// As [`Spectra::watched_by`].
+    pub(super) fn watched_by(&mut self, watch: Watch) {
+        self.spectra.watched_by(watch);
+    }
+
+    /// As [`Spectra::cut`].
+    pub(super) fn cut(&self) -> Option<&str> {
+        self.spectra.cut()
+    }
+
+    /// As [`Spectra::take_fault`].
+    pub(super) fn take_fault(&mut self) -> Option<Error> {
+        self.spectra.take_fault()
     }
 
     /// The filter bank's plan.

@@ -1,6 +1,6 @@
 //! A source and its filter bank, as one stream of rows that can be read and passed over.
 //!
-//! Invariant: a row's bits do not depend on how rows are read or passed over.
+//! Invariant: a row's bits do not depend on how rows are read or passed over, nor on what ends them before their time.
 
 #[cfg(feature = "cuda")]
 mod unread;
@@ -28,6 +28,9 @@ const SCRATCH_BYTES: usize = 1 << 20;
 
 /// Spectra after which the filter bank may be started anew without a change in any bit.
 const RESTART_SPECTRA: u64 = 64;
+
+/// Returns false to stop the work; it is asked before each block of voltages is read.
+pub type Watch = Box<dyn FnMut() -> bool + Send>;
 
 /// What rows are made of.
 pub(super) trait Element: Copy + Default {
@@ -71,6 +74,11 @@ pub(super) struct Spectra<T> {
     /// Limited samples of each element, before the filter bank was last started anew.
     saturated: Vec<u64>,
     scratch: Vec<T>,
+    watch: Option<Watch>,
+    /// Whether a fault ended the rows before the data do.
+    ended: bool,
+    /// That fault, until it is taken.
+    fault: Option<Error>,
 }
 
 impl<T: Element> Spectra<T> {
@@ -110,6 +118,9 @@ impl<T: Element> Spectra<T> {
             row,
             elements,
             scratch: Vec::new(),
+            watch: None,
+            ended: false,
+            fault: None,
         })
     }
 
@@ -134,15 +145,41 @@ impl<T: Element> Spectra<T> {
         self.saturated.iter().zip(present).map(|(before, now)| before + now).collect()
     }
 
-    /// Fills `rows` with the next rows; fewer only at the end of the data.
+    /// Asks `watch` before each block whether to go on.
+    pub(super) fn watched_by(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
+    /// Says what the recording lacks, where it is cut short.
+    pub(super) fn cut(&self) -> Option<&str> {
+        self.source.cut()
+    }
+
+    /// Takes the fault that ended the rows: of the source, of the filter bank, or a stop.
+    pub(super) fn take_fault(&mut self) -> Option<Error> {
+        self.fault.take()
+    }
+
+    fn end(&mut self, fault: Error) {
+        self.ended = true;
+        self.fault = Some(fault);
+    }
+
+    /// Fills `rows` with the next rows; fewer only at the end of the data, or where a fault ended them.
     pub(super) fn read(&mut self, rows: &mut [T]) -> Result<usize> {
         let asked = rows.len() / self.elements;
         let mut done = 0;
-        while done < asked && self.refill()? {
+        while done < asked && self.refill() {
             let rest = &mut rows[done * self.elements..asked * self.elements];
             let left = self.block.times() - self.used;
             let voltages = self.block.voltages().slice(self.used, left)?;
-            let progress = self.channelizer.run(voltages, T::output(rest))?;
+            let progress = match self.channelizer.run(voltages, T::output(rest)) {
+                Ok(progress) => progress,
+                Err(fault) => {
+                    self.end(fault);
+                    break;
+                }
+            };
             self.used += progress.consumed;
             self.row += progress.produced as u64;
             done += progress.produced;
@@ -151,22 +188,36 @@ impl<T: Element> Spectra<T> {
     }
 
     /// Whether there are samples that the filter bank has not taken.
-    fn refill(&mut self) -> Result<bool> {
-        if self.used < self.block.times() {
-            return Ok(true);
+    fn refill(&mut self) -> bool {
+        if self.ended || self.used < self.block.times() {
+            return !self.ended;
+        }
+        if self.watch.as_mut().is_some_and(|watch| !watch()) {
+            self.end(Error::stopped(&self.source.header().path));
+            return false;
         }
         if self.block.capacity() != self.gulp {
             self.block = self.source.header().block(self.gulp);
         }
-        let read = self.source.read(&mut self.block)?;
-        self.position += read as u64;
-        self.used = 0;
-        Ok(read > 0)
+        match self.source.read(&mut self.block) {
+            Ok(read) => {
+                self.position += read as u64;
+                self.used = 0;
+                read > 0
+            }
+            Err(fault) => {
+                self.end(fault);
+                false
+            }
+        }
     }
 
     /// Passes over rows: far ones by starting the filter bank anew; fewer only at the end of the data.
     pub(super) fn skip(&mut self, rows: u64) -> Result<u64> {
         let before = self.row;
+        if self.ended {
+            return Ok(0);
+        }
         let total = self.source.header().times.map(|times| self.plan().rows(times));
         let target = before.saturating_add(rows).min(total.unwrap_or(u64::MAX)).max(before);
         let restart = target / restart_rows(self.plan()) * restart_rows(self.plan());
@@ -190,7 +241,10 @@ impl<T: Element> Spectra<T> {
     /// Goes on at a later row, whose first window begins at `sample`.
     fn restart(&mut self, row: u64, sample: u64) -> Result<()> {
         let wanted = sample - self.position;
-        let skipped = self.source.skip(wanted)?;
+        let skipped = self.source.skip(wanted).unwrap_or_else(|fault| {
+            self.end(fault);
+            0
+        });
         self.position += skipped;
         // Where the data end before that row, they have so many.
         let last = self.plan().rows(self.position).max(self.row);

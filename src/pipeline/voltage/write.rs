@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::io::sigproc::FilterbankWriter;
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::pipeline::burst::Status;
+use crate::pipeline::ending::Ending;
 use crate::sample::Encoding;
 
 /// Bytes of rows that are made before they are written.
@@ -20,6 +21,9 @@ const SCALING_ROWS: usize = 4096;
 
 /// The most bytes of rows that are held for it.
 const SCALING_BYTES: usize = 64 << 20;
+
+/// Bytes of rows that are made at once for it.
+const LEARN_BYTES: usize = 1 << 20;
 
 /// How numbers are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,16 +56,20 @@ pub struct WriteReport {
     pub data_s: f64,
     /// Time that it took, in seconds.
     pub elapsed_s: f64,
-    /// False when the observer stopped it; then there is no file.
-    pub complete: bool,
+    /// How it ended. The file has all rows that were made before; there is none where a run was stopped before its
+    /// first row.
+    pub ending: Ending,
 }
 
 /// Writes all rows that are left to a SIGPROC filterbank, one IF a product.
 ///
-/// `observe` is told after each gulp how far the work is, and stops it by returning false.
+/// `observe` is told after each gulp how far the work is, and stops it by returning false. A stop, a read error, a
+/// failure of the device or a full disk ends the file before its time: it holds the rows that were made before, the
+/// same bits as those of a whole run. Counts of 8 bits of a run that ends among the rows that their scaling is taken
+/// from are scaled by those that there are.
 ///
 /// # Errors
-/// [`crate::Error::Io`]; whatever the source reports.
+/// [`crate::Error::Io`] of a pipe; whatever ends the work before its first row, unless that is a stop.
 pub fn write_filterbank(
     filterbank: &mut VoltageFilterbank,
     destination: Destination<'_>,
@@ -71,40 +79,39 @@ pub fn write_filterbank(
     let begin = Instant::now();
     let header = filterbank.header().clone();
     let mut sink = Sink::new(&header, filterbank.products(), destination, depth)?;
-    if depth == Depth::U8 {
-        sink.learn(filterbank)?;
-    }
-    let elements = filterbank.row_elements();
-    let mut rows = vec![0.0; (GULP_BYTES / 4).div_ceil(elements) * elements];
-    let mut complete = true;
     let status = |rows: u64| Status {
         times: rows,
         total: header.times,
         data_s: rows as f64 * header.tsamp_s,
         elapsed_s: begin.elapsed().as_secs_f64(),
     };
-    loop {
-        let times = filterbank.read_rows(&mut rows)?;
-        sink.put(&rows[..times * elements])?;
-        if !observe(&status(sink.writer.rows())) {
-            complete = false;
-            break;
+    let mut go_on = |rows: u64| observe(&status(rows));
+    let made = sink.fill(filterbank, &mut go_on);
+    let ending = match made.and_then(|ending| sink.writer.end_data().map(|()| ending)) {
+        Ok(ending) => ending,
+        // What a pipe has taken is gone.
+        Err(fault) if sink.is_pipe => return Err(fault),
+        Err(fault) => {
+            sink.writer.keep_whole()?;
+            Ending::after(fault)
         }
-        if times * elements < rows.len() {
-            break;
-        }
-    }
+    };
     let Status { times, data_s, elapsed_s, .. } = status(sink.writer.rows());
+    let ending = ending.or_error(times > 0)?;
     let scaling = sink.scaling;
-    if complete {
+    if times > 0 || ending.is_complete() {
         sink.writer.finish()?;
     }
-    let gaps = filterbank.gaps().to_vec();
-    Ok(WriteReport { rows: times, gaps, scaling, data_s, elapsed_s, complete })
+    let gaps = filterbank.gaps().iter().filter(|gap| gap.start_time < times);
+    let within = |gap: &Gap| Gap { times: gap.times.min(times - gap.start_time), ..*gap };
+    let gaps = gaps.map(within).collect();
+    Ok(WriteReport { rows: times, gaps, scaling, data_s, elapsed_s, ending })
 }
 
 struct Sink {
     writer: FilterbankWriter,
+    is_pipe: bool,
+    depth: Depth,
     scaling: Option<Scaling>,
     counts: Vec<u8>,
 }
@@ -121,38 +128,90 @@ impl Sink {
             Depth::U8 => Encoding::U8,
         };
         let header = FilterbankHeader { encoding, ..header.clone() };
+        let is_pipe = matches!(destination, Destination::Pipe(_));
         let writer = match destination {
             Destination::File(path) => FilterbankWriter::create_ifs(path, &header, products)?,
             Destination::Pipe(pipe) => FilterbankWriter::to_pipe_ifs(pipe, &header, products)?,
         };
-        Ok(Self { writer, scaling: None, counts: Vec::new() })
+        Ok(Self { writer, is_pipe, depth, scaling: None, counts: Vec::new() })
     }
 
-    /// Reads the first rows, takes the scaling from those that are data, and writes them.
-    fn learn(&mut self, filterbank: &mut VoltageFilterbank) -> Result<()> {
+    /// Writes all rows that are left, and returns how they ended; `go_on` is told how many there are.
+    ///
+    /// # Errors
+    /// Those of writing alone.
+    fn fill(
+        &mut self,
+        filterbank: &mut VoltageFilterbank,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Ending> {
+        if self.depth == Depth::U8
+            && let Some(ending) = self.learn(filterbank, go_on)?
+        {
+            return Ok(ending);
+        }
+        let elements = filterbank.row_elements();
+        let mut rows = vec![0.0; (GULP_BYTES / 4).div_ceil(elements) * elements];
+        loop {
+            match filterbank.read_rows(&mut rows) {
+                Ok(0) => return Ok(Ending::of_source(filterbank.cut())),
+                Ok(times) => self.put(&rows[..times * elements])?,
+                Err(fault) => return Ok(Ending::after(fault)),
+            }
+            if !go_on(self.writer.rows()) {
+                return Ok(Ending::Stopped);
+            }
+        }
+    }
+
+    /// Reads the first rows, takes the scaling from those that are data, and writes them; how they ended, if they did.
+    fn learn(
+        &mut self,
+        filterbank: &mut VoltageFilterbank,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Ending>> {
         let elements = filterbank.row_elements();
         let gaps = filterbank.gaps().to_vec();
         let mut filling = vec![0.0; elements];
         // A gap at the start is one row many times over.
-        let empty = gaps.first().filter(|gap| gap.start_time == 0).map_or(0, |gap| gap.times);
+        let mut empty = gaps.first().filter(|gap| gap.start_time == 0).map_or(0, |gap| gap.times);
+        let mut ending = None;
         if empty > 0 {
-            filterbank.read_rows(&mut filling)?;
-            filterbank.skip(empty - 1)?;
+            let passed = filterbank.read_rows(&mut filling);
+            let passed = passed.and_then(|row| Ok(row as u64 + filterbank.skip(empty - 1)?));
+            match passed {
+                Ok(passed) => empty = passed,
+                Err(fault) => return Ok(Some(Ending::after(fault))),
+            }
         }
         let times = SCALING_ROWS.min((SCALING_BYTES / (4 * elements)).max(16));
-        let mut rows = vec![0.0; times * elements];
-        let times = filterbank.read_rows(&mut rows)?;
-        rows.truncate(times * elements);
+        let mut rows = Vec::new();
+        while rows.len() < times * elements && ending.is_none() {
+            let known = rows.len();
+            rows.resize((known + LEARN_BYTES / 4).div_ceil(elements) * elements, 0.0);
+            rows.truncate(times * elements);
+            let read = filterbank.read_rows(&mut rows[known..]);
+            rows.truncate(known + elements * *read.as_ref().unwrap_or(&0));
+            ending = match read {
+                Ok(0) => Some(Ending::of_source(filterbank.cut())),
+                Ok(_) => (!go_on(0)).then_some(Ending::Stopped),
+                Err(fault) => Some(Ending::after(fault)),
+            };
+        }
         let is_data = |row: u64| {
             gaps.iter().all(|gap| row < gap.start_time || row >= gap.start_time + gap.times)
         };
         let data = rows.chunks_exact(elements).zip(empty..).filter(|(_, row)| is_data(*row));
         let data: Vec<f32> = data.flat_map(|(values, _)| values).copied().collect();
         self.scaling = Some(Scaling::new(if data.is_empty() { &filling } else { &data }, elements));
-        for _ in 0..empty {
+        for row in 0..empty {
             self.put(&filling)?;
+            if row % SCALING_ROWS as u64 == 0 && !go_on(row) {
+                return Ok(Some(Ending::Stopped));
+            }
         }
-        self.put(&rows)
+        self.put(&rows)?;
+        Ok(ending)
     }
 
     fn put(&mut self, rows: &[f32]) -> Result<()> {

@@ -75,6 +75,24 @@ impl Writer {
         Ok(())
     }
 
+    /// Ends the data: hands all samples to the system, so that a full disk is met before the file gets its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn end_data(&mut self) -> Result<()> {
+        self.file.flush()
+    }
+
+    /// Goes on after a failed write with the samples that are whole in the file, and returns how many each stream has.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn keep_whole(&mut self) -> Result<u64> {
+        let frame = self.layout.frame_bytes();
+        let samples = |bytes: u64| bytes.saturating_sub(DEFAULT_HEADER) / frame;
+        Ok(samples(self.file.cut_to(|bytes| DEFAULT_HEADER + samples(bytes) * frame)?))
+    }
+
     /// Puts the file under its name.
     ///
     /// # Errors

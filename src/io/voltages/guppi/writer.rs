@@ -145,11 +145,43 @@ impl Writer {
         Ok(())
     }
 
-    /// Fills up the last block and puts every file under its name.
+    /// Goes on after a failed write with the blocks that are whole in the files, and returns the samples of each stream
+    /// that they hold.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when not one sample was written; [`Error::Io`].
-    pub fn finish(mut self) -> Result<()> {
+    /// [`Error::Io`].
+    pub fn keep_whole(&mut self) -> Result<u64> {
+        let block_bytes = self.block_bytes();
+        let before = self.options.blocks_per_file.unwrap_or(0) * self.done.len().saturating_sub(1);
+        let last = match self.done.last_mut() {
+            Some(file) => file.cut_to(|bytes| bytes / block_bytes * block_bytes)? / block_bytes,
+            None => 0,
+        };
+        if last == 0 {
+            self.done.pop();
+        }
+        self.blocks = before as u64 + last;
+        self.filled = self.repeated;
+        let overlap = self.options.overlap as u64;
+        Ok(self.blocks * (self.block_times - overlap) + overlap.min(self.blocks * overlap))
+    }
+
+    /// Bytes of a block with its header.
+    fn block_bytes(&self) -> u64 {
+        let payload = self.payload.len() as u64;
+        let payload = match self.options.directio {
+            true => payload.next_multiple_of(DIRECTIO_BYTES),
+            false => payload,
+        };
+        self.header().len() as u64 + payload
+    }
+
+    /// Ends the data: fills up the last block and hands all to the system, so that a full disk is met before files get
+    /// their names.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn end_data(&mut self) -> Result<()> {
         if self.filled > self.repeated {
             for run in 0..self.layout.runs() {
                 let from = self.layout.offset(run, self.filled) as usize;
@@ -158,6 +190,15 @@ impl Writer {
             }
             self.end_block()?;
         }
+        self.done.last_mut().map_or(Ok(()), AtomicFile::flush)
+    }
+
+    /// Fills up the last block and puts every file under its name.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] when not one sample was written; [`Error::Io`].
+    pub fn finish(mut self) -> Result<()> {
+        self.end_data()?;
         if self.blocks == 0 {
             return Err(Error::parameter("samples", 0, "GUPPI raw holds one sample at least"));
         }
