@@ -217,31 +217,3 @@ fn what_is_there_goes_only_when_asked() {
     let expected = ["a.uvh5", "a.uvh5.json", "a_plots", "array"].map(str::to_owned);
     assert_eq!(entries(home.path()), expected.into());
 }
-
-#[cfg(unix)]
-#[test]
-fn ctrl_c_leaves_nothing_behind() {
-    let home = array("");
-    let before = entries(home.path());
-    // The slow equations and one long integration, so that there is time to stop them within it.
-    let words = correlate("-o x.uvh5 --device reference")
-        .replace("--channels 32", "--channels 512")
-        .replace("--integration 0.05", "--integration 0.2");
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sidereal"))
-        .args(words.split_whitespace())
-        .current_dir(home.path())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    while !entries(home.path()).iter().any(|name| name.contains("unfinished")) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let id = child.id().to_string();
-    let killed = std::process::Command::new("kill").args(["-INT", &id]).status();
-    assert!(killed.unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert_eq!(entries(home.path()), before);
-}

@@ -173,31 +173,6 @@ fn a_full_disk_is_told_clearly() {
     assert!(!stderr(&told).contains("half-written"), "{}", stderr(&told));
 }
 
-#[cfg(unix)]
-#[test]
-fn ctrl_c_leaves_nothing_behind() {
-    let home = recording("v.raw", "");
-    let before = entries(home.path());
-    // The slow equations, so that there is time to stop them.
-    let words = "channelize v.raw -o x.fil --channels 512 --device reference";
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sidereal"))
-        .args(words.split(' '))
-        .current_dir(home.path())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    while !entries(home.path()).iter().any(|name| name.contains("unfinished")) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let id = child.id().to_string();
-    let killed = std::process::Command::new("kill").args(["-INT", &id]).status();
-    assert!(killed.unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert_eq!(entries(home.path()), before);
-}
-
 #[test]
 fn products_are_not_summed_without_a_word() {
     let home = recording("v.raw", "");

@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 use sidereal::io::voltages::VoltageHeader;
+use sidereal::pipeline::ending::Ending;
 use sidereal::pipeline::voltage;
 
 use super::outputs::Outputs;
 use crate::gaps::Gap;
 use crate::geometry::{self, ResponseDocument};
+use crate::output::with_final_names;
 use crate::plots::{duration, short};
 use crate::selection::shown;
 
@@ -27,6 +29,7 @@ pub(super) struct Written {
     /// Samples of all streams that a spectrum is made from.
     pub(super) row_samples: usize,
     pub(super) elapsed_s: f64,
+    pub(super) ending: Ending,
 }
 
 /// How numbers became integers.
@@ -89,6 +92,10 @@ pub(super) struct Document {
     flagged_samples: u64,
     elapsed_s: f64,
     realtime_factor: f64,
+    /// Whether all of a whole recording is in the file.
+    complete: bool,
+    /// Why not.
+    reason: Option<String>,
     #[serde(skip)]
     samples: f64,
 }
@@ -130,6 +137,8 @@ impl Document {
             flagged_samples: written.flagged_samples,
             elapsed_s: written.elapsed_s,
             realtime_factor: duration_s / written.elapsed_s.max(1e-9),
+            complete: written.ending.is_complete(),
+            reason: written.ending.reason().map(|why| with_final_names(&why)),
             samples: written.times as f64 * written.row_samples as f64,
         }
     }
@@ -152,6 +161,11 @@ impl Document {
 
     pub(super) fn gaps(&self) -> &[Gap] {
         &self.gaps
+    }
+
+    /// Whether all of a whole recording is in the file.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Samples of all streams that were channelized.

@@ -39,9 +39,13 @@ pub(super) fn write(
     }
     let progress = Progress::new(common, header.times, samples, header.tsamp_s);
     progress.doing("Channelizing");
+    filterbank.watched_by(Box::new(|| !interrupt::requested()));
     let mut observe = |status: &Status| {
         progress.total(status.total);
         progress.at(status.times);
+        if status.times > 0 {
+            outputs.keep();
+        }
         !interrupt::requested()
     };
     let file = outputs.file();
@@ -52,8 +56,11 @@ pub(super) fn write(
     let report = write_filterbank(&mut filterbank, destination, depth, &mut observe);
     let report = report.map_err(named)?;
     progress.finish();
-    interrupt::check()?;
+    if report.rows == 0 {
+        interrupt::check()?;
+    }
     Ok(Written {
+        ending: report.ending,
         recorded: filterbank.recorded().clone(),
         gaps: gaps::listed(&report.gaps, header.tsamp_s, geometry.delay_s()),
         flagged_samples: filterbank.not_finite(),

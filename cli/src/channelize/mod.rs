@@ -5,7 +5,7 @@ mod filterbank;
 mod outputs;
 mod voltages;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use sidereal::channelize::Products;
@@ -16,6 +16,7 @@ use sidereal::{Error, Result};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::check_constant;
+use crate::errors::{self, Exit};
 use crate::output::{Existing, WritingFiles};
 use crate::plots::duration;
 use crate::progress::{multiple, rate};
@@ -126,7 +127,7 @@ enum Stokes {
 }
 
 /// Runs the verb.
-pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let writing = &arguments.writing;
     let window = arguments.voltages.window_file();
     let read: Vec<PathBuf> = arguments.inputs.iter().cloned().chain(window).collect();
@@ -160,6 +161,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         }
     };
     tell_notes(&backend, common);
+    let ending = written.ending.clone();
     let document = Document::new(written, &outputs, response);
     if !common.quiet {
         gaps::warn(document.gaps());
@@ -173,9 +175,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let piped = outputs.piped();
     outputs.finish(&document)?;
     if common.json {
-        return json::print(&document);
+        json::print(&document)?;
+    } else if !(common.quiet || piped) {
+        json::say(&text(&document))?;
     }
-    if common.quiet || piped { Ok(()) } else { json::say(&text(&document)) }
+    let place = if piped { Path::new("standard output") } else { &writing.output };
+    Ok(errors::ended(&ending, place))
 }
 
 impl Arguments {
@@ -226,12 +231,13 @@ fn text(document: &Document) -> String {
         _ => "",
     };
     format!(
-        "Channelized {} in {}: {}, {} x real time.\nWrote {}: {}{note}",
+        "Channelized {} in {}: {}, {} x real time.\nWrote {}{}: {}{note}",
         duration(data_s),
         duration(elapsed_s),
         rate(document.samples() / elapsed_s),
         multiple(data_s / elapsed_s),
         document.file(),
+        if document.is_complete() { "" } else { " (not complete)" },
         document.contents(),
     )
 }

@@ -10,7 +10,7 @@ use sidereal::{Error, Result};
 
 use super::document::Document;
 use crate::json;
-use crate::output::{Files, WritingFiles};
+use crate::output::{Files, Reserve, WritingFiles};
 
 /// What the names of the files beside OUT have behind its own.
 const GAPS: &str = ".gaps.json";
@@ -54,6 +54,7 @@ pub(super) struct Outputs {
     place: PathBuf,
     /// `None` where OUT is standard output.
     files: Option<Files>,
+    reserve: Option<Reserve>,
 }
 
 impl Outputs {
@@ -75,7 +76,8 @@ impl Outputs {
             }
             (false, _) => Some(Files::begin(place, &[GAPS, DOCUMENT], writing)?),
         };
-        Ok(Self { format, place: place.to_path_buf(), files })
+        let reserve = files.as_ref().and_then(|files| Reserve::new(&files.main()));
+        Ok(Self { format, place: place.to_path_buf(), files, reserve })
     }
 
     pub(super) fn format(&self) -> Format {
@@ -97,12 +99,18 @@ impl Outputs {
         self.files.as_ref().map(Files::main)
     }
 
+    /// As [`Files::keep`].
+    pub(super) fn keep(&self) {
+        self.files.iter().for_each(Files::keep);
+    }
+
     /// Writes the gaps and the document, and gives all files their names.
     ///
     /// # Errors
     /// As [`Files::finish`].
     pub(super) fn finish(self, document: &Document) -> Result<()> {
         let Some(files) = self.files else { return Ok(()) };
+        drop(self.reserve);
         json::write(&files.beside(GAPS), &document.gap_list())?;
         json::write(&files.beside(DOCUMENT), document)?;
         files.finish()

@@ -1,14 +1,14 @@
 //! Voltages to voltages of more channels.
 
-use std::path::Path;
 use std::time::Instant;
 
-use sidereal::array::check_memory;
 use sidereal::backend::Backend;
-use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource, dada, guppi};
-use sidereal::pipeline::voltage::{ChannelizeOptions, ChannelizedVoltages, Gains, Requantization};
+use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
+use sidereal::pipeline::burst::Status;
+use sidereal::pipeline::voltage::{
+    ChannelizeOptions, ChannelizedVoltages, Gains, Requantization, VoltageFormat, write_voltages,
+};
 use sidereal::units::HZ_PER_MHZ;
-use sidereal::voltage::Voltages;
 use sidereal::{Error, Result};
 
 use super::document::{Made, Written};
@@ -17,10 +17,6 @@ use crate::common::Common;
 use crate::gaps::{self, Gap};
 use crate::progress::Progress;
 use crate::{geometry, interrupt, space};
-
-/// Bytes of a block, about, and its fewest samples of each stream.
-const BLOCK_BYTES: usize = 4 << 20;
-const FEWEST_TIMES: usize = 16;
 
 /// How `--nbits` and `--gain` make integers of spectra.
 pub(super) fn requantization(bits: Option<usize>, gain: Option<f32>) -> Result<Requantization> {
@@ -59,35 +55,32 @@ pub(super) fn write(
         space::check(outputs.place(), need, common)?;
     }
     let place = outputs.file().unwrap_or_default();
-    let mut writer = Writer::create(outputs.format(), &place, &header)?;
+    let format = match outputs.format() {
+        Format::Dada => VoltageFormat::Dada,
+        _ => VoltageFormat::Guppi,
+    };
     let progress = Progress::new(common, header.times, row_samples, header.tsamp_s);
     progress.doing("Channelizing");
-    let each = header.streams() * header.encoding.bytes(1);
-    let times = (BLOCK_BYTES / each).max(FEWEST_TIMES);
-    check_memory("a block of all streams", times.checked_mul(each))?;
-    let mut block = header.block(times);
-    let mut times = 0;
-    loop {
-        interrupt::check()?;
-        let read = source.read(&mut block)?;
-        if read == 0 {
-            break;
-        }
-        writer.write(block.voltages())?;
-        times += read as u64;
-        progress.at(times);
-    }
-    writer.finish()?;
+    source.watched_by(Box::new(|| !interrupt::requested()));
+    let mut observe = |status: &Status| {
+        progress.at(status.times);
+        outputs.keep();
+        !interrupt::requested()
+    };
+    let report = write_voltages(&mut source, &place, format, &mut observe)?;
     progress.finish();
+    if report.times == 0 {
+        interrupt::check()?;
+    }
     let width_mhz = header.channel_width_hz() / HZ_PER_MHZ;
     Ok(Written {
-        gaps: gaps(source.flags(), &header, geometry.delay_s()),
+        gaps: gaps(source.flags(), report.times, &header, geometry.delay_s()),
         flagged_samples: source.not_finite(),
         recorded: recorded_header,
         geometry,
         tstart_mjd: header.start.mjd(),
         tsamp_s: header.tsamp_s,
-        times,
+        times: report.times,
         channels: header.coarse_channels(),
         fch1_mhz: header.centres_hz.first().map_or(0.0, |hz| hz / HZ_PER_MHZ),
         foff_mhz: step_mhz(&header).unwrap_or(width_mhz),
@@ -98,6 +91,7 @@ pub(super) fn write(
         },
         row_samples,
         elapsed_s: begun.elapsed().as_secs_f64(),
+        ending: report.ending,
     })
 }
 
@@ -107,49 +101,17 @@ fn step_mhz(header: &VoltageHeader) -> Option<f64> {
     Some((second - first) / HZ_PER_MHZ)
 }
 
-/// Times at which one stream at least has no samples; flags come by rising start.
-fn gaps(flags: &[Flag], header: &VoltageHeader, delay_s: f64) -> Vec<Gap> {
+/// Of `times`, those at which one stream at least has no samples; flags come by rising start.
+fn gaps(flags: &[Flag], times: u64, header: &VoltageHeader, delay_s: f64) -> Vec<Gap> {
     let mut joined: Vec<sidereal::io::Gap> = Vec::new();
-    for flag in flags {
-        let end = flag.start.saturating_add(flag.times);
+    for flag in flags.iter().filter(|flag| flag.start < times) {
+        let end = flag.start.saturating_add(flag.times).min(times);
         match joined.last_mut() {
             Some(last) if flag.start <= last.start_time + last.times => {
                 last.times = last.times.max(end - last.start_time);
             }
-            _ => joined.push(sidereal::io::Gap { start_time: flag.start, times: flag.times }),
+            _ => joined.push(sidereal::io::Gap { start_time: flag.start, times: end - flag.start }),
         }
     }
     gaps::listed(&joined, header.tsamp_s, delay_s)
-}
-
-/// A file being written.
-enum Writer {
-    Guppi(guppi::Writer),
-    Dada(dada::Writer),
-}
-
-impl Writer {
-    fn create(format: Format, place: &Path, header: &VoltageHeader) -> Result<Self> {
-        match format {
-            Format::Dada => dada::Writer::create(place, header).map(Self::Dada),
-            _ => {
-                let options = guppi::WriterOptions::default();
-                guppi::Writer::create(place, header, &options).map(Self::Guppi)
-            }
-        }
-    }
-
-    fn write(&mut self, voltages: Voltages<'_>) -> Result<()> {
-        match self {
-            Self::Guppi(writer) => writer.write(voltages),
-            Self::Dada(writer) => writer.write(voltages),
-        }
-    }
-
-    fn finish(self) -> Result<()> {
-        match self {
-            Self::Guppi(writer) => writer.finish(),
-            Self::Dada(writer) => writer.finish(),
-        }
-    }
 }

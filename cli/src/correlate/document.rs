@@ -10,6 +10,7 @@ use sidereal::geometry::{Dut1, orientation_table};
 use sidereal::pipeline::array::{ArrayHeader, CorrelateOptions, Gains, PhaseCentre, WriteReport};
 use sidereal::units::HZ_PER_MHZ;
 
+use crate::output::with_final_names;
 use crate::plots::{duration, frequency, short};
 use crate::progress::{multiple, rate};
 
@@ -59,6 +60,10 @@ pub(crate) struct Document {
     steps: Steps,
     elapsed_s: f64,
     realtime_factor: f64,
+    /// Whether all of whole recordings is in the file.
+    complete: bool,
+    /// Why not.
+    reason: Option<String>,
     /// Recorded samples of all streams of an antenna, a second.
     samples_per_s_per_antenna: f64,
     /// A precision that was asked for, where no GPU was to round.
@@ -232,6 +237,8 @@ impl Document {
             },
             elapsed_s: report.elapsed_s,
             realtime_factor: summary.data_s / report.elapsed_s.max(1e-9),
+            complete: report.ending.is_complete(),
+            reason: report.ending.reason().map(|why| with_final_names(&why)),
             samples_per_s_per_antenna: summary.samples as f64 * streams as f64
                 / report.elapsed_s.max(1e-9),
             unused_precision: (options.precision != bank.precision)
@@ -328,8 +335,9 @@ impl Document {
         let _ = writeln!(text, "  sky: {}", self.sky());
         let _ = write!(
             text,
-            "Wrote {}: {} integration{} of {}{}, {} baselines, {} channels of {}, {} to {} MHz, {}",
+            "Wrote {}{}: {} integration{} of {}{}, {} baselines, {} channels of {}, {} to {} MHz, {}",
             self.file,
+            if self.complete { "" } else { " (not complete)" },
             self.integrations,
             if self.integrations == 1 { "" } else { "s" },
             duration(self.integration_s),

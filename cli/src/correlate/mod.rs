@@ -21,10 +21,12 @@ use sidereal::pipeline::array::{
     PhaseCentre, WriteReport, write_uvh5,
 };
 use sidereal::pipeline::burst::Status;
+use sidereal::pipeline::ending::Ending;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
 use crate::common::{Common, Work, tell_notes};
+use crate::errors::{self, Exit};
 use crate::output::{Existing, with_final_names};
 use crate::plots::correlation::Station;
 use crate::plots::short;
@@ -50,28 +52,30 @@ const SAME_PLACE_DEG: f64 = 1e-6;
 const TARGET: &str = "target";
 
 /// Runs the verb.
-pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let document = make(arguments, common, &mut |_, _| {})?;
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
+    let (document, ending) = make(arguments, common, &mut |_, _| {})?;
     if !common.quiet {
         for warning in document.warnings() {
             eprintln!("sidereal: warning: {warning}.");
         }
     }
     if common.json {
-        return json::print(&document);
+        json::print(&document)?;
+    } else if !common.quiet {
+        json::say(&document.text())?;
     }
-    if common.quiet { Ok(()) } else { json::say(&document.text()) }
+    Ok(errors::ended(&ending, &arguments.writing.output))
 }
 
-/// Correlates, and writes all files; `watch` is shown each integration.
+/// Correlates, and writes all files of what was correlated before the run ended; `watch` is shown each integration.
 ///
 /// # Errors
-/// What is wrong with options and recordings; whatever reading and writing report.
+/// What is wrong with options and recordings; whatever reading and writing report before the first integration.
 pub(crate) fn make(
     arguments: &Arguments,
     common: &Common,
     watch: &mut dyn FnMut(&ArrayHeader, &Integration),
-) -> Result<Document> {
+) -> Result<(Document, Ending)> {
     let given = inputs::given(&arguments.inputs);
     let mut read: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
     let work = Work::on_voltages(&read);
@@ -81,7 +85,7 @@ pub(crate) fn make(
     let writing = &arguments.writing;
     let plots = writing.plots();
     let existing = Existing::new(writing.overwrite);
-    let outputs = Outputs::begin(&writing.output, plots.as_deref(), existing, (&read, common))?;
+    let mut outputs = Outputs::begin(&writing.output, plots.as_deref(), existing, (&read, common))?;
     let positions = Positions::read(&arguments.array.antennas, arguments.array.location)?;
     let names = positions.names();
     let csv = &arguments.array.antennas;
@@ -109,9 +113,14 @@ pub(crate) fn make(
         }
         watch(&header, integration);
     };
-    let report = write(&mut correlator, &outputs, &options, &mut see, common)?;
+    let mut report = write(&mut correlator, &outputs, &options, &mut see, common)?;
     tell_notes(&backend, common);
-    let plots = draw(looked, &outputs, (&header, &report))?;
+    outputs.use_reserve();
+    let plots = draw(looked, &outputs, (&header, &report)).unwrap_or_else(|fault| {
+        outputs.leave_out_plots();
+        report.ending = Ending::after(fault);
+        Vec::new()
+    });
     let document = Document::new(Written {
         file: named(outputs.place()),
         header: &header,
@@ -122,9 +131,8 @@ pub(crate) fn make(
         silent: silent.names(&header),
         plots,
     });
-    interrupt::check()?;
     outputs.finish(&document)?;
-    Ok(document)
+    Ok((document, report.ending))
 }
 
 /// Bytes of all visibilities, with flags and counts.
@@ -154,12 +162,15 @@ fn write(
     }));
     let mut observe = |integration: &Integration, _: &Status| {
         see(integration);
+        outputs.keep();
         !interrupt::requested()
     };
     let report =
         write_uvh5(correlator, &outputs.file(), &labels, &mut observe).map_err(with_options)?;
     progress.finish();
-    interrupt::check()?;
+    if report.summary.integrations == 0 {
+        interrupt::check()?;
+    }
     Ok(report)
 }
 

@@ -9,7 +9,7 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::json;
-use crate::output::{Contents, Existing, Files, Folder, Writing, WritingFiles};
+use crate::output::{Contents, Existing, Files, Folder, Reserve, Writing, WritingFiles};
 use crate::plots::correlation::{FRINGES, LAYOUT, POWERS, WATERFALLS};
 
 use super::document::Document;
@@ -35,6 +35,7 @@ pub(super) struct Outputs {
     place: PathBuf,
     files: Files,
     plots: Option<Folder>,
+    reserve: Option<Reserve>,
 }
 
 impl Outputs {
@@ -61,7 +62,8 @@ impl Outputs {
         }
         let writing = Writing { contents: CONTENTS, existing, inputs, common };
         let plots = plots.map(|plots| Folder::begin(plots, &writing)).transpose()?;
-        Ok(Self { place: place.to_path_buf(), files, plots })
+        let reserve = Reserve::new(&files.main());
+        Ok(Self { place: place.to_path_buf(), files, plots, reserve })
     }
 
     /// OUT.
@@ -77,6 +79,21 @@ impl Outputs {
     /// The folder of pictures, where they are wanted.
     pub(super) fn plots(&self) -> Option<&Folder> {
         self.plots.as_ref()
+    }
+
+    /// As [`Files::keep`].
+    pub(super) fn keep(&self) {
+        self.files.keep();
+    }
+
+    /// Gives the reserved space back: what describes the visibilities may be written.
+    pub(super) fn use_reserve(&mut self) {
+        self.reserve = None;
+    }
+
+    /// Leaves the folder of pictures out, since they can't be written.
+    pub(super) fn leave_out_plots(&mut self) {
+        self.plots = None;
     }
 
     /// Writes the document, and gives all files their names.

@@ -126,11 +126,13 @@ impl Fringes {
         for (name, words) in CORRELATIONS {
             sums = Sums::default();
             let arguments = arguments(&truth, &recordings, &folder.file(name), words)?;
-            let document = correlate::make(&arguments, common, &mut |header, integration| {
-                sums.add(header, integration);
-            })?;
+            let (document, ending) =
+                correlate::make(&arguments, common, &mut |header, integration| {
+                    sums.add(header, integration);
+                })?;
             realtime_factor = document.realtime_factor();
             interrupt::check()?;
+            ending.or_error(false)?;
         }
         let source = truth.sources.first().ok_or_else(|| {
             Error::format(place.join(RECORDINGS), "sources", 0, "found none, expected one")

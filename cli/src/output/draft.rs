@@ -161,10 +161,7 @@ impl Drop for Draft {
             return;
         }
         if self.path.join(JOURNAL).exists() {
-            self.locked.tell(&format!(
-                "what was found is kept in {}; --resume continues it.",
-                self.path.display()
-            ));
+            self.locked.tell(&format!("what was found is kept in {}.", self.path.display()));
             return;
         }
         let _ = fs::remove_dir_all(&self.path);

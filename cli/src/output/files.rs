@@ -4,6 +4,7 @@
 //! Invariant: the files get their names together, or none does. A run killed between two renames leaves the others in
 //! its hidden folder with a mark, and the next run goes on with the renames.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,10 @@ use super::folder::Folder;
 use super::{CHECKPOINT, Existing, JOURNAL, check_new, check_not_read, leftovers, names, rename};
 use crate::common::Common;
 use crate::interrupt;
+
+/// What the journal of files says that can't be continued.
+const KEPT: &str =
+    "The file in this folder holds all that an interrupted run wrote. No run continues it.\n";
 
 /// Why finished files do not get their names.
 const APPEARED: &str = "a file of this name appeared while this run worked, so it is not replaced";
@@ -43,6 +48,8 @@ pub(crate) struct Files {
     place: PathBuf,
     existing: Existing,
     files: usize,
+    /// Whether [`Files::keep`] wrote the journal.
+    kept: Cell<bool>,
 }
 
 impl Files {
@@ -87,7 +94,21 @@ impl Files {
         }
         let draft = Draft::new(locked)?;
         remember_final_name(&draft.path, "", "/");
-        Ok(Self { draft, place, existing: writing.existing, files: parts.len() })
+        Ok(Self {
+            draft,
+            place,
+            existing: writing.existing,
+            files: parts.len(),
+            kept: Cell::new(false),
+        })
+    }
+
+    /// Lets what is written stay if this run is killed or fails from now on, since it is final: the next run names it.
+    pub(crate) fn keep(&self) {
+        if !self.kept.replace(true) {
+            // Without it the files are as safe as before.
+            let _ = fs::write(self.draft.path.join(JOURNAL), KEPT);
+        }
     }
 
     /// Where the file at `place` is written now.
@@ -125,6 +146,9 @@ impl Files {
     /// As [`finish`](Self::finish) and [`Folder::finish`].
     pub(crate) fn finish_with(mut self, folder: Option<Folder>) -> Result<()> {
         interrupt::finishing();
+        if self.kept.get() {
+            let _ = fs::remove_file(self.draft.path.join(JOURNAL));
+        }
         self.draft.sync()?;
         let failed = |error| Error::io(&self.place, error);
         let mark = if self.existing == Existing::Replace { Mark::Replace } else { Mark::New };

@@ -11,6 +11,7 @@ mod leftovers;
 mod lock;
 mod names;
 mod rename;
+mod reserve;
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,7 @@ pub(crate) use draft::with_final_names;
 pub(crate) use files::{Files, WritingFiles};
 pub(crate) use folder::{Folder, Writing};
 pub(crate) use names::beside;
+pub(crate) use reserve::Reserve;
 
 /// The file in an unfinished folder that says that results in it are final.
 pub(crate) const JOURNAL: &str = "journal";

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::channelized::ChannelizedVoltages;
+use crate::array::check_memory;
 use crate::error::Result;
 use crate::io::voltages::{VoltageHeader, VoltageSource, dada, guppi};
 use crate::pipeline::burst::Status;
@@ -54,7 +55,9 @@ pub fn write_voltages(
     let header = source.header().clone();
     let mut writer = Writer::create(format, path, &header)?;
     let each = header.streams() * header.encoding.bytes(1);
-    let mut block = header.block((BLOCK_BYTES / each).max(FEWEST_TIMES));
+    let room = (BLOCK_BYTES / each).max(FEWEST_TIMES);
+    check_memory("a block of all streams", room.checked_mul(each))?;
+    let mut block = header.block(room);
     let mut times = 0;
     let made = loop {
         match source.read_block(&mut block) {

@@ -152,7 +152,9 @@ impl Case {
         let elapsed_s = begin.elapsed().as_secs_f64();
         // A file that was never written is no fault here.
         let _ = std::fs::remove_file(&self.output);
-        Ok(Outcome { integration, report: report?, elapsed_s })
+        let mut report = report?;
+        report.ending = report.ending.or_error(false)?;
+        Ok(Outcome { integration, report, elapsed_s })
     }
 
     /// Whether another gulp on one thread gives the same bits, nothing is missing, and powers are right.

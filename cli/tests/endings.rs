@@ -1,0 +1,168 @@
+//! `channelize` and `correlate` that end before their time: what was made before has its name, and says so.
+#![cfg(unix)]
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use common::array::{array, files};
+use common::voltages::recording;
+use common::{code, document, entries, json, program, sidereal, stderr};
+
+/// Starts a verb.
+fn start(folder: &Path, words: &str) -> Child {
+    let mut command = Command::new(program());
+    command.args(words.split_whitespace()).current_dir(folder);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Bytes of the unfinished file of an output, in its hidden folder or beside it.
+fn unfinished_bytes(folder: &Path) -> u64 {
+    let hidden = entries(folder).into_iter().filter(|name| name.starts_with('.'));
+    let bytes = |name: String| {
+        let path = folder.join(name);
+        let Ok(found) = path.metadata() else { return 0 };
+        let inside = || std::fs::read_dir(&path).into_iter().flatten().flatten();
+        match found.is_dir() {
+            true => inside().filter_map(|own| Some(own.metadata().ok()?.len())).max().unwrap_or(0),
+            false => found.len(),
+        }
+    };
+    hidden.map(bytes).max().unwrap_or(0)
+}
+
+/// Sends a signal once so many bytes are written, and waits for the end.
+fn signal(mut child: Child, name: &str, folder: &Path, bytes: u64) -> Output {
+    while unfinished_bytes(folder) < bytes {
+        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let killed = Command::new("kill").args([name, &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    child.wait_with_output().unwrap()
+}
+
+/// Checks what a run tells that was stopped, and what is left.
+fn check_stopped(folder: &Path, output: &Output, out: &str) -> serde_json::Value {
+    assert_eq!(code(output), 130, "{}", stderr(output));
+    assert!(stderr(output).contains("not complete"), "{}", stderr(output));
+    let told = document(folder, &format!("{out}.json"));
+    assert_eq!((&told["complete"], &told["reason"]), (&false.into(), &"stopped on request".into()));
+    assert!(entries(folder).iter().all(|name| !name.starts_with('.')), "{:?}", entries(folder));
+    told
+}
+
+/// A channelization by the slow equations, so that there is time to stop it.
+const SLOW: &str = "channelize v.raw --device reference --channels 512";
+
+#[test]
+fn a_stopped_channelization_keeps_its_rows() {
+    let home = recording("v.raw", "");
+    let folder = home.path();
+    for (out, stop) in [("a.fil", "-INT"), ("b.dada", "-TERM")] {
+        let child = start(folder, &format!("{SLOW} -o {out}"));
+        let output = signal(child, stop, folder, 1 << 17);
+        let told = check_stopped(folder, &output, out);
+        let found = json(folder, &format!("info {out}"));
+        assert_eq!(found["times"], told["times"], "{out}");
+        assert!(told["times"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn rows_of_a_killed_channelization_are_not_swept() {
+    let home = recording("v.raw", "");
+    let folder = home.path();
+    let output = signal(start(folder, &format!("{SLOW} -o a.fil")), "-KILL", folder, 1 << 17);
+    assert!(output.status.code().is_none());
+    let again = sidereal(folder, "channelize v.raw --channels 16 -o a.fil");
+    assert_eq!(code(&again), 0, "{}", stderr(&again));
+    let kept = entries(folder).into_iter().find(|name| name.contains("unfinished")).unwrap();
+    assert!(stderr(&again).contains(&kept), "{kept} is not in {}", stderr(&again));
+    let part = entries(&folder.join(&kept)).into_iter().find(|name| name != "journal").unwrap();
+    let found = json(folder, &format!("info {kept}/{part}"));
+    assert!(found["times"].as_u64().unwrap() > 0, "{found}");
+}
+
+/// Runs a verb in `folder` while its `disk/` is a disk of so many KiB; `None`, which is told, where that is not allowed.
+fn on_small_disk(folder: &Path, words: &str, kib: usize) -> Option<Output> {
+    let disk = folder.join("disk");
+    std::fs::create_dir_all(&disk).unwrap();
+    let program = program();
+    // The disk is gone with its last process: what is on it is copied.
+    let script = format!(
+        "mount -t tmpfs -o size={kib}k tmpfs disk || exit 99; {} {words}; end=$?; rm -rf copy; cp -a disk copy; exit $end",
+        program.display(),
+    );
+    let words = ["--user", "--map-root-user", "--mount", "sh", "-c", &script];
+    let output = Command::new("unshare").args(words).current_dir(folder).output().ok()?;
+    if !folder.join("copy").exists() {
+        eprintln!("skipped: no disk can be mounted here: {}", stderr(&output));
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn a_full_disk_keeps_what_fits_it() {
+    let home = recording("v.raw", "");
+    let words = "channelize v.raw --channels 64 --nbits 32 --no-sync";
+    for (out, kib) in [("a.fil", 4500), ("b.dada", 4200)] {
+        let words = format!("{words} -o disk/{out}").replace(
+            "--nbits 32",
+            match out {
+                "a.fil" => "--nbits 32 --stokes iquv",
+                _ => "--nbits 8",
+            },
+        );
+        let Some(output) = on_small_disk(home.path(), &words, kib) else { return };
+        let folder = home.path().join("copy");
+        assert_eq!(code(&output), 4, "{}", stderr(&output));
+        assert!(stderr(&output).contains("not complete"), "{}", stderr(&output));
+        let told = document(&folder, &format!("{out}.json"));
+        assert_eq!(told["complete"], false);
+        let reason = told["reason"].as_str().unwrap();
+        assert!(reason.contains(out) && reason.contains("space"), "{reason}");
+        assert!(!reason.contains("unfinished"), "{reason}");
+        assert_eq!(json(&folder, &format!("info {out}"))["times"], told["times"]);
+        assert!(told["times"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn a_stopped_correlation_keeps_its_integrations_and_pictures() {
+    let home = array("");
+    let folder = home.path();
+    let all = ["ant00", "ant01", "ant02", "ant03"];
+    let words = format!(
+        "correlate {} --antennas array/antennas.csv --channels 256 --integration 0.01 --device reference \
+         -o a.uvh5 --plots pictures",
+        files(&all)
+    );
+    // The first integration's flags, which lie at the file's end.
+    let output = signal(start(folder, &words), "-INT", folder, 1 << 20);
+    let told = check_stopped(folder, &output, "a.uvh5");
+    let found = json(folder, "info a.uvh5");
+    assert_eq!(found["integrations"], told["integrations"]);
+    assert!((1..25).contains(&told["integrations"].as_u64().unwrap()), "{told}");
+    assert!(!entries(&folder.join("pictures")).is_empty());
+}
+
+#[test]
+fn a_full_disk_keeps_whole_integrations() {
+    let home = array("");
+    let words = format!(
+        "correlate {} --antennas array/antennas.csv --channels 256 --integration 0.01 --no-sync -o disk/a.uvh5",
+        files(&["ant00", "ant01", "ant02", "ant03"])
+    );
+    let Some(output) = on_small_disk(home.path(), &words, 6000) else { return };
+    let folder = home.path().join("copy");
+    assert_eq!(code(&output), 4, "{}", stderr(&output));
+    let told = document(&folder, "a.uvh5.json");
+    assert_eq!(told["complete"], false);
+    let integrations = told["integrations"].as_u64().unwrap();
+    assert!((1..25).contains(&integrations), "{told}");
+    assert_eq!(json(&folder, "info a.uvh5")["integrations"], integrations);
+}
