@@ -86,83 +86,85 @@ fn rows_of_a_killed_channelization_are_not_swept() {
     assert!(found["times"].as_u64().unwrap() > 0, "{found}");
 }
 
-/// Runs a verb in `folder` while its `disk/` is a disk of so many KiB; `None`, which is told, where that is not allowed.
-fn on_small_disk(folder: &Path, words: &str, kib: usize) -> Option<Output> {
-    let disk = folder.join("disk");
-    std::fs::create_dir_all(&disk).unwrap();
-    let program = program();
-    // The disk is gone with its last process: what is on it is copied.
+/// Runs a verb in `folder` while its `disk/` is a small disk, which another program fills once the product has begun to
+/// grow; `None`, which is told, where no disk may be mounted. What was on the disk is in `copy/` then.
+fn on_full_disk(folder: &Path, words: &str) -> Option<Output> {
+    std::fs::create_dir_all(folder.join("disk")).unwrap();
     let script = format!(
-        "mount -t tmpfs -o size={kib}k tmpfs disk || exit 99; {} {words}; end=$?; rm -rf copy; cp -a disk copy; exit $end",
-        program.display(),
+        "mount -t tmpfs -o size=48m tmpfs disk || exit 99
+        {} {words} & run=$!
+        until find disk -type f -size +100k | grep -q . || ! kill -0 $run; do sleep 0.01; done
+        dd if=/dev/zero of=disk/other bs=64k 2>/dev/null
+        wait $run; end=$?
+        rm -rf disk/other copy
+        cp -a disk copy
+        exit $end",
+        program().display(),
     );
     let words = ["--user", "--map-root-user", "--mount", "sh", "-c", &script];
-    let output = Command::new("unshare").args(words).current_dir(folder).output().ok()?;
+    let output = Command::new("unshare").args(words).current_dir(folder).output().ok();
     if !folder.join("copy").exists() {
-        eprintln!("skipped: no disk can be mounted here: {}", stderr(&output));
+        eprintln!("skipped: no disk can be mounted here: {:?}", output.as_ref().map(stderr));
         return None;
     }
-    Some(output)
+    output
+}
+
+/// Checks what a run tells that filled its disk, and returns its document.
+fn check_full(folder: &Path, output: &Output, out: &str) -> serde_json::Value {
+    assert_eq!(code(output), 4, "{}", stderr(output));
+    assert!(stderr(output).contains("not complete"), "{}", stderr(output));
+    let told = document(folder, &format!("{out}.json"));
+    assert_eq!(told["complete"], false);
+    let reason = told["reason"].as_str().unwrap();
+    assert!(reason.contains(out) && reason.contains("space"), "{reason}");
+    assert!(!reason.contains("unfinished"), "{reason}");
+    told
 }
 
 #[test]
-fn a_full_disk_keeps_what_fits_it() {
+fn a_full_disk_keeps_whole_rows() {
     let home = recording("v.raw", "");
-    let words = "channelize v.raw --channels 64 --nbits 32 --no-sync";
-    for (out, kib) in [("a.fil", 4500), ("b.dada", 4200)] {
-        let words = format!("{words} -o disk/{out}").replace(
-            "--nbits 32",
-            match out {
-                "a.fil" => "--nbits 32 --stokes iquv",
-                _ => "--nbits 8",
-            },
-        );
-        let Some(output) = on_small_disk(home.path(), &words, kib) else { return };
+    for out in ["a.fil", "b.dada"] {
+        let words = format!("{SLOW} -o disk/{out} --no-sync");
+        let Some(output) = on_full_disk(home.path(), &words) else { return };
         let folder = home.path().join("copy");
-        assert_eq!(code(&output), 4, "{}", stderr(&output));
-        assert!(stderr(&output).contains("not complete"), "{}", stderr(&output));
-        let told = document(&folder, &format!("{out}.json"));
-        assert_eq!(told["complete"], false);
-        let reason = told["reason"].as_str().unwrap();
-        assert!(reason.contains(out) && reason.contains("space"), "{reason}");
-        assert!(!reason.contains("unfinished"), "{reason}");
+        let told = check_full(&folder, &output, out);
         assert_eq!(json(&folder, &format!("info {out}"))["times"], told["times"]);
         assert!(told["times"].as_u64().unwrap() > 0);
     }
 }
 
 #[test]
+fn a_full_disk_keeps_whole_integrations() {
+    let home = array("");
+    let words = format!("{} -o disk/a.uvh5 --no-sync", correlation());
+    let Some(output) = on_full_disk(home.path(), &words) else { return };
+    let folder = home.path().join("copy");
+    let told = check_full(&folder, &output, "a.uvh5");
+    assert!((1..25).contains(&told["integrations"].as_u64().unwrap()), "{told}");
+    assert_eq!(json(&folder, "info a.uvh5")["integrations"], told["integrations"]);
+}
+
+/// A correlation by the slow equations.
+fn correlation() -> String {
+    let all = ["ant00", "ant01", "ant02", "ant03"];
+    format!(
+        "correlate {} --antennas array/antennas.csv --channels 256 --integration 0.01 --device reference",
+        files(&all)
+    )
+}
+
+#[test]
 fn a_stopped_correlation_keeps_its_integrations_and_pictures() {
     let home = array("");
     let folder = home.path();
-    let all = ["ant00", "ant01", "ant02", "ant03"];
-    let words = format!(
-        "correlate {} --antennas array/antennas.csv --channels 256 --integration 0.01 --device reference \
-         -o a.uvh5 --plots pictures",
-        files(&all)
-    );
-    // The first integration's flags, which lie at the file's end.
+    let words = format!("{} -o a.uvh5 --plots pictures", correlation());
+    // The first integration's flags lie at the file's end.
     let output = signal(start(folder, &words), "-INT", folder, 1 << 20);
     let told = check_stopped(folder, &output, "a.uvh5");
     let found = json(folder, "info a.uvh5");
     assert_eq!(found["integrations"], told["integrations"]);
     assert!((1..25).contains(&told["integrations"].as_u64().unwrap()), "{told}");
     assert!(!entries(&folder.join("pictures")).is_empty());
-}
-
-#[test]
-fn a_full_disk_keeps_whole_integrations() {
-    let home = array("");
-    let words = format!(
-        "correlate {} --antennas array/antennas.csv --channels 256 --integration 0.01 --no-sync -o disk/a.uvh5",
-        files(&["ant00", "ant01", "ant02", "ant03"])
-    );
-    let Some(output) = on_small_disk(home.path(), &words, 6000) else { return };
-    let folder = home.path().join("copy");
-    assert_eq!(code(&output), 4, "{}", stderr(&output));
-    let told = document(&folder, "a.uvh5.json");
-    assert_eq!(told["complete"], false);
-    let integrations = told["integrations"].as_u64().unwrap();
-    assert!((1..25).contains(&integrations), "{told}");
-    assert_eq!(json(&folder, "info a.uvh5")["integrations"], integrations);
 }
