@@ -10,7 +10,9 @@ mod common;
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::{FilterbankSource, OpenOptions, open};
-use sidereal::pipeline::burst::{Report, Resident, SearchOptions, search};
+use sidereal::pipeline::burst::{
+    Checkpoint, Observer, Report, Resident, SearchOptions, Status, search, search_from,
+};
 use sidereal::pulse::cluster::Candidate;
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
@@ -101,6 +103,58 @@ fn a_resident_recording_can_be_searched_again() {
     }
     let refused = Resident::new(&mut simulation(Encoding::U8), &options, &Backend::best(1));
     assert!(refused.unwrap_err().to_string().contains("GPU"));
+}
+
+/// Stops at a row, with a checkpoint there, and keeps what is final.
+struct Keeper {
+    stop: u64,
+    found: Vec<Candidate>,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Observer for Keeper {
+    fn observe(&mut self, status: &Status) -> bool {
+        status.times < self.stop
+    }
+
+    fn found(&mut self, candidates: &[Candidate]) -> sidereal::Result<()> {
+        self.found.extend_from_slice(candidates);
+        Ok(())
+    }
+
+    fn taken(&mut self) -> sidereal::Result<Vec<Candidate>> {
+        Ok(self.found.clone())
+    }
+
+    fn wants_checkpoint(&mut self, is_last: bool) -> bool {
+        is_last
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> sidereal::Result<()> {
+        self.checkpoint = Some(checkpoint.clone());
+        Ok(())
+    }
+}
+
+#[test]
+fn an_interrupted_search_goes_on() {
+    let Some(gpu) = gpu() else { return };
+    for (encoding, stop) in [(Encoding::U8, 1500), (Encoding::U8, 3500), (Encoding::F32, 2500)] {
+        // Noise above the threshold, so that events are open at the edges of windows.
+        let options = SearchOptions { gulp: 500, snr: 3.5, ..options() };
+        let expected = run(&mut simulation(encoding), &options, &gpu);
+        let run = |resumed: Option<&Checkpoint>, keeper: &mut Keeper| {
+            let mut source = simulation(encoding);
+            search_from(&mut source, &options, &gpu, (resumed, keeper)).unwrap()
+        };
+        let mut keeper = Keeper { stop, found: Vec::new(), checkpoint: None };
+        assert!(!run(None, &mut keeper).ending.is_complete());
+        let checkpoint = keeper.checkpoint.take().unwrap();
+        keeper.stop = u64::MAX;
+        let report = run(Some(&checkpoint), &mut keeper);
+        assert!(report.ending.is_complete() && report.candidates.len() > 5);
+        assert_eq!(report.candidates, expected.candidates, "{encoding:?}, stopped at {stop}");
+    }
 }
 
 #[test]

@@ -85,6 +85,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         Files::new(&folder, arguments.format, &stem, &header, &progress, (rows, common));
     let report = series::dedisperse(opened.source.as_mut(), &options, &backend, &mut files)?;
     interrupt::check()?;
+    if !report.ending.is_read() {
+        return Err(report.ending.error());
+    }
     files.finish(&report)?;
     progress.finish();
     let documents = Document::all(&report, header.tsamp_s, &opened);

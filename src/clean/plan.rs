@@ -100,6 +100,11 @@ impl Plan {
         }
     }
 
+    /// Whether cells of a time mask are filled, with running medians of all rows before them.
+    pub fn has_time_mask(&self) -> bool {
+        self.options.time_mask.is_some()
+    }
+
     /// What one count of the input is in the output: a power of two after zero-DM of up to 8 bits,
     /// so that the mean is taken away to a fraction of a count, and 1 otherwise.
     ///

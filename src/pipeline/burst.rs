@@ -1,7 +1,9 @@
 //! From filterbank rows to bursts: clean, dedisperse, detect, cluster.
 //!
-//! Invariant: candidates depend on the rows and the options alone, never on gulp, threads or backend.
+//! Invariant: candidates depend on the rows and the options alone, never on gulp, threads or backend, nor on whether
+//! the search was interrupted and resumed. What was found is reported, whatever ends a search.
 
+mod checkpoint;
 #[cfg(feature = "cuda")]
 mod device;
 mod host;
@@ -13,6 +15,7 @@ mod voltages;
 use std::time::Instant;
 
 use super::cleaning::Cleaning;
+use super::ending::Ending;
 use super::filled::Filled;
 pub use super::options::SearchOptions;
 use super::options::{Part, skip_to};
@@ -22,6 +25,8 @@ use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::pulse::cluster::{Candidate, Clusterer};
+use checkpoint::Onlooker;
+pub use checkpoint::{Checkpoint, Observer};
 #[cfg(feature = "cuda")]
 pub use resident::Resident;
 
@@ -62,8 +67,9 @@ pub struct Report {
     pub data_s: f64,
     /// Time that the search took, in seconds.
     pub elapsed_s: f64,
-    /// False when the observer stopped the search: what lay behind was not searched.
-    pub complete: bool,
+    /// How the search ended. Unless it is complete, the rows that were searched are reported as a recording that ends
+    /// with them.
+    pub ending: Ending,
 }
 
 impl Report {
@@ -79,41 +85,89 @@ impl Report {
 /// dedispersion and detection of a gulp run while the next ones are read and copied. Of recorded voltages
 /// whose filter bank runs on the same GPU, the voltages go in, and rows are made there.
 ///
-/// `observe` is told after each gulp how far the search is, and stops it by returning false.
+/// `observe` is told after each gulp how far the search is, and stops it by returning false. A search that is stopped,
+/// or whose source fails, reports what the rows until then hold ([`Report::ending`]).
 ///
 /// # Errors
 /// [`Error::Parameter`] for options that don't fit the data, or when no trial's delay does;
-/// [`Error::Unavailable`] when a GPU's memory is too small; [`Error::Device`], with the rows that were
-/// searched whole, when it fails on the way; whatever the source reports.
+/// [`Error::Unavailable`] when a GPU's memory is too small; whatever the source or a device reports before any row
+/// was searched.
 pub fn search(
     source: &mut dyn FilterbankSource,
     options: &SearchOptions,
     backend: &Backend,
     observe: &mut dyn FnMut(&Status) -> bool,
 ) -> Result<Report> {
+    search_from(source, options, backend, (None, &mut Onlooker::new(observe)))
+}
+
+/// As [`search()`], from the start or from where another search of the same rows was interrupted, with an observer that
+/// keeps what is found.
+///
+/// `source` is at its first row in either case. Rows that a checkpoint has no more need of are skipped.
+///
+/// # Errors
+/// As [`search()`]; [`Error::Parameter`] for a checkpoint of other trials.
+pub fn search_from(
+    source: &mut dyn FilterbankSource,
+    options: &SearchOptions,
+    backend: &Backend,
+    (resumed, observer): (Option<&Checkpoint>, &mut dyn Observer),
+) -> Result<Report> {
     let begin = Instant::now();
     let mut setup = Setup::new(source, options, backend)?;
     let mut clusterer = setup.clusterer()?;
+    let mut times = 0;
+    if let Some(checkpoint) = resumed {
+        times = setup.resume(source, checkpoint, &mut clusterer)?;
+    }
     let mut work = setup.work(source, backend)?;
-    let (mut times, mut late, mut complete) = (0, 0, true);
-    loop {
-        let rows = work.step(source, &mut setup.cleaning, &mut setup.ranges, &mut clusterer)?;
-        if rows == 0 {
-            break;
-        }
+    let (mut late, mut refused) = (0, Vec::new());
+    let ending = loop {
+        let rows = match work.step(source, &mut setup.cleaning, &mut setup.ranges, &mut clusterer) {
+            Ok(0) => break Ending::Complete,
+            Ok(rows) => rows,
+            Err(error) if times == 0 && setup.resumed == 0 => return Err(error),
+            Err(error) => break Ending::after(error),
+        };
         times += rows as u64;
+        setup.flagged = source.flagged_samples();
+        if let Err(error) = setup.keep(times, &mut clusterer, (observer, &mut refused)) {
+            break Ending::after(error);
+        }
         let data_s = times as f64 * setup.header.tsamp_s;
         let elapsed_s = begin.elapsed().as_secs_f64();
-        if !observe(&Status { times, total: setup.part.times, data_s, elapsed_s }) {
-            complete = false;
-            break;
+        if !observer.observe(&Status { times, total: setup.part.times, data_s, elapsed_s }) {
+            break Ending::Stopped;
+        }
+    };
+    let mut ending = match (ending, source.cut()) {
+        (Ending::Complete, Some(why)) => Ending::Cut(why.to_owned()),
+        (ending, _) => ending,
+    };
+    if times >= setup.resumed && observer.wants_checkpoint(true) {
+        // What ended the search is told, not what keeping its state met then.
+        let _ = setup.checkpoint(times, &clusterer, observer);
+    }
+    // Rows that an earlier process had searched were not all read again: what it had found is undecided still.
+    if times < setup.resumed {
+        times = setup.resumed;
+    } else if !is_of_device(&ending) {
+        match work.finish(times, &mut setup.ranges, &mut clusterer) {
+            Ok(trials) => late = trials,
+            Err(error) if ending.is_complete() => ending = Ending::after(error),
+            Err(_) => {}
         }
     }
-    if complete {
-        late = work.finish(times, &mut setup.ranges, &mut clusterer)?;
-    }
     let (gaps, flagged) = (source.gaps().to_vec(), source.flagged_samples());
-    setup.report(clusterer, Outcome { times, late, complete, gaps, flagged, begin })
+    let mut candidates = observer.taken()?;
+    candidates.append(&mut refused);
+    setup.report(clusterer, Outcome { candidates, times, late, ending, gaps, flagged, begin })
+}
+
+/// Whether a device failed, on which nothing can be done any more.
+fn is_of_device(ending: &Ending) -> bool {
+    matches!(ending, Ending::Failed(error) if matches!(**error, Error::Device { .. }))
 }
 
 /// Takes rows of a source through all ranges, on the host or on a device.
@@ -143,14 +197,22 @@ struct Setup {
     part: Part,
     cleaning: Cleaning,
     ranges: Vec<RangeSearch>,
+    /// Rows that an earlier search had searched whole.
+    resumed: u64,
+    /// Candidates that the observer has taken, with those of an earlier search.
+    found: u64,
+    /// Samples that the source replaced.
+    flagged: u64,
 }
 
 /// How a search ended.
 struct Outcome {
+    /// Those that were final before the end, in any order.
+    candidates: Vec<Candidate>,
     times: u64,
     /// Trials that turned out to be longer than the data.
     late: usize,
-    complete: bool,
+    ending: Ending,
     gaps: Vec<Gap>,
     /// Samples that the source replaced.
     flagged: u64,
@@ -170,7 +232,69 @@ impl Setup {
         let trials = Trials { header: &header, options, cleaning: &cleaning, part };
         let filled = Filled::new(source.gaps(), part.first, cleaning.lost_rows());
         let ranges = RangeSearch::all(trials, &filled, backend)?;
-        Ok(Self { options: options.clone(), part, cleaning, ranges, header })
+        let (resumed, found, flagged) = (0, 0, 0);
+        let options = options.clone();
+        Ok(Self { options, part, cleaning, ranges, header, resumed, found, flagged })
+    }
+
+    /// Goes on from a checkpoint; returns the row at which the source stands then, counted from the part's first.
+    fn resume(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        checkpoint: &Checkpoint,
+        clusterer: &mut Clusterer,
+    ) -> Result<u64> {
+        let first = checkpoint.restore(&mut self.ranges, clusterer)?;
+        // What fills samples goes back to the first row, and so does the number of those that the source replaced.
+        let is_long = self.cleaning.looks_back() || checkpoint.flagged > 0;
+        let first = if is_long { 0 } else { first };
+        let skipped = self.cleaning.skip(source, first)?;
+        if skipped < first {
+            let rule = format!("the data end after {skipped} rows; an earlier search had more");
+            return Err(Error::parameter("row to resume from", first, rule));
+        }
+        self.ranges.iter_mut().for_each(|range| range.start_at(first));
+        (self.resumed, self.found) = (checkpoint.times, checkpoint.candidates);
+        Ok(first)
+    }
+
+    /// Hands what is final to the observer, after a gulp that ends with row `times`; what it does not take goes to
+    /// `refused`.
+    fn keep(
+        &mut self,
+        times: u64,
+        clusterer: &mut Clusterer,
+        (observer, refused): (&mut dyn Observer, &mut Vec<Candidate>),
+    ) -> Result<()> {
+        let mut candidates = RangeSearch::settle(&mut self.ranges, clusterer)?;
+        self.count_from_start(&mut candidates);
+        if !candidates.is_empty() {
+            if let Err(error) = observer.found(&candidates) {
+                *refused = candidates;
+                return Err(error);
+            }
+            self.found += candidates.len() as u64;
+        }
+        if times >= self.resumed && observer.wants_checkpoint(false) {
+            self.checkpoint(times, clusterer, observer)?;
+        }
+        Ok(())
+    }
+
+    fn checkpoint(
+        &mut self,
+        times: u64,
+        clusterer: &Clusterer,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let reached = (times, self.found, self.flagged);
+        observer.checkpoint(&Checkpoint::take(reached, &mut self.ranges, clusterer)?)
+    }
+
+    /// Counts times of candidates from the recording's first row, not from the part's.
+    fn count_from_start(&self, candidates: &mut [Candidate]) {
+        let offset_s = self.part.first as f64 * self.header.tsamp_s;
+        candidates.iter_mut().for_each(|candidate| candidate.shift(offset_s));
     }
 
     fn clusterer(&self) -> Result<Clusterer> {
@@ -206,19 +330,16 @@ impl Setup {
         self.ranges.iter_mut().for_each(RangeSearch::reset);
     }
 
-    fn report(&self, clusterer: Clusterer, outcome: Outcome) -> Result<Report> {
-        let Outcome { times, late, complete, gaps, flagged, begin } = outcome;
+    fn report(&self, mut clusterer: Clusterer, outcome: Outcome) -> Result<Report> {
+        let Outcome { mut candidates, times, late, ending, gaps, flagged, begin } = outcome;
         let dms = RangeSearch::searched(&self.ranges, times);
-        if dms.is_empty() && complete {
+        if dms.is_empty() && ending.is_read() {
             return Err(no_trial_fits(&self.header, &self.options, times));
         }
-        let mut candidates = clusterer.finish();
-        let offset_s = self.part.first as f64 * self.header.tsamp_s;
-        for candidate in &mut candidates {
-            candidate.time_s += offset_s;
-            candidate.begin_s += offset_s;
-            candidate.end_s += offset_s;
-        }
+        let mut last = clusterer.finish();
+        self.count_from_start(&mut last);
+        candidates.append(&mut last);
+        candidates.sort_by(Candidate::order);
         Ok(Report {
             candidates,
             dms,
@@ -229,7 +350,7 @@ impl Setup {
             times,
             data_s: times as f64 * self.header.tsamp_s,
             elapsed_s: begin.elapsed().as_secs_f64(),
-            complete,
+            ending,
         })
     }
 }

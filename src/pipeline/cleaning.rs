@@ -162,6 +162,19 @@ impl Cleaning {
     ) -> Result<usize> {
         self.reader.read(source, rows)
     }
+
+    /// Passes over rows, before any was read; fewer only at the end of the data.
+    pub(super) fn skip(&mut self, source: &mut dyn FilterbankSource, times: u64) -> Result<u64> {
+        self.reader.skip(source, times)
+    }
+
+    /// Whether what a row becomes depends on all rows before it: what fills cells of a time mask, or samples that are
+    /// not finite, does.
+    pub(super) fn looks_back(&self) -> bool {
+        self.reader.flagged.is_some()
+            || self.cleaner.as_ref().is_some_and(|cleaner| cleaner.plan().has_time_mask())
+    }
+
     /// The rows as the first stage takes them.
     pub(super) fn clean<'a>(
         &mut self,
@@ -211,6 +224,15 @@ impl Reader {
             flagged.fill(&mut rows[..times * self.row_bytes]);
         }
         Ok(times)
+    }
+
+    fn skip(&mut self, source: &mut dyn FilterbankSource, times: u64) -> Result<u64> {
+        let row_bytes = self.row_bytes as u64;
+        let held = times.min((self.prefix.len() - self.used) as u64 / row_bytes);
+        self.used += (held * row_bytes) as usize;
+        let passed = source.skip((times - held).min(self.left))?;
+        self.left -= passed;
+        Ok(held + passed)
     }
 }
 

@@ -44,6 +44,22 @@ impl Ending {
         }
     }
 
+    /// Returns the error of a run that has no use for what came before its end.
+    pub fn error(self) -> Error {
+        match self {
+            Self::Failed(error) => Arc::try_unwrap(error).unwrap_or_else(|error| {
+                let what = "the rest of the run".to_owned();
+                Error::Unavailable { what, why: error.to_string() }
+            }),
+            Self::Complete | Self::Cut(_) | Self::Stopped => Error::stopped("the run"),
+        }
+    }
+
+    /// Returns whether the source was read to its end, be it cut short or not.
+    pub fn is_read(&self) -> bool {
+        matches!(self, Self::Complete | Self::Cut(_))
+    }
+
     /// Returns whether all of a whole recording was used.
     pub fn is_complete(&self) -> bool {
         matches!(self, Self::Complete)

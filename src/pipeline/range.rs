@@ -12,9 +12,9 @@ use crate::backend::Backend;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda;
 use crate::dedisperse::{self, Dedisperser, Output};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::io::FilterbankHeader;
-use crate::pulse::cluster::{BandEdges, Clusterer, TrialRange};
+use crate::pulse::cluster::{BandEdges, Candidate, Clusterer, TrialRange};
 use crate::pulse::{self, Detector, Event, Input};
 use crate::sample::Samples;
 
@@ -33,6 +33,9 @@ pub(super) struct RangeSearch {
     snr: f64,
     filled: Filled,
     skipped: usize,
+    /// The row that comes next, and the first that is taken: earlier ones were searched by another process.
+    next_row: u64,
+    first_row: u64,
 }
 
 enum PlaneBuffer {
@@ -93,6 +96,8 @@ impl RangeSearch {
             snr: options.snr,
             filled: Filled::default(),
             skipped: 0,
+            next_row: 0,
+            first_row: 0,
         })
     }
 
@@ -161,6 +166,7 @@ impl RangeSearch {
         self.dedisperser.reset();
         self.detector.reset();
         self.events.clear();
+        (self.next_row, self.first_row) = (0, 0);
     }
 
     /// Dedisperses and searches a gulp that is on a device, in a plane of at least [`Self::plane_words`].
@@ -172,8 +178,15 @@ impl RangeSearch {
         stream: &cuda::Stream,
         clusterer: &mut Clusterer,
     ) -> Result<()> {
+        let passed = self.pass(times);
+        if passed == times {
+            return Ok(());
+        }
         self.shape(plane);
-        let progress = self.dedisperser.enqueue((rows, 0), times, plane, stream)?;
+        let plan = self.dedisperser.plan();
+        let first_byte = passed * plan.channels() * plan.encoding().bits() / 8;
+        let times = times - passed;
+        let progress = self.dedisperser.enqueue((rows, first_byte), times, plane, stream)?;
         check_length("rows that are dedispersed", times, progress.consumed)?;
         self.detector.enqueue(plane, progress.produced, &mut self.events, stream)?;
         self.hand_over(clusterer)
@@ -214,7 +227,8 @@ impl RangeSearch {
 
     /// Dedisperses and searches a gulp.
     pub(super) fn run(&mut self, samples: Samples<'_>, clusterer: &mut Clusterer) -> Result<()> {
-        let mut rest = samples;
+        let passed = self.pass(samples.times());
+        let mut rest = samples.slice(passed, samples.times() - passed);
         while rest.times() > 0 {
             let progress = self.step(Some(rest))?;
             rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
@@ -233,6 +247,53 @@ impl RangeSearch {
         self.detector.flush(&valid, &mut self.events)?;
         self.hand_over(clusterer)?;
         Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
+    }
+
+    /// What the search of later rows needs of those that were searched.
+    pub(super) fn carried(&mut self) -> Result<Vec<u64>> {
+        Ok(self.detector.carried()?.words())
+    }
+
+    /// Goes on from what another process carried; returns the first row that is needed again.
+    pub(super) fn restore(&mut self, words: &[u64]) -> Result<u64> {
+        let plan = self.dedisperser.plan();
+        let carried = pulse::Carried::from_words(words, plan.dms().len())?;
+        let window_rows = self.detector.plan().window_times() as u64 * plan.downsample() as u64;
+        let first_row = carried.window.checked_mul(window_rows).ok_or_else(|| {
+            Error::parameter("window of the checkpoint", carried.window, "it is damaged")
+        })?;
+        self.detector.restore(&carried)?;
+        self.first_row = first_row;
+        Ok(first_row)
+    }
+
+    /// Says which row comes next.
+    pub(super) fn start_at(&mut self, row: u64) {
+        self.next_row = row;
+    }
+
+    /// How many of the next rows come before the first that is taken.
+    fn pass(&mut self, times: usize) -> usize {
+        let early = self.first_row.saturating_sub(self.next_row).min(times as u64);
+        self.next_row += times as u64;
+        early as usize
+    }
+
+    /// Hands out the candidates that no later row of any range changes.
+    pub(super) fn settle(ranges: &mut [Self], clusterer: &mut Clusterer) -> Result<Vec<Candidate>> {
+        let (mut frontier_s, mut widest_s) = (f64::INFINITY, 0.0f64);
+        for range in ranges {
+            let frontier = range.detector.settle(&mut range.events)?;
+            range.hand_over(clusterer)?;
+            let tsamp_s = range.dedisperser.plan().tsamp_s();
+            frontier_s = frontier_s.min(frontier as f64 * tsamp_s);
+            widest_s = widest_s.max(range.detector.plan().max_width() as f64 * tsamp_s);
+        }
+        // Without ranges no event comes.
+        if frontier_s.is_finite() {
+            return Ok(clusterer.settle(frontier_s, widest_s));
+        }
+        Ok(Vec::new())
     }
 
     /// One call of each stage: with rows, or to flush.

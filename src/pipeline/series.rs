@@ -1,12 +1,14 @@
 //! From filterbank rows to one time series for each trial dispersion measure.
 //!
-//! Invariant: a block is handed over as it is made, so memory does not grow with the recording.
+//! Invariant: a block is handed over as it is made, so memory does not grow with the recording, and what was made
+//! stays whatever ends the work.
 
 use std::time::Instant;
 
 use super::budget;
 use super::burst::Status;
 use super::cleaning::Cleaning;
+use super::ending::Ending;
 use super::options::{Part, SearchOptions, skip_to};
 use super::trials::{Trials, advance, stride};
 use crate::array::{Plane, PlaneMut, Progress};
@@ -59,10 +61,31 @@ pub trait SeriesSink {
 
     /// Hears how far the work is, and stops it by returning false.
     fn observe(&mut self, status: &Status) -> bool;
+
+    /// Takes the place from which another process can go on, after each gulp; `is_last` says that the work or the
+    /// recording ends there.
+    ///
+    /// # Errors
+    /// Any, which ends the work.
+    fn checkpoint(&mut self, checkpoint: &Checkpoint, is_last: bool) -> Result<()> {
+        let _ = (checkpoint, is_last);
+        Ok(())
+    }
+}
+
+/// Where a dedispersion stands between two gulps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Rows read.
+    pub rows: u64,
+    /// Samples that the source had replaced.
+    pub flagged: u64,
+    /// Times of each range that were handed over.
+    pub times: Vec<u64>,
 }
 
 /// What was made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct SeriesReport {
     /// The ranges.
     pub ranges: Vec<SeriesRange>,
@@ -82,21 +105,40 @@ pub struct SeriesReport {
     pub data_s: f64,
     /// Time that it took, in seconds.
     pub elapsed_s: f64,
+    /// How the work ended. Unless it is complete, the series are those of a recording that ends with the rows read,
+    /// or, where a sink or a device failed, what was handed over before.
+    pub ending: Ending,
 }
 
 /// Dedisperses a stream of rows at every trial of a plan.
 ///
 /// Of the options, those of detection (`snr`, `max_width_s`, `baseline_s`) are not used. Sums of
-/// integers are exact and rounded once to f32.
+/// integers are exact and rounded once to f32. What ends the work early is in [`SeriesReport::ending`].
 ///
 /// # Errors
 /// [`Error::Parameter`] for options that don't fit the data, or when no trial's delay does;
-/// whatever source and sink report.
+/// whatever source and sink report before any row was read.
 pub fn dedisperse(
     source: &mut dyn FilterbankSource,
     options: &SearchOptions,
     backend: &Backend,
     sink: &mut dyn SeriesSink,
+) -> Result<SeriesReport> {
+    dedisperse_from(source, options, backend, (None, sink))
+}
+
+/// As [`dedisperse()`], from the start or from where another call for the same rows was interrupted: its sink has what
+/// the checkpoint counts, and takes what follows.
+///
+/// `source` is at its first row in either case. Rows that are needed no more are skipped.
+///
+/// # Errors
+/// As [`dedisperse()`]; [`Error::Parameter`] for a checkpoint of other ranges.
+pub fn dedisperse_from(
+    source: &mut dyn FilterbankSource,
+    options: &SearchOptions,
+    backend: &Backend,
+    (resumed, sink): (Option<&Checkpoint>, &mut dyn SeriesSink),
 ) -> Result<SeriesReport> {
     let begin = Instant::now();
     let header = source.header().clone();
@@ -108,32 +150,61 @@ pub fn dedisperse(
     let mut work = Work::new(trials, backend)?;
     work.check_fit()?;
     let ranges: Vec<_> = work.ranges.iter().map(|range| range.describe(start_s)).collect();
+    let mut rows = resumed.map_or(Ok(0), |from| work.resume(from, source, &mut cleaning))?;
+    let earlier = resumed.map_or(0, |from| from.rows);
     sink.begin(&ranges)?;
     let mut raw = vec![0; work.gulp(&header, &cleaning, options)? * header.row_bytes()];
     let mut cleaned = Vec::new();
-    let mut rows = 0;
-    loop {
-        let got = cleaning.read(source, &mut raw)?;
-        if got == 0 {
-            break;
-        }
-        rows += got as u64;
+    let mut is_whole = true;
+    let ending = loop {
+        let got = match cleaning.read(source, &mut raw) {
+            Ok(0) => break Ending::Complete,
+            Ok(got) => got,
+            Err(error) if rows == 0 && earlier == 0 => return Err(error),
+            Err(error) => break Ending::after(error),
+        };
         let bytes = &raw[..got * header.row_bytes()];
         let samples = Samples::new(bytes, header.encoding, got, header.channels())?;
         let samples = cleaning.clean(samples, &mut cleaned)?;
-        work.ranges.iter_mut().try_for_each(|range| range.run(samples, sink))?;
+        let mut made = work.ranges.iter_mut().try_for_each(|range| range.run(samples, sink));
+        rows += got as u64;
+        if made.is_ok() && rows >= earlier {
+            made = sink.checkpoint(&work.checkpoint(rows, source.flagged_samples()), false);
+        }
+        if let Err(error) = made {
+            is_whole = false;
+            break Ending::after(error);
+        }
         let data_s = rows as f64 * header.tsamp_s;
         let elapsed_s = begin.elapsed().as_secs_f64();
         if !sink.observe(&Status { times: rows, total: part.times, data_s, elapsed_s }) {
-            break;
+            break Ending::Stopped;
         }
+    };
+    let mut ending = match (ending, source.cut()) {
+        (Ending::Complete, Some(why)) => Ending::Cut(why.to_owned()),
+        (ending, _) => ending,
+    };
+    // Rows that an earlier call had read were not all read again: nothing is made of their end.
+    is_whole &= rows >= earlier;
+    rows = rows.max(earlier);
+    if is_whole {
+        // What ended the work is told, not what keeping its state met then.
+        let _ = sink.checkpoint(&work.checkpoint(rows, source.flagged_samples()), true);
     }
-    work.ranges.iter_mut().try_for_each(|range| range.finish(rows, sink))?;
-    let times: Vec<Vec<u64>> = work.ranges.iter().map(|range| range.valid_times(rows)).collect();
+    if is_whole
+        && let Err(error) = work.ranges.iter_mut().try_for_each(|range| range.finish(rows, sink))
+        && ending.is_complete()
+    {
+        ending = Ending::after(error);
+    }
+    let times: Vec<Vec<u64>> = work.ranges.iter().map(|range| range.made_times(rows)).collect();
     let late = times.iter().flatten().filter(|times| **times == 0).count();
-    work.skipped += late;
-    if times.iter().flatten().count() == late {
-        return Err(work.none_fits());
+    if ending.is_read() {
+        work.skipped += late;
+        if times.iter().flatten().count() == late {
+            return Err(work.none_fits());
+        }
     }
     Ok(SeriesReport {
         ranges,
@@ -145,6 +216,7 @@ pub fn dedisperse(
         rows,
         data_s: rows as f64 * header.tsamp_s,
         elapsed_s: begin.elapsed().as_secs_f64(),
+        ending,
     })
 }
 
@@ -174,6 +246,39 @@ impl Work {
         }
         let lowest_dm = asked.first().map_or(0.0, |range| range.dm_min);
         Ok(Self { ranges, skipped, lowest_dm })
+    }
+
+    /// Goes on from a checkpoint; returns the row at which the source stands then, counted from the part's first.
+    fn resume(
+        &mut self,
+        from: &Checkpoint,
+        source: &mut dyn FilterbankSource,
+        cleaning: &mut Cleaning,
+    ) -> Result<u64> {
+        if from.times.len() != self.ranges.len() {
+            let rule = format!("there are {}", self.ranges.len());
+            return Err(Error::parameter("ranges of the checkpoint", from.times.len(), rule));
+        }
+        let mut first = from.rows;
+        for (range, times) in self.ranges.iter_mut().zip(&from.times) {
+            range.produced = *times;
+            range.first_row = times.saturating_mul(range.plan().downsample() as u64);
+            first = first.min(range.first_row);
+        }
+        // What fills samples goes back to the first row, and so does the number of those that the source replaced.
+        let first = if cleaning.looks_back() || from.flagged > 0 { 0 } else { first };
+        let skipped = cleaning.skip(source, first)?;
+        if skipped < first {
+            let rule = format!("the data end after {skipped} rows; an earlier run had more");
+            return Err(Error::parameter("row to resume from", first, rule));
+        }
+        self.ranges.iter_mut().for_each(|range| range.next_row = first);
+        Ok(first)
+    }
+
+    fn checkpoint(&self, rows: u64, flagged: u64) -> Checkpoint {
+        let times = self.ranges.iter().map(|range| range.produced).collect();
+        Checkpoint { rows, flagged, times }
     }
 
     fn check_fit(&self) -> Result<()> {
@@ -220,6 +325,9 @@ struct RangeSeries {
     floats: Vec<f32>,
     valid: Vec<usize>,
     produced: u64,
+    /// The row that comes next, and the first that is taken: what earlier ones give was made by another call.
+    next_row: u64,
+    first_row: u64,
     /// What a unit of the sums is, in counts of the recording.
     count: f32,
 }
@@ -231,7 +339,18 @@ impl RangeSeries {
         let (integers, floats) = (Vec::new(), Vec::new());
         // Exact, for it is a power of two.
         let count = 1.0 / scale as f32;
-        Ok(Self { index, dedisperser, integers, floats, valid, produced: 0, count })
+        let (produced, next_row, first_row) = (0, 0, 0);
+        Ok(Self {
+            index,
+            dedisperser,
+            integers,
+            floats,
+            valid,
+            produced,
+            next_row,
+            first_row,
+            count,
+        })
     }
 
     fn plan(&self) -> &dedisperse::Plan {
@@ -254,8 +373,16 @@ impl RangeSeries {
         (0..plan.dms().len()).map(|dm| plan.valid_times(rows, dm)).collect()
     }
 
+    /// Valid samples of each trial that were handed over.
+    fn made_times(&self, rows: u64) -> Vec<u64> {
+        self.valid_times(rows).into_iter().map(|times| times.min(self.produced)).collect()
+    }
+
     fn run(&mut self, samples: Samples<'_>, sink: &mut dyn SeriesSink) -> Result<()> {
-        let mut rest = samples;
+        let early = self.first_row.saturating_sub(self.next_row).min(samples.times() as u64);
+        self.next_row += samples.times() as u64;
+        let early = early as usize;
+        let mut rest = samples.slice(early, samples.times() - early);
         while rest.times() > 0 {
             let stride = stride(self.plan(), Some(rest));
             let progress = self.step(stride, Some(rest))?;
@@ -317,7 +444,8 @@ impl RangeSeries {
         }
         let dms = self.plan().dms().len();
         let plane = Plane::new(&self.floats[..dms * stride], dms, stride, produced)?;
+        sink.block(Block { range: self.index, plane, valid: &self.valid })?;
         self.produced += produced as u64;
-        sink.block(Block { range: self.index, plane, valid: &self.valid })
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: events do not depend on how the stream was split, on threads or on vector width.
 
+mod carried;
 pub mod cluster;
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -11,6 +12,7 @@ mod plan;
 pub mod reference;
 mod rules;
 
+pub use carried::Carried;
 #[cfg(feature = "cuda")]
 pub use cuda::kernels;
 pub use input::Input;
@@ -170,6 +172,58 @@ impl Detector {
             }
         }
         Ok(())
+    }
+
+    /// Hands over the events that no later sample can change; returns the sample, counted from the start of the stream,
+    /// before which no later event begins.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when a device fails.
+    pub fn settle(&mut self, events: &mut Vec<Event>) -> Result<u64> {
+        match &mut self.engine {
+            Engine::Reference(_) => Ok(0),
+            Engine::Cpu(engine) => Ok(engine.settle(&self.plan, events)),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.settle(events),
+        }
+    }
+
+    /// What later samples need of those that were searched. The reference keeps whole series: its state is that of
+    /// their start.
+    ///
+    /// # Errors
+    /// As [`Detector::settle`].
+    pub fn carried(&mut self) -> Result<Carried> {
+        match &mut self.engine {
+            Engine::Reference(_) => Ok(Carried::nothing(self.plan.dms())),
+            Engine::Cpu(engine) => Ok(engine.carried()),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.carried(),
+        }
+    }
+
+    /// Goes on from where another search with the same plan was: the next sample is the first of window
+    /// [`Carried::window`].
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a state of another number of trials, or one that is not the start's for the reference;
+    /// [`Error::Device`] when a device fails.
+    pub fn restore(&mut self, carried: &Carried) -> Result<()> {
+        check_length("trials of the search's state", self.plan.dms(), carried.trials.len())?;
+        self.reset();
+        match &mut self.engine {
+            Engine::Reference(_) if carried.window > 0 => {
+                let rule = "the reference goes on from the start alone";
+                Err(Error::parameter("window of the search's state", carried.window, rule))
+            }
+            Engine::Reference(_) => Ok(()),
+            Engine::Cpu(engine) => {
+                engine.restore(&self.plan, carried);
+                Ok(())
+            }
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.restore(carried),
+        }
     }
 
     /// Forgets the stream, so that another may begin.

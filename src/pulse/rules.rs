@@ -172,14 +172,14 @@ pub(super) struct Hit {
 /// even when wide boxcars hold both.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sweep {
-    best: Option<Hit>,
+    pub(super) best: Option<Hit>,
 }
 
 impl Sweep {
     /// Takes one hit; gives back the event that it ends.
     pub(super) fn offer(&mut self, hit: Hit) -> Option<Hit> {
         match &mut self.best {
-            Some(best) if hit.time <= best.time + best.width + best.width.max(LEAST_GAP) => {
+            Some(best) if hit.time <= best.reach() => {
                 if hit.snr > best.snr {
                     *best = hit;
                 }
@@ -189,6 +189,16 @@ impl Sweep {
         }
     }
 
+    /// The event that is ended because every later hit starts at `next` or behind it.
+    pub(super) fn settle(&mut self, next: u64) -> Option<Hit> {
+        self.best.take_if(|best| best.reach() < next)
+    }
+
+    /// The earliest start of what later hits, which start at `next` or behind it, may still become.
+    pub(super) fn frontier(&self, next: u64) -> u64 {
+        self.best.map_or(next, |best| best.time.min(next))
+    }
+
     /// The event that the stream's end ends.
     pub(super) fn end(&mut self) -> Option<Hit> {
         self.best.take()
@@ -196,6 +206,11 @@ impl Sweep {
 }
 
 impl Hit {
+    /// The last sample at which a hit that starts there belongs to the same event.
+    fn reach(&self) -> u64 {
+        self.time + self.width + self.width.max(LEAST_GAP)
+    }
+
     pub(super) fn event(self, dm: usize) -> Event {
         Event { dm: dm as u32, time: self.time, width: self.width as u32, snr: self.snr as f32 }
     }

@@ -207,6 +207,9 @@ impl<'a> Work<'a> {
         progress.finish();
         common::tell_notes(&self.backend, self.common);
         interrupt::check()?;
+        if !report.ending.is_read() {
+            return Err(report.ending.error());
+        }
         let report = from_first_sample(report, self.opened.delay_s());
         self.warn(&report);
         if self.common.verbose && !self.common.quiet {

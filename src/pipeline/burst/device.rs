@@ -44,6 +44,8 @@ pub(super) struct DeviceWork {
     inbox: Inbox,
     /// Rows of the gulps that are on their way, the next one first; 0 behind the last.
     ahead: VecDeque<usize>,
+    /// What ended reading behind the last of these.
+    failed: Option<Error>,
     /// Rows of the gulps that were queued.
     queued: u64,
     /// Rows whose search has ended: the next gulp is not read before.
@@ -225,6 +227,7 @@ impl DeviceWork {
             stage: Stage::new(device, cleaning, ranges, gulp)?,
             inbox: Inbox::new(device, gulp * header.row_bytes(), SLOTS)?,
             ahead: VecDeque::with_capacity(SLOTS),
+            failed: None,
             queued: 0,
             whole: 0,
         })
@@ -241,13 +244,14 @@ impl DeviceWork {
     ) -> Result<usize> {
         let (reader, cleaner) = cleaning.parts();
         if self.ahead.is_empty() {
-            self.ahead.push_back(read(reader, source, self.inbox.present())?);
+            let times = read(reader, source, self.inbox.present(), &mut self.failed)?;
+            self.ahead.push_back(times);
         }
         let times = self.ahead[0];
         if times == 0 {
-            return Ok(0);
+            return self.failed.take().map_or(Ok(0), Err);
         }
-        let (stage, ahead) = (&mut self.stage, &mut self.ahead);
+        let (stage, ahead, failed) = (&mut self.stage, &mut self.ahead, &mut self.failed);
         let (rows, later) = self.inbox.turn_with_all(&stage.stream)?;
         let mut later = later.skip(ahead.len() - 1);
         let is_searched = AtomicBool::new(false);
@@ -257,7 +261,7 @@ impl DeviceWork {
                     && (ahead.len() == 1 || !is_searched.load(Ordering::Relaxed))
                     && let Some(gulp) = later.next()
                 {
-                    ahead.push_back(read(reader, source, gulp)?);
+                    ahead.push_back(read(reader, source, gulp, failed)?);
                 }
                 Ok(())
             });
@@ -283,11 +287,13 @@ pub(super) fn told(error: Error, whole: u64) -> Error {
     Error::Device { call, code, text }
 }
 
-/// Reads a gulp and sends it on its way, in pieces that are copied while the next ones are read; its rows.
+/// Reads a gulp and sends it on its way, in pieces that are copied while the next ones are read; its rows, those
+/// before a fault of the source among them.
 fn read(
     reader: &mut Reader,
     source: &mut dyn FilterbankSource,
     mut gulp: Filling<'_>,
+    failed: &mut Option<Error>,
 ) -> Result<usize> {
     let row_bytes = source.header().row_bytes();
     let piece = (PIECE_BYTES / row_bytes).max(1) * row_bytes;
@@ -296,10 +302,17 @@ fn read(
     loop {
         let rest = gulp.rest();
         let end = rest.len().min(piece);
-        let times = if end == 0 { 0 } else { reader.read(source, &mut rest[..end])? };
-        if times == 0 {
+        if end == 0 || failed.is_some() {
             return Ok(rows);
         }
+        let times = match reader.read(source, &mut rest[..end]) {
+            Ok(0) => return Ok(rows),
+            Ok(times) => times,
+            Err(error) => {
+                *failed = Some(error);
+                return Ok(rows);
+            }
+        };
         gulp.send(times * row_bytes)?;
         rows += times;
     }

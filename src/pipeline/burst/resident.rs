@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::super::cleaning::Cleaning;
+use super::super::ending::Ending;
 use super::device::Stage;
 use super::{Outcome, Report, SearchOptions, Setup};
 use crate::backend::Backend;
@@ -72,10 +73,10 @@ impl Resident {
             times += *count as u64;
         }
         let late = stage.finish(times, &mut setup.ranges, &mut clusterer)?;
-        setup.report(
-            clusterer,
-            Outcome { times, late, complete: true, gaps: gaps.clone(), flagged: 0, begin },
-        )
+        let (candidates, gaps, flagged) = (Vec::new(), gaps.clone(), 0);
+        let ending = Ending::Complete;
+        let outcome = Outcome { candidates, times, late, ending, gaps, flagged, begin };
+        setup.report(clusterer, outcome)
     }
 }
 

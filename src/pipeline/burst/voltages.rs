@@ -42,6 +42,8 @@ pub(super) struct VoltageWork {
     reading: Reading,
     /// What is on its way.
     present: Content,
+    /// What reading the gulp behind it met.
+    failed: Option<Error>,
     has_begun: bool,
     /// Rows of the gulps that were queued.
     queued: u64,
@@ -73,6 +75,7 @@ impl VoltageWork {
             rows: DeviceRows::new(device, filterbank, gulp.rows)?,
             reading: Reading::new(gulp),
             present: Content::End,
+            failed: None,
             has_begun: false,
             queued: 0,
             whole: 0,
@@ -95,7 +98,7 @@ impl VoltageWork {
         let Self { stage, inbox, rows, reading, .. } = self;
         let present = self.present;
         if matches!(present, Content::End) {
-            return Ok(None);
+            return self.failed.take().map_or(Ok(None), Err);
         }
         let (input, next) = inbox.turn(stage.stream())?;
         let (searched, next) = std::thread::scope(|scope| match present {
@@ -120,7 +123,13 @@ impl VoltageWork {
         });
         let times = searched?;
         inbox.release(stage.stream())?;
-        self.present = next.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        self.present = match next.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+            Ok(next) => next,
+            Err(error) => {
+                self.failed = Some(error);
+                Content::End
+            }
+        };
         self.whole = self.queued;
         self.queued += times as u64;
         Ok(Some(times))

@@ -2,6 +2,7 @@
 //!
 //! Invariant: groups come in best first and leave best first.
 
+use super::peaks::SLACK_S;
 use super::{Group, Point, rank_starts};
 
 /// A burst may be this much stronger than predicted: one that fills half the band smears half as
@@ -11,10 +12,27 @@ const MARGIN: f64 = 1.5;
 /// What noise, searched over many boxcars, may add.
 const NOISE: f64 = 2.0;
 
-/// Takes each group that a stronger one explains into it.
-pub(super) fn merge(mut groups: Vec<Group>, ranks: usize, delay_per_dm: f64) -> Vec<Group> {
+/// Groups merged to bursts.
+pub(super) struct Merged {
+    /// Bursts that are whole, best first.
+    pub(super) decided: Vec<Group>,
+    /// Groups whose fate hangs on groups to come, and bursts that may still take some of these.
+    pub(super) undecided: Vec<Group>,
+}
+
+/// Takes each group that a stronger one explains into it; `is_open` tells which groups a group to come might explain,
+/// or be explained by.
+///
+/// The best group that explains another takes it, unless it was taken itself. So a group is decided once every
+/// stronger one that explains it is, and a burst is whole once every weaker group that it explains is decided.
+pub(super) fn merge(
+    mut groups: Vec<Group>,
+    ranks: usize,
+    delay_per_dm: f64,
+    is_open: impl Fn(&Group) -> bool,
+) -> Merged {
     let Some(weakest) = groups.last().map(|group| f64::from(group.best.snr)) else {
-        return groups;
+        return Merged { decided: groups, undecided: Vec::new() };
     };
     let mut place: Vec<usize> = (0..groups.len()).collect();
     let key = |i: &usize| (groups[*i].best.rank, groups[*i].best.begin);
@@ -23,24 +41,81 @@ pub(super) fn merge(mut groups: Vec<Group>, ranks: usize, delay_per_dm: f64) -> 
         rank_a.cmp(&rank_b).then(begin_a.total_cmp(&begin_b))
     });
     let index = Index::new(&groups, place, ranks);
-    let mut taken = vec![false; groups.len()];
+    let mut fates: Vec<Fate> =
+        groups.iter().map(|group| if is_open(group) { Fate::Open } else { Fate::Free }).collect();
     for seed in 0..groups.len() {
-        if taken[seed] {
+        if fates[seed] == Fate::Taken {
             continue;
         }
+        let is_free = fates[seed] == Fate::Free;
         let cone = Cone::new(&groups[seed].best, weakest, delay_per_dm);
         let mut whole = groups[seed];
+        let mut waits = false;
         index.each_near(&cone, |other| {
-            if other > seed && !taken[other] && cone.explains(&groups[other].best) {
-                taken[other] = true;
+            if other <= seed || fates[other] == Fate::Taken || !cone.explains(&groups[other].best) {
+                return;
+            }
+            if is_free && fates[other] == Fate::Free {
+                fates[other] = Fate::Taken;
                 whole.absorb(&groups[other]);
+            } else {
+                fates[other] = Fate::Open;
+                waits = true;
             }
         });
         groups[seed] = whole;
+        if is_free && !waits {
+            fates[seed] = Fate::Whole;
+        }
     }
-    let mut kept = taken.iter().map(|taken| !taken);
-    groups.retain(|_| kept.next().unwrap_or(false));
-    groups
+    let (mut decided, mut undecided) = (Vec::new(), Vec::new());
+    for (group, fate) in groups.into_iter().zip(fates) {
+        match fate {
+            Fate::Taken => {}
+            Fate::Whole => decided.push(group),
+            Fate::Free | Fate::Open => undecided.push(group),
+        }
+    }
+    Merged { decided, undecided }
+}
+
+/// What is known of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Nothing undecided that is stronger explains it.
+    Free,
+    /// Something undecided may explain it.
+    Open,
+    /// It belongs to a stronger one.
+    Taken,
+    /// A burst of which all members are known.
+    Whole,
+}
+
+/// How far in time groups can be from each other of which one explains the other.
+pub(super) struct Reach {
+    lowest_dm: f64,
+    delay_per_dm: f64,
+    widest_s: f64,
+}
+
+impl Reach {
+    /// Of trials from `lowest_dm` on, and boxcars up to `widest_s` seconds.
+    pub(super) fn new(lowest_dm: f64, delay_per_dm: f64, widest_s: f64) -> Self {
+        Self { lowest_dm, delay_per_dm, widest_s }
+    }
+
+    /// The moment from which on no group that begins can explain this one, or be explained by it: a cone reaches
+    /// later times at lower dispersion measures only.
+    pub(super) fn end(&self, best: &Point) -> f64 {
+        let shift = (best.dm - self.lowest_dm) * self.delay_per_dm;
+        best.end + shift + 0.5 * best.width().max(self.widest_s) + SLACK_S
+    }
+
+    /// The longest time from a group's end to there, up to a dispersion measure.
+    pub(super) fn longest_s(&self, highest_dm: f64) -> f64 {
+        (highest_dm - self.lowest_dm) * self.delay_per_dm + 0.5 * self.widest_s
+    }
 }
 
 /// Groups by trial and time.
@@ -75,7 +150,7 @@ impl Index {
             }
             let own = &self.place[self.starts[rank]..self.starts[rank + 1]];
             let (early, late) = cone.times(dm, widest);
-            let first = own.partition_point(|(begin, _)| *begin < early - widest);
+            let first = own.partition_point(|(begin, _)| *begin < early - widest - SLACK_S);
             let near = own[first..].iter().take_while(|(begin, _)| *begin <= late);
             near.for_each(|(_, group)| visit(*group as usize));
         }
@@ -83,7 +158,7 @@ impl Index {
 }
 
 /// Where a burst is seen at wrong dispersion measures, and how strong.
-struct Cone<'a> {
+pub(super) struct Cone<'a> {
     best: &'a Point,
     delay_per_dm: f64,
     /// Beyond this difference nothing as strong as the weakest group is left of the burst.
@@ -91,7 +166,7 @@ struct Cone<'a> {
 }
 
 impl<'a> Cone<'a> {
-    fn new(best: &'a Point, weakest: f64, delay_per_dm: f64) -> Self {
+    pub(super) fn new(best: &'a Point, weakest: f64, delay_per_dm: f64) -> Self {
         let least = (weakest - NOISE) / MARGIN;
         let ratio = f64::from(best.snr) / least;
         let dm_reach = if least > 0.0 && delay_per_dm > 0.0 {
@@ -114,7 +189,7 @@ impl<'a> Cone<'a> {
     }
 
     /// `snr <= margin S sqrt(W / sqrt(W^2 + smear^2)) + noise`, within the cone.
-    fn explains(&self, other: &Point) -> bool {
+    pub(super) fn explains(&self, other: &Point) -> bool {
         let (early, late) = self.times(other.dm, other.width());
         if other.end < early || other.begin > late {
             return false;

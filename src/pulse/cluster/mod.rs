@@ -1,14 +1,25 @@
 //! From events to one candidate a burst.
 //!
-//! Invariant: every event is a member of exactly one candidate, and the order in which events came
-//! does not matter.
+//! Invariant: every event is a member of exactly one candidate, and neither the order in which events came
+//! nor when they were settled matters.
 
 mod cone;
 mod peaks;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use state::State;
+
+use std::cmp::Ordering;
 
 use super::rules::Event;
 use crate::error::{Error, Result};
 use crate::units::dispersion_delay_s;
+
+/// The part of the longest reach in time after which groups are merged again: smaller parts cost time, greater ones
+/// memory.
+const STEP: f64 = 0.125;
 
 /// The trials of one range of a DM plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +58,10 @@ pub struct Candidate {
     pub range: usize,
     /// Index of the trial, counted over all ranges.
     pub trial: usize,
+    /// First moment of the best event's boxcar.
+    pub peak_begin_s: f64,
+    /// Last moment of the best event's boxcar.
+    pub peak_end_s: f64,
     /// First moment of any member's boxcar.
     pub begin_s: f64,
     /// Last moment of any member's boxcar.
@@ -57,7 +72,29 @@ pub struct Candidate {
     pub dm_max: f64,
 }
 
+impl Candidate {
+    /// Moves all times by so many seconds.
+    pub fn shift(&mut self, seconds: f64) {
+        self.time_s += seconds;
+        self.peak_begin_s += seconds;
+        self.peak_end_s += seconds;
+        self.begin_s += seconds;
+        self.end_s += seconds;
+    }
+
+    /// Best first: by significance, then time, then dispersion measure.
+    pub fn order(&self, other: &Self) -> Ordering {
+        let later = || self.peak_begin_s.total_cmp(&other.peak_begin_s);
+        let higher = || self.dm.total_cmp(&other.dm).then(self.trial.cmp(&other.trial));
+        let ends = || self.peak_end_s.total_cmp(&other.peak_end_s);
+        other.snr.total_cmp(&self.snr).then_with(later).then_with(higher).then_with(ends)
+    }
+}
+
 /// Gathers events of all ranges and groups them.
+///
+/// [`Clusterer::settle`] hands out the candidates that no later event can change, and forgets their events, so that
+/// memory holds only what is undecided.
 ///
 /// 1. Each event follows its strongest neighbour, within 3 trials and touching in time, uphill to a
 ///    local peak; the events that end at one peak are a group. (Linking all neighbours instead
@@ -79,7 +116,20 @@ pub struct Clusterer {
     offsets: Vec<usize>,
     /// Place of each trial in order of dispersion measure.
     ranks: Vec<u32>,
+    /// How far a burst drifts to the neighbours of each place, in seconds.
+    drifts: Vec<f64>,
+    lowest_dm: f64,
+    highest_dm: f64,
+    /// Events whose group may still change.
     points: Vec<Point>,
+    /// Whole groups, of which it is not decided to which burst they belong.
+    groups: Vec<Group>,
+    /// All events that begin before this moment were taken.
+    frontier_s: f64,
+    /// Groups were merged up to this moment: none that begins earlier comes.
+    horizon: f64,
+    /// Events taken in all.
+    events: usize,
 }
 
 /// One event in seconds.
@@ -103,7 +153,7 @@ impl Point {
     }
 
     /// Best first: by significance, then time, then dispersion measure.
-    fn order(&self, other: &Self) -> std::cmp::Ordering {
+    fn order(&self, other: &Self) -> Ordering {
         let later = || self.begin.total_cmp(&other.begin).then(self.rank.cmp(&other.rank));
         other.snr.total_cmp(&self.snr).then_with(later).then(self.end.total_cmp(&other.end))
     }
@@ -158,7 +208,22 @@ impl Clusterer {
         }
         let dms: Vec<f64> = ranges.iter().flat_map(|range| range.dms.iter().copied()).collect();
         let ranks = ranks(&dms)?;
-        Ok(Self { ranges, delay_per_dm, offsets, ranks, points: Vec::new() })
+        let mut sorted = dms;
+        sorted.sort_by(f64::total_cmp);
+        Ok(Self {
+            ranges,
+            delay_per_dm,
+            offsets,
+            ranks,
+            drifts: peaks::drifts(&sorted, delay_per_dm),
+            lowest_dm: sorted.first().copied().unwrap_or(0.0),
+            highest_dm: sorted.last().copied().unwrap_or(0.0),
+            points: Vec::new(),
+            groups: Vec::new(),
+            frontier_s: f64::NEG_INFINITY,
+            horizon: f64::NEG_INFINITY,
+            events: 0,
+        })
     }
 
     /// Takes events of one range.
@@ -171,6 +236,7 @@ impl Clusterer {
             return Err(Error::parameter("range of the DM plan", range, rule));
         };
         self.points.reserve(events.len());
+        self.events += events.len();
         for event in events {
             let Some(&dm) = trials.dms.get(event.dm as usize) else {
                 let rule = format!("the range has {}", trials.dms.len());
@@ -187,14 +253,53 @@ impl Clusterer {
 
     /// Number of events taken.
     pub fn events(&self) -> usize {
-        self.points.len()
+        self.events
     }
 
-    /// The candidates, best first.
-    pub fn finish(mut self) -> Vec<Candidate> {
-        let peaks = peaks::group(&mut self.points, self.ranks.len(), self.delay_per_dm);
-        let groups = cone::merge(peaks, self.ranks.len(), self.delay_per_dm);
-        groups.iter().map(|group| self.candidate(group)).collect()
+    /// Hands out the candidates that are final, best first: no event that begins at `frontier_s` or later, in
+    /// seconds, can join, absorb or be absorbed by them. Such events have boxcars of at most `widest_s` seconds.
+    ///
+    /// Events that begin before the frontier must all have been taken.
+    pub fn settle(&mut self, frontier_s: f64, widest_s: f64) -> Vec<Candidate> {
+        if frontier_s <= self.frontier_s && frontier_s.is_finite() {
+            return Vec::new();
+        }
+        self.frontier_s = frontier_s;
+        let horizon = self.gather(frontier_s);
+        let reach = cone::Reach::new(self.lowest_dm, self.delay_per_dm, widest_s);
+        // Groups are merged again only where that decides enough of them.
+        let least = STEP * reach.longest_s(self.highest_dm);
+        if horizon < self.horizon + least {
+            return Vec::new();
+        }
+        self.horizon = horizon;
+        let groups = std::mem::take(&mut self.groups);
+        let is_open = |group: &Group| reach.end(&group.best) >= horizon;
+        let merged = cone::merge(groups, self.ranks.len(), self.delay_per_dm, is_open);
+        self.groups = merged.undecided;
+        merged.decided.iter().map(|group| self.candidate(group)).collect()
+    }
+
+    /// Makes groups of the events that no later one changes; returns the moment before which no other group begins.
+    fn gather(&mut self, frontier_s: f64) -> f64 {
+        let (groups, group_of) =
+            peaks::group(&mut self.points, self.ranks.len(), self.delay_per_dm);
+        let mut is_open = vec![false; groups.len()];
+        for (point, group) in self.points.iter().zip(&group_of) {
+            is_open[*group as usize] |=
+                peaks::reach_end(point, self.drifts[point.rank as usize]) >= frontier_s;
+        }
+        let mut kept = group_of.iter().map(|group| is_open[*group as usize]);
+        self.points.retain(|_| kept.next().unwrap_or(true));
+        let whole = groups.iter().zip(&is_open).filter(|(_, is_open)| !**is_open);
+        self.groups.extend(whole.map(|(group, _)| group));
+        self.groups.sort_unstable_by(|a, b| a.best.order(&b.best));
+        self.points.iter().map(|point| point.begin).fold(frontier_s, f64::min)
+    }
+
+    /// The candidates that were not handed out, best first.
+    pub fn finish(&mut self) -> Vec<Candidate> {
+        self.settle(f64::INFINITY, 0.0)
     }
 
     fn candidate(&self, group: &Group) -> Candidate {
@@ -206,6 +311,8 @@ impl Clusterer {
             snr: f64::from(best.snr),
             width_s: best.width(),
             members: group.members,
+            peak_begin_s: best.begin,
+            peak_end_s: best.end,
             range: self.offsets.partition_point(|offset| *offset <= trial) - 1,
             trial,
             begin_s: group.begin,

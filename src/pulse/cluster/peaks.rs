@@ -9,8 +9,29 @@ use super::{Group, Point, rank_starts};
 /// Trials to either side in which an event has neighbours.
 const STEPS: usize = 3;
 
-/// Groups of the points that climb to the same peak. Reorders the points.
-pub(super) fn group(points: &mut [Point], ranks: usize, delay_per_dm: f64) -> Vec<Group> {
+/// What is added to a reach in time, in seconds, so that rounding never cuts a neighbour off: the exact test decides.
+pub(super) const SLACK_S: f64 = 1e-6;
+
+/// The most that a burst drifts between each trial and its neighbours, in seconds; of trials in order.
+pub(super) fn drifts(dms: &[f64], delay_per_dm: f64) -> Vec<f64> {
+    let drift = |rank: usize| {
+        let (low, high) = (rank.saturating_sub(STEPS), (rank + STEPS).min(dms.len() - 1));
+        (dms[rank] - dms[low]).max(dms[high] - dms[rank]) * delay_per_dm
+    };
+    (0..dms.len()).map(drift).collect()
+}
+
+/// The moment from which on no event that begins can be a neighbour; `drift` is the most to any neighbour.
+pub(super) fn reach_end(point: &Point, drift: f64) -> f64 {
+    point.end + drift + 0.5 * point.width() + SLACK_S
+}
+
+/// Groups of the points that climb to the same peak, best first, and the group of each point. Reorders the points.
+pub(super) fn group(
+    points: &mut [Point],
+    ranks: usize,
+    delay_per_dm: f64,
+) -> (Vec<Group>, Vec<u32>) {
     let place = |p: &Point, q: &Point| p.rank.cmp(&q.rank).then(p.begin.total_cmp(&q.begin));
     points.sort_unstable_by(|p, q| place(p, q).then_with(|| p.order(q)));
     let starts = rank_starts(points.iter().map(|p| p.rank), ranks);
@@ -46,7 +67,7 @@ fn link(
         let here = points[p];
         // Two boxcars touch if their gap is at most half the narrower one.
         let reach = drift + 0.5 * here.width();
-        while from < there.end && points[from].begin + 1.5 * widest + drift < here.begin {
+        while from < there.end && points[from].begin + 1.5 * widest + drift + SLACK_S < here.begin {
             from += 1;
         }
         for q in from..there.end {
@@ -72,7 +93,7 @@ fn raise(points: &[Point], uphill: &mut [u32], from: usize, to: usize) {
     }
 }
 
-fn collect(points: &[Point], uphill: &[u32]) -> Vec<Group> {
+fn collect(points: &[Point], uphill: &[u32]) -> (Vec<Group>, Vec<u32>) {
     let mut order: Vec<u32> = (0..points.len() as u32).collect();
     order.sort_unstable_by(|p, q| points[*p as usize].order(&points[*q as usize]));
     let mut groups: Vec<Group> = Vec::new();
@@ -89,5 +110,5 @@ fn collect(points: &[Point], uphill: &[u32]) -> Vec<Group> {
             groups[group_of[target] as usize].absorb(&own);
         }
     }
-    groups
+    (groups, group_of)
 }

@@ -8,6 +8,7 @@ mod kernels;
 mod screen;
 mod window;
 
+use super::carried::{self, Carried};
 use super::input::Input;
 use super::plan::Plan;
 use super::rules::{Event, Noise, Sweep};
@@ -35,6 +36,8 @@ pub(super) struct Trial<T> {
     /// Noise of the window before.
     noise: Noise,
     sweep: Sweep,
+    /// Whether the window before was searched elsewhere, so that what its boxcars reach is not yet repaired.
+    is_restored: bool,
 }
 
 /// A search bound to a vector level and threads.
@@ -91,6 +94,27 @@ impl Engine {
         match &mut self.state {
             State::I32(search) => search.flush(plan, self.level, &self.threads, events),
             State::F32(search) => search.flush(plan, self.level, &self.threads, events),
+        }
+    }
+
+    pub(super) fn settle(&mut self, plan: &Plan, events: &mut Vec<Event>) -> u64 {
+        match &mut self.state {
+            State::I32(search) => search.settle(plan, events),
+            State::F32(search) => search.settle(plan, events),
+        }
+    }
+
+    pub(super) fn carried(&self) -> Carried {
+        match &self.state {
+            State::I32(search) => search.carried(),
+            State::F32(search) => search.carried(),
+        }
+    }
+
+    pub(super) fn restore(&mut self, plan: &Plan, carried: &Carried) {
+        match &mut self.state {
+            State::I32(search) => search.restore(plan, carried),
+            State::F32(search) => search.restore(plan, carried),
         }
     }
 
@@ -161,6 +185,33 @@ impl<T: Sample> Search<T> {
         Ok(())
     }
 
+    /// Hands over the events that no later window changes; returns the sample before which no later event begins.
+    fn settle(&mut self, plan: &Plan, events: &mut Vec<Event>) -> u64 {
+        let mut frontier = u64::MAX;
+        for (dm, trial) in self.trials.iter_mut().enumerate() {
+            let next = trial.window * plan.window_times() as u64;
+            events.extend(trial.sweep.settle(next).map(|hit| hit.event(dm)));
+            frontier = frontier.min(trial.sweep.frontier(next));
+        }
+        frontier
+    }
+
+    fn carried(&self) -> Carried {
+        let trial = |trial: &Trial<T>| carried::Trial { noise: trial.noise, sweep: trial.sweep };
+        let window = self.trials.first().map_or(0, |trial| trial.window);
+        Carried { window, trials: self.trials.iter().map(trial).collect() }
+    }
+
+    fn restore(&mut self, plan: &Plan, carried: &Carried) {
+        for (trial, carried::Trial { noise, sweep }) in self.trials.iter_mut().zip(&carried.trials)
+        {
+            trial.window = carried.window;
+            trial.seen = carried.window * plan.window_times() as u64;
+            (trial.noise, trial.sweep) = (*noise, *sweep);
+            trial.is_restored = carried.window > 0;
+        }
+    }
+
     /// Hands over what the threads found, in the order of trial and time.
     fn collect(&mut self, events: &mut Vec<Event>) {
         let old = events.len();
@@ -177,7 +228,8 @@ impl<T: Sample> Trial<T> {
             why: format!("{error}; fewer trials or a shorter baseline need less"),
         })?;
         let (noise, sweep) = (Noise::default(), Sweep::default());
-        Ok(Self { history, window: 0, end: u64::MAX, seen: 0, noise, sweep })
+        let is_restored = false;
+        Ok(Self { history, window: 0, end: u64::MAX, seen: 0, noise, sweep, is_restored })
     }
 
     /// The valid part of a row.
@@ -206,5 +258,6 @@ impl<T: Sample> Trial<T> {
         self.history.clear();
         (self.window, self.end, self.seen) = (0, u64::MAX, 0);
         (self.noise, self.sweep) = (Noise::default(), Sweep::default());
+        self.is_restored = false;
     }
 }

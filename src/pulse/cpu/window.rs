@@ -49,6 +49,11 @@ impl Scratch {
         trial: &mut Trial<T>,
     ) {
         let samples = trial.history.len().min(plan.window_times());
+        if std::mem::take(&mut trial.is_restored) {
+            // The window before repaired the samples that its boxcars reached.
+            let reached = trial.history.len().min(plan.max_width());
+            T::repair(&mut trial.history[..reached], trial.noise.mean);
+        }
         match statistics(plan, trial.window, samples) {
             Statistics::Own => {
                 trial.noise = self.noise(plan, level, &trial.history[..samples]);

@@ -10,7 +10,7 @@ pub(super) const ROUNDS: usize = 9;
 /// 64-bit words before the events, of an event, and of a trial's best hit.
 pub(super) const HEADER_WORDS: usize = 2;
 pub(super) const EVENT_WORDS: usize = 3;
-const HIT_WORDS: usize = 3;
+pub(super) const HIT_WORDS: usize = 3;
 
 /// 64-bit words of an estimate of a window's noise.
 const ESTIMATE_WORDS: usize = 8;
@@ -42,6 +42,7 @@ pub(super) struct Memory {
     pub(super) widths: Buffer<u32>,
     /// Each trial's best hit, before and after.
     pub(super) bests: [Buffer<u64>; 2],
+    pub(super) told_bests: Pinned<u64>,
     /// Windows of floats that have to be looked at whole, and whether a batch's noise has to be estimated again, one
     /// window after another.
     pub(super) loud: Buffer<u32>,
@@ -87,6 +88,7 @@ impl Memory {
             snrs: device.buffer(sizes.room * super::sizes::BLOCK)?,
             widths: device.buffer(sizes.room * super::sizes::BLOCK)?,
             bests: [device.buffer(HIT_WORDS * dms)?, device.buffer(HIT_WORDS * dms)?],
+            told_bests: device.pinned(HIT_WORDS * dms)?,
             loud: device.buffer(listed)?,
             spoilt: device.buffer(1)?,
             events: device.buffer(events)?,

@@ -13,9 +13,10 @@ mod staging;
 mod tests;
 mod variants;
 
+use super::carried::{Carried, Trial};
 use super::input::Input;
 use super::plan::Plan;
-use super::rules::Event;
+use super::rules::{Event, Noise};
 use crate::backend::cuda::{self, Device, Plane, PlaneKind, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
@@ -49,6 +50,8 @@ pub(super) struct Engine {
     are_ends_told: bool,
     /// What was found before is forgotten.
     is_clear: bool,
+    /// The window at which events were settled last, and what came of it.
+    settled: (u64, u64),
 }
 
 /// Rows of samples on a device.
@@ -89,6 +92,7 @@ impl Engine {
             searched: vec![0; dms],
             are_ends_told: false,
             is_clear: false,
+            settled: (0, 0),
         })
     }
 
@@ -188,6 +192,61 @@ impl Engine {
         self.ends.fill(u64::MAX);
         self.searched.fill(0);
         (self.are_ends_told, self.is_clear) = (false, false);
+        self.settled = (0, 0);
+    }
+
+    /// Hands over the events that no later window changes; returns the sample before which no later event begins.
+    pub(super) fn settle(&mut self, events: &mut Vec<Event>) -> Result<u64> {
+        if self.window == self.settled.0 {
+            return Ok(self.settled.1);
+        }
+        self.begin(None)?;
+        let next = self.window * self.search.sizes.window as u64;
+        let mut sweeps: Vec<_> = self.search.sweeps(&self.stream)?.collect();
+        let mut frontier = next;
+        let before = events.len();
+        for (dm, sweep) in sweeps.iter_mut().enumerate() {
+            events.extend(sweep.settle(next).map(|hit| hit.event(dm)));
+            frontier = frontier.min(sweep.frontier(next));
+        }
+        if events.len() > before {
+            self.search.tell_sweeps(sweeps.into_iter(), &self.stream)?;
+            self.stream.record(&self.done)?;
+        }
+        self.settled = (self.window, frontier);
+        Ok(frontier)
+    }
+
+    pub(super) fn carried(&mut self) -> Result<Carried> {
+        self.begin(None)?;
+        let sweeps: Vec<_> = self.search.sweeps(&self.stream)?.collect();
+        let mut noise = vec![0.0; 2 * sweeps.len()];
+        self.search.memory.carried.download(0, &mut noise)?;
+        let trials = sweeps.into_iter().zip(noise.chunks_exact(2));
+        let trial = |(sweep, noise): (_, &[f64])| {
+            // Before the first window the device's memory may hold anything.
+            let known = if self.window > 0 { [noise[0], noise[1]] } else { [0.0; 2] };
+            Trial { noise: Noise { mean: known[0], sigma: known[1] }, sweep }
+        };
+        Ok(Carried { window: self.window, trials: trials.map(trial).collect() })
+    }
+
+    /// Takes up what another search carried; follows a reset.
+    pub(super) fn restore(&mut self, carried: &Carried) -> Result<()> {
+        self.begin(None)?;
+        let noise: Vec<f64> =
+            carried.trials.iter().flat_map(|trial| [trial.noise.mean, trial.noise.sigma]).collect();
+        self.search.memory.carried = self.device.upload(&noise)?;
+        let sweeps = carried.trials.iter().map(|trial| trial.sweep);
+        self.search.tell_sweeps(sweeps, &self.stream)?;
+        self.stream.record(&self.done)?;
+        let sizes = &self.search.sizes;
+        self.window = carried.window;
+        self.seen = carried.window * sizes.window as u64;
+        if carried.window > 0 {
+            self.searched.fill(self.seen + sizes.reach as u64);
+        }
+        Ok(())
     }
 
     /// Takes the next samples of all trials: searches the windows that they complete, keeps the rest.

@@ -1,11 +1,11 @@
 //! The kernels of one batch of windows, and what they find.
 
 use super::kernels::{Kernels, Noise};
-use super::memory::{EVENT_WORDS, HEADER_WORDS, Memory, ROUNDS};
+use super::memory::{EVENT_WORDS, HEADER_WORDS, HIT_WORDS, Memory, ROUNDS};
 use super::sizes::{BLOCK, Sizes, Sums};
 use crate::backend::cuda::{Arguments, Function, Stream};
 use crate::error::Result;
-use crate::pulse::rules::Event;
+use crate::pulse::rules::{Event, Hit, Sweep};
 
 /// Events that come to the host with their number.
 const FIRST_EVENTS: usize = 512;
@@ -93,6 +93,31 @@ impl Search {
         stream.fill(&mut self.memory.events, 0..1, 0)?;
         self.sweep((0, 0, 0), true, stream)?;
         self.collect(stream, events).map(|_| ())
+    }
+
+    /// The event of each trial that later hits may still join; waits for the device.
+    pub(super) fn sweeps(&mut self, stream: &Stream) -> Result<impl Iterator<Item = Sweep>> {
+        let words = HIT_WORDS * self.sizes.dms;
+        let Memory { bests, told_bests, .. } = &mut self.memory;
+        // SAFETY: nothing touches the host's memory before the stream is done.
+        unsafe { stream.copy_out(&bests[self.present], 0..words, told_bests, 0)? };
+        stream.synchronize()?;
+        Ok(told_bests.as_slice()[..words].chunks_exact(HIT_WORDS).map(sweep_of))
+    }
+
+    /// Tells the device these events in place of its own; waits for it.
+    pub(super) fn tell_sweeps(
+        &mut self,
+        sweeps: impl Iterator<Item = Sweep>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let words = HIT_WORDS * self.sizes.dms;
+        let Memory { bests, told_bests, .. } = &mut self.memory;
+        let hits = told_bests.as_mut_slice()[..words].chunks_exact_mut(HIT_WORDS);
+        hits.zip(sweeps).for_each(|(words, sweep)| words.copy_from_slice(&words_of(sweep)));
+        // SAFETY: nothing touches the host's memory before the stream is done.
+        unsafe { stream.copy_in(told_bests, 0..words, &mut bests[self.present], 0)? };
+        stream.synchronize()
     }
 
     /// Forgets what was found before.
@@ -388,4 +413,15 @@ fn launch(
 fn event(words: &[u64]) -> Event {
     let snr = f32::from_bits(words[2] as u32);
     Event { dm: words[1] as u32, time: words[0], width: (words[1] >> 32) as u32, snr }
+}
+
+/// A best hit as the device writes it: time, significance, width, which is 0 where there is none.
+fn sweep_of(words: &[u64]) -> Sweep {
+    let width = words[2] & u64::from(u32::MAX);
+    let hit = Hit { time: words[0], width, snr: f64::from_bits(words[1]) };
+    Sweep { best: (width > 0).then_some(hit) }
+}
+
+fn words_of(sweep: Sweep) -> [u64; HIT_WORDS] {
+    sweep.best.map_or([0; HIT_WORDS], |hit| [hit.time, hit.snr.to_bits(), hit.width])
 }

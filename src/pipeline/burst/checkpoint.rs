@@ -1,0 +1,179 @@
+//! Where a search stands, so that another process can go on from there.
+//!
+//! Invariant: a search that goes on from a checkpoint reports what one that was never interrupted reports, bit for bit.
+
+use super::super::range::RangeSearch;
+use super::{Candidate, Status};
+use crate::error::{Error, Result};
+use crate::pulse::cluster::{Clusterer, State};
+
+/// Follows a search while it runs, and keeps what it finds.
+pub trait Observer {
+    /// Hears after each gulp how far the search is, and stops it by returning false.
+    fn observe(&mut self, status: &Status) -> bool;
+
+    /// Takes candidates that no later row changes, in any order: the search keeps none of them.
+    ///
+    /// # Errors
+    /// Any, which ends the search; its report has these candidates.
+    fn found(&mut self, candidates: &[Candidate]) -> Result<()>;
+
+    /// Gives back all candidates that it took, for the report; of a search that was resumed, those too that were final
+    /// by its checkpoint.
+    ///
+    /// # Errors
+    /// Any, which the search returns.
+    fn taken(&mut self) -> Result<Vec<Candidate>>;
+
+    /// Says whether it wants a checkpoint now: asked after each gulp, and once more (`is_last`) where the search ends
+    /// or the recording does.
+    fn wants_checkpoint(&mut self, is_last: bool) -> bool;
+
+    /// Takes a checkpoint.
+    ///
+    /// # Errors
+    /// Any, which ends the search.
+    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()>;
+}
+
+/// An observer that keeps candidates in memory.
+pub(super) struct Onlooker<'a> {
+    observe: &'a mut dyn FnMut(&Status) -> bool,
+    found: Vec<Candidate>,
+}
+
+impl<'a> Onlooker<'a> {
+    pub(super) fn new(observe: &'a mut dyn FnMut(&Status) -> bool) -> Self {
+        Self { observe, found: Vec::new() }
+    }
+}
+
+impl Observer for Onlooker<'_> {
+    fn observe(&mut self, status: &Status) -> bool {
+        (self.observe)(status)
+    }
+
+    fn found(&mut self, candidates: &[Candidate]) -> Result<()> {
+        self.found.extend_from_slice(candidates);
+        Ok(())
+    }
+
+    fn taken(&mut self) -> Result<Vec<Candidate>> {
+        Ok(std::mem::take(&mut self.found))
+    }
+
+    fn wants_checkpoint(&mut self, _: bool) -> bool {
+        false
+    }
+
+    fn checkpoint(&mut self, _: &Checkpoint) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The state of a search between two gulps: all that later rows need and that earlier rows do not give again soon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Rows searched.
+    pub times: u64,
+    /// Candidates that were final by then.
+    pub candidates: u64,
+    /// Samples that the source had replaced.
+    pub(super) flagged: u64,
+    ranges: Vec<Vec<u64>>,
+    clusterer: Vec<u64>,
+}
+
+impl Checkpoint {
+    pub(super) fn take(
+        (times, candidates, flagged): (u64, u64, u64),
+        ranges: &mut [RangeSearch],
+        clusterer: &Clusterer,
+    ) -> Result<Self> {
+        let carried = ranges.iter_mut().map(RangeSearch::carried).collect::<Result<_>>()?;
+        let clusterer = clusterer.state().words().to_vec();
+        Ok(Self { times, candidates, flagged, ranges: carried, clusterer })
+    }
+
+    /// Puts ranges and a clusterer of the same search into this state; returns the first row that they need.
+    pub(super) fn restore(
+        &self,
+        ranges: &mut [RangeSearch],
+        clusterer: &mut Clusterer,
+    ) -> Result<u64> {
+        if self.ranges.len() != ranges.len() {
+            let rule = format!("the search has {}", ranges.len());
+            return Err(Error::parameter("ranges of the checkpoint", self.ranges.len(), rule));
+        }
+        clusterer.restore(&State::from_words(self.clusterer.clone()))?;
+        let mut first = self.times;
+        for (range, words) in ranges.iter_mut().zip(&self.ranges) {
+            first = first.min(range.restore(words)?);
+        }
+        Ok(first)
+    }
+
+    /// Everything, as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let parts = self.ranges.iter().chain([&self.clusterer]);
+        let mut words =
+            vec![self.times, self.candidates, self.flagged, self.ranges.len() as u64 + 1];
+        for part in parts {
+            words.push(part.len() as u64);
+            words.extend(part);
+        }
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// The checkpoint that [`Checkpoint::to_bytes`] gave.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if these bytes are of another length.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let words: Vec<u64> = bytes
+            .chunks_exact(8)
+            .map(|word| word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+            .collect();
+        Self::from_words(&words).filter(|_| bytes.len().is_multiple_of(8)).ok_or_else(|| {
+            Error::parameter("bytes of the checkpoint", bytes.len(), "it is cut short or damaged")
+        })
+    }
+
+    fn from_words(words: &[u64]) -> Option<Self> {
+        let [times, candidates, flagged, parts, rest @ ..] = words else { return None };
+        let mut rest = rest;
+        let mut ranges = Vec::new();
+        for _ in 0..*parts {
+            let (length, behind) = rest.split_first()?;
+            let (part, behind) = behind.split_at_checked(usize::try_from(*length).ok()?)?;
+            ranges.push(part.to_vec());
+            rest = behind;
+        }
+        let clusterer = ranges.pop().filter(|_| rest.is_empty())?;
+        let [times, candidates, flagged] = [*times, *candidates, *flagged];
+        Some(Self { times, candidates, flagged, ranges, clusterer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_survives_as_bytes_and_a_damaged_one_is_refused() {
+        let checkpoint = Checkpoint {
+            times: 7,
+            candidates: 2,
+            flagged: 1,
+            ranges: vec![vec![1, u64::MAX], Vec::new()],
+            clusterer: vec![3],
+        };
+        let bytes = checkpoint.to_bytes();
+        assert_eq!(Checkpoint::from_bytes(&bytes).unwrap(), checkpoint);
+        for length in 0..bytes.len() {
+            assert!(Checkpoint::from_bytes(&bytes[..length]).is_err(), "{length}");
+        }
+        let huge = [&bytes[..32], &[255; 8], &bytes[40..]].concat();
+        assert!(Checkpoint::from_bytes(&huge).is_err());
+    }
+}

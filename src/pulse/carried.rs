@@ -1,0 +1,61 @@
+//! What a search carries over the edge of a window, so that another can go on from there.
+//!
+//! Invariant: a detector put into this state finds in later samples what the one that it was taken from finds.
+
+use super::rules::{Hit, Noise, Sweep};
+use crate::error::{Error, Result};
+
+/// Words of a trial.
+const TRIAL: usize = 5;
+
+/// The state of a [`super::Detector`] at the start of its present window, all earlier ones having been searched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Carried {
+    /// Index of the window.
+    pub window: u64,
+    pub(super) trials: Vec<Trial>,
+}
+
+/// What one trial carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Trial {
+    /// Noise of the last window that had its own.
+    pub(super) noise: Noise,
+    /// The event that later hits may still join.
+    pub(super) sweep: Sweep,
+}
+
+impl Carried {
+    /// Nothing, at the start of a stream.
+    pub(super) fn nothing(dms: usize) -> Self {
+        Self { window: 0, trials: vec![Trial::default(); dms] }
+    }
+
+    /// Everything, as numbers of 64 bits.
+    pub fn words(&self) -> Vec<u64> {
+        let trial = |trial: &Trial| {
+            let Noise { mean, sigma } = trial.noise;
+            let best = trial.sweep.best.unwrap_or(Hit { time: 0, width: 0, snr: 0.0 });
+            [mean.to_bits(), sigma.to_bits(), best.time, best.width, best.snr.to_bits()]
+        };
+        std::iter::once(self.window).chain(self.trials.iter().flat_map(trial)).collect()
+    }
+
+    /// The state of which these are the numbers.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if they are of another number of trials.
+    pub fn from_words(words: &[u64], dms: usize) -> Result<Self> {
+        let (Some(window), true) = (words.first(), words.len() == 1 + TRIAL * dms) else {
+            let rule = format!("{dms} trials take {}", 1 + TRIAL * dms);
+            return Err(Error::parameter("words of the search's state", words.len(), rule));
+        };
+        let trial = |words: &[u64]| {
+            let hit = Hit { time: words[2], width: words[3], snr: f64::from_bits(words[4]) };
+            let sweep = Sweep { best: (hit.width > 0).then_some(hit) };
+            let [mean, sigma] = [words[0], words[1]].map(f64::from_bits);
+            Trial { noise: Noise { mean, sigma }, sweep }
+        };
+        Ok(Self { window: *window, trials: words[1..].chunks_exact(TRIAL).map(trial).collect() })
+    }
+}
