@@ -6,15 +6,17 @@ use clap::{Args, ValueEnum};
 use sidereal::Result;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::SearchOptions;
-use sidereal::pipeline::series::{self, SeriesReport};
+use sidereal::pipeline::series::{self, SeriesReport, SeriesSink};
 
 use crate::common::{Common, Work, tell_notes};
 use crate::dm_arguments::DmArguments;
+use crate::errors::{self, Exit};
+use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
-use crate::{gaps, interrupt, json};
+use crate::{gaps, json};
 use files::{Document, Files};
 
 /// Makes one time series for each trial dispersion measure: exact sums over the channels.
@@ -33,6 +35,8 @@ pub(crate) struct Arguments {
     recording: Recording,
     #[command(flatten)]
     destination: Destination,
+    #[command(flatten)]
+    resume: Resume,
     /// How the series are written.
     #[arg(long, value_enum, default_value = "npy", help_heading = "Output")]
     format: Format,
@@ -64,10 +68,15 @@ const CONTENTS: Contents = Contents {
 };
 
 /// Runs the verb.
-pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let also = arguments.selection.files(&arguments.trials);
     let product = ("dedispersed", CONTENTS);
-    let folder = arguments.destination.begin(&arguments.recording, &also, product, common)?;
+    let (folder, is_resumed) = arguments.resume.begin(
+        &arguments.destination,
+        &arguments.recording,
+        (&also, product),
+        common,
+    )?;
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
     let mut opened = arguments.recording.open(arguments.trials.dm_constant, &backend)?;
     let (header, delay_s) = (opened.source.header().clone(), opened.delay_s());
@@ -80,22 +89,45 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
     let stem = arguments.recording.stem();
-    let rows = rows(&header, &options);
-    let mut files =
-        Files::new(&folder, arguments.format, &stem, &header, &progress, (rows, common));
-    let report = series::dedisperse(opened.source.as_mut(), &options, &backend, &mut files)?;
-    interrupt::check()?;
-    if !report.ending.is_read() {
-        return Err(report.ending.error());
+    let identity = Identity::of("dedisperse", &[("--format", format!("{:?}", arguments.format))]);
+    let identity = identity.with(&arguments.recording, &also, &options, &backend)?;
+    let mut keeper = Keeper::new(folder.file(""), identity);
+    let left = if is_resumed { keeper.resume(folder.place(), |_| Ok(0))? } else { None };
+    let resumed = left.map(|state| files::checkpoint(&state)).transpose()?;
+    if let Some(from) = &resumed {
+        kept::tell(from.rows, common);
     }
+    let rows = rows(&header, &options);
+    let mut files = Files {
+        folder: &folder,
+        format: arguments.format,
+        stem: &stem,
+        header: &header,
+        progress: &progress,
+        rows,
+        common,
+        keeper,
+        has_checkpoints: kept::can_be_read_again(&arguments.recording),
+        resumed: resumed.clone(),
+        writers: Vec::new(),
+    };
+    let sink = (resumed.as_ref(), &mut files as &mut dyn SeriesSink);
+    let report = series::dedisperse_from(opened.source.as_mut(), &options, &backend, sink);
+    if report.is_err() && !is_resumed {
+        // No trial fits, so there is nothing to continue.
+        kept::clear(&folder.file(""))?;
+    }
+    let report = report?;
     files.finish(&report)?;
     progress.finish();
     let documents = Document::all(&report, header.tsamp_s, &opened);
     for (index, document) in documents.iter().enumerate() {
         json::write(&folder.file(files::numbered("dedispersed", index, "json")), document)?;
     }
+    if report.ending.is_read() || !files.has_checkpoints {
+        kept::clear(&folder.file(""))?;
+    }
     let place = folder.place().to_path_buf();
-    interrupt::check()?;
     folder.finish()?;
     warn(&report, common);
     tell_notes(&backend, common);
@@ -104,11 +136,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         gaps::warn(&gaps::listed(&report.gaps, header.tsamp_s, delay_s));
     }
     match documents.as_slice() {
-        _ if common.quiet && !common.json => Ok(()),
-        [one] if common.json => json::print(one),
-        many if common.json => json::print(&many),
-        _ => json::say(&format!("{}Wrote {}", text(&report), place.display())),
+        _ if common.quiet && !common.json => {}
+        [one] if common.json => json::print(one)?,
+        many if common.json => json::print(&many)?,
+        _ => json::say(&format!("{}Wrote {}", text(&report), place.display()))?,
     }
+    Ok(errors::ended(&report.ending, &place))
 }
 
 /// The rows that will be read, where that is known.

@@ -81,7 +81,6 @@ pub(crate) fn report(error: &Error) -> Exit {
 /// Tells how a run ended whose product is published at `place`, and gives the exit code.
 ///
 /// Verbs call it after the product has its name; its document says `"complete": false` unless the ending is complete.
-#[allow(dead_code, reason = "pipelines report endings one by one")]
 pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
     let place = place.display();
     let kept =

@@ -18,6 +18,7 @@ mod geometry;
 mod info;
 mod interrupt;
 mod json;
+mod kept;
 mod numbers;
 mod output;
 mod pipe;
@@ -133,8 +134,8 @@ fn run(arguments: &Arguments) -> Result<Exit> {
     match &arguments.verb {
         Verb::Demo(arguments) => demo::run(arguments, common).map(Exit::from),
         Verb::Info(arguments) => info::run(arguments, common).map(Exit::from),
-        Verb::Search(arguments) => search::run(arguments, common).map(Exit::from),
-        Verb::Dedisperse(arguments) => dedisperse::run(arguments, common).map(Exit::from),
+        Verb::Search(arguments) => search::run(arguments, common),
+        Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),
         Verb::Channelize(arguments) => channelize::run(arguments, common).map(Exit::from),
         Verb::Correlate(arguments) => correlate::run(arguments, common).map(Exit::from),
         Verb::Devices(arguments) => devices::run(arguments, common).map(Exit::from),

@@ -156,6 +156,11 @@ impl Recording {
         self.inputs.iter().cloned().chain(self.voltages.window_file()).collect()
     }
 
+    /// What it is taken as, by the options of the recording: all that its rows depend on besides its files.
+    pub(crate) fn told(&self) -> String {
+        format!("polarization {:?}, gaps {}, {:?}", self.pol, self.allow_gaps, self.voltages)
+    }
+
     /// Whether it comes through a pipe or a FIFO and can't be read twice.
     pub(crate) fn is_pipe(&self) -> bool {
         self.inputs.iter().any(|path| is_stream(path))

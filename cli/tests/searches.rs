@@ -14,9 +14,18 @@ fn a_search_writes_what_the_table_says() {
     let home = recording();
     let words = "search a.fil -o out --fetch --singlepulse";
     let summary = json(home.path(), words);
-    let expected =
-        ["candidates", "dms", "file", "flagged_samples", "masked_channels", "realtime_factor"];
+    let expected = [
+        "candidates",
+        "complete",
+        "dms",
+        "file",
+        "flagged_samples",
+        "masked_channels",
+        "realtime_factor",
+        "reason",
+    ];
     assert_eq!(keys(&summary), expected.into());
+    assert_eq!((&summary["complete"], &summary["reason"]), (&true.into(), &Value::Null));
     assert_eq!(keys(&summary["dms"]), ["count", "max", "min"].into());
     let best = &summary["candidates"][0];
     assert_eq!(keys(best), ["dm", "members", "snr", "time_s", "width_s"].into());
@@ -116,7 +125,16 @@ fn series_are_written_in_each_format() {
         json(home.path(), &format!("dedisperse a.fil --format {format} {words}"))
     };
     let document = run("npy");
-    let expected = ["dms", "downsample", "flagged_samples", "start_s", "times", "tsamp_s"];
+    let expected = [
+        "complete",
+        "dms",
+        "downsample",
+        "flagged_samples",
+        "reason",
+        "start_s",
+        "times",
+        "tsamp_s",
+    ];
     assert_eq!(keys(&document), expected.into());
     assert_eq!(document["dms"].as_array().unwrap().len(), 4);
     let series = home.path().join("series");

@@ -74,6 +74,47 @@ impl AtomicFile {
         })
     }
 
+    /// Starts or continues `path` under its own name, in a folder that is itself being filled: the file stays if it is
+    /// dropped without a commit. It begins with `header`; of a file that is there, `data` bytes behind it are kept.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a file with fewer bytes; [`Error::Io`].
+    pub fn in_place(path: &Path, header: &[u8], data: u64) -> Result<Self> {
+        let failed = |error| Error::io(path, error);
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(data == 0).truncate(data == 0);
+        let mut file = options.open(path).map_err(failed)?;
+        let written = if data == 0 { 0 } else { data.saturating_add(header.len() as u64) };
+        let found = file.metadata().map_err(failed)?.len();
+        if found < written {
+            let why = format!("found {found} bytes, expected {written} from the run to continue");
+            return Err(Error::format(path, "file", found, why));
+        }
+        file.set_len(written).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
+        let mut own = Self {
+            path: path.to_path_buf(),
+            target: path.to_path_buf(),
+            part: path.to_path_buf(),
+            file: Some(file),
+            buffer: Vec::new(),
+            written,
+            committed: true,
+        };
+        if data == 0 {
+            own.append(header)?;
+        }
+        Ok(own)
+    }
+
+    /// Removes the file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn discard(mut self) -> Result<()> {
+        self.committed = true;
+        fs::remove_file(&self.part).map_err(|error| Error::io(&self.path, error))
+    }
+
     /// The final name.
     pub fn path(&self) -> &Path {
         &self.path

@@ -8,8 +8,7 @@ use sidereal::io::npy::{self, Order};
 use sidereal::io::presto::{Inf, SeriesWriter};
 use sidereal::io::sigproc::{TimeSeries, TimeSeriesWriter};
 use sidereal::pipeline::burst::Status;
-use sidereal::pipeline::series::{Block, SeriesRange, SeriesReport, SeriesSink};
-use sidereal::sample::Encoding;
+use sidereal::pipeline::series::{Block, Checkpoint, SeriesRange, SeriesReport, SeriesSink};
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
@@ -18,6 +17,7 @@ use crate::common::Common;
 use crate::gaps::{self, Gap};
 use crate::geometry;
 use crate::interrupt;
+use crate::kept::Keeper;
 use crate::output::Folder;
 use crate::progress::Progress;
 use crate::selection::Opened;
@@ -32,6 +32,9 @@ pub(super) struct Document<'a> {
     downsample: usize,
     /// Valid samples of each trial.
     times: &'a [u64],
+    /// Whether these are the series of the whole recording; else the reason why not.
+    complete: bool,
+    reason: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
     /// Samples that were not finite and were filled by their channel's level.
@@ -52,6 +55,8 @@ impl<'a> Document<'a> {
             start_s: delay_s + range.start_s,
             downsample: range.downsample,
             times,
+            complete: report.ending.is_complete(),
+            reason: report.ending.reason(),
             gaps: gaps.clone(),
             flagged_samples: report.flagged_samples,
             geometry: opened.geometry.as_ref(),
@@ -81,37 +86,32 @@ pub(super) fn writes(name: &str) -> bool {
 }
 
 /// What the series of one range are written to.
-enum Writer {
+pub(super) enum Writer {
     Npy(npy::Writer),
     Dat(Vec<SeriesWriter>),
     Tim(Vec<TimeSeriesWriter>),
 }
 
-/// All files of one call. A file is open only while a block is written to it.
+/// All files of one call. A file is open only while a block is written to it, and has its name in the folder that is
+/// being filled from the start, so that a later run can go on with it.
 pub(super) struct Files<'a> {
-    folder: &'a Folder,
-    format: Format,
-    stem: &'a str,
-    header: &'a FilterbankHeader,
-    progress: &'a Progress,
+    pub(super) folder: &'a Folder,
+    pub(super) format: Format,
+    pub(super) stem: &'a str,
+    pub(super) header: &'a FilterbankHeader,
+    pub(super) progress: &'a Progress,
     /// Rows that will come, where that is known.
-    rows: Option<u64>,
-    common: &'a Common,
-    writers: Vec<Writer>,
+    pub(super) rows: Option<u64>,
+    pub(super) common: &'a Common,
+    pub(super) keeper: Keeper,
+    /// Whether the recording can be read again, so that checkpoints are of use.
+    pub(super) has_checkpoints: bool,
+    /// What an earlier run had handed over.
+    pub(super) resumed: Option<Checkpoint>,
+    pub(super) writers: Vec<Writer>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(
-        folder: &'a Folder,
-        format: Format,
-        stem: &'a str,
-        header: &'a FilterbankHeader,
-        progress: &'a Progress,
-        (rows, common): (Option<u64>, &'a Common),
-    ) -> Self {
-        Self { folder, format, stem, header, progress, rows, common, writers: Vec::new() }
-    }
-
     /// Bytes of all series of so many rows.
     fn need(&self, ranges: &[SeriesRange], rows: u64) -> u64 {
         let (lowest, highest) = (self.header.band.lowest_hz(), self.header.band.highest_hz());
@@ -136,12 +136,14 @@ impl<'a> Files<'a> {
             match writer {
                 Writer::Npy(writer) => writer.finish()?,
                 Writer::Dat(writers) => {
-                    let kept = writers.into_iter().zip(times).filter(|(_, times)| **times > 0);
-                    kept.into_iter().try_for_each(|(writer, _)| writer.finish())?;
+                    for (writer, times) in writers.into_iter().zip(times) {
+                        if *times > 0 { writer.finish() } else { writer.discard() }?;
+                    }
                 }
                 Writer::Tim(writers) => {
-                    let kept = writers.into_iter().zip(times).filter(|(_, times)| **times > 0);
-                    kept.into_iter().try_for_each(|(writer, _)| writer.finish())?;
+                    for (writer, times) in writers.into_iter().zip(times) {
+                        if *times > 0 { writer.finish() } else { writer.discard() }?;
+                    }
                 }
             }
         }
@@ -152,30 +154,41 @@ impl<'a> Files<'a> {
         let path = |dm: &f64, extension: &str| {
             self.folder.file(format!("{}_DM{dm:.decimals$}.{extension}", self.stem))
         };
+        let times = |from: &Checkpoint| from.times.get(index).copied().unwrap_or(0);
+        let written = self.resumed.as_ref().map_or(0, times);
         Ok(match self.format {
             Format::Npy => {
                 let path = self.folder.file(numbered("dedispersed", index, "npy"));
-                Writer::Npy(npy::Writer::create(&path, range.dms.len(), Order::Fortran)?)
+                let shape = (range.dms.len(), Order::Fortran);
+                Writer::Npy(npy::Writer::in_place(&path, shape, written)?)
             }
             Format::Dat => {
-                let writers = range.dms.iter().map(|dm| self.dat(&path(dm, "dat"), *dm, range));
+                let dat = |dm: &f64| self.dat(&path(dm, "dat"), *dm, range, written);
+                let writers = range.dms.iter().map(dat);
                 Writer::Dat(writers.collect::<Result<_>>()?)
             }
             Format::Tim => {
-                let writers = range.dms.iter().map(|dm| self.tim(&path(dm, "tim"), *dm, range));
+                let tim = |dm: &f64| self.tim(&path(dm, "tim"), *dm, range, written);
+                let writers = range.dms.iter().map(tim);
                 Writer::Tim(writers.collect::<Result<_>>()?)
             }
         })
     }
 
-    fn dat(&self, path: &Path, dm: f64, range: &SeriesRange) -> Result<SeriesWriter> {
+    fn dat(&self, path: &Path, dm: f64, range: &SeriesRange, written: u64) -> Result<SeriesWriter> {
         let inf = Inf::new(&self.shifted(range), dm, range.tsamp_s);
-        let mut writer = SeriesWriter::create(path, &inf)?;
+        let mut writer = SeriesWriter::in_place(path, &inf, written)?;
         writer.release()?;
         Ok(writer)
     }
 
-    fn tim(&self, path: &Path, dm: f64, range: &SeriesRange) -> Result<TimeSeriesWriter> {
+    fn tim(
+        &self,
+        path: &Path,
+        dm: f64,
+        range: &SeriesRange,
+        written: u64,
+    ) -> Result<TimeSeriesWriter> {
         let header = self.shifted(range);
         let series = TimeSeries {
             source_name: header.source_name,
@@ -187,7 +200,7 @@ impl<'a> Files<'a> {
             dm,
             frequency_mhz: header.band.highest_hz() / HZ_PER_MHZ,
         };
-        let mut writer = TimeSeriesWriter::create(path, &series, Encoding::F32)?;
+        let mut writer = TimeSeriesWriter::in_place(path, &series, written)?;
         writer.release()?;
         Ok(writer)
     }
@@ -203,7 +216,9 @@ impl<'a> Files<'a> {
 impl SeriesSink for Files<'_> {
     fn begin(&mut self, ranges: &[SeriesRange]) -> Result<()> {
         if let Some(rows) = self.rows {
-            space::check(self.folder.place(), self.need(ranges, rows), self.common)?;
+            let there = self.resumed.as_ref().map_or(0, |from| from.rows);
+            let need = self.need(ranges, rows.saturating_sub(there));
+            space::check(self.folder.place(), need, self.common)?;
         }
         let decimals = decimals(ranges.iter().flat_map(|range| &range.dms));
         for (index, range) in ranges.iter().enumerate() {
@@ -213,7 +228,6 @@ impl SeriesSink for Files<'_> {
     }
 
     fn block(&mut self, block: Block<'_>) -> Result<()> {
-        interrupt::check()?;
         let Some(writer) = self.writers.get_mut(block.range) else {
             let (expected, actual) = (self.writers.len(), block.range);
             return Err(Error::Shape { what: "ranges of the plan", expected, actual });
@@ -236,6 +250,35 @@ impl SeriesSink for Files<'_> {
         self.progress.total(status.total);
         self.progress.at(status.times);
         !interrupt::requested()
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint, is_last: bool) -> Result<()> {
+        if !self.has_checkpoints || !(is_last || self.keeper.is_due()) {
+            return Ok(());
+        }
+        for writer in &mut self.writers {
+            // The others are released after each block.
+            if let Writer::Npy(writer) = writer {
+                writer.release()?;
+            }
+        }
+        let Checkpoint { rows, flagged, times } = checkpoint;
+        let words = [*rows, *flagged].into_iter().chain(times.iter().copied());
+        let state: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        self.keeper.checkpoint(&state)
+    }
+}
+
+/// Where an interrupted run stood, from its state.
+///
+/// # Errors
+/// [`Error::Parameter`] for a state of another length.
+pub(super) fn checkpoint(state: &[u8]) -> Result<Checkpoint> {
+    let (words, rest) = state.as_chunks::<8>();
+    let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+    match (words.next(), words.next().filter(|_| rest.is_empty())) {
+        (Some(rows), Some(flagged)) => Ok(Checkpoint { rows, flagged, times: words.collect() }),
+        _ => Err(Error::parameter("bytes of the checkpoint", state.len(), "it is damaged")),
     }
 }
 

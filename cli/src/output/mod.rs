@@ -63,7 +63,6 @@ impl Destination {
     ///
     /// # Errors
     /// As [`Folder::resume`].
-    #[allow(dead_code)] // For --resume.
     pub(crate) fn resume(
         &self,
         recording: &Recording,

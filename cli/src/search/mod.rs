@@ -1,5 +1,6 @@
 //! `sidereal search`: from a recording to bursts, with plots.
 
+mod journal;
 mod pictures;
 mod report;
 mod spool;
@@ -11,17 +12,21 @@ use clap::Args;
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::io::FilterbankHeader;
-use sidereal::pipeline::burst::{self, Report, SearchOptions, Status};
+use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
+use sidereal::pipeline::ending::Ending;
 use sidereal::units::SECONDS_PER_DAY;
 use sidereal::{Error, Result};
 
 use crate::common;
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
+use crate::errors::{self, Exit};
+use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::{gaps, interrupt, json};
+use journal::Journal;
 use pictures::Pictures;
 pub(crate) use pictures::{OVERVIEW, stem};
 pub(crate) use report::Found;
@@ -46,6 +51,8 @@ pub(crate) struct Arguments {
     recording: Recording,
     #[command(flatten)]
     destination: Destination,
+    #[command(flatten)]
+    resume: Resume,
     #[command(flatten)]
     detection: Detection,
     #[command(flatten)]
@@ -114,34 +121,38 @@ pub(crate) const CONTENTS: Contents =
 
 /// Whether a file of this name is one of them.
 pub(crate) fn writes(_: &Path, name: &str) -> bool {
-    let is_picture = |rest: &str| rest.ends_with(".png") || rest.ends_with(".h5");
-    name.strip_prefix("candidate_").is_some_and(is_picture)
+    pictures::is_one(name)
         || matches!(name, "summary.json" | "candidates.cand" | "candidates.csv")
-        || name == "candidates.singlepulse"
-        || [OVERVIEW, spool::NAME].contains(&name)
+        || ["candidates.singlepulse", spool::NAME].contains(&name)
 }
 
 /// Runs the verb.
-pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let also = arguments.selection.files(&arguments.trials);
     let product = ("search", CONTENTS);
-    let folder = arguments.destination.begin(&arguments.recording, &also, product, common)?;
+    let (folder, is_resumed) = arguments.resume.begin(
+        &arguments.destination,
+        &arguments.recording,
+        (&also, product),
+        common,
+    )?;
     let mut work = Work::begin(arguments, common)?;
-    let found = work.search(&folder)?;
-    work.write(&folder, &found)?;
+    let mut found = work.search(&folder, is_resumed)?;
+    work.write(&folder, &mut found)?;
     let place = folder.place().to_path_buf();
-    interrupt::check()?;
     folder.finish()?;
     if common.json {
-        return json::print(&report::Summary::new(&found));
+        json::print(&report::Summary::new(&found))?;
+    } else if !common.quiet {
+        json::say(&report::text(&found, &place))?;
     }
-    if common.quiet { Ok(()) } else { json::say(&report::text(&found, &place)) }
+    Ok(errors::ended(&found.report.ending, &place))
 }
 
 /// Searches into a folder that is being filled; the recording is called `shown` in what is written.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run`]; whatever ends the search before the recording.
 pub(crate) fn run_into(
     folder: &Folder,
     arguments: &Arguments,
@@ -149,11 +160,11 @@ pub(crate) fn run_into(
     common: &Common,
 ) -> Result<Found> {
     let mut work = Work::begin(arguments, common)?;
-    let mut found = work.search(folder)?;
+    let mut found = work.search(folder, false)?;
     found.header.path = shown.to_path_buf();
     found.files = vec![shown.to_path_buf()];
-    work.write(folder, &found)?;
-    Ok(found)
+    work.write(folder, &mut found)?;
+    if found.report.ending.is_read() { Ok(found) } else { Err(found.report.ending.error()) }
 }
 
 /// One search, from its arguments.
@@ -187,7 +198,7 @@ impl<'a> Work<'a> {
     }
 
     /// Runs the search, keeping a copy of what comes through a pipe for the plots.
-    fn search(&mut self, folder: &Folder) -> Result<Found> {
+    fn search(&mut self, folder: &Folder, is_resumed: bool) -> Result<Found> {
         self.tell();
         let total = self.header.times;
         let progress =
@@ -198,18 +209,24 @@ impl<'a> Work<'a> {
             progress.at(status.times);
             !interrupt::requested()
         };
+        let (keeper, resumed) = self.keeper(folder, is_resumed)?;
+        let (delay_s, has_checkpoints) = (self.opened.delay_s(), self.has_checkpoints());
+        let mut journal = Journal { keeper, delay_s, has_checkpoints, observe: &mut observe };
+        let kept = (resumed.as_ref(), &mut journal as &mut dyn burst::Observer);
+        let source = self.opened.source.as_mut();
         let report = if self.spooled {
-            let mut spool = Spool::new(self.opened.source.as_mut(), &folder.file(spool::NAME))?;
-            burst::search(&mut spool, &self.options, &self.backend, &mut observe)?
+            let mut spool = Spool::new(source, &folder.file(spool::NAME))?;
+            burst::search_from(&mut spool, &self.options, &self.backend, kept)
         } else {
-            burst::search(self.opened.source.as_mut(), &self.options, &self.backend, &mut observe)?
+            burst::search_from(source, &self.options, &self.backend, kept)
         };
+        if report.is_err() && !is_resumed {
+            // Nothing was found that would be worth keeping.
+            kept::clear(&folder.file(""))?;
+        }
+        let report = report?;
         progress.finish();
         common::tell_notes(&self.backend, self.common);
-        interrupt::check()?;
-        if !report.ending.is_read() {
-            return Err(report.ending.error());
-        }
         let report = from_first_sample(report, self.opened.delay_s());
         self.warn(&report);
         if self.common.verbose && !self.common.quiet {
@@ -232,6 +249,35 @@ impl<'a> Work<'a> {
             },
             files,
         })
+    }
+
+    /// What keeps candidates while the search runs, and where it goes on from an earlier one.
+    fn keeper(&self, folder: &Folder, is_resumed: bool) -> Result<(Keeper, Option<Checkpoint>)> {
+        let own = [
+            ("--snr", format!("{:?}", self.options.snr)),
+            ("--max-width", format!("{:?}", self.options.max_width_s)),
+            ("--baseline", format!("{:?}", self.options.baseline_s)),
+        ];
+        let (recording, options) = (&self.arguments.recording, &self.options);
+        let also = self.arguments.selection.files(&self.arguments.trials);
+        let identity =
+            Identity::of("search", &own).with(recording, &also, options, &self.backend)?;
+        let mut keeper = Keeper::new(folder.file(""), identity);
+        if !is_resumed {
+            return Ok((keeper, None));
+        }
+        let Some(state) = keeper.resume(folder.place(), journal::lines)? else {
+            return Ok((keeper, None));
+        };
+        pictures::remove(folder)?;
+        let checkpoint = Checkpoint::from_bytes(&state)?;
+        kept::tell(checkpoint.times, self.common);
+        Ok((keeper, Some(checkpoint)))
+    }
+
+    /// Whether a later run can go on from where this one is interrupted.
+    fn has_checkpoints(&self) -> bool {
+        kept::can_be_read_again(&self.arguments.recording)
     }
 
     /// With --verbose, says where and for what is searched.
@@ -275,10 +321,44 @@ impl<'a> Work<'a> {
         gaps::warn(&gaps::listed(&report.gaps, self.header.tsamp_s, self.opened.delay_s()));
     }
 
-    /// Writes everything but the folder's final name.
-    fn write(&self, folder: &Folder, found: &Found) -> Result<()> {
+    /// Writes everything but the folder's final name. Lists come first, and what ends the drawing of pictures is told as
+    /// the search's ending.
+    fn write(&self, folder: &Folder, found: &mut Found) -> Result<()> {
+        if !found.report.ending.is_read() {
+            interrupt::finishing();
+        }
+        if self.spooled && !found.report.ending.is_read() {
+            // No picture is drawn, and its room may be what the lists need.
+            self.remove_spool(folder)?;
+        }
         tables::write(folder, found, self.arguments.products.singlepulse)?;
-        json::write(&folder.file("summary.json"), &report::Summary::new(found))?;
+        self.write_summary(folder, found)?;
+        if found.report.ending.is_read() {
+            if let Err(error) = self.draw(folder, found) {
+                pictures::remove(folder)?;
+                found.report.ending = Ending::after(error);
+                self.write_summary(folder, found)?;
+            }
+            if self.spooled {
+                self.remove_spool(folder)?;
+            }
+        }
+        if found.report.ending.is_read() || !self.has_checkpoints() {
+            kept::clear(&folder.file(""))?;
+        }
+        Ok(())
+    }
+
+    fn write_summary(&self, folder: &Folder, found: &Found) -> Result<()> {
+        json::write(&folder.file("summary.json"), &report::Summary::new(found))
+    }
+
+    fn remove_spool(&self, folder: &Folder) -> Result<()> {
+        let path = folder.file(spool::NAME);
+        std::fs::remove_file(&path).map_err(|error| Error::io(path, error))
+    }
+
+    fn draw(&self, folder: &Folder, found: &Found) -> Result<()> {
         let products = &self.arguments.products;
         let pictures = Pictures {
             recording: &self.arguments.recording,
@@ -294,10 +374,6 @@ impl<'a> Work<'a> {
         if products.fetch {
             pictures.fetch(self.common)?;
         }
-        if self.spooled {
-            let path = folder.file(spool::NAME);
-            std::fs::remove_file(&path).map_err(|error| Error::io(path, error))?;
-        }
         Ok(())
     }
 }
@@ -305,11 +381,7 @@ impl<'a> Work<'a> {
 /// The same candidates, their times counted from the recording's first sample instead of from the
 /// first spectrum's start.
 fn from_first_sample(mut report: Report, delay_s: f64) -> Report {
-    for candidate in &mut report.candidates {
-        candidate.time_s += delay_s;
-        candidate.begin_s += delay_s;
-        candidate.end_s += delay_s;
-    }
+    report.candidates.iter_mut().for_each(|candidate| candidate.shift(delay_s));
     report
 }
 

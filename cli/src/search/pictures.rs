@@ -1,12 +1,12 @@
 //! The pictures of a search, and the files for FETCH: both look at the recording again.
 
-use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::io::FilterbankSource;
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::cutout::{Cutout, Options, cutout};
 use sidereal::pulse::cluster::Candidate;
 use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
+use sidereal::{Error, Result};
 
 use super::report::Found;
 use super::spool::{self, Spooled};
@@ -33,6 +33,24 @@ pub(super) struct Pictures<'a> {
 /// Name of one candidate's files, without extension; `index` counts from 0.
 pub(crate) fn stem(index: usize, candidate: &Candidate) -> String {
     format!("candidate_{:04}_DM{:.2}_{:.3}s", index + 1, candidate.dm, candidate.time_s)
+}
+
+/// Whether a file of this name is a picture of a search, or one for FETCH.
+pub(super) fn is_one(name: &str) -> bool {
+    let is_picture = |rest: &str| rest.ends_with(".png") || rest.ends_with(".h5");
+    name == OVERVIEW || name.strip_prefix("candidate_").is_some_and(is_picture)
+}
+
+/// Removes all pictures that are in the folder, and the files for FETCH.
+pub(super) fn remove(folder: &Folder) -> Result<()> {
+    let failed = |error| Error::io(folder.file(""), error);
+    for entry in std::fs::read_dir(folder.file("")).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if is_one(&entry.file_name().to_string_lossy()) {
+            std::fs::remove_file(entry.path()).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 impl Pictures<'_> {

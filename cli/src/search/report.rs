@@ -49,6 +49,9 @@ pub(crate) struct Summary {
     /// The GPU that searched: `cuda:0` and its name; not there where the processor did.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
+    /// Whether the whole recording was searched and everything was written; else the reason why not.
+    complete: bool,
+    reason: Option<String>,
     candidates: Vec<Candidate>,
 }
 
@@ -91,13 +94,15 @@ impl Summary {
             realtime_factor: report.realtime_factor(),
             geometry: found.geometry.clone(),
             device: found.device.clone(),
+            complete: report.ending.is_complete(),
+            reason: report.ending.reason(),
             candidates: candidates.collect(),
         }
     }
 }
 
 /// A number without the last digits' noise of sums in binary: 474.91, not 474.90999999999997.
-fn tidy(value: f64) -> f64 {
+pub(super) fn tidy(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
 }
 
@@ -119,7 +124,7 @@ pub(crate) fn text(found: &Found, place: &Path) -> String {
         let _ = writeln!(text, "Left out {masked} of {} channels.", found.header.channels());
     }
     table(&mut text, found);
-    if found.drawn > 0 && found.drawn < found.report.candidates.len() {
+    if report.ending.is_read() && found.drawn > 0 && found.drawn < found.report.candidates.len() {
         let _ = writeln!(text, "Drew the best {}; --max-plots draws more.", found.drawn);
     }
     let _ = write!(text, "Wrote {}", place.display());

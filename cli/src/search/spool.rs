@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use sidereal::io::{FilterbankHeader, FilterbankSource};
+use sidereal::io::{FilterbankHeader, FilterbankSource, Gap};
 use sidereal::{Error, Result};
 
 /// The copy's name in the folder being filled; it is removed at the end.
@@ -44,6 +44,14 @@ impl FilterbankSource for Spool<'_> {
         let moved = self.file.seek(SeekFrom::Current(bytes));
         moved.map_err(|error| Error::io(&self.path, error))?;
         Ok(skipped)
+    }
+
+    fn gaps(&self) -> &[Gap] {
+        self.source.gaps()
+    }
+
+    fn flagged_samples(&self) -> u64 {
+        self.source.flagged_samples()
     }
 
     fn cut(&self) -> Option<&str> {

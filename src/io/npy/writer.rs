@@ -42,6 +42,29 @@ impl Writer {
         Ok(Self { file, fixed, order, written: 0, bytes: Vec::new() })
     }
 
+    /// Starts or continues an array in place: the file has its name from the start, and stays if the writer is dropped.
+    /// Of an array that is there, the first `written` rows or columns are kept.
+    ///
+    /// # Errors
+    /// As [`Writer::create`]; [`crate::Error::Format`] for a file that has fewer.
+    pub fn in_place(path: &Path, (fixed, order): (usize, Order), written: u64) -> Result<Self> {
+        if fixed == 0 {
+            return Err(crate::Error::parameter("array axis", fixed, "it must have elements"));
+        }
+        let header = Header::encode_f32(&[0, 0], false);
+        let data = written.saturating_mul(4 * fixed as u64);
+        let file = AtomicFile::in_place(path, &header, data)?;
+        Ok(Self { file, fixed, order, written, bytes: Vec::new() })
+    }
+
+    /// Gives what was written to the system.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`].
+    pub fn release(&mut self) -> Result<()> {
+        self.file.release()
+    }
+
     /// Appends whole rows ([`Order::C`]) or columns ([`Order::Fortran`]), one behind another.
     ///
     /// # Errors
@@ -146,6 +169,25 @@ mod tests {
         let row: Vec<f64> = (0..37).chain(0..2).map(f64::from).collect();
         assert_eq!(array.values[..39], row);
         assert_eq!(array.values[39], 50.0);
+    }
+
+    #[test]
+    fn an_array_goes_on_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        let shape = (2, Order::Fortran);
+        let data: Vec<f32> = (0..20).map(|k| k as f32).collect();
+        let mut writer = Writer::in_place(&path, shape, 0).unwrap();
+        writer.write(&data[..12]).unwrap();
+        drop(writer);
+        assert!(Writer::in_place(&path, shape, 7).is_err());
+        let mut writer = Writer::in_place(&path, shape, 4).unwrap();
+        writer.write(&data[8..]).unwrap();
+        writer.finish().unwrap();
+        let array = read(&path).unwrap();
+        assert_eq!(array.shape, [2, 10]);
+        assert_eq!(array.values[..10], [0., 2., 4., 6., 8., 10., 12., 14., 16., 18.]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -57,12 +57,39 @@ impl SeriesWriter {
     /// # Errors
     /// [`Error::Parameter`] unless `path` ends in `.dat`; [`Error::Io`].
     pub fn create(path: &Path, inf: &Inf) -> Result<Self> {
+        Self::new(path, inf, 0, AtomicFile::create)
+    }
+
+    /// Starts or continues a series in place: the `.dat` has its name from the start, and stays if the writer is
+    /// dropped. Of a series that is there, the first `written` samples are kept.
+    ///
+    /// # Errors
+    /// As [`SeriesWriter::create`]; [`Error::Format`] for a file that has fewer.
+    pub fn in_place(path: &Path, inf: &Inf, written: u64) -> Result<Self> {
+        let bytes = written.saturating_mul(4);
+        Self::new(path, inf, written, |path| AtomicFile::in_place(path, &[], bytes))
+    }
+
+    fn new(
+        path: &Path,
+        inf: &Inf,
+        bins: u64,
+        begin: impl FnOnce(&Path) -> Result<AtomicFile>,
+    ) -> Result<Self> {
         if path.extension().is_none_or(|extension| extension != "dat") {
             let rule = "PRESTO finds the .inf by the .dat in the other's name";
             return Err(Error::parameter("series file", path.display(), rule));
         }
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { file: AtomicFile::create(path)?, inf: Inf { name, bins: 0, ..inf.clone() } })
+        Ok(Self { file: begin(path)?, inf: Inf { name, bins, ..inf.clone() } })
+    }
+
+    /// Removes the series.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn discard(self) -> Result<()> {
+        self.file.discard()
     }
 
     /// Appends samples.

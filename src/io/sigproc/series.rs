@@ -112,6 +112,26 @@ impl TimeSeriesWriter {
         Ok(Self { file, encoding, bytes: Vec::new() })
     }
 
+    /// Starts or continues a series of 32-bit floats in place: the file has its name from the start, and stays if the
+    /// writer is dropped. Of a series that is there, the first `written` samples are kept.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a file that has fewer; [`Error::Io`].
+    pub fn in_place(path: &Path, series: &TimeSeries, written: u64) -> Result<Self> {
+        let encoding = Encoding::F32;
+        let header = encode(series, path, encoding);
+        let file = AtomicFile::in_place(path, &header, written.saturating_mul(4))?;
+        Ok(Self { file, encoding, bytes: Vec::new() })
+    }
+
+    /// Removes the series.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn discard(self) -> Result<()> {
+        self.file.discard()
+    }
+
     /// Appends samples; as bytes they are rounded to the nearest integer, ties to even.
     ///
     /// # Errors

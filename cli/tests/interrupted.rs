@@ -1,0 +1,166 @@
+//! Runs that are stopped, killed or cut, and those that continue them.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{document, done, entries, fails, program, sidereal, stderr};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// A folder with 40 s of 32 channels (a.fil) and three bursts, early ones first.
+fn recording() -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let words = "simulate burst a.fil -q --fch1 1500 --foff -8 --channels 32 --tsamp 1e-3 --duration 40 \
+                 --seed 5 --burst dm=60,time=1.5,width=0.004,snr=25 \
+                 --burst dm=30,time=9.5,width=0.004,snr=20 --burst dm=90,time=31,width=0.008,snr=30";
+    done(home.path(), words);
+    home
+}
+
+fn start(folder: &Path, words: &str) -> Child {
+    Command::new(program())
+        .args(words.split_whitespace())
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The hidden folder that a run fills.
+fn unfinished(folder: &Path) -> Option<PathBuf> {
+    let is_one = |name: &&String| name.contains(".unfinished-");
+    entries(folder).iter().find(is_one).map(|name| folder.join(name))
+}
+
+/// Waits until a run's hidden folder has a file that is long enough; false if the run ends before.
+fn waits_for(child: &mut Child, folder: &Path, name: &str, bytes: u64) -> bool {
+    loop {
+        let length = |path: PathBuf| fs::metadata(path.join(name)).ok().map(|found| found.len());
+        if unfinished(folder).and_then(length).is_some_and(|length| length >= bytes) {
+            return true;
+        }
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Files of two products are the same, but for what tells how fast they were made.
+fn same(folder: &Path, one: &str, other: &str) {
+    let (one, other) = (folder.join(one), folder.join(other));
+    assert_eq!(entries(&one), entries(&other));
+    for name in entries(&one) {
+        if name == "summary.json" {
+            let told = |folder: &Path| {
+                let mut summary = document(folder, "summary.json");
+                summary.as_object_mut().unwrap().remove("realtime_factor");
+                summary
+            };
+            assert_eq!(told(&one), told(&other));
+            continue;
+        }
+        assert!(
+            fs::read(one.join(&name)).unwrap() == fs::read(other.join(&name)).unwrap(),
+            "{name}"
+        );
+    }
+}
+
+const SEARCH: &str = "search a.fil --device cpu --snr 5.5 --dm-max 200 --max-plots 3 --singlepulse";
+
+#[test]
+fn a_search_that_is_killed_or_stopped_is_continued() {
+    let home = recording();
+    let folder = home.path();
+    done(folder, &format!("{SEARCH} -o whole"));
+    assert!(!entries(&folder.join("whole")).contains("journal"));
+    for (index, kind) in [Signal::KILL, Signal::INT, Signal::TERM].into_iter().enumerate() {
+        let out = format!("out{index}");
+        let mut child = start(folder, &format!("{SEARCH} -o {out} --gulp 8"));
+        // The first checkpoint, then the first line of the journal.
+        let name = if index == 0 { "journal" } else { "checkpoint" };
+        assert!(
+            waits_for(&mut child, folder, name, 1),
+            "{}",
+            stderr(&child.wait_with_output().unwrap())
+        );
+        signal(&child, kind);
+        let ended = child.wait_with_output().unwrap();
+        if kind == Signal::KILL {
+            assert!(!folder.join(&out).exists());
+        } else {
+            assert_eq!(ended.status.code(), Some(130), "{}", stderr(&ended));
+            let summary = document(&folder.join(&out), "summary.json");
+            assert_eq!(summary["complete"], false);
+            assert_eq!(summary["reason"], "stopped on request");
+            assert!(entries(&folder.join(&out)).contains("checkpoint"));
+        }
+        let other = sidereal(folder, &format!("{SEARCH} -o {out} --zero-dm --resume"));
+        fails(&other, 2, &["--zero-dm false, not true", "only as it was begun"]);
+        let other = sidereal(folder, &format!("{SEARCH} -o {out} --resume").replace("5.5", "6"));
+        fails(&other, 2, &["--snr 5.5, not 6.0"]);
+        done(folder, &format!("{SEARCH} -o {out} --resume"));
+        same(folder, &out, "whole");
+        assert_eq!(unfinished(folder), None);
+        let complete = sidereal(folder, &format!("{SEARCH} -o {out} --resume"));
+        fails(&complete, 2, &["--resume"]);
+    }
+    let changed = fs::read(folder.join("a.fil")).unwrap();
+    let mut child = start(folder, &format!("{SEARCH} -o other --gulp 8"));
+    assert!(waits_for(&mut child, folder, "checkpoint", 1));
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    fs::write(folder.join("a.fil"), &changed[..changed.len() - 32]).unwrap();
+    let other = sidereal(folder, &format!("{SEARCH} -o other --resume"));
+    fails(&other, 2, &["input a.fil of", "bytes"]);
+}
+
+#[test]
+fn a_dedispersion_that_is_killed_or_stopped_is_continued() {
+    let home = recording();
+    let folder = home.path();
+    for (format, kind) in [("npy", Signal::KILL), ("dat", Signal::INT), ("tim", Signal::KILL)] {
+        let words = "dedisperse a.fil --device cpu --ranges 0:60:4,60:100:8:2";
+        let words = format!("{words} --format {format}");
+        let (out, whole) = (format!("out_{format}"), format!("whole_{format}"));
+        done(folder, &format!("{words} -o {whole}"));
+        let mut child = start(folder, &format!("{words} -o {out} --gulp 4"));
+        assert!(waits_for(&mut child, folder, "checkpoint", 1));
+        signal(&child, kind);
+        let ended = child.wait_with_output().unwrap();
+        if kind == Signal::INT {
+            assert_eq!(ended.status.code(), Some(130), "{}", stderr(&ended));
+            let told = document(&folder.join(&out), "dedispersed.json");
+            assert_eq!(
+                (&told["complete"], &told["reason"]),
+                (&false.into(), &"stopped on request".into())
+            );
+        }
+        let other = sidereal(folder, &format!("{words} -o {out} --zap-chans 3 --resume"));
+        fails(&other, 2, &["--zap-chans [], not [3]"]);
+        done(folder, &format!("{words} -o {out} --resume"));
+        same(folder, &out, &whole);
+        assert_eq!(unfinished(folder), None);
+    }
+}
+
+#[test]
+fn what_came_through_a_pipe_cannot_be_continued() {
+    let home = recording();
+    let output = sidereal(home.path(), "search - -o out --resume");
+    fails(&output, 2, &["standard input", "can't be read again"]);
+    let output = sidereal(home.path(), "dedisperse - -o out --resume");
+    fails(&output, 2, &["standard input", "can't be read again"]);
+    assert_eq!(entries(home.path()).len(), 2);
+}
