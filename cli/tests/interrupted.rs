@@ -3,8 +3,9 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use common::{document, done, entries, fails, program, sidereal, stderr};
@@ -163,4 +164,62 @@ fn what_came_through_a_pipe_cannot_be_continued() {
     let output = sidereal(home.path(), "dedisperse - -o out --resume");
     fails(&output, 2, &["standard input", "can't be read again"]);
     assert_eq!(entries(home.path()).len(), 2);
+}
+
+/// A stream that stalls after so many seconds of the recording; its end that is written to.
+fn stalled(folder: &Path, seconds: usize, words: &str) -> (Child, ChildStdin) {
+    let mut child = Command::new(program())
+        .args(words.split_whitespace())
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let rows = fs::read(folder.join("a.fil")).unwrap();
+    let header = rows.len() - 40_000 * 32;
+    let mut stream = child.stdin.take().unwrap();
+    stream.write_all(&rows[..header + seconds * 1000 * 32]).unwrap();
+    (child, stream)
+}
+
+#[test]
+fn a_stream_that_stalls_is_stopped_with_what_was_found() {
+    let home = recording();
+    let folder = home.path();
+    let words = "search - -o out --device cpu --dm-max 200 --gulp 500 --no-auto-mask";
+    for kind in [Signal::KILL, Signal::TERM] {
+        let (mut child, stream) = stalled(folder, 30, words);
+        assert!(waits_for(&mut child, folder, "journal", 1));
+        signal(&child, kind);
+        let ended = child.wait_with_output().unwrap();
+        drop(stream);
+        if kind == Signal::KILL {
+            let left = unfinished(folder).unwrap();
+            let journal = fs::read_to_string(left.join("journal")).unwrap();
+            let time = |line: &str| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["time_s"].clone()
+            };
+            let is_first = |line: &str| (time(line).as_f64().unwrap() - 1.5).abs() < 5e-3;
+            assert!(journal.lines().any(is_first), "{journal}");
+            fs::remove_dir_all(left).unwrap();
+            continue;
+        }
+        assert_eq!(ended.status.code(), Some(130), "{}", stderr(&ended));
+        assert!(stderr(&ended).contains("out"), "{}", stderr(&ended));
+        let summary = document(&folder.join("out"), "summary.json");
+        assert_eq!(summary["complete"], false);
+        let times: Vec<f64> = summary["candidates"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|candidate| candidate["time_s"].as_f64().unwrap())
+            .collect();
+        // The bursts of the rows that came.
+        for expected in [1.5, 9.5] {
+            assert!(times.iter().any(|time| (time - expected).abs() < 5e-3), "{times:?}");
+        }
+        let names = entries(&folder.join("out"));
+        assert!(names.contains("candidates.csv") && !names.contains("rows.tmp"), "{names:?}");
+    }
 }

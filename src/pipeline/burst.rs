@@ -145,7 +145,9 @@ pub fn search_from(
         (Ending::Complete, Some(why)) => Ending::Cut(why.to_owned()),
         (ending, _) => ending,
     };
-    if times >= setup.resumed && observer.wants_checkpoint(true) {
+    // After a fault of a device, or where candidates were not taken, the last checkpoint holds.
+    let is_whole = times >= setup.resumed && refused.is_empty() && !is_of_device(&ending);
+    if is_whole && observer.wants_checkpoint(true) {
         // What ended the search is told, not what keeping its state met then.
         let _ = setup.checkpoint(times, &clusterer, observer);
     }

@@ -95,3 +95,20 @@ pub(crate) fn recordings() -> Option<PathBuf> {
     eprintln!("skipped: no recordings in {}", folder.display());
     None
 }
+
+/// Checks that a call lost its GPU, and that what it had made before, if it came so far, is kept in `out`, whose
+/// document says that it is not complete.
+pub(crate) fn lost(folder: &Path, output: &Output, name: &str, words: &[&str]) {
+    let told = stderr(output);
+    assert_eq!(output.status.code(), Some(5), "{told}");
+    assert!(!told.contains("panicked") && !told.contains("internal fault"), "{told}");
+    for word in words {
+        assert!(told.contains(word), "{word} is not in: {told}");
+    }
+    let out = folder.join("out");
+    if out.exists() {
+        let document = document(&out, name);
+        assert_eq!(document["complete"], false);
+        assert!(document["reason"].as_str().unwrap().contains("719"), "{document}");
+    }
+}
