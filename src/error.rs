@@ -33,7 +33,7 @@ pub enum Error {
         path: PathBuf,
         /// The header field or table column at fault.
         field: String,
-        /// The byte at which it stands, counted from the file's start.
+        /// The byte at which it stands, counted from the file's start; 0 also where only the field is known.
         offset: u64,
         /// What was found and what was expected.
         why: String,
@@ -131,6 +131,10 @@ impl fmt::Display for Error {
                 write!(f, "{what} has length {actual}, expected {expected}")
             }
             Self::Parameter { name, value, rule } => write!(f, "{name} is {value}, but {rule}"),
+            // Formats without bytes of their own to name (HDF5, text) name the object alone.
+            Self::Format { path, field, offset: 0, why } => {
+                write!(f, "{}: {field}: {why}", path.display())
+            }
             Self::Format { path, field, offset, why } => {
                 write!(f, "{}: {field} (at byte {offset}): {why}", path.display())
             }

@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sidereal::backend::Backend;
+use sidereal::backend::simd::{self, Level};
+use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
+
+use crate::say::note;
 
 /// Where the work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +101,19 @@ pub(crate) struct Common {
         help_heading = "Common options"
     )]
     pub(crate) memory: Option<u64>,
+    /// Vector instructions to use [default: the widest that the processor has]. Sums of floats differ in
+    /// their last digits between levels: name the level to make one machine's results again on another.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_parser = simd::NAMES,
+        global = true,
+        help_heading = "Common options"
+    )]
+    pub(crate) simd: Option<String>,
+    /// Append what is said, with times (UTC) and levels, and the progress of long work to a file.
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Common options")]
+    pub(crate) log_file: Option<PathBuf>,
     /// Print one JSON document on standard output, and nothing else.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
@@ -121,12 +138,22 @@ impl Common {
     /// # Errors
     /// As [`Common::threads`]; [`Error::Unavailable`] for a GPU that can't be had.
     pub(crate) fn backend(&self) -> Result<Backend> {
-        let threads = self.threads()?;
+        let (threads, level) = (self.threads()?, self.level()?);
         match self.device {
             Device::Reference => Ok(Backend::Reference),
-            Device::Cpu | Device::Auto => Ok(Backend::best(threads)),
-            Device::Cuda(ordinal) => gpu(ordinal, threads).map(|backend| self.limited(backend)),
+            Device::Cpu | Device::Auto => Ok(Backend::Cpu(level, Threads::new(threads))),
+            Device::Cuda(ordinal) => {
+                gpu(ordinal, threads, level).map(|backend| self.limited(backend))
+            }
         }
+    }
+
+    /// The vector level that `--simd` asks for, else the widest.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] for one that this machine lacks.
+    fn level(&self) -> Result<Level> {
+        self.simd.as_deref().map_or_else(|| Ok(Level::best()), Level::named)
     }
 
     /// The backend where it does not hang on the work; `None` where [`Common::backend_for`] chooses one.
@@ -147,7 +174,7 @@ impl Common {
         if self.device != Device::Auto || !work.is_worth_a_gpu() {
             return self.backend();
         }
-        match gpu_for_all(self.threads()?) {
+        match gpu_for_all(self.threads()?, self.level()?) {
             Ok(backend) => {
                 let backend = self.limited(backend);
                 if !self.quiet {
@@ -155,10 +182,7 @@ impl Common {
                         || "data of unknown length".to_owned(),
                         |bytes| format!("{} MiB of {}", bytes >> 20, work.of),
                     );
-                    eprintln!(
-                        "sidereal: on {}, for {size}; --device cpu takes the processor.",
-                        backend.name()
-                    );
+                    note!("on {}, for {size}; --device cpu takes the processor.", backend.name());
                 }
                 Ok(backend)
             }
@@ -166,7 +190,7 @@ impl Common {
                 let backend = self.backend()?;
                 // A GPU that lies idle is worth a word.
                 if !self.quiet && (self.verbose || has_gpu()) {
-                    eprintln!("sidereal: on {}: {why}", backend.name());
+                    note!("on {}: {why}", backend.name());
                 }
                 Ok(backend)
             }
@@ -218,7 +242,7 @@ pub(crate) fn tell_notes(backend: &Backend, common: &Common) {
         && !common.quiet
     {
         for note in device.take_notes() {
-            eprintln!("sidereal: {note}");
+            note!("{note}");
         }
     }
     #[cfg(not(feature = "cuda"))]
@@ -253,17 +277,17 @@ fn parse_device(text: &str) -> std::result::Result<Device, String> {
 
 /// A GPU that there are kernels for, or that some can be compiled for.
 #[cfg(feature = "cuda")]
-fn gpu(ordinal: usize, threads: usize) -> Result<Backend> {
-    use sidereal::backend::{cuda, threads::Threads};
-    let device = cuda::Device::open(ordinal)?;
+fn gpu(ordinal: usize, threads: usize, level: Level) -> Result<Backend> {
+    use sidereal::backend::cuda;
+    let device = cuda::Device::open(ordinal)?.with_host_level(level);
     cuda::kernels_at_hand()?;
     Ok(Backend::Cuda(device, Threads::new(threads)))
 }
 
 /// The first GPU, if any kernel can be compiled for it.
 #[cfg(feature = "cuda")]
-fn gpu_for_all(threads: usize) -> Result<Backend> {
-    let backend = gpu(0, threads)?;
+fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
+    let backend = gpu(0, threads, level)?;
     sidereal::backend::cuda::nvrtc()?;
     Ok(backend)
 }
@@ -274,7 +298,7 @@ fn has_gpu() -> bool {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn gpu(ordinal: usize, _: usize) -> Result<Backend> {
+fn gpu(ordinal: usize, _: usize, _: Level) -> Result<Backend> {
     Err(Error::Unavailable {
         what: format!("CUDA device {ordinal}"),
         why: "this program was built without the feature `cuda`".to_owned(),
@@ -282,8 +306,8 @@ fn gpu(ordinal: usize, _: usize) -> Result<Backend> {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn gpu_for_all(threads: usize) -> Result<Backend> {
-    gpu(0, threads)
+fn gpu_for_all(threads: usize, level: Level) -> Result<Backend> {
+    gpu(0, threads, level)
 }
 
 #[cfg(not(feature = "cuda"))]

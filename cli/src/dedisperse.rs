@@ -15,6 +15,7 @@ use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
+use crate::say::{note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::{gaps, json};
 use files::{Document, Files};
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     options.memory = common.memory;
     arguments.recording.warn(opened.source.as_ref(), common);
     if common.verbose && !common.quiet {
-        eprintln!("sidereal: on {}", backend.name());
+        note!("on {}", backend.name());
     }
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
@@ -120,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let report = report?;
     files.finish(&report)?;
     progress.finish();
-    let documents = Document::all(&report, header.tsamp_s, &opened);
+    let documents = Document::all(&report, header.tsamp_s, &opened, &backend);
     for (index, document) in documents.iter().enumerate() {
         json::write(&folder.file(files::numbered("dedispersed", index, "json")), document)?;
     }
@@ -160,8 +161,8 @@ impl Arguments {
 
 fn warn(report: &SeriesReport, common: &Common) {
     if report.skipped_dms > 0 && !common.quiet {
-        eprintln!(
-            "sidereal: warning: {} trials were skipped: their delay across the band is longer than \
+        warning!(
+            "{} trials were skipped: their delay across the band is longer than \
              the data.",
             report.skipped_dms
         );

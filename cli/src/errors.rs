@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use sidereal::Error;
 use sidereal::pipeline::ending::Ending;
+use tracing::Level;
 
+use crate::say::{self, fault, more};
 use crate::{interrupt, output, warnings};
 
 /// How the program ends, as an exit code that scripts and services tell apart.
@@ -55,6 +57,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// Ends the log with the exit code.
+pub(crate) fn log_end(exit: Exit) {
+    say::log(Level::INFO, &format!("ended with exit code {}", exit as u8));
+}
+
 fn is_full(kind: ErrorKind) -> bool {
     use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
@@ -66,7 +73,7 @@ pub(crate) fn report(error: &Error) -> Exit {
         if !error.is_stop() {
             tell(error, "");
         }
-        eprintln!("sidereal: stopped on request; nothing unfinished was left behind.");
+        fault!("stopped on request; nothing unfinished was left behind.");
         return Exit::Interrupted;
     }
     if is_broken_pipe(error) {
@@ -83,13 +90,12 @@ pub(crate) fn report(error: &Error) -> Exit {
 /// Verbs call it after the product has its name; its document says `"complete": false` unless the ending is complete.
 pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
     let place = place.display();
-    let kept =
-        || eprintln!("          What was found before is in {place}, marked as not complete.");
+    let kept = || more!("          What was found before is in {place}, marked as not complete.");
     match ending {
         Ending::Complete => Exit::Success,
         Ending::Stopped => {
-            eprintln!(
-                "sidereal: stopped on request; what was found was kept in {place}, marked as not complete."
+            fault!(
+                "stopped on request; what was found was kept in {place}, marked as not complete."
             );
             Exit::Interrupted
         }
@@ -105,7 +111,7 @@ pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
         }
         other => {
             let why = other.reason().unwrap_or_default();
-            eprintln!("sidereal: {}", sentence(&named(&why)));
+            fault!("{}", sentence(&named(&why)));
             kept();
             Exit::Failed
         }
@@ -114,12 +120,12 @@ pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
 
 /// Tells an error and its hint; `left` says what became of files that were being written.
 fn tell(error: &Error, left: &str) {
-    eprintln!("sidereal: {}", sentence(&named(&error.to_string())));
+    fault!("{}", sentence(&named(&error.to_string())));
     match (error, hint(error)) {
         (Error::Io { source, .. }, Some(hint)) if is_full(source.kind()) => {
-            eprintln!("          {hint}{left}.");
+            more!("          {hint}{left}.");
         }
-        (_, Some(hint)) => eprintln!("          {hint}"),
+        (_, Some(hint)) => more!("          {hint}"),
         (_, None) => {}
     }
 }
@@ -179,8 +185,8 @@ pub(crate) fn soften_panics() {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        eprintln!(
-            "sidereal: an internal fault stopped the work ({}, {place}).\n          \
+        fault!(
+            "an internal fault stopped the work ({}, {place}).\n          \
              Please report it, with the command that you typed.",
             text.unwrap_or_else(|| "no further word".to_owned())
         );

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use sidereal::io;
 
+use crate::say::warning;
+
 /// Gaps that are told one by one.
 const TOLD: usize = 8;
 
@@ -34,10 +36,10 @@ pub(crate) fn listed(gaps: &[io::Gap], tsamp_s: f64, first_s: f64) -> Vec<Gap> {
 pub(crate) fn warn(gaps: &[Gap]) {
     if gaps.len() > TOLD {
         let total: f64 = gaps.iter().map(|gap| gap.length_s).sum();
-        eprintln!("sidereal: warning: {} gaps, {total:.4} s in all, were filled.", gaps.len());
+        warning!("{} gaps, {total:.4} s in all, were filled.", gaps.len());
         return;
     }
     for Gap { start_s, length_s } in gaps {
-        eprintln!("sidereal: warning: a gap of {length_s:.4} s at {start_s:.4} s was filled.");
+        warning!("a gap of {length_s:.4} s at {start_s:.4} s was filled.");
     }
 }

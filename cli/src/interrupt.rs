@@ -17,9 +17,12 @@ use sidereal::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
+use tracing::Level;
 
-use crate::errors::Exit;
+use crate::errors::{self, Exit};
 use crate::output::JOURNAL;
+use crate::say::{self, fault};
+use crate::service;
 
 /// A signal asked the run to stop.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -74,6 +77,8 @@ pub(crate) fn install() {
             if REQUESTED.swap(true, Ordering::SeqCst) {
                 end();
             }
+            service::stopping();
+            say::log(Level::INFO, "asked to stop by a signal");
             let _ = thread::Builder::new().name("watch".to_owned()).spawn(watch);
         }
     });
@@ -81,6 +86,7 @@ pub(crate) fn install() {
 
 /// Whether the user asked to stop.
 pub(crate) fn requested() -> bool {
+    service::alive();
     LOOKED.store(true, Ordering::SeqCst);
     REQUESTED.load(Ordering::SeqCst)
 }
@@ -148,13 +154,14 @@ fn end() -> ! {
             let _ = if is_folder { remove_dir_all(path) } else { remove_file(path) };
         }
         match kept.first() {
-            None => eprintln!("sidereal: stopped on request; nothing unfinished was left behind."),
-            Some(path) => eprintln!(
-                "sidereal: stopped on request; results that were final are kept in {}, and --resume \
-                 continues from there.",
+            None => fault!("stopped on request; nothing unfinished was left behind."),
+            Some(path) => fault!(
+                "stopped on request; results that were final are kept in {}, and --resume continues \
+                 from there.",
                 path.display()
             ),
         }
+        errors::log_end(Exit::Interrupted);
         let _ = done.send(());
     });
     let _ = wait.recv_timeout(REMOVING);

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
+use sidereal::io::printable;
 use sidereal::{Error, Result};
 
 /// A document's text, with a line end.
@@ -40,6 +41,7 @@ pub(crate) fn write(path: &Path, document: &impl Serialize) -> Result<()> {
 /// [`Error::Io`] when standard output takes no more.
 pub(crate) fn say(words: &str) -> Result<()> {
     let mut output = std::io::stdout().lock();
+    let words = printable(words);
     let written = output.write_all(words.as_bytes()).and_then(|()| output.write_all(b"\n"));
     written.and_then(|()| output.flush()).map_err(|error| Error::io("standard output", error))
 }

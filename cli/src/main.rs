@@ -26,8 +26,10 @@ mod plan;
 mod plots;
 mod positions;
 mod progress;
+mod say;
 mod search;
 mod selection;
+mod service;
 mod simulate;
 mod space;
 mod spiir;
@@ -43,6 +45,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use common::Common;
 use errors::Exit;
 use sidereal::Result;
+use sidereal::io::printable;
+use tracing::Level;
 
 /// From what a telescope records to what an astronomer looks for: divides voltages into channels, finds
 /// short radio bursts in voltages and filterbanks, and makes recordings to try it on.
@@ -118,11 +122,23 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     errors::soften_panics();
     interrupt::install();
+    if let Some(log) = &arguments.common.log_file
+        && let Err(error) = say::log_to(log)
+    {
+        return errors::report(&error).into();
+    }
+    let words: Vec<_> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    say::log(Level::INFO, &printable(&format!("sidereal {version} begins: {}", words.join(" "))));
+    service::ready();
     let exit = match catch_unwind(AssertUnwindSafe(|| run(&arguments))) {
         Ok(Ok(exit)) => exit,
         Ok(Err(error)) => errors::report(&error),
         Err(_) => errors::after_panic(),
     };
+    service::stopping();
+    errors::log_end(exit);
     exit.into()
 }
 

@@ -2,28 +2,44 @@
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use tracing::Level;
 
 use crate::common::Common;
+use crate::say;
 
 /// How far long work has come.
 pub(crate) struct Progress {
     bar: ProgressBar,
+    /// What is being done, and when the log was last told how far it is.
+    log: Mutex<(&'static str, Instant)>,
+    started: Instant,
 }
+
+/// Time between two lines of the log that tell how far long work is.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 impl Progress {
     /// A bar over `total` times (unknown on a pipe) of `channels` samples, `tsamp_s` apart.
     pub(crate) fn new(common: &Common, total: Option<u64>, channels: usize, tsamp_s: f64) -> Self {
         let hidden = common.no_progress || common.quiet || common.json;
         if hidden || !std::io::stderr().is_terminal() {
-            return Self { bar: ProgressBar::hidden() };
+            let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+            return Self::of(bar);
         }
         let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
         bar.set_style(style(total.is_some(), channels, tsamp_s));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self { bar }
+        Self::of(bar)
+    }
+
+    fn of(bar: ProgressBar) -> Self {
+        let now = Instant::now();
+        Self { bar, log: Mutex::new(("Working", now)), started: now }
     }
 
     /// A bar over `total` things of any kind.
@@ -45,15 +61,31 @@ impl Progress {
     /// What is being done, before the bar.
     pub(crate) fn doing(&self, what: &'static str) {
         self.bar.set_message(what);
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).0 = what;
+        say::log(Level::INFO, what);
     }
 
     /// Sets the times done.
     pub(crate) fn at(&self, times: u64) {
         self.bar.set_position(times);
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if log.1.elapsed() >= LOG_EVERY {
+            log.1 = Instant::now();
+            say::log(Level::INFO, &self.how_far(log.0));
+        }
+    }
+
+    /// How far the work is, as the log has it.
+    fn how_far(&self, what: &str) -> String {
+        let done = self.bar.position();
+        let of = self.bar.length().map_or_else(String::new, |total| format!(" of {total}"));
+        format!("{what}: {done}{of} after {:.1} s", self.started.elapsed().as_secs_f64())
     }
 
     /// Removes the bar.
     pub(crate) fn finish(&self) {
+        let what = self.log.lock().unwrap_or_else(PoisonError::into_inner).0;
+        say::log(Level::INFO, &self.how_far(what));
         self.bar.finish_and_clear();
     }
 }

@@ -17,6 +17,7 @@ use crate::dm_arguments::DmArguments;
 use crate::geometry;
 use crate::numbers;
 use crate::pipe;
+use crate::say::warning;
 use crate::voltage_arguments::VoltageArguments;
 use crate::warnings;
 
@@ -144,8 +145,8 @@ impl Recording {
             && header.format.contains("SIGPROC")
             && header.recorded_polarizations == 4
         {
-            eprintln!(
-                "sidereal: warning: the recording has 4 IFs and does not say what they are; the first \
+            warning!(
+                "the recording has 4 IFs and does not say what they are; the first \
                  two are summed. If they are Stokes I, Q, U and V, take I alone: --pol 0."
             );
         }
@@ -275,8 +276,8 @@ impl Selection {
 /// Warns of samples that were not finite.
 pub(crate) fn warn_of_flagged(samples: u64) {
     if samples > 0 {
-        eprintln!(
-            "sidereal: warning: {samples} samples are not finite (NaN or infinite); they were filled with the level \
+        warning!(
+            "{samples} samples are not finite (NaN or infinite); they were filled with the level \
              of their channel."
         );
     }

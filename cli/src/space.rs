@@ -6,6 +6,7 @@ use std::path::Path;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+use crate::say::note;
 
 /// Bytes from which on a run says what it will write.
 const WORTH_SAYING: u64 = 1 << 30;
@@ -24,12 +25,7 @@ pub(crate) fn check(out: &Path, need: u64, common: &Common) -> Result<()> {
         return Err(Error::io(out, std::io::Error::new(ErrorKind::StorageFull, why)));
     }
     if need >= WORTH_SAYING && !common.quiet {
-        eprintln!(
-            "sidereal: {} needs {} of the {} that are free.",
-            out.display(),
-            human(need),
-            human(free)
-        );
+        note!("{} needs {} of the {} that are free.", out.display(), human(need), human(free));
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::common::Common;
 use crate::errors;
+use crate::say::warning;
 
 /// What was told so far.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -22,7 +23,7 @@ pub(crate) fn tell_all(warnings: &[String], cut: Option<&str>, common: &Common) 
 pub(crate) fn tell(warning: &str) {
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if !told.iter().any(|one| one == warning) {
-        eprintln!("sidereal: warning: {}", errors::sentence(&errors::named(warning)));
+        warning!("{}", errors::sentence(&errors::named(warning)));
         told.push(warning.to_owned());
     }
 }

@@ -23,6 +23,7 @@ fn a_search_writes_what_the_table_says() {
         "masked_channels",
         "realtime_factor",
         "reason",
+        "simd",
     ];
     assert_eq!(keys(&summary), expected.into());
     assert_eq!((&summary["complete"], &summary["reason"]), (&true.into(), &Value::Null));
@@ -131,6 +132,7 @@ fn series_are_written_in_each_format() {
         "downsample",
         "flagged_samples",
         "reason",
+        "simd",
         "start_s",
         "times",
         "tsamp_s",

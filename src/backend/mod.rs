@@ -56,7 +56,7 @@ impl Backend {
             Self::Reference => Host::Reference,
             Self::Cpu(level, threads) => Host::Cpu(*level, threads.clone()),
             #[cfg(feature = "cuda")]
-            Self::Cuda(_, threads) => Host::Cpu(Level::best(), threads.clone()),
+            Self::Cuda(device, threads) => Host::Cpu(device.host_level(), threads.clone()),
         }
     }
 
@@ -85,6 +85,19 @@ impl Backend {
         let pool = Threads::new(threads);
         let cpu = levels.into_iter().map(|level| Self::Cpu(level, pool.clone()));
         std::iter::once(Self::Reference).chain(cpu).collect()
+    }
+
+    /// The vector level that the host works with; none for the reference.
+    pub fn level(&self) -> Option<Level> {
+        match self.host() {
+            Host::Reference => None,
+            Host::Cpu(level, _) => Some(level),
+        }
+    }
+
+    /// The name of [`Backend::level`], as documents have it.
+    pub fn simd(&self) -> Option<&'static str> {
+        self.level().map(Level::name)
     }
 
     /// Number of threads that it works on.

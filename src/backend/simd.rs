@@ -3,6 +3,11 @@
 //!
 //! Invariant: no public way makes a [`Level`] that this machine lacks.
 
+use crate::error::{Error, Result};
+
+/// The names of all levels, slowest first.
+pub const NAMES: [&str; 3] = ["portable", "avx2", "avx512"];
+
 /// Proof that AVX2 and FMA were detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx2(());
@@ -53,6 +58,24 @@ impl Level {
     /// The fastest level of this machine.
     pub fn best() -> Self {
         detect_avx512().or_else(detect_avx2).unwrap_or(Self::Portable)
+    }
+
+    /// The level of a name, if this machine has it.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a name of none; [`Error::Unavailable`] for a level that this machine lacks.
+    pub fn named(name: &str) -> Result<Self> {
+        if !NAMES.contains(&name) {
+            let rule = format!("it must be {}", NAMES.join(", "));
+            return Err(Error::parameter("vector level", name, rule));
+        }
+        Self::available().into_iter().find(|level| level.name() == name).ok_or_else(|| {
+            let has: Vec<_> = Self::available().into_iter().map(Self::name).collect();
+            Error::Unavailable {
+                what: format!("the vector level {name}"),
+                why: format!("this machine has {}", has.join(", ")),
+            }
+        })
     }
 
     /// `portable`, `avx2` or `avx512`.
@@ -130,6 +153,16 @@ pub(crate) use levels;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn levels_are_found_by_name() {
+        for level in Level::available() {
+            assert_eq!(Level::named(level.name()).unwrap(), level);
+        }
+        assert!(matches!(Level::named("sse"), Err(Error::Parameter { .. })));
+        let lacking = NAMES.into_iter().filter(|name| Level::named(name).is_err());
+        assert_eq!(lacking.count(), NAMES.len() - Level::available().len());
+    }
 
     #[test]
     fn the_best_level_is_the_last_available() {

@@ -113,7 +113,7 @@ pub fn write_singlepulse(path: &Path, records: &[Record]) -> Result<()> {
 pub fn write_fetch(path: &Path, files: &[PathBuf], records: &[Record]) -> Result<()> {
     let columns = "file,snr,stime,width,dm,label,chan_mask_path,num_files,time_s,width_s\n";
     let mut text = String::from(columns);
-    let file = files.first().map_or_else(String::new, |file| quoted(&file.to_string_lossy()));
+    let file = files.first().map_or_else(String::new, |file| quoted(&shown(file)));
     let count = files.len().max(1);
     for record in records {
         let Record { snr, time_s, dm, width_s, .. } = record;
@@ -124,6 +124,12 @@ pub fn write_fetch(path: &Path, files: &[PathBuf], records: &[Record]) -> Result
         );
     }
     atomic::write(path, text.as_bytes())
+}
+
+/// A file's name that names the same file and that no spreadsheet takes for a formula.
+fn shown(file: &Path) -> String {
+    let name = file.to_string_lossy();
+    if name.starts_with(['=', '+', '-', '@']) { format!("./{name}") } else { name.into_owned() }
 }
 
 /// A field of a CSV file, in quotes where it needs them.

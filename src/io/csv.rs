@@ -56,7 +56,7 @@ impl<'a> Line<'a> {
                     (field.trim().to_string(), left)
                 }
             };
-            fields.push(field);
+            fields.push(plain(field));
             rest = match left.trim_start() {
                 "" => None,
                 more => match more.strip_prefix(',') {
@@ -111,10 +111,56 @@ pub(super) fn shown(field: &str) -> String {
     format!("{short:?}")
 }
 
-/// A field in quotes where it needs them.
+/// A field in quotes where it needs them; one that a spreadsheet would run as a formula has an apostrophe before it.
 pub(super) fn quoted(field: &str) -> String {
     let field = field.replace(char::is_control, " ");
-    let bare =
-        field.trim() == field && !field.contains([',', '"']) && !field.starts_with(['#', BLANK]);
-    if bare { field } else { format!("\"{}\"", field.replace('"', "\"\"")) }
+    let apostrophe = if is_formula(&field) { "'" } else { "" };
+    let bare = field.trim() == field
+        && apostrophe.is_empty()
+        && !field.contains([',', '"'])
+        && !field.starts_with(['#', BLANK]);
+    if bare { field } else { format!("\"{apostrophe}{}\"", field.replace('"', "\"\"")) }
+}
+
+/// Takes the apostrophe away that [`quoted`] put before a formula.
+fn plain(field: String) -> String {
+    match field.strip_prefix('\'') {
+        Some(formula) if is_formula(formula) => formula.to_owned(),
+        _ => field,
+    }
+}
+
+/// Whether a spreadsheet takes text for a formula, apostrophes before it apart.
+fn is_formula(field: &str) -> bool {
+    field.trim_start_matches('\'').starts_with(['=', '+', '-', '@'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_back_and_formulas_are_text() {
+        let path = Path::new("x.csv");
+        for field in [
+            "plain",
+            "a,b",
+            "say \"so\"",
+            "=1+1",
+            "+x",
+            "-3",
+            "@SUM(A1)",
+            "'=1",
+            "''+2",
+            "'quoted'",
+            "#n",
+        ] {
+            let written = quoted(field);
+            let cell = written.trim_matches('"');
+            assert!(!cell.starts_with(['=', '+', '-', '@']), "{written}");
+            let text = format!("first,{written}\n");
+            let line = lines(&text, path).next().unwrap();
+            assert_eq!(line.fields().unwrap()[1], field, "{written}");
+        }
+    }
 }

@@ -30,6 +30,7 @@ pub mod uvh5;
 pub mod voltages;
 pub mod window_file;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 pub use observation::join;
@@ -44,6 +45,25 @@ use crate::units::Band;
 /// Sampling times of filterbanks that are taken for real, in seconds: a day a sample is absurd, and so is less than a
 /// nanosecond.
 const TSAMP_S: std::ops::RangeInclusive<f64> = 1e-9..=86_400.0;
+/// Returns text with its control characters escaped (`\u{1b}`), but for line ends and tabs: text from a file may hold
+/// sequences that a terminal obeys, and marks that turn the direction of writing round.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let obeyed = |letter: char| {
+        let turns = matches!(letter, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || (letter.is_control() && !matches!(letter, '\n' | '\t'))
+    };
+    if !text.contains(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |mut safe: String, letter: char| {
+        match obeyed(letter) {
+            true => safe.extend(letter.escape_default()),
+            false => safe.push(letter),
+        }
+        safe
+    };
+    Cow::Owned(text.chars().fold(String::new(), escaped))
+}
 
 /// What every filterbank format says of its data; axes time, channel.
 #[derive(Clone, Debug, PartialEq)]

@@ -74,6 +74,9 @@ pub(super) struct Document {
     recording: String,
     source: String,
     telescope: String,
+    /// The vector level of the processor's work; not there for the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simd: Option<&'static str>,
     tstart_mjd: Option<f64>,
     tsamp_s: f64,
     times: u64,
@@ -113,10 +116,12 @@ impl Document {
         written: Written,
         outputs: &Outputs,
         response: Option<ResponseDocument>,
+        simd: Option<&'static str>,
     ) -> Self {
         let recorded = written.recorded;
         let duration_s = written.times as f64 * written.tsamp_s;
         Self {
+            simd,
             file: shown(outputs.place()),
             format: outputs.format().name(),
             recording: recorded.path.display().to_string(),

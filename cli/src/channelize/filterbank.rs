@@ -13,6 +13,7 @@ use super::document::{Made, Scaling, Written};
 use super::outputs::Outputs;
 use crate::common::Common;
 use crate::progress::Progress;
+use crate::say::more;
 use crate::{gaps, geometry, interrupt, space};
 
 /// Writes OUT.
@@ -28,7 +29,7 @@ pub(super) fn write(
     let mut filterbank = VoltageFilterbank::new(recorded, options, backend)?;
     let geometry = geometry::Document::new(filterbank.geometry());
     if common.verbose && !common.quiet {
-        eprintln!("  {}", geometry.text());
+        more!("  {}", geometry.text());
     }
     let header = filterbank.header().clone();
     let samples = filterbank.plan().samples_per_row() * filterbank.recorded().streams();

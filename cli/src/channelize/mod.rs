@@ -20,6 +20,7 @@ use crate::errors::{self, Exit};
 use crate::output::{Existing, WritingFiles};
 use crate::plots::duration;
 use crate::progress::{multiple, rate};
+use crate::say::{more, note, warning};
 use crate::selection::{TimeRange, parse_time_range};
 use crate::voltage_arguments::{VoltageArguments, points};
 use crate::{gaps, geometry, json, warnings};
@@ -147,9 +148,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let backend = common.backend_for(Work::on_voltages(&arguments.inputs))?;
     let response = geometry::ResponseDocument::new(&options, points)?;
     if common.verbose && !common.quiet {
-        eprintln!("sidereal: {}", document::recording(recorded.header()));
-        eprintln!("  on {}", backend.name());
-        eprintln!("  response: {}", geometry::response(&options, points)?);
+        note!("{}", document::recording(recorded.header()));
+        more!("  on {}", backend.name());
+        more!("  response: {}", geometry::response(&options, points)?);
     }
     let written = match outputs.format() {
         Format::Fil => {
@@ -162,12 +163,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     };
     tell_notes(&backend, common);
     let ending = written.ending.clone();
-    let document = Document::new(written, &outputs, response);
+    let document = Document::new(written, &outputs, response, backend.simd());
     if !common.quiet {
         gaps::warn(document.gaps());
         if document.flagged_samples() > 0 {
-            eprintln!(
-                "sidereal: warning: {} samples are not finite (NaN or infinite); zeros replaced them.",
+            warning!(
+                "{} samples are not finite (NaN or infinite); zeros replaced them.",
                 document.flagged_samples()
             );
         }

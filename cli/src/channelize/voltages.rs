@@ -16,6 +16,7 @@ use super::outputs::{Format, Outputs};
 use crate::common::Common;
 use crate::gaps::{self, Gap};
 use crate::progress::Progress;
+use crate::say::more;
 use crate::{geometry, interrupt, space};
 
 /// How `--nbits` and `--gain` make integers of spectra.
@@ -45,7 +46,7 @@ pub(super) fn write(
     let mut source = ChannelizedVoltages::new(recorded, options, requantization, backend)?;
     let geometry = geometry::Document::new(source.geometry());
     if common.verbose && !common.quiet {
-        eprintln!("  {}", geometry.text());
+        more!("  {}", geometry.text());
     }
     let header = source.header().clone();
     let row_samples = source.geometry().hop * recorded_header.streams();

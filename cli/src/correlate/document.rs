@@ -57,6 +57,9 @@ pub(crate) struct Document {
     /// The GPU that correlated: `cuda:0` and its name; not there where the processor did.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
+    /// The vector level of the processor's work; not there for the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simd: Option<&'static str>,
     steps: Steps,
     elapsed_s: f64,
     realtime_factor: f64,
@@ -135,6 +138,8 @@ pub(super) struct Written<'a> {
     pub(super) files: &'a [(String, String)],
     /// The GPU that correlated, if one did.
     pub(super) device: Option<String>,
+    /// The vector level of the processor's work.
+    pub(super) simd: Option<&'static str>,
     /// Antennas whose valid samples are all 0.
     pub(super) silent: Vec<String>,
     pub(super) plots: Vec<String>,
@@ -152,7 +157,7 @@ pub(super) fn products(circular: bool, polarizations: usize) -> Vec<&'static str
 
 impl Document {
     pub(super) fn new(written: Written<'_>) -> Self {
-        let Written { file, header, options, report, files, device, silent, plots } = written;
+        let Written { file, header, options, report, files, device, simd, silent, plots } = written;
         let (summary, bank) = (&report.summary, &header.bank);
         let (source, phase_centre) = match &header.phase_centre {
             PhaseCentre::Sidereal { ra_deg, dec_deg, name } => {
@@ -226,6 +231,7 @@ impl Document {
             },
             plots,
             device,
+            simd,
             steps: Steps {
                 read_s: summary.steps.read_s,
                 channelize_s: summary.steps.channelize_s,

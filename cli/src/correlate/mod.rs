@@ -32,6 +32,7 @@ use crate::plots::correlation::Station;
 use crate::plots::short;
 use crate::positions::Positions;
 use crate::progress::Progress;
+use crate::say::{more, note, warning};
 use crate::selection::{file_name, shown};
 use crate::voltage_arguments::{file_of_window, points, window};
 use crate::{interrupt, json, plots, space, warnings};
@@ -56,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let (document, ending) = make(arguments, common, &mut |_, _| {})?;
     if !common.quiet {
         for warning in document.warnings() {
-            eprintln!("sidereal: warning: {warning}.");
+            warning!("{warning}.");
         }
     }
     if common.json {
@@ -128,6 +129,7 @@ pub(crate) fn make(
         report: &report,
         files: &files,
         device: backend.is_gpu().then(|| backend.name()),
+        simd: backend.simd(),
         silent: silent.names(&header),
         plots,
     });
@@ -260,14 +262,14 @@ fn tell(matched: Matched, files: &[(String, String)], csv: &Path, common: &Commo
         return;
     }
     if matched == Matched::Order {
-        eprintln!(
-            "sidereal: headers don't name antennas of {0}, so the recordings were taken in the order of \
+        note!(
+            "headers don't name antennas of {0}, so the recordings were taken in the order of \
              {0} (NAME=FILE says whose one is).",
             csv.display()
         );
     }
     if common.verbose {
-        files.iter().for_each(|(name, file)| eprintln!("  {name}: {file}"));
+        files.iter().for_each(|(name, file)| more!("  {name}: {file}"));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
+use sidereal::backend::Backend;
 use sidereal::io::FilterbankHeader;
 use sidereal::io::npy::{self, Order};
 use sidereal::io::presto::{Inf, SeriesWriter};
@@ -42,11 +43,19 @@ pub(super) struct Document<'a> {
     /// The filter bank that made the spectra, of voltages.
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<&'a geometry::Document>,
+    /// The vector level of the processor's work; not there for the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simd: Option<&'static str>,
 }
 
 impl<'a> Document<'a> {
     /// One document a range.
-    pub(super) fn all(report: &'a SeriesReport, tsamp_s: f64, opened: &'a Opened) -> Vec<Self> {
+    pub(super) fn all(
+        report: &'a SeriesReport,
+        tsamp_s: f64,
+        opened: &'a Opened,
+        backend: &Backend,
+    ) -> Vec<Self> {
         let delay_s = opened.delay_s();
         let gaps = gaps::listed(&report.gaps, tsamp_s, delay_s);
         let document = |(range, times): (&'a SeriesRange, &'a Vec<u64>)| Self {
@@ -60,6 +69,7 @@ impl<'a> Document<'a> {
             gaps: gaps.clone(),
             flagged_samples: report.flagged_samples,
             geometry: opened.geometry.as_ref(),
+            simd: backend.simd(),
         };
         report.ranges.iter().zip(&report.times).map(document).collect()
     }

@@ -15,6 +15,7 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::output::{CHECKPOINT, Contents, Destination, Folder, JOURNAL};
+use crate::say::note;
 use crate::selection::Recording;
 pub(crate) use identity::{Identity, can_be_read_again};
 
@@ -45,9 +46,7 @@ impl Resume {
                 return Ok((folder, true));
             }
             if !common.quiet {
-                eprintln!(
-                    "sidereal: no interrupted run left anything to continue; this one begins anew."
-                );
+                note!("no interrupted run left anything to continue; this one begins anew.");
             }
         }
         Ok((destination.begin(recording, also, product, common)?, false))
@@ -57,7 +56,7 @@ impl Resume {
 /// Says from where a run is continued.
 pub(crate) fn tell(rows: u64, common: &Common) {
     if !common.quiet {
-        eprintln!("sidereal: continues an interrupted run of which {rows} spectra were done.");
+        note!("continues an interrupted run of which {rows} spectra were done.");
     }
 }
 

@@ -11,6 +11,7 @@ use super::lock::Lock;
 use super::{JOURNAL, names, rename};
 use crate::common::Common;
 use crate::interrupt::Unfinished;
+use crate::say::note;
 
 /// How often an output's folder is made again when another run removes it at the same moment.
 const ATTEMPTS: usize = 10;
@@ -65,7 +66,7 @@ impl Locked {
     /// Says something on standard error, unless nothing shall be said.
     pub(super) fn tell(&self, words: &str) {
         if !self.quiet {
-            eprintln!("sidereal: {words}");
+            note!("{words}");
         }
     }
 }

@@ -12,6 +12,7 @@ use sidereal::{Error, Result};
 
 use super::names;
 use crate::interrupt::Unfinished;
+use crate::say::warning;
 
 /// Why a second run stops.
 const BUSY: &str = "another run writes it; wait for its end, or give another name";
@@ -105,8 +106,8 @@ fn is_under(_: &Path, _: &File) -> io::Result<bool> {
 fn tell_of_no_locks(place: &Path, error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        eprintln!(
-            "sidereal: warning: the file system of {} has no locks ({error}); see to it that no other run writes \
+        warning!(
+            "the file system of {} has no locks ({error}); see to it that no other run writes \
              there.",
             place.display()
         );

@@ -24,6 +24,7 @@ use crate::errors::{self, Exit};
 use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
+use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::{gaps, interrupt, json};
 use journal::Journal;
@@ -230,7 +231,7 @@ impl<'a> Work<'a> {
         let report = from_first_sample(report, self.opened.delay_s());
         self.warn(&report);
         if self.common.verbose && !self.common.quiet {
-            eprintln!("sidereal: channels left out: {:?}", report.masked_channels);
+            note!("channels left out: {:?}", report.masked_channels);
         }
         let mut files = self.arguments.recording.inputs.clone();
         // The earliest comes first, as in the source.
@@ -242,6 +243,7 @@ impl<'a> Work<'a> {
             geometry: self.opened.geometry.clone(),
             snr: self.options.snr,
             device: self.backend.is_gpu().then(|| self.backend.name()),
+            simd: self.backend.simd(),
             drawn: if self.arguments.products.no_plots {
                 0
             } else {
@@ -287,12 +289,12 @@ impl<'a> Work<'a> {
         }
         let plan = &self.options.plan;
         if let Some(geometry) = &self.opened.geometry {
-            eprintln!("sidereal: {}", geometry.text());
+            note!("{}", geometry.text());
         }
-        eprintln!("sidereal: on {}, {} trials:", self.backend.name(), plan.trials());
+        note!("on {}, {} trials:", self.backend.name(), plan.trials());
         for range in &plan.ranges {
             let DmRange { dm_min, dm_max, dm_step, downsample } = range;
-            eprintln!(
+            more!(
                 "  DM {dm_min:9.2} to {dm_max:9.2} by {dm_step:7.3}, bins of {downsample} samples"
             );
         }
@@ -304,15 +306,15 @@ impl<'a> Work<'a> {
         }
         let (left_out, channels) = (report.masked_channels.len(), self.header.channels());
         if 2 * left_out > channels {
-            eprintln!(
-                "sidereal: warning: {left_out} of {channels} channels were left out, more than half; \
+            warning!(
+                "{left_out} of {channels} channels were left out, more than half; \
                  `sidereal info` shows the bandpass, --no-auto-mask keeps outlying channels."
             );
         }
         if report.skipped_dms > 0 {
             let highest = report.dms.last().copied().unwrap_or(0.0);
-            eprintln!(
-                "sidereal: warning: {} trials above DM {highest:.2} were skipped: their delay across \
+            warning!(
+                "{} trials above DM {highest:.2} were skipped: their delay across \
                  the band is longer than the data.",
                 report.skipped_dms
             );

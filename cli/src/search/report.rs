@@ -31,6 +31,8 @@ pub(crate) struct Found {
     pub(crate) snr: f64,
     /// The GPU that searched, if one did.
     pub(crate) device: Option<String>,
+    /// The vector level of the processor's work.
+    pub(crate) simd: Option<&'static str>,
 }
 
 /// summary.json.
@@ -52,6 +54,9 @@ pub(crate) struct Summary {
     /// Whether the whole recording was searched and everything was written; else the reason why not.
     complete: bool,
     reason: Option<String>,
+    /// The vector level of the processor's work; not there for the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simd: Option<&'static str>,
     candidates: Vec<Candidate>,
 }
 
@@ -96,6 +101,7 @@ impl Summary {
             device: found.device.clone(),
             complete: report.ending.is_complete(),
             reason: report.ending.reason(),
+            simd: found.simd,
             candidates: candidates.collect(),
         }
     }

@@ -19,6 +19,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
 use crate::common::{Common, Device};
+use crate::say::note;
 use crate::{interrupt, json};
 
 /// Measures the ways to build a plan's GPU kernels, and keeps the fastest for later runs.
@@ -101,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
     let refused = refused(&documents);
     if let (Err(_), Err(why)) = (&refused, &kept) {
-        eprintln!("sidereal: {why}");
+        note!("{why}");
     }
     refused.and(kept)
 }
@@ -142,7 +143,7 @@ impl Bench {
     ) -> Result<Vec<Tuned>> {
         tune::tune(&self.device, build, &mut |kernel, measured| {
             if common.verbose && !common.quiet {
-                eprintln!("sidereal: {kernel}: {}", outcome(measured));
+                note!("{kernel}: {}", outcome(measured));
             }
             interrupt::check()
         })

@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
+use crate::backend::simd::Level;
 use crate::error::{Error, Result};
 use call::{check, check_open};
 pub use compile::{Compiled, Resources, Source, compile};
@@ -48,9 +49,9 @@ pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 pub const HEADERS: &[(&str, &str)] =
     &[("device.cuh", include_str!("device.cuh")), ("ptx.cuh", include_str!("ptx.cuh"))];
 
-/// A GPU that is open; clones are the same one.
+/// A GPU that is open, and the vector level of the host's work beside it; clones are the same one.
 #[derive(Clone)]
-pub struct Device(Arc<Inner>);
+pub struct Device(Arc<Inner>, Level);
 
 struct Inner {
     ordinal: usize,
@@ -134,13 +135,24 @@ impl Device {
         let copied_out = AtomicU64::new(0);
         let (limit, held) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
         let inner = Inner { ordinal, handle, context, properties, state, copied_out, limit, held };
-        Ok(Self(Arc::new(inner)))
+        Ok(Self(Arc::new(inner), Level::best()))
     }
 
     /// Opens every device that can be opened.
     pub fn all() -> Vec<Self> {
         let count = Self::count().unwrap_or(0);
         (0..count).filter_map(|ordinal| Self::open(ordinal).ok()).collect()
+    }
+
+    /// The same GPU, with a vector level for what the host does beside it.
+    #[must_use]
+    pub fn with_host_level(self, level: Level) -> Self {
+        Self(self.0, level)
+    }
+
+    /// The vector level of what the host does beside it.
+    pub fn host_level(&self) -> Level {
+        self.1
     }
 
     /// Its place among the machine's devices.

@@ -24,6 +24,7 @@ pub(super) fn count(value: &str) -> std::result::Result<u64, String> {
 /// One line of at most [`MAX_TEXT`] bytes; PRESTO stops at an empty value.
 pub(super) fn text(value: &str) -> String {
     let line = value.lines().next().unwrap_or_default().trim();
+    let line = crate::io::printable(line);
     let mut end = line.len().min(MAX_TEXT);
     while !line.is_char_boundary(end) {
         end -= 1;

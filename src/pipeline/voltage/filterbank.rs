@@ -103,15 +103,7 @@ impl VoltageFilterbank {
         let gulp = fitting_gulp(&plan, options)?;
         let rows = Rows::new(source, plan, assembly, gulp, backend)?;
         let rows = Filled::new(rows, gaps);
-        Ok(Self {
-            header,
-            recorded,
-            geometry,
-            rows,
-            not_finite,
-            scratch: Vec::new(),
-            warnings,
-        })
+        Ok(Self { header, recorded, geometry, rows, not_finite, scratch: Vec::new(), warnings })
     }
 
     /// The recording.

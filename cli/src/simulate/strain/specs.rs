@@ -114,7 +114,12 @@ impl Binaries {
             let made = self.injection("--injections", &fields.join(","));
             made.map_err(|error| fault(error.to_string()))
         };
-        lines.map(injection).collect()
+        let injections: Vec<Injection> = lines.map(injection).collect::<Result<_>>()?;
+        if injections.is_empty() {
+            let why = "found 0 binaries, expected one a line after the line of names";
+            return Err(Error::format(path, "binaries", 0, why));
+        }
+        Ok(injections)
     }
 }
 

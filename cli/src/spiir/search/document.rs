@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
+use sidereal::backend::Backend;
 use sidereal::pipeline::chirp::{DetectorReport, Latency, Report};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 
@@ -34,6 +35,9 @@ pub(crate) struct Document {
     /// The GPU that searched, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
+    /// The vector level of the processor's work; not there for the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simd: Option<&'static str>,
 }
 
 /// One event.
@@ -93,7 +97,7 @@ impl From<Latency> for LatencyRow {
 
 impl Document {
     /// With so many of the loudest events.
-    pub(super) fn new(report: &Report, most: usize, device: Option<String>) -> Self {
+    pub(super) fn new(report: &Report, most: usize, backend: &Backend) -> Self {
         let events = report.found.events.iter().take(most);
         Self {
             complete: report.ending.is_complete(),
@@ -106,7 +110,8 @@ impl Document {
             slides: report.found.background.slides,
             background_s: report.found.background.time_s,
             realtime_factor: report.realtime_factor(),
-            device,
+            device: backend.is_gpu().then(|| backend.name()),
+            simd: backend.simd(),
         }
     }
 
