@@ -80,6 +80,39 @@ impl Files {
         Self::begin_parts(place.to_path_buf(), parts, writing)
     }
 
+    /// Continues the newest hidden folder that an interrupted run left of the file at `place`, with a journal; `None`
+    /// where there is none. The file at `place` may be another name of the file `same` in that folder, as an interrupted
+    /// run leaves it: it is replaced then.
+    ///
+    /// # Errors
+    /// As [`Files::begin`].
+    pub(crate) fn resume(
+        place: &Path,
+        same: &str,
+        writing: &WritingFiles<'_>,
+    ) -> Result<Option<Self>> {
+        check_name(place, writing)?;
+        let place = target(place, writing)?;
+        check_not_read(writing.option, [place.as_path()], writing.inputs)?;
+        let locked = Locked::new(&place, false, writing.common)?;
+        let Some(left) = leftovers::settle(&locked, None)?.into_iter().next() else {
+            return Ok(None);
+        };
+        let existing =
+            if is_same(&place, &left.join(same)) { Existing::Replace } else { writing.existing };
+        if existing == Existing::Refuse {
+            check_new(writing.option, &place)?;
+        }
+        let draft = Draft::of(left, locked);
+        remember_final_name(&draft.path, "", "/");
+        Ok(Some(Self { draft, place, existing, files: 1, kept: Cell::new(false) }))
+    }
+
+    /// The hidden folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.draft.path
+    }
+
     fn begin_parts(place: PathBuf, parts: &[PathBuf], writing: &WritingFiles<'_>) -> Result<Self> {
         check_not_read(writing.option, parts.iter().map(PathBuf::as_path), writing.inputs)?;
         let locked = Locked::new(&place, false, writing.common)?;
@@ -252,6 +285,13 @@ pub(super) fn put_all(folder: &Path, place: &Path, mark: Mark) -> io::Result<()>
     // It stays if an interrupted run's journal is in it.
     let _ = fs::remove_dir(folder);
     Ok(())
+}
+
+/// Whether two names are of one file.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino()));
+    of(one).ok().zip(of(other).ok()).is_some_and(|(one, other)| one == other)
 }
 
 /// Fails for a path that names no file.

@@ -1,26 +1,35 @@
 //! `sidereal spiir filter`: signal-to-noise ratios of every template, and whitened strain.
 
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use num_complex::Complex;
 use serde::Serialize;
-use sidereal::Result;
+use sidereal::backend::Backend;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
 use sidereal::pipeline::chirp::{
-    ChirpDetector, DetectorOptions, Latency, Piece, Strain, check_length,
+    ChirpDetector, DetectorOptions, Latency, Piece, Reader, Strain, check_length,
 };
-use sidereal::spiir::bank::Bank;
+use sidereal::pipeline::ending::Ending;
+use sidereal::spiir::bank::{Bank, BankTemplate};
+use sidereal::state::{Saved, Saving};
+use sidereal::{Error, Result};
 
 use super::inputs;
+use super::kept::{Identity, Kept};
 use super::search::banks::Banks;
 use super::whitening::Whiten;
 use crate::common::{Common, Work, tell_notes};
-use crate::output::{Existing, Files, WritingFiles};
+use crate::errors::Exit;
+use crate::output::{Existing, Files, WritingFiles, is_same};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
-use crate::{interrupt, json, space};
+use crate::{errors, interrupt, json, space};
 
+/// The file of series while the run goes on.
+const SERIES: &str = "checkpoint.series";
 /// Samples taken at once.
 const BLOCK: usize = 1 << 14;
 
@@ -40,6 +49,9 @@ pub(crate) struct Arguments {
     /// Replace OUT if it exists.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
+    /// Go on where a run with the same files and options was interrupted; on a GPU, begin anew.
+    #[arg(long, help_heading = "Output")]
+    resume: bool,
     #[command(flatten)]
     whitening: Whiten,
 }
@@ -47,6 +59,9 @@ pub(crate) struct Arguments {
 /// What was written.
 #[derive(Serialize)]
 struct Document {
+    /// Whether all strain was filtered, and why not.
+    complete: bool,
+    reason: Option<String>,
     file: String,
     detectors: Vec<Part>,
 }
@@ -64,89 +79,318 @@ struct Part {
 }
 
 /// Runs the verb.
-pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let existing = Existing::new(arguments.overwrite);
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let inputs = arguments.files();
+    let existing = Existing::new(arguments.overwrite);
     let writing = WritingFiles { option: "--output", existing, inputs: &inputs, common };
-    let files = Files::begin(&arguments.output, &[], &writing)?;
+    let place = &arguments.output;
+    let before = if arguments.resume { Files::resume(place, SERIES, &writing)? } else { None };
+    let is_resumed = before.is_some();
+    let files = before.map_or_else(|| Files::begin(place, &[], &writing), Ok)?;
     arguments.whitening.check_bank()?;
     let asked = common.asked_backend()?;
-    let recordings = arguments.strain.open()?;
+    let strain = arguments.strain.open()?;
     let mut banks = Banks::read(&arguments.bank)?;
-    let own = recordings.iter().map(|recording| banks.take(&recording.detector));
-    let own: Vec<Bank> = own.collect::<Result<_>>()?;
-    let ratios = recordings.iter().zip(&own);
-    let ratios = ratios.map(|(one, bank)| one.times * bank.templates.len() as u64).sum();
-    let backend = asked.map_or_else(|| common.backend_for(Work::on_ratios(ratios)), Ok)?;
-    let mut chains = Vec::new();
-    for (recording, bank) in recordings.iter().zip(own) {
-        check_length(&bank, recording)?;
-        let whitening = arguments.whitening.whitening(recording.rate_hz, recording.duration_s())?;
-        let psd = whitening.spectrum(recording)?;
+    let own = strain.iter().map(|one| banks.take(&one.detector)).collect::<Result<Vec<Bank>>>()?;
+    let ratios = strain.iter().zip(&own).map(|(one, bank)| one.times * bank.templates.len() as u64);
+    let backend = asked.map_or_else(|| common.backend_for(Work::on_ratios(ratios.sum())), Ok)?;
+    let identity = arguments.identity(&inputs, &backend)?;
+    if is_resumed {
+        Kept::check(files.folder(), &identity)?;
+    }
+    let detectors = strain.into_iter().zip(own);
+    let detectors = detectors.map(|pair| One::new(pair, &arguments.whitening, &backend));
+    let detectors = detectors.collect::<Result<Vec<_>>>()?;
+    tell_notes(&backend, common);
+    // A ratio has 8 bytes, a whitened sample 4 and a flag.
+    let each = |one: &One| one.strain.times.saturating_mul(8 * one.bank.templates.len() as u64 + 5);
+    let need = detectors.iter().map(each).fold(0, u64::saturating_add);
+    if !is_resumed {
+        space::check(place, need, common)?;
+    }
+    let mut run = Run::begin(detectors, files.folder(), (identity, is_resumed))?;
+    let ending = run.filter(common)?;
+    let document = run.finish(&files.main(), &ending)?;
+    let is_done = !matches!(ending, Ending::Stopped | Ending::Failed(_));
+    let folder = files.folder().to_path_buf();
+    if is_same(place, &files.main()) {
+        // A rename would leave both names.
+        std::fs::remove_file(place).map_err(|error| Error::io(place, error))?;
+    }
+    files.finish()?;
+    if is_done {
+        Kept::remove(&folder)?;
+        std::fs::remove_dir(&folder).map_err(|error| Error::io(&folder, error))?;
+    }
+    let document = Document { file: place.display().to_string(), ..document };
+    if common.json {
+        json::print(&document)?;
+    } else if !common.quiet {
+        json::say(document.text().trim_end())?;
+    }
+    Ok(errors::ended(&ending, place))
+}
+
+/// Filters of several detectors, whose series go into one file.
+struct Run {
+    detectors: Vec<One>,
+    writer: Writer,
+    kept: Kept,
+    /// Where the series are while the run goes on.
+    path: PathBuf,
+}
+
+impl Run {
+    /// Begins in a folder, or goes on there.
+    fn begin(
+        mut detectors: Vec<One>,
+        folder: &Path,
+        (identity, is_resumed): (Identity, bool),
+    ) -> Result<Self> {
+        let header = SeriesFile {
+            comment: "sidereal spiir filter".to_owned(),
+            detectors: detectors.iter().map(One::header).collect(),
+        };
+        let path = folder.join(SERIES);
+        let mut written = Vec::new();
+        let kept = if is_resumed {
+            let (kept, before) = Kept::resume(folder, identity)?;
+            if let Some((origin, state)) = &before.state {
+                let mut saved = Saved::new(&before.path, *origin, state)?;
+                for one in &mut detectors {
+                    written.push(one.load(&mut saved)?);
+                }
+                saved.end()?;
+            }
+            kept
+        } else {
+            Kept::begin(folder, identity)?
+        };
+        let writer = Writer::resume(&path, header, &written)?;
+        Ok(Self { detectors, writer, kept, path })
+    }
+
+    /// Filters all strain; what stops it behind its beginning is the ending.
+    fn filter(&mut self, common: &Common) -> Result<Ending> {
+        let total = self.detectors.iter().map(|one| one.strain.times).sum();
+        let rate_hz = self.detectors.first().map_or(1, |one| one.strain.rate_hz);
+        let progress = Progress::new(common, Some(total), 1, 1.0 / f64::from(rate_hz));
+        progress.doing("Filtering");
+        let mut ending = match self.advance(&progress) {
+            Ok(ending) => ending,
+            Err(error) if self.detectors.iter().all(|one| one.taken == 0) => return Err(error),
+            Err(error) => Ending::after(error),
+        };
+        if matches!(ending, Ending::Stopped) {
+            interrupt::finishing();
+        }
+        let is_whole =
+            !matches!(&ending, Ending::Failed(error) if matches!(**error, Error::Device { .. }));
+        if is_whole && !ending.is_complete() {
+            self.save()?;
+        }
+        for (index, one) in self.detectors.iter_mut().enumerate() {
+            let flushed = one.end((&mut self.writer, index));
+            if let (Err(error), false) = (flushed, matches!(ending, Ending::Failed(_))) {
+                ending = Ending::Failed(Arc::new(error));
+            }
+        }
+        progress.finish();
+        Ok(ending)
+    }
+
+    /// Filters block by block, all detectors in turn.
+    fn advance(&mut self, progress: &Progress) -> Result<Ending> {
+        while self.detectors.iter().any(|one| !one.has_ended) {
+            let mut result = Ok(());
+            for (index, one) in self.detectors.iter_mut().enumerate() {
+                // The others reach the same moment behind one's fault.
+                result = result.and(one.step((&mut self.writer, index)));
+            }
+            result?;
+            progress.at(self.detectors.iter().map(|one| one.taken).sum());
+            if interrupt::requested() && self.detectors.iter().any(|one| !one.has_ended) {
+                return Ok(Ending::Stopped);
+            }
+            if self.kept.is_due() {
+                self.save()?;
+            }
+        }
+        let mut cuts = self.detectors.iter().filter_map(One::cut);
+        Ok(cuts.next().map_or(Ending::Complete, Ending::Cut))
+    }
+
+    /// Saves where it is, where that can be: not on a GPU.
+    fn save(&mut self) -> Result<()> {
+        let mut state = Saving::default();
+        let mut is_whole = true;
+        for (one, written) in self.detectors.iter().zip(self.writer.written()) {
+            is_whole &= one.save(written, &mut state);
+        }
+        if !is_whole {
+            return Ok(());
+        }
+        let done = self.detectors.iter().map(|one| (&one.strain.detector, one.taken));
+        let done: Vec<_> = done.map(|(detector, samples)| Done { detector, samples }).collect();
+        self.kept.note(done.iter())?;
+        self.kept.save(&state.finish())
+    }
+
+    /// Ends the file, and puts it under its name within the folder: for good if it is whole, else beside the one with
+    /// which another run goes on.
+    fn finish(self, main: &Path, ending: &Ending) -> Result<Document> {
+        let is_complete = ending.is_complete();
+        self.writer.finish_as(is_complete)?;
+        let is_done = !matches!(ending, Ending::Stopped | Ending::Failed(_));
+        let io = |error| Error::io(main, error);
+        // Of a run that was killed here.
+        let _ = std::fs::remove_file(main);
+        if is_done {
+            std::fs::rename(&self.path, main).map_err(io)?;
+        } else if std::fs::hard_link(&self.path, main).is_err() {
+            std::fs::copy(&self.path, main).map_err(io)?;
+        }
+        Ok(Document {
+            complete: is_complete,
+            reason: ending.reason(),
+            file: String::new(),
+            detectors: self.detectors.iter().map(One::part).collect(),
+        })
+    }
+}
+
+/// A line of the journal: the samples of a detector that were filtered.
+#[derive(Serialize)]
+struct Done<'a> {
+    detector: &'a str,
+    samples: u64,
+}
+
+/// One detector's filters.
+struct One {
+    strain: Strain,
+    bank: Bank,
+    chain: ChirpDetector,
+    reader: Option<Reader>,
+    samples: Vec<f64>,
+    valid: Vec<bool>,
+    taken: u64,
+    has_ended: bool,
+    sums: Sums,
+}
+
+impl One {
+    fn new((strain, bank): (Strain, Bank), whiten: &Whiten, backend: &Backend) -> Result<Self> {
+        check_length(&bank, &strain)?;
+        let whitening = whiten.whitening(strain.rate_hz, strain.duration_s())?;
+        let psd = whitening.spectrum(&strain)?;
         let options = DetectorOptions {
-            whitening: whitening.options(recording.rate_hz, &psd, bank.options.f_low_hz),
+            whitening: whitening.options(strain.rate_hz, &psd, bank.options.f_low_hz),
             threshold: f32::MAX,
             window_s: 0.0,
             gate_pad_s: 0.0,
         };
-        chains.push((ChirpDetector::new(recording.start, &bank, &options, &backend)?, bank));
+        let chain = ChirpDetector::new(strain.start, &bank, &options, backend)?;
+        Ok(Self {
+            strain,
+            bank,
+            chain,
+            reader: None,
+            samples: vec![0.0; BLOCK],
+            valid: vec![false; BLOCK],
+            taken: 0,
+            has_ended: false,
+            sums: Sums::default(),
+        })
     }
-    tell_notes(&backend, common);
-    let announced = recordings.iter().zip(&chains);
-    let header = SeriesFile {
-        comment: "sidereal spiir filter".to_owned(),
-        detectors: announced
-            .map(|(recording, (chain, bank))| header(recording, chain, bank))
-            .collect(),
-    };
-    // A ratio has 8 bytes, a whitened sample 4 and a flag.
-    let each =
-        |one: &DetectorSeries| one.samples.saturating_mul(8 * one.templates.len() as u64 + 5);
-    let need = header.detectors.iter().map(each).fold(0, u64::saturating_add);
-    space::check(&arguments.output, need, common)?;
-    let mut writer = Writer::create(&files.main(), header)?;
-    let total = recordings.iter().map(|recording| recording.times).sum();
-    let rate_hz = recordings.first().map_or(1, |recording| recording.rate_hz);
-    let progress = Progress::new(common, Some(total), 1, 1.0 / f64::from(rate_hz));
-    progress.doing("Filtering");
-    let (mut strain, mut valid) = (vec![0.0; BLOCK], vec![false; BLOCK]);
-    let mut done = 0;
-    let mut detectors = Vec::new();
-    for (index, (recording, (mut chain, bank))) in recordings.iter().zip(chains).enumerate() {
-        let mut sums = Sums::default();
-        let mut write = |piece: Piece<'_>| sums.take(&mut writer, index, piece);
-        let mut reader = recording.read_from(0)?;
-        loop {
-            let count = reader.read(&mut strain, &mut valid)?;
-            if count == 0 {
-                break;
-            }
-            let (strain, valid) = (&strain[..count], &valid[..count]);
-            passed_on(&mut write, |observe| chain.run(strain, valid, observe))?;
-            done += count as u64;
-            progress.at(done);
-            interrupt::check()?;
+
+    /// Filters the next block.
+    fn step(&mut self, (writer, index): (&mut Writer, usize)) -> Result<()> {
+        if self.has_ended {
+            return Ok(());
         }
-        passed_on(&mut write, |observe| chain.flush(observe))?;
-        detectors.push(Part {
-            detector: recording.detector.clone(),
-            start_gps: recording.start.s(),
-            rate_hz: recording.rate_hz,
-            samples: recording.times,
-            templates: bank.templates.len(),
-            rms: sums.rms(),
-            largest: sums.largest.sqrt().into(),
-            latency_s: seconds(&chain.latency()),
-        });
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => none.insert(self.strain.read_from(self.taken)?),
+        };
+        let count = reader.read(&mut self.samples, &mut self.valid)?;
+        self.has_ended = count == 0;
+        let (strain, valid) = (&self.samples[..count], &self.valid[..count]);
+        let mut write = |piece: Piece<'_>| self.sums.take(writer, index, piece);
+        passed_on(&mut write, |observe| self.chain.run(strain, valid, observe))?;
+        self.taken += count as u64;
+        Ok(())
     }
-    writer.finish()?;
-    files.finish()?;
-    progress.finish();
-    let document = Document { file: arguments.output.display().to_string(), detectors };
-    if common.json {
-        return json::print(&document);
+
+    /// Filters what the chain holds back.
+    fn end(&mut self, (writer, index): (&mut Writer, usize)) -> Result<()> {
+        let mut write = |piece: Piece<'_>| self.sums.take(writer, index, piece);
+        passed_on(&mut write, |observe| self.chain.flush(observe))
     }
-    if common.quiet { Ok(()) } else { json::say(document.text().trim_end()) }
+
+    /// What the strain lacks, if it ends before its time.
+    fn cut(&self) -> Option<String> {
+        let (path, times) = (self.strain.path.display(), self.strain.times);
+        let is_short = self.taken < times;
+        let short =
+            is_short.then(|| format!("{path}: {} of {times} samples were there", self.taken));
+        short.or_else(|| self.strain.cut().map(str::to_owned))
+    }
+
+    fn save(&self, written: &[u64; 2], to: &mut Saving) -> bool {
+        to.part("series of a detector");
+        for number in [self.taken, written[0], written[1], self.sums.count] {
+            to.number(number);
+        }
+        to.f64s([self.sums.squares].iter());
+        to.f32s([self.sums.largest].iter());
+        self.chain.save(to)
+    }
+
+    /// Goes on where it was saved; gives the samples written by then.
+    fn load(&mut self, from: &mut Saved<'_>) -> Result<[u64; 2]> {
+        from.part("series of a detector")?;
+        self.taken = from.number()?;
+        if self.taken > self.strain.times {
+            let why = format!("{} filtered of {}", self.taken, self.strain.times);
+            return Err(from.fault("samples", why));
+        }
+        let written = [from.number()?, from.number()?];
+        self.sums.count = from.number()?;
+        from.fill_f64(std::slice::from_mut(&mut self.sums.squares))?;
+        from.fill_f32(std::slice::from_mut(&mut self.sums.largest))?;
+        self.chain.load(from, Vec::new())?;
+        Ok(written)
+    }
+
+    fn header(&self) -> DetectorSeries {
+        let template = |one: &BankTemplate| TemplateSeries {
+            name: one.name.clone(),
+            peak_offset_s: one.peak_offset_s,
+        };
+        DetectorSeries {
+            detector: self.strain.detector.clone(),
+            start: self.strain.start,
+            rate_hz: self.strain.rate_hz,
+            samples: self.strain.times,
+            latency_s: seconds(&self.chain.latency()),
+            templates: self.bank.templates.iter().map(template).collect(),
+            whitened: true,
+        }
+    }
+
+    fn part(&self) -> Part {
+        Part {
+            detector: self.strain.detector.clone(),
+            start_gps: self.strain.start.s(),
+            rate_hz: self.strain.rate_hz,
+            samples: self.taken,
+            templates: self.bank.templates.len(),
+            rms: self.sums.rms(),
+            largest: self.sums.largest.sqrt().into(),
+            latency_s: seconds(&self.chain.latency()),
+        }
+    }
 }
 
 /// Does a step whose pieces are written; the first fault of writing is the step's.
@@ -171,27 +415,18 @@ impl Arguments {
         files.extend(self.whitening.file());
         files
     }
+
+    /// What the run is, for one that goes on where it is interrupted.
+    fn identity(&self, files: &[PathBuf], backend: &Backend) -> Result<Identity> {
+        let options: [(&str, &dyn std::fmt::Debug); 3] =
+            [("strain", &self.strain), ("banks", &self.bank), ("whitening", &self.whitening)];
+        Identity::new("spiir filter", files, &options, backend)
+    }
 }
 
 /// What whitening and resampling wait for.
 fn seconds(latency: &Latency) -> f64 {
     latency.whitening_s + latency.resampling_s
-}
-
-fn header(recording: &Strain, chain: &ChirpDetector, bank: &Bank) -> DetectorSeries {
-    let template = |one: &sidereal::spiir::bank::BankTemplate| TemplateSeries {
-        name: one.name.clone(),
-        peak_offset_s: one.peak_offset_s,
-    };
-    DetectorSeries {
-        detector: recording.detector.clone(),
-        start: recording.start,
-        rate_hz: recording.rate_hz,
-        samples: recording.times,
-        latency_s: seconds(&chain.latency()),
-        templates: bank.templates.iter().map(template).collect(),
-        whitened: true,
-    }
 }
 
 /// What is said of the ratios.
@@ -244,7 +479,10 @@ impl Document {
                 short(part.latency_s, 3),
             )
         };
-        let lines: String = self.detectors.iter().map(line).collect();
+        let mut lines: String = self.detectors.iter().map(line).collect();
+        if let Some(reason) = &self.reason {
+            let _ = writeln!(lines, "Not complete: {reason}.");
+        }
         lines + &format!("written: {}", self.file)
     }
 }

@@ -15,10 +15,7 @@ use serde::{Deserialize, Serialize};
 use sidereal::backend::{Backend, Host};
 use sidereal::{Error, Result};
 
-/// What says that what is in a folder is final.
-pub(super) const JOURNAL: &str = "journal";
-/// What the names of files begin with from which an interrupted run goes on.
-const CHECKPOINT: &str = "checkpoint";
+use crate::output::{CHECKPOINT, JOURNAL};
 
 /// Least time between two checkpoints.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -124,6 +121,18 @@ fn input(path: &Path) -> Result<String> {
     Ok(format!("{} of {} bytes, changed {changed_ns}", whole.display(), found.len()))
 }
 
+/// A checkpoint's first line, and the state behind it.
+fn read(folder: &Path) -> Result<(Head, Vec<u8>)> {
+    let path = folder.join(CHECKPOINT);
+    let mut bytes = fs::read(&path).map_err(|error| Error::io(&path, error))?;
+    let fault = |why: &str| Error::format(&path, "first line", 0, why);
+    let end = bytes.iter().take(LONGEST).position(|byte| *byte == b'\n');
+    let end = end.ok_or_else(|| fault("it does not end, expected a line of JSON"))?;
+    let head = serde_json::from_slice(&bytes[..end])
+        .map_err(|error| fault(&format!("{error}, expected a line of JSON")))?;
+    Ok((head, bytes.split_off(end + 1)))
+}
+
 impl Kept {
     /// Of a run that begins in a folder; nothing of another run is to be there.
     ///
@@ -136,22 +145,26 @@ impl Kept {
         Ok(kept)
     }
 
+    /// Fails unless the run that left a folder is this one.
+    ///
+    /// # Errors
+    /// As [`Self::resume`].
+    pub(super) fn check(folder: &Path, run: &Identity) -> Result<()> {
+        run.check(&read(folder)?.0.run)
+    }
+
     /// Of a run that goes on in a folder that another left.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming what differs between both runs; [`Error::Format`] for a damaged checkpoint or
     /// journal; [`Error::Io`].
     pub(super) fn resume(folder: &Path, run: Identity) -> Result<(Self, Before)> {
-        let path = folder.join(CHECKPOINT);
-        let bytes = fs::read(&path).map_err(|error| Error::io(&path, error))?;
-        let fault = |why: &str| Error::format(&path, "first line", 0, why);
-        let end = bytes.iter().take(LONGEST).position(|byte| *byte == b'\n');
-        let end = end.ok_or_else(|| fault("it does not end, expected a line of JSON"))?;
-        let head: Head = serde_json::from_slice(&bytes[..end])
-            .map_err(|error| fault(&format!("{error}, expected a line of JSON")))?;
+        let (head, state) = read(folder)?;
         run.check(&head.run)?;
-        let state = bytes[end + 1..].to_vec();
-        let state = (!state.is_empty()).then_some((end as u64 + 1, state));
+        let path = folder.join(CHECKPOINT);
+        let end = fs::metadata(&path).map_err(|error| Error::io(&path, error))?.len();
+        let origin = end.saturating_sub(state.len() as u64);
+        let state = (!state.is_empty()).then_some((origin, state));
         // Without a state all is found again.
         let written = if state.is_some() { head.journal } else { 0 };
         let journal_path = folder.join(JOURNAL);

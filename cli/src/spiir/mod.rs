@@ -44,7 +44,7 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     match &arguments.what {
         What::Bank(arguments) => bank::run(arguments, common).map(Exit::from),
-        What::Filter(arguments) => filter::run(arguments, common).map(Exit::from),
+        What::Filter(arguments) => filter::run(arguments, common),
         What::Search(arguments) => search::run(arguments, common),
     }
 }

@@ -228,7 +228,7 @@ impl ChirpSearch {
         let mut ending = match self.advance(keeper) {
             Ok(ending) => ending,
             Err(error) if self.detectors.iter().all(|one| one.taken() == 0) => return Err(error),
-            Err(error) => Ending::Failed(Arc::new(error)),
+            Err(error) => Ending::after(error),
         };
         let is_resumable = match &ending {
             Ending::Stopped => true,

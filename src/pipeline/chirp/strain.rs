@@ -108,7 +108,7 @@ impl Strain {
         Ok(Reader { source, left: self.times.saturating_sub(from) })
     }
 
-    /// Hands all samples on, piece by piece; gives their number, which is less than promised behind a fault.
+    /// Hands all samples on, piece by piece.
     pub(super) fn for_each(&self, take: &mut Take<'_>) -> Result<()> {
         let mut reader = self.read_from(0)?;
         let (mut samples, mut valid) = (vec![0.0; PIECE], vec![false; PIECE]);

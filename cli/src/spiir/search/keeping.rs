@@ -11,8 +11,9 @@ use sidereal::state::Saved;
 use sidereal::{Error, Result};
 
 use crate::interrupt;
+use crate::output::JOURNAL;
 use crate::progress::Progress;
-use crate::spiir::kept::{Before, Identity, JOURNAL, Kept};
+use crate::spiir::kept::{Before, Identity, Kept};
 
 /// A trigger's line in the journal. Floats are written so that they come back bit for bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

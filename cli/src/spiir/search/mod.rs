@@ -161,6 +161,10 @@ struct Writing {
     /// Replace the folder if it exists.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
+    /// Go on where a search with the same files and options was interrupted, which the output folder or a hidden one beside
+    /// it tells: the result is that of a search that was not interrupted. On a GPU it is searched from the beginning.
+    #[arg(long, help_heading = "Output")]
+    resume: bool,
     /// Draw nothing.
     #[arg(long, help_heading = "Output")]
     no_plots: bool,
@@ -200,11 +204,23 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let inputs = arguments.files();
     let existing = Existing::new(writing.overwrite);
     let place = WritingFolder { contents: CONTENTS, existing, inputs: &inputs, common };
-    let folder = Folder::begin(&writing.output, &place)?;
+    let before = if writing.resume { Folder::resume(&writing.output, &place)? } else { None };
+    let (folder, keep) = match before {
+        Some(folder) => (folder, Keep::FromBefore),
+        None => (Folder::begin(&writing.output, &place)?, Keep::FromTheBeginning),
+    };
+    if writing.resume && keep == Keep::FromTheBeginning && !common.quiet {
+        eprintln!("sidereal: no interrupted search was left there, so this one begins.");
+    }
     let place = folder.place().to_path_buf();
-    let Done { document, report } =
-        Work::begin(arguments, common)?.search(&folder, Keep::FromTheBeginning, common)?;
+    let before = (keep == Keep::FromBefore).then(|| folder.file(""));
+    let work = Work::begin(arguments, before.as_deref(), common)?;
+    let Done { document, report } = work.search(&folder, keep, common)?;
     folder.finish()?;
+    // Not before: a run that is killed while files go to the disk can go on.
+    if !matches!(report.ending, Ending::Stopped | Ending::Failed(_)) {
+        Kept::remove(&place)?;
+    }
     if common.json {
         json::print(&document)?;
     } else if !common.quiet {
@@ -218,7 +234,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 /// # Errors
 /// As [`run`]; what stops the search before its end.
 pub(crate) fn run_into(folder: &Folder, arguments: &Arguments, common: &Common) -> Result<Done> {
-    let done = Work::begin(arguments, common)?.search(folder, Keep::Nothing, common)?;
+    let done = Work::begin(arguments, None, common)?.search(folder, Keep::Nothing, common)?;
     interrupt::check()?;
     match &done.report.ending {
         Ending::Failed(error) => {
@@ -249,7 +265,8 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn begin(arguments: &'a Arguments, common: &Common) -> Result<Self> {
+    /// Fails unless `before`, where it is a folder, was left by the same search.
+    fn begin(arguments: &'a Arguments, before: Option<&Path>, common: &Common) -> Result<Self> {
         let options = arguments.detection.options()?;
         if arguments.templates.is_none() {
             arguments.whitening.check_bank()?;
@@ -263,23 +280,11 @@ impl<'a> Work<'a> {
         let inputs = arguments.inputs(recordings, rate_hz)?;
         let chosen = || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)));
         let backend = asked.map_or_else(chosen, Ok)?;
+        if let Some(folder) = before {
+            Kept::check(folder, &arguments.identity(&backend)?)?;
+        }
         let search = ChirpSearch::new(inputs, &options(whitening), &backend)?;
         Ok(Self { arguments, backend, search, rate_hz })
-    }
-
-    /// What the search is, for one that goes on where it is interrupted: all that results depend on.
-    fn identity(&self) -> Result<Identity> {
-        let Arguments { strain, templates, bank, design, whitening, detection, .. } =
-            self.arguments;
-        let detection = Detection { gulp: 0, ..detection.clone() };
-        let options: [(&str, &dyn std::fmt::Debug); 5] = [
-            ("strain", strain),
-            ("templates", &(templates, bank)),
-            ("design of filters", design),
-            ("whitening", whitening),
-            ("detection", &detection),
-        ];
-        Identity::new("spiir search", &self.arguments.files(), &options, &self.backend)
     }
 
     /// Searches, and writes everything.
@@ -290,11 +295,28 @@ impl<'a> Work<'a> {
         if self.arguments.templates.is_some() && !whitening.turns_phases() {
             ratios::write_banks(folder, self.search.banks())?;
         }
-        let identity = if keep == Keep::Nothing { None } else { Some(self.identity()?) };
+        let identity = if keep == Keep::Nothing {
+            None
+        } else {
+            Some(self.arguments.identity(&self.backend)?)
+        };
         let kept = (identity, keep == Keep::FromBefore);
         let path = folder.file("");
         let mut keeping = Keeping::begin(&mut self.search, &path, kept, &progress)?;
-        let mut report = self.search.run_kept(&mut keeping)?;
+        if keep == Keep::FromBefore {
+            remove_pictures(&path)?;
+        }
+        let mut report = match self.search.run_kept(&mut keeping) {
+            Ok(report) => report,
+            Err(error) => {
+                // There is nothing to go on with.
+                Kept::remove(&path)?;
+                return Err(error);
+            }
+        };
+        if matches!(report.ending, Ending::Stopped) {
+            interrupt::finishing();
+        }
         progress.finish();
         tell_notes(&self.backend, common);
         let place = Place { folder, arguments: self.arguments, backend: &self.backend };
@@ -307,15 +329,26 @@ impl<'a> Work<'a> {
             if series.exists() {
                 std::fs::remove_file(&series).map_err(|error| Error::io(series, error))?;
             }
-            report.ending =
-                if error.is_stop() { Ending::Stopped } else { Ending::Failed(Arc::new(error)) };
+            report.ending = Ending::after(error);
             document = place.write_events(&report)?;
         }
-        if !matches!(report.ending, Ending::Stopped | Ending::Failed(_)) {
+        if keep == Keep::Nothing {
             Kept::remove(&path)?;
         }
         Ok(Done { document, report })
     }
+}
+
+/// Removes the pictures of a search that was interrupted: there may be fewer in the end.
+fn remove_pictures(folder: &Path) -> Result<()> {
+    let io = |error| Error::io(folder, error);
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|end| end == "png") {
+            std::fs::remove_file(&path).map_err(io)?;
+        }
+    }
+    Ok(())
 }
 
 /// Where a search is written.
@@ -367,6 +400,19 @@ impl Arguments {
         files.extend(Banks::files(&self.bank));
         files.extend(self.whitening.file());
         files
+    }
+
+    /// What the search is, for one that goes on where it is interrupted: all that results depend on.
+    fn identity(&self, backend: &Backend) -> Result<Identity> {
+        let detection = Detection { gulp: 0, ..self.detection.clone() };
+        let options: [(&str, &dyn std::fmt::Debug); 5] = [
+            ("strain", &self.strain),
+            ("templates", &(&self.templates, &self.bank)),
+            ("design of filters", &self.design),
+            ("whitening", &self.whitening),
+            ("detection", &detection),
+        ];
+        Identity::new("spiir search", &self.files(), &options, backend)
     }
 
     /// Each recording with its templates or its bank.
