@@ -14,6 +14,7 @@ use sidereal::{Error, Result};
 use super::Quick;
 use super::Table;
 use crate::common::{Common, Device};
+use crate::output::Existing;
 
 const ABOUT: &str = "\
 10^6 samples a second, complex or real as they come in, of all streams together (LOFAR's tables: 10^9
@@ -89,9 +90,9 @@ pub(crate) struct Arguments {
 }
 
 /// Runs the benchmark.
-pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments, existing: Existing, common: &Common) -> Result<()> {
     if arguments.quality {
-        return super::quality::run(&arguments.output, common);
+        return super::quality::run(&arguments.output, existing, common);
     }
     if common.device == Device::Reference {
         let rule = "the reference is too slow to be measured; leave --device out";

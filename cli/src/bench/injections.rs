@@ -42,10 +42,10 @@ pub(crate) struct Arguments {
     before: f64,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
-    markdown: Option<PathBuf>,
+    pub(super) markdown: Option<PathBuf>,
     /// Also plot found against injected.
     #[arg(long, value_name = "FILE.png")]
-    plot: Option<PathBuf>,
+    pub(super) plot: Option<PathBuf>,
 }
 
 /// The spectra that strain and templates are whitened with.

@@ -22,6 +22,7 @@ use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+use crate::output::{Existing, hold};
 #[cfg(feature = "cuda")]
 pub(crate) use spiir::bank as spiir_bank;
 
@@ -30,6 +31,9 @@ pub(crate) use spiir::bank as spiir_bank;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
+    /// Replace files and folders that exist.
+    #[arg(long, global = true)]
+    overwrite: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -67,10 +71,32 @@ impl Arguments {
     }
 }
 
+impl What {
+    /// The files that are written.
+    fn outputs(&self) -> Vec<&Path> {
+        let all = match self {
+            Self::Channelize(one) => [&one.csv, &None],
+            Self::Correlate(one) => [&one.csv, &None],
+            Self::Dedisperse(one) => [&one.csv, &None],
+            #[cfg(feature = "cuda")]
+            Self::Device(one) => [&one.csv, &None],
+            Self::Pulse(one) => [&one.csv, &None],
+            Self::Telescopes(one) => [&one.csv, &None],
+            Self::Recovery(one) => [&one.markdown, &one.plot],
+            Self::Injections(one) => [&one.markdown, &one.plot],
+            Self::Plane(one) => [&one.plot, &None],
+            Self::Spiir(one) => [&one.csv, &one.plot],
+        };
+        all.into_iter().filter_map(Option::as_deref).collect()
+    }
+}
+
 /// Runs the benchmark that is asked for.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    let existing = Existing::new(arguments.overwrite);
+    let _held = hold(&arguments.what.outputs(), ("FILE", existing), common)?;
     match &arguments.what {
-        What::Channelize(arguments) => channelize::run(arguments, common),
+        What::Channelize(arguments) => channelize::run(arguments, existing, common),
         What::Correlate(arguments) => correlate::run(arguments, common),
         What::Dedisperse(arguments) => dedisperse::run(arguments, common),
         #[cfg(feature = "cuda")]

@@ -25,7 +25,7 @@ use crate::plots::text::{Anchor, Style};
 pub(crate) struct Arguments {
     /// Plot the plane and the differences.
     #[arg(long, value_name = "FILE.png")]
-    plot: Option<PathBuf>,
+    pub(super) plot: Option<PathBuf>,
 }
 
 const TSAMP_S: f64 = 256e-6;

@@ -15,6 +15,7 @@ use sidereal::voltage::{VoltageEncoding, Voltages};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+use crate::output::{Contents, Existing, Folder, Writing};
 
 /// Channels of every filter bank that is measured.
 const CHANNELS: usize = 512;
@@ -42,21 +43,33 @@ struct Bank {
     leakage_db: f64,
 }
 
+/// The two figures.
+const SCALLOPING: &str = "scalloping.png";
+const LEAKAGE: &str = "leakage.png";
+
+/// What is written.
+const CONTENTS: Contents = Contents {
+    verb: "bench channelize --quality",
+    documents: &[SCALLOPING, LEAKAGE],
+    writes: |_, _| false,
+};
+
 /// Measures every window, prints its numbers and draws the two figures into a folder.
 ///
 /// # Errors
 /// [`Error::Unavailable`] when what is measured differs from the response; [`Error::Io`].
-pub(super) fn run(output_folder: &Path, common: &Common) -> Result<()> {
+pub(super) fn run(place: &Path, existing: Existing, common: &Common) -> Result<()> {
+    let folder =
+        Folder::begin(place, &Writing { contents: CONTENTS, existing, inputs: &[], common })?;
     let backend = common.backend()?;
     let mut banks = Vec::new();
     for (window, taps) in cases() {
         banks.push(measure(window, taps, &backend)?);
     }
     report::print(&banks, common)?;
-    let create = std::fs::create_dir_all(output_folder);
-    create.map_err(|error| Error::io(output_folder, error))?;
-    figure::scalloping(&output_folder.join("scalloping.png"), &banks, &backend)?;
-    figure::leakage(&output_folder.join("leakage.png"), &banks, &backend)?;
+    figure::scalloping(&folder.file(SCALLOPING), &banks, &backend)?;
+    figure::leakage(&folder.file(LEAKAGE), &banks, &backend)?;
+    folder.finish()?;
     match banks.iter().find(|bank| !bank.agrees()) {
         None => Ok(()),
         Some(bank) => Err(Error::Unavailable {

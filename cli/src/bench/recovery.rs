@@ -29,10 +29,10 @@ pub(crate) struct Arguments {
     dm_tol: f64,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
-    markdown: Option<PathBuf>,
+    pub(super) markdown: Option<PathBuf>,
     /// Also plot found against injected.
     #[arg(long, value_name = "FILE.png")]
-    plot: Option<PathBuf>,
+    pub(super) plot: Option<PathBuf>,
 }
 
 /// The bands of the campaign: low, middle, high.

@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     pub(super) length: f64,
     /// Draw templates against latency, of the table `fourier`, to this PNG.
     #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    pub(super) plot: Option<PathBuf>,
     /// Only cases whose name contains this.
     #[arg(long)]
     pub(super) only: Option<String>,

@@ -5,10 +5,11 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use super::lock::Lock;
-use super::{JOURNAL, names, rename};
+use super::{Existing, JOURNAL, check_new, names, rename};
 use crate::common::Common;
 use crate::interrupt::Unfinished;
 use crate::say::note;
@@ -18,7 +19,7 @@ const ATTEMPTS: usize = 10;
 
 /// An output's name, locked.
 #[derive(Debug)]
-pub(super) struct Locked {
+pub(crate) struct Locked {
     pub(super) place: PathBuf,
     /// `None` only while this is dropped.
     lock: Option<Lock>,
@@ -69,6 +70,24 @@ impl Locked {
             note!("{words}");
         }
     }
+}
+
+/// Locks files that a verb replaces again and again as it works, such as a bench's table. `option` names them.
+///
+/// # Errors
+/// [`Error::Parameter`] when one exists and must not be replaced; as [`Lock::take`].
+pub(crate) fn hold(
+    places: &[&Path],
+    (option, existing): (&'static str, Existing),
+    common: &Common,
+) -> Result<Vec<Locked>> {
+    let hold = |place: &&Path| {
+        if existing == Existing::Refuse {
+            check_new(option, place)?;
+        }
+        Locked::new(&atomic::target(place)?, false, common)
+    };
+    places.iter().map(hold).collect()
 }
 
 impl Drop for Locked {

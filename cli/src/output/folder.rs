@@ -64,7 +64,7 @@ impl Folder {
         let locked = Locked::new(place, true, writing.common)?;
         for left in leftovers::settle(&locked, Some(&writing.contents))? {
             locked.tell(&format!(
-                "{} holds what an interrupted run found; --resume continues it.",
+                "{} holds what an interrupted run found; --resume continues it, or remove it.",
                 left.display()
             ));
         }
@@ -94,6 +94,7 @@ impl Folder {
         if let Some(path) = left.into_iter().next() {
             let existing = if is_incomplete { Existing::Replace } else { writing.existing };
             check_free(place, &Writing { existing, ..*writing })?;
+            leftovers::sweep_parts(&path).map_err(|error| Error::io(place, error))?;
             return Ok(Some(Self::of(Draft::of(path, locked), writing, existing, false)));
         }
         if place.symlink_metadata().is_err() {

@@ -14,8 +14,9 @@ use super::draft::Locked;
 use super::files::{Mark, put_all};
 use super::{JOURNAL, names, rename};
 
-/// What an older version's unfinished file, and folder put aside, have behind the output's name.
-const OLD_PART: &str = ".part";
+/// What an unfinished file's name ends in; an older version's stands beside the output.
+const PART: &str = ".part";
+/// What an older version's folder that was put aside has behind the output's name.
 const OLD_FORMER: &str = ".former";
 
 /// Settles all leftovers of a locked output, and returns the unfinished folders that hold a journal, the newest
@@ -38,7 +39,7 @@ pub(super) fn settle(locked: &Locked, contents: Option<&Contents>) -> Result<Vec
         let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
         let marked =
             |mark: &str| is_folder && behind.strip_prefix(mark).is_some_and(names::is_random);
-        if behind == OLD_PART && !is_folder {
+        if behind == PART && !is_folder {
             sweep(locked, &path, fs::remove_file(&path));
         } else if marked(names::FORMER) || (is_folder && behind == OLD_FORMER) {
             formers.push(path);
@@ -56,6 +57,22 @@ pub(super) fn settle(locked: &Locked, contents: Option<&Contents>) -> Result<Vec
     formers.iter().for_each(|path| settle_former(locked, path, contents));
     newest_first(&mut kept, |path| path.join(JOURNAL));
     Ok(kept)
+}
+
+/// Removes files that a killed run had begun in its unfinished folder.
+///
+/// # Errors
+/// When the folder can't be read.
+pub(super) fn sweep_parts(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with('.') && name.ends_with(PART) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn newest_first(paths: &mut [PathBuf], of: impl Fn(&PathBuf) -> PathBuf) {

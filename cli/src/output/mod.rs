@@ -21,7 +21,7 @@ use sidereal::{Error, Result};
 use crate::common::Common;
 use crate::selection::Recording;
 pub(crate) use contents::Contents;
-pub(crate) use draft::with_final_names;
+pub(crate) use draft::{hold, with_final_names};
 pub(crate) use files::{Files, WritingFiles, is_same};
 pub(crate) use folder::{Folder, Writing};
 pub(crate) use names::beside;

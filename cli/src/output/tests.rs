@@ -220,6 +220,7 @@ fn a_run_killed_while_it_continued_a_product_is_found_again() {
     fs::write(at(".out.unfinished-Ab12xy/journal"), "first\n").unwrap();
     fs::write(at(".out.unfinished-Ab12xy/summary.json"), "{\"complete\": false}").unwrap();
     fs::create_dir(at(".out.unfinished-000000")).unwrap();
+    fs::write(at(".out.unfinished-Ab12xy/.x.Ab12xy.part"), "half").unwrap();
     resume(&at("out")).unwrap().unwrap().finish().unwrap();
     assert_eq!(entries(home.path()), ["out"]);
     assert_eq!(entries(&at("out")), ["journal", "summary.json"]);

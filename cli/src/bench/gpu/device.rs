@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     first: bool,
     /// Also write the table to this CSV file.
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    pub(in crate::bench) csv: Option<PathBuf>,
 }
 
 const ABOUT: &str = "\
