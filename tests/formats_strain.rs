@@ -299,3 +299,17 @@ fn the_recordings_of_the_first_detection_are_read() {
         assert!(summary.gaps.is_empty() && (1e-19..1e-17).contains(&summary.rms));
     }
 }
+
+#[test]
+fn a_large_chunk_of_a_small_file_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.h5");
+    let samples = 5 << 20;
+    let mut spec = Spec::new(4);
+    (spec.strain, spec.axes) = (vec![1e-21; samples], vec![samples as u64]);
+    spec.chunk = Some(samples as u64);
+    spec.write(&path);
+    assert!(std::fs::metadata(&path).expect("a file").len() < 100_000);
+    let told = refusal(&path, &OpenOptions::default());
+    assert!(told.contains("in chunks of 5242880") && told.contains("strain/Strain"), "{told}");
+}
