@@ -86,7 +86,7 @@ class Kills:
             faults += products.faults(program, folder, own)
             faults += self.told(folder, job, done, expected)
             results = final_results(folder)
-            faults += self.next(folder, job, expected, own, results)
+            faults += self.next(folder, job, expected, own, results, done.code == 0)
             return f"{sent.name}: {label}", [f"{fault} (after {done.seconds:.3f} s)" for fault in faults], done
 
     @staticmethod
@@ -116,11 +116,13 @@ class Kills:
             return [f"an interrupted product is called complete: {complete}"]
         return []
 
-    def next(self, folder, job, expected, own, results):
-        """What is wrong with the run after it."""
+    def next(self, folder, job, expected, own, results, whole):
+        """What is wrong with the run after it, which continues it where it can and where it was not whole."""
         program, faults = self.setting.program, []
         stands = any(path.name not in own and not path.name.startswith(".") for path in folder.iterdir())
-        again = program.knows(job.verb, "--resume") and (products.journals(folder) or stands)
+        document = job.document(folder)
+        whole = whole or (document is not None and products.is_complete(document) is True)
+        again = not whole and program.knows(job.verb, "--resume") and (products.journals(folder) or stands)
         if stands and not again:
             refused = program.run(job.command(), folder, limit_s=60)
             if refused.code not in (1, 2):
