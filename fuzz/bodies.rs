@@ -57,6 +57,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("npy", searches::npy),
     ("psd", strain::psd),
     ("psrfits", filterbanks::psrfits),
+    ("saved_state", pipelines::saved_state),
     ("search", pipelines::search),
     ("sigproc", filterbanks::sigproc),
     ("spiir_filter", pipelines::spiir_filter),

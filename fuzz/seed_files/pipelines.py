@@ -33,6 +33,10 @@ def pipelines():
     strain = bytes(round(noise.gauss(0, 16)) % 256 for _ in range(4096))
     save("spiir_filter", "valid_noise.bin", bytes([0, 200, 0]) + strain)
     save("spiir_filter", "valid_minimum_phase.bin", bytes([1, 30, 0]) + strain)
+    save("saved_state", "valid_unchanged.bin", bytes(8))
+    save("saved_state", "valid_flag.bin", bytes([3, 0, 1, 0]))
+    save("saved_state", "broken_short.bin", bytes([40, 0, 0, 1]))
+    save("saved_state", "broken_count.bin", bytes([1, 0, 2, 4]))
     bad = bytearray(strain)
     bad[1000:1010] = b"\x7f" * 10
     bad[2000], bad[3000] = 0x80, 126
