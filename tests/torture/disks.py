@@ -57,10 +57,14 @@ class Disks:
                 self.setting.fill(folder, long=True)
                 own = {entry.name for entry in folder.iterdir()} | {"filler"}
                 running = program.start(job.command(), folder)
+                taker = threading.Timer(draw.uniform(0, usual_s), self.take, (folder, space))
                 if late:
-                    threading.Timer(draw.uniform(0, usual_s), self.take, (folder,)).start()
+                    taker.start()
                 done = running.wait(60)
-                time.sleep(0.01)
+                # It may never write where nothing is mounted.
+                taker.cancel()
+                if late:
+                    taker.join()
                 (folder / "filler").unlink(missing_ok=True)
                 return self.judge(label, job, folder, own, done, expected)
             finally:
@@ -72,11 +76,11 @@ class Disks:
                     time.sleep(0.1)
 
     @staticmethod
-    def take(folder):
+    def take(folder, space):
         """Takes all space that is left."""
         try:
             with open(folder / "filler", "wb", buffering=0) as file:
-                while True:
+                for _ in range(space // (1 << 14) + 1):
                     file.write(bytes(1 << 14))
         except OSError:
             pass

@@ -6,7 +6,7 @@ import products
 from program import Folder
 from recordings import dedisperse, search
 
-BAD = [struct.pack("<f", value) for value in (float("nan"), float("inf"), float("-inf"))] + [b"\xff\xff\x7f\x7f"]
+BAD = [struct.pack("<f", value) for value in (float("nan"), float("inf"), float("-inf"))]
 CHANNELS = 32
 
 
