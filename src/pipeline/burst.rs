@@ -141,10 +141,7 @@ pub fn search_from(
             break Ending::Stopped;
         }
     };
-    let mut ending = match (ending, source.cut()) {
-        (Ending::Complete, Some(why)) => Ending::Cut(why.to_owned()),
-        (ending, _) => ending,
-    };
+    let mut ending = if ending.is_complete() { Ending::of_source(source.cut()) } else { ending };
     // After a fault of a device, or where candidates were not taken, the last checkpoint holds.
     let is_whole = times >= setup.resumed && refused.is_empty() && !is_of_device(&ending);
     if is_whole && observer.wants_checkpoint(true) {

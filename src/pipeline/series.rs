@@ -181,10 +181,7 @@ pub fn dedisperse_from(
             break Ending::Stopped;
         }
     };
-    let mut ending = match (ending, source.cut()) {
-        (Ending::Complete, Some(why)) => Ending::Cut(why.to_owned()),
-        (ending, _) => ending,
-    };
+    let mut ending = if ending.is_complete() { Ending::of_source(source.cut()) } else { ending };
     // Rows that an earlier call had read were not all read again: nothing is made of their end.
     is_whole &= rows >= earlier;
     rows = rows.max(earlier);

@@ -46,20 +46,20 @@ impl FilterbankSource for Spool<'_> {
         Ok(skipped)
     }
 
-    fn gaps(&self) -> &[Gap] {
-        self.source.gaps()
-    }
-
-    fn flagged_samples(&self) -> u64 {
-        self.source.flagged_samples()
-    }
-
     fn cut(&self) -> Option<&str> {
         self.source.cut()
     }
 
     fn warnings(&self) -> &[String] {
         self.source.warnings()
+    }
+
+    fn gaps(&self) -> &[Gap] {
+        self.source.gaps()
+    }
+
+    fn flagged_samples(&self) -> u64 {
+        self.source.flagged_samples()
     }
 }
 
