@@ -139,10 +139,16 @@ class Kills:
             lost = missing(folder, results)
             if lost:
                 faults.append(f"{len(lost)} of {len(results)} final candidates are lost: {lost[0]}")
-        left = [path.name for path in products.hidden(folder)]
-        if done.code == 0 and left:
-            faults.append(f"the next run ({word}) leaves {', '.join(left)}")
+        if done.code == 0:
+            faults += [f"the next run ({word}) leaves {name}" for name in self.left(folder, done, again)]
         return faults
+
+    @staticmethod
+    def left(folder, done, again):
+        """What may not be left: only what holds final results that no run continues stays, and it is named."""
+        kept = [] if again else products.journals(folder)
+        names = [path.name for path in folder.iterdir() if path.name.startswith(".") and path not in kept]
+        return names + [f"{path.name} and does not name it" for path in kept if path.name not in done.errors]
 
 
 PAIRS = {
