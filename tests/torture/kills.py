@@ -15,7 +15,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 SOON_S = 5.0
 
 JOBS = {
-    "search": search("sky.fil"),
+    # Many short gulps, so that a killed run has told of some candidates.
+    "search": Job(
+        "search", ["sky.fil", "--dm-min", "0", "--dm-max", "120", "--dm-step", "1", "--gulp", "500", "--no-plots"],
+        "o", "o/candidates.csv", ("o/summary.json",),
+    ),
     "search of voltages": Job(
         "search", ["v.raw", "--channels", "8", "--dm-max", "10", "--dm-step", "5", "--no-plots"], "o",
         "o/candidates.csv", ("o/summary.json",),
@@ -86,6 +90,7 @@ class Kills:
             faults += products.faults(program, folder, own)
             faults += self.told(folder, job, done, expected)
             results = final_results(folder)
+            self.setting.final_results += len(results)
             faults += self.next(folder, job, expected, own, results, done.code == 0)
             return f"{sent.name}: {label}", [f"{fault} (after {done.seconds:.3f} s)" for fault in faults], done
 
