@@ -18,19 +18,12 @@ fn start(folder: &Path, words: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Bytes of the unfinished file of an output, in its hidden folder or beside it.
+/// Bytes of the unfinished file of an output, once its hidden folder says that it is to be kept.
 fn unfinished_bytes(folder: &Path) -> u64 {
-    let hidden = entries(folder).into_iter().filter(|name| name.starts_with('.'));
-    let bytes = |name: String| {
-        let path = folder.join(name);
-        let Ok(found) = path.metadata() else { return 0 };
-        let inside = || std::fs::read_dir(&path).into_iter().flatten().flatten();
-        match found.is_dir() {
-            true => inside().filter_map(|own| Some(own.metadata().ok()?.len())).max().unwrap_or(0),
-            false => found.len(),
-        }
-    };
-    hidden.map(bytes).max().unwrap_or(0)
+    let hidden = entries(folder).into_iter().filter(|name| name.contains(".unfinished-"));
+    let kept = hidden.map(|name| folder.join(name)).filter(|path| path.join("journal").exists());
+    let files = kept.flat_map(|path| std::fs::read_dir(path).into_iter().flatten().flatten());
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).max().unwrap_or(0)
 }
 
 /// Sends a signal once so many bytes are written, and waits for the end.

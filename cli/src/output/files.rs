@@ -179,14 +179,16 @@ impl Files {
     /// As [`finish`](Self::finish) and [`Folder::finish`].
     pub(crate) fn finish_with(mut self, folder: Option<Folder>) -> Result<()> {
         interrupt::finishing();
-        if self.kept.get() {
-            let _ = fs::remove_file(self.draft.path.join(JOURNAL));
-        }
-        self.draft.sync()?;
         let failed = |error| Error::io(&self.place, error);
         let mark = if self.existing == Existing::Replace { Mark::Replace } else { Mark::New };
+        self.draft.sync()?;
         if self.files > 1 {
             mark.write(&self.draft.path).map_err(failed)?;
+            // A mark must not be on the disk before the files that it calls whole.
+            self.draft.sync()?;
+        }
+        if self.kept.get() {
+            let _ = fs::remove_file(self.draft.path.join(JOURNAL));
         }
         // If its name was taken, it is put beside, and the files need not wait for it.
         let placed = folder.map_or(Ok(()), Folder::finish);

@@ -25,6 +25,7 @@ use crate::common::{self, Common, tell_notes};
 use crate::errors::Exit;
 use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
+use crate::say::note;
 use crate::{errors, interrupt, json};
 use banks::Banks;
 pub(crate) use document::Document;
@@ -210,7 +211,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         None => (Folder::begin(&writing.output, &place)?, Keep::FromTheBeginning),
     };
     if writing.resume && keep == Keep::FromTheBeginning && !common.quiet {
-        eprintln!("sidereal: no interrupted search was left there, so this one begins.");
+        note!("no interrupted search was left there, so this one begins.");
     }
     let place = folder.place().to_path_buf();
     let before = (keep == Keep::FromBefore).then(|| folder.file(""));
