@@ -157,6 +157,27 @@ fn a_dedispersion_that_is_killed_or_stopped_is_continued() {
 }
 
 #[test]
+fn a_dedispersion_that_fills_the_disk_keeps_what_it_made() {
+    let home = recording();
+    let folder = home.path();
+    let words = "dedisperse a.fil --device cpu --ranges 0:60:4,60:100:8:2 --gulp 500";
+    done(folder, &format!("{words} -o whole"));
+    // A file may have 512 KiB; the signal that comes with it is ignored.
+    let binary = program().display().to_string();
+    let script = format!("trap '' XFSZ; ulimit -f 1024; exec {binary} {words} -o out");
+    let full = Command::new("sh").args(["-c", &script]).current_dir(folder).output().unwrap();
+    assert_eq!(full.status.code(), Some(4), "{}", stderr(&full));
+    let told = document(&folder.join("out"), "dedispersed.json");
+    assert_eq!(told["complete"], false);
+    let most = told["times"].as_array().unwrap().iter().map(|times| times.as_u64().unwrap()).max();
+    let bytes = fs::read(folder.join("out/dedispersed.npy")).unwrap();
+    assert!(most > Some(0));
+    assert_eq!(bytes.len() as u64, 128 + 4 * 15 * most.unwrap());
+    done(folder, &format!("{words} -o out --resume"));
+    same(folder, "out", "whole");
+}
+
+#[test]
 fn what_came_through_a_pipe_cannot_be_continued() {
     let home = recording();
     let output = sidereal(home.path(), "search - -o out --resume");

@@ -102,8 +102,21 @@ impl AtomicFile {
         };
         if data == 0 {
             own.append(header)?;
+            own.release()?;
         }
         Ok(own)
+    }
+
+    /// Keeps the first bytes of what was written, as after an append that failed in its middle.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn cut(&mut self, bytes: u64) -> Result<()> {
+        self.buffer.clear();
+        let file = Self::open(&mut self.file, &self.part, &self.path)?;
+        let cut = file.set_len(bytes).and_then(|()| file.seek(SeekFrom::End(0)));
+        self.written = cut.map_err(|error| Error::io(&self.path, error))?;
+        Ok(())
     }
 
     /// Removes the file.

@@ -172,6 +172,9 @@ pub fn dedisperse_from(
             made = sink.checkpoint(&work.checkpoint(rows, source.flagged_samples()), false);
         }
         if let Err(error) = made {
+            if work.ranges.iter().all(|range| range.produced == 0) {
+                return Err(error);
+            }
             is_whole = false;
             break Ending::after(error);
         }

@@ -9,6 +9,7 @@ use sidereal::io::npy::{self, Order};
 use sidereal::io::presto::{Inf, SeriesWriter};
 use sidereal::io::sigproc::{TimeSeries, TimeSeriesWriter};
 use sidereal::pipeline::burst::Status;
+use sidereal::pipeline::ending::Ending;
 use sidereal::pipeline::series::{Block, Checkpoint, SeriesRange, SeriesReport, SeriesSink};
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
@@ -102,6 +103,21 @@ pub(super) enum Writer {
     Tim(Vec<TimeSeriesWriter>),
 }
 
+impl Writer {
+    /// Keeps so many samples of each trial.
+    fn cut(&mut self, times: &[u64]) -> Result<()> {
+        match self {
+            Self::Npy(writer) => writer.cut(times.iter().copied().max().unwrap_or(0)),
+            Self::Dat(writers) => {
+                writers.iter_mut().zip(times).try_for_each(|(writer, times)| writer.cut(*times))
+            }
+            Self::Tim(writers) => {
+                writers.iter_mut().zip(times).try_for_each(|(writer, times)| writer.cut(*times))
+            }
+        }
+    }
+}
+
 /// All files of one call. A file is open only while a block is written to it, and has its name in the folder that is
 /// being filled from the start, so that a later run can go on with it.
 pub(super) struct Files<'a> {
@@ -142,7 +158,11 @@ impl<'a> Files<'a> {
 
     /// Gives every file its name; series of trials that turned out too long are dropped.
     pub(super) fn finish(&mut self, report: &SeriesReport) -> Result<()> {
-        for (writer, times) in self.writers.drain(..).zip(&report.times) {
+        let failed = matches!(report.ending, Ending::Failed(_));
+        for (mut writer, times) in self.writers.drain(..).zip(&report.times) {
+            if failed {
+                writer.cut(times)?;
+            }
             match writer {
                 Writer::Npy(writer) => writer.finish()?,
                 Writer::Dat(writers) => {
@@ -244,7 +264,10 @@ impl SeriesSink for Files<'_> {
         };
         let row = |dm: usize| &block.plane.row(dm)[..block.valid[dm]];
         match writer {
-            Writer::Npy(writer) => writer.write_times(block.plane),
+            Writer::Npy(writer) => {
+                writer.write_times(block.plane)?;
+                writer.release()
+            }
             Writer::Dat(writers) => writers.iter_mut().enumerate().try_for_each(|(dm, writer)| {
                 writer.write(row(dm))?;
                 writer.release()
@@ -265,12 +288,6 @@ impl SeriesSink for Files<'_> {
     fn checkpoint(&mut self, checkpoint: &Checkpoint, is_last: bool) -> Result<()> {
         if !self.has_checkpoints || !(is_last || self.keeper.is_due()) {
             return Ok(());
-        }
-        for writer in &mut self.writers {
-            // The others are released after each block.
-            if let Writer::Npy(writer) = writer {
-                writer.release()?;
-            }
         }
         let Checkpoint { rows, flagged, times } = checkpoint;
         let words = [*rows, *flagged].into_iter().chain(times.iter().copied());

@@ -57,6 +57,15 @@ impl Writer {
         Ok(Self { file, fixed, order, written, bytes: Vec::new() })
     }
 
+    /// Keeps the first `written` rows or columns, as after a write that failed in its middle.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`].
+    pub fn cut(&mut self, written: u64) -> Result<()> {
+        self.written = written;
+        self.file.cut(super::HEADER_BYTES as u64 + written * 4 * self.fixed as u64)
+    }
+
     /// Gives what was written to the system.
     ///
     /// # Errors
@@ -182,6 +191,8 @@ mod tests {
         drop(writer);
         assert!(Writer::in_place(&path, shape, 7).is_err());
         let mut writer = Writer::in_place(&path, shape, 4).unwrap();
+        writer.write(&data).unwrap();
+        writer.cut(4).unwrap();
         writer.write(&data[8..]).unwrap();
         writer.finish().unwrap();
         let array = read(&path).unwrap();

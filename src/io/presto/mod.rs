@@ -84,6 +84,15 @@ impl SeriesWriter {
         Ok(Self { file: begin(path)?, inf: Inf { name, bins, ..inf.clone() } })
     }
 
+    /// Keeps the first `written` samples, as after a write that failed in its middle.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn cut(&mut self, written: u64) -> Result<()> {
+        self.inf.bins = written;
+        self.file.cut(4 * written)
+    }
+
     /// Removes the series.
     ///
     /// # Errors

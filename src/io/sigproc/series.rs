@@ -94,6 +94,7 @@ pub struct TimeSeriesWriter {
     file: AtomicFile,
     encoding: Encoding,
     bytes: Vec<u8>,
+    header_bytes: u64,
 }
 
 impl TimeSeriesWriter {
@@ -108,8 +109,9 @@ impl TimeSeriesWriter {
             return Err(Error::parameter("nbits", encoding.bits(), rule));
         }
         let mut file = AtomicFile::create(path)?;
-        file.append(&encode(series, path, encoding))?;
-        Ok(Self { file, encoding, bytes: Vec::new() })
+        let header = encode(series, path, encoding);
+        file.append(&header)?;
+        Ok(Self { file, encoding, bytes: Vec::new(), header_bytes: header.len() as u64 })
     }
 
     /// Starts or continues a series of 32-bit floats in place: the file has its name from the start, and stays if the
@@ -121,7 +123,15 @@ impl TimeSeriesWriter {
         let encoding = Encoding::F32;
         let header = encode(series, path, encoding);
         let file = AtomicFile::in_place(path, &header, written.saturating_mul(4))?;
-        Ok(Self { file, encoding, bytes: Vec::new() })
+        Ok(Self { file, encoding, bytes: Vec::new(), header_bytes: header.len() as u64 })
+    }
+
+    /// Keeps the first `written` samples, as after a write that failed in its middle.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn cut(&mut self, written: u64) -> Result<()> {
+        self.file.cut(self.header_bytes + written * self.encoding.bits() as u64 / 8)
     }
 
     /// Removes the series.
