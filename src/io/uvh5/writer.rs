@@ -145,7 +145,7 @@ impl Writer {
         self.write_data(&integration)?;
         self.last = Some(integration.julian_date());
         self.written += 1;
-        if self.named.elapsed() >= NAMED_EVERY {
+        if self.written == 1 || self.named.elapsed() >= NAMED_EVERY {
             self.name_rows()?;
         }
         Ok(())
