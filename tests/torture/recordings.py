@@ -66,7 +66,7 @@ def simulate(program, folder, scale=1):
 
 def search(*inputs, plots=False):
     """A search for bursts."""
-    arguments = [*inputs, *TRIALS, *([] if plots else ["--no-plots"])]
+    arguments = [*inputs, *TRIALS, *(["--max-plots", "3"] if plots else ["--no-plots"])]
     return Job("search", arguments, "o", "o/candidates.csv", ("o/summary.json",), inputs)
 
 
