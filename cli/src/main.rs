@@ -152,8 +152,8 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Info(arguments) => info::run(arguments, common).map(Exit::from),
         Verb::Search(arguments) => search::run(arguments, common),
         Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),
-        Verb::Channelize(arguments) => channelize::run(arguments, common).map(Exit::from),
-        Verb::Correlate(arguments) => correlate::run(arguments, common).map(Exit::from),
+        Verb::Channelize(arguments) => channelize::run(arguments, common),
+        Verb::Correlate(arguments) => correlate::run(arguments, common),
         Verb::Devices(arguments) => devices::run(arguments, common).map(Exit::from),
         #[cfg(feature = "cuda")]
         Verb::Tune(arguments) => tune::run(arguments, common).map(Exit::from),

@@ -15,15 +15,23 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// Tells that the run has begun.
 pub(crate) fn ready() {
-    let mut limit_us = 0;
     // Thrice in the time that the manager waits for.
-    let every = sd_notify::watchdog_enabled(false, &mut limit_us)
-        .then(|| (Instant::now(), Duration::from_micros(limit_us / 3)));
+    let every = watchdog_us().map(|limit| (Instant::now(), Duration::from_micros(limit / 3)));
     let _ = WATCHDOG.set(every);
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
     if every.is_some() {
         let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
     }
+}
+
+/// Returns the time, in microseconds, within which the watchdog wants to hear of this process; `None` if it does not.
+fn watchdog_us() -> Option<u64> {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let limit = number("WATCHDOG_USEC").filter(|limit| *limit > 0)?;
+    // Without a process number the variable is meant for any.
+    let is_own = std::env::var_os("WATCHDOG_PID").is_none()
+        || number("WATCHDOG_PID") == Some(std::process::id().into());
+    is_own.then_some(limit)
 }
 
 /// Tells the watchdog that the run goes on, if it is time: called between gulps and while a pipe is waited for.

@@ -185,7 +185,7 @@ fn tuned(cache: &Path) -> Vec<(String, Vec<u8>)> {
 
 const TUNE: [&str; 2] = [
     "tune correlate --device cuda --antennas 20 --channels 3 --samples 70 -q",
-    "tune spiir --device cuda --templates 3 --filters 30 --rates 2 --memory 1 -q",
+    "tune spiir --device cuda --templates 3 --filters 30 --rates 2 --working-set 1 -q",
 ];
 
 /// Tunes until the first kernel is compiled, which is then measured, interrupts, and gives how it ended.

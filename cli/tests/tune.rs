@@ -51,7 +51,7 @@ fn all_ways_of_products_are_measured() {
         ("--antennas 20 --samples 70", "inputs=40 channels=3 encoding=Complex8"),
         ("--antennas 65 --samples 33", "inputs=130 channels=3 encoding=Complex8"),
         ("--antennas 20 --nbits 4 --samples 33 --polarizations 1", "encoding=Complex4"),
-        ("--antennas 20 --nbits 32 --memory 1", "encoding=ComplexF32 precision=F32"),
+        ("--antennas 20 --nbits 32 --working-set 1", "encoding=ComplexF32 precision=F32"),
     ];
     let mut of_8_bits: Vec<String> = Vec::new();
     for (options, shape) in cases {
@@ -119,15 +119,15 @@ fn the_best_way_of_products_is_kept() {
 fn kernels_of_other_stages_are_tuned() {
     let Some(folder) = folder() else { return };
     let cases = [
-        "tune channelize --channels 64 --taps 4 --memory 1",
-        "tune channelize --channels 64 --taps 4 --nbits 32 --integrate 4 --memory 1",
-        "tune dedisperse --fch1 1500 --foff -1 --channels 32 --tsamp 1e-3 --ranges 0:20:0.5 --nbits 32 --memory 1",
+        "tune channelize --channels 64 --taps 4 --working-set 1",
+        "tune channelize --channels 64 --taps 4 --nbits 32 --integrate 4 --working-set 1",
+        "tune dedisperse --fch1 1500 --foff -1 --channels 32 --tsamp 1e-3 --ranges 0:20:0.5 --nbits 32 --working-set 1",
     ];
     for words in cases {
         let tuned = json(folder.path(), &format!("{words} --device cuda --dry-run"));
         assert!(!choices(&tuned).is_empty(), "{words} {tuned}");
     }
-    let words = "tune spiir --templates 3 --filters 5 --rates 2 --memory 1";
+    let words = "tune spiir --templates 3 --filters 5 --rates 2 --working-set 1";
     choices(&json(folder.path(), &format!("{words} --device cuda --dry-run")));
     let words = "tune spiir --rates 14 --filters 64 --device cuda";
     fails(&sidereal(folder.path(), words), 2, &["--rates"]);
@@ -139,7 +139,7 @@ fn kernels_of_other_stages_are_tuned() {
 fn filters_of_chirps_are_tuned() {
     let Some(folder) = folder() else { return };
     let folder = folder.path();
-    let tune = "tune spiir --chirps --device cuda --memory 1 --dry-run";
+    let tune = "tune spiir --chirps --device cuda --working-set 1 --dry-run";
     // The last has fewer filters than its chirp has rates to lie at.
     for options in ["--filters 30 --rates 2", "--filters 3 --rates 3"] {
         let tuned = json(folder, &format!("{tune} --templates 3 {options}"));

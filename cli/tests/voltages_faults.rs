@@ -203,7 +203,7 @@ fn messages_name_the_option_at_fault() {
         ("info v.raw --pols 1", "--pols"),
         ("info v.raw --mark5b-bits 2", "--mark5b-bits"),
         ("info v.raw --pol 1", "--pol"),
-        ("info v.raw --freq 1e300", "at most 1e12"),
+        ("info v.raw --freq 1e20", "at most 1e12"),
         ("channelize v.raw -o x.fil --channels 2 --taps 1", "--window rectangular"),
         ("search v.raw --channels 16 --time-range 0:0.00001", "first spectrum starts"),
         ("simulate voltages x.raw --freq 400 --bandwidth 900", "--bandwidth"),

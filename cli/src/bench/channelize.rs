@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     pub(super) only: Option<String>,
     /// Bytes of complex floats that the input and the output hold, each, in MiB: more than the caches.
     #[arg(long, default_value_t = 256, value_name = "MIB")]
-    memory: usize,
+    working_set: usize,
     /// What benches/channelize_scipy.py wrote on this machine: its rates become baselines.
     #[arg(long, value_name = "FILE")]
     scipy: Option<PathBuf>,
@@ -102,8 +102,8 @@ pub(crate) fn run(arguments: &Arguments, existing: Existing, common: &Common) ->
         let rule = "it must be finite and not negative";
         return Err(Error::parameter("--seconds", arguments.seconds, rule));
     }
-    if !(16..=1 << 16).contains(&arguments.memory) {
-        return Err(Error::parameter("--memory", arguments.memory, "it must be 16 to 65536 MiB"));
+    if !(16..=1 << 16).contains(&arguments.working_set) {
+        return Err(Error::parameter("--working-set", arguments.working_set, "it must be 16 to 65536 MiB"));
     }
     #[cfg(feature = "cuda")]
     if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {
@@ -126,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments, existing: Existing, common: &Common) ->
         }
     }
     let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
-    let mut memory = measure::Memory::new(arguments.memory);
+    let mut memory = measure::Memory::new(arguments.working_set);
     for case in &cases {
         table.push(memory.measure(case, arguments.seconds)?)?;
     }

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     dry_run: bool,
     /// Input of each run, in MiB: more than the caches hold.
     #[arg(long, global = true, default_value_t = 256, value_name = "MIB")]
-    memory: usize,
+    working_set: usize,
 }
 
 #[derive(Subcommand, Debug)]
@@ -76,10 +76,10 @@ struct Bench {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    if !(1..=1 << 16).contains(&arguments.memory) {
-        return Err(Error::parameter("--memory", arguments.memory, "it must be 1 to 65536 MiB"));
+    if !(1..=1 << 16).contains(&arguments.working_set) {
+        return Err(Error::parameter("--working-set", arguments.working_set, "it must be 1 to 65536 MiB"));
     }
-    let bench = Bench::new(common, arguments.memory << 20)?;
+    let bench = Bench::new(common, arguments.working_set << 20)?;
     let tuned = match &arguments.what {
         What::Channelize(options) => options.tune(&bench, common)?,
         What::Correlate(options) => options.tune(&bench, common)?,

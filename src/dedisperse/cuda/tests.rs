@@ -64,6 +64,7 @@ fn blocks_are_smaller_where_memory_is_short() {
     let half = sizes.within(2 * bytes(&sizes), &plan);
     assert!(half.device < sizes.device && bytes(&half) <= bytes(&sizes) / 2 + 100_000);
     let least = sizes.within(0, &plan);
-    assert_eq!((least.host, least.device), (sizes.host, sizes.host));
-    assert!(least.device.is_multiple_of(STEP));
+    assert_eq!((least.host, least.device), (STEP, STEP), "with no memory, the shortest blocks");
+    let short = sizes.within(bytes(&sizes), &plan);
+    assert!(STEP <= short.host && short.host <= short.device && short.device < sizes.device);
 }

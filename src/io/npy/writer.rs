@@ -188,6 +188,7 @@ mod tests {
         let data: Vec<f32> = (0..20).map(|k| k as f32).collect();
         let mut writer = Writer::in_place(&path, shape, 0).unwrap();
         writer.write(&data[..12]).unwrap();
+        writer.release().unwrap();
         drop(writer);
         assert!(Writer::in_place(&path, shape, 7).is_err());
         let mut writer = Writer::in_place(&path, shape, 4).unwrap();

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_of_another_length_than_its_header_is_an_error() {
+    fn a_series_shorter_than_its_header_is_cut_and_a_longer_one_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.dat");
         let inf = Inf { tsamp_s: 1e-3, ..Inf::default() };
@@ -174,7 +174,11 @@ mod tests {
         writer.write(&[0.0; 8]).unwrap();
         writer.finish().unwrap();
         fs::write(&path, [0; 31]).unwrap();
-        assert!(read(&path).unwrap_err().to_string().contains("31 bytes"));
+        let (_, values, cut) = read(&path).unwrap();
+        assert_eq!(values, [0.0; 7]);
+        assert!(cut.is_some_and(|cut| cut.contains("7 of the 8")));
+        fs::write(&path, [0; 36]).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("36 bytes"));
         fs::remove_file(folder.path().join("x.inf")).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("x.inf"));
         assert!(SeriesWriter::create(&folder.path().join("x.fil"), &inf).is_err());

@@ -111,27 +111,34 @@ impl Bundle {
 
     /// Forgets all states.
     pub(super) fn reset(&mut self) {
-        self.states().into_iter().for_each(|at| self.values[at / 16].0[at % 16] = 0.0);
+        for at in 0..self.states() {
+            let place = self.state(at);
+            self.values[place / 16].0[place % 16] = 0.0;
+        }
     }
 
-    /// Places of the states among the values.
-    fn states(&self) -> Vec<usize> {
-        let of_group = |group| (0..2 * self.lanes).map(move |at| (group, at));
-        let states = (0..self.groups).flat_map(of_group);
-        states.map(|(group, state)| self.register(group) * self.lanes + state).collect()
+    /// Number of states.
+    fn states(&self) -> usize {
+        self.groups * 2 * self.lanes
+    }
+
+    /// Place of a state among the values.
+    fn state(&self, at: usize) -> usize {
+        let (group, within) = (at / (2 * self.lanes), at % (2 * self.lanes));
+        self.register(group) * self.lanes + within
     }
 
     pub(super) fn save(&self, to: &mut Saving) {
         let states: Vec<f32> =
-            self.states().into_iter().map(|at| self.values[at / 16].0[at % 16]).collect();
+            (0..self.states()).map(|at| self.state(at)).map(|at| self.values[at / 16].0[at % 16]).collect();
         to.f32s(states.iter());
     }
 
     pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
-        let places = self.states();
-        let mut states = vec![0.0; places.len()];
+        let mut states = vec![0.0; self.states()];
         from.fill_f32(&mut states)?;
-        for (at, state) in places.into_iter().zip(states) {
+        for (index, state) in states.into_iter().enumerate() {
+            let at = self.state(index);
             self.values[at / 16].0[at % 16] = state;
         }
         Ok(())

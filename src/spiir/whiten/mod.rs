@@ -260,6 +260,11 @@ impl Whitener {
         self.is_ended = false;
         (self.filtered, self.consumed, self.produced) =
             (from.number()?, from.number()?, from.number()?);
+        let known = self.consumed.saturating_sub(self.latency() as u64);
+        if self.produced != known {
+            let why = format!("{} found, expected {known}", self.produced);
+            return Err(from.fault("whitened samples", why));
+        }
         self.known_from = from.maybe()?;
         from.fill_f64(&mut self.kernel)?;
         self.weights = from.f64s(self.engine.latency())?.into();

@@ -19,7 +19,7 @@ use crate::common::Common;
 pub(crate) struct Arguments {
     /// Bytes of each copy, in MiB.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
-    memory: usize,
+    working_set: usize,
     /// Only give a first result, and nothing else: what the time to it is taken of.
     #[arg(long, hide = true)]
     first: bool,
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         let rule = "this measures a GPU: --device cuda";
         return Err(Error::parameter("--device", backend.name(), rule));
     };
-    let bytes = arguments.memory.max(1) << 20;
+    let bytes = arguments.working_set.max(1) << 20;
     let mut table = Table::new(common, arguments.csv.as_deref(), ABOUT)?;
     let transfers = measure::transfers(device, bytes)?;
     let figures = [

@@ -363,7 +363,7 @@ impl Place<'_> {
     /// Writes the tables of events.
     fn write_events(&self, report: &Report) -> Result<Document> {
         let writing = &self.arguments.writing;
-        let document = Document::new(report, writing.max_events, &self.backend);
+        let document = Document::new(report, writing.max_events, self.backend);
         json::write(&self.folder.file("events.json"), &document)?;
         // A few templates are not worth kernels of their own, nor is a finished search to fail for them.
         let (path, host) = (self.folder.file("events.xml"), self.backend.on_host());
