@@ -138,6 +138,9 @@ fn packet_indices_that_jump_cost_their_block_alone() {
     }
 }
 
+/// A file name, the files of a recording with a short gap and with a long one, and how they are read.
+type Case<'a> = (&'a str, Vec<Vec<u8>>, Vec<Vec<u8>>, &'a VoltageOptions);
+
 #[test]
 fn long_gaps_need_to_be_allowed() {
     let folder = Folder::new();
@@ -167,7 +170,7 @@ fn long_gaps_need_to_be_allowed() {
     // Samples of 12 bytes and a microsecond; blocks of ten.
     let guppi = |packet: u64| [guppi_block(0), guppi_block(packet)].concat();
     let plain = VoltageOptions::default();
-    let cases: [(&str, Vec<Vec<u8>>, Vec<Vec<u8>>, &VoltageOptions); 4] = [
+    let cases: [Case<'_>; 4] = [
         ("y.vdif", vec![with(50)], vec![with(3000)], &vdif.options),
         ("y.m5b", vec![late_mark(50)], vec![late_mark(3000)], &mark.options),
         ("y.raw", vec![guppi(50_000_000)], vec![guppi(3_000_000_000)], &plain),

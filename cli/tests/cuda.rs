@@ -133,9 +133,9 @@ fn too_little_memory_makes_small_gulps_or_one_clear_error() {
     }
     let memory = |mib| ("SIDEREAL_EMULATED_MEMORY_MIB", mib);
     let words = format!("search burst.fil -o out --overwrite --no-plots --device cuda {TRIALS}");
-    let none = with(folder.path(), &words, memory("1"));
+    let none = with(folder.path(), &words, memory("0"));
     fails(&none, 1, &["MiB", "memory"]);
-    let some = with(folder.path(), &words, memory("64"));
+    let some = with(folder.path(), &words, memory("2"));
     assert!(some.status.success(), "{}", stderr(&some));
 }
 

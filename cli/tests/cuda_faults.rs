@@ -131,7 +131,7 @@ fn little_memory_makes_small_blocks_or_one_clear_error() {
     // Blocks of the usual size would need 43.
     assert_eq!(series(home, "small", &memory("40")), expected);
     let none = run(home, &format!("{DEDISPERSE} -o none"), &memory("4"));
-    fails(&none, 1, &["MiB of memory on CUDA device 0", "MiB are free"]);
+    fails(&none, 1, &["MiB of memory on CUDA device 0", "are free"]);
     assert!(!home.join("none").exists());
 }
 

@@ -103,7 +103,11 @@ pub(crate) fn run(arguments: &Arguments, existing: Existing, common: &Common) ->
         return Err(Error::parameter("--seconds", arguments.seconds, rule));
     }
     if !(16..=1 << 16).contains(&arguments.working_set) {
-        return Err(Error::parameter("--working-set", arguments.working_set, "it must be 16 to 65536 MiB"));
+        return Err(Error::parameter(
+            "--working-set",
+            arguments.working_set,
+            "it must be 16 to 65536 MiB",
+        ));
     }
     #[cfg(feature = "cuda")]
     if let Some(gpu) = super::gpu::Gpu::of(&common.backend()?, arguments.quick)? {

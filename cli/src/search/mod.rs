@@ -138,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         common,
     )?;
     let mut work = Work::begin(arguments, common)?;
-    let mut found = work.search(&folder, is_resumed)?;
+    let mut found = work.search(&folder, if is_resumed { Keep::Resumed } else { Keep::Anew })?;
     work.write(&folder, &mut found)?;
     let place = folder.place().to_path_buf();
     folder.finish()?;
@@ -161,11 +161,22 @@ pub(crate) fn run_into(
     common: &Common,
 ) -> Result<Found> {
     let mut work = Work::begin(arguments, common)?;
-    let mut found = work.search(folder, false)?;
+    let mut found = work.search(folder, Keep::Nothing)?;
     found.header.path = shown.to_path_buf();
     found.files = vec![shown.to_path_buf()];
     work.write(folder, &mut found)?;
     if found.report.ending.is_read() { Ok(found) } else { Err(found.report.ending.error()) }
+}
+
+/// What a search leaves for `--resume`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    /// Nothing: it is part of a product that is made as a whole.
+    Nothing,
+    /// A journal and checkpoints.
+    Anew,
+    /// The same, from those of an interrupted run on.
+    Resumed,
 }
 
 /// One search, from its arguments.
@@ -199,7 +210,7 @@ impl<'a> Work<'a> {
     }
 
     /// Runs the search, keeping a copy of what comes through a pipe for the plots.
-    fn search(&mut self, folder: &Folder, is_resumed: bool) -> Result<Found> {
+    fn search(&mut self, folder: &Folder, keep: Keep) -> Result<Found> {
         self.tell();
         let total = self.header.times;
         let progress =
@@ -210,18 +221,20 @@ impl<'a> Work<'a> {
             progress.at(status.times);
             !interrupt::requested()
         };
-        let (keeper, resumed) = self.keeper(folder, is_resumed)?;
+        let (keeper, resumed) = self.keeper(folder, keep == Keep::Resumed)?;
         let (delay_s, has_checkpoints) = (self.opened.delay_s(), self.has_checkpoints());
+        let source = self.opened.source.as_mut();
         let mut journal = Journal { keeper, delay_s, has_checkpoints, observe: &mut observe };
         let kept = (resumed.as_ref(), &mut journal as &mut dyn burst::Observer);
-        let source = self.opened.source.as_mut();
-        let report = if self.spooled {
+        let report = if keep == Keep::Nothing {
+            burst::search(source, &self.options, &self.backend, journal.observe)
+        } else if self.spooled {
             let mut spool = Spool::new(source, &folder.file(spool::NAME))?;
             burst::search_from(&mut spool, &self.options, &self.backend, kept)
         } else {
             burst::search_from(source, &self.options, &self.backend, kept)
         };
-        if report.is_err() && !is_resumed {
+        if report.is_err() && keep == Keep::Anew {
             // Nothing was found that would be worth keeping.
             kept::clear(&folder.file(""))?;
         }

@@ -77,7 +77,11 @@ struct Bench {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if !(1..=1 << 16).contains(&arguments.working_set) {
-        return Err(Error::parameter("--working-set", arguments.working_set, "it must be 1 to 65536 MiB"));
+        return Err(Error::parameter(
+            "--working-set",
+            arguments.working_set,
+            "it must be 1 to 65536 MiB",
+        ));
     }
     let bench = Bench::new(common, arguments.working_set << 20)?;
     let tuned = match &arguments.what {

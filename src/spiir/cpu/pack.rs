@@ -129,8 +129,10 @@ impl Bundle {
     }
 
     pub(super) fn save(&self, to: &mut Saving) {
-        let states: Vec<f32> =
-            (0..self.states()).map(|at| self.state(at)).map(|at| self.values[at / 16].0[at % 16]).collect();
+        let states: Vec<f32> = (0..self.states())
+            .map(|at| self.state(at))
+            .map(|at| self.values[at / 16].0[at % 16])
+            .collect();
         to.f32s(states.iter());
     }
 
