@@ -199,7 +199,9 @@ fn every_format_is_read_to_its_last_whole_piece() {
                 partial += usize::from(missing);
                 told += usize::from(found.cut.is_some());
                 if missing && !unnoticed {
-                    let cut = found.cut.expect(&format!("{name} of {length} says that it is cut"));
+                    let cut = found
+                        .cut
+                        .unwrap_or_else(|| panic!("{name} of {length} says that it is cut"));
                     assert!(cut.contains("/x.") && cut.contains(char::is_numeric), "{cut}");
                 }
             }
@@ -215,7 +217,10 @@ fn a_cut_row_is_told_alike_by_files_and_pipes() {
     let bytes = seed("sigproc/valid_bits_8.fil");
     let row = {
         fs::write(&path, &bytes).expect("room");
-        open(&[path.clone()], &OpenOptions::default()).expect("a seed").header().row_bytes()
+        open(std::slice::from_ref(&path), &OpenOptions::default())
+            .expect("a seed")
+            .header()
+            .row_bytes()
     };
     let end = bytes.len();
     for length in end - 2 * row + 1..end {
