@@ -16,6 +16,7 @@ use sidereal::{Error, Result};
 
 use super::Format;
 use crate::common::Common;
+use crate::errors;
 use crate::gaps::{self, Gap};
 use crate::geometry;
 use crate::interrupt;
@@ -66,7 +67,7 @@ impl<'a> Document<'a> {
             downsample: range.downsample,
             times,
             complete: report.ending.is_complete(),
-            reason: report.ending.reason(),
+            reason: report.ending.reason().map(|why| errors::named(&why)),
             gaps: gaps.clone(),
             flagged_samples: report.flagged_samples,
             geometry: opened.geometry.as_ref(),

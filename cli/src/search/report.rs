@@ -7,6 +7,7 @@ use serde::Serialize;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::Report;
 
+use crate::errors;
 use crate::gaps::{self, Gap};
 use crate::geometry;
 use crate::plots::duration;
@@ -100,7 +101,7 @@ impl Summary {
             geometry: found.geometry.clone(),
             device: found.device.clone(),
             complete: report.ending.is_complete(),
-            reason: report.ending.reason(),
+            reason: report.ending.reason().map(|why| errors::named(&why)),
             simd: found.simd,
             candidates: candidates.collect(),
         }

@@ -49,7 +49,8 @@ pub(crate) struct Arguments {
     /// Replace OUT if it exists.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
-    /// Go on where a run with the same files and options was interrupted; on a GPU, begin anew.
+    /// Go on where a run with the same files and options was interrupted. A run on a GPU leaves nothing to go on from:
+    /// it begins anew with --overwrite.
     #[arg(long, help_heading = "Output")]
     resume: bool,
     #[command(flatten)]
