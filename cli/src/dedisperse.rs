@@ -61,7 +61,7 @@ pub(crate) enum Format {
     Tim,
 }
 
-/// What a dedispersion writes.
+/// Contents of a dedispersion's folder.
 const CONTENTS: Contents = Contents {
     verb: "dedisperse",
     documents: &["dedispersed.json"],

@@ -11,7 +11,7 @@ use tracing::Level;
 use crate::say::{self, fault, more};
 use crate::{interrupt, output, warnings};
 
-/// How the program ends, as an exit code that scripts and services tell apart.
+/// Exit code of the program; scripts and services distinguish the kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done; also of a recording that is cut short, which is warned of.

@@ -13,7 +13,7 @@ use sidereal::io::{FilterbankSource, OpenOptions, open_with};
 
 use crate::interrupt;
 
-/// How long a wait lasts before the request is looked for again.
+/// Time between two checks for a request to stop.
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Opens files as one observation; standard input, FIFOs and devices are read so that a request to stop is heard.

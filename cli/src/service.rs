@@ -1,4 +1,4 @@
-//! What a service manager hears of a run: that it is ready, works, and stops (sd_notify, as systemd has it).
+//! Notifies a service manager that a run is ready, alive, or stopping (sd_notify, as systemd defines it).
 //!
 //! Nothing is sent unless `NOTIFY_SOCKET` is set; the watchdog is told only where `WATCHDOG_USEC` asks for it.
 

@@ -22,9 +22,9 @@ const PART: &str = ".part";
 /// Random letters in an unfinished file's name.
 const RANDOM_LETTERS: usize = 6;
 
-/// A file in the making: bytes go to `.NAME.XXXXXX.part` beside it, and [`AtomicFile::commit`] renames it.
+/// A file in the making: bytes go to `.NAME.RANDOM.part` beside it, and [`AtomicFile::commit`] renames it.
 ///
-/// The letters `XXXXXX` are random, so two writers of one name never share an unfinished file; the last commit
+/// `RANDOM` stands for six random letters, so two writers of one name never share an unfinished file; the last commit
 /// stands, whole. Dropped without a commit, it removes what it wrote. A commit replaces an existing file; callers
 /// who must not replace one write in a folder of their own. It does not wait for the disk (no `fsync`), because a
 /// run may write thousands of small files: callers flush all of them at once.

@@ -12,7 +12,7 @@ use super::document::Document;
 use crate::json;
 use crate::output::{Files, Reserve, WritingFiles};
 
-/// What the names of the files beside OUT have behind its own.
+/// Suffixes of the files beside OUT.
 const GAPS: &str = ".gaps.json";
 const DOCUMENT: &str = ".json";
 

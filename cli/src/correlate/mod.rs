@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 /// Correlates, and writes all files of what was correlated before the run ended; `watch` is shown each integration.
 ///
 /// # Errors
-/// What is wrong with options and recordings; whatever reading and writing report before the first integration.
+/// Errors of options and recordings, and those of reading and writing before the first integration.
 pub(crate) fn make(
     arguments: &Arguments,
     common: &Common,

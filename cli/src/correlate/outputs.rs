@@ -14,10 +14,10 @@ use crate::plots::correlation::{FRINGES, LAYOUT, POWERS, WATERFALLS};
 
 use super::document::Document;
 
-/// What the document's name has behind OUT's.
+/// Suffix of the document's name.
 const DOCUMENT: &str = ".json";
 
-/// What is written into the folder of pictures.
+/// Contents of the folder of pictures.
 const CONTENTS: Contents = Contents {
     verb: "correlate",
     documents: &[POWERS, FRINGES, WATERFALLS, LAYOUT],

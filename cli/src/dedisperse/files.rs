@@ -105,7 +105,7 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    /// Keeps so many samples of each trial.
+    /// Truncates each trial's series to its number of samples in `times`.
     fn cut(&mut self, times: &[u64]) -> Result<()> {
         match self {
             Self::Npy(writer) => writer.cut(times.iter().copied().max().unwrap_or(0)),
@@ -133,13 +133,13 @@ pub(super) struct Files<'a> {
     pub(super) keeper: Keeper,
     /// Whether the recording can be read again, so that checkpoints are of use.
     pub(super) has_checkpoints: bool,
-    /// What an earlier run had handed over.
+    /// Checkpoint of the earlier run that is continued.
     pub(super) resumed: Option<Checkpoint>,
     pub(super) writers: Vec<Writer>,
 }
 
 impl<'a> Files<'a> {
-    /// Bytes of all series of so many rows.
+    /// Returns the bytes of all series of `rows` rows.
     fn need(&self, ranges: &[SeriesRange], rows: u64) -> u64 {
         let (lowest, highest) = (self.header.band.lowest_hz(), self.header.band.highest_hz());
         let samples = |range: &SeriesRange| -> u64 {

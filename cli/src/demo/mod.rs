@@ -78,7 +78,7 @@ struct Document<'a> {
     strain: &'a Merger,
 }
 
-/// What the demo writes.
+/// Contents of the demo's folder.
 const CONTENTS: Contents = Contents { verb: "demo", documents: &[PAGE, OBSERVATION], writes };
 
 fn writes(folder: &Path, name: &str) -> bool {

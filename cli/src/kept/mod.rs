@@ -1,4 +1,4 @@
-//! What an interrupted run leaves in its folder so that `--resume` continues it: a journal of final results, and a
+//! Files that an interrupted run leaves in its folder so that `--resume` continues it: a journal of final results, and a
 //! checkpoint with all that the run depends on.
 //!
 //! Invariant: a run is continued only with the input, the options, the version and the device that began it.

@@ -1,4 +1,4 @@
-//! What a verb writes into its folder, by which its own product is told from a folder with other people's files.
+//! Contents of a verb's folder, which tell its own product from a folder that holds other files.
 
 use std::fs;
 use std::io;

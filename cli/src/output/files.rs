@@ -30,7 +30,7 @@ const APPEARED: &str = "a file of this name appeared while this run worked, so i
 pub(crate) struct WritingFiles<'a> {
     /// The option that names the output, for errors.
     pub(crate) option: &'static str,
-    /// What happens to what is there.
+    /// Policy for an existing output.
     pub(crate) existing: Existing,
     /// Files that are read, which must not be replaced.
     pub(crate) inputs: &'a [PathBuf],

@@ -16,12 +16,12 @@ use crate::interrupt;
 /// Why a finished folder does not get its name.
 const APPEARED: &str = "it appeared while this run worked, so it is not replaced";
 
-/// How a folder is written.
+/// Options of an output folder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writing<'a> {
-    /// What the verb writes, by which its own product is known.
+    /// Files that the verb writes; they identify its own product.
     pub(crate) contents: Contents,
-    /// What happens to what is there.
+    /// Policy for an existing output.
     pub(crate) existing: Existing,
     /// Files that are read, which must not lie in what is replaced.
     pub(crate) inputs: &'a [PathBuf],

@@ -1,4 +1,4 @@
-//! What killed runs left beside an output: swept, completed, put back, or kept for `--resume`.
+//! Handles leftovers of killed runs beside an output: sweeps, completes, restores, or keeps them for `--resume`.
 //!
 //! Invariant: nothing that is whole, and no journal, is removed.
 

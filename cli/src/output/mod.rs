@@ -29,7 +29,7 @@ pub(crate) use reserve::Reserve;
 
 /// The file in an unfinished folder that says that results in it are final.
 pub(crate) const JOURNAL: &str = "journal";
-/// What the names of files begin with from which an interrupted run goes on.
+/// Prefix of checkpoint files.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
 /// The folder to write.
@@ -95,7 +95,7 @@ const EXISTS: &str = "it exists; give another name, or --overwrite to replace it
 /// Why what is read is not written over.
 const READ: &str = "it is a file that is read, so it is not replaced";
 
-/// What happens to what is there already.
+/// Policy for an existing output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
     /// It is an error.

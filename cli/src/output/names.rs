@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use sidereal::io::atomic::{LONGEST_NAME, hidden_name, short_name};
 
-/// What the unfinished folder's name has behind the output's, before random letters.
+/// Suffix of an unfinished folder, before its random letters.
 pub(super) const UNFINISHED: &str = ".unfinished-";
 /// The same of what stood under the name before.
 pub(super) const FORMER: &str = ".former-";
-/// What the lock's name has.
+/// Suffix of a lock file.
 const LOCK: &str = ".lock";
 
 /// Random letters of a name.

@@ -76,7 +76,7 @@ impl Observer for Journal<'_> {
     }
 }
 
-/// How many lines of the journal a checkpoint counts.
+/// Returns the number of journal lines that a checkpoint covers.
 pub(super) fn lines(state: &[u8]) -> Result<u64> {
     Ok(Checkpoint::from_bytes(state)?.candidates)
 }

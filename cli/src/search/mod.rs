@@ -116,7 +116,7 @@ struct Products {
     singlepulse: bool,
 }
 
-/// What a search writes.
+/// Contents of a search's folder.
 pub(crate) const CONTENTS: Contents =
     Contents { verb: "search", documents: &["summary.json", "candidates.cand"], writes };
 
@@ -168,7 +168,7 @@ pub(crate) fn run_into(
     if found.report.ending.is_read() { Ok(found) } else { Err(found.report.ending.error()) }
 }
 
-/// What a search leaves for `--resume`.
+/// Data that a search keeps for `--resume`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     /// Nothing: it is part of a product that is made as a whole.

@@ -34,7 +34,7 @@ const MOST_TIMES: f64 = (1u64 << 50) as f64;
 const KAROO: Location =
     Location { longitude_deg: 21.4439, latitude_deg: -30.713, height_m: 1053.0 };
 
-/// What a simulation of an array writes.
+/// Contents of a simulated array's folder.
 const CONTENTS: Contents = Contents { verb: "simulate array", documents: &[TRUTH], writes };
 
 /// The document of what was put in.

@@ -186,7 +186,7 @@ pub(crate) struct Done {
     pub(crate) report: Report,
 }
 
-/// What a search writes.
+/// Contents of a search's folder.
 pub(crate) const CONTENTS: Contents =
     Contents { verb: "spiir search", documents: &["events.json", "events.xml"], writes };
 
