@@ -277,6 +277,15 @@ fn check_chunks(
             return Err(input.fault(name, format!("a chunk at {:?}", found.offset)));
         };
         let is_inside = end.is_some_and(|end| end <= input.bytes);
+        // The library takes memory for a chunk as stored, so none may be much longer than its numbers.
+        let most = chunk.saturating_mul(width).saturating_mul(2).saturating_add(1024);
+        if found.storage_size > most {
+            let why = format!(
+                "{} bytes in the chunk from {offset} on, expected {most} at most",
+                found.storage_size
+            );
+            return Err(input.fault(name, why));
+        }
         if !is_inside && offset.is_multiple_of(chunk) && offset > 0 {
             there = there.min(offset);
             continue;
