@@ -3,6 +3,7 @@
 
 mod cell;
 mod figure;
+mod interference;
 mod report;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap::Args;
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
+use sidereal::pipeline::burst::SearchOptions;
 
 use crate::common::Common;
 use cell::{Band, Cell, Outcome};
@@ -27,6 +29,13 @@ pub(crate) struct Arguments {
     /// Tolerance of the DM plan: what a step, and the time binning, may widen a pulse by.
     #[arg(long, default_value_t = 1.02, value_name = "FACTOR")]
     dm_tol: f64,
+    /// Search the recordings of this folder instead, which `tests/oracles/interference.py FOLDER` makes, and score what is
+    /// found among their interference: bursts found, and false candidates an hour of S/N 6.5 at least.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["injections", "seed", "dm_tol", "plot"])]
+    interference: Option<PathBuf>,
+    /// With --interference, subtract each spectrum's mean.
+    #[arg(long, requires = "interference")]
+    zero_dm: bool,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
     pub(super) markdown: Option<PathBuf>,
@@ -70,6 +79,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if arguments.injections == 0 || arguments.injections > 100_000 {
         let rule = "it must be 1 to 100000";
         return Err(sidereal::Error::parameter("--injections", arguments.injections, rule));
+    }
+    if let Some(folder) = &arguments.interference {
+        let options =
+            |plan| SearchOptions { zero_dm: arguments.zero_dm, ..SearchOptions::new(plan) };
+        return interference::run(folder, arguments.markdown.as_deref(), &options, common);
     }
     let outcomes = campaign(&cells(arguments), arguments.injections, common)?;
     if common.json {

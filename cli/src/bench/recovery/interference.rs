@@ -1,0 +1,209 @@
+//! Recordings with interference and known bursts, made by `tests/oracles/interference.py`: searched and scored.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sidereal::backend::Backend;
+use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
+use sidereal::io::{OpenOptions, atomic, open};
+use sidereal::pipeline::burst::{SearchOptions, search};
+use sidereal::pulse::cluster::Candidate;
+use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+
+/// The least S/N of a false candidate that counts.
+const COUNTED_SNR: f64 = 6.5;
+
+/// The highest trial dispersion measure.
+const DM_MAX: f64 = 2000.0;
+
+/// Beside a burst's width, seconds by which the time of its candidate may be off.
+const TIME_REACH_S: f64 = 0.02;
+
+/// A dispersion measure may be off by this many times the error at which a pulse is smeared by its own width.
+const DM_REACH: f64 = 2.0;
+
+/// campaign.json, of the folder.
+#[derive(Deserialize)]
+struct Campaign {
+    cases: Vec<String>,
+}
+
+/// CASE.truth.json.
+#[derive(Deserialize)]
+struct Truth {
+    bursts: Vec<Burst>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Burst {
+    time_s: f64,
+    dm: f64,
+    width_s: f64,
+    snr: f64,
+    /// The part of it that falls into dropouts.
+    lost: f64,
+}
+
+/// Scores of one recording.
+#[derive(Serialize)]
+struct Outcome {
+    bench: &'static str,
+    case: String,
+    /// Bursts of which at most half lies in a dropout, and those found.
+    injected: usize,
+    found: usize,
+    /// The median of found over injected S/N.
+    snr_ratio: f64,
+    /// Bursts of which more than half lies in a dropout, and those found.
+    lost: usize,
+    lost_found: usize,
+    /// Candidates beside the best of a found burst.
+    repeated: usize,
+    /// Candidates of no burst, of S/N 6.5 at least, an hour.
+    false_per_hour: f64,
+    realtime_factor: f64,
+}
+
+/// Searches the cases of a folder, prints the table and writes it as Markdown where that is asked for.
+pub(super) fn run(
+    folder: &Path,
+    markdown: Option<&Path>,
+    options: &dyn Fn(DmPlan) -> SearchOptions,
+    common: &Common,
+) -> Result<()> {
+    let campaign: Campaign = read(&folder.join("campaign.json"))?;
+    let backend = common.backend()?;
+    let shown = !common.json && !common.quiet;
+    if shown {
+        say(&HEADS.map(str::to_owned));
+    }
+    let mut outcomes = Vec::new();
+    for case in campaign.cases {
+        let outcome = score(folder, case, options, &backend)?;
+        if shown {
+            say(&outcome.cells());
+        }
+        outcomes.push(outcome);
+    }
+    if common.json {
+        crate::json::print(&outcomes)?;
+    }
+    markdown.map_or(Ok(()), |path| atomic::write(path, table(&outcomes).as_bytes()))
+}
+
+fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T> {
+    let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Error::format(path, "JSON", error.column() as u64, error.to_string()))
+}
+
+fn score(
+    folder: &Path,
+    case: String,
+    options: &dyn Fn(DmPlan) -> SearchOptions,
+    backend: &Backend,
+) -> Result<Outcome> {
+    let truth: Truth = read(&folder.join(format!("{case}.truth.json")))?;
+    let mut source = open(&[folder.join(format!("{case}.fil"))], &OpenOptions::default())?;
+    let band = source.header().band.clone();
+    let plan = DmPlan::tolerance(
+        &band,
+        source.header().tsamp_s,
+        0.0,
+        DM_MAX,
+        &ToleranceOptions::default(),
+    )?;
+    let report = search(source.as_mut(), &options(plan), backend, &mut |_| true)?;
+    let reach = Reach::new(&band);
+    let mut is_taken = vec![false; report.candidates.len()];
+    let (mut ratios, mut counts) = (Vec::new(), [[0usize; 2]; 2]);
+    for burst in &truth.bursts {
+        // Candidates come best first.
+        let mut best = None;
+        for (index, candidate) in report.candidates.iter().enumerate() {
+            if reach.holds(burst, candidate) {
+                is_taken[index] = true;
+                best = best.or(Some(candidate.snr));
+            }
+        }
+        let counted = &mut counts[usize::from(burst.lost > 0.5)];
+        counted[0] += 1;
+        if let Some(snr) = best {
+            counted[1] += 1;
+            ratios.push(snr / burst.snr);
+        }
+    }
+    let strong = |index: &usize| report.candidates[*index].snr >= COUNTED_SNR;
+    let spurious = (0..is_taken.len()).filter(|index| !is_taken[*index]).filter(strong).count();
+    let found = counts[0][1] + counts[1][1];
+    let taken = is_taken.iter().filter(|taken| **taken).count();
+    Ok(Outcome {
+        bench: "interference",
+        case,
+        injected: counts[0][0],
+        found: counts[0][1],
+        snr_ratio: sidereal::math::statistics::median(&mut ratios).unwrap_or(f64::NAN),
+        lost: counts[1][0],
+        lost_found: counts[1][1],
+        repeated: taken.saturating_sub(found),
+        false_per_hour: spurious as f64 * 3600.0 / report.data_s,
+        realtime_factor: report.realtime_factor(),
+    })
+}
+
+/// Which candidates belong to a burst.
+struct Reach {
+    /// Delay across the band of one unit of dispersion measure, in seconds.
+    delay_per_dm: f64,
+}
+
+impl Reach {
+    fn new(band: &Band) -> Self {
+        let edges = (band.lowest_hz(), band.highest_hz());
+        Self { delay_per_dm: dispersion_delay_s(1.0, edges.0, edges.1, DM_CONSTANT) }
+    }
+
+    fn holds(&self, burst: &Burst, candidate: &Candidate) -> bool {
+        let dm_error = (candidate.dm - burst.dm).abs();
+        let smear_s = dm_error * self.delay_per_dm;
+        let time_error_s = (candidate.time_s - burst.time_s).abs();
+        smear_s <= DM_REACH * burst.width_s + TIME_REACH_S
+            && time_error_s <= burst.width_s + TIME_REACH_S + smear_s
+    }
+}
+
+const HEADS: [&str; 8] =
+    ["case", "injected", "found", "S/N ratio", "in dropouts", "repeated", "false/h", "x real time"];
+
+impl Outcome {
+    fn cells(&self) -> [String; 8] {
+        [
+            self.case.clone(),
+            self.injected.to_string(),
+            format!("{} ({:.1} %)", self.found, 100.0 * self.found as f64 / self.injected as f64),
+            format!("{:.3}", self.snr_ratio),
+            format!("{} of {}", self.lost_found, self.lost),
+            self.repeated.to_string(),
+            format!("{:.0}", self.false_per_hour),
+            format!("{:.1}", self.realtime_factor),
+        ]
+    }
+}
+
+#[allow(clippy::print_stdout)]
+fn say(cells: &[String; 8]) {
+    let [case, rest @ ..] = cells;
+    println!("{case:<16}{}", rest.iter().map(|cell| format!("{cell:>14}")).collect::<String>());
+}
+
+fn table(outcomes: &[Outcome]) -> String {
+    let mut text = format!("| {} |\n|---|{}\n", HEADS.join(" | "), "---:|".repeat(HEADS.len() - 1));
+    for outcome in outcomes {
+        let _ = writeln!(text, "| {} |", outcome.cells().join(" | "));
+    }
+    text
+}
