@@ -30,7 +30,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) dm_min: Option<f64>,
-    /// Highest dispersion measure [default: 2000, or the survey's].
+    /// Highest dispersion measure, itself a trial [default: 2000, or the survey's].
     #[arg(
         long,
         value_name = "DM",
@@ -38,7 +38,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) dm_max: Option<f64>,
-    /// Trials this far apart, without time binning.
+    /// Trials this far apart, from the lowest up to the highest, without time binning.
     #[arg(
         long,
         value_name = "DM",
@@ -138,7 +138,7 @@ impl DmArguments {
         let (low, high) = limits.unwrap_or((DM_MIN, DM_MAX));
         let (low, high) = (self.dm_min.unwrap_or(low), self.dm_max.unwrap_or(high));
         if let Some(step) = self.dm_step {
-            return DmPlan::fixed(&[(low, high, step)]);
+            return DmPlan::steps(low, high, step);
         }
         if self.ddplan {
             let time_resolution_s = self.time_res.unwrap_or(0.0);
@@ -248,8 +248,8 @@ mod tests {
 
     #[test]
     fn each_way_makes_its_plan() {
-        assert_eq!(plan("").unwrap().ranges.last().unwrap().dm_max, 2000.0);
-        assert_eq!(plan("--dm-step 1 --dm-max 50").unwrap().trials(), 50);
+        assert!((2000.0..2000.001).contains(plan("").unwrap().dms().last().unwrap()));
+        assert_eq!(plan("--dm-step 1 --dm-max 50").unwrap().trials(), 51);
         assert!(plan("--ddplan --time-res 2e-3").unwrap().ranges.len() > 1);
         assert_eq!(plan("--ranges 0:1:0.5").unwrap().trials(), 2);
         assert!(plan("--dm-tol 1.5").unwrap().trials() < plan("").unwrap().trials());

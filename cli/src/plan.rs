@@ -20,9 +20,9 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal plan recording.fil --dm-max 1000\n  \
     sidereal plan --telescope chime-frb --toml chime.toml\n  \
     sidereal plan --fch1 1500 --foff -0.29 --channels 1024 --tsamp 64e-6 --ddplan\n\n\
-    Each row is a range of trials with one step and one time bin. Smearing is what widens a pulse at\n\
-    the row's highest trial: dispersion within a channel, the length of a time bin, and half a step\n\
-    over the whole band. Give the TOML file to `sidereal search --plan`.";
+    Each row is a range of trials, first and last, with one step and one time bin. Smearing is what\n\
+    widens a pulse at the row's highest trial: dispersion within a channel, the length of a time bin,\n\
+    and half a step over the whole band. Give the TOML file to `sidereal search --plan`.";
 
 /// Plans the trial dispersion measures: how far apart, and how finely sampled.
 #[derive(Args, Debug)]
@@ -58,7 +58,9 @@ struct Document {
 #[derive(Serialize)]
 struct Line {
     dm_min: f64,
+    /// End of the range, not itself a trial.
     dm_max: f64,
+    dm_last: f64,
     dm_step: f64,
     downsample: usize,
     trials: usize,
@@ -135,6 +137,7 @@ fn line(row: &Row) -> Line {
     Line {
         dm_min: row.range.dm_min,
         dm_max: row.range.dm_max,
+        dm_last: row.dms.last().copied().unwrap_or(row.range.dm_min),
         dm_step: row.range.dm_step,
         downsample: row.range.downsample,
         trials: row.dms.len(),
@@ -176,7 +179,7 @@ fn table(document: &Document) -> String {
             text,
             "{:>11.3}{:>11.3}{:>9.3}{:>5}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10.3}{:>6.1}%",
             line.dm_min,
-            line.dm_max,
+            line.dm_last,
             line.dm_step,
             line.downsample,
             line.trials,

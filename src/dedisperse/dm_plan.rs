@@ -100,6 +100,19 @@ impl DmPlan {
         Self::from_ranges(ranges.iter().map(|r| DmRange::new(r.0, r.1, r.2)).collect())
     }
 
+    /// A plan of equal steps without time binning, from `dm_min` up to `dm_max`, which is the last trial where it is a
+    /// whole number of steps away.
+    ///
+    /// # Errors
+    /// As [`DmPlan::from_ranges`].
+    pub fn steps(dm_min: f64, dm_max: f64, dm_step: f64) -> Result<Self> {
+        let range = DmRange::new(dm_min, dm_max, dm_step);
+        range.check()?;
+        let steps = ((dm_max - dm_min) / dm_step + ROUNDING).floor();
+        let end = dm_min + (steps + 1.0) * dm_step;
+        Self::from_ranges(vec![if end > MAX_DM { range } else { DmRange { dm_max: end, ..range } }])
+    }
+
     /// Fails where [`DmPlan::from_ranges`] does: for plans that were changed by hand.
     ///
     /// # Errors
@@ -166,8 +179,26 @@ fn around(
     }
     if let Some(last) = all.last_mut() {
         last.dm_max = dm_max;
+        reach(last);
     }
     all
+}
+
+/// Makes a range's end its last trial, by steps that are narrower so that a whole number of them leads there.
+fn reach(range: &mut DmRange) {
+    let span = range.dm_max - range.dm_min;
+    let steps = (span / range.dm_step - ROUNDING).ceil();
+    if !(1.0..=MAX_TRIALS as f64).contains(&steps) {
+        return;
+    }
+    let mut step = span / steps;
+    while range.dm_min + steps * step < range.dm_max {
+        step = step.next_up();
+    }
+    if range.dm_max + step <= MAX_DM {
+        range.dm_step = step;
+        range.dm_max += step;
+    }
 }
 
 /// The DM at which there is no smearing within channels: 0 without coherent dedispersion.
@@ -205,6 +236,7 @@ fn check_tsamp(tsamp_s: f64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Band;
 
     #[test]
     fn the_plan_of_the_paper_has_3050_trials() {
@@ -215,6 +247,40 @@ mod tests {
         let dms = plan.dms();
         assert_eq!((dms.len(), plan.trials()), (3050, 3050));
         assert!(dms.windows(2).all(|w| w[0] < w[1]) && dms[3049] < 500.0);
+    }
+
+    #[test]
+    fn equal_steps_reach_the_highest_dm() {
+        let dms = |low, high, step| DmPlan::steps(low, high, step).unwrap().dms();
+        let tried = dms(340.0, 360.0, 1.0);
+        assert_eq!((tried.len(), tried[0], tried[20]), (21, 340.0, 360.0));
+        assert_eq!(dms(0.0, 0.3, 0.1).len(), 4);
+        assert_eq!(dms(26.0, 27.0, 0.1).len(), 11);
+        assert_eq!(dms(0.0, 10.0, 3.0), [0.0, 3.0, 6.0, 9.0]);
+        assert_eq!(dms(56.7, 56.7, 1.0), [56.7]);
+        assert_eq!(dms(0.0, 1.0, 5.0), [0.0]);
+        assert_eq!(dms(MAX_DM - 2.0, MAX_DM, 1.0).len(), 2, "no range ends beyond");
+    }
+
+    #[test]
+    fn generated_plans_reach_the_highest_dm_and_go_no_further() {
+        let band = Band::uniform(1500.0, -300.0 / 512.0, 512).unwrap();
+        for (low, high) in [(0.0, 1000.0), (0.0, 0.01), (12.3, 456.7), (0.0, 9866.0), (5.0, 5.0)] {
+            for coherent_dm in [None, Some(200.0), Some(456.7), Some(2000.0)] {
+                let levin = ToleranceOptions { coherent_dm, ..Default::default() };
+                let presto = DdplanOptions { coherent_dm, ..Default::default() };
+                for plan in [
+                    DmPlan::tolerance(&band, 256e-6, low, high, &levin).unwrap(),
+                    DmPlan::ddplan(&band, 256e-6, low, high, &presto).unwrap(),
+                ] {
+                    let dms = plan.dms();
+                    assert_eq!(dms[0], low);
+                    let over = dms[dms.len() - 1] - high;
+                    assert!((0.0..=1e-9 * high).contains(&over), "{high} by {over}: {plan:?}");
+                    assert!(dms.windows(2).all(|pair| pair[0] < pair[1]));
+                }
+            }
+        }
     }
 
     #[test]

@@ -306,9 +306,10 @@ impl<'a> Work<'a> {
         }
         note!("on {}, {} trials:", self.backend.name(), plan.trials());
         for range in &plan.ranges {
-            let DmRange { dm_min, dm_max, dm_step, downsample } = range;
+            let DmRange { dm_min, dm_step, downsample, .. } = range;
+            let dm_last = range.dms().last().copied().unwrap_or(*dm_min);
             more!(
-                "  DM {dm_min:9.2} to {dm_max:9.2} by {dm_step:7.3}, bins of {downsample} samples"
+                "  DM {dm_min:9.2} to {dm_last:9.2} by {dm_step:7.3}, bins of {downsample} samples"
             );
         }
     }
