@@ -36,7 +36,9 @@ pub struct Inf {
     pub tsamp_s: f64,
     /// First and last bin of each stretch of good data; empty when all are good.
     pub on_off: Vec<(u64, u64)>,
-    /// Diameter of the beam in seconds of arc.
+    /// Band of the observation: Radio (also where it is empty), IR, Optical, UV, X-ray or Gamma.
+    pub waveband: String,
+    /// Diameter of the beam, or of the field of view, in seconds of arc.
     pub beam_arcsec: f64,
     /// Dispersion measure, pc cm^-3.
     pub dm: f64,
@@ -48,8 +50,20 @@ pub struct Inf {
     pub channels: u64,
     /// Width of a channel in MHz.
     pub channel_width_mhz: f64,
+    /// Central photon energy of X rays and gamma rays in keV.
+    pub energy_kev: f64,
+    /// Width of their band in keV.
+    pub energy_band_kev: f64,
+    /// Name of the photometric filter, from infrared to ultraviolet.
+    pub filter: String,
+    /// Its central wavelength in nm.
+    pub wavelength_nm: f64,
+    /// Its width in nm.
+    pub wavelength_band_nm: f64,
     /// Who analysed.
     pub analyst: String,
+    /// Whether the orbit of a binary pulsar was taken out of the times.
+    pub is_deorbited: bool,
     /// Notes, one line each.
     pub notes: String,
 }
@@ -71,38 +85,56 @@ enum Key {
     OnOff,
     ObservationType,
     Beam,
+    FieldOfView,
     Dm,
     Lowest,
     Bandwidth,
     Channels,
     ChannelWidth,
+    Energy,
+    EnergyBand,
+    Filter,
+    Wavelength,
+    WavelengthBand,
     Analyst,
+    Deorbited,
 }
 
-/// Each line's label, in the order in which PRESTO writes and reads them.
-const LABELS: &[(Key, &str)] = &[
-    (Key::Name, "Data file name without suffix"),
-    (Key::Telescope, "Telescope used"),
-    (Key::Instrument, "Instrument used"),
-    (Key::Source, "Object being observed"),
-    (Key::Ra, "J2000 Right Ascension (hh:mm:ss.ssss)"),
-    (Key::Dec, "J2000 Declination     (dd:mm:ss.ssss)"),
-    (Key::Observer, "Data observed by"),
-    (Key::Epoch, "Epoch of observation (MJD)"),
-    (Key::Barycentred, "Barycentered?           (1 yes, 0 no)"),
-    (Key::Bins, "Number of bins in the time series"),
-    (Key::Width, "Width of each time series bin (sec)"),
-    (Key::Breaks, "Any breaks in the data? (1 yes, 0 no)"),
-    (Key::OnOff, "On/Off bin pair"),
-    (Key::ObservationType, "Type of observation (EM band)"),
-    (Key::Beam, "Beam diameter (arcsec)"),
-    (Key::Dm, "Dispersion measure (cm-3 pc)"),
-    (Key::Lowest, "Central freq of low channel (MHz)"),
-    (Key::Bandwidth, "Total bandwidth (MHz)"),
-    (Key::Channels, "Number of channels"),
-    (Key::ChannelWidth, "Channel bandwidth (MHz)"),
-    (Key::Analyst, "Data analyzed by"),
+/// Each line's label in the order in which PRESTO writes and reads them, in two parts: programs, and versions of them,
+/// agree in the first (PRESTO's Python, `infodata.py`, knows lines by it).
+const LABELS: &[(Key, &str, &str)] = &[
+    (Key::Name, "Data file name", " without suffix"),
+    (Key::Telescope, "Telescope", " used"),
+    (Key::Instrument, "Instrument", " used"),
+    (Key::Source, "Object being", " observed"),
+    (Key::Ra, "J2000 Right", " Ascension (hh:mm:ss.ssss)"),
+    (Key::Dec, "J2000 Declination", "     (dd:mm:ss.ssss)"),
+    (Key::Observer, "Data observed", " by"),
+    (Key::Epoch, "Epoch", " of observation (MJD)"),
+    (Key::Barycentred, "Barycentered?", "           (1 yes, 0 no)"),
+    (Key::Bins, "Number of bins", " in the time series"),
+    (Key::Width, "Width of", " each time series bin (sec)"),
+    (Key::Breaks, "Any breaks", " in the data? (1 yes, 0 no)"),
+    (Key::OnOff, "On/Off bin", " pair"),
+    (Key::ObservationType, "Type of", " observation (EM band)"),
+    (Key::Beam, "Beam diameter", " (arcsec)"),
+    (Key::Dm, "Dispersion measure", " (cm-3 pc)"),
+    (Key::Lowest, "Central freq", " of low channel (MHz)"),
+    (Key::Bandwidth, "Total bandwidth", " (MHz)"),
+    (Key::Channels, "Number of channels", ""),
+    (Key::ChannelWidth, "Channel bandwidth", " (MHz)"),
+    (Key::Filter, "Photometric filter", " used"),
+    (Key::FieldOfView, "Field-of-view diameter", " (arcsec)"),
+    (Key::Energy, "Central energy", " (kev)"),
+    (Key::EnergyBand, "Energy bandpass", " (kev)"),
+    (Key::Wavelength, "Central wavelength", " (nm)"),
+    (Key::WavelengthBand, "Bandpass", " (nm)"),
+    (Key::Analyst, "Data analyzed", " by"),
+    (Key::Deorbited, "Orbit removed?", "          (1=yes, 0=no)"),
 ];
+
+/// Bands of an observation that PRESTO knows.
+const WAVEBANDS: [&str; 6] = ["Radio", "IR", "Optical", "UV", "X-ray", "Gamma"];
 
 /// The column of a line's `=`.
 const EQUALS_COLUMN: usize = 40;
@@ -152,8 +184,8 @@ impl Inf {
     /// Reads the text of a `.inf` file; `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Format`] for a line without `=`, an unknown label, a value that is no number, no
-    /// sampling time, or an observation that is not of radio.
+    /// [`Error::Format`] for a line without `=`, an unknown label or band, a value that is no number, or no sampling
+    /// time.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let mut inf = Self::default();
         let mut at = 0;
@@ -197,16 +229,39 @@ impl Inf {
                 let pair = value.split_once(',').ok_or("expected two bins with a comma between")?;
                 self.on_off.push((count(pair.0)?, count(pair.1)?));
             }
-            Key::ObservationType if value == "Radio" => {}
-            Key::ObservationType => return Err(format!("found {value}, expected Radio")),
-            Key::Beam => self.beam_arcsec = number(value)?,
+            Key::ObservationType if WAVEBANDS.contains(&value) => self.waveband = value.into(),
+            Key::ObservationType => {
+                return Err(format!("found {value}, expected one of {}", WAVEBANDS.join(", ")));
+            }
+            Key::Beam | Key::FieldOfView => self.beam_arcsec = number(value)?,
             Key::Dm => self.dm = number(value)?,
             Key::Lowest => self.lowest_mhz = number(value)?,
             Key::Bandwidth => self.bandwidth_mhz = number(value)?,
             Key::Channels => self.channels = count(value)?,
             Key::ChannelWidth => self.channel_width_mhz = number(value)?,
+            Key::Energy => self.energy_kev = number(value)?,
+            Key::EnergyBand => self.energy_band_kev = number(value)?,
+            Key::Filter => self.filter = value.into(),
+            Key::Wavelength => self.wavelength_nm = number(value)?,
+            Key::WavelengthBand => self.wavelength_band_nm = number(value)?,
+            Key::Deorbited => self.is_deorbited = count(value)? != 0,
         }
         Ok(())
+    }
+
+    /// Whether a header of this band has the line.
+    fn has(&self, key: Key) -> bool {
+        let is_radio = matches!(self.waveband.as_str(), "" | "Radio");
+        let is_high_energy = matches!(self.waveband.as_str(), "X-ray" | "Gamma");
+        match key {
+            Key::Beam | Key::Dm | Key::Lowest | Key::Bandwidth => is_radio,
+            Key::Channels | Key::ChannelWidth => is_radio,
+            Key::FieldOfView => !is_radio,
+            Key::Energy | Key::EnergyBand => is_high_energy,
+            Key::Filter | Key::Wavelength | Key::WavelengthBand => !is_radio && !is_high_energy,
+            Key::Deorbited => self.is_deorbited,
+            _ => true,
+        }
     }
 
     fn value(&self, key: Key) -> String {
@@ -227,8 +282,16 @@ impl Inf {
             Key::Breaks => u8::from(self.on_off.len() > 1).to_string(),
             // Written by Display, one line a pair.
             Key::OnOff => String::new(),
-            Key::ObservationType => "Radio".into(),
+            Key::ObservationType if self.waveband.is_empty() => "Radio".into(),
+            Key::ObservationType => text(&self.waveband),
             Key::Beam => format!("{:.0}", self.beam_arcsec),
+            Key::FieldOfView => self.beam_arcsec.to_string(),
+            Key::Energy => self.energy_kev.to_string(),
+            Key::EnergyBand => self.energy_band_kev.to_string(),
+            Key::Filter => text(&self.filter),
+            Key::Wavelength => self.wavelength_nm.to_string(),
+            Key::WavelengthBand => self.wavelength_band_nm.to_string(),
+            Key::Deorbited => u8::from(self.is_deorbited).to_string(),
             Key::Dm => self.dm.to_string(),
             Key::Lowest => digits12(self.lowest_mhz),
             Key::Bandwidth => digits12(self.bandwidth_mhz),
@@ -240,7 +303,8 @@ impl Inf {
 
 impl fmt::Display for Inf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (key, label) in LABELS {
+        for (key, first, rest) in LABELS.iter().filter(|(key, ..)| self.has(*key)) {
+            let label = format!("{first}{rest}");
             if *key != Key::OnOff {
                 writeln!(f, " {label:<39}=  {}", self.value(*key))?;
             } else if self.on_off.len() > 1 {
@@ -271,14 +335,12 @@ fn split<'a>(line: &'a str, path: &Path, at: u64) -> Result<(Key, &'a str, &'a s
         return Err(Error::format(path, "line", at, why));
     };
     let (label, value) = (line[..equals].trim(), line[equals + 1..].trim());
-    let known = LABELS.iter().find(|(_, known)| {
-        // The first words tell the labels apart; writers differ in the rest.
-        let words = if known.starts_with("Number") { 3 } else { 2 };
-        let found = label.split_whitespace().take(words);
-        label.split_whitespace().count() >= words && found.eq(known.split_whitespace().take(words))
+    let known = LABELS.iter().find(|(_, known, _)| {
+        let words = known.split_whitespace().count();
+        label.split_whitespace().take(words).eq(known.split_whitespace())
     });
     match known {
-        Some((key, _)) => Ok((*key, label, value)),
+        Some((key, ..)) => Ok((*key, label, value)),
         None => {
             let why = format!("unknown label {label:?} of the value {value:?}");
             Err(Error::format(path, "label", at, why))
@@ -309,6 +371,7 @@ mod tests {
             bandwidth_mhz: 200.0,
             channels: 256,
             channel_width_mhz: 0.78125,
+            waveband: "Radio".into(),
             analyst: "sidereal".into(),
             notes: "first note\nsecond = note".into(),
             ..Inf::default()
@@ -343,6 +406,79 @@ mod tests {
         }
     }
 
+    /// As `infodata.to_file` of PRESTO's Python writes it: another text in parentheses, no observer or band, and a line
+    /// of its own.
+    const FROM_PYTHON: &str = "\
+ Data file name without suffix          =  GBT_Lband_PSR_DM62.00
+ Telescope used                         =  GBT
+ Instrument used                        =  BCPM1
+ Object being observed                  =  Mystery_PSR
+ J2000 Right Ascension (hh:mm:ss.ssss)  =  16:43:38.1000
+ J2000 Declination     (dd:mm:ss.ssss)  =  -12:24:58.7000
+ Epoch of observation (MJD)             =  53010.484826388892543
+ Barycentered?           (1=yes, 0=no)  =  1
+ Number of bins in the time series      =  537600     
+ Width of each time series bin (sec)    =  7.2e-05
+ Any breaks in the data? (1 yes, 0 no)  =  1
+ On/Off bin pair #  1                   =  0          , 530399     
+ On/Off bin pair #  2                   =  537599     , 537599     
+ Dispersion measure (cm-3 pc)           =  62
+ Central freq of low channel (Mhz)      =  1352.5
+ Total bandwidth (Mhz)                  =  96
+ Number of channels                     =  96
+ Channel bandwidth (Mhz)                =  1
+ Data analyzed by                       =  ransom
+ Orbit removed?          (1=yes, 0=no)  =  1
+ Any additional notes:
+    Input filterbank samples have 4 bits.
+";
+
+    #[test]
+    fn a_header_of_prestos_python_is_read() {
+        let inf = parse(FROM_PYTHON).unwrap();
+        assert!(inf.is_barycentred && inf.is_deorbited);
+        assert_eq!((inf.bins, inf.tsamp_s, inf.dm), (537_600, 7.2e-5, 62.0));
+        assert_eq!(inf.on_off, [(0, 530_399), (537_599, 537_599)]);
+        assert_eq!((inf.lowest_mhz, inf.bandwidth_mhz, inf.channels), (1352.5, 96.0, 96));
+        assert_eq!(inf.notes, "Input filterbank samples have 4 bits.");
+        let again = parse(&inf.to_string()).unwrap();
+        assert_eq!(again, Inf { waveband: "Radio".into(), observer: "Unknown".into(), ..inf });
+    }
+
+    #[test]
+    fn headers_of_other_bands_are_read() {
+        let radio = full().to_string();
+        let (before, after) = radio.split_once(" Beam diameter").unwrap();
+        let (_, analyst) = after.split_once(" Data analyzed").unwrap();
+        let with = |band: &str, lines: &str| {
+            let text = format!("{before}{lines} Data analyzed{analyst}");
+            parse(&text.replacen("=  Radio", &format!("=  {band}"), 1)).unwrap()
+        };
+        let field = " Field-of-view diameter (arcsec)        =  3.50\n";
+        let x_ray = with(
+            "X-ray",
+            &format!(
+                "{field} Central energy (kev)                   =  6.5\n \
+                 Energy bandpass (kev)                  =  9.0\n"
+            ),
+        );
+        assert_eq!((x_ray.energy_kev, x_ray.energy_band_kev, x_ray.beam_arcsec), (6.5, 9.0, 3.5));
+        let optical = with(
+            "Optical",
+            &format!(
+                " Photometric filter used                =  Clear\n{field} \
+                 Central wavelength (nm)                =  550.0\n \
+                 Bandpass (nm)                          =  200.0\n"
+            ),
+        );
+        assert_eq!((optical.wavelength_nm, optical.wavelength_band_nm), (550.0, 200.0));
+        assert_eq!((optical.filter.as_str(), optical.waveband.as_str()), ("Clear", "Optical"));
+        for inf in [x_ray, optical] {
+            assert_eq!(parse(&inf.to_string()).unwrap(), inf);
+            assert!(!inf.to_string().contains("Dispersion"));
+        }
+    }
+
     #[test]
     fn bad_lines_are_named_with_their_place() {
         let good = full().to_string();
@@ -351,7 +487,7 @@ mod tests {
             ("=  0.00016384", "=  NaN", "Width"),
             ("=  131072     ", "=  many", "Number of bins"),
             ("=  256", "=  -4", "Number of channels"),
-            ("=  Radio", "=  X-ray", "Type of observation"),
+            ("=  Radio", "=  Sound", "Type of observation"),
             ("Telescope used  ", "Colour of paint ", "Colour"),
             ("=  112.3802", "   112.3802", "expected a label"),
         ];
