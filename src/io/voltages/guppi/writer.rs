@@ -349,8 +349,15 @@ fn number(key: &str, value: impl std::fmt::Display) -> String {
     format!("{:<CARD_BYTES$}", format!("{key:<8}= {value:>20}"))
 }
 
+/// A number with a decimal point, as FITS has it: readers tell floats from integers by it.
 fn float(key: &str, value: f64) -> String {
-    number(key, format!("{value:E}"))
+    let shortest = format!("{value:?}");
+    let exact = match shortest.split_once('e') {
+        Some((digits, power)) if digits.contains('.') => format!("{digits}E{power}"),
+        Some((digits, power)) => format!("{digits}.0E{power}"),
+        None => shortest,
+    };
+    number(key, exact)
 }
 
 /// A text in quotes, without what a card can't hold.
@@ -383,6 +390,20 @@ mod tests {
         ] {
             assert_eq!(card.len(), CARD_BYTES, "{card}");
             assert!(card.is_ascii() && card.as_bytes()[8] == b'=', "{card}");
+        }
+    }
+
+    #[test]
+    fn floats_have_a_decimal_point_and_all_their_digits() {
+        let value = |number: f64| float("OBSBW", number)[10..].trim().to_string();
+        assert_eq!(value(4.0), "4.0");
+        assert_eq!(value(-187.5), "-187.5");
+        assert_eq!(value(0.0), "0.0");
+        assert_eq!(value(1e-7), "1.0E-7");
+        assert_eq!(value(2.56e-6), "2.56E-6");
+        assert_eq!(value(1e300), "1.0E300");
+        for number in [1.0 / 3.0, 5.12e-6, -1.234_567_890_123_456_7e-200, 1e16, 123_456_789.125] {
+            assert!(value(number).contains('.') && value(number).parse() == Ok(number));
         }
     }
 }
