@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use tracing::Level;
 
 use crate::common::Common;
@@ -98,7 +98,7 @@ impl Drop for Progress {
 
 fn style(bounded: bool, channels: usize, tsamp_s: f64) -> ProgressStyle {
     let template = if bounded {
-        "{msg} {bar:32} {percent:>3}%  {samples}  {realtime}  {eta} left"
+        "{msg} {bar:32} {percent:>3}%  {samples}  {realtime}  {left}"
     } else {
         "{msg} {spinner}  {recorded}  {samples}  {realtime}"
     };
@@ -111,9 +111,24 @@ fn style(bounded: bool, channels: usize, tsamp_s: f64) -> ProgressStyle {
         .with_key("realtime", move |state: &ProgressState, text: &mut dyn std::fmt::Write| {
             let _ = write!(text, "{} x real time", multiple(state.per_sec() * tsamp_s));
         })
+        .with_key("left", |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+            let is_done = state.len().is_some_and(|total| state.pos() >= total);
+            let _ = text.write_str(&left(state.eta(), state.elapsed(), is_done));
+        })
         .with_key("recorded", move |state: &ProgressState, text: &mut dyn std::fmt::Write| {
             let _ = write!(text, "{:.1} s of data", state.pos() as f64 * tsamp_s);
         })
+}
+
+/// Work is timed for so long before it is said how long the rest will take.
+const FIRST_ESTIMATE: Duration = Duration::from_secs(2);
+
+/// The time that is left, or nothing while there is no estimate of it: indicatif gives 0 then.
+fn left(estimate: Duration, elapsed: Duration, is_done: bool) -> String {
+    if elapsed < FIRST_ESTIMATE || (estimate.is_zero() && !is_done) {
+        return String::new();
+    }
+    format!("{:#} left", HumanDuration(estimate))
 }
 
 /// Samples a second with a prefix: `1.25 Gsamples/s`.
@@ -142,6 +157,16 @@ mod tests {
         assert_eq!(rate(999.4e6), "999 Msamples/s");
         assert_eq!(rate(12_340.0), "12.3 ksamples/s");
         assert_eq!(rate(0.0), "0.00 samples/s");
+    }
+
+    #[test]
+    fn what_is_left_is_told_once_it_is_known() {
+        let s = Duration::from_secs;
+        assert_eq!(left(s(0), s(0), false), "");
+        assert_eq!(left(s(500), s(1), false), "");
+        assert_eq!(left(s(0), s(30), false), "");
+        assert_eq!(left(s(75), s(2), false), "75s left");
+        assert_eq!(left(s(0), s(30), true), "0s left");
     }
 
     #[test]
