@@ -17,6 +17,7 @@ use super::specs::{self, Single};
 use super::truth::Document;
 use crate::band::{BandArguments, Setup};
 use crate::common::Common;
+use crate::direction::{Position, parse_position};
 use crate::interrupt;
 use crate::output::{Existing, Files, WritingFiles};
 use crate::progress::Progress;
@@ -63,6 +64,15 @@ pub(super) struct Arguments {
     /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
     #[arg(long, value_name = "K", allow_negative_numbers = true, default_value_t = DM_CONSTANT)]
     dm_constant: f64,
+    /// Where the telescope points, for the header: RA,DEC in degrees or as 05:34:31.9,22:00:52.
+    #[arg(
+        long,
+        value_name = "RA,DEC",
+        value_parser = parse_position,
+        allow_hyphen_values = true,
+        default_value = "12:00:00,30:00:00"
+    )]
+    position: Position,
     #[command(flatten)]
     band: BandArguments,
     #[command(flatten)]
@@ -135,7 +145,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let files = (!piped).then(|| Files::begin(out, &[super::TRUTH], &writing)).transpose()?;
     let setup = arguments.band.setup()?;
     let options = arguments.options(&setup)?;
-    let mut document = Document::new(out, &options);
+    let mut document = Document::new(out, &options, arguments.position);
     let threads = Threads::new(common.threads()?);
     let mut simulator = Simulator::new(options)?.with_threads(threads);
     document.fill(simulator.truth());
@@ -145,7 +155,8 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         space::check(out, need, common)?;
     }
     let begun = Instant::now();
-    write(&mut simulator, files.as_ref().map(Files::main).as_deref(), common)?;
+    let file = files.as_ref().map(Files::main);
+    write(&mut simulator, arguments.position, file.as_deref(), common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
     let Some(files) = files else { return Ok(()) };
     super::conclude(files, &document, common, || {
@@ -170,8 +181,14 @@ fn summary(header: &FilterbankHeader, out: &Path, elapsed_s: f64, truth: &Docume
 }
 
 /// Writes a file, or to standard output.
-fn write(simulator: &mut Simulator, file: Option<&Path>, common: &Common) -> Result<()> {
-    let header = simulator.header().clone();
+fn write(
+    simulator: &mut Simulator,
+    Position { ra_deg, dec_deg }: Position,
+    file: Option<&Path>,
+    common: &Common,
+) -> Result<()> {
+    let (ra_deg, dec_deg) = (Some(ra_deg), Some(dec_deg));
+    let header = FilterbankHeader { ra_deg, dec_deg, ..simulator.header().clone() };
     let mut writer = match file {
         None => FilterbankWriter::to_pipe(Box::new(std::io::stdout()), &header)?,
         Some(path) => FilterbankWriter::create(path, &header)?,

@@ -5,11 +5,15 @@ use std::path::Path;
 use serde::Serialize;
 use sidereal::simulate::burst::{Options, Truth};
 
+use crate::direction::Position;
+
 /// OUT.truth.json.
 #[derive(Debug, Serialize)]
 pub(super) struct Document {
     file: String,
     telescope: String,
+    ra_deg: f64,
+    dec_deg: f64,
     seed: u64,
     tsamp_s: f64,
     duration_s: f64,
@@ -48,10 +52,12 @@ struct Impulse {
 }
 
 impl Document {
-    pub(super) fn new(file: &Path, options: &Options) -> Self {
+    pub(super) fn new(file: &Path, options: &Options, position: Position) -> Self {
         Self {
             file: file.display().to_string(),
             telescope: options.telescope.clone(),
+            ra_deg: position.ra_deg,
+            dec_deg: position.dec_deg,
             seed: options.seed,
             tsamp_s: options.tsamp_s,
             duration_s: options.times as f64 * options.tsamp_s,
