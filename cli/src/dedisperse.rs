@@ -18,14 +18,15 @@ use crate::progress::{Progress, multiple};
 use crate::say::{note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::{gaps, json};
-use files::{Document, Files};
+use files::{Document, Files, Kept, Lengths};
 
 /// Makes one time series for each trial dispersion measure: exact sums over the channels.
 ///
-/// Writes a folder. As .npy: dedispersed.npy (axes dm, time; 32-bit floats; 0 after a trial's end)
-/// with dedispersed.json, a further range of the plan in dedispersed_2.npy and so on. As .dat (with
-/// .inf, for PRESTO) and .tim (for SIGPROC): one file a trial, NAME_DM123.45.dat. Voltages are divided
-/// into channels on the way (--channels).
+/// Writes a folder. As .npy: dedispersed.npy (axes dm, time; 32-bit floats; a trial's mean after its
+/// end) with dedispersed.json, a further range of the plan in dedispersed_2.npy and so on. As .dat (with
+/// .inf, for PRESTO) and .tim (for SIGPROC): one file a trial, NAME_DM123.45.dat; all .dat of a range have
+/// the length that prepsubband gives them (--numout). Voltages are divided into channels on the way
+/// (--channels).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     sidereal dedisperse observation.fil --dm-min 0 --dm-max 100 --dm-step 0.5\n  \
@@ -41,6 +42,11 @@ pub(crate) struct Arguments {
     /// How the series are written.
     #[arg(long, value_enum, default_value = "npy", help_heading = "Output")]
     format: Format,
+    /// With --format dat, samples of each series: cut to it or filled up with its mean [default: a length
+    /// that PRESTO transforms fast, at least that of the recording]. A range of the plan that adds N
+    /// samples to one has an Nth of it.
+    #[arg(long, value_name = "SAMPLES", help_heading = "Output")]
+    numout: Option<u64>,
     #[command(flatten)]
     trials: DmArguments,
     #[command(flatten)]
@@ -70,6 +76,7 @@ const CONTENTS: Contents = Contents {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
+    let lengths = Lengths::new(arguments.numout, arguments.format)?;
     let also = arguments.selection.files(&arguments.trials);
     let product = ("dedispersed", CONTENTS);
     let (folder, is_resumed) = arguments.resume.begin(
@@ -90,13 +97,17 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
     let stem = arguments.recording.stem();
-    let identity = Identity::of("dedisperse", &[("--format", format!("{:?}", arguments.format))]);
+    let told = [
+        ("--format", format!("{:?}", arguments.format)),
+        ("--numout", format!("{:?}", arguments.numout)),
+    ];
+    let identity = Identity::of("dedisperse", &told);
     let identity = identity.with(&arguments.recording, &also, &options, &backend)?;
     let mut keeper = Keeper::new(folder.file(""), identity);
     let left = if is_resumed { keeper.resume(folder.place(), |_| Ok(0))? } else { None };
-    let resumed = left.map(|state| files::checkpoint(&state)).transpose()?;
+    let resumed = left.map(|state| Kept::read(&state)).transpose()?;
     if let Some(from) = &resumed {
-        kept::tell(from.rows, common);
+        kept::tell(from.checkpoint.rows, common);
     }
     let rows = rows(&header, &options);
     let mut files = Files {
@@ -111,8 +122,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         has_checkpoints: kept::can_be_read_again(&arguments.recording),
         resumed: resumed.clone(),
         writers: Vec::new(),
+        lengths,
+        ranges: Vec::new(),
+        filled: Vec::new(),
     };
-    let sink = (resumed.as_ref(), &mut files as &mut dyn SeriesSink);
+    let from = resumed.as_ref().map(|from| &from.checkpoint);
+    let sink = (from, &mut files as &mut dyn SeriesSink);
     let report = series::dedisperse_from(opened.source.as_mut(), &options, &backend, sink);
     if report.is_err() && !is_resumed {
         // No trial fits, so there is nothing to continue.
@@ -121,7 +136,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let report = report?;
     files.finish(&report)?;
     progress.finish();
-    let documents = Document::all(&report, header.tsamp_s, &opened, &backend);
+    let documents = Document::all(&report, header.tsamp_s, &opened, (&backend, &lengths));
     for (index, document) in documents.iter().enumerate() {
         json::write(&folder.file(files::numbered("dedispersed", index, "json")), document)?;
     }

@@ -3,10 +3,12 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{code, document, entries, fails, json, keys, program, recording, sidereal, stderr};
+use common::{
+    code, document, done, entries, fails, json, keys, program, recording, sidereal, stderr,
+};
 use serde_json::Value;
 
 #[test]
@@ -122,7 +124,7 @@ fn time_ranges_count_from_the_recordings_start() {
 fn series_are_written_in_each_format() {
     let home = recording();
     let run = |format: &str| {
-        let words = "--dm-min 10 --dm-max 10.02 --dm-step 0.005 --overwrite -o series";
+        let words = "--dm-min 10 --dm-max 10.015 --dm-step 0.005 --overwrite -o series";
         json(home.path(), &format!("dedisperse a.fil --format {format} {words}"))
     };
     let document = run("npy");
@@ -149,11 +151,91 @@ fn series_are_written_in_each_format() {
     assert_eq!(names.len(), 9);
     assert!(names.contains("a_DM10.000.dat") && names.contains("a_DM10.015.inf"), "{names:?}");
     let dat = fs::read(series.join("a_DM10.000.dat")).unwrap();
-    assert_eq!(dat.len(), 4 * times);
+    assert_eq!(dat.len(), 4 * 4000, "a length that PRESTO takes");
     run("tim");
     assert_eq!(entries(&series).len(), 5);
     let told = json(home.path(), "info series/a_DM10.005.tim");
     assert_eq!((told["dm"].as_f64(), told["times"].as_u64()), (Some(10.005), Some(times as u64)));
+}
+
+/// Values of a file of 32-bit floats behind its header.
+fn floats(path: &Path, header: usize) -> Vec<f32> {
+    let bytes = fs::read(path).unwrap();
+    bytes[header..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+#[test]
+fn series_of_presto_have_one_even_length_and_say_where_they_were_filled() {
+    let home = recording();
+    let words =
+        "dedisperse a.fil --format dat --dm-min 340 --dm-max 360 --dm-step 1 --overwrite -o s";
+    let told = json(home.path(), words);
+    assert_eq!(told["numout"], 4000);
+    let folder = home.path().join("s");
+    let names: Vec<String> = entries(&folder).into_iter().filter(|n| n.ends_with("dat")).collect();
+    assert_eq!(names.len(), 21, "340 and 360 are tried");
+    assert!(names.contains(&"a_DM360.00.dat".to_string()));
+    for (name, own) in names.iter().zip(told["times"].as_array().unwrap()) {
+        let own = own.as_u64().unwrap() as usize;
+        let values = floats(&folder.join(name), 0);
+        assert_eq!(values.len(), 4000, "{name}");
+        let sum: f64 = values[..own].iter().map(|value| f64::from(*value)).sum();
+        let mean = (sum / own as f64) as f32;
+        assert!(own < 4000 && values[own..].iter().all(|value| *value == mean), "{name}");
+        let inf = fs::read_to_string(folder.join(name).with_extension("inf")).unwrap();
+        assert!(inf.contains("=  4000  ") && inf.contains("(1 yes, 0 no)  =  1\n"), "{inf}");
+        let pair = |number: u32, first: usize, last: usize| {
+            format!(" On/Off bin pair #{number:3}                   =  {first:<11}, {last:<11}\n")
+        };
+        assert!(inf.contains(&pair(1, 0, own - 1)) && inf.contains(&pair(2, 3999, 3999)), "{inf}");
+    }
+    let shorter = json(home.path(), &format!("{words} --numout 1000"));
+    assert_eq!(shorter["numout"], 1000);
+    for name in &names {
+        assert_eq!(floats(&folder.join(name), 0).len(), 1000);
+        let inf = fs::read_to_string(folder.join(name).with_extension("inf")).unwrap();
+        assert!(!inf.contains("On/Off"), "{inf}");
+    }
+    let binned = "dedisperse a.fil --format dat --ranges 0:10:5,10:30:5:4 -o t";
+    let told = json(home.path(), binned);
+    assert_eq!((&told[0]["numout"], &told[1]["numout"]), (&4000.into(), &1000.into()));
+    for (words, why) in [("dat --numout 999", "even"), ("tim --numout 1000", "--format dat")] {
+        let output = sidereal(home.path(), &format!("dedisperse a.fil -o u --format {words}"));
+        fails(&output, 2, &["--numout", why]);
+    }
+}
+
+#[test]
+fn a_plane_ends_in_each_trials_own_mean() {
+    let home = recording();
+    let told = json(home.path(), "dedisperse a.fil -o s --dm-min 0 --dm-max 300 --dm-step 100");
+    let plane = floats(&home.path().join("s/dedispersed.npy"), 128);
+    let (dms, longest) = (4, plane.len() / 4);
+    for dm in 0..dms {
+        let own = told["times"][dm].as_u64().unwrap() as usize;
+        assert!(dm == 0 || own < longest);
+        // In Fortran order: all trials of the first time come first.
+        let row: Vec<f32> = plane.iter().skip(dm).step_by(dms).copied().collect();
+        let sum: f64 = row[..own].iter().map(|value| f64::from(*value)).sum();
+        let mean = (sum / own as f64) as f32;
+        assert!(mean > 1000.0 && row[own..].iter().all(|value| *value == mean), "trial {dm}");
+    }
+}
+
+#[test]
+fn a_simulation_says_where_it_points() {
+    let home = recording();
+    let words = "--channels 8 --tsamp 1e-3 --duration 1 --fch1 1500 --foff -1";
+    let place = |name: &str| {
+        let told = json(home.path(), &format!("info {name} --header"));
+        (told["ra_deg"].as_f64().unwrap(), told["dec_deg"].as_f64().unwrap())
+    };
+    done(home.path(), &format!("simulate burst default.fil {words}"));
+    assert_eq!(place("default.fil"), (180.0, 30.0), "neither is 0, which readers take for unknown");
+    done(home.path(), &format!("simulate burst here.fil {words} --position 83.625,-22.5"));
+    assert_eq!(place("here.fil"), (83.625, -22.5));
+    let truth = document(home.path(), "here.fil.truth.json");
+    assert_eq!((&truth["ra_deg"], &truth["dec_deg"]), (&83.625.into(), &(-22.5).into()));
 }
 
 #[test]

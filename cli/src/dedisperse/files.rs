@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use serde::Serialize;
+use sidereal::array::Plane;
 use sidereal::backend::Backend;
 use sidereal::io::FilterbankHeader;
 use sidereal::io::npy::{self, Order};
-use sidereal::io::presto::{Inf, SeriesWriter};
+use sidereal::io::presto::{Inf, SeriesWriter, good_length};
 use sidereal::io::sigproc::{TimeSeries, TimeSeriesWriter};
 use sidereal::pipeline::burst::Status;
 use sidereal::pipeline::ending::Ending;
@@ -35,6 +36,9 @@ pub(super) struct Document<'a> {
     downsample: usize,
     /// Valid samples of each trial.
     times: &'a [u64],
+    /// Length to which .dat series were cut or filled up, as prepsubband does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    numout: Option<u64>,
     /// Whether these are the series of the whole recording; else the reason why not.
     complete: bool,
     reason: Option<String>,
@@ -56,7 +60,7 @@ impl<'a> Document<'a> {
         report: &'a SeriesReport,
         tsamp_s: f64,
         opened: &'a Opened,
-        backend: &Backend,
+        (backend, lengths): (&Backend, &Lengths),
     ) -> Vec<Self> {
         let delay_s = opened.delay_s();
         let gaps = gaps::listed(&report.gaps, tsamp_s, delay_s);
@@ -66,6 +70,7 @@ impl<'a> Document<'a> {
             start_s: delay_s + range.start_s,
             downsample: range.downsample,
             times,
+            numout: lengths.of(range, report.rows),
             complete: report.ending.is_complete(),
             reason: report.ending.reason().map(|why| errors::named(&why)),
             gaps: gaps.clone(),
@@ -94,6 +99,75 @@ pub(super) fn writes(name: &str) -> bool {
         "npy" | "json" => stem == "dedispersed" || matches!(range(), Some(Ok(_))),
         "dat" | "inf" | "tim" => matches!(dm(), Some(Ok(_))),
         _ => false,
+    }
+}
+
+/// Lengths of series that have one for all trials of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lengths {
+    /// Each as long as its trial has samples.
+    Own,
+    /// That which prepsubband chooses.
+    Good,
+    /// This many samples where none are added to one.
+    Given(u64),
+}
+
+impl Lengths {
+    /// Of what is asked for in a format.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a length that no format or PRESTO has.
+    pub(super) fn new(numout: Option<u64>, format: Format) -> Result<Self> {
+        match (numout, format) {
+            (None, Format::Dat) => Ok(Self::Good),
+            (None, _) => Ok(Self::Own),
+            (Some(length), Format::Dat) if length >= 2 && length.is_multiple_of(2) => {
+                Ok(Self::Given(length))
+            }
+            (Some(length), Format::Dat) => {
+                let rule = "PRESTO's realfft and accelsearch need an even number of samples";
+                Err(Error::parameter("--numout", length, rule))
+            }
+            (Some(length), _) => {
+                let rule = "only --format dat has one length for all trials";
+                Err(Error::parameter("--numout", length, rule))
+            }
+        }
+    }
+
+    /// The length of a range's series of `rows` rows of the recording; none where each has its own.
+    fn of(self, range: &SeriesRange, rows: u64) -> Option<u64> {
+        let downsample = range.downsample.max(1) as u64;
+        match self {
+            Self::Own => None,
+            Self::Good => Some(good_length(rows / downsample)),
+            Self::Given(length) => Some(length.div_ceil(downsample).next_multiple_of(2)),
+        }
+    }
+
+    /// The most samples that are written while the number of rows is not known.
+    fn most(self, range: &SeriesRange) -> u64 {
+        if matches!(self, Self::Given(_)) { self.of(range, 0) } else { None }.unwrap_or(u64::MAX)
+    }
+}
+
+/// A trial's samples so far, for the mean to which it is filled up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Level {
+    sum: f64,
+    times: u64,
+}
+
+impl Level {
+    /// Adds samples one after another, so that the sum does not depend on how they are cut into blocks.
+    fn add(&mut self, values: &[f32]) {
+        self.sum = values.iter().fold(self.sum, |sum, value| sum + f64::from(*value));
+        self.times += values.len() as u64;
+    }
+
+    fn mean(self) -> f32 {
+        if self.times == 0 { 0.0 } else { (self.sum / self.times as f64) as f32 }
     }
 }
 
@@ -134,8 +208,13 @@ pub(super) struct Files<'a> {
     /// Whether the recording can be read again, so that checkpoints are of use.
     pub(super) has_checkpoints: bool,
     /// Checkpoint of the earlier run that is continued.
-    pub(super) resumed: Option<Checkpoint>,
+    pub(super) resumed: Option<Kept>,
     pub(super) writers: Vec<Writer>,
+    pub(super) lengths: Lengths,
+    /// Ranges of the plan, with the levels of their trials.
+    pub(super) ranges: Vec<(SeriesRange, Vec<Level>)>,
+    /// The end of a block whose trials differ in length, filled up.
+    pub(super) filled: Vec<f32>,
 }
 
 impl<'a> Files<'a> {
@@ -149,9 +228,11 @@ impl<'a> Files<'a> {
             };
             match self.format {
                 Format::Npy => all.saturating_mul(range.dms.len() as u64),
-                Format::Dat | Format::Tim => {
-                    range.dms.iter().map(|dm| all.saturating_sub(delay(dm))).sum()
+                Format::Dat => {
+                    let length = self.lengths.of(range, rows).unwrap_or(all);
+                    length.saturating_mul(range.dms.len() as u64)
                 }
+                Format::Tim => range.dms.iter().map(|dm| all.saturating_sub(delay(dm))).sum(),
             }
         };
         ranges.iter().map(samples).fold(0, u64::saturating_add).saturating_mul(4)
@@ -160,15 +241,26 @@ impl<'a> Files<'a> {
     /// Gives every file its name; series of trials that turned out too long are dropped.
     pub(super) fn finish(&mut self, report: &SeriesReport) -> Result<()> {
         let failed = matches!(report.ending, Ending::Failed(_));
-        for (mut writer, times) in self.writers.drain(..).zip(&report.times) {
+        let ranges = self.ranges.drain(..);
+        for ((mut writer, times), (range, levels)) in
+            self.writers.drain(..).zip(&report.times).zip(ranges)
+        {
             if failed {
-                writer.cut(times)?;
+                let most = self.lengths.most(&range);
+                let times: Vec<u64> = times.iter().map(|times| most.min(*times)).collect();
+                writer.cut(&times)?;
             }
+            let length = self.lengths.of(&range, report.rows).unwrap_or(0);
             match writer {
                 Writer::Npy(writer) => writer.finish()?,
                 Writer::Dat(writers) => {
-                    for (writer, times) in writers.into_iter().zip(times) {
-                        if *times > 0 { writer.finish() } else { writer.discard() }?;
+                    for ((mut writer, times), level) in writers.into_iter().zip(times).zip(levels) {
+                        if *times > 0 {
+                            writer.fill(length, level.mean())?;
+                            writer.finish()?;
+                        } else {
+                            writer.discard()?;
+                        }
                     }
                 }
                 Writer::Tim(writers) => {
@@ -185,7 +277,7 @@ impl<'a> Files<'a> {
         let path = |dm: &f64, extension: &str| {
             self.folder.file(format!("{}_DM{dm:.decimals$}.{extension}", self.stem))
         };
-        let times = |from: &Checkpoint| from.times.get(index).copied().unwrap_or(0);
+        let times = |from: &Kept| from.checkpoint.times.get(index).copied().unwrap_or(0);
         let written = self.resumed.as_ref().map_or(0, times);
         Ok(match self.format {
             Format::Npy => {
@@ -194,6 +286,7 @@ impl<'a> Files<'a> {
                 Writer::Npy(npy::Writer::in_place(&path, shape, written)?)
             }
             Format::Dat => {
+                let written = written.min(self.lengths.most(range));
                 let dat = |dm: &f64| self.dat(&path(dm, "dat"), *dm, range, written);
                 let writers = range.dms.iter().map(dat);
                 Writer::Dat(writers.collect::<Result<_>>()?)
@@ -247,7 +340,7 @@ impl<'a> Files<'a> {
 impl SeriesSink for Files<'_> {
     fn begin(&mut self, ranges: &[SeriesRange]) -> Result<()> {
         if let Some(rows) = self.rows {
-            let there = self.resumed.as_ref().map_or(0, |from| from.rows);
+            let there = self.resumed.as_ref().map_or(0, |from| from.checkpoint.rows);
             let need = self.need(ranges, rows.saturating_sub(there));
             space::check(self.folder.place(), need, self.common)?;
         }
@@ -255,24 +348,45 @@ impl SeriesSink for Files<'_> {
         for (index, range) in ranges.iter().enumerate() {
             self.writers.push(self.writer(index, range, decimals)?);
         }
+        let mut sums = self.resumed.iter().flat_map(|from| &from.sums).copied();
+        for (index, range) in ranges.iter().enumerate() {
+            let written = self.resumed.as_ref().map(|from| &from.checkpoint.times);
+            let written = written.and_then(|times| times.get(index).copied()).unwrap_or(0);
+            let times = written.min(self.lengths.most(range));
+            let level = |_: &f64| Level { sum: sums.next().unwrap_or(0.0), times };
+            let levels = range.dms.iter().map(level).collect();
+            self.ranges.push((range.clone(), levels));
+        }
         Ok(())
     }
 
     fn block(&mut self, block: Block<'_>) -> Result<()> {
-        let Some(writer) = self.writers.get_mut(block.range) else {
-            let (expected, actual) = (self.writers.len(), block.range);
+        let expected = self.writers.len();
+        let found = self.writers.get_mut(block.range).zip(self.ranges.get_mut(block.range));
+        let Some((writer, (range, levels))) = found else {
+            let actual = block.range;
             return Err(Error::Shape { what: "ranges of the plan", expected, actual });
         };
         let row = |dm: usize| &block.plane.row(dm)[..block.valid[dm]];
+        let most = self.lengths.most(range);
         match writer {
             Writer::Npy(writer) => {
-                writer.write_times(block.plane)?;
+                for (dm, level) in levels.iter_mut().enumerate() {
+                    level.add(row(dm));
+                }
+                writer.write_times(even(block, levels, &mut self.filled)?)?;
                 writer.release()
             }
-            Writer::Dat(writers) => writers.iter_mut().enumerate().try_for_each(|(dm, writer)| {
-                writer.write(row(dm))?;
-                writer.release()
-            }),
+            Writer::Dat(writers) => {
+                for (dm, (writer, level)) in writers.iter_mut().zip(levels).enumerate() {
+                    let room = most.saturating_sub(writer.bins());
+                    let values = &row(dm)[..room.min(row(dm).len() as u64) as usize];
+                    writer.write(values)?;
+                    writer.release()?;
+                    level.add(values);
+                }
+                Ok(())
+            }
             Writer::Tim(writers) => writers.iter_mut().enumerate().try_for_each(|(dm, writer)| {
                 writer.write(row(dm))?;
                 writer.release()
@@ -290,23 +404,59 @@ impl SeriesSink for Files<'_> {
         if !self.has_checkpoints || !(is_last || self.keeper.is_due()) {
             return Ok(());
         }
-        let Checkpoint { rows, flagged, times } = checkpoint;
-        let words = [*rows, *flagged].into_iter().chain(times.iter().copied());
-        let state: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-        self.keeper.checkpoint(&state)
+        let levels = self.ranges.iter().flat_map(|(_, levels)| levels);
+        let sums = levels.map(|level| level.sum).collect();
+        self.keeper.checkpoint(&Kept { checkpoint: checkpoint.clone(), sums }.state())
     }
 }
 
-/// Where an interrupted run stood, from its state.
-///
-/// # Errors
-/// [`Error::Parameter`] for a state of another length.
-pub(super) fn checkpoint(state: &[u8]) -> Result<Checkpoint> {
-    let (words, rest) = state.as_chunks::<8>();
-    let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-    match (words.next(), words.next().filter(|_| rest.is_empty())) {
-        (Some(rows), Some(flagged)) => Ok(Checkpoint { rows, flagged, times: words.collect() }),
-        _ => Err(Error::parameter("bytes of the checkpoint", state.len(), "it is damaged")),
+/// A block whose trials all go to its end: those that are shorter are filled up with their level.
+fn even<'a>(
+    block: Block<'a>,
+    levels: &[Level],
+    filled: &'a mut Vec<f32>,
+) -> Result<Plane<'a, f32>> {
+    let (dms, times) = (block.plane.dms(), block.plane.times());
+    if block.valid.iter().all(|valid| *valid >= times) {
+        return Ok(block.plane);
+    }
+    filled.clear();
+    for (dm, level) in levels.iter().enumerate() {
+        filled.extend_from_slice(&block.plane.row(dm)[..block.valid[dm].min(times)]);
+        filled.resize((dm + 1) * times, level.mean());
+    }
+    Plane::new(filled, dms, times, times)
+}
+
+/// What an interrupted run keeps: where it stood, and the sum of each trial's samples.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Kept {
+    pub(super) checkpoint: Checkpoint,
+    sums: Vec<f64>,
+}
+
+impl Kept {
+    fn state(&self) -> Vec<u8> {
+        let Checkpoint { rows, flagged, times } = &self.checkpoint;
+        let head = [*rows, *flagged, times.len() as u64];
+        let words = head.into_iter().chain(times.iter().copied());
+        words.chain(self.sums.iter().map(|sum| sum.to_bits())).flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Where an interrupted run stood, from its state.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a state of another length.
+    pub(super) fn read(state: &[u8]) -> Result<Self> {
+        let bad = || Error::parameter("bytes of the checkpoint", state.len(), "it is damaged");
+        let (words, rest) = state.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let [rows, flagged, ranges, ref lists @ ..] = words[..] else { return Err(bad()) };
+        let ranges = usize::try_from(ranges).map_err(|_| bad())?;
+        let (times, sums) =
+            lists.split_at_checked(ranges).filter(|_| rest.is_empty()).ok_or_else(bad)?;
+        let checkpoint = Checkpoint { rows, flagged, times: times.to_vec() };
+        Ok(Self { checkpoint, sums: sums.iter().map(|bits| f64::from_bits(*bits)).collect() })
     }
 }
 
@@ -323,6 +473,37 @@ fn decimals<'a>(dms: impl Iterator<Item = &'a f64>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_goes_round_and_damage_is_told() {
+        let checkpoint = Checkpoint { rows: 7, flagged: 1, times: vec![5, 2] };
+        let kept = Kept { checkpoint, sums: vec![1.5, -3.0, 0.25] };
+        let state = kept.state();
+        assert_eq!(Kept::read(&state).unwrap(), kept);
+        let many = [0, 0, u64::MAX].map(u64::to_le_bytes).concat();
+        for bad in [&state[..16], &state[..state.len() - 1], &state[..32], &many[..]] {
+            assert!(Kept::read(bad).is_err(), "{} bytes", bad.len());
+        }
+    }
+
+    #[test]
+    fn series_of_a_range_have_one_even_length() {
+        let range =
+            |downsample| SeriesRange { dms: vec![1.0], tsamp_s: 1e-3, downsample, start_s: 0.0 };
+        let good = Lengths::new(None, Format::Dat).unwrap();
+        assert_eq!(
+            (good.of(&range(1), 531_000), good.of(&range(4), 531_000)),
+            (Some(537_600), Some(134_400))
+        );
+        let given = Lengths::new(Some(1000), Format::Dat).unwrap();
+        assert_eq!((given.of(&range(1), 7), given.of(&range(8), 7)), (Some(1000), Some(126)));
+        assert_eq!((given.most(&range(1)), good.most(&range(1))), (1000, u64::MAX));
+        assert_eq!(Lengths::new(None, Format::Npy).unwrap().of(&range(1), 7), None);
+        for (length, format) in [(0, Format::Dat), (999, Format::Dat), (1000, Format::Tim)] {
+            let error = Lengths::new(Some(length), format).unwrap_err().to_string();
+            assert!(error.contains("--numout"), "{error}");
+        }
+    }
 
     #[test]
     fn names_tell_trials_apart() {

@@ -6,12 +6,14 @@
 //! PRESTO's `ioinf.c`, which reads lines in order and takes values from column 41.
 
 mod inf;
+mod length;
 mod value;
 
 use std::fs;
 use std::path::Path;
 
 pub use inf::Inf;
+pub use length::good_length;
 
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
@@ -117,6 +119,30 @@ impl SeriesWriter {
         Ok(())
     }
 
+    /// Samples written so far.
+    pub fn bins(&self) -> u64 {
+        self.inf.bins
+    }
+
+    /// Fills a series up to `bins` samples with `value`; the header says where its own samples end, as prepsubband's
+    /// does: by a pair of bins for these and one for the last of all.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn fill(&mut self, bins: u64, value: f32) -> Result<()> {
+        let own = self.inf.bins;
+        if own == 0 || own >= bins {
+            return Ok(());
+        }
+        let filling = [value; 1024];
+        while self.inf.bins < bins {
+            let left = bins - self.inf.bins;
+            self.write(&filling[..left.min(1024) as usize])?;
+        }
+        self.inf.on_off = vec![(0, own - 1), (bins - 1, bins - 1)];
+        Ok(())
+    }
+
     /// Gives the file handle back until the next write.
     ///
     /// # Errors
@@ -163,6 +189,24 @@ mod tests {
             ("x_DM56.75", 5000, 56.75)
         );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_series_is_filled_and_says_where_its_own_samples_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.dat");
+        let inf = Inf { tsamp_s: 1e-3, ..Inf::default() };
+        let mut writer = SeriesWriter::create(&path, &inf).unwrap();
+        writer.fill(8, 1.0).unwrap();
+        assert_eq!(writer.bins(), 0, "there is no level to fill with");
+        writer.write(&[3.0; 5]).unwrap();
+        writer.fill(5, 1.0).unwrap();
+        writer.fill(2048, 2.5).unwrap();
+        writer.finish().unwrap();
+        let (inf, values, _) = read(&path).unwrap();
+        assert_eq!((inf.bins, inf.on_off), (2048, vec![(0, 4), (2047, 2047)]));
+        assert_eq!(values[..5], [3.0; 5]);
+        assert!(values.len() == 2048 && values[5..].iter().all(|value| *value == 2.5));
     }
 
     #[test]
