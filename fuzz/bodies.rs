@@ -7,6 +7,8 @@
 mod arrays;
 #[path = "bodies/filterbanks.rs"]
 mod filterbanks;
+#[path = "bodies/kept.rs"]
+mod kept;
 #[path = "bodies/memory.rs"]
 mod memory;
 #[path = "bodies/pipelines.rs"]
@@ -57,7 +59,9 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("npy", searches::npy),
     ("psd", strain::psd),
     ("psrfits", filterbanks::psrfits),
-    ("saved_state", pipelines::saved_state),
+    ("saved_search", kept::saved_search),
+    ("saved_series", kept::saved_series),
+    ("saved_state", kept::saved_state),
     ("search", pipelines::search),
     ("sigproc", filterbanks::sigproc),
     ("spiir_filter", pipelines::spiir_filter),

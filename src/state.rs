@@ -9,7 +9,7 @@ use num_complex::Complex;
 use crate::error::{Error, Result};
 
 /// Numbers of a state lie below this, so that sums of them do not overflow.
-const GREATEST: u64 = 1 << 60;
+pub(crate) const GREATEST: u64 = 1 << 60;
 
 /// A state in the making.
 #[derive(Clone, Debug, Default)]

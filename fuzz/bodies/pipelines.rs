@@ -28,7 +28,6 @@ use sidereal::pipeline::voltage::{
 use sidereal::sample::Encoding;
 use sidereal::spiir::bank::{self, Bank, Rates};
 use sidereal::spiir::whiten::{self, Method, Psd};
-use sidereal::state::{Saved, Saving};
 use sidereal::strain::Waveform;
 use sidereal::units::{Band, Epoch, Gps};
 use sidereal::voltage::VoltageEncoding;
@@ -275,7 +274,7 @@ pub(super) fn correlate(bytes: &[u8]) -> Outcome {
 pub(super) const RATE_HZ: u32 = 256;
 
 /// A deviation of the strain's noise.
-const SIGMA: f64 = 1e-21;
+pub(super) const SIGMA: f64 = 1e-21;
 
 /// White noise's power spectrum.
 fn white() -> PowerSpectrum {
@@ -306,7 +305,7 @@ fn chirp_bank() -> &'static Bank {
 }
 
 /// A chain over strain of the bank's rate.
-fn detector(method: Method) -> Result<ChirpDetector> {
+pub(super) fn detector(method: Method) -> Result<ChirpDetector> {
     let psd = Psd::Fixed(white());
     let options = DetectorOptions {
         whitening: whiten::Options { method, ..whiten::Options::new(RATE_HZ, psd) },
@@ -388,7 +387,12 @@ pub(super) fn masked(mask: Mask, band: Band) -> Result<()> {
 }
 
 /// A header of rows in memory.
-fn header(band: Band, encoding: Encoding, tsamp_s: f64, times: Option<u64>) -> FilterbankHeader {
+pub(super) fn header(
+    band: Band,
+    encoding: Encoding,
+    tsamp_s: f64,
+    times: Option<u64>,
+) -> FilterbankHeader {
     FilterbankHeader {
         path: "fuzz".into(),
         format: "memory",
@@ -404,41 +408,4 @@ fn header(band: Band, encoding: Encoding, tsamp_s: f64, times: Option<u64>) -> F
         recorded_polarizations: 1,
         times,
     }
-}
-
-/// The saved state of a filter, damaged: four bytes each say where, how and with what. A chain that takes it goes on.
-pub(super) fn saved_state(bytes: &[u8]) -> Outcome {
-    static STATE: OnceLock<(Vec<f64>, Vec<u8>)> = OnceLock::new();
-    let method = Method::Overlap { fft_s: 1.0 };
-    let (strain, state) = STATE.get_or_init(|| {
-        let strain: Vec<f64> = (0..2000).map(|k| SIGMA * f64::from(k * 37 % 19 - 9)).collect();
-        let mut before = detector(method).expect("a chain");
-        before.run(&strain, &vec![true; strain.len()], &mut |_| {}).expect("strain");
-        let mut saving = Saving::default();
-        assert!(before.save(&mut saving));
-        let mut state = saving.finish();
-        // Saving::sealed puts the checksum of what is read in the place of this one.
-        state.truncate(state.len() - 8);
-        (strain, state)
-    });
-    let mut state = state.clone();
-    for change in bytes.chunks_exact(4).take(64) {
-        let place =
-            usize::from(u16::from_le_bytes([change[0], change[1]])) * 8 % state.len().max(1);
-        match (change[2] % 4, state.get_mut(place..place + 8)) {
-            (0, _) if change[3] > 0 => state.truncate(place),
-            (1, Some(number)) => number[usize::from(change[3]) % 8] ^= change[3],
-            (2, Some(number)) => {
-                number.copy_from_slice(&(u64::MAX >> (change[3] % 64)).to_le_bytes())
-            }
-            (3, Some(number)) => number.copy_from_slice(&u64::from(change[3]).to_le_bytes()),
-            _ => {}
-        }
-    }
-    let state = Saving::sealed(state);
-    let mut after = detector(method)?;
-    after.load(&mut Saved::new("state".as_ref(), 0, &state)?, Vec::new())?;
-    after.run(strain, &vec![true; strain.len()], &mut |_| {})?;
-    after.flush(&mut |_| {})?;
-    Ok(Read::Whole)
 }

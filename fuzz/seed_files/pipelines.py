@@ -33,14 +33,30 @@ def pipelines():
     strain = bytes(round(noise.gauss(0, 16)) % 256 for _ in range(4096))
     save("spiir_filter", "valid_noise.bin", bytes([0, 200, 0]) + strain)
     save("spiir_filter", "valid_minimum_phase.bin", bytes([1, 30, 0]) + strain)
-    save("saved_state", "valid_unchanged.bin", bytes(8))
-    save("saved_state", "valid_flag.bin", bytes([3, 0, 1, 0]))
-    save("saved_state", "broken_short.bin", bytes([40, 0, 0, 1]))
-    save("saved_state", "broken_count.bin", bytes([1, 0, 2, 4]))
     bad = bytearray(strain)
     bad[1000:1010] = b"\x7f" * 10
     bad[2000], bad[3000] = 0x80, 126
     save("spiir_filter", "valid_not_finite.bin", bytes([0, 77, 1]) + bad)
+
+
+
+def kept():
+    """Changes of what interrupted runs leave: where (in words), how (0 cut, 1 flip, 2 great, 3 small), with what."""
+    save("saved_state", "valid_unchanged.bin", bytes(8))
+    save("saved_state", "valid_flag.bin", bytes([3, 0, 1, 0]))
+    save("saved_state", "broken_short.bin", bytes([40, 0, 0, 1]))
+    save("saved_state", "broken_count.bin", bytes([1, 0, 2, 4]))
+    # First, which checkpoint.
+    for target in ("saved_search", "saved_series"):
+        save(target, "valid_first.bin", bytes([0]))
+        save(target, "valid_last.bin", bytes([22]))
+        save(target, "valid_looks_back.bin", bytes([13]))
+        save(target, "broken_short.bin", bytes([8, 1, 0, 0, 1]))
+        save(target, "broken_rows.bin", bytes([8, 0, 0, 2, 0]))
+    save("saved_search", "broken_candidates.bin", bytes([8, 1, 0, 2, 0]))
+    save("saved_search", "broken_window.bin", bytes([8, 5, 0, 2, 0]))
+    save("saved_series", "broken_times.bin", bytes([8, 2, 0, 2, 0]))
+    save("saved_series", "valid_flagged.bin", bytes([8, 1, 0, 3, 9]))
 
 
 def windows():

@@ -17,6 +17,7 @@ use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
+use crate::state::GREATEST;
 
 /// Most bytes of series that are held at once, over all ranges.
 const PLANE_BYTES: usize = 128 << 20;
@@ -259,10 +260,18 @@ impl Work {
             let rule = format!("there are {}", self.ranges.len());
             return Err(Error::parameter("ranges of the checkpoint", from.times.len(), rule));
         }
+        if from.rows >= GREATEST {
+            let rule = "it is damaged: no recording has so many";
+            return Err(Error::parameter("rows of the checkpoint", from.rows, rule));
+        }
         let mut first = from.rows;
         for (range, times) in self.ranges.iter_mut().zip(&from.times) {
             range.produced = *times;
             range.first_row = times.saturating_mul(range.plan().downsample() as u64);
+            if range.first_row > from.rows {
+                let rule = format!("{} rows do not give so many", from.rows);
+                return Err(Error::parameter("times of the checkpoint", times, rule));
+            }
             first = first.min(range.first_row);
         }
         // What fills samples goes back to the first row, and so does the number of those that the source replaced.

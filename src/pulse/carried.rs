@@ -2,8 +2,10 @@
 //!
 //! Invariant: a detector put into this state finds in later samples what the one that it was taken from finds.
 
+use super::plan::Plan;
 use super::rules::{Hit, Noise, Sweep};
 use crate::error::{Error, Result};
+use crate::state::GREATEST;
 
 /// Words of a trial.
 const TRIAL: usize = 5;
@@ -57,5 +59,25 @@ impl Carried {
             Trial { noise: Noise { mean, sigma }, sweep }
         };
         Ok(Self { window: *window, trials: words[1..].chunks_exact(TRIAL).map(trial).collect() })
+    }
+
+    /// Fails for numbers that no search of this plan carries, so that none overflows.
+    pub(super) fn check(&self, plan: &Plan) -> Result<()> {
+        let start = self.window.checked_mul(plan.window_times() as u64);
+        let Some(start) = start.filter(|start| *start < GREATEST) else {
+            let rule = "it is damaged: no recording has so many";
+            return Err(Error::parameter("window of the search's state", self.window, rule));
+        };
+        for hit in self.trials.iter().filter_map(|trial| trial.sweep.best) {
+            if hit.time >= start {
+                let rule = format!("samples before {start} alone were searched");
+                return Err(Error::parameter("event in the search's state", hit.time, rule));
+            }
+            if hit.width > plan.max_width() as u64 {
+                let rule = format!("the widest boxcar has {} samples", plan.max_width());
+                return Err(Error::parameter("width in the search's state", hit.width, rule));
+            }
+        }
+        Ok(())
     }
 }

@@ -206,10 +206,11 @@ impl Detector {
     /// [`Carried::window`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a state of another number of trials, or one that is not the start's for the reference;
+    /// [`Error::Parameter`] for a state of other trials, or one that is not the start's for the reference;
     /// [`Error::Device`] when a device fails.
     pub fn restore(&mut self, carried: &Carried) -> Result<()> {
         check_length("trials of the search's state", self.plan.dms(), carried.trials.len())?;
+        carried.check(&self.plan)?;
         self.reset();
         match &mut self.engine {
             Engine::Reference(_) if carried.window > 0 => {

@@ -6,6 +6,7 @@ use super::super::range::RangeSearch;
 use super::{Candidate, Status};
 use crate::error::{Error, Result};
 use crate::pulse::cluster::{Clusterer, State};
+use crate::state::GREATEST;
 
 /// Follows a search while it runs, and keeps what it finds.
 pub trait Observer {
@@ -108,7 +109,12 @@ impl Checkpoint {
         clusterer.restore(&State::from_words(self.clusterer.clone()))?;
         let mut first = self.times;
         for (range, words) in ranges.iter_mut().zip(&self.ranges) {
-            first = first.min(range.restore(words)?);
+            let needed = range.restore(words)?;
+            if needed > self.times {
+                let rule = format!("{} were searched", self.times);
+                return Err(Error::parameter("rows of the checkpoint", needed, rule));
+            }
+            first = first.min(needed);
         }
         Ok(first)
     }
@@ -128,7 +134,7 @@ impl Checkpoint {
     /// The checkpoint that [`Checkpoint::to_bytes`] gave.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if these bytes are of another length.
+    /// [`Error::Parameter`] if these bytes are of another length, or count what no search reaches.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let words: Vec<u64> = bytes
             .chunks_exact(8)
@@ -150,7 +156,9 @@ impl Checkpoint {
             rest = behind;
         }
         let clusterer = ranges.pop().filter(|_| rest.is_empty())?;
-        let [times, candidates, flagged] = [*times, *candidates, *flagged];
+        let counts = [*times, *candidates, *flagged];
+        let [times, candidates, flagged] =
+            Some(counts).filter(|counts| counts.iter().all(|count| *count < GREATEST))?;
         Some(Self { times, candidates, flagged, ranges, clusterer })
     }
 }

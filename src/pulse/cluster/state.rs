@@ -4,6 +4,7 @@
 
 use super::{Candidate, Clusterer, Group, Point};
 use crate::error::{Error, Result};
+use crate::state::GREATEST;
 
 /// Words of a point, and of a group.
 const POINT: usize = 4;
@@ -67,8 +68,14 @@ impl Clusterer {
             let members = members as usize;
             Ok(Group { best: point(words)?, members, begin, end, dm_min, dm_max })
         };
-        let points = points.chunks_exact(POINT).map(point).collect::<Result<_>>()?;
-        let groups = groups.chunks_exact(GROUP).map(group).collect::<Result<_>>()?;
+        let points = points.chunks_exact(POINT).map(point).collect::<Result<Vec<_>>>()?;
+        let groups = groups.chunks_exact(GROUP).map(group).collect::<Result<Vec<Group>>>()?;
+        // Each event is a point or a member of one group, here or among those handed out.
+        let members = groups.iter().map(|group| group.members as u64);
+        let undecided = members.fold(points.len() as u64, u64::saturating_add);
+        if undecided > *events || *events >= GREATEST {
+            return Err(bad());
+        }
         (self.points, self.groups) = (points, groups);
         (self.frontier_s, self.horizon) = (f64::from_bits(*frontier_s), f64::from_bits(*horizon));
         self.events = *events as usize;
