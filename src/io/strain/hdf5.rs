@@ -25,6 +25,14 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainS
     Ok(Box::new(source?))
 }
 
+/// Whether a file is HDF5 with strain in either layout, be it damaged.
+pub(super) fn is_strain(path: &Path) -> bool {
+    let Ok(input) = Input::open(path) else { return false };
+    let has_series =
+        || input.root_names().is_ok_and(|names| names.iter().any(|name| input.is_series(name)));
+    input.has(STRAIN) || has_series()
+}
+
 fn gwosc(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
     let series = input.series(STRAIN)?;
     let spacing_s = match series.number("Xspacing")? {
@@ -45,10 +53,9 @@ fn gwosc(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
 
 fn gwpy(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
     let mut found = Vec::new();
-    for name in input.root_names()? {
-        if let Ok(series) = input.series(&name)
-            && let (Some(spacing_s), Some(start_s)) = (series.number("dx")?, series.number("x0")?)
-        {
+    for name in input.root_names()?.into_iter().filter(|name| input.is_series(name)) {
+        let series = input.series(&name)?;
+        if let (Some(spacing_s), Some(start_s)) = (series.number("dx")?, series.number("x0")?) {
             found.push((name, series, spacing_s, start_s));
         }
     }

@@ -13,7 +13,7 @@ mod series;
 mod summary;
 
 pub use join::join;
-pub use open::{OpenOptions, open, open_all};
+pub use open::{OpenOptions, is_strain, open, open_all};
 pub use summary::Summary;
 
 use std::path::PathBuf;

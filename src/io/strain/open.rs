@@ -68,6 +68,11 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>>
     }
 }
 
+/// Returns whether a file is HDF5 that holds strain; one that is damaged is told from other files, too.
+pub fn is_strain(path: &Path) -> bool {
+    hdf5::is_strain(path)
+}
+
 /// Opens several files of one detector, in any order, as one stream; between them may be gaps, which come as invalid
 /// samples. Raw files, each of which needs a start of its own, are opened one by one and joined by [`super::join`].
 ///
