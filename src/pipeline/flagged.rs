@@ -1,4 +1,7 @@
-//! Samples of float rows that are not finite: counted, and filled by the level of their channel.
+//! Samples of float rows that are not finite or too large to be measured: counted, and filled by the level of their channel.
+//!
+//! A sample is too large from 2^64 (1.8e19) on. Sums of 2^20 channels, over bins of 2^12 times and boxcars of 2^31 bins, are
+//! below 2^127 then, within f32.
 //!
 //! Invariant: what fills a sample depends on the rows before it alone (of the first rows, on those that the mask sees),
 //! never on how rows are read.
@@ -19,8 +22,11 @@ const STEP: usize = 7919;
 /// Runs of lost rows that are remembered.
 const MOST_RUNS: usize = 1 << 14;
 
-/// Bits of a float's exponent; all are set in an infinity and in what is not a number.
-const EXPONENT: u32 = 0x7f80_0000;
+/// Bits of 2^64, the least size that is flagged: infinities and what is not a number lie above it, too.
+const TOO_LARGE: u32 = (64 + 127) << 23;
+
+/// Bits of a float but for its sign.
+const SIZE: u32 = 0x7fff_ffff;
 
 /// Fills the samples of a stream of float rows that are not finite.
 pub(super) struct Flagged {
@@ -87,32 +93,33 @@ impl Flagged {
     /// Takes the level that fills samples of the first rows, from the rows that the stream begins with.
     pub(super) fn begin(&mut self, rows: &[u8]) {
         let mut level = Level::new(self.channels);
-        level.observe_bytes(rows.chunks_exact(4 * self.channels).take(level.samples()));
+        level.observe_bytes(rows.chunks_exact(4 * self.channels).take(level.samples()), unflagged);
         level.update(0, &mut self.level);
     }
 
     /// Fills the next rows.
     pub(super) fn fill(&mut self, mut rows: &mut [u8]) {
         let row_bytes = 4 * self.channels;
-        if is_finite(rows) {
+        if is_clean(rows) {
             let times = rows.len() / row_bytes;
             // Later rows of the same call replace the others before a level is taken.
             let passed = times.saturating_sub(self.latest.capacity());
             self.latest.pass(passed);
-            self.latest.observe_bytes(rows.chunks_exact(row_bytes).skip(passed));
+            self.latest
+                .observe_bytes(rows.chunks_exact(row_bytes).skip(passed), f32::from_le_bytes);
             self.row += times as u64;
             return;
         }
         while !rows.is_empty() {
             let left = (ANCHOR_ROWS - self.row % ANCHOR_ROWS) as usize;
             let (part, rest) = rows.split_at_mut((left * row_bytes).min(rows.len()));
-            let is_needed = !is_finite(part);
+            let is_needed = !is_clean(part);
             if is_needed {
                 self.bring(self.row);
             }
-            self.latest.observe_bytes(part.chunks_exact(row_bytes));
+            self.latest.observe_bytes(part.chunks_exact(row_bytes), unflagged);
             for row in part.chunks_exact_mut(row_bytes) {
-                if is_needed && !is_finite(row) {
+                if is_needed && !is_clean(row) {
                     let count = fill(row, &self.level);
                     self.count += count;
                     if 2 * count > self.channels as u64 {
@@ -139,7 +146,7 @@ impl Flagged {
 pub(super) fn mostly_flagged(rows: &[u8], channels: usize, most: f64) -> Vec<bool> {
     let times = rows.len() / (4 * channels);
     let mut counts = vec![0u64; channels];
-    for row in rows.chunks_exact(4 * channels).filter(|row| !is_finite(row)) {
+    for row in rows.chunks_exact(4 * channels).filter(|row| !is_clean(row)) {
         for (count, bytes) in counts.iter_mut().zip(row.as_chunks::<4>().0) {
             *count += u64::from(is_flagged(*bytes));
         }
@@ -150,7 +157,7 @@ pub(super) fn mostly_flagged(rows: &[u8], channels: usize, most: f64) -> Vec<boo
 /// The rows with other samples of the same channel in the place of those that are not finite, so that statistics of a
 /// channel are those of its finite samples; `None` where all are finite.
 pub(super) fn resampled(rows: &[u8], channels: usize) -> Option<Vec<u8>> {
-    if is_finite(rows) {
+    if is_clean(rows) {
         return None;
     }
     let mut rows = rows.to_vec();
@@ -191,11 +198,16 @@ fn fill(row: &mut [u8], level: &[f32]) -> u64 {
 }
 
 fn is_flagged(bytes: [u8; 4]) -> bool {
-    u32::from_le_bytes(bytes) & EXPONENT == EXPONENT
+    u32::from_le_bytes(bytes) & SIZE >= TOO_LARGE
 }
 
-/// Whether all floats are finite.
-fn is_finite(bytes: &[u8]) -> bool {
+/// A float, or NaN where it is flagged.
+fn unflagged(bytes: [u8; 4]) -> f32 {
+    if is_flagged(bytes) { f32::NAN } else { f32::from_le_bytes(bytes) }
+}
+
+/// Whether no float is flagged.
+fn is_clean(bytes: &[u8]) -> bool {
     // Whole blocks without a branch, which become vector instructions.
     bytes.chunks(1 << 12).all(|block| {
         let flagged = |any: bool, bytes: &[u8; 4]| any | is_flagged(*bytes);
@@ -284,7 +296,7 @@ mod tests {
         assert_eq!(mostly_flagged(&bytes, CHANNELS, 0.5), [false, true, false]);
         assert_eq!(mostly_flagged(&bytes, CHANNELS, 0.9), [false; 3]);
         let noisy = resampled(&bytes, CHANNELS).expect("some are not finite");
-        assert!(is_finite(&noisy));
+        assert!(is_clean(&noisy));
         let second = noisy.as_chunks::<4>().0.iter().skip(1).step_by(CHANNELS);
         let values: Vec<f32> = second.map(|bytes| f32::from_le_bytes(*bytes)).collect();
         let mean = values.iter().sum::<f32>() / 1000.0;

@@ -78,11 +78,15 @@ impl Level {
         }
     }
 
-    /// Looks at rows of little-endian floats.
-    pub(in crate::pipeline) fn observe_bytes<'a>(&mut self, rows: impl Iterator<Item = &'a [u8]>) {
+    /// Looks at rows of numbers of four bytes, each of which is what `read` makes of it.
+    pub(in crate::pipeline) fn observe_bytes<'a>(
+        &mut self,
+        rows: impl Iterator<Item = &'a [u8]>,
+        read: impl Fn([u8; 4]) -> f32,
+    ) {
         for row in rows {
             for (value, bytes) in self.next().iter_mut().zip(row.as_chunks::<4>().0) {
-                *value = f32::from_le_bytes(*bytes);
+                *value = read(*bytes);
             }
         }
     }
