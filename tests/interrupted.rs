@@ -23,7 +23,10 @@ struct Recording {
     rows: Simulator,
     header: FilterbankHeader,
     left: u64,
+    /// Whether a read beyond the last row is a fault.
     fails: bool,
+    /// Whether that fault loses the rows before it in the same read, as one of a pipe does.
+    loses: bool,
     cut: Option<&'static str>,
 }
 
@@ -35,7 +38,7 @@ impl Recording {
         options.bursts = vec![burst(80.0, 1.02), burst(40.0, 4.5), burst(70.0, 13.1)];
         let rows = Simulator::new(options).unwrap();
         let header = FilterbankHeader { times: None, ..rows.header().clone() };
-        Self { rows, header, left: times, fails: false, cut: None }
+        Self { rows, header, left: times, fails: false, loses: false, cut: None }
     }
 }
 
@@ -47,7 +50,8 @@ impl FilterbankSource for Recording {
     fn read(&mut self, rows: &mut [u8]) -> Result<usize> {
         let row_bytes = self.header.row_bytes();
         let asked = (rows.len() / row_bytes).min(self.left as usize);
-        if asked == 0 && self.fails {
+        let is_short = asked * row_bytes < rows.len();
+        if self.fails && (asked == 0 || (self.loses && is_short)) {
             return Err(Error::io("a.fil", std::io::ErrorKind::TimedOut.into()));
         }
         let read = self.rows.read(&mut rows[..asked * row_bytes])?;
@@ -159,6 +163,66 @@ fn what_was_searched_before_a_fault_a_stop_or_a_cut_is_reported() {
     let mut nothing = Recording::new(Encoding::U8, 0);
     nothing.fails = true;
     assert!(search(&mut nothing, &options, &Backend::best(2), &mut |_| true).is_err());
+}
+
+/// Rows that are read together for the automatic mask.
+const PIECE: u64 = 256;
+
+#[test]
+fn rows_before_a_fault_or_a_stop_within_those_of_the_mask_are_searched_with_a_mask_of_their_own() {
+    let (options, times) = (options(), 50 * PIECE);
+    let whole =
+        search(&mut Recording::new(Encoding::U8, times), &options, &Backend::best(2), &mut |_| {
+            true
+        })
+        .unwrap();
+    assert!(whole.candidates.len() > 10);
+    for loses in [false, true] {
+        let mut recording = Recording::new(Encoding::U8, times + u64::from(loses));
+        (recording.fails, recording.loses) = (true, loses);
+        let mut keeper = Keeper::new(u64::MAX);
+        let kept = (None, &mut keeper as &mut dyn Observer);
+        let report = search_from(&mut recording, &options, &Backend::best(2), kept).unwrap();
+        assert!(matches!(report.ending, Ending::Failed(_)));
+        same(&report, &whole);
+        assert!(keeper.checkpoints.is_empty(), "a whole run has another mask");
+    }
+    // A stop between two reads, and none before.
+    let mut asked = 0;
+    let mut observe = |status: &Status| {
+        asked += u64::from(status.times == 0);
+        asked < 50
+    };
+    let mut recording = Recording::new(Encoding::U8, TIMES);
+    let report = search(&mut recording, &options, &Backend::best(2), &mut observe).unwrap();
+    assert!(matches!(report.ending, Ending::Stopped));
+    same(&report, &whole);
+
+    // A search that goes on has the whole mask, or ends as it began.
+    let mut first = Keeper::new(9000);
+    let mut recording = Recording::new(Encoding::U8, TIMES);
+    let kept = (None, &mut first as &mut dyn Observer);
+    search_from(&mut recording, &options, &Backend::best(2), kept).unwrap();
+    let (checkpoint, mut second) = first.resumed(first.checkpoints.len() - 1, 0);
+    let kept = (Some(&checkpoint), &mut second as &mut dyn Observer);
+    let mut recording = Recording::new(Encoding::U8, TIMES);
+    let ended = search_from(&mut recording, &options, &Backend::best(2), kept);
+    assert!(ended.is_err_and(|error| error.is_stop()));
+}
+
+#[test]
+fn series_before_a_fault_within_the_rows_of_the_mask_are_kept() {
+    let options = SearchOptions { auto_mask: true, ..options() };
+    let mut shorter = Memory { stop: u64::MAX, ..Memory::default() };
+    let mut recording = Recording::new(Encoding::U8, 40 * PIECE);
+    let expected = dedisperse(&mut recording, &options, &Backend::best(2), &mut shorter).unwrap();
+    let mut recording = Recording::new(Encoding::U8, 40 * PIECE + 7);
+    (recording.fails, recording.loses) = (true, true);
+    let mut sink = Memory { stop: u64::MAX, ..Memory::default() };
+    let report = dedisperse(&mut recording, &options, &Backend::best(2), &mut sink).unwrap();
+    assert!(matches!(report.ending, Ending::Failed(_)));
+    assert!(sink.checkpoint.is_none());
+    assert_eq!((report.times, sink.series), (expected.times, shorter.series));
 }
 
 #[test]

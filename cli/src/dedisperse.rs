@@ -142,6 +142,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     }
     if report.ending.is_read() || !files.has_checkpoints {
         kept::clear(&folder.file(""))?;
+    } else {
+        kept::mark(&folder.file(""))?;
     }
     let place = folder.place().to_path_buf();
     folder.finish()?;

@@ -187,9 +187,8 @@ fn a_disk_that_is_full_is_one_error_and_leaves_nothing() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_is_heard_in_a_pipe_that_goes_on_and_leaves_nothing() {
+fn an_interrupt_is_heard_in_a_pipe_that_goes_on_and_what_came_is_searched() {
     let home = recording();
-    let before = entries(home.path());
     let mut child = Command::new(program())
         .args(["search", "-", "-o", "out"])
         .current_dir(home.path())
@@ -213,7 +212,12 @@ fn an_interrupt_is_heard_in_a_pipe_that_goes_on_and_leaves_nothing() {
     let output = child.wait_with_output().unwrap();
     drop(pipe);
     assert_eq!(code(&output), 130, "{}", stderr(&output));
-    assert_eq!(entries(home.path()), before);
+    assert!(entries(home.path()).iter().all(|name| !name.starts_with('.')));
+    let summary = document(home.path(), "out/summary.json");
+    assert_eq!(
+        (&summary["complete"], &summary["reason"]),
+        (&false.into(), &"stopped on request".into())
+    );
 }
 
 #[test]

@@ -205,6 +205,57 @@ fn stalled(folder: &Path, seconds: usize, words: &str) -> (Child, ChildStdin) {
 }
 
 #[test]
+fn a_stream_that_ends_within_the_rows_of_the_mask_is_searched_as_far_as_it_came() {
+    let home = recording();
+    let folder = home.path();
+    // The mask waits for 32768 rows; 20000 come, of which the pipe may hold back 2048.
+    for is_cut in [false, true] {
+        let out = if is_cut { "cut" } else { "stopped" };
+        let words = format!("search - -o {out} --device cpu --dm-max 200 --gulp 500");
+        let (child, mut stream) = stalled(folder, 20, &words);
+        if is_cut {
+            stream.write_all(&[7; 20]).unwrap();
+            drop(stream);
+        } else {
+            signal(&child, Signal::TERM);
+        }
+        let ended = child.wait_with_output().unwrap();
+        let code = if is_cut { 0 } else { 130 };
+        assert_eq!(ended.status.code(), Some(code), "{}", stderr(&ended));
+        let summary = document(&folder.join(out), "summary.json");
+        assert_eq!(summary["complete"], false);
+        let times = summary["candidates"].as_array().unwrap().iter();
+        let times: Vec<f64> = times.map(|one| one["time_s"].as_f64().unwrap()).collect();
+        for expected in [1.5, 9.5] {
+            assert!(times.iter().any(|time| (time - expected).abs() < 5e-3), "{times:?}");
+        }
+        let names = entries(&folder.join(out));
+        assert!(!names.contains("journal") && !names.contains("checkpoint"), "{names:?}");
+        assert_eq!(unfinished(folder), None);
+    }
+}
+
+#[test]
+fn a_product_without_a_checkpoint_is_begun_anew() {
+    let home = recording();
+    let folder = home.path();
+    for words in [SEARCH, "dedisperse a.fil --device cpu --ranges 0:60:4"] {
+        let verb = words.split(' ').next().unwrap();
+        done(folder, &format!("{words} -o {verb}"));
+        done(folder, &format!("{words} -o again"));
+        // As after a stop within the rows of the mask.
+        let name = if verb == "search" { "summary.json" } else { "dedispersed.json" };
+        let path = folder.join("again").join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("\"complete\": true", "\"complete\": false")).unwrap();
+        fs::write(folder.join("again/journal"), "").unwrap();
+        done(folder, &format!("{words} -o again --resume"));
+        same(folder, "again", verb);
+        fs::remove_dir_all(folder.join("again")).unwrap();
+    }
+}
+
+#[test]
 fn a_stream_that_stalls_is_stopped_with_what_was_found() {
     let home = recording();
     let folder = home.path();

@@ -115,7 +115,10 @@ pub fn search_from(
     (resumed, observer): (Option<&Checkpoint>, &mut dyn Observer),
 ) -> Result<Report> {
     let begin = Instant::now();
-    let mut setup = Setup::new(source, options, backend)?;
+    let mut setup = Setup::new(source, options, backend, &mut |status| observer.observe(status))?;
+    if resumed.is_some() {
+        setup.cleaning.check_whole()?;
+    }
     let mut clusterer = setup.clusterer()?;
     let mut times = 0;
     if let Some(checkpoint) = resumed {
@@ -137,14 +140,17 @@ pub fn search_from(
         }
         let data_s = times as f64 * setup.header.tsamp_s;
         let elapsed_s = begin.elapsed().as_secs_f64();
-        if !observer.observe(&Status { times, total: setup.part.times, data_s, elapsed_s }) {
+        let goes_on =
+            observer.observe(&Status { times, total: setup.part.times, data_s, elapsed_s });
+        // A mask that was cut short is used for all rows that it was made from.
+        if !goes_on && !setup.cleaning.is_cut_short() {
             break Ending::Stopped;
         }
     };
     let mut ending = if ending.is_complete() { Ending::of_source(source.cut()) } else { ending };
     // After a fault of a device, or where candidates were not taken, the last checkpoint holds.
     let is_whole = times >= setup.resumed && refused.is_empty() && !is_of_device(&ending);
-    if is_whole && observer.wants_checkpoint(true) {
+    if is_whole && !setup.cleaning.is_cut_short() && observer.wants_checkpoint(true) {
         // What ended the search is told, not what keeping its state met then.
         let _ = setup.checkpoint(times, &clusterer, observer);
     }
@@ -223,11 +229,17 @@ impl Setup {
         source: &mut dyn FilterbankSource,
         options: &SearchOptions,
         backend: &Backend,
+        observe: &mut dyn FnMut(&Status) -> bool,
     ) -> Result<Self> {
         let header = source.header().clone();
         let part = Part::new(&header, options)?;
         skip_to(source, part.first)?;
-        let cleaning = Cleaning::new(source, options, part, backend)?;
+        let begin = Instant::now();
+        let mut goes_on = || {
+            let elapsed_s = begin.elapsed().as_secs_f64();
+            observe(&Status { times: 0, total: part.times, data_s: 0.0, elapsed_s })
+        };
+        let cleaning = Cleaning::new(source, options, part, (backend, &mut goes_on))?;
         let trials = Trials { header: &header, options, cleaning: &cleaning, part };
         let filled = Filled::new(source.gaps(), part.first, cleaning.lost_rows());
         let ranges = RangeSearch::all(trials, &filled, backend)?;
@@ -274,7 +286,8 @@ impl Setup {
             }
             self.found += candidates.len() as u64;
         }
-        if times >= self.resumed && observer.wants_checkpoint(false) {
+        let is_kept = times >= self.resumed && !self.cleaning.is_cut_short();
+        if is_kept && observer.wants_checkpoint(false) {
             self.checkpoint(times, clusterer, observer)?;
         }
         Ok(())

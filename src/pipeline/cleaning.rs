@@ -14,6 +14,9 @@ use crate::sample::{Encoding, Samples};
 /// Rows from which the mask is made, unless they are more than [`MASK_BYTES`].
 const MASK_TIMES: usize = 1 << 15;
 
+/// Rows of the mask that are read together; a stop or a fault within them loses no others.
+const PIECE_TIMES: usize = 256;
+
 /// The most bytes that are held for the automatic mask.
 const MASK_BYTES: usize = 64 << 20;
 
@@ -27,6 +30,7 @@ pub(super) struct Cleaning {
     encoding: Encoding,
     range: Option<(i32, i32)>,
     scale: i32,
+    is_cut_short: bool,
     reader: Reader,
 }
 
@@ -37,15 +41,19 @@ pub(super) struct Reader {
     prefix: Vec<u8>,
     used: usize,
     left: u64,
+    /// What ended the rows for the mask early; it comes behind them.
+    fault: Option<Error>,
 }
 
 impl Cleaning {
-    /// Reads what the automatic mask needs, and decides what is left out.
+    /// Reads what the automatic mask needs, and decides what is left out. `goes_on` is asked between reads.
+    ///
+    /// Where a stop or a fault ends those rows early, the mask is made from what was read; see [`Cleaning::is_cut_short`].
     pub(super) fn new(
         source: &mut dyn FilterbankSource,
         options: &SearchOptions,
         part: Part,
-        backend: &Backend,
+        (backend, goes_on): (&Backend, &mut dyn FnMut() -> bool),
     ) -> Result<Self> {
         let header = source.header().clone();
         let mut masked = zapped(&header, options)?;
@@ -58,11 +66,11 @@ impl Cleaning {
             return Err(Error::parameter("--max-flagged", options.max_flagged, rule));
         }
         let mut left = part.limit;
-        let mut prefix = Vec::new();
+        let (mut prefix, mut fault) = (Vec::new(), None);
         // Rows that are made of voltages are finite.
         let mut flagged = Flagged::new(&header).filter(|_| source.as_any().is_none());
         if options.auto_mask || flagged.is_some() {
-            prefix = read_prefix(source, &header, &mut left)?;
+            (prefix, fault) = read_prefix(source, &mut left, goes_on)?;
         }
         let mut resampled = None;
         if let Some(flagged) = &mut flagged {
@@ -84,7 +92,7 @@ impl Cleaning {
         }
         drop(resampled);
         if masked.iter().all(|bad| *bad) {
-            return Err(nothing_left(&header, options));
+            return Err(fault.unwrap_or_else(|| nothing_left(&header, options)));
         }
         let needed = options.zero_dm || time_mask.is_some();
         let plan = clean::Plan::new(clean::Options {
@@ -100,8 +108,23 @@ impl Cleaning {
             scale: if needed { plan.scale() } else { 1 },
             cleaner: if needed { Some(Cleaner::new(plan, backend)?) } else { None },
             masked,
-            reader: Reader { row_bytes: header.row_bytes(), flagged, prefix, used: 0, left },
+            is_cut_short: fault.is_some(),
+            reader: Reader { row_bytes: header.row_bytes(), flagged, prefix, used: 0, left, fault },
         })
+    }
+
+    /// Whether fewer rows than the mask asks for were read before a stop or a fault: what is made with that mask is no
+    /// part of what a whole run makes.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.is_cut_short
+    }
+
+    /// The fault that ended the rows for the mask early, for a run that has no use for those before it.
+    ///
+    /// # Errors
+    /// That fault.
+    pub(super) fn check_whole(&mut self) -> Result<()> {
+        self.reader.fault.take().map_or(Ok(()), Err)
     }
 
     /// Channels left out, true where so, in recorded order.
@@ -190,10 +213,10 @@ impl Cleaning {
 }
 
 impl Reader {
-    /// Whether rows were read that are still to be given.
+    /// Whether rows were read that are still to be given, or the fault that ended them.
     #[cfg(feature = "cuda")]
     pub(super) fn holds_rows(&self) -> bool {
-        self.used < self.prefix.len()
+        self.used < self.prefix.len() || self.fault.is_some()
     }
 
     /// The most rows that are still to be read.
@@ -216,6 +239,9 @@ impl Reader {
                 (self.prefix, self.used) = (Vec::new(), 0);
             }
             return Ok(held / self.row_bytes);
+        }
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
         }
         let wanted = (rows.len() / self.row_bytes).min(self.left.min(usize::MAX as u64) as usize);
         let times = source.read(&mut rows[..wanted * self.row_bytes])?;
@@ -287,16 +313,33 @@ fn time_mask(mask: RecordedMask, masked: &mut [bool], first_time: u64) -> TimeMa
     TimeMask { interval_times: mask.interval_times, first_time, intervals: mask.intervals }
 }
 
+/// Reads the rows for the mask, and what ended them early, if anything did behind the first of them.
 fn read_prefix(
     source: &mut dyn FilterbankSource,
-    header: &FilterbankHeader,
     left: &mut u64,
-) -> Result<Vec<u8>> {
-    let row_bytes = header.row_bytes();
-    let times = MASK_TIMES.min((MASK_BYTES / row_bytes).max(256)) as u64;
-    let mut rows = vec![0; times.min(*left) as usize * row_bytes];
-    let read = source.read(&mut rows)?;
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<(Vec<u8>, Option<Error>)> {
+    let row_bytes = source.header().row_bytes();
+    let times = MASK_TIMES
+        .min((MASK_BYTES / row_bytes).max(256))
+        .min(usize::try_from(*left).unwrap_or(usize::MAX));
+    let mut rows = vec![0; times * row_bytes];
+    let mut read = 0;
+    let mut fault = None;
+    while read < times && fault.is_none() {
+        if read > 0 && !goes_on() {
+            fault = Some(Error::stopped(&source.header().path));
+            break;
+        }
+        let wanted = PIECE_TIMES.min(times - read);
+        match source.read(&mut rows[read * row_bytes..][..wanted * row_bytes]) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if read == 0 => return Err(error),
+            Err(error) => fault = Some(error),
+        }
+    }
     rows.truncate(read * row_bytes);
     *left -= read as u64;
-    Ok(rows)
+    Ok((rows, fault))
 }

@@ -145,7 +145,14 @@ pub fn dedisperse_from(
     let header = source.header().clone();
     let part = Part::new(&header, options)?;
     skip_to(source, part.first)?;
-    let mut cleaning = Cleaning::new(source, options, part, backend)?;
+    let mut goes_on = || {
+        let elapsed_s = begin.elapsed().as_secs_f64();
+        sink.observe(&Status { times: 0, total: part.times, data_s: 0.0, elapsed_s })
+    };
+    let mut cleaning = Cleaning::new(source, options, part, (backend, &mut goes_on))?;
+    if resumed.is_some() {
+        cleaning.check_whole()?;
+    }
     let start_s = part.first as f64 * header.tsamp_s;
     let trials = Trials { header: &header, options, cleaning: &cleaning, part };
     let mut work = Work::new(trials, backend)?;
@@ -169,7 +176,7 @@ pub fn dedisperse_from(
         let samples = cleaning.clean(samples, &mut cleaned)?;
         let mut made = work.ranges.iter_mut().try_for_each(|range| range.run(samples, sink));
         rows += got as u64;
-        if made.is_ok() && rows >= earlier {
+        if made.is_ok() && rows >= earlier && !cleaning.is_cut_short() {
             made = sink.checkpoint(&work.checkpoint(rows, source.flagged_samples()), false);
         }
         if let Err(error) = made {
@@ -181,7 +188,9 @@ pub fn dedisperse_from(
         }
         let data_s = rows as f64 * header.tsamp_s;
         let elapsed_s = begin.elapsed().as_secs_f64();
-        if !sink.observe(&Status { times: rows, total: part.times, data_s, elapsed_s }) {
+        let goes_on = sink.observe(&Status { times: rows, total: part.times, data_s, elapsed_s });
+        // A mask that was cut short is used for all rows that it was made from.
+        if !goes_on && !cleaning.is_cut_short() {
             break Ending::Stopped;
         }
     };
@@ -189,7 +198,7 @@ pub fn dedisperse_from(
     // Rows that an earlier call had read were not all read again: nothing is made of their end.
     is_whole &= rows >= earlier;
     rows = rows.max(earlier);
-    if is_whole {
+    if is_whole && !cleaning.is_cut_short() {
         // What ended the work is told, not what keeping its state met then.
         let _ = sink.checkpoint(&work.checkpoint(rows, source.flagged_samples()), true);
     }

@@ -194,6 +194,17 @@ impl Keeper {
     }
 }
 
+/// Makes sure that the folder of an incomplete product has a journal, by which `--resume` knows it: without a checkpoint
+/// it begins anew there.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn mark(folder: &Path) -> Result<()> {
+    let path = folder.join(JOURNAL);
+    let made = OpenOptions::new().create(true).append(true).open(&path);
+    made.map(drop).map_err(|error| Error::io(path, error))
+}
+
 /// Removes journal and checkpoint of a run that needs them no more.
 ///
 /// # Errors

@@ -360,9 +360,9 @@ impl<'a> Work<'a> {
             }
         }
         if found.report.ending.is_read() || !self.has_checkpoints() {
-            kept::clear(&folder.file(""))?;
+            return kept::clear(&folder.file(""));
         }
-        Ok(())
+        kept::mark(&folder.file(""))
     }
 
     fn write_summary(&self, folder: &Folder, found: &Found) -> Result<()> {

@@ -40,7 +40,7 @@ impl Resident {
             let what = format!("a recording in the memory of {}", backend.name());
             return Err(Error::Unavailable { what, why: "that takes a GPU".to_owned() });
         };
-        let mut setup = Setup::new(source, options, backend)?;
+        let mut setup = Setup::new(source, options, backend, &mut |_| true)?;
         let parts = (&setup.cleaning, setup.part);
         let (stage, gulp) =
             Stage::resident(device, &setup.header, parts, &setup.ranges, options.gulp)?;
