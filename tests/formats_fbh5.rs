@@ -83,6 +83,32 @@ fn contiguous_files_are_read() {
     assert_eq!(read_all(open(Polarizations::Total).as_mut()), sum);
 }
 
+/// A filterbank of zeros with one feed and 4096 channels, in chunks of so many times; a few kB, whatever its length.
+fn zeros(times: usize, chunk: u64) -> Vec<u8> {
+    let mut builder = hdf5_pure::FileBuilder::new();
+    builder.set_attr("CLASS", AttrValue::AsciiString("FILTERBANK".into()));
+    let values = vec![0; times * 4096];
+    let data = builder.create_dataset("data").with_u8_data(&values);
+    data.with_shape(&[times as u64, 1, 4096]).with_chunks(&[chunk, 1, 4096]).with_deflate(9);
+    for (name, value) in [("fch1", 1500.0), ("foff", -0.01), ("tsamp", 1e-3)] {
+        data.set_attr(name, AttrValue::F64(value));
+    }
+    builder.finish().unwrap()
+}
+
+#[test]
+fn a_small_file_of_much_data_is_refused() {
+    let open = |bytes: Vec<u8>| {
+        fbh5::from_bytes(bytes, Path::new("x.h5"), Polarizations::Total).map(|_| ())
+    };
+    // 8 MiB are taken; a chunk of 36 MiB is above 32 MiB and 32 times the file.
+    assert!(open(zeros(2 << 10, 512)).is_ok());
+    let bytes = zeros(9 << 10, 9 << 10);
+    assert!(bytes.len() < 100_000, "{}", bytes.len());
+    let told = open(bytes).unwrap_err().to_string();
+    assert!(told.contains("a chunk of 37748736 bytes, in a file of "), "{told}");
+}
+
 #[test]
 fn damaged_hdf5_is_an_error_and_never_a_panic() {
     for name in ["fbh5_bitshuffle_u8.h5", "fbh5_deflate_u8.h5"] {
