@@ -7,7 +7,7 @@ use sidereal::dedisperse::dm_plan::{DdplanOptions, DmPlan, DmRange, ToleranceOpt
 use sidereal::units::{Band, DM_CONSTANT};
 use sidereal::{Error, Result};
 
-use crate::dm_plan_file;
+use crate::{dm_plan_file, numbers};
 
 /// Limits where none are given, in pc cm^-3.
 const DM_MIN: f64 = 0.0;
@@ -185,6 +185,9 @@ pub(crate) fn check_constant(dm_constant: f64) -> Result<()> {
     Err(Error::parameter("--dm-constant", dm_constant, rule))
 }
 
+/// The numbers of a range.
+const FIELDS: [&str; 3] = ["dm_min", "dm_max", "dm_step"];
+
 /// Ranges from `A:B:STEP[:DOWNSAMPLE],...`.
 fn fixed(text: &str) -> Result<DmPlan> {
     let range = |part: &str| {
@@ -193,7 +196,6 @@ fn fixed(text: &str) -> Result<DmPlan> {
             Error::parameter("--ranges", part, rule)
         };
         let words: Vec<&str> = part.split(':').map(str::trim).collect();
-        let number = |word: &str| word.parse::<f64>().map_err(|_| wrong());
         let (limits, downsample) = match words.as_slice() {
             [low, high, step] => ([*low, *high, *step], 1),
             [low, high, step, samples] => {
@@ -201,8 +203,13 @@ fn fixed(text: &str) -> Result<DmPlan> {
             }
             _ => return Err(wrong()),
         };
-        let [low, high, step] = limits.map(number);
-        Ok(DmRange { downsample, ..DmRange::new(low?, high?, step?) })
+        let mut numbers = [0.0; 3];
+        for (number, (word, field)) in numbers.iter_mut().zip(limits.into_iter().zip(FIELDS)) {
+            let fault = |why| Error::parameter("--ranges", part, format!("{field}: {why}"));
+            *number = numbers::finite(word).map_err(fault)?;
+        }
+        let [low, high, step] = numbers;
+        Ok(DmRange { downsample, ..DmRange::new(low, high, step) })
     };
     let ranges = text.split(',').map(range).collect::<Result<_>>()?;
     DmPlan::from_ranges(ranges).map_err(|error| match error {
@@ -228,6 +235,12 @@ mod tests {
         assert_eq!((plan.trials(), plan.ranges[2].downsample), (3050, 2));
         for bad in ["", "1:2", "a:b:c", "0:1:0.1:x", "5:1:1", "0:1:0.1,"] {
             assert!(fixed(bad).is_err(), "{bad}");
+        }
+        for (bad, field) in
+            [("0:1:1e-320", "dm_step"), ("0:1e300:1e299", "dm_max"), ("nan:1:1", "dm_min")]
+        {
+            let told = fixed(bad).unwrap_err().to_string();
+            assert!(told.contains(bad) && told.contains(field), "{told}");
         }
     }
 

@@ -11,6 +11,8 @@ use sidereal::io::atomic;
 use sidereal::{Error, Result};
 use toml::{Table, Value};
 
+use crate::numbers;
+
 /// The most bytes that a plan's file may have.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -109,9 +111,10 @@ fn range(value: &Value) -> std::result::Result<DmRange, (String, String)> {
     if let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) {
         return Err(fault(unknown, &format!("its fields are {}", known.join(", "))));
     }
+    let sane = |field: &str, number: f64| numbers::sane(number).map_err(|why| fault(field, &why));
     let number = |field: &str| match table.get(field) {
-        Some(Value::Float(number)) => Ok(*number),
-        Some(Value::Integer(number)) => Ok(*number as f64),
+        Some(Value::Float(number)) => sane(field, *number),
+        Some(Value::Integer(number)) => sane(field, *number as f64),
         Some(other) => Err(fault(field, &format!("{other} is not a number"))),
         None => Err(fault(field, "it is missing")),
     };
@@ -151,6 +154,7 @@ mod tests {
             ("[[range]]\ndm_min = 0\ndm_max = 10\n", "dm_step"),
             ("[[range]]\ndm_min = 0\ndm_max = '10'\ndm_step = 1\n", "dm_max"),
             ("[[range]]\ndm_min = 0\ndm_max = nan\ndm_step = 1\n", "dm_max"),
+            ("[[range]]\ndm_min = 0\ndm_max = 1\ndm_step = 1e-320\n", "dm_step: it must be 0 or"),
             ("[[range]]\ndm_min = 9\ndm_max = 1\ndm_step = 1\n", "dm_max"),
             ("[[range]]\ndm_min = 0\ndm_max = 1\ndm_step = 1\ndownsample = -1\n", "downsample"),
             ("[[range]]\ndm_min = 0\ndm_max = 1\ndm_step = 1\ndm_stop = 1\n", "dm_stop"),

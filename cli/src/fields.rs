@@ -2,6 +2,8 @@
 
 use sidereal::{Error, Result};
 
+use crate::numbers;
+
 /// Numbers by name, from one option's value.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields {
@@ -28,9 +30,9 @@ impl Fields {
             if values.iter().any(|value| value.0 == name) {
                 return wrong("it may be given once only".to_owned());
             }
-            match number.trim().parse::<f64>() {
-                Ok(number) if number.is_finite() => values.push((name.to_owned(), number)),
-                _ => return wrong(format!("{} is not a number", number.trim())),
+            match numbers::finite(number.trim()) {
+                Ok(number) => values.push((name.to_owned(), number)),
+                Err(why) => return wrong(why),
             }
         }
         Ok(Self { option, values })
@@ -66,7 +68,7 @@ mod tests {
         let fields = Fields::parse("--burst", "dm=5.5, time=-1e-3", &names).unwrap();
         assert_eq!((fields.get("dm"), fields.or("time", 2.0)), (Some(5.5), -1e-3));
         assert!(fields.need("width").is_err());
-        for bad in ["dm", "dm=x", "dm=nan", "DM=5", "dm=1,dm=2", "snr=3", "dm=inf"] {
+        for bad in ["dm", "dm=x", "dm=nan", "DM=5", "dm=1,dm=2", "snr=3", "dm=inf", "dm=1e-320"] {
             let error = Fields::parse("--burst", bad, &names).unwrap_err();
             assert!(error.to_string().contains("--burst"), "{bad}");
         }

@@ -25,11 +25,22 @@ pub(crate) fn bounded(command: Command) -> Command {
 /// Reads a number; what is not finite is left to the option's own rule, which names it.
 pub(crate) fn real(words: &str) -> Result<f64, String> {
     let number: f64 = words.parse().map_err(|error| format!("{error}"))?;
-    if number.is_finite() && number != 0.0 && !SIZES.contains(&number.abs()) {
-        let (least, most) = (SIZES.start(), SIZES.end());
-        return Err(format!("it must be 0 or {least:e} to {most:e} in size"));
+    if number.is_finite() { sane(number) } else { Ok(number) }
+}
+
+/// Reads a number within an option's value; it must be finite, too.
+pub(crate) fn finite(words: &str) -> Result<f64, String> {
+    sane(words.parse().map_err(|_| format!("{words} is not a number"))?)
+}
+
+/// Returns a number that a measurement may have; the fault of any other.
+pub(crate) fn sane(number: f64) -> Result<f64, String> {
+    let (least, most) = (SIZES.start(), SIZES.end());
+    match number {
+        _ if number.is_nan() || number.is_infinite() => Err(format!("{number} is not a number")),
+        _ if number == 0.0 || SIZES.contains(&number.abs()) => Ok(number),
+        _ => Err(format!("it must be 0 or {least:e} to {most:e} in size")),
     }
-    Ok(number)
 }
 
 #[cfg(test)]
@@ -45,5 +56,9 @@ mod tests {
             assert!(real(words).is_ok(), "{words}");
         }
         assert!(real("six").is_err());
+        assert_eq!(finite("-2.5"), Ok(-2.5));
+        for words in ["six", "nan", "inf", "1e-31", "1e400"] {
+            assert!(finite(words).is_err(), "{words}");
+        }
     }
 }
