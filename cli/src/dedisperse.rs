@@ -149,10 +149,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     folder.finish()?;
     warn(&report, common);
     tell_notes(&backend, common);
-    if !common.quiet {
-        warn_of_flagged(report.flagged_samples);
-        gaps::warn(&gaps::listed(&report.gaps, header.tsamp_s, delay_s));
-    }
+    warn_of_flagged(report.flagged_samples, common.quiet);
+    gaps::warn(&gaps::listed(&report.gaps, header.tsamp_s, delay_s), common.quiet);
     match documents.as_slice() {
         _ if common.quiet && !common.json => {}
         [one] if common.json => json::print(one)?,
@@ -177,8 +175,8 @@ impl Arguments {
 }
 
 fn warn(report: &SeriesReport, common: &Common) {
-    if report.skipped_dms > 0 && !common.quiet {
-        warning!(
+    if report.skipped_dms > 0 {
+        warning!(quiet: common.quiet,
             "{} trials were skipped: their delay across the band is longer than \
              the data.",
             report.skipped_dms

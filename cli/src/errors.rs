@@ -9,7 +9,7 @@ use sidereal::pipeline::ending::Ending;
 use tracing::Level;
 
 use crate::say::{self, fault, more};
-use crate::{interrupt, output, warnings};
+use crate::{interrupt, output};
 
 /// Exit code of the program; scripts and services distinguish the kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub(crate) fn ended(ending: &Ending, place: &Path) -> Exit {
         }
         // The other program of a pipeline hears Ctrl-C too, and may cut the stream.
         Ending::Cut(why) => {
-            warnings::tell(why);
+            say::warn_once(why, false);
             if interrupt::requested() { Exit::Interrupted } else { Exit::Success }
         }
         Ending::Failed(error) => {

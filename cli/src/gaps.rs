@@ -32,14 +32,14 @@ pub(crate) fn listed(gaps: &[io::Gap], tsamp_s: f64, first_s: f64) -> Vec<Gap> {
     gaps.iter().map(gap).collect()
 }
 
-/// Tells gaps on standard error: each of a few, the sum of many.
-pub(crate) fn warn(gaps: &[Gap]) {
+/// Warns of gaps: of each of a few, of the sum of many.
+pub(crate) fn warn(gaps: &[Gap], quiet: bool) {
     if gaps.len() > TOLD {
         let total: f64 = gaps.iter().map(|gap| gap.length_s).sum();
-        warning!("{} gaps, {total:.4} s in all, were filled.", gaps.len());
+        warning!(quiet: quiet, "{} gaps, {total:.4} s in all, were filled.", gaps.len());
         return;
     }
     for Gap { start_s, length_s } in gaps {
-        warning!("a gap of {length_s:.4} s at {start_s:.4} s was filled.");
+        warning!(quiet: quiet, "a gap of {length_s:.4} s at {start_s:.4} s was filled.");
     }
 }

@@ -20,7 +20,7 @@ use signal_hook::low_level;
 use tracing::Level;
 
 use crate::errors::{self, Exit};
-use crate::output::JOURNAL;
+use crate::output::{CHECKPOINT, JOURNAL};
 use crate::say::{self, fault};
 use crate::service;
 
@@ -155,11 +155,12 @@ fn end() -> ! {
         }
         match kept.first() {
             None => fault!("stopped on request; nothing unfinished was left behind."),
-            Some(path) => fault!(
-                "stopped on request; results that were final are kept in {}, and --resume continues \
-                 from there.",
-                path.display()
-            ),
+            Some(path) => {
+                let goes_on = path.join(CHECKPOINT).exists();
+                let resume = if goes_on { ", and --resume continues from there" } else { "" };
+                let path = path.display();
+                fault!("stopped on request; results that were final are kept in {path}{resume}.");
+            }
         }
         errors::log_end(Exit::Interrupted);
         let _ = done.send(());

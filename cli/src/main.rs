@@ -36,7 +36,6 @@ mod spiir;
 #[cfg(feature = "cuda")]
 mod tune;
 mod voltage_arguments;
-mod warnings;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 use crate::output::{Existing, Files, WritingFiles};
-use crate::{dm_plan_file, json, warnings};
+use crate::{dm_plan_file, json, say};
 
 const EXAMPLES: &str = "Examples:\n  \
     sidereal plan recording.fil --dm-max 1000\n  \
@@ -113,7 +113,7 @@ impl Arguments {
             return Err(Error::parameter("FILE", file.display(), rule));
         }
         let source = sidereal::io::open(std::slice::from_ref(file), &OpenOptions::default())?;
-        warnings::tell_all(source.warnings(), source.cut(), common);
+        say::warn_of_recording(source.warnings(), source.cut(), common);
         let header = source.header();
         Ok(Setup { band: header.band.clone(), tsamp_s: header.tsamp_s, telescope: None })
     }

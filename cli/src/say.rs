@@ -6,19 +6,22 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sidereal::io::printable;
 use sidereal::{Error, Result};
 use tracing::Level;
 
+use crate::common::Common;
+use crate::errors;
+
 /// Says what a user may want to know: `sidereal: WORDS`.
 macro_rules! note {
     ($($words:tt)*) => { $crate::say::line(::tracing::Level::INFO, "", ::std::format_args!($($words)*)) };
 }
-/// Says what may make results less than expected: `sidereal: warning: WORDS`.
+/// Says what may make results less than expected: `sidereal: warning: WORDS`; in a quiet run in the log alone.
 macro_rules! warning {
-    ($($words:tt)*) => { $crate::say::line(::tracing::Level::WARN, "warning: ", ::std::format_args!($($words)*)) };
+    (quiet: $quiet:expr, $($words:tt)*) => { $crate::say::warn($quiet, ::std::format_args!($($words)*)) };
 }
 /// Says why a run failed: `sidereal: WORDS`.
 macro_rules! fault {
@@ -36,6 +39,34 @@ pub(crate) fn line(level: Level, mark: &str, words: fmt::Arguments<'_>) {
     let words = printable(&words);
     to_stderr(format_args!("sidereal: {mark}{words}"));
     log(level, &words);
+}
+
+/// Says a warning; in a quiet run in the log alone.
+pub(crate) fn warn(quiet: bool, words: fmt::Arguments<'_>) {
+    if quiet {
+        log(Level::WARN, &printable(&words.to_string()));
+    } else {
+        line(Level::WARN, "warning: ", words);
+    }
+}
+
+/// Warnings about recordings that were said.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Warns of what a recording says of itself, and of what it lacks where it is cut short.
+pub(crate) fn warn_of_recording(warnings: &[String], cut: Option<&str>, common: &Common) {
+    for warning in warnings.iter().map(String::as_str).chain(cut) {
+        warn_once(warning, common.quiet);
+    }
+}
+
+/// Says a warning about a recording, unless it was said before.
+pub(crate) fn warn_once(warning: &str, quiet: bool) {
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.iter().any(|one| one == warning) {
+        warning!(quiet: quiet, "{}", errors::sentence(&errors::named(warning)));
+        said.push(warning.to_owned());
+    }
 }
 
 /// Says a further line, with the indent that it brings.

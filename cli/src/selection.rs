@@ -17,9 +17,8 @@ use crate::dm_arguments::DmArguments;
 use crate::geometry;
 use crate::numbers;
 use crate::pipe;
-use crate::say::warning;
+use crate::say::{self, warning};
 use crate::voltage_arguments::VoltageArguments;
-use crate::warnings;
 
 /// The recording.
 #[derive(Args, Clone, Debug)]
@@ -136,16 +135,13 @@ impl Recording {
 
     /// Warns of what the recording says of itself, and of four products that are summed as if they were polarizations.
     pub(crate) fn warn(&self, source: &dyn FilterbankSource, common: &Common) {
-        if common.quiet {
-            return;
-        }
-        warnings::tell_all(source.warnings(), source.cut(), common);
+        say::warn_of_recording(source.warnings(), source.cut(), common);
         let header = source.header();
         if self.pol.is_none()
             && header.format.contains("SIGPROC")
             && header.recorded_polarizations == 4
         {
-            warning!(
+            warning!(quiet: common.quiet,
                 "the recording has 4 IFs and does not say what they are; the first \
                  two are summed. If they are Stokes I, Q, U and V, take I alone: --pol 0."
             );
@@ -274,11 +270,10 @@ impl Selection {
 }
 
 /// Warns of samples that were not finite.
-pub(crate) fn warn_of_flagged(samples: u64) {
+pub(crate) fn warn_of_flagged(samples: u64, quiet: bool) {
     if samples > 0 {
-        warning!(
-            "{samples} samples are not finite (NaN or infinite); they were filled with the level \
-             of their channel."
+        warning!(quiet: quiet,
+            "{samples} samples are not finite or above 1.8e19 in size; they were filled with the level of their channel."
         );
     }
 }

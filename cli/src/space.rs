@@ -1,8 +1,10 @@
-//! Free space on the disk, looked at before a long run.
+//! Free space on the disk: looked at before a long run, and held back for what describes its product.
 
+use std::fs::{File, remove_file};
 use std::io::ErrorKind;
 use std::path::Path;
 
+use rustix::fs::{FallocateFlags, fallocate};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
@@ -10,6 +12,8 @@ use crate::say::note;
 
 /// Bytes from which on a run says what it will write.
 const WORTH_SAYING: u64 = 1 << 30;
+/// Bytes that are held back: enough for documents and a few pictures.
+const RESERVED: u64 = 4 << 20;
 
 /// Refuses a run whose product does not fit the file system that `out` will be on, and says what a large one needs.
 ///
@@ -58,6 +62,23 @@ pub(crate) fn human(bytes: u64) -> String {
         size /= 1024.0;
     }
     format!("{size:.1} PiB")
+}
+
+/// Reserved space: a file without a name, which goes with this.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    _file: File,
+}
+
+impl Reserve {
+    /// Reserves space on the disk that `file` is written to; `None` where that is not possible.
+    pub(crate) fn new(file: &Path) -> Option<Self> {
+        let path = file.with_file_name(".reserve");
+        let reserved = File::create_new(&path).ok()?;
+        remove_file(&path).ok()?;
+        fallocate(&reserved, FallocateFlags::empty(), 0, RESERVED).ok()?;
+        Some(Self { _file: reserved })
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::array::{array, files};
 use common::voltages::recording;
-use common::{code, document, entries, json, program, sidereal, stderr};
+use common::{code, document, entries, json, on_full_disk, program, sidereal, stderr};
 
 /// Starts a verb.
 fn start(folder: &Path, words: &str) -> Child {
@@ -65,43 +65,35 @@ fn a_stopped_channelization_keeps_its_rows() {
 }
 
 #[test]
-fn rows_of_a_killed_channelization_are_not_swept() {
-    let home = recording("v.raw", "");
-    let folder = home.path();
-    let output = signal(start(folder, &format!("{SLOW} -o a.fil")), "-KILL", folder, 1 << 17);
-    assert!(output.status.code().is_none());
-    let again = sidereal(folder, "channelize v.raw --channels 16 -o a.fil");
-    assert_eq!(code(&again), 0, "{}", stderr(&again));
-    let kept = entries(folder).into_iter().find(|name| name.contains("unfinished")).unwrap();
-    assert!(stderr(&again).contains(&kept), "{kept} is not in {}", stderr(&again));
-    let part = entries(&folder.join(&kept)).into_iter().find(|name| name != "journal").unwrap();
-    let found = json(folder, &format!("info {kept}/{part}"));
-    assert!(found["times"].as_u64().unwrap() > 0, "{found}");
+fn what_a_killed_run_had_written_is_published_by_the_next() {
+    let voltages = recording("v.raw", "");
+    let antennas = array("");
+    for (home, words, out, count) in [
+        (&voltages, SLOW.to_owned(), "a.fil", "times"),
+        (&voltages, SLOW.to_owned(), "b.dada", "times"),
+        (&antennas, format!("{} --no-plots", correlation()), "c.uvh5", "integrations"),
+    ] {
+        let folder = home.path();
+        let bytes = if out == "c.uvh5" { 1 << 20 } else { 1 << 17 };
+        let output = signal(start(folder, &format!("{words} -o {out}")), "-KILL", folder, bytes);
+        assert!(output.status.code().is_none());
+        // The next run does not need the name of what is left.
+        let again = words.replace(" --device reference", "");
+        let again = sidereal(folder, &format!("{again} -o {out}"));
+        assert_eq!(code(&again), 0, "{}", stderr(&again));
+        let part = format!("{out}.1");
+        assert!(stderr(&again).contains(&part), "{part} is not in {}", stderr(&again));
+        assert!(entries(folder).iter().all(|name| !name.starts_with('.')), "{:?}", entries(folder));
+        let told = document(folder, &format!("{part}.json"));
+        assert_eq!((&told["complete"], &told["file"]), (&false.into(), &part.as_str().into()));
+        assert!(told["reason"].as_str().unwrap().contains("killed"));
+        let number = |file: &str| json(folder, &format!("info {file}"))[count].as_u64().unwrap();
+        assert!((1..number(out)).contains(&number(&part)), "{part}: {}", number(&part));
+    }
 }
 
-/// Runs a verb in `folder` while its `disk/` is a small disk, which another program fills once the product has begun to
-/// grow; `None`, which is told, where no disk may be mounted. What was on the disk is in `copy/` then.
-fn on_full_disk(folder: &Path, words: &str) -> Option<Output> {
-    std::fs::create_dir_all(folder.join("disk")).unwrap();
-    let script = format!(
-        "mount -t tmpfs -o size=48m tmpfs disk || exit 99
-        {} {words} & run=$!
-        until find disk -type f -size +100k | grep -q . || ! kill -0 $run; do sleep 0.01; done
-        dd if=/dev/zero of=disk/other bs=64k 2>/dev/null
-        wait $run; end=$?
-        rm -rf disk/other copy
-        cp -a disk copy
-        exit $end",
-        program().display(),
-    );
-    let words = ["--user", "--map-root-user", "--mount", "sh", "-c", &script];
-    let output = Command::new("unshare").args(words).current_dir(folder).output().ok();
-    if !folder.join("copy").exists() {
-        eprintln!("skipped: no disk can be mounted here: {:?}", output.as_ref().map(stderr));
-        return None;
-    }
-    output
-}
+/// A product has begun to grow.
+const BEGUN: &str = "find disk -type f -size +100k | grep -q .";
 
 /// Checks what a run tells that filled its disk, and returns its document.
 fn check_full(folder: &Path, output: &Output, out: &str) -> serde_json::Value {
@@ -120,7 +112,7 @@ fn a_full_disk_keeps_whole_rows() {
     let home = recording("v.raw", "");
     for out in ["a.fil", "b.dada"] {
         let words = format!("{SLOW} -o disk/{out} --no-sync");
-        let Some(output) = on_full_disk(home.path(), &words) else { return };
+        let Some(output) = on_full_disk(home.path(), &words, BEGUN) else { return };
         let folder = home.path().join("copy");
         let told = check_full(&folder, &output, out);
         assert_eq!(json(&folder, &format!("info {out}"))["times"], told["times"]);
@@ -132,7 +124,7 @@ fn a_full_disk_keeps_whole_rows() {
 fn a_full_disk_keeps_whole_integrations() {
     let home = array("");
     let words = format!("{} -o disk/a.uvh5 --no-sync", correlation());
-    let Some(output) = on_full_disk(home.path(), &words) else { return };
+    let Some(output) = on_full_disk(home.path(), &words, BEGUN) else { return };
     let folder = home.path().join("copy");
     let told = check_full(&folder, &output, "a.uvh5");
     assert!((1..25).contains(&told["integrations"].as_u64().unwrap()), "{told}");

@@ -3,9 +3,10 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{code, done, json, program, recording, sidereal, stderr};
+use common::{code, done, fails, json, program, recording, sidereal, stderr};
 use serde_json::Value;
 
 const SEARCH: &str = "--no-plots --dm-max 100 --dm-step 5 -t 1 --no-progress";
@@ -82,5 +83,20 @@ fn numbers_that_no_measurement_has_are_wrong_use() {
         let output = sidereal(folder, words);
         assert_eq!(code(&output), 2, "{words}: {}", stderr(&output));
         assert!(stderr(&output).contains(option), "{words}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_damaged_file_of_strain_is_told_from_other_hdf5() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/strain");
+    for (name, words) in [
+        // A chunk list with a chunk of 2 GB.
+        ("found_memory.hdf5", "strain/Strain"),
+        ("broken_spacing.hdf5", "sample spacing"),
+    ] {
+        fs::copy(seeds.join(name), folder.join(name)).unwrap();
+        fails(&sidereal(folder, &format!("info {name}")), 3, &[name, words]);
     }
 }

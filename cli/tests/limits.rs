@@ -1,8 +1,9 @@
-//! Sizes that a small input or an option asks for, free space, and samples that are not finite.
+//! Sizes that a small input or an option asks for, free space, long gaps, and samples that are no measurements.
 
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -93,6 +94,32 @@ fn samples_that_are_not_finite_are_filled_and_counted() {
 }
 
 #[test]
+fn samples_that_no_receiver_gives_are_filled_as_well() {
+    let home = tempfile::tempdir().unwrap();
+    let count = poisoned(home.path(), "bad.fil", is_bad);
+    let mut bytes = fs::read(home.path().join("bad.fil")).unwrap();
+    // 3e38 for NaN, -2^64 for infinities: sums over the channels of a row would not be finite.
+    for sample in bytes.rchunks_exact_mut(4).take(4000 * CHANNELS) {
+        let value = f32::from_le_bytes(sample.try_into().unwrap());
+        if !value.is_finite() {
+            let value: f32 = if value.is_nan() { 3e38 } else { -18_446_744_073_709_551_616.0 };
+            sample.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    let search = |name: &str| {
+        let words = format!("search {name} -o {name}.out --dm-max 200 --no-plots");
+        let output = sidereal(home.path(), &words);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let told = stderr(&output);
+        assert!(told.contains(&format!("{count} samples are not finite or")), "{told}");
+        fs::read_to_string(home.path().join(format!("{name}.out/candidates.cand"))).unwrap()
+    };
+    let expected = search("bad.fil");
+    fs::write(home.path().join("large.fil"), bytes).unwrap();
+    assert_eq!(search("large.fil"), expected);
+}
+
+#[test]
 fn series_of_samples_that_are_not_finite_are_finite() {
     let home = tempfile::tempdir().unwrap();
     let count = poisoned(home.path(), "bad.fil", is_bad);
@@ -143,6 +170,109 @@ fn simulations_are_bounded_by_memory_and_disk() {
         fails(&output, 4, &["are needed", "are free"]);
     }
     assert_eq!(common::entries(home.path()).len(), 2, "{:?}", common::entries(home.path()));
+}
+
+/// Sets a card of every header of a GUPPI raw file.
+fn with_card(raw: &[u8], name: &str, value: &str) -> Vec<u8> {
+    let key = format!("{name:<8}=");
+    let at = raw.windows(key.len()).position(|word| word == key.as_bytes()).unwrap();
+    let mut changed = raw.to_vec();
+    changed[at..at + 30].copy_from_slice(format!("{key} {value:>20}").as_bytes());
+    changed
+}
+
+/// Writes two antennas' files (name 0 and 1) of two blocks: 16 000 samples of `tsamp_s`, and as many `seconds` later.
+fn gapped(folder: &Path, name: &str, tsamp_s: f64, seconds: f64) -> [String; 2] {
+    let words = "simulate voltages one.raw -q --overwrite --freq 1500 --bandwidth 0.016 --coarse-channels 1 --duration 1 --seed 3";
+    done(folder, words);
+    let mut block = fs::read(folder.join("one.raw")).unwrap();
+    for (card, value) in [("TBIN", tsamp_s), ("OBSBW", 1e-6 / tsamp_s), ("CHAN_BW", 1e-6 / tsamp_s)]
+    {
+        block = with_card(&block, card, &format!("{value:E}"));
+    }
+    let blocks = (seconds / (16_000.0 * tsamp_s)) as u64;
+    let later = with_card(&block, "PKTIDX", &(16_000 * blocks).to_string());
+    [0, 1].map(|antenna| {
+        let name = format!("{name}{antenna}.raw");
+        fs::write(folder.join(&name), [&*block, &*later].concat()).unwrap();
+        name
+    })
+}
+
+/// Positions of the antennas of [`gapped`].
+fn positions(folder: &Path) {
+    let table = "# telescope=test\nname,x,y,z\na,5109236.9,2006804.7,-3239104.1\nb,5109238.3,2006804.9,-3239101.5\n";
+    fs::write(folder.join("ab.csv"), table).unwrap();
+}
+
+#[test]
+fn long_gaps_of_voltages_are_filled_where_they_are_allowed() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    positions(folder);
+    let [long, other] = gapped(folder, "long", 62.5e-6, 62.5);
+    let [short, _] = gapped(folder, "short", 62.5e-6, 59.5);
+    let verbs = |file: &str| {
+        [
+            format!("info {file} --header"),
+            format!("channelize {file} -o out.fil --channels 4"),
+            format!("search {file} -o found --channels 4 --dm-max 5 --dm-step 5 --no-plots"),
+            format!("dedisperse {file} -o series --channels 4 --dm-max 5 --dm-step 5"),
+        ]
+    };
+    let correlate = format!(
+        "correlate a={long} b={other} -o out.uvh5 --antennas ab.csv --drift --channels 4 --integration 10 --no-plots"
+    );
+    for words in verbs(&long).iter().chain([&correlate]) {
+        let refused = sidereal(folder, words);
+        fails(
+            &refused,
+            3,
+            &["a gap of 61.000000 s", "above 60.000000 s", "--allow-gaps", "PKTIDX"],
+        );
+        done(folder, &format!("{words} --allow-gaps"));
+    }
+    let gaps = document(folder, "out.fil.gaps.json");
+    assert!(gaps.to_string().contains("61.0"), "{gaps}");
+    for words in &verbs(&short) {
+        done(folder, &words.replace(" -o ", " --overwrite -o "));
+    }
+}
+
+#[test]
+fn products_are_bounded_by_free_space() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    positions(folder);
+    // A day of samples of 1 ns, nearly all of them a gap, would make products of 50 TB and more.
+    let [long, other] = gapped(folder, "long", 1e-9, 80_000.0);
+    let rates = "--rate 4096 --f-low 40 --psd aligo -q";
+    fs::write(folder.join("t.csv"), "mass1,mass2\n30,30\n31,30\n32,30\n33,30\n").unwrap();
+    done(folder, &format!("spiir bank t.csv -o bank.h5 {rates}"));
+    // Numbers of strain that lie in a hole of the file.
+    let strain = fs::File::create(folder.join("h1.npy")).unwrap();
+    let text = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }";
+    let header =
+        [b"\x93NUMPY\x01\x00\x76\x00".as_slice(), format!("{text:<117}\n").as_bytes()].concat();
+    (&strain).write_all(&header).unwrap();
+    strain.set_len(header.len() as u64 + 4_000_000_000_000).unwrap();
+    let before = common::entries(folder);
+    for words in [
+        format!("channelize {long} -o out.fil --channels 16 --stokes IQUV --allow-gaps"),
+        format!("channelize {long} -o out.dada --channels 16 --allow-gaps"),
+        format!("dedisperse {long} -o series --channels 2 --dm-max 1 --dm-step 1 --allow-gaps"),
+        format!(
+            "correlate a={long} b={other} -o out.uvh5 --antennas ab.csv --drift --channels 1024 --integration 0.0002 \
+             --no-plots --allow-gaps"
+        ),
+        "spiir filter H1=h1.npy --rate 4096 --start 1400000000 --bank bank.h5 -o out.h5 --psd aligo".to_owned(),
+    ] {
+        // Without the check, a run would end at the largest size of a file.
+        let line = format!("trap '' XFSZ; ulimit -f 20000; exec {} {words}", program().display());
+        let output = Command::new("sh").arg("-c").arg(line).current_dir(folder).output().unwrap();
+        fails(&output, 4, &["are needed for it", "are free on its file system"]);
+        assert_eq!(common::entries(folder), before, "{words}");
+    }
 }
 
 #[test]

@@ -123,6 +123,33 @@ fn what_appears_during_a_run_is_not_replaced() {
 }
 
 #[test]
+fn a_table_of_a_bench_does_not_replace_what_appeared() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path();
+    let words = "bench channelize --working-set 16 --seconds 0 --table taps -q --csv t.csv";
+    let mut child = Command::new(program())
+        .args(words.split_whitespace())
+        .current_dir(folder)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while entries(folder).is_empty() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    fs::write(folder.join("t.csv"), "precious").unwrap();
+    let output = child.wait_with_output().unwrap();
+    fails(&output, 1, &["t.csv: a file of this name appeared", "the result is in t.csv.1"]);
+    assert_eq!(fs::read_to_string(folder.join("t.csv")).unwrap(), "precious");
+    let table = fs::read_to_string(folder.join("t.csv.1")).unwrap();
+    assert!(table.starts_with("bench,case") && table.lines().count() > 2, "{table}");
+    fails(&sidereal(folder, words), 2, &["t.csv", "it exists"]);
+    done(folder, &format!("{words} --overwrite"));
+    assert!(fs::read_to_string(folder.join("t.csv")).unwrap().starts_with("bench,case"));
+    assert_eq!(entries(folder).len(), 2);
+}
+
+#[test]
 fn what_a_killed_run_leaves_is_no_obstacle() {
     let home = recording();
     Waiting::new(home.path(), "-o out").kill();

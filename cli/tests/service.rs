@@ -33,10 +33,9 @@ fn a_log_has_times_levels_and_the_end() {
         let text = fs::read_to_string(home.path().join("run.log")).unwrap();
         text.lines().map(str::to_owned).collect()
     };
-    done(
-        home.path(),
-        "dedisperse a.fil -o out --dm-max 99999 --dm-step 5000 -q --log-file run.log",
-    );
+    let words = "dedisperse a.fil -o out --dm-max 99999 --dm-step 5000 -q --log-file run.log";
+    let quiet = sidereal(home.path(), words);
+    assert_eq!((code(&quiet), stderr(&quiet)), (0, String::new()));
     let first = lines();
     for line in &first {
         let mut words = line.split_whitespace();
@@ -47,6 +46,9 @@ fn a_log_has_times_levels_and_the_end() {
     let holds = |words: &str| lines().iter().any(|line| line.contains(words));
     assert!(first[0].contains("begins:") && first[0].contains("--dm-max 99999"), "{first:?}");
     assert!(holds("Dedispersing: 4000 of 4000"), "{first:?}");
+    let is_warning =
+        |line: &String| line.contains(" WARN ") && line.contains("trials were skipped");
+    assert!(first.iter().any(is_warning), "{first:?}");
     assert!(first.last().unwrap().ends_with("ended with exit code 0"), "{first:?}");
     // A second run appends, and its error and exit code are there.
     fails(&sidereal(home.path(), "info missing.fil --log-file run.log"), 1, &["missing.fil"]);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{code, document, done, entries, fails, program, sidereal, stderr};
+use common::{code, document, done, entries, fails, on_full_disk, program, sidereal, stderr};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use sidereal::io::npy;
@@ -165,4 +165,25 @@ fn filters_that_are_interrupted_go_on_with_the_same_bits() {
     }
     assert!(fs::read(folder.join("out")).unwrap() == expected);
     assert_eq!(unfinished(folder), None);
+}
+
+#[test]
+fn a_search_that_fills_the_disk_lists_its_events_and_goes_on() {
+    let home = home();
+    let folder = home.path();
+    let words = format!("spiir search {STRAIN} {SEARCH}");
+    let begun = "find disk -name journal -size +0 | grep -q .";
+    let Some(full) = on_full_disk(folder, &format!("{words} -o disk/out --no-sync"), begun) else {
+        return;
+    };
+    let told = stderr(&full);
+    assert_eq!(code(&full), 4, "{told}");
+    assert!(told.contains("space") && told.contains("not complete"), "{told}");
+    let out = folder.join("copy/out");
+    let part = document(&out, "events.json");
+    assert_eq!(part["complete"].as_bool(), Some(false));
+    assert!(part["detectors"][0]["triggers"].as_u64().unwrap() > 0, "{part}");
+    assert!(out.join("events.xml").exists() && out.join("journal").exists());
+    done(folder, &format!("{words} -o copy/out --resume --no-sync"));
+    assert_eq!(document(&out, "events.json")["complete"].as_bool(), Some(true));
 }

@@ -48,7 +48,7 @@ pub(super) enum Name {
 }
 
 /// Measure the polyphase filter bank.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Which table; may be given several times.
     #[arg(long, value_enum, value_name = "NAME", default_value = "headline")]

@@ -34,7 +34,7 @@ channels and times with 16-bit sums (32-bit for 16-bit samples), as the compiler
 thread. Roof, baseline and ours take turns.";
 
 /// Measure dedispersion.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Seconds spent on each case, at least.
     #[arg(long, default_value_t = 2.0)]

@@ -17,7 +17,7 @@ use case::{Outcome, Setup};
 use draw::Case;
 
 /// Inject binaries into noise of two detectors, search for them, and compare what is found with the truth.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Binaries.
     #[arg(long, default_value_t = 200, value_name = "COUNT")]

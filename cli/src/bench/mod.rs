@@ -22,12 +22,13 @@ use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
-use crate::output::{Existing, hold};
+use crate::interrupt;
+use crate::output::{Existing, Files, WritingFiles};
 #[cfg(feature = "cuda")]
 pub(crate) use spiir::bank as spiir_bank;
 
 /// Measures this machine.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
@@ -36,7 +37,7 @@ pub(crate) struct Arguments {
     overwrite: bool,
 }
 
-#[derive(Subcommand, Debug)]
+#[derive(Subcommand, Clone, Debug)]
 enum What {
     Channelize(channelize::Arguments),
     Correlate(correlate::Arguments),
@@ -73,29 +74,43 @@ impl Arguments {
 
 impl What {
     /// The files that are written.
-    fn outputs(&self) -> Vec<&Path> {
-        let all = match self {
-            Self::Channelize(one) => [&one.csv, &None],
-            Self::Correlate(one) => [&one.csv, &None],
-            Self::Dedisperse(one) => [&one.csv, &None],
+    fn outputs(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let (one, other) = match self {
+            Self::Channelize(one) => (&mut one.csv, None),
+            Self::Correlate(one) => (&mut one.csv, None),
+            Self::Dedisperse(one) => (&mut one.csv, None),
             #[cfg(feature = "cuda")]
-            Self::Device(one) => [&one.csv, &None],
-            Self::Pulse(one) => [&one.csv, &None],
-            Self::Telescopes(one) => [&one.csv, &None],
-            Self::Recovery(one) => [&one.markdown, &one.plot],
-            Self::Injections(one) => [&one.markdown, &one.plot],
-            Self::Plane(one) => [&one.plot, &None],
-            Self::Spiir(one) => [&one.csv, &one.plot],
+            Self::Device(one) => (&mut one.csv, None),
+            Self::Pulse(one) => (&mut one.csv, None),
+            Self::Telescopes(one) => (&mut one.csv, None),
+            Self::Recovery(one) => (&mut one.markdown, one.plot.as_mut()),
+            Self::Injections(one) => (&mut one.markdown, one.plot.as_mut()),
+            Self::Plane(one) => (&mut one.plot, None),
+            Self::Spiir(one) => (&mut one.csv, one.plot.as_mut()),
         };
-        all.into_iter().filter_map(Option::as_deref).collect()
+        one.iter_mut().chain(other)
     }
 }
 
-/// Runs the benchmark that is asked for.
+/// Runs the benchmark that is asked for. Its files get their names at the end, also when it was stopped between two
+/// cases or failed.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let existing = Existing::new(arguments.overwrite);
-    let _held = hold(&arguments.what.outputs(), ("FILE", existing), common)?;
-    match &arguments.what {
+    let writing = WritingFiles { option: "FILE", existing, inputs: &[], common };
+    let mut what = arguments.what.clone();
+    let mut outputs = Vec::new();
+    for place in what.outputs() {
+        let files = Files::begin(place, &[], &writing)?;
+        *place = files.main();
+        outputs.push(files);
+    }
+    let done = measure(&what, existing, common);
+    let written = outputs.into_iter().filter(|files| files.main().exists());
+    done.and(written.map(Files::finish).fold(Ok(()), Result::and))
+}
+
+fn measure(what: &What, existing: Existing, common: &Common) -> Result<()> {
+    match what {
         What::Channelize(arguments) => channelize::run(arguments, existing, common),
         What::Correlate(arguments) => correlate::run(arguments, common),
         What::Dedisperse(arguments) => dedisperse::run(arguments, common),
@@ -195,15 +210,18 @@ impl<'a> Table<'a> {
     }
 
     /// Adds a case, prints it and writes it at once: a table takes minutes, and may be stopped.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::stopped`] when the user asked to stop.
     pub(crate) fn push(&mut self, row: Row) -> Result<()> {
         if self.shown {
             self.print(&line(&row.cells()))?;
         }
         self.rows.push(row);
-        match &self.csv {
-            Some(path) => write_csv(path, &self.rows),
-            None => Ok(()),
+        if let Some(path) = &self.csv {
+            write_csv(path, &self.rows)?;
         }
+        interrupt::check()
     }
 
     /// Ends the table: the JSON document, and the CSV file.

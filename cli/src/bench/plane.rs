@@ -21,7 +21,7 @@ use crate::plots::text::{Anchor, Style};
 
 /// Dedisperse a pulse at DM 90 to trials from 0 to 200, and compare every sum with an independent
 /// one in double precision.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Plot the plane and the differences.
     #[arg(long, value_name = "FILE.png")]

@@ -19,7 +19,7 @@ use super::{Row, Table, best_and_median};
 use crate::common::Common;
 
 /// The single-pulse search of one series for each trial, beside a prefix sum and a plain loop.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Write the rows as a CSV file as well.
     #[arg(long, value_name = "FILE")]

@@ -18,7 +18,7 @@ use crate::common::Common;
 use cell::{Band, Cell, Outcome};
 
 /// Inject bursts into noise, search for them, and compare what is found with the truth.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Bursts in each cell of band, DM, width and S/N.
     #[arg(long, default_value_t = 200, value_name = "COUNT")]

@@ -54,7 +54,7 @@ pub(super) enum Name {
 }
 
 /// Measure the filter bank.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Which table; may be given several times.
     #[arg(long, value_enum, value_name = "NAME", default_value = "filters")]

@@ -36,7 +36,7 @@ const GULP_BYTES: usize = 16 << 20;
 
 /// Search a simulated recording of each telescope, as a user would, and give the multiple of real
 /// time.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Only this telescope; may be given several times.
     #[arg(long, value_name = "NAME")]

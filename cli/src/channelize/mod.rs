@@ -23,7 +23,7 @@ use crate::progress::{multiple, rate};
 use crate::say::{more, note, warning};
 use crate::selection::{TimeRange, parse_time_range};
 use crate::voltage_arguments::{VoltageArguments, points};
-use crate::{gaps, geometry, json, warnings};
+use crate::{gaps, geometry, json, say};
 use document::Document;
 use outputs::{Format, Outputs};
 
@@ -143,7 +143,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let recorded = arguments.voltages.lacking.open(&arguments.inputs, arguments.allow_gaps)?;
     let mut options = arguments.options(recorded.header())?;
     options.memory = common.memory;
-    warnings::tell_all(recorded.warnings(), recorded.cut(), common);
+    say::warn_of_recording(recorded.warnings(), recorded.cut(), common);
     let points = points(recorded.header(), options.channels);
     let backend = common.backend_for(Work::on_voltages(&arguments.inputs))?;
     let response = geometry::ResponseDocument::new(&options, points)?;
@@ -164,14 +164,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     tell_notes(&backend, common);
     let ending = written.ending.clone();
     let document = Document::new(written, &outputs, response, backend.simd());
-    if !common.quiet {
-        gaps::warn(document.gaps());
-        if document.flagged_samples() > 0 {
-            warning!(
-                "{} samples are not finite (NaN or infinite); zeros replaced them.",
-                document.flagged_samples()
-            );
-        }
+    gaps::warn(document.gaps(), common.quiet);
+    if document.flagged_samples() > 0 {
+        warning!(quiet: common.quiet,
+            "{} samples are not finite (NaN or infinite); zeros replaced them.",
+            document.flagged_samples()
+        );
     }
     let piped = outputs.piped();
     outputs.finish(&document)?;

@@ -10,7 +10,8 @@ use sidereal::{Error, Result};
 
 use super::document::Document;
 use crate::json;
-use crate::output::{Files, Reserve, WritingFiles};
+use crate::output::{Files, WritingFiles};
+use crate::space::Reserve;
 
 /// Suffixes of the files beside OUT.
 const GAPS: &str = ".gaps.json";

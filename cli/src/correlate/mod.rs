@@ -35,7 +35,7 @@ use crate::progress::Progress;
 use crate::say::{more, note, warning};
 use crate::selection::{file_name, shown};
 use crate::voltage_arguments::{file_of_window, points, window};
-use crate::{interrupt, json, plots, space, warnings};
+use crate::{interrupt, json, plots, say, space};
 pub(crate) use arguments::Arguments;
 use arguments::MissingWord;
 #[cfg(feature = "cuda")]
@@ -55,10 +55,8 @@ const TARGET: &str = "target";
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let (document, ending) = make(arguments, common, &mut |_, _| {})?;
-    if !common.quiet {
-        for warning in document.warnings() {
-            warning!("{warning}.");
-        }
+    for warning in document.warnings() {
+        warning!(quiet: common.quiet, "{warning}.");
     }
     if common.json {
         json::print(&document)?;
@@ -95,7 +93,7 @@ pub(crate) fn make(
     let files = files(&given, &inputs);
     tell(matched, &files, csv, common);
     for input in &inputs {
-        warnings::tell_all(input.source.warnings(), input.source.cut(), common);
+        say::warn_of_recording(input.source.warnings(), input.source.cut(), common);
     }
     let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
     let mut options = arguments.options(&positions, &headers)?;

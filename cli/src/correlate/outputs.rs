@@ -9,8 +9,9 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::json;
-use crate::output::{Contents, Existing, Files, Folder, Reserve, Writing, WritingFiles};
+use crate::output::{Contents, Existing, Files, Folder, Writing, WritingFiles};
 use crate::plots::correlation::{FRINGES, LAYOUT, POWERS, WATERFALLS};
+use crate::space::Reserve;
 
 use super::document::Document;
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use sidereal::io::strain::is_strain;
 use sidereal::io::uvh5::is_uvh5;
 use sidereal::io::voltages::is_voltages;
 use sidereal::io::{bank_h5, is_stream};
@@ -20,7 +21,7 @@ use sidereal::{Error, Result};
 use crate::common::Common;
 use crate::spiir;
 use crate::voltage_arguments::Lacking;
-use crate::{json, selection, warnings};
+use crate::{json, say, selection};
 use header::Header;
 use series::Facts;
 use statistics::Statistics;
@@ -122,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut documents = Vec::new();
     for (index, input) in arguments.inputs.iter().enumerate() {
         let document = examine(input, arguments, common)?;
-        warnings::tell_all(&document.warnings, document.reason.as_deref(), common);
+        say::warn_of_recording(&document.warnings, document.reason.as_deref(), common);
         if common.json {
             documents.push(document);
         } else {
@@ -187,7 +188,7 @@ fn strain_or_bank(input: &Path) -> Result<Option<Examined>> {
         let document = Document::Bank(Box::new(document));
         return Ok(Some(Examined::new(document, &[], None)));
     }
-    if strain::is_strain(input) {
+    if is_strain(input) {
         let (document, warnings, cut) = strain::Document::read(input)?;
         let document = Document::Strain(Box::new(document));
         return Ok(Some(Examined::new(document, &warnings, cut.as_deref())));

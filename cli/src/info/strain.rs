@@ -1,7 +1,6 @@
 //! `info` of gravitational-wave strain: what a recording says of itself, and how much of it is good.
 
 use std::fmt::Write as _;
-use std::io::Read as _;
 use std::path::Path;
 
 use serde::Serialize;
@@ -29,13 +28,6 @@ pub(super) struct Document {
     /// Stretches that may not be used, in GPS seconds.
     gaps_gps: Vec<[f64; 2]>,
     rms: f64,
-}
-
-/// Whether a file is HDF5 that holds strain.
-pub(super) fn is_strain(path: &Path) -> bool {
-    let mut magic = [0; 8];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && magic == *b"\x89HDF\r\n\x1a\n" && open(path, &OpenOptions::default()).is_ok()
 }
 
 impl Document {

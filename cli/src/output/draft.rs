@@ -5,14 +5,13 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use super::lock::Lock;
-use super::{Existing, JOURNAL, check_new, names, rename};
+use super::{JOURNAL, names, rename};
 use crate::common::Common;
 use crate::interrupt::Unfinished;
-use crate::say::note;
+use crate::say::{note, warning};
 
 /// How often an output's folder is made again when another run removes it at the same moment.
 const ATTEMPTS: usize = 10;
@@ -70,24 +69,11 @@ impl Locked {
             note!("{words}");
         }
     }
-}
 
-/// Locks files that a verb replaces again and again as it works, such as a bench's table. `option` names them.
-///
-/// # Errors
-/// [`Error::Parameter`] when one exists and must not be replaced; as [`Lock::take`].
-pub(crate) fn hold(
-    places: &[&Path],
-    (option, existing): (&'static str, Existing),
-    common: &Common,
-) -> Result<Vec<Locked>> {
-    let hold = |place: &&Path| {
-        if existing == Existing::Refuse {
-            check_new(option, place)?;
-        }
-        Locked::new(&atomic::target(place)?, false, common)
-    };
-    places.iter().map(hold).collect()
+    /// Warns of something.
+    pub(super) fn warn(&self, words: &str) {
+        warning!(quiet: self.quiet, "{words}");
+    }
 }
 
 impl Drop for Locked {

@@ -16,11 +16,14 @@ use super::draft::{Draft, Locked, remember_final_name};
 use super::folder::Folder;
 use super::{CHECKPOINT, Existing, JOURNAL, check_new, check_not_read, leftovers, names, rename};
 use crate::common::Common;
-use crate::interrupt;
+use crate::{interrupt, json};
 
 /// What the journal of files says that can't be continued.
 const KEPT: &str =
     "The file in this folder holds all that an interrupted run wrote. No run continues it.\n";
+
+/// The end of a document's name.
+const DOCUMENT: &str = ".json";
 
 /// Why finished files do not get their names.
 const APPEARED: &str = "a file of this name appeared while this run worked, so it is not replaced";
@@ -136,7 +139,7 @@ impl Files {
         })
     }
 
-    /// Lets what is written stay if this run is killed or fails from now on, since it is final: the next run names it.
+    /// Lets what is written stay if this run is killed or fails from now on, since it is final: the next run publishes it.
     pub(crate) fn keep(&self) {
         if !self.kept.replace(true) {
             // Without it the files are as safe as before.
@@ -287,6 +290,50 @@ pub(super) fn put_all(folder: &Path, place: &Path, mark: Mark) -> io::Result<()>
     // It stays if an interrupted run's journal is in it.
     let _ = fs::remove_dir(folder);
     Ok(())
+}
+
+/// Whether a killed run left a folder whose file holds results that are final, and that no run continues.
+pub(super) fn is_kept(folder: &Path) -> bool {
+    fs::read(folder.join(JOURNAL)).is_ok_and(|text| text == KEPT.as_bytes())
+}
+
+/// Gives the file of a folder for which [`is_kept`] holds a free name beside `place`, and a document that says that it
+/// is not complete; returns that name.
+///
+/// # Errors
+/// What the system reports; nothing is removed then.
+pub(super) fn publish(folder: &Path, place: &Path) -> io::Result<PathBuf> {
+    let free = names::free(place, |free| {
+        let is_taken = [free, &names::beside(free, DOCUMENT)]
+            .iter()
+            .any(|path| path.symlink_metadata().is_ok());
+        if is_taken { Err(ErrorKind::AlreadyExists.into()) } else { Ok(()) }
+    })?;
+    let inside = |path: &Path| folder.join(path.file_name().unwrap_or_default());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name() != JOURNAL {
+            files.push((entry.metadata()?.len(), entry.path()));
+        }
+    }
+    // Documents are small, and begun when all else is whole.
+    let largest = files.iter().max().map(|(_, path)| path.clone()).ok_or(ErrorKind::NotFound)?;
+    for (_, path) in files.iter().filter(|(_, path)| *path != largest) {
+        fs::remove_file(path)?;
+    }
+    fs::rename(&largest, inside(&free))?;
+    let document = serde_json::json!({
+        "complete": false,
+        "reason": "the run that wrote it was killed",
+        "file": free.file_name().unwrap_or_default().to_string_lossy(),
+    });
+    let text = json::text(&document).map_err(io::Error::other)?;
+    fs::write(inside(&names::beside(&free, DOCUMENT)), text)?;
+    Mark::New.write(folder)?;
+    fs::remove_file(folder.join(JOURNAL))?;
+    put_all(folder, &free, Mark::New)?;
+    Ok(free)
 }
 
 /// Whether two names are of one file.

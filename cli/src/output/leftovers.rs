@@ -1,4 +1,5 @@
-//! Handles leftovers of killed runs beside an output: sweeps, completes, restores, or keeps them for `--resume`.
+//! Handles leftovers of killed runs beside an output: sweeps, completes, publishes, restores, or keeps them for
+//! `--resume`.
 //!
 //! Invariant: nothing that is whole, and no journal, is removed.
 
@@ -11,7 +12,7 @@ use sidereal::{Error, Result};
 
 use super::contents::Contents;
 use super::draft::Locked;
-use super::files::{Mark, put_all};
+use super::files::{self, Mark, put_all};
 use super::{JOURNAL, names, rename};
 
 /// What an unfinished file's name ends in; an older version's stands beside the output.
@@ -46,6 +47,8 @@ pub(super) fn settle(locked: &Locked, contents: Option<&Contents>) -> Result<Vec
         } else if marked(names::UNFINISHED) {
             if let Some(mark) = Mark::of(&path) {
                 complete(locked, &path, mark);
+            } else if files::is_kept(&path) {
+                publish(locked, &path);
             } else if path.join(JOURNAL).exists() {
                 kept.push(path);
             } else {
@@ -83,40 +86,48 @@ fn newest_first(paths: &mut [PathBuf], of: impl Fn(&PathBuf) -> PathBuf) {
 /// Says that a leftover was removed.
 fn sweep(locked: &Locked, path: &Path, removed: io::Result<()>) {
     let name = path.display();
-    locked.tell(&match removed {
-        Ok(()) => format!("removed {name}, which a killed run left."),
+    match removed {
+        Ok(()) => locked.tell(&format!("removed {name}, which a killed run left.")),
         Err(error) => {
-            format!("warning: {name}, which a killed run left, can't be removed: {error}.")
+            locked.warn(&format!("{name}, which a killed run left, can't be removed: {error}."));
         }
-    });
+    }
 }
 
 /// Puts a set of files, of which a killed run had all, under their names.
 fn complete(locked: &Locked, path: &Path, mark: Mark) {
     let place = &locked.place;
     let name = place.display();
-    let told = match put_all(path, place, mark) {
-        Ok(()) => {
-            format!("{name}: a killed run had finished its files; they have their names now.")
-        }
-        Err(error) => {
-            mark.remove(path);
-            match names::free(place, |free| rename::to_new(path, free)) {
-                Ok(free) => format!(
-                    "warning: {name}: a killed run had finished its files, but they can't have their names \
-                     ({error}); they are in {}.",
-                    free.display()
-                ),
-                Err(error) => {
-                    format!(
-                        "warning: {}, of a killed run, can't be renamed: {error}.",
-                        path.display()
-                    )
-                }
-            }
-        }
+    let Err(error) = put_all(path, place, mark) else {
+        let words = "a killed run had finished its files; they have their names now.";
+        return locked.tell(&format!("{name}: {words}"));
     };
-    locked.tell(&told);
+    mark.remove(path);
+    locked.warn(&match names::free(place, |free| rename::to_new(path, free)) {
+        Ok(free) => format!(
+            "{name}: a killed run had finished its files, but they can't have their names ({error}); they are in {}.",
+            free.display()
+        ),
+        Err(error) => {
+            format!("{}, of a killed run, can't be renamed: {error}.", path.display())
+        }
+    });
+}
+
+/// Publishes what a killed run had written of a file that no run continues.
+fn publish(locked: &Locked, path: &Path) {
+    let place = &locked.place;
+    match files::publish(path, place) {
+        Ok(free) => locked.tell(&format!(
+            "{}: what a killed run had written of it is {}, marked as not complete.",
+            place.display(),
+            free.display()
+        )),
+        Err(error) => locked.warn(&format!(
+            "{} holds what a killed run had written, and can't be published: {error}.",
+            path.display()
+        )),
+    }
 }
 
 /// Puts what stood under the output's name back if nothing stands there; else removes it, as it was replaced.
@@ -137,19 +148,14 @@ pub(super) fn discard(locked: &Locked, path: &Path, contents: Option<&Contents>)
     match why {
         Ok(None) => {
             if let Err(error) = fs::remove_dir_all(path) {
-                locked.tell(&format!(
-                    "warning: {name}, which {place} replaced, can't be removed: {error}."
-                ));
+                locked.warn(&format!("{name}, which {place} replaced, can't be removed: {error}."));
             }
         }
         why => {
             let why = why.map_or_else(|error| error.to_string(), Option::unwrap_or_default);
             let kept = names::free(&locked.place, |free| rename::to_new(path, free));
             let kept = kept.unwrap_or_else(|_| path.to_path_buf());
-            locked.tell(&format!(
-                "warning: the former {place} is kept as {}: {why}.",
-                kept.display()
-            ));
+            locked.warn(&format!("the former {place} is kept as {}: {why}.", kept.display()));
         }
     }
 }

@@ -106,7 +106,7 @@ fn is_under(_: &Path, _: &File) -> io::Result<bool> {
 fn tell_of_no_locks(place: &Path, error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        warning!(
+        warning!(quiet: false,
             "the file system of {} has no locks ({error}); see to it that no other run writes \
              there.",
             place.display()

@@ -11,7 +11,6 @@ mod leftovers;
 mod lock;
 mod names;
 mod rename;
-mod reserve;
 
 use std::path::{Path, PathBuf};
 
@@ -21,11 +20,10 @@ use sidereal::{Error, Result};
 use crate::common::Common;
 use crate::selection::Recording;
 pub(crate) use contents::Contents;
-pub(crate) use draft::{hold, with_final_names};
+pub(crate) use draft::with_final_names;
 pub(crate) use files::{Files, WritingFiles, is_same};
 pub(crate) use folder::{Folder, Writing};
 pub(crate) use names::beside;
-pub(crate) use reserve::Reserve;
 
 /// The file in an unfinished folder that says that results in it are final.
 pub(crate) const JOURNAL: &str = "journal";

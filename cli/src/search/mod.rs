@@ -26,6 +26,7 @@ use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
+use crate::space::Reserve;
 use crate::{gaps, interrupt, json};
 use journal::Journal;
 use pictures::Pictures;
@@ -138,7 +139,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         common,
     )?;
     let mut work = Work::begin(arguments, common)?;
+    let reserve = Reserve::new(&folder.file("summary.json"));
     let mut found = work.search(&folder, if is_resumed { Keep::Resumed } else { Keep::Anew })?;
+    drop(reserve);
     work.write(&folder, &mut found)?;
     let place = folder.place().to_path_buf();
     folder.finish()?;
@@ -315,26 +318,25 @@ impl<'a> Work<'a> {
     }
 
     fn warn(&self, report: &Report) {
-        if self.common.quiet {
-            return;
-        }
+        let quiet = self.common.quiet;
         let (left_out, channels) = (report.masked_channels.len(), self.header.channels());
         if 2 * left_out > channels {
-            warning!(
+            warning!(quiet: quiet,
                 "{left_out} of {channels} channels were left out, more than half; \
                  `sidereal info` shows the bandpass, --no-auto-mask keeps outlying channels."
             );
         }
         if report.skipped_dms > 0 {
             let highest = report.dms.last().copied().unwrap_or(0.0);
-            warning!(
+            warning!(quiet: quiet,
                 "{} trials above DM {highest:.2} were skipped: their delay across \
                  the band is longer than the data.",
                 report.skipped_dms
             );
         }
-        warn_of_flagged(report.flagged_samples);
-        gaps::warn(&gaps::listed(&report.gaps, self.header.tsamp_s, self.opened.delay_s()));
+        warn_of_flagged(report.flagged_samples, quiet);
+        let gaps = gaps::listed(&report.gaps, self.header.tsamp_s, self.opened.delay_s());
+        gaps::warn(&gaps, quiet);
     }
 
     /// Writes everything but the folder's final name. Lists come first, and what ends the drawing of pictures is told as

@@ -112,3 +112,27 @@ pub(crate) fn lost(folder: &Path, output: &Output, name: &str, words: &[&str]) {
         assert!(document["reason"].as_str().unwrap().contains("719"), "{document}");
     }
 }
+
+/// Runs a verb in `folder` while its `disk/` is a small disk, which another program fills once the shell command `begun`
+/// succeeds; `None`, which is told, where no disk may be mounted. What was on the disk is in `copy/` then.
+pub(crate) fn on_full_disk(folder: &Path, words: &str, begun: &str) -> Option<Output> {
+    fs::create_dir_all(folder.join("disk")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=48m tmpfs disk || exit 99
+        {} {words} & run=$!
+        until {begun} || ! kill -0 $run; do sleep 0.01; done
+        dd if=/dev/zero of=disk/other bs=64k 2>/dev/null
+        wait $run; end=$?
+        rm -rf disk/other copy
+        cp -a disk copy
+        exit $end",
+        program().display(),
+    );
+    let words = ["--user", "--map-root-user", "--mount", "sh", "-c", &script];
+    let output = Command::new("unshare").args(words).current_dir(folder).output().ok();
+    if !folder.join("copy").exists() {
+        eprintln!("skipped: no disk can be mounted here: {:?}", output.as_ref().map(stderr));
+        return None;
+    }
+    output
+}

@@ -15,7 +15,7 @@ use super::super::{Row, Table};
 use crate::common::Common;
 
 /// Measure a GPU's memory, its bus, and the time to its first result.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Bytes of each copy, in MiB.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]

@@ -26,6 +26,7 @@ use crate::errors::Exit;
 use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
 use crate::say::note;
+use crate::space::Reserve;
 use crate::{errors, interrupt, json};
 use banks::Banks;
 pub(crate) use document::Document;
@@ -303,6 +304,7 @@ impl<'a> Work<'a> {
         };
         let kept = (identity, keep == Keep::FromBefore);
         let path = folder.file("");
+        let reserve = Reserve::new(&folder.file("events.json"));
         let mut keeping = Keeping::begin(&mut self.search, &path, kept, &progress)?;
         if keep == Keep::FromBefore {
             remove_pictures(&path)?;
@@ -320,6 +322,7 @@ impl<'a> Work<'a> {
         }
         progress.finish();
         tell_notes(&self.backend, common);
+        drop(reserve);
         let place = Place { folder, arguments: self.arguments, backend: &self.backend };
         let mut document = place.write_events(&report)?;
         // The series of a long search take a while, for which one who stops it does not wait.
