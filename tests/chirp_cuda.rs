@@ -11,12 +11,16 @@ mod common;
 #[path = "common/random.rs"]
 mod random;
 
-use coincident::{chain, chirp_bank, gw150914, pair, recording, search};
+use coincident::{
+    bits, chain, chirp_bank, gw150914, interrupted, pair, recording, search, search_options, spoilt,
+};
 use num_complex::{Complex, Complex64};
 use random::Random;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::Device;
-use sidereal::pipeline::chirp::{ChirpDetector, DetectorReport, Piece, Report};
+use sidereal::pipeline::chirp::{
+    ChirpDetector, ChirpSearch, DetectorReport, Input, Piece, Report, SearchOptions,
+};
 use sidereal::spiir::trigger::{Autocorrelation, DeviceFinder, Finder, Trigger, TriggerOptions};
 
 /// The GPU; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
@@ -227,6 +231,27 @@ fn a_simulated_chirp_is_found_as_on_the_processor() {
         assert_eq!((&a.name, a.latency, whitened(a)), (&b.name, b.latency, whitened(b)));
         let times = a.triggers.iter().zip(&b.triggers);
         assert!(times.into_iter().all(|(a, b)| a.gps.seconds_since(b.gps).abs() < 1e-5));
+    }
+}
+
+#[test]
+fn fixed_subset_a_search_that_goes_on_gives_the_bits_of_one_that_was_not_stopped() {
+    let Some((gpu, _)) = gpu() else { return };
+    let begun = |block: usize| {
+        let bank = || Input::Bank(Box::new(chirp_bank()));
+        let inputs = spoilt().into_iter().map(|one| (one, bank())).collect();
+        let asked = SearchOptions { threshold: 3.5, block, ..search_options() };
+        ChirpSearch::new(inputs, &asked, &gpu).expect("a search")
+    };
+    let whole = begun(0).run(&mut |_| true).expect("searched");
+    assert!(whole.ending.is_complete() && whole.detectors[0].triggers.len() > 10);
+    let expected = bits(&whole);
+    // Blocks of a round count against the time of both detectors; triggers are always on their way.
+    for (stop_at, block, is_killed) in
+        [(1, 100, false), (9000, 777, false), (20_000, 31, true), (30_000, 333, true)]
+    {
+        let report = interrupted(begun(block), stop_at, is_killed, begun(1000));
+        assert!(bits(&report) == expected, "stop at {stop_at}, killed {is_killed}");
     }
 }
 

@@ -7,55 +7,18 @@ mod coincident;
 use std::path::Path;
 use std::sync::Arc;
 
-use coincident::{RATE_HZ, chirp_bank, noise, pair, recording, search_options};
+use coincident::{
+    Kept, RATE_HZ, bits, chirp_bank, interrupted, noise, pair, recording, search_options, spoilt,
+};
 use sidereal::backend::Backend;
 use sidereal::io::strain::{StrainHeader, StrainSource};
 use sidereal::pipeline::chirp::{
-    ChirpSearch, Input, Keeper, Recording, Report, SearchOptions, Spectrum, Status, Strain,
-    Whitening,
+    ChirpSearch, Input, Recording, SearchOptions, Spectrum, Strain, Whitening,
 };
 use sidereal::pipeline::ending::Ending;
-use sidereal::spiir::coincidence::TimedTrigger;
-use sidereal::spiir::trigger::Trigger;
 use sidereal::spiir::whiten::{GateOptions, Method, RunningOptions, WelchOptions};
 use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
-
-/// Keeps triggers and states, and stops at a sample.
-#[derive(Default)]
-struct Kept {
-    stop_at: Option<u64>,
-    triggers: Vec<Vec<Trigger>>,
-    /// States, each with the triggers that were told before.
-    states: Vec<(Vec<u8>, Vec<Vec<Trigger>>)>,
-}
-
-impl Keeper for Kept {
-    fn at(&mut self, status: &Status) -> bool {
-        self.stop_at.is_none_or(|stop| status.times < stop)
-    }
-
-    fn found(&mut self, detector: usize, triggers: &[(Trigger, TimedTrigger)]) -> Result<()> {
-        self.triggers.resize(self.triggers.len().max(detector + 1), Vec::new());
-        self.triggers[detector].extend(triggers.iter().map(|(trigger, _)| *trigger));
-        Ok(())
-    }
-
-    fn save(&mut self, state: Vec<u8>) -> Result<()> {
-        self.states.push((state, self.triggers.clone()));
-        Ok(())
-    }
-}
-
-/// Strain with a gap, a number that is none, and a glitch for the gate.
-fn spoilt() -> Vec<Recording> {
-    let mut both = pair();
-    both[0].samples[3000] = f64::NAN;
-    both[0].valid[12_000..12_100].fill(false);
-    both[1].samples[5000] *= 1e4;
-    both[1].start = both[1].start.plus_samples(37, RATE_HZ);
-    both
-}
 
 fn search(recordings: Vec<Recording>, asked: &SearchOptions) -> ChirpSearch {
     let with = |one| (one, Input::Bank(Box::new(chirp_bank())));
@@ -71,16 +34,6 @@ fn options(method: Method, running: bool) -> SearchOptions {
     SearchOptions { whitening: Whitening { spectrum, method, gate }, ..search_options() }
 }
 
-/// All that must be the same, bit for bit.
-fn bits(report: &Report) -> impl PartialEq + use<> {
-    let of = |one: &sidereal::pipeline::chirp::DetectorReport| {
-        let (whitened, valid) = one.whitened.read(0..u64::MAX).expect("samples");
-        let whitened: Vec<u32> = whitened.iter().map(|x| x.to_bits()).collect();
-        (one.triggers.clone(), one.valid.clone(), whitened, valid, one.duration_s)
-    };
-    (report.detectors.iter().map(of).collect::<Vec<_>>(), report.found.clone())
-}
-
 #[test]
 fn a_search_that_goes_on_gives_the_bits_of_one_that_was_not_stopped() {
     let total = 32 * u64::from(RATE_HZ);
@@ -94,19 +47,8 @@ fn a_search_that_goes_on_gives_the_bits_of_one_that_was_not_stopped() {
         assert!(whole.ending.is_complete() && !whole.detectors[0].triggers.is_empty());
         let expected = bits(&whole);
         for (stop_at, block) in [(1, 100), (9000, 777), (total / 2, 4096), (total - 10, 13)] {
-            let folder = tempfile::tempdir().expect("a folder");
-            let mut kept = Kept { stop_at: Some(stop_at), ..Kept::default() };
-            let mut first = search(spoilt(), &SearchOptions { block, ..asked.clone() });
-            first.keep_in(folder.path()).expect("files");
-            let stopped = first.run_kept(&mut kept).expect("stopped");
-            assert!(matches!(stopped.ending, Ending::Stopped), "{:?}", stopped.ending);
-            let (state, triggers) = kept.states.pop().expect("a state");
-            let path = Path::new("state");
-            let mut again = search(spoilt(), &asked);
-            let mut saved = Saved::new(path, 0, &state).expect("whole");
-            again.resume(folder.path(), &mut saved, triggers).expect("resumed");
-            let report = again.run(&mut |_| true).expect("searched");
-            assert!(report.ending.is_complete());
+            let first = search(spoilt(), &SearchOptions { block, ..asked.clone() });
+            let report = interrupted(first, stop_at, false, search(spoilt(), &asked));
             assert!(bits(&report) == expected, "{method:?}, running {running}, stop at {stop_at}");
         }
     }

@@ -5,12 +5,13 @@
 mod cuda;
 
 use num_complex::Complex;
-use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::tune::{self, Work};
 use sidereal::backend::cuda::{Buffer, Device, Stream};
 use sidereal::backend::threads::Threads;
 use sidereal::spiir::{Branch, Filter, Options, Plan, Resampler, Spiir, Template};
+use sidereal::state::{Saved, Saving};
+use sidereal::{Error, Result};
 
 fn plan(templates: usize) -> Plan {
     let filter = |index: usize| Filter {
@@ -61,6 +62,63 @@ fn data_on_the_device_give_what_data_of_the_host_give_wherever_rows_begin() {
                     [..stride.min(found.len() - at - template * stride)];
                 assert_eq!(row[..made], expected[template * 1500..][..made], "template {template}");
                 assert!(row[made..].iter().all(|z| *z == guard[0]), "written beyond the end");
+            }
+        }
+    }
+}
+
+/// Filters samples in blocks of at most 700, and appends each template's ratios as bits.
+fn filter(spiir: &mut Spiir, input: &[f32], rows: &mut [Vec<[u32; 2]>]) {
+    const STRIDE: usize = 701;
+    let mut z = vec![Complex::default(); rows.len() * STRIDE];
+    let mut append = |z: &[Complex<f32>], produced: usize| {
+        for (row, z) in rows.iter_mut().zip(z.chunks_exact(STRIDE)) {
+            row.extend(z[..produced].iter().map(|z| [z.re.to_bits(), z.im.to_bits()]));
+        }
+    };
+    for samples in input.chunks(700) {
+        let produced = spiir.run(samples, &mut z, STRIDE).expect("run").produced;
+        append(&z, produced);
+    }
+}
+
+#[test]
+fn fixed_subset_filters_that_were_saved_go_on_with_the_same_bits() {
+    for (backend, _) in cuda::devices(1) {
+        // Several rates, and long memories in several passes; longer than their rings.
+        for (plan, times) in [(plan(5), 10_500), (spread(&[20, 9], 90), 5000)] {
+            let sample = |k: usize| ((k * k) as f32 * 0.0011).sin() + (k as f32 * 0.013).cos();
+            let input: Vec<f32> = (0..times).map(sample).collect();
+            let bound = || Spiir::new(plan.clone(), &backend).expect("bound");
+            let mut expected = vec![Vec::new(); plan.templates()];
+            filter(&mut bound(), &input, &mut expected);
+            let latency = plan.latency();
+            for at in [0, 1, latency.saturating_sub(1), 333, 4096, times - 1] {
+                let mut found = vec![Vec::new(); plan.templates()];
+                let mut before = bound();
+                filter(&mut before, &input[..at], &mut found);
+                let mut saving = Saving::default();
+                assert!(before.save(&mut saving).expect("saved"));
+                let bytes = saving.finish();
+                // What a stream left in the device's memory is forgotten.
+                let mut after = bound();
+                filter(&mut after, &input[..400], &mut vec![Vec::new(); plan.templates()]);
+                let mut saved = Saved::new("state".as_ref(), 0, &bytes).expect("whole");
+                after.load(&mut saved).expect("loaded");
+                saved.end().expect("all of it");
+                filter(&mut after, &input[at..], &mut found);
+                assert!(found == expected, "saved behind {at} samples of {times}");
+                // The processor's are others, and so are another bank's.
+                let others = [
+                    Spiir::new(plan.clone(), &Backend::best(1)).expect("bound"),
+                    Spiir::new(spread(&[3], 7), &backend).expect("bound"),
+                ];
+                for mut other in others {
+                    let mut saved = Saved::new("state".as_ref(), 0, &bytes).expect("whole");
+                    let error = other.load(&mut saved).and_then(|()| saved.end());
+                    let is_same = at == 0 && matches!(&error, Ok(()));
+                    assert!(is_same || matches!(error, Err(Error::Format { .. })), "{error:?}");
+                }
             }
         }
     }

@@ -69,7 +69,7 @@ pub(super) fn saved_state(bytes: &[u8]) -> Outcome {
         let mut before = detector(method).expect("a chain");
         before.run(&strain, &vec![true; strain.len()], &mut |_| {}).expect("strain");
         let mut saving = Saving::default();
-        assert!(before.save(&mut saving));
+        assert!(before.save(&mut saving).expect("saved"));
         let mut state = saving.finish();
         // Saving::sealed puts the checksum of what is read in the place of this one.
         state.truncate(state.len() - 8);

@@ -142,34 +142,44 @@ impl Spiir {
         (self.consumed, self.produced, self.end) = (0, 0, None);
     }
 
-    /// Saves what it keeps of a stream that has not ended, and says whether it can: on the CPU.
-    pub fn save(&self, to: &mut Saving) -> bool {
-        let Engine::Cpu(engine) = &self.engine else { return false };
+    /// Saves what it keeps of a stream that has not ended, and says whether it can: the reference can't. On a GPU it waits
+    /// for all that was queued.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when a GPU's driver, or earlier work, failed.
+    pub fn save(&self, to: &mut Saving) -> Result<bool> {
         to.part("filters");
         to.number(self.consumed);
         to.number(self.produced);
-        engine.save(to);
-        true
+        match &self.engine {
+            Engine::Reference(_) => return Ok(false),
+            Engine::Cpu(engine) => engine.save(to),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.save(to)?,
+        }
+        Ok(true)
     }
 
-    /// Goes on where filters of the same plan and the same vector level were saved.
+    /// Goes on where filters of the same plan and the same vector level or GPU were saved.
     ///
     /// # Errors
     /// [`Error::Format`] for what such filters do not save, after which they are to be [reset](Self::reset);
-    /// [`Error::Unavailable`] where they are not on the CPU.
+    /// [`Error::Unavailable`] of the reference; [`Error::Device`] when a GPU's driver refuses.
     pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
-        let Engine::Cpu(engine) = &mut self.engine else {
-            return Err(Error::Unavailable {
-                what: "saved filters".to_owned(),
-                why: "those of the reference and of GPUs can't be continued".to_owned(),
-            });
-        };
         from.part("filters")?;
         self.consumed = from.number()?;
         let known = self.consumed.saturating_sub(self.plan.latency() as u64);
         from.expect("ratios so far", known)?;
         (self.produced, self.end) = (known, None);
-        engine.load(from, self.consumed)
+        match &mut self.engine {
+            Engine::Reference(_) => Err(Error::Unavailable {
+                what: "saved filters".to_owned(),
+                why: "those of the reference can't be continued".to_owned(),
+            }),
+            Engine::Cpu(engine) => engine.load(from, self.consumed),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.load(from, self.consumed),
+        }
     }
 
     /// Samples of strain so far.

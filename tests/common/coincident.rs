@@ -4,18 +4,22 @@
 use std::path::{Path, PathBuf};
 
 use num_complex::Complex64;
+use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::io::strain::{OpenOptions, open};
 use sidereal::io::templates;
 use sidereal::math::power_spectrum::PowerSpectrum;
 use sidereal::pipeline::chirp::{
-    ChirpSearch, DetectorOptions, Input, Recording, Report, SearchOptions, Source, Spectrum,
-    Whitening, design, waveforms,
+    ChirpSearch, DetectorOptions, DetectorReport, Input, Keeper, Recording, Report, SearchOptions,
+    Source, Spectrum, Status, Whitening, design, waveforms,
 };
+use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::bank::{self, Bank, Rates};
-use sidereal::spiir::coincidence::Ranking;
+use sidereal::spiir::coincidence::{Ranking, TimedTrigger};
+use sidereal::spiir::trigger::Trigger;
 use sidereal::spiir::whiten::{Average, GateOptions, Method, WelchOptions};
+use sidereal::state::Saved;
 use sidereal::strain::Waveform;
 use sidereal::units::Gps;
 use sidereal::waveform::InspiralOptions;
@@ -82,6 +86,80 @@ pub fn recording(detector: &str, seed: u64, chirp_at: usize) -> Recording {
 
 pub fn pair() -> Vec<Recording> {
     vec![recording("H1", 1, 9000), recording("L1", 2, 9004)]
+}
+
+/// Keeps triggers and states, and stops at a sample.
+#[derive(Default)]
+pub struct Kept {
+    pub stop_at: Option<u64>,
+    /// Whether a state is wanted as often as can be.
+    pub is_always_due: bool,
+    pub triggers: Vec<Vec<Trigger>>,
+    /// States, each with the triggers that were told before.
+    pub states: Vec<(Vec<u8>, Vec<Vec<Trigger>>)>,
+}
+
+impl Keeper for Kept {
+    fn at(&mut self, status: &Status) -> bool {
+        self.stop_at.is_none_or(|stop| status.times < stop)
+    }
+
+    fn found(&mut self, detector: usize, triggers: &[(Trigger, TimedTrigger)]) -> Result<()> {
+        self.triggers.resize(self.triggers.len().max(detector + 1), Vec::new());
+        self.triggers[detector].extend(triggers.iter().map(|(trigger, _)| *trigger));
+        Ok(())
+    }
+
+    fn is_due(&mut self) -> bool {
+        self.is_always_due
+    }
+
+    fn save(&mut self, state: Vec<u8>) -> Result<()> {
+        self.states.push((state, self.triggers.clone()));
+        Ok(())
+    }
+}
+
+/// Strain with a gap, a number that is none, and a glitch for the gate.
+pub fn spoilt() -> Vec<Recording> {
+    let mut both = pair();
+    both[0].samples[3000] = f64::NAN;
+    both[0].valid[12_000..12_100].fill(false);
+    both[1].samples[5000] *= 1e4;
+    both[1].start = both[1].start.plus_samples(37, RATE_HZ);
+    both
+}
+
+/// All that must be the same, bit for bit.
+pub fn bits(report: &Report) -> impl PartialEq + use<> {
+    let of = |one: &DetectorReport| {
+        let (whitened, valid) = one.whitened.read(0..u64::MAX).expect("samples");
+        let whitened: Vec<u32> = whitened.iter().map(|x| x.to_bits()).collect();
+        (one.triggers.clone(), one.valid.clone(), whitened, valid, one.duration_s)
+    };
+    (report.detectors.iter().map(of).collect::<Vec<_>>(), report.found.clone())
+}
+
+/// Stops a search at a sample, and goes on with another one: where it stopped, or was in the middle of that (`is_killed`).
+pub fn interrupted(
+    mut first: ChirpSearch,
+    stop_at: u64,
+    is_killed: bool,
+    mut again: ChirpSearch,
+) -> Report {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stop_at = Some(stop_at);
+    let mut kept = Kept { stop_at, is_always_due: is_killed, ..Kept::default() };
+    first.keep_in(folder.path()).expect("files");
+    let stopped = first.run_kept(&mut kept).expect("stopped");
+    assert!(matches!(stopped.ending, Ending::Stopped), "{:?}", stopped.ending);
+    let which = if is_killed { kept.states.len() / 2 } else { kept.states.len() - 1 };
+    let (state, triggers) = kept.states.swap_remove(which);
+    let mut saved = Saved::new(Path::new("state"), 0, &state).expect("whole");
+    again.resume(folder.path(), &mut saved, triggers).expect("resumed");
+    let report = again.run(&mut |_| true).expect("searched");
+    assert!(report.ending.is_complete());
+    report
 }
 
 fn whitening() -> Whitening {

@@ -49,8 +49,7 @@ pub(crate) struct Arguments {
     /// Replace OUT if it exists.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
-    /// Go on where a run with the same files and options was interrupted. A run on a GPU leaves nothing to go on from:
-    /// it begins anew with --overwrite.
+    /// Go on where a run with the same files and options was interrupted.
     #[arg(long, help_heading = "Output")]
     resume: bool,
     #[command(flatten)]
@@ -221,12 +220,12 @@ impl Run {
         Ok(cuts.next().map_or(Ending::Complete, Ending::Cut))
     }
 
-    /// Saves where it is, where that can be: not on a GPU.
+    /// Saves where it is, where that can be: not behind a step that failed.
     fn save(&mut self) -> Result<()> {
         let mut state = Saving::default();
         let mut is_whole = true;
         for (one, written) in self.detectors.iter().zip(self.writer.written()) {
-            is_whole &= one.save(written, &mut state);
+            is_whole &= one.save(written, &mut state)?;
         }
         if !is_whole {
             return Ok(());
@@ -277,6 +276,8 @@ struct One {
     valid: Vec<bool>,
     taken: u64,
     has_ended: bool,
+    /// Whether a step failed in its middle.
+    is_broken: bool,
     sums: Sums,
 }
 
@@ -301,6 +302,7 @@ impl One {
             valid: vec![false; BLOCK],
             taken: 0,
             has_ended: false,
+            is_broken: false,
             sums: Sums::default(),
         })
     }
@@ -318,7 +320,9 @@ impl One {
         self.has_ended = count == 0;
         let (strain, valid) = (&self.samples[..count], &self.valid[..count]);
         let mut write = |piece: Piece<'_>| self.sums.take(writer, index, piece);
+        self.is_broken = true;
         passed_on(&mut write, |observe| self.chain.run(strain, valid, observe))?;
+        self.is_broken = false;
         self.taken += count as u64;
         Ok(())
     }
@@ -338,7 +342,10 @@ impl One {
         short.or_else(|| self.strain.cut().map(str::to_owned))
     }
 
-    fn save(&self, written: &[u64; 2], to: &mut Saving) -> bool {
+    fn save(&self, written: &[u64; 2], to: &mut Saving) -> Result<bool> {
+        if self.is_broken {
+            return Ok(false);
+        }
         to.part("series of a detector");
         for number in [self.taken, written[0], written[1], self.sums.count] {
             to.number(number);

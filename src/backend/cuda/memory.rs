@@ -61,16 +61,8 @@ impl Device {
     /// # Errors
     /// As [`Device::buffer`].
     pub fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>> {
-        let buffer = self.buffer(values.len())?;
-        if !values.is_empty() {
-            // SAFETY: the buffer has room for the values, which the call has read when it returns.
-            let result = unsafe {
-                sys::cuMemcpyHtoD_v2(buffer.address, values.as_ptr().cast(), size_of_val(values))
-            };
-            check("cuMemcpyHtoD", result)?;
-            // The call may return while the last of it is on its way, and our streams do not wait for it.
-            self.synchronize()?;
-        }
+        let mut buffer = self.buffer(values.len())?;
+        buffer.write(values)?;
         Ok(buffer)
     }
 
@@ -140,6 +132,33 @@ impl<T: Pod> Buffer<T> {
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Copies `values` to its first elements; work that was queued on the device has ended before.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] past the end; [`Error::Device`] when the driver or work before it failed.
+    pub fn upload(&mut self, values: &[T]) -> Result<()> {
+        if values.len() > self.len {
+            let (expected, actual) = (self.len, values.len());
+            return Err(Error::Shape { what: "elements of a device's buffer", expected, actual });
+        }
+        self.device.synchronize()?;
+        self.write(values)
+    }
+
+    /// Copies values that fit to a buffer that no work uses.
+    fn write(&mut self, values: &[T]) -> Result<()> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the buffer has room for the values, which the call has read when it returns.
+        let result = unsafe {
+            sys::cuMemcpyHtoD_v2(self.address, values.as_ptr().cast(), size_of_val(values))
+        };
+        check("cuMemcpyHtoD", result)?;
+        // The call may return while the last of it is on its way, and our streams do not wait for it.
+        self.device.synchronize()
     }
 
     /// A copy of elements `start .. start + values.len()` in the host's memory, when all work queued on the

@@ -233,8 +233,12 @@ impl ChirpDetector {
         self.work.settle(&mut self.triggers)
     }
 
-    /// Saves what is kept of a stream that has not ended, but for the triggers, and says whether it can: not on a GPU.
-    pub fn save(&self, to: &mut Saving) -> bool {
+    /// Saves what is kept of a stream that has not ended, but for the triggers, and says whether it can: the reference can't.
+    /// To be called when all is [settled](Self::settle).
+    ///
+    /// # Errors
+    /// [`Error::Device`] when earlier work on a GPU failed; [`Error::Unavailable`] when triggers are on their way from it.
+    pub fn save(&self, to: &mut Saving) -> Result<bool> {
         to.part("chain");
         to.number(self.counts.0);
         to.number(self.counts.1);
@@ -247,7 +251,7 @@ impl ChirpDetector {
     /// Goes on where a chain of the same bank, options and backend was saved, with the triggers that it had then.
     ///
     /// # Errors
-    /// [`Error::Format`] for what such a chain does not save; [`Error::Unavailable`] on a GPU.
+    /// [`Error::Format`] for what such a chain does not save; [`Error::Device`] when a GPU's driver refuses.
     pub fn load(&mut self, from: &mut Saved<'_>, triggers: Vec<Trigger>) -> Result<()> {
         from.part("chain")?;
         self.counts = (from.number()?, from.number()?);

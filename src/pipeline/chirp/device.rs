@@ -8,6 +8,7 @@ use crate::backend::cuda::{Buffer, Device, Inbox, Stream};
 use crate::error::Result;
 use crate::spiir::trigger::{Autocorrelation, DeviceFinder, Trigger, TriggerOptions};
 use crate::spiir::{Plan, Spiir};
+use crate::state::{Saved, Saving};
 
 /// Bytes of signal-to-noise ratios that are made at once, and of the device's free memory the part that they may take.
 const PLANE_BYTES: usize = 256 << 20;
@@ -108,6 +109,21 @@ impl DeviceWork {
     /// Waits for all triggers that are certain by now.
     pub(super) fn settle(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
         self.finder.collect(triggers)
+    }
+
+    /// Saves what is kept of a stream that has not ended; all triggers that are certain by now were settled before.
+    pub(super) fn save(&self, to: &mut Saving) -> Result<bool> {
+        let is_whole = self.spiir.save(to)?;
+        self.finder.save(to)?;
+        Ok(is_whole)
+    }
+
+    /// Goes on where such work was saved; gives the samples whitened and filtered by then.
+    pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<(u64, u64)> {
+        self.spiir.load(from)?;
+        self.finder.load(from)?;
+        (self.taken, self.end) = (self.spiir.consumed(), None);
+        Ok((self.taken, self.finder.known()))
     }
 
     /// Ends the search.

@@ -27,6 +27,8 @@ pub(super) struct Ready {
     /// Samples searched, and whether the source has no more.
     taken: u64,
     has_ended: bool,
+    /// Whether a step failed in its middle.
+    is_broken: bool,
     /// Triggers that were told.
     told: usize,
     samples: Vec<f64>,
@@ -67,6 +69,7 @@ impl Ready {
             reader: None,
             taken: 0,
             has_ended: false,
+            is_broken: false,
             told: 0,
             samples: Vec::new(),
             valid: Vec::new(),
@@ -143,7 +146,9 @@ impl Ready {
             return Ok(0);
         }
         let (strain, valid) = (&self.samples[..count], &self.valid[..count]);
+        self.is_broken = true;
         kept(&mut self.whitened, |observe| self.chain.run(strain, valid, observe))?;
+        self.is_broken = false;
         self.taken += count as u64;
         Ok(count)
     }
@@ -181,8 +186,16 @@ impl Ready {
         }
     }
 
-    /// Saves where it is, and says whether it can: not on a GPU.
-    pub(super) fn save(&self, to: &mut Saving) -> bool {
+    /// Waits for all triggers that are certain by now.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        self.chain.settle()
+    }
+
+    /// Saves where it is, settled, and says whether it can: not behind a step that failed.
+    pub(super) fn save(&self, to: &mut Saving) -> Result<bool> {
+        if self.is_broken {
+            return Ok(false);
+        }
         to.part("detector");
         to.number(self.taken);
         to.number(self.told as u64);

@@ -192,7 +192,7 @@ impl ChirpSearch {
     /// triggers as its keeper was given them. Its whitened strain is continued in `folder`, where it was kept.
     ///
     /// # Errors
-    /// [`Error::Format`] for what such a search does not save; [`Error::Unavailable`] on a GPU.
+    /// [`Error::Format`] for what such a search does not save; [`Error::Device`] when a GPU's driver refuses.
     pub fn resume(
         &mut self,
         folder: &Path,
@@ -296,19 +296,26 @@ impl ChirpSearch {
 
     /// Gives the keeper new triggers, and a state where one is due or `is_last`.
     fn tell_and_save(&mut self, keeper: &mut dyn Keeper, is_last: bool) -> Result<()> {
+        let is_saved = is_last || keeper.is_due();
         for (index, ready) in self.detectors.iter_mut().enumerate() {
+            if is_saved {
+                ready.settle()?;
+            }
             let news = ready.news();
             if !news.is_empty() {
                 keeper.found(index, &news)?;
             }
         }
-        if !(keeper.is_due() || is_last) {
+        if !is_saved {
             return Ok(());
         }
         let mut state = Saving::default();
         state.part("search");
         state.number(self.detectors.len() as u64);
-        let is_whole = self.detectors.iter().all(|ready| ready.save(&mut state));
+        let mut is_whole = true;
+        for ready in &self.detectors {
+            is_whole &= ready.save(&mut state)?;
+        }
         if is_whole { keeper.save(state.finish()) } else { Ok(()) }
     }
 }

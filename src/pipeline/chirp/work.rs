@@ -135,16 +135,17 @@ impl Work {
         }
     }
 
-    /// Saves what is kept of the stream, and says whether it can: not on a GPU.
-    pub(super) fn save(&self, to: &mut Saving) -> bool {
+    /// Saves what is kept of the stream, and says whether it can: the reference can't. All triggers that are certain by now
+    /// were settled before.
+    pub(super) fn save(&self, to: &mut Saving) -> Result<bool> {
         match self {
             Self::Host(work) => {
-                let saved = work.spiir.save(to);
+                let is_whole = work.spiir.save(to)?;
                 work.finder.save(to);
-                saved
+                Ok(is_whole)
             }
             #[cfg(feature = "cuda")]
-            Self::Device(_) => false,
+            Self::Device(work) => work.save(to),
         }
     }
 
@@ -154,23 +155,20 @@ impl Work {
         from: &mut Saved<'_>,
         (whitened, filtered): (u64, u64),
     ) -> Result<()> {
-        match self {
+        let found = match self {
             Self::Host(work) => {
                 work.spiir.load(from)?;
                 work.finder.load(from)?;
-                let found = (work.spiir.consumed(), work.finder.known());
-                if found != (whitened, filtered) {
-                    let why = format!("{found:?} found, expected {:?}", (whitened, filtered));
-                    return Err(from.fault("samples filtered", why));
-                }
-                Ok(())
+                (work.spiir.consumed(), work.finder.known())
             }
             #[cfg(feature = "cuda")]
-            Self::Device(_) => Err(crate::Error::Unavailable {
-                what: "saved filters".to_owned(),
-                why: "those of a GPU can't be continued".to_owned(),
-            }),
+            Self::Device(work) => work.load(from)?,
+        };
+        if found == (whitened, filtered) {
+            return Ok(());
         }
+        let why = format!("{found:?} found, expected {:?}", (whitened, filtered));
+        Err(from.fault("samples filtered", why))
     }
 
     /// Ends the search.

@@ -4,12 +4,13 @@ use num_complex::Complex;
 
 use super::super::plan::Plan;
 use super::kernels;
-use super::levels::Levels;
+use super::levels::{Levels, Past};
 use super::pack::{Limits, Packed};
 use super::ways;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
 
 /// Most samples of the full rate in one launch of any bank.
 pub(super) const PIECE: usize = 4096;
@@ -59,6 +60,9 @@ pub(super) struct Bank {
     threads: usize,
     blocks: usize,
     levels: usize,
+    /// What the filters' places follow from, beside the plan.
+    multiprocessors: usize,
+    past: Vec<Past>,
     units: Buffer<[u32; 6]>,
     passes: Buffer<[u32; 6]>,
     rows: Buffer<i32>,
@@ -81,7 +85,12 @@ pub(super) struct Bank {
 
 impl Bank {
     pub(super) fn new(plan: &Plan, device: &Device, threads: &Threads) -> Result<Self> {
-        let levels = Levels::new(plan, PIECE)?;
+        let resampler = &plan.options().resampler;
+        let down = taps(&resampler.down);
+        let (even, odd) = phases(&resampler.up);
+        let up = [even.as_slice(), &odd].concat();
+        let (reach, down_reach) = (reach(&up), reach(&down));
+        let levels = Levels::new(plan, PIECE, reach)?;
         let properties = device.properties();
         let limits = Limits {
             multiprocessors: properties.multiprocessors,
@@ -93,11 +102,6 @@ impl Bank {
         let piece = ways::piece(&packed, device);
         let filters = device.module(&kernels::filters(packed.threads, &packed.shapes))?;
         let resample = device.module(&kernels::resample())?;
-        let resampler = &plan.options().resampler;
-        let down = taps(&resampler.down);
-        let (even, odd) = phases(&resampler.up);
-        let up = [even.as_slice(), &odd].concat();
-        let (reach, down_reach) = (reach(&up), reach(&down));
         let is_one = plan.levels() == 1;
         let taken = if is_one { 0 } else { 8 * down.len() + 4 * (ALONE / 2 + down_reach) };
         let held = held_sums(1, reach) + held_sums(2, reach);
@@ -110,6 +114,8 @@ impl Bank {
             threads: packed.threads,
             blocks: packed.units.len(),
             levels: plan.levels(),
+            multiprocessors: properties.multiprocessors,
+            past: levels.past,
             units: device.upload(&packed.units)?,
             passes: device.upload(&packed.passes)?,
             rows: device.upload(&packed.rows)?,
@@ -141,6 +147,55 @@ impl Bank {
         stream.fill(&mut self.inputs, all, 0)?;
         let all = 0..self.sums.len();
         stream.fill(&mut self.sums, all, 0)
+    }
+
+    /// Saves what it keeps of a stream of `taken` samples, once all work on the device has ended.
+    pub(super) fn save(&self, taken: u64, to: &mut Saving) -> Result<()> {
+        to.number(self.multiprocessors as u64);
+        let mut states = vec![[0.0; 2]; self.states[0].len()];
+        self.states[0].download(0, &mut states)?;
+        to.f32s(states.as_flattened().iter());
+        for (level, past) in self.past.iter().enumerate() {
+            let end = at_level(taken, level);
+            let mut ring = vec![0.0; past.input_ring];
+            self.inputs.download(past.input, &mut ring)?;
+            let places = last_places(end, past.input_needed, past.input_ring);
+            to.f32s(places.map(|at| &ring[at]));
+            let mut rows = vec![Complex::default(); past.rows * past.sums_ring];
+            self.sums.download(past.sums, &mut rows)?;
+            for row in rows.chunks_exact(past.sums_ring) {
+                let places = last_places(end, past.sums_needed, past.sums_ring);
+                let sums: Vec<Complex<f32>> = places.map(|at| row[at]).collect();
+                to.complex(&sums);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on where the bank of the same plan and device was saved.
+    pub(super) fn load(&mut self, from: &mut Saved<'_>, taken: u64) -> Result<()> {
+        from.expect("multiprocessors", self.multiprocessors as u64)?;
+        let mut states = vec![[0.0; 2]; self.states[0].len()];
+        from.fill_f32(states.as_flattened_mut())?;
+        let mut inputs = vec![0.0; self.inputs.len()];
+        let mut sums = vec![Complex::default(); self.sums.len()];
+        for (level, past) in self.past.iter().enumerate() {
+            let end = at_level(taken, level);
+            let places = last_places(end, past.input_needed, past.input_ring);
+            let mut held = vec![0.0; places.len()];
+            from.fill_f32(&mut held)?;
+            places.zip(held).for_each(|(at, x)| inputs[past.input + at] = x);
+            for row in 0..past.rows {
+                let places = last_places(end, past.sums_needed, past.sums_ring);
+                let mut held = vec![Complex::default(); places.len()];
+                from.fill_complex(&mut held)?;
+                let row = past.sums + row * past.sums_ring;
+                places.zip(held).for_each(|(at, z)| sums[row + at] = z);
+            }
+        }
+        self.states[0].upload(&states)?;
+        self.inputs.upload(&inputs)?;
+        self.sums.upload(&sums)
     }
 
     /// Queues the work on new samples.
@@ -234,6 +289,18 @@ impl Bank {
         // SAFETY: as above; rings of sums and shared memory hold what the taps reach beside the new sums.
         unsafe { stream.launch(&self.bring_up, [self.deep.len(), 1, 1], [256, 1, 1], &arguments) }
     }
+}
+
+/// Samples of a level before sample `taken` of the full rate.
+fn at_level(taken: u64, level: usize) -> u64 {
+    taken.div_ceil(1 << level)
+}
+
+/// Places in a ring of the last samples before `end`, as many as are `needed` or there.
+fn last_places(end: u64, needed: usize, ring: usize) -> impl ExactSizeIterator<Item = usize> {
+    let count = end.min(needed.min(ring) as u64) as usize;
+    let first = end - count as u64;
+    (0..count).map(move |index| ((first + index as u64) % ring as u64) as usize)
 }
 
 /// Taps that are heard: those so small that no sum shows them are left out.

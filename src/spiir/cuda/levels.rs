@@ -4,6 +4,20 @@ use super::super::plan::{Plan, Template};
 use super::scaled::TILE;
 use crate::error::{Error, Result};
 
+/// What the next launch needs of a rate's rings, of those samples that were there before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// First element of the inputs, elements of their ring, and the last samples that are needed.
+    pub(super) input: usize,
+    pub(super) input_ring: usize,
+    pub(super) input_needed: usize,
+    /// The same of each row of sums, and the number of rows.
+    pub(super) sums: usize,
+    pub(super) sums_ring: usize,
+    pub(super) sums_needed: usize,
+    pub(super) rows: usize,
+}
+
 /// Rings of all rates.
 #[derive(Debug)]
 pub(super) struct Levels {
@@ -12,6 +26,7 @@ pub(super) struct Levels {
     /// Elements of all inputs, and of all sums.
     pub(super) inputs: usize,
     pub(super) sums: usize,
+    pub(super) past: Vec<Past>,
     /// For each level and template, its row of sums.
     rows: Vec<Vec<usize>>,
     /// Templates with lower rates: row of the output, lowest rate, rates with filters, where their rows begin.
@@ -26,21 +41,23 @@ fn depth(template: &Template) -> usize {
 }
 
 impl Levels {
-    /// For launches of at most `piece` samples of the full rate.
-    pub(super) fn new(plan: &Plan, piece: usize) -> Result<Self> {
+    /// For launches of at most `piece` samples of the full rate, and sums that are doubled from `reach` samples back.
+    pub(super) fn new(plan: &Plan, piece: usize, reach: usize) -> Result<Self> {
         let resampler = &plan.options().resampler;
         let templates = &plan.options().templates;
         let mut levels = Self {
             table: Vec::new(),
             inputs: 0,
             sums: 0,
+            past: Vec::new(),
             rows: Vec::new(),
             deep: Vec::new(),
             deep_rows: Vec::new(),
         };
         for level in 0..plan.levels() {
             let fresh = (piece >> level) + 1;
-            let input = ring(plan.history(level) + resampler.down.len() + fresh + 2 * TILE)?;
+            let input_needed = plan.history(level) + resampler.down.len() + 2 * TILE;
+            let input = ring(input_needed + fresh)?;
             let sums = if level == 0 { TILE } else { ring(resampler.up.len() + fresh + 2 * TILE)? };
             let mut next = 0;
             let row = |template: &Template| {
@@ -51,6 +68,15 @@ impl Levels {
             levels.rows.push(templates.iter().map(row).collect());
             let masks = (input as u64 - 1) | (sums as u64 - 1) << 32;
             levels.table.push([levels.inputs as u64, levels.sums as u64, masks]);
+            levels.past.push(Past {
+                input: levels.inputs,
+                input_ring: input,
+                input_needed,
+                sums: levels.sums,
+                sums_ring: sums,
+                sums_needed: reach + 1,
+                rows: if level == 0 { 0 } else { next },
+            });
             levels.inputs = levels.inputs.saturating_add(input);
             let own = if level == 0 { 0 } else { next.saturating_mul(sums) };
             levels.sums = levels.sums.saturating_add(own);

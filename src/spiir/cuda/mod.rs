@@ -24,6 +24,7 @@ use super::plan::Plan;
 use crate::backend::cuda::{Buffer, Device, Event, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
 use bank::{Bank, Job};
 pub use kernels::kernels;
 use staging::Staging;
@@ -63,6 +64,24 @@ impl Engine {
 
     pub(super) fn reset(&mut self) {
         (self.taken, self.stale) = (0, true);
+    }
+
+    /// Saves what it keeps of the stream, once all that was queued has ended.
+    pub(super) fn save(&self, to: &mut Saving) -> Result<()> {
+        to.part("GPU");
+        // Before the first samples the device may hold another stream.
+        if self.taken == 0 { Ok(()) } else { self.bank.save(self.taken, to) }
+    }
+
+    /// Of a stream of so many samples.
+    pub(super) fn load(&mut self, from: &mut Saved<'_>, taken: u64) -> Result<()> {
+        from.part("GPU")?;
+        self.reset();
+        if taken > 0 {
+            self.bank.load(from, taken)?;
+            (self.taken, self.stale) = (taken, false);
+        }
+        Ok(())
     }
 
     /// Takes samples of whitened strain, and writes what is known by now to `output` (template, time).

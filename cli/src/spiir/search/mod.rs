@@ -164,7 +164,7 @@ struct Writing {
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
     /// Go on where a search with the same files and options was interrupted, which the output folder or a hidden one beside
-    /// it tells: the result is that of a search that was not interrupted. On a GPU it is searched from the beginning.
+    /// it tells: the result is that of a search that was not interrupted.
     #[arg(long, help_heading = "Output")]
     resume: bool,
     /// Draw nothing.

@@ -18,6 +18,7 @@ use crate::backend::cuda::{
     Arguments, Buffer, Device, Event, Extent, Function, Source, Stream, Variant,
 };
 use crate::error::{Error, Result};
+use crate::state::{Saved, Saving};
 use slot::Slot;
 use tables::Tables;
 
@@ -232,6 +233,76 @@ impl DeviceFinder {
     pub fn reset(&mut self) -> Result<()> {
         self.collect(&mut Vec::new())?;
         self.forget();
+        Ok(())
+    }
+
+    /// Samples of each template so far.
+    pub fn known(&self) -> u64 {
+        self.known
+    }
+
+    /// Saves what it keeps of the stream: all triggers that are certain by now were [collected](Self::collect) before.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] while a search is under way; [`Error::Device`] when earlier work failed.
+    pub fn save(&self, to: &mut Saving) -> Result<()> {
+        if self.told < self.decided {
+            return Err(Error::Unavailable {
+                what: "the state of a search for peaks".to_owned(),
+                why: "triggers are on their way, and must be collected first".to_owned(),
+            });
+        }
+        to.part("finder on a GPU");
+        to.number(self.known);
+        let mut tails = vec![Complex::default(); self.templates * self.capacity];
+        self.tails[self.present].download(0, &mut tails)?;
+        for row in tails.chunks_exact(self.capacity) {
+            to.complex(&row[..self.kept]);
+        }
+        self.gate.save(to);
+        to.number(self.waiting.len() as u64);
+        for Trigger { template, sample, offset, z, xi2 } in &self.waiting {
+            to.number((*template).into());
+            to.number(*sample);
+            to.f32s([*offset, z.re, z.im, *xi2].iter());
+        }
+        Ok(())
+    }
+
+    /// Goes on where a finder of the same options on the same kind of device was saved.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for what such a finder does not save, after which it is to be [reset](Self::reset);
+    /// [`Error::Device`] when the driver, or earlier work, failed.
+    pub fn load(&mut self, from: &mut Saved<'_>) -> Result<()> {
+        self.reset()?;
+        from.part("finder on a GPU")?;
+        let known = from.number()?;
+        let back = self.sizes.back as u64;
+        let decided = known.saturating_sub(back);
+        let first = decided.saturating_sub(back);
+        let kept = (known - first) as usize;
+        let mut tails = vec![Complex::default(); self.templates * self.capacity];
+        for row in tails.chunks_exact_mut(self.capacity) {
+            from.fill_complex(&mut row[..kept])?;
+        }
+        self.gate.load(from, known, known.saturating_sub(self.sizes.latency as u64))?;
+        let certain = self.gate.decided();
+        let most = self.templates.saturating_mul(decided.saturating_sub(certain) as usize);
+        for _ in 0..from.at_most(most)? {
+            let (template, sample) = (from.at_most(self.templates - 1)? as u32, from.number()?);
+            let earliest = self.waiting.last().map_or(certain, |before| before.sample);
+            if !(earliest..decided).contains(&sample) {
+                return Err(from.fault("sample of a trigger", format!("{sample} found")));
+            }
+            let mut values = [0.0; 4];
+            from.fill_f32(&mut values)?;
+            let [offset, re, im, xi2] = values;
+            self.waiting.push(Trigger { template, sample, offset, z: Complex::new(re, im), xi2 });
+        }
+        self.tails[self.present].upload(&tails)?;
+        (self.known, self.decided, self.told) = (known, decided, decided);
+        (self.kept, self.first) = (kept, first);
         Ok(())
     }
 
