@@ -2,6 +2,8 @@
 
 mod files;
 
+use std::fmt::Debug;
+
 use clap::{Args, ValueEnum};
 use sidereal::Result;
 use sidereal::io::FilterbankHeader;
@@ -79,10 +81,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let lengths = Lengths::new(arguments.numout, arguments.format)?;
     let also = arguments.selection.files(&arguments.trials);
     let product = ("dedispersed", CONTENTS);
+    let (recording, destination) = (&arguments.recording, &arguments.destination);
     let (folder, is_resumed) = arguments.resume.begin(
-        &arguments.destination,
-        &arguments.recording,
-        (&also, product),
+        &recording.files(),
+        || destination.resume(recording, &also, product, common),
+        || destination.begin(recording, &also, product, common),
         common,
     )?;
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
@@ -97,15 +100,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
     let stem = arguments.recording.stem();
-    let told = [
-        ("--format", format!("{:?}", arguments.format)),
-        ("--numout", format!("{:?}", arguments.numout)),
-    ];
-    let identity = Identity::of("dedisperse", &told);
-    let identity = identity.with(&arguments.recording, &also, &options, &backend)?;
-    let mut keeper = Keeper::new(folder.file(""), identity);
-    let left = if is_resumed { keeper.resume(folder.place(), |_| Ok(0))? } else { None };
-    let resumed = left.map(|state| Kept::read(&state)).transpose()?;
+    let files = [recording.files(), also].concat();
+    let own: [(&str, &dyn Debug); 2] =
+        [("--format", &arguments.format), ("--numout", &arguments.numout)];
+    let run = Identity::new("dedisperse", &files, &own, &backend)?;
+    let mut keeper = Keeper::new(folder.file(""), run.with(recording, &options));
+    let left = if is_resumed { keeper.resume(folder.place())? } else { None };
+    let resumed = left.map(|left| Kept::read(left.state())).transpose()?;
     if let Some(from) = &resumed {
         kept::tell(from.checkpoint.rows, common);
     }

@@ -1,10 +1,11 @@
 //! All that a run's result depends on.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use sidereal::backend::Backend;
+use sidereal::backend::{Backend, Host};
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::{Error, Result};
 
@@ -17,59 +18,57 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Of a verb and its own settings, each with its name.
-    pub(crate) fn of(verb: &str, own: &[(&str, String)]) -> Self {
-        let version = format!("{}, {verb}", env!("CARGO_PKG_VERSION"));
-        let mut identity = Self { settings: Vec::new() };
-        identity.add("version", version);
-        own.iter().for_each(|(name, value)| identity.add(name, value.clone()));
-        identity
-    }
-
-    /// The same of a recording, of what is done to it, and of what does it; `also` are files that are read too.
+    /// Of a verb on a backend, with its own settings, each with its name; it reads `files`.
     ///
     /// # Errors
     /// [`Error::Io`] when a file can't be looked at.
-    pub(crate) fn with(
-        mut self,
-        recording: &Recording,
-        also: &[PathBuf],
-        options: &SearchOptions,
+    pub(crate) fn new(
+        verb: &str,
+        files: &[PathBuf],
+        own: &[(&str, &dyn Debug)],
         backend: &Backend,
     ) -> Result<Self> {
-        for path in recording.files().iter().chain(also) {
-            self.add(&format!("input {}", path.display()), stamp(path)?);
+        let mut identity = Self { settings: Vec::new() };
+        identity.add("version", format!("{}, {verb}", env!("CARGO_PKG_VERSION")));
+        identity.add_all(own);
+        for path in files {
+            identity.add(&format!("input {}", path.display()), stamp(path)?);
         }
-        self.add("recording", recording.told());
         // The number of threads does not matter.
-        let name = backend.name();
-        let device = name.rsplit_once(" x").map_or(name.as_str(), |(device, _)| device);
-        self.add("device", device.to_owned());
-        for (name, value) in [
-            ("trial DMs", format!("{:?}", options.plan)),
-            ("--dm-constant", format!("{:?}", options.dm_constant)),
-            ("--zero-dm", options.zero_dm.to_string()),
-            ("--zap-chans", format!("{:?}", options.zapped)),
-            ("automatic mask", options.auto_mask.to_string()),
-            ("--rfi-mask", format!("{:?}", options.mask.as_ref().map(|mask| &mask.path))),
-            ("--max-flagged", format!("{:?}", options.max_flagged)),
-            ("--time-range", format!("{:?}", options.time_range)),
-        ] {
-            self.add(name, value);
+        let device = if backend.is_gpu() { backend.name() } else { "cpu".to_owned() };
+        identity.add("device", device);
+        let level = match backend.host() {
+            Host::Reference => "reference",
+            Host::Cpu(level, _) => level.name(),
+        };
+        identity.add("vector level", level.to_owned());
+        Ok(identity)
+    }
+
+    /// The same of a filterbank's recording, and of what is done to it.
+    pub(crate) fn with(mut self, recording: &Recording, options: &SearchOptions) -> Self {
+        self.add("recording", recording.told());
+        self.add_all(&[
+            ("trial DMs", &options.plan),
+            ("--dm-constant", &options.dm_constant),
+            ("--zero-dm", &options.zero_dm),
+            ("--zap-chans", &options.zapped),
+            ("automatic mask", &options.auto_mask),
+            ("--rfi-mask", &options.mask.as_ref().map(|mask| &mask.path)),
+            ("--max-flagged", &options.max_flagged),
+            ("--time-range", &options.time_range),
+        ]);
+        self
+    }
+
+    fn add_all(&mut self, settings: &[(&str, &dyn Debug)]) {
+        for (name, value) in settings {
+            self.add(name, format!("{value:?}"));
         }
-        Ok(self)
     }
 
     fn add(&mut self, name: &str, value: String) {
         self.settings.push((name.to_owned(), value));
-    }
-
-    /// As one line of JSON.
-    pub(super) fn line(&self) -> Result<String> {
-        serde_json::to_string(self).map_err(|error| Error::Unavailable {
-            what: "the checkpoint's settings".to_owned(),
-            why: error.to_string(),
-        })
     }
 
     /// Fails unless the run that left a folder at `place` had the same settings, with the first that differs.
@@ -82,7 +81,8 @@ impl Identity {
             match left.settings.iter().find(|(other, _)| other == name) {
                 Some((_, other)) if other == value => {}
                 Some((_, other)) => {
-                    return refuse(format!("the run was begun with {name} {other}, not {value}"));
+                    let (then, now) = differing(other, value);
+                    return refuse(format!("the run was begun with {name} {then}, not {now}"));
                 }
                 None => return refuse(format!("the run was begun without {name}")),
             }
@@ -95,12 +95,25 @@ impl Identity {
     }
 }
 
-/// Fails for a recording that can't be read again from where an interrupted run ended.
+/// The first fields of two structures that differ, or all of what is none.
+fn differing<'a>(then: &'a str, now: &'a str) -> (&'a str, &'a str) {
+    let mut both = then.char_indices().zip(now.chars());
+    let same = both.find(|((_, a), b)| a != b).map_or(then.len().min(now.len()), |((at, _), _)| at);
+    let Some(_) = then[..same].find('{') else { return (then, now) };
+    let begin = then[..same].rfind(['{', ',']).map_or(0, |at| at + 1);
+    let field = |all: &'a str| {
+        let field = &all[begin..];
+        field[..field.find([',', '}']).unwrap_or(field.len())].trim()
+    };
+    (field(then), field(now))
+}
+
+/// Fails for files that can't be read again from where an interrupted run ended.
 ///
 /// # Errors
 /// [`Error::Parameter`] naming the file.
-pub(crate) fn check_can_resume(recording: &Recording) -> Result<()> {
-    let Some(path) = recording.files().into_iter().find(|path| !is_regular(path)) else {
+pub(super) fn check_can_resume(files: &[PathBuf]) -> Result<()> {
+    let Some(path) = files.iter().find(|path| !is_regular(path)) else {
         return Ok(());
     };
     let (shown, rule) = if path.as_os_str() == "-" {

@@ -38,33 +38,24 @@ impl Observer for Journal<'_> {
     }
 
     fn found(&mut self, candidates: &[Candidate]) -> Result<()> {
-        let mut lines = String::new();
-        for candidate in candidates {
-            let line = Line {
-                dm: tidy(candidate.dm),
-                time_s: tidy(candidate.time_s + self.delay_s),
-                snr: tidy(candidate.snr),
-                width_s: tidy(candidate.width_s),
-                members: candidate.members,
-                exact: candidate.words().to_vec(),
-            };
-            let line = serde_json::to_string(&line).map_err(|error| Error::Unavailable {
-                what: "a line of the journal".to_owned(),
-                why: error.to_string(),
-            })?;
-            lines += &(line + "\n");
-        }
-        self.keeper.append(&lines)
+        let delay_s = self.delay_s;
+        self.keeper.append(candidates.iter().map(|candidate| Line {
+            dm: tidy(candidate.dm),
+            time_s: tidy(candidate.time_s + delay_s),
+            snr: tidy(candidate.snr),
+            width_s: tidy(candidate.width_s),
+            members: candidate.members,
+            exact: candidate.words().to_vec(),
+        }))
     }
 
     fn taken(&mut self) -> Result<Vec<Candidate>> {
-        let candidate = |line: &str| {
-            let line: Option<Line> = serde_json::from_str(line).ok();
-            line.and_then(|line| Candidate::from_words(&line.exact)).ok_or_else(|| {
+        let candidate = |line: Line| {
+            Candidate::from_words(&line.exact).ok_or_else(|| {
                 Error::format(JOURNAL, "line", 0, "it is damaged, expected a candidate")
             })
         };
-        self.keeper.read()?.lines().map(candidate).collect()
+        self.keeper.lines()?.into_iter().map(candidate).collect()
     }
 
     fn wants_checkpoint(&mut self, is_last: bool) -> bool {
@@ -74,9 +65,4 @@ impl Observer for Journal<'_> {
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()> {
         self.keeper.checkpoint(&checkpoint.to_bytes())
     }
-}
-
-/// Returns the number of journal lines that a checkpoint covers.
-pub(super) fn lines(state: &[u8]) -> Result<u64> {
-    Ok(Checkpoint::from_bytes(state)?.candidates)
 }

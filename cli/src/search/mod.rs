@@ -6,6 +6,7 @@ mod report;
 mod spool;
 mod tables;
 
+use std::fmt::Debug;
 use std::path::Path;
 
 use clap::Args;
@@ -132,10 +133,11 @@ pub(crate) fn writes(_: &Path, name: &str) -> bool {
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let also = arguments.selection.files(&arguments.trials);
     let product = ("search", CONTENTS);
+    let (recording, destination) = (&arguments.recording, &arguments.destination);
     let (folder, is_resumed) = arguments.resume.begin(
-        &arguments.destination,
-        &arguments.recording,
-        (&also, product),
+        &recording.files(),
+        || destination.resume(recording, &also, product, common),
+        || destination.begin(recording, &also, product, common),
         common,
     )?;
     let mut work = Work::begin(arguments, common)?;
@@ -271,24 +273,24 @@ impl<'a> Work<'a> {
 
     /// What keeps candidates while the search runs, and where it goes on from an earlier one.
     fn keeper(&self, folder: &Folder, is_resumed: bool) -> Result<(Keeper, Option<Checkpoint>)> {
-        let own = [
-            ("--snr", format!("{:?}", self.options.snr)),
-            ("--max-width", format!("{:?}", self.options.max_width_s)),
-            ("--baseline", format!("{:?}", self.options.baseline_s)),
-        ];
         let (recording, options) = (&self.arguments.recording, &self.options);
+        let own: [(&str, &dyn Debug); 3] = [
+            ("--snr", &options.snr),
+            ("--max-width", &options.max_width_s),
+            ("--baseline", &options.baseline_s),
+        ];
         let also = self.arguments.selection.files(&self.arguments.trials);
-        let identity =
-            Identity::of("search", &own).with(recording, &also, options, &self.backend)?;
-        let mut keeper = Keeper::new(folder.file(""), identity);
+        let files = [recording.files(), also].concat();
+        let run = Identity::new("search", &files, &own, &self.backend)?.with(recording, options);
+        let mut keeper = Keeper::new(folder.file(""), run);
         if !is_resumed {
             return Ok((keeper, None));
         }
-        let Some(state) = keeper.resume(folder.place(), journal::lines)? else {
+        let Some(left) = keeper.resume(folder.place())? else {
             return Ok((keeper, None));
         };
         pictures::remove(folder)?;
-        let checkpoint = Checkpoint::from_bytes(&state)?;
+        let checkpoint = Checkpoint::from_bytes(left.state())?;
         kept::tell(checkpoint.times, self.common);
         Ok((keeper, Some(checkpoint)))
     }

@@ -1,6 +1,6 @@
 //! `sidereal spiir filter`: signal-to-noise ratios of every template, and whitened strain.
 
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use sidereal::state::{Saved, Saving};
 use sidereal::{Error, Result};
 
 use super::inputs;
-use super::kept::{Identity, Kept};
 use super::search::banks::Banks;
 use super::whitening::Whiten;
 use crate::common::{Common, Work, tell_notes};
 use crate::errors::Exit;
+use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Existing, Files, WritingFiles, is_same};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
@@ -49,9 +49,8 @@ pub(crate) struct Arguments {
     /// Replace OUT if it exists.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
-    /// Go on where a run with the same files and options was interrupted.
-    #[arg(long, help_heading = "Output")]
-    resume: bool,
+    #[command(flatten)]
+    resume: Resume,
     #[command(flatten)]
     whitening: Whiten,
 }
@@ -84,9 +83,12 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let existing = Existing::new(arguments.overwrite);
     let writing = WritingFiles { option: "--output", existing, inputs: &inputs, common };
     let place = &arguments.output;
-    let before = if arguments.resume { Files::resume(place, SERIES, &writing)? } else { None };
-    let is_resumed = before.is_some();
-    let files = before.map_or_else(|| Files::begin(place, &[], &writing), Ok)?;
+    let (files, is_resumed) = arguments.resume.begin(
+        &inputs,
+        || Files::resume(place, SERIES, &writing),
+        || Files::begin(place, &[], &writing),
+        common,
+    )?;
     arguments.whitening.check_bank()?;
     let asked = common.asked_backend()?;
     let strain = arguments.strain.open()?;
@@ -94,9 +96,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let own = strain.iter().map(|one| banks.take(&one.detector)).collect::<Result<Vec<Bank>>>()?;
     let ratios = strain.iter().zip(&own).map(|(one, bank)| one.times * bank.templates.len() as u64);
     let backend = asked.map_or_else(|| common.backend_for(Work::on_ratios(ratios.sum())), Ok)?;
-    let identity = arguments.identity(&inputs, &backend)?;
+    let options: [(&str, &dyn Debug); 3] = [
+        ("strain", &arguments.strain),
+        ("--bank", &arguments.bank),
+        ("whitening", &arguments.whitening),
+    ];
+    let run = Identity::new("spiir filter", &inputs, &options, &backend)?;
+    let keeper = Keeper::new(files.folder().to_path_buf(), run);
     if is_resumed {
-        Kept::check(files.folder(), &identity)?;
+        keeper.check(place)?;
     }
     let detectors = strain.into_iter().zip(own);
     let detectors = detectors.map(|pair| One::new(pair, &arguments.whitening, &backend));
@@ -108,7 +116,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     if !is_resumed {
         space::check(place, need, common)?;
     }
-    let mut run = Run::begin(detectors, files.folder(), (identity, is_resumed))?;
+    let left = is_resumed.then_some(place.as_path());
+    let mut run = Run::begin(detectors, files.folder(), (keeper, left))?;
     let ending = run.filter(common)?;
     let document = run.finish(&files.main(), &ending)?;
     let is_done = !matches!(ending, Ending::Stopped | Ending::Failed(_));
@@ -119,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     }
     files.finish()?;
     if is_done {
-        Kept::remove(&folder)?;
+        kept::clear(&folder)?;
         std::fs::remove_dir(&folder).map_err(|error| Error::io(&folder, error))?;
     }
     let document = Document { file: place.display().to_string(), ..document };
@@ -135,17 +144,17 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
 struct Run {
     detectors: Vec<One>,
     writer: Writer,
-    kept: Kept,
+    keeper: Keeper,
     /// Where the series are while the run goes on.
     path: PathBuf,
 }
 
 impl Run {
-    /// Begins in a folder, or goes on there.
+    /// Begins in a folder, or continues the run that left a product at `left` there.
     fn begin(
         mut detectors: Vec<One>,
         folder: &Path,
-        (identity, is_resumed): (Identity, bool),
+        (mut keeper, left): (Keeper, Option<&Path>),
     ) -> Result<Self> {
         let header = SeriesFile {
             comment: "sidereal spiir filter".to_owned(),
@@ -153,21 +162,16 @@ impl Run {
         };
         let path = folder.join(SERIES);
         let mut written = Vec::new();
-        let kept = if is_resumed {
-            let (kept, before) = Kept::resume(folder, identity)?;
-            if let Some((origin, state)) = &before.state {
-                let mut saved = Saved::new(&before.path, *origin, state)?;
-                for one in &mut detectors {
-                    written.push(one.load(&mut saved)?);
-                }
-                saved.end()?;
+        let left = left.map(|place| keeper.resume(place)).transpose()?.flatten();
+        if let Some(left) = left {
+            let mut saved = left.saved()?;
+            for one in &mut detectors {
+                written.push(one.load(&mut saved)?);
             }
-            kept
-        } else {
-            Kept::begin(folder, identity)?
-        };
+            saved.end()?;
+        }
         let writer = Writer::resume(&path, header, &written)?;
-        Ok(Self { detectors, writer, kept, path })
+        Ok(Self { detectors, writer, keeper, path })
     }
 
     /// Filters all strain; what stops it behind its beginning is the ending.
@@ -212,7 +216,7 @@ impl Run {
             if interrupt::requested() && self.detectors.iter().any(|one| !one.has_ended) {
                 return Ok(Ending::Stopped);
             }
-            if self.kept.is_due() {
+            if self.keeper.is_due() {
                 self.save()?;
             }
         }
@@ -232,8 +236,8 @@ impl Run {
         }
         let done = self.detectors.iter().map(|one| (&one.strain.detector, one.taken));
         let done: Vec<_> = done.map(|(detector, samples)| Done { detector, samples }).collect();
-        self.kept.note(done.iter())?;
-        self.kept.save(&state.finish())
+        self.keeper.append(&done)?;
+        self.keeper.checkpoint(&state.finish())
     }
 
     /// Ends the file, and puts it under its name within the folder: for good if it is whole, else beside the one with
@@ -422,13 +426,6 @@ impl Arguments {
         files.extend(Banks::files(&self.bank));
         files.extend(self.whitening.file());
         files
-    }
-
-    /// What the run is, for one that goes on where it is interrupted.
-    fn identity(&self, files: &[PathBuf], backend: &Backend) -> Result<Identity> {
-        let options: [(&str, &dyn std::fmt::Debug); 3] =
-            [("strain", &self.strain), ("banks", &self.bank), ("whitening", &self.whitening)];
-        Identity::new("spiir filter", files, &options, backend)
     }
 }
 

@@ -4,7 +4,6 @@ mod bank;
 mod design;
 mod filter;
 mod inputs;
-mod kept;
 mod search;
 mod whitening;
 

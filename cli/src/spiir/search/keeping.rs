@@ -1,19 +1,18 @@
-//! What a search keeps on its way: triggers in the journal, and where it is in the checkpoint.
+//! Keeps a search's triggers in the journal as they become certain, and its state in the checkpoint.
 
 use std::path::Path;
 
 use num_complex::Complex;
 use serde::{Deserialize, Serialize};
-use sidereal::pipeline::chirp::{ChirpSearch, Keeper, Status};
+use sidereal::pipeline::chirp::{self, ChirpSearch, Status};
 use sidereal::spiir::coincidence::TimedTrigger;
 use sidereal::spiir::trigger::Trigger;
-use sidereal::state::Saved;
 use sidereal::{Error, Result};
 
 use crate::interrupt;
+use crate::kept::Keeper;
 use crate::output::JOURNAL;
 use crate::progress::Progress;
-use crate::spiir::kept::{Before, Identity, Kept};
 
 /// A trigger's line in the journal. Floats are written so that they come back bit for bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,13 +53,14 @@ impl Line {
 
 /// Keeps a search's triggers and states, shows its progress, and stops it when the user asks.
 pub(super) struct Keeping<'a> {
-    kept: Option<Kept>,
+    keeper: Option<Keeper>,
     names: Vec<String>,
     progress: &'a Progress,
 }
 
 impl<'a> Keeping<'a> {
-    /// Of a search that begins in a folder, or goes on there. Without an identity nothing is kept.
+    /// Begins a search in a folder, or continues the one of which a product at `left` is kept there. Without a keeper
+    /// nothing is kept.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming what differs from the run that was interrupted; [`Error::Format`] for a damaged
@@ -68,32 +68,26 @@ impl<'a> Keeping<'a> {
     pub(super) fn begin(
         search: &mut ChirpSearch,
         folder: &Path,
-        (identity, is_resumed): (Option<Identity>, bool),
+        (mut keeper, left): (Option<Keeper>, Option<&Path>),
         progress: &'a Progress,
     ) -> Result<Self> {
         let names: Vec<String> = search.banks().map(|(name, _)| name.to_owned()).collect();
-        let kept = match identity {
-            Some(identity) if is_resumed => {
-                let (kept, before) = Kept::resume(folder, identity)?;
-                match &before.state {
-                    Some((origin, bytes)) => {
-                        let mut saved = Saved::new(&before.path, *origin, bytes)?;
-                        search.resume(folder, &mut saved, triggers(&names, &before)?)?;
-                    }
-                    None => search.keep_in(folder)?,
-                }
-                Some(kept)
-            }
-            identity => {
-                search.keep_in(folder)?;
-                identity.map(|identity| Kept::begin(folder, identity)).transpose()?
-            }
+        let resumed = match (&mut keeper, left) {
+            (Some(keeper), Some(place)) => keeper.resume(place)?,
+            _ => None,
         };
-        Ok(Self { kept, names, progress })
+        match (&keeper, resumed) {
+            (Some(keeper), Some(left)) => {
+                let triggers = triggers(&names, keeper.lines()?)?;
+                search.resume(folder, &mut left.saved()?, triggers)?;
+            }
+            _ => search.keep_in(folder)?,
+        }
+        Ok(Self { keeper, names, progress })
     }
 }
 
-impl Keeper for Keeping<'_> {
+impl chirp::Keeper for Keeping<'_> {
     fn at(&mut self, status: &Status) -> bool {
         self.progress.total(Some(status.total));
         self.progress.at(status.times);
@@ -101,32 +95,27 @@ impl Keeper for Keeping<'_> {
     }
 
     fn found(&mut self, detector: usize, triggers: &[(Trigger, TimedTrigger)]) -> Result<()> {
-        let Some(kept) = &mut self.kept else { return Ok(()) };
+        let Some(keeper) = &mut self.keeper else { return Ok(()) };
         let name = &self.names[detector];
-        kept.note(triggers.iter().map(|(trigger, timed)| Line::new(name, trigger, timed)))
+        keeper.append(triggers.iter().map(|(trigger, timed)| Line::new(name, trigger, timed)))
     }
 
     fn is_due(&mut self) -> bool {
-        self.kept.as_ref().is_some_and(Kept::is_due)
+        self.keeper.as_ref().is_some_and(Keeper::is_due)
     }
 
     fn save(&mut self, state: Vec<u8>) -> Result<()> {
-        self.kept.as_mut().map_or(Ok(()), |kept| kept.save(&state))
+        self.keeper.as_mut().map_or(Ok(()), |keeper| keeper.checkpoint(&state))
     }
 }
 
 /// Each detector's triggers of a journal.
-fn triggers(names: &[String], before: &Before) -> Result<Vec<Vec<Trigger>>> {
+fn triggers(names: &[String], lines: Vec<Line>) -> Result<Vec<Vec<Trigger>>> {
     let mut all = vec![Vec::new(); names.len()];
-    let lines = before.lines.split_inclusive(|byte| *byte == b'\n');
-    for (index, line) in lines.enumerate() {
-        let fault = |why: String| {
-            let path = before.path.with_file_name(JOURNAL);
-            Error::format(path, format!("line {}", index + 1), 0, why)
-        };
-        let line: Line = serde_json::from_slice(line).map_err(|error| fault(error.to_string()))?;
+    for (index, line) in lines.into_iter().enumerate() {
         let Some(detector) = names.iter().position(|name| *name == line.detector) else {
-            return Err(fault(format!("a trigger of {}, which is not searched", line.detector)));
+            let why = format!("a trigger of {}, which is not searched", line.detector);
+            return Err(Error::format(JOURNAL, format!("line {}", index + 1), 0, why));
         };
         all[detector].push(line.trigger());
     }

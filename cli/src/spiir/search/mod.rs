@@ -7,6 +7,7 @@ mod localize;
 mod pictures;
 mod ratios;
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,13 +20,12 @@ use sidereal::{Error, Result};
 
 use super::design::{Design, within};
 use super::inputs;
-use super::kept::{Identity, Kept};
 use super::whitening::Whiten;
 use crate::common::{self, Common, tell_notes};
 use crate::errors::Exit;
+use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
-use crate::say::note;
 use crate::space::Reserve;
 use crate::{errors, interrupt, json};
 use banks::Banks;
@@ -163,10 +163,8 @@ struct Writing {
     /// Replace the folder if it exists.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
-    /// Go on where a search with the same files and options was interrupted, which the output folder or a hidden one beside
-    /// it tells: the result is that of a search that was not interrupted.
-    #[arg(long, help_heading = "Output")]
-    resume: bool,
+    #[command(flatten)]
+    resume: Resume,
     /// Draw nothing.
     #[arg(long, help_heading = "Output")]
     no_plots: bool,
@@ -206,22 +204,20 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let inputs = arguments.files();
     let existing = Existing::new(writing.overwrite);
     let place = WritingFolder { contents: CONTENTS, existing, inputs: &inputs, common };
-    let before = if writing.resume { Folder::resume(&writing.output, &place)? } else { None };
-    let (folder, keep) = match before {
-        Some(folder) => (folder, Keep::FromBefore),
-        None => (Folder::begin(&writing.output, &place)?, Keep::FromTheBeginning),
-    };
-    if writing.resume && keep == Keep::FromTheBeginning && !common.quiet {
-        note!("no interrupted search was left there, so this one begins.");
-    }
+    let (folder, is_resumed) = writing.resume.begin(
+        &inputs,
+        || Folder::resume(&writing.output, &place),
+        || Folder::begin(&writing.output, &place),
+        common,
+    )?;
+    let keep = if is_resumed { Keep::FromBefore } else { Keep::FromTheBeginning };
     let place = folder.place().to_path_buf();
-    let before = (keep == Keep::FromBefore).then(|| folder.file(""));
-    let work = Work::begin(arguments, before.as_deref(), common)?;
+    let work = Work::begin(arguments, is_resumed.then_some(&folder), common)?;
     let Done { document, report } = work.search(&folder, keep, common)?;
     folder.finish()?;
     // Not before: a run that is killed while files go to the disk can go on.
     if !matches!(report.ending, Ending::Stopped | Ending::Failed(_)) {
-        Kept::remove(&place)?;
+        kept::clear(&place)?;
     }
     if common.json {
         json::print(&document)?;
@@ -268,7 +264,7 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     /// Fails unless `before`, where it is a folder, was left by the same search.
-    fn begin(arguments: &'a Arguments, before: Option<&Path>, common: &Common) -> Result<Self> {
+    fn begin(arguments: &'a Arguments, before: Option<&Folder>, common: &Common) -> Result<Self> {
         let options = arguments.detection.options()?;
         if arguments.templates.is_none() {
             arguments.whitening.check_bank()?;
@@ -283,7 +279,7 @@ impl<'a> Work<'a> {
         let chosen = || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)));
         let backend = asked.map_or_else(chosen, Ok)?;
         if let Some(folder) = before {
-            Kept::check(folder, &arguments.identity(&backend)?)?;
+            Keeper::new(folder.file(""), arguments.identity(&backend)?).check(folder.place())?;
         }
         let search = ChirpSearch::new(inputs, &options(whitening), &backend)?;
         Ok(Self { arguments, backend, search, rate_hz })
@@ -297,14 +293,13 @@ impl<'a> Work<'a> {
         if self.arguments.templates.is_some() && !whitening.turns_phases() {
             ratios::write_banks(folder, self.search.banks())?;
         }
-        let identity = if keep == Keep::Nothing {
-            None
-        } else {
-            Some(self.arguments.identity(&self.backend)?)
-        };
-        let kept = (identity, keep == Keep::FromBefore);
         let path = folder.file("");
         let reserve = Reserve::new(&folder.file("events.json"));
+        let keeper = match keep {
+            Keep::Nothing => None,
+            _ => Some(Keeper::new(path.clone(), self.arguments.identity(&self.backend)?)),
+        };
+        let kept = (keeper, (keep == Keep::FromBefore).then(|| folder.place()));
         let mut keeping = Keeping::begin(&mut self.search, &path, kept, &progress)?;
         if keep == Keep::FromBefore {
             remove_pictures(&path)?;
@@ -313,7 +308,7 @@ impl<'a> Work<'a> {
             Ok(report) => report,
             Err(error) => {
                 // There is nothing to go on with.
-                Kept::remove(&path)?;
+                kept::clear(&path)?;
                 return Err(error);
             }
         };
@@ -337,7 +332,7 @@ impl<'a> Work<'a> {
             document = place.write_events(&report)?;
         }
         if keep == Keep::Nothing {
-            Kept::remove(&path)?;
+            kept::clear(&path)?;
         }
         Ok(Done { document, report })
     }
@@ -409,9 +404,10 @@ impl Arguments {
     /// What the search is, for one that goes on where it is interrupted: all that results depend on.
     fn identity(&self, backend: &Backend) -> Result<Identity> {
         let detection = Detection { gulp: 0, ..self.detection.clone() };
-        let options: [(&str, &dyn std::fmt::Debug); 5] = [
+        let options: [(&str, &dyn Debug); 6] = [
             ("strain", &self.strain),
-            ("templates", &(&self.templates, &self.bank)),
+            ("--templates", &self.templates),
+            ("--bank", &self.bank),
             ("design of filters", &self.design),
             ("whitening", &self.whitening),
             ("detection", &detection),
