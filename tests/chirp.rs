@@ -3,8 +3,9 @@
 #[path = "common/coincident.rs"]
 mod coincident;
 
-use coincident::{RATE_HZ, SIGMA, chirp, noise, recording, white};
+use coincident::{RATE_HZ, SIGMA, bits, chirp, noise, recording, white};
 use num_complex::Complex64;
+use sidereal::Error;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::pipeline::chirp::{
@@ -109,6 +110,7 @@ fn options() -> SearchOptions {
         cluster_s: 0.5,
         ranking: Ranking::Snr,
         block: 0,
+        memory: None,
     }
 }
 
@@ -138,6 +140,42 @@ fn a_chirp_in_two_detectors_is_the_loudest_event_whatever_the_block() {
     let alone = search(vec![recording("H1", 1, 9000)], &options()).expect("one");
     assert!((18.0..22.5).contains(&alone.found.events[0].network_snr));
     assert!(alone.found.events[0].far_hz.is_none());
+}
+
+#[test]
+fn a_limit_on_memory_makes_blocks_shorter_and_changes_no_bit() {
+    // The bits, and the most samples between two looks at the observer.
+    let run = |memory: Option<u64>| {
+        let inputs = vec![recording("H1", 1, 9000), recording("L1", 2, 9004)];
+        let inputs = inputs.into_iter().map(|one| (one, Input::Bank(Box::new(bank()))));
+        let asked = SearchOptions { memory, ..options() };
+        let search = ChirpSearch::new(inputs.collect(), &asked, &Backend::best(1))?;
+        let (mut longest, mut before) = (0, 0);
+        let report = search.run(&mut |status| {
+            longest = longest.max(status.times - before);
+            before = status.times;
+            true
+        })?;
+        Ok::<_, Error>((longest, bits(&report)))
+    };
+    let (usual, expected) = run(None).expect("searched");
+    // The least limit that is enough, within 4 kB.
+    let (mut low, mut high) = (0, 64 << 20);
+    while high - low > 4096 {
+        let middle = (low + high) / 2;
+        let asked = SearchOptions { memory: Some(middle), ..options() };
+        let input = |one| (one, Input::Bank(Box::new(bank())));
+        let inputs = vec![recording("H1", 1, 9000), recording("L1", 2, 9004)];
+        let inputs = inputs.into_iter().map(input).collect();
+        let fits = ChirpSearch::new(inputs, &asked, &Backend::best(1)).is_ok();
+        (low, high) = if fits { (low, middle) } else { (middle, high) };
+    }
+    let told = run(Some(low)).map(|_| ()).expect_err("refused").to_string();
+    assert!(told.contains("the search for binaries") && told.contains("needed at least"), "{told}");
+    for (memory, most) in [(high, 100), (high + 40_000, 1500)] {
+        let (longest, found) = run(Some(memory)).expect("searched");
+        assert!(found == expected && longest < most.min(usual), "{longest} of {usual} samples");
+    }
 }
 
 #[test]

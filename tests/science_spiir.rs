@@ -59,6 +59,7 @@ fn options(method: Method) -> SearchOptions {
         cluster_s: 0.5,
         ranking: Ranking::default(),
         block: 0,
+        memory: None,
     }
 }
 

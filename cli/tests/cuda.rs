@@ -3,10 +3,12 @@
 
 mod common;
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{document, done, fails, json, program, stderr};
+use common::{document, done, fails, json, program, sidereal, stderr, strain};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -280,4 +282,50 @@ fn visibilities_of_an_array_are_made_on_the_gpu() {
     let bytes =
         |device: &str| std::fs::metadata(folder.join(format!("{device}.uvh5"))).unwrap().len();
     assert_eq!(bytes("cuda"), bytes("cpu"));
+}
+
+#[test]
+fn binaries_are_searched_and_filtered_on_where_a_run_was_interrupted() {
+    let home = strain::home(1024, 40, |_, _| {});
+    let folder = home.path();
+    let Some(name) = gpu(folder) else { return };
+    let files = "H1=h1.npy L1=l1.npy --rate 1024 --start 1400000000 --device cuda";
+    // So few samples at once that a signal comes in the middle.
+    let gulp = if name.contains("Emulated") { 100 } else { 1 };
+    let words = format!(
+        "spiir search {files} --templates binaries.csv --f-low 40 --lowest-rate 256 --threshold 3.5 --no-plots \
+         --slides 3 --gulp {gulp}"
+    );
+    done(folder, &format!("{words} -o whole"));
+    let expected = strain::found(&folder.join("whole"));
+    assert!(expected.0["detectors"][0]["triggers"].as_u64().unwrap() > 5, "{}", expected.0);
+    let words = format!("{words} -o out");
+    let kept = |folder: &Path| fs::read(folder.join("checkpoint")).ok();
+    let mut child = strain::start(folder, &words);
+    let ended = strain::interrupt(&mut child, folder, |at| kept(at).is_some(), Signal::INT);
+    // A fast device may be done before the signal comes.
+    if ended == Some(130) {
+        assert_eq!(document(folder, "out/events.json")["complete"], false);
+        let other = words.replace("--device cuda", "--device cpu");
+        fails(&sidereal(folder, &format!("{other} --resume")), 2, &["device", "not cpu"]);
+        let before = kept(&folder.join("out"));
+        assert!(before.as_ref().is_some_and(|bytes| bytes.len() > 10_000));
+        let mut child = strain::start(folder, &format!("{words} --resume"));
+        let is_later = |at: &Path| kept(at).is_some_and(|now| Some(now) != before);
+        strain::interrupt(&mut child, folder, is_later, Signal::KILL);
+        done(folder, &format!("{words} --resume -q"));
+    }
+    assert!(strain::found(&folder.join("out")) == expected);
+
+    done(folder, "spiir bank binaries.csv -o bank.h5 --rate 1024 --f-low 40 --lowest-rate 256 -q");
+    let words = format!("spiir filter {files} --bank bank.h5 -q");
+    done(folder, &format!("{words} -o whole.h5"));
+    let words = format!("{words} -o out.h5");
+    let mut child = strain::start(folder, &words);
+    let has_series = |_: &Path| true;
+    let ended = strain::interrupt(&mut child, folder, has_series, Signal::INT);
+    if ended == Some(130) {
+        done(folder, &format!("{words} --resume"));
+    }
+    assert!(fs::read(folder.join("out.h5")).unwrap() == fs::read(folder.join("whole.h5")).unwrap());
 }

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{document, done, entries, fails, json, sidereal};
+use common::{document, done, entries, fails, json, sidereal, stderr, strain};
 use serde_json::Value;
 use sidereal::io::npy;
 use sidereal::strain::Binary;
@@ -18,29 +18,15 @@ const TEMPLATES: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256 -
 
 /// White noise with a wave in it, at both detectors.
 fn home() -> TempDir {
-    let home = tempfile::tempdir().unwrap();
     let options = InspiralOptions { f_low_hz: 40.0, rate_hz: RATE_HZ, ..Default::default() };
     let wave = inspiral(&Binary::of_masses(30.0, 30.0), &options).unwrap();
     let power: f64 = wave.samples.iter().map(|h| h.re * h.re).sum();
-    for (name, seed, at) in [("h1.npy", 1_u64, 20_000), ("l1.npy", 2, 20_008)] {
-        let mut state = seed;
-        let mut uniform = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 11) as f64 / (1_u64 << 53) as f64
-        };
-        let times = 24 * RATE_HZ as usize;
-        let mut strain: Vec<f32> =
-            (0..times).map(|_| ((0..12).map(|_| uniform()).sum::<f64>() - 6.0) as f32).collect();
+    strain::home(RATE_HZ, 24, |name, strain| {
+        let at = if name == "h1.npy" { 20_000 } else { 20_008 };
         for (x, h) in strain[at..].iter_mut().zip(&wave.samples) {
             *x += (15.0 * h.re / power.sqrt()) as f32;
         }
-        strain.iter_mut().for_each(|x| *x *= 1e-21);
-        npy::write_f32(&home.path().join(name), &[times], &strain).unwrap();
-    }
-    fs::write(home.path().join("binaries.csv"), "mass1,mass2\n30,30\n20,10\n").unwrap();
-    home
+    })
 }
 
 fn is_hdf5(path: &Path) -> bool {
@@ -224,4 +210,29 @@ fn what_is_one_is_told_as_one() {
     );
     assert!(text.contains("; 1 template with "), "{text}");
     assert!(text.contains("no background"), "{text}");
+}
+
+#[test]
+fn a_limit_on_memory_makes_blocks_shorter_and_changes_no_bit() {
+    let home = home();
+    let folder = home.path();
+    done(folder, "spiir bank binaries.csv -o bank.h5 --rate 2048 --f-low 40 --lowest-rate 256 -q");
+    let search = format!("spiir search {STRAIN} {TEMPLATES} --no-plots -q");
+    let filter = format!("spiir filter {STRAIN} --bank bank.h5 -q");
+    for (words, what) in [(search, "the search for binaries"), (filter, "the filters")] {
+        let out = what.replace(' ', "_");
+        let refused = sidereal(folder, &format!("{words} -o {out}_no --memory 10K"));
+        fails(&refused, 1, &[what, "MiB are needed at least, and --memory allows 0"]);
+        assert!(!folder.join(format!("{out}_no")).exists());
+        let told = stderr(&refused);
+        let need = told.split(" MiB are needed").next().unwrap().rsplit(' ').next().unwrap();
+        done(folder, &format!("{words} -o {out} --memory {need}M"));
+        done(folder, &format!("{words} -o {out}_whole"));
+        let (little, much) = (folder.join(&out), folder.join(format!("{out}_whole")));
+        if little.is_dir() {
+            assert!(strain::found(&little) == strain::found(&much));
+        } else {
+            assert!(fs::read(little).unwrap() == fs::read(much).unwrap());
+        }
+    }
 }

@@ -4,89 +4,23 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use common::{code, document, done, entries, fails, on_full_disk, program, sidereal, stderr};
-use rustix::process::{Pid, Signal, kill_process};
+use common::strain::{found, has_bytes, home, interrupt, start, unfinished};
+use common::{code, document, done, fails, on_full_disk, sidereal, stderr};
+use rustix::process::Signal;
 use serde_json::Value;
-use sidereal::io::npy;
-use tempfile::TempDir;
 
-const RATE_HZ: usize = 1024;
+const RATE_HZ: u32 = 1024;
 /// Length of the strain in seconds.
 const LENGTH_S: usize = 1000;
 const STRAIN: &str = "H1=h1.npy L1=l1.npy --rate 1024 --start 1400000000";
 /// One sample at once: so slow that a signal comes in the middle on any machine.
 const SEARCH: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256 --threshold 3.5 --no-plots --slides 3 --gulp 1";
 
-/// White noise of both detectors.
-fn home() -> TempDir {
-    let home = tempfile::tempdir().unwrap();
-    for (name, seed) in [("h1.npy", 1_u64), ("l1.npy", 2)] {
-        let mut state = seed;
-        let mut uniform = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 11) as f64 / (1_u64 << 53) as f64
-        };
-        let times = LENGTH_S * RATE_HZ;
-        let mut sample = || ((0..12).map(|_| uniform()).sum::<f64>() - 6.0) as f32 * 1e-21;
-        let strain: Vec<f32> = (0..times).map(|_| sample()).collect();
-        npy::write_f32(&home.path().join(name), &[times], &strain).unwrap();
-    }
-    fs::write(home.path().join("binaries.csv"), "mass1,mass2\n30,30\n20,10\n").unwrap();
-    home
-}
-
-fn start(folder: &Path, words: &str) -> Child {
-    let mut command = Command::new(program());
-    command.args(words.split_whitespace()).current_dir(folder);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-}
-
-/// The unfinished folder of `out`.
-fn unfinished(folder: &Path) -> Option<PathBuf> {
-    let name = entries(folder).into_iter().find(|name| name.starts_with(".out.unfinished"))?;
-    Some(folder.join(name))
-}
-
-/// Waits for a moment of a run, or its end.
-fn wait(child: &mut Child, folder: &Path, is_it: impl Fn(&Path) -> bool) {
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if unfinished(folder).is_some_and(|folder| is_it(&folder)) {
-            return;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(300), "nothing happened");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn has_bytes(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| found.len() > 0)
-}
-
-/// Whether a checkpoint holds more than its first line.
-fn has_state(folder: &Path) -> bool {
-    let found = fs::read(folder.join("checkpoint")).unwrap_or_default();
-    found.iter().position(|byte| *byte == b'\n').is_some_and(|end| end + 1 < found.len())
-}
-
-/// All of a search that must be the same, and the names of its files.
-fn found(folder: &Path) -> (Value, Vec<Vec<u8>>, Vec<String>) {
-    let mut events = document(folder, "events.json");
-    events["realtime_factor"] = Value::Null;
-    let files = ["events.xml", "snr.h5", "bank_H1.h5", "bank_L1.h5"];
-    let bytes = files.iter().map(|name| fs::read(folder.join(name)).unwrap());
-    (events, bytes.collect(), entries(folder).into_iter().collect())
-}
-
 #[test]
 fn a_search_that_is_interrupted_goes_on_with_the_same_bits() {
-    let home = home();
+    let home = home(RATE_HZ, LENGTH_S, |_, _| {});
     let folder = home.path();
     let words = format!("spiir search {STRAIN} {SEARCH}");
     done(folder, &format!("{words} -o whole"));
@@ -97,9 +31,8 @@ fn a_search_that_is_interrupted_goes_on_with_the_same_bits() {
 
     // Ctrl-C: what was found stands, and says that it is not all.
     let mut child = start(folder, &words);
-    wait(&mut child, folder, |folder| has_bytes(&folder.join("journal")));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let has_journal = |folder: &Path| has_bytes(&folder.join("journal"));
+    assert_eq!(interrupt(&mut child, folder, has_journal, Signal::INT), Some(130));
     let part = document(&out, "events.json");
     assert_eq!(part["complete"].as_bool(), Some(false));
     assert!(part["reason"].as_str().unwrap().contains("request"));
@@ -126,11 +59,9 @@ fn a_search_that_is_interrupted_goes_on_with_the_same_bits() {
     // Killed in the middle of the rest.
     let mut child = start(folder, &format!("{words} --resume"));
     let before = checkpoint;
-    wait(&mut child, folder, |folder| {
-        has_state(folder) && fs::read(folder.join("checkpoint")).is_ok_and(|now| now != before)
-    });
-    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-    child.wait().unwrap();
+    let is_changed =
+        |folder: &Path| fs::read(folder.join("checkpoint")).is_ok_and(|now| now != before);
+    interrupt(&mut child, folder, is_changed, Signal::KILL);
     let output = sidereal(folder, &format!("{words} --resume -q"));
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(found(&out) == expected, "{} {}", document(&out, "events.json"), expected.0);
@@ -140,7 +71,7 @@ fn a_search_that_is_interrupted_goes_on_with_the_same_bits() {
 
 #[test]
 fn filters_that_are_interrupted_go_on_with_the_same_bits() {
-    let home = home();
+    let home = home(RATE_HZ, LENGTH_S, |_, _| {});
     let folder = home.path();
     done(folder, "spiir bank binaries.csv -o bank.h5 --rate 1024 --f-low 40 --lowest-rate 256 -q");
     let words = format!("spiir filter {STRAIN} --bank bank.h5");
@@ -148,13 +79,12 @@ fn filters_that_are_interrupted_go_on_with_the_same_bits() {
     let expected = fs::read(folder.join("whole")).unwrap();
     let words = format!("{words} -o out");
     let mut child = start(folder, &words);
-    wait(&mut child, folder, |folder| has_bytes(&folder.join("checkpoint.series")));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ended = child.wait().unwrap().code();
+    let has_series = |folder: &Path| has_bytes(&folder.join("checkpoint.series"));
+    let ended = interrupt(&mut child, folder, has_series, Signal::INT);
     if ended == Some(130) {
         let part = fs::read(folder.join("out")).unwrap();
         assert!(part.starts_with(b"\x89HDF") && part != expected);
-        assert!(unfinished(folder).is_some_and(|folder| has_state(&folder)));
+        assert!(unfinished(folder).is_some_and(|folder| has_bytes(&folder.join("checkpoint"))));
         let other = format!("{words} --resume --psd aligo");
         fails(&sidereal(folder, &other), 2, &["psd: \"aligo\""]);
         let again = common::json(folder, &format!("{words} --resume"));
@@ -169,7 +99,7 @@ fn filters_that_are_interrupted_go_on_with_the_same_bits() {
 
 #[test]
 fn a_search_that_fills_the_disk_lists_its_events_and_goes_on() {
-    let home = home();
+    let home = home(RATE_HZ, LENGTH_S, |_, _| {});
     let folder = home.path();
     let words = format!("spiir search {STRAIN} {SEARCH}");
     let begun = "find disk -name journal -size +0 | grep -q .";

@@ -8,6 +8,7 @@ mod detector;
 #[cfg(feature = "cuda")]
 mod device;
 mod latency;
+mod need;
 mod phase;
 mod ready;
 mod recording;
@@ -25,6 +26,7 @@ pub use bank::{Source, check_length, design, waveforms};
 pub use bank_file::{read_bank, write_bank};
 pub use detector::{ChirpDetector, DetectorOptions, Piece};
 pub use latency::Latency;
+pub use need::Need;
 pub use recording::Recording;
 pub use report::{DetectorReport, Report};
 pub use search::{ChirpSearch, Input, Keeper, SearchOptions, Status};

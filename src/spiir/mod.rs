@@ -90,6 +90,28 @@ impl Spiir {
         &self.plan
     }
 
+    /// Bytes that it takes on the host whatever its blocks, and for each sample of a block on its way to a GPU.
+    pub fn host_bytes(&self) -> (usize, usize) {
+        let plan = self.plan.filters() * size_of::<Filter>();
+        match &self.engine {
+            Engine::Reference(_) => (plan, 0),
+            Engine::Cpu(engine) => (plan + engine.held_bytes(), 0),
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => (plan, engine.staged_bytes()),
+        }
+    }
+
+    /// Lets blocks on their way to a GPU have at most so many samples. To be called before the first.
+    pub fn limit(&mut self, samples: usize) {
+        match &mut self.engine {
+            #[cfg(feature = "cuda")]
+            Engine::Cuda(engine) => engine.limit(samples),
+            _ => {
+                let _ = samples;
+            }
+        }
+    }
+
     /// Takes all samples of whitened strain, and writes the next `produced <= input.len()` signal-to-noise ratios of
     /// each template to the front of its row of `stride` elements.
     ///

@@ -42,6 +42,7 @@ pub fn search_options(rate_hz: u32, method: Method) -> SearchOptions {
         cluster_s: 0.5,
         ranking: Ranking::Snr,
         block: 0,
+        memory: None,
     }
 }
 

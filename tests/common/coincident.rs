@@ -188,6 +188,7 @@ fn options(whitening: Whitening) -> SearchOptions {
         cluster_s: 0.5,
         ranking: Ranking::default(),
         block: 0,
+        memory: None,
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
 use sidereal::pipeline::chirp::{
-    ChirpDetector, DetectorOptions, Latency, Piece, Reader, Strain, check_length,
+    ChirpDetector, DetectorOptions, Latency, Need, Piece, Reader, Strain, check_length,
 };
 use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::bank::{Bank, BankTemplate};
@@ -107,8 +107,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         keeper.check(place)?;
     }
     let detectors = strain.into_iter().zip(own);
-    let detectors = detectors.map(|pair| One::new(pair, &arguments.whitening, &backend));
-    let detectors = detectors.collect::<Result<Vec<_>>>()?;
+    let made = |pair| One::new(pair, &arguments.whitening, &backend, common.memory);
+    let mut detectors = detectors.map(made).collect::<Result<Vec<_>>>()?;
+    let most = Need::piece(common.memory, "the filters", detectors.iter().map(One::need))?;
+    detectors.iter_mut().for_each(|one| one.limit(most, common));
     tell_notes(&backend, common);
     // A ratio has 8 bytes, a whitened sample 4 and a flag.
     let each = |one: &One| one.strain.times.saturating_mul(8 * one.bank.templates.len() as u64 + 5);
@@ -286,9 +288,14 @@ struct One {
 }
 
 impl One {
-    fn new((strain, bank): (Strain, Bank), whiten: &Whiten, backend: &Backend) -> Result<Self> {
+    fn new(
+        (strain, bank): (Strain, Bank),
+        whiten: &Whiten,
+        backend: &Backend,
+        memory: Option<u64>,
+    ) -> Result<Self> {
         check_length(&bank, &strain)?;
-        let whitening = whiten.whitening(strain.rate_hz, strain.duration_s())?;
+        let whitening = whiten.whitening(strain.rate_hz, strain.duration_s(), memory)?;
         let psd = whitening.spectrum(&strain)?;
         let options = DetectorOptions {
             whitening: whitening.options(strain.rate_hz, &psd, bank.options.f_low_hz),
@@ -302,13 +309,30 @@ impl One {
             bank,
             chain,
             reader: None,
-            samples: vec![0.0; BLOCK],
-            valid: vec![false; BLOCK],
+            samples: Vec::new(),
+            valid: Vec::new(),
             taken: 0,
             has_ended: false,
             is_broken: false,
             sums: Sums::default(),
         })
+    }
+
+    /// The memory that it takes on the host, with strain and its flags, and what is written of it at once.
+    fn need(&self) -> Need {
+        let need = self.chain.need();
+        let written = 8 * self.bank.templates.len() + 5;
+        Need { sample: need.sample + 9 + written, ..need }
+    }
+
+    /// Makes it take at most so many samples at once.
+    fn limit(&mut self, samples: usize, common: &Common) {
+        let block = samples.clamp(1, BLOCK);
+        self.samples = vec![0.0; block];
+        self.valid = vec![false; block];
+        if common.memory.is_some() {
+            self.chain.limit(samples);
+        }
     }
 
     /// Filters the next block.

@@ -112,11 +112,16 @@ impl Whiten {
         Ok(())
     }
 
-    /// What is asked for, for strain of a rate and a length.
+    /// What is asked for, for strain of a rate and a length, within a limit on memory.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the option, or what reading the spectrum finds.
-    pub(super) fn whitening(&self, rate_hz: u32, length_s: f64) -> Result<Whitening> {
+    pub(super) fn whitening(
+        &self,
+        rate_hz: u32,
+        length_s: f64,
+        memory: Option<u64>,
+    ) -> Result<Whitening> {
         within("--psd-segment", self.psd_segment, (0.25, 1024.0), "seconds")?;
         let segments = 2.0 * length_s / self.psd_segment;
         let average = match self.psd_average {
@@ -131,8 +136,11 @@ impl Whiten {
         let filter_s = self.whitening_length.unwrap_or(usual_s);
         within("--whitening-length", filter_s, (0.25, 2048.0), "seconds")?;
         within("--gate", self.gate, (0.0, 1e6), "standard deviations")?;
-        let welch =
+        let mut welch =
             WelchOptions { segment_s: self.psd_segment, average, ..WelchOptions::default() };
+        if let Some(memory) = memory {
+            welch.memory_bytes = welch.memory_bytes.min((memory / 2) as usize);
+        }
         let spectrum = match self.psd.as_str() {
             "welch" => Spectrum::Welch(welch),
             "running" => {

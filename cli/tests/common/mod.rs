@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod array;
+pub(crate) mod strain;
 pub(crate) mod voltages;
 
 use std::collections::BTreeSet;

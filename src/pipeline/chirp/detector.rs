@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use num_complex::Complex;
 
 use super::latency::Latency;
+use super::need::Need;
 use super::work::{Ratios, Work};
 use crate::array::check_length;
 use crate::backend::Backend;
@@ -74,6 +75,7 @@ pub struct ChirpDetector {
     rate_hz: u32,
     gate_pad_s: f64,
     peak_offsets_s: Vec<f64>,
+    bank_bytes: usize,
     whitener: Whitener,
     work: Work,
     whitened: Vec<f32>,
@@ -144,6 +146,7 @@ impl ChirpDetector {
             rate_hz,
             gate_pad_s: options.gate_pad_s,
             peak_offsets_s: bank.templates.iter().map(|one| one.peak_offset_s).collect(),
+            bank_bytes: bank.held_bytes(),
             whitener,
             work,
             whitened: vec![0.0; piece],
@@ -159,6 +162,22 @@ impl ChirpDetector {
     /// Samples that are worked on at once, at most.
     pub(super) fn piece(&self) -> usize {
         self.work.piece()
+    }
+
+    /// The memory that it takes on the host, its bank's included.
+    pub fn need(&self) -> Need {
+        let work = self.work.need();
+        // Whitened samples, their flags, and the flags that wait.
+        let sample = work.sample + size_of::<f32>() + 3;
+        Need { held: self.bank_bytes + self.whitener.held_bytes() + work.held, sample }
+    }
+
+    /// Makes it work on at most so many samples at once, before the first; results stay the same.
+    pub fn limit(&mut self, samples: usize) {
+        self.work.limit(samples);
+        let piece = self.work.piece();
+        self.whitened = vec![0.0; piece];
+        self.whitened_valid = vec![false; piece];
     }
 
     /// How far triggers lag behind the strain.

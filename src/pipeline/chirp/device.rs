@@ -66,6 +66,16 @@ impl DeviceWork {
         self.piece
     }
 
+    /// Bytes that it takes on the host.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.spiir.host_bytes().0 + self.finder.held_bytes() + SLOTS * self.piece * size_of::<f32>()
+    }
+
+    /// Makes pieces have at most so many samples.
+    pub(super) fn limit(&mut self, samples: usize) {
+        self.piece = self.piece.min(samples.max(1));
+    }
+
     /// Samples that the filters wait for, and the search for peaks.
     pub(super) fn latencies(&self) -> (usize, usize) {
         (self.spiir.plan().latency(), self.finder.latency())

@@ -2,6 +2,7 @@
 
 use super::bank::{check_length, design_for};
 use super::detector::{ChirpDetector, DetectorOptions, Piece};
+use super::need::Need;
 use super::report::DetectorReport;
 use super::search::{Input, SearchOptions};
 use super::strain::{Reader, Strain};
@@ -84,6 +85,18 @@ impl Ready {
     /// Samples searched.
     pub(super) fn taken(&self) -> u64 {
         self.taken
+    }
+
+    /// The memory that it takes on the host.
+    pub(super) fn need(&self) -> Need {
+        let need = self.chain.need();
+        // Strain and its flags as they are read, and whitened strain on its way to the disk.
+        Need { sample: need.sample + size_of::<f64>() + 1 + 5, ..need }
+    }
+
+    /// Makes it work on at most so many samples at once.
+    pub(super) fn limit(&mut self, samples: usize) {
+        self.chain.limit(samples);
     }
 
     /// Samples that are worked on at once.

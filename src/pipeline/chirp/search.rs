@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::bank::Source;
+use super::need::Need;
 use super::ready::Ready;
 use super::report::{DetectorReport, Report};
 use super::single;
@@ -52,6 +53,8 @@ pub struct SearchOptions {
     pub ranking: Ranking,
     /// Samples taken at once; 0 chooses. Results are the same for any.
     pub block: usize,
+    /// The most bytes of the host that filters and blocks may take; none without a limit. Results are the same for any.
+    pub memory: Option<u64>,
 }
 
 impl SearchOptions {
@@ -131,6 +134,8 @@ pub struct ChirpSearch {
     detectors: Vec<Ready>,
     coincidence: coincidence::Options,
     threads: Threads,
+    /// Most samples of a block.
+    most: usize,
     /// Whether detectors are searched side by side: on a GPU, where the host only whitens.
     is_together: bool,
     /// The folder that whitened strain is kept in.
@@ -164,10 +169,15 @@ impl ChirpSearch {
         };
         let pairs = strain.into_iter().zip(with);
         let ready = pairs.map(|pair| Ready::new(pair, options, (backend, &threads)));
-        let detectors = ready.collect::<Result<Vec<_>>>()?;
+        let mut detectors = ready.collect::<Result<Vec<_>>>()?;
         check_templates(&detectors)?;
+        let needs = detectors.iter().map(Ready::need);
+        let most = Need::piece(options.memory, "the search for binaries", needs)?;
+        if options.memory.is_some() {
+            detectors.iter_mut().for_each(|one| one.limit(most));
+        }
         let (options, is_together) = (options.clone(), backend.is_gpu());
-        Ok(Self { options, detectors, coincidence, threads, is_together, folder: None })
+        Ok(Self { options, detectors, coincidence, threads, most, is_together, folder: None })
     }
 
     /// Each detector's bank.
@@ -271,6 +281,7 @@ impl ChirpSearch {
             false => self.detectors.iter().map(Ready::piece).max().unwrap_or(BLOCK),
         };
         let block = if self.options.block == 0 { usual } else { self.options.block };
+        let block = block.min(self.most);
         let round = if self.is_together { ROUND * block } else { block };
         let starts = self.detectors.iter().map(|one| one.strain.start);
         let Some((first, rate_hz)) =

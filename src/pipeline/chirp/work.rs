@@ -4,6 +4,7 @@ use num_complex::Complex;
 
 #[cfg(feature = "cuda")]
 use super::device::DeviceWork;
+use super::need::Need;
 use crate::array::check_memory;
 use crate::backend::Backend;
 use crate::error::Result;
@@ -72,6 +73,32 @@ impl Work {
             Self::Host(work) => work.piece,
             #[cfg(feature = "cuda")]
             Self::Device(work) => work.piece(),
+        }
+    }
+
+    /// The memory that it takes on the host.
+    pub(super) fn need(&self) -> Need {
+        match self {
+            Self::Host(work) => {
+                let (held, staged) = work.spiir.host_bytes();
+                let ratios = work.spiir.plan().templates() * size_of::<Complex<f32>>();
+                Need { held: held + work.finder.held_bytes(), sample: ratios + staged }
+            }
+            #[cfg(feature = "cuda")]
+            Self::Device(work) => Need { held: work.held_bytes(), sample: 0 },
+        }
+    }
+
+    /// Makes pieces have at most so many samples; nothing was filtered yet.
+    pub(super) fn limit(&mut self, samples: usize) {
+        match self {
+            Self::Host(work) => {
+                work.piece = work.piece.min(samples.max(1));
+                work.z = vec![Complex::default(); work.spiir.plan().templates() * work.piece];
+                work.spiir.limit(work.piece);
+            }
+            #[cfg(feature = "cuda")]
+            Self::Device(work) => work.limit(samples),
         }
     }
 

@@ -14,7 +14,7 @@ mod whitened;
 use num_complex::Complex;
 
 use super::plan::resample::Resampler;
-use super::plan::{self, Plan, Template};
+use super::plan::{self, Filter, Plan, Template};
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::{Binary, Waveform};
@@ -138,6 +138,17 @@ pub struct Bank {
 }
 
 impl Bank {
+    /// Bytes that its templates take.
+    pub fn held_bytes(&self) -> usize {
+        let bytes = |one: &BankTemplate| {
+            let waves = one.autocorrelation.len() + one.whitened.len();
+            size_of_val(one)
+                + waves * size_of::<Complex<f32>>()
+                + one.filters.filters() * size_of::<Filter>()
+        };
+        self.templates.iter().map(bytes).sum()
+    }
+
     /// Designs the filters of all waveforms, which share one rate.
     ///
     /// # Errors

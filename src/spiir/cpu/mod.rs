@@ -37,6 +37,8 @@ pub(super) struct Engine {
     workers: Vec<Worker>,
     /// Samples of the stream so far.
     taken: u64,
+    /// Bytes of all of it.
+    held: usize,
 }
 
 impl Engine {
@@ -67,7 +69,13 @@ impl Engine {
             workers: (0..threads.count()).map(|_| Worker::new()).collect(),
             up,
             taken: 0,
+            held: bytes.unwrap_or(usize::MAX),
         })
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held
     }
 
     pub(super) fn reset(&mut self) {

@@ -37,6 +37,8 @@ pub(super) struct Engine {
     bank: Bank,
     /// The host's side; none before the first use of the host's memory.
     staging: Option<Box<Staging>>,
+    /// Most samples of a piece of the host's memory.
+    most: usize,
     templates: usize,
     latency: u64,
     /// Samples of the stream so far.
@@ -54,12 +56,23 @@ impl Engine {
             threads: threads.clone(),
             bank: Bank::new(plan, device, threads)?,
             staging: None,
+            most: usize::MAX,
             templates: plan.templates(),
             latency: plan.latency() as u64,
             taken: 0,
             stale: true,
             last: device.event()?,
         })
+    }
+
+    /// Bytes of the host for each sample of a piece.
+    pub(super) fn staged_bytes(&self) -> usize {
+        Staging::bytes(self.templates)
+    }
+
+    /// Lets pieces of the host's memory have at most so many samples.
+    pub(super) fn limit(&mut self, samples: usize) {
+        self.most = samples.max(1);
     }
 
     pub(super) fn reset(&mut self) {
@@ -93,7 +106,9 @@ impl Engine {
     ) -> Result<usize> {
         let mut staging = match self.staging.take() {
             Some(staging) => staging,
-            None => Box::new(Staging::new(&self.device, self.templates, &self.threads)?),
+            None => {
+                Box::new(Staging::new(&self.device, (self.templates, self.most), &self.threads)?)
+            }
         };
         let done = self.run_staged(&mut staging, input, (output, stride));
         staging.forget();

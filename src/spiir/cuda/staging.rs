@@ -51,8 +51,13 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    pub(super) fn new(device: &Device, templates: usize, threads: &Threads) -> Result<Self> {
-        let piece = (OUTPUT_BYTES / 8 / templates).clamp(LEAST, PIECE);
+    /// For pieces of at most `most` samples.
+    pub(super) fn new(
+        device: &Device,
+        (templates, most): (usize, usize),
+        threads: &Threads,
+    ) -> Result<Self> {
+        let piece = (OUTPUT_BYTES / 8 / templates).clamp(LEAST, PIECE).min(most);
         let slot = || {
             Ok(Slot {
                 input: device.pinned(piece)?,
@@ -76,6 +81,11 @@ impl Staging {
             next: 0,
             pending: None,
         })
+    }
+
+    /// Bytes of the host for each sample of a piece.
+    pub(super) fn bytes(templates: usize) -> usize {
+        2 * (size_of::<f32>() + templates * size_of::<Complex<f32>>())
     }
 
     /// Most samples of a piece.

@@ -97,6 +97,12 @@ impl Finder {
         self.autocorrelations.len()
     }
 
+    /// Bytes that it takes.
+    pub fn held_bytes(&self) -> usize {
+        let shapes = self.autocorrelations.iter().map(|one| one.values.len()).sum::<usize>();
+        (self.tails.len() + shapes) * size_of::<Complex<f32>>()
+    }
+
     /// Samples that must follow a sample before it is known whether it is a trigger.
     pub fn latency(&self) -> usize {
         self.latency

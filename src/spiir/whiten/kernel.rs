@@ -49,6 +49,11 @@ pub(super) struct Designer {
 }
 
 impl Designer {
+    /// Bytes that it takes, the tables of its transforms included.
+    pub(super) fn held_bytes(&self) -> usize {
+        64 * self.buffer.len() + 8 * (self.window.len() + self.least.len())
+    }
+
     pub(super) fn new(shape: Shape) -> Self {
         // Finer than the kernel needs: the cepstrum is longer than the response.
         let points = shape.length * if shape.taps.is_some() { 8 } else { 2 };

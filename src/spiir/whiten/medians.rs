@@ -9,26 +9,18 @@
 use crate::array::check_memory;
 use crate::error::Result;
 
-/// Bytes that segments held, counts or collected numbers may take.
-const BYTES: usize = 32 << 20;
 /// Segments that are held whatever they take: transforms of a segment take as much.
 const FEW: usize = 16;
 
 /// Hands all segments' numbers to what it is given, one slice of all bins a segment; gives the number of segments.
 pub(super) type Pass<'a> = dyn FnMut(&mut dyn FnMut(&[f64])) -> Result<usize> + 'a;
 
-/// The median of each of so many bins over at most so many segments, and the number of segments.
+/// The median of each of so many bins over at most so many segments, and the number of segments. `bytes` are what segments
+/// held, counts or collected numbers may take.
 ///
 /// # Errors
 /// Those of `pass`; [`crate::Error::Unavailable`] without memory.
 pub(super) fn of_each(
-    pass: &mut Pass<'_>,
-    (bins, most): (usize, u64),
-) -> Result<(Vec<f64>, usize)> {
-    of_each_within(pass, (bins, most), BYTES)
-}
-
-fn of_each_within(
     pass: &mut Pass<'_>,
     (bins, most): (usize, u64),
     bytes: usize,
@@ -211,10 +203,9 @@ mod tests {
                 rows.iter().for_each(|row| take(row));
                 Ok(segments)
             };
-            let whole = of_each_within(&mut pass, (8, segments as u64), 1 << 20).expect("held");
+            let whole = of_each(&mut pass, (8, segments as u64), 1 << 20).expect("held");
             for bytes in [1, 2000, 20_000] {
-                let found =
-                    of_each_within(&mut pass, (8, segments as u64), bytes).expect("counted");
+                let found = of_each(&mut pass, (8, segments as u64), bytes).expect("counted");
                 let bits = |(medians, count): &(Vec<f64>, usize)| {
                     (medians.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), *count)
                 };

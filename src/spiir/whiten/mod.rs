@@ -144,6 +144,18 @@ impl Whitener {
         &self.options
     }
 
+    /// Bytes that it takes on the host, about.
+    pub fn held_bytes(&self) -> usize {
+        let engine = match &self.engine {
+            Engine::Overlap(engine) => engine.held_bytes(),
+            Engine::Partition(engine) => engine.held_bytes(),
+        };
+        let follower = self.follower.as_ref().map_or(0, Follower::held_bytes);
+        // Weights, and samples with their flags, wait in queues.
+        let waiting = 40 * self.latency();
+        engine + follower + self.designer.held_bytes() + 8 * self.kernel.len() + waiting
+    }
+
     /// Samples that must follow before one is known: of the filter, of the taper before gaps, and of the gate.
     pub fn latency(&self) -> usize {
         let gate = self.gate.as_ref().map_or(0, |(_, fade)| fade.latency());

@@ -34,6 +34,11 @@ pub(super) struct Overlap {
 }
 
 impl Overlap {
+    /// Bytes that it takes, the tables of its transforms included.
+    pub(super) fn held_bytes(&self) -> usize {
+        80 * self.response.len() + 8 * (self.window.len() + 2 * self.hop)
+    }
+
     /// For kernels of `coefficients` whose lag 0 is at `origin`, with frames of `2 hop` samples.
     pub(super) fn new(coefficients: usize, origin: usize, hop: usize) -> Self {
         let points = (2 * hop + coefficients).next_power_of_two();

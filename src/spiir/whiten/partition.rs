@@ -42,6 +42,11 @@ pub(super) struct Partition {
 }
 
 impl Partition {
+    /// Bytes that it takes, the tables of its transforms included.
+    pub(super) fn held_bytes(&self) -> usize {
+        48 * self.inputs.len() + 72 * self.buffer.len() + 8 * self.output.len()
+    }
+
     /// For kernels of `taps` coefficients in parts of `block`; a change of the kernel comes over `over` blocks.
     pub(super) fn new(taps: usize, block: usize, over: usize) -> Self {
         let mut planner = FftPlanner::new();

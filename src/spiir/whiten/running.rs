@@ -223,6 +223,13 @@ pub(super) struct Follower {
 }
 
 impl Follower {
+    /// Bytes that it takes, the tables of its transforms included.
+    pub(super) fn held_bytes(&self) -> usize {
+        let running = &self.running;
+        let bins = running.logarithms.len();
+        8 * (running.latest.len() + 4 * bins) + 72 * self.length
+    }
+
     pub(super) fn new(rate_hz: u32, options: &RunningOptions) -> Result<Self> {
         let length =
             even_samples("segment of the running spectrum (s)", options.segment_s, rate_hz)?;

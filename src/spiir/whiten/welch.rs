@@ -35,11 +35,19 @@ pub struct WelchOptions {
     pub skip_ends_s: f64,
     /// The fewest segments that make a spectrum.
     pub min_segments: usize,
+    /// Bytes that the segments of a median may take; the spectrum does not depend on it.
+    pub memory_bytes: usize,
 }
 
 impl Default for WelchOptions {
     fn default() -> Self {
-        Self { segment_s: 4.0, average: Average::Median, skip_ends_s: 2.0, min_segments: 4 }
+        Self {
+            segment_s: 4.0,
+            average: Average::Median,
+            skip_ends_s: 2.0,
+            min_segments: 4,
+            memory_bytes: 32 << 20,
+        }
     }
 }
 
@@ -142,7 +150,7 @@ pub fn welch_of(
         }
         Average::Median => {
             let most = (times - 2 * skip) / (length as u64 / 2);
-            let (medians, good) = medians::of_each(&mut each, (bins, most))?;
+            let (medians, good) = medians::of_each(&mut each, (bins, most), options.memory_bytes)?;
             let bias = median_bias(good);
             medians.iter().map(|median| median / bias).collect()
         }

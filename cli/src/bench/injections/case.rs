@@ -132,6 +132,7 @@ impl Setup {
                 cluster_s: 0.5,
                 ranking: Ranking::Snr,
                 block: 0,
+                memory: None,
             },
             shortest_s: match arguments.psd {
                 Spectrum::Design => SHORTEST_S,

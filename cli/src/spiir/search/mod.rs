@@ -265,7 +265,7 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     /// Fails unless `before`, where it is a folder, was left by the same search.
     fn begin(arguments: &'a Arguments, before: Option<&Folder>, common: &Common) -> Result<Self> {
-        let options = arguments.detection.options()?;
+        let options = arguments.detection.options(common.memory)?;
         if arguments.templates.is_none() {
             arguments.whitening.check_bank()?;
         }
@@ -274,7 +274,7 @@ impl<'a> Work<'a> {
         let (rate_hz, length_s) = recordings
             .first()
             .map_or((1, 0.0), |recording| (recording.rate_hz, recording.duration_s()));
-        let whitening = arguments.whitening.whitening(rate_hz, length_s)?;
+        let whitening = arguments.whitening.whitening(rate_hz, length_s, common.memory)?;
         let inputs = arguments.inputs(recordings, rate_hz)?;
         let chosen = || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)));
         let backend = asked.map_or_else(chosen, Ok)?;
@@ -439,13 +439,14 @@ impl Detection {
     /// What is asked of a search, given how it whitens.
     fn options(
         &self,
+        memory: Option<u64>,
     ) -> Result<impl Fn(sidereal::pipeline::chirp::Whitening) -> SearchOptions + use<'_>> {
         within("--threshold", self.threshold, (1.0, 1e3), "standard deviations")?;
         within("--window-pad", self.window_pad, (0.0, 0.1), "seconds")?;
         within("--cluster", self.cluster, (0.0, 60.0), "seconds")?;
         within("--gate-pad", self.gate_pad, (0.0, 60.0), "seconds")?;
         within("--slide-interval", self.slide_interval, (1e-3, 1e6), "seconds")?;
-        Ok(|whitening| SearchOptions {
+        Ok(move |whitening| SearchOptions {
             whitening,
             threshold: self.threshold as f32,
             window_s: 0.1,
@@ -459,6 +460,7 @@ impl Detection {
                 RankWord::Snr => Ranking::Snr,
             },
             block: self.gulp,
+            memory,
         })
     }
 }

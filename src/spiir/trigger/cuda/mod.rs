@@ -154,6 +154,11 @@ impl DeviceFinder {
         self.templates
     }
 
+    /// Bytes that it takes on the host: triggers on their way.
+    pub fn held_bytes(&self) -> usize {
+        self.slots.iter().map(Slot::held_bytes).sum()
+    }
+
     /// Samples that must follow a sample before it is known whether it is a trigger.
     pub fn latency(&self) -> usize {
         self.sizes.latency

@@ -40,6 +40,11 @@ impl Slot {
         (HEADER + WORDS * room) * size_of::<u32>()
     }
 
+    /// Bytes of the host that it takes.
+    pub(super) fn held_bytes(&self) -> usize {
+        Self::bytes(self.room)
+    }
+
     /// Empties it on the device.
     pub(super) fn clear(&mut self, stream: &Stream) -> Result<()> {
         stream.fill(&mut self.found, 0..1, 0)

@@ -180,6 +180,7 @@ fn options(bank: &Bank) -> SearchOptions {
         cluster_s: 0.5,
         ranking: Ranking::default(),
         block: 0,
+        memory: None,
     }
 }
 
