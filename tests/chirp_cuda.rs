@@ -19,9 +19,11 @@ use random::Random;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::Device;
 use sidereal::pipeline::chirp::{
-    ChirpDetector, ChirpSearch, DetectorReport, Input, Piece, Report, SearchOptions,
+    ChirpDetector, ChirpSearch, DetectorOptions, DetectorReport, Input, Piece, Report,
+    SearchOptions,
 };
 use sidereal::spiir::trigger::{Autocorrelation, DeviceFinder, Finder, Trigger, TriggerOptions};
+use sidereal::state::{Saved, Saving};
 
 /// The GPU; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
 fn gpu() -> Option<(Backend, Device)> {
@@ -197,6 +199,42 @@ fn a_chain_gives_the_same_triggers_for_any_split() {
     assert_eq!(run(&gpu, 777), whole, "blocks of 777");
 }
 
+#[test]
+fn fixed_subset_a_chain_that_was_saved_goes_on_with_the_same_triggers() {
+    let Some((gpu, _)) = gpu() else { return };
+    let one = spoilt().swap_remove(0);
+    let begun = || {
+        let asked = DetectorOptions { threshold: 3.5, ..chain() };
+        ChirpDetector::of_triggers(one.start, &chirp_bank(), &asked, &gpu).expect("a chain")
+    };
+    let run = |chain: &mut ChirpDetector, range: std::ops::Range<usize>| {
+        let blocks = one.samples[range.clone()].chunks(777).zip(one.valid[range].chunks(777));
+        for (strain, valid) in blocks {
+            chain.run(strain, valid, &mut |_| {}).expect("run");
+        }
+    };
+    let times = one.samples.len();
+    let mut whole = begun();
+    run(&mut whole, 0..times);
+    whole.flush(&mut |_| {}).expect("flushed");
+    assert!(whole.triggers().len() > 10);
+    for at in [0, 100, 4000, 12_050] {
+        let mut before = begun();
+        run(&mut before, 0..at);
+        before.settle().expect("settled");
+        let mut saving = Saving::default();
+        assert!(before.save(&mut saving).expect("saved"));
+        let bytes = saving.finish();
+        let mut saved = Saved::new("state".as_ref(), 0, &bytes).expect("whole");
+        let mut after = begun();
+        after.load(&mut saved, before.triggers().to_vec()).expect("loaded");
+        saved.end().expect("all of it");
+        run(&mut after, at..times);
+        after.flush(&mut |_| {}).expect("flushed");
+        assert_eq!(after.triggers(), whole.triggers(), "saved behind {at} samples");
+    }
+}
+
 /// The loudest event of both, the number of all, and their rates.
 fn assert_same_events(found: &Report, expected: &Report) {
     let (found, expected) = (&found.found, &expected.found);
@@ -235,7 +273,7 @@ fn a_simulated_chirp_is_found_as_on_the_processor() {
 }
 
 #[test]
-fn fixed_subset_a_search_that_goes_on_gives_the_bits_of_one_that_was_not_stopped() {
+fn a_search_that_goes_on_gives_the_bits_of_one_that_was_not_stopped() {
     let Some((gpu, _)) = gpu() else { return };
     let begun = |block: usize| {
         let bank = || Input::Bank(Box::new(chirp_bank()));

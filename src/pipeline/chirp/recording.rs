@@ -74,47 +74,4 @@ impl Recording {
         let valid = self.valid.iter().filter(|valid| **valid).count();
         valid as f64 / f64::from(self.rate_hz)
     }
-
-    /// Keeps the samples from one moment to before another.
-    pub fn cut(&mut self, from: Gps, until: Gps) {
-        let place = |gps: Gps| {
-            let samples = gps.seconds_since(self.start) * f64::from(self.rate_hz);
-            (samples.round().max(0.0) as usize).min(self.samples.len())
-        };
-        let (first, last) = (place(from), place(until));
-        self.start = self.start.plus_samples(first as i64, self.rate_hz);
-        for_both(&mut self.samples, first, last);
-        for_both(&mut self.valid, first, last);
-    }
-}
-
-fn for_both<T>(values: &mut Vec<T>, first: usize, last: usize) {
-    values.truncate(last.max(first));
-    values.drain(..first);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn recording(detector: &str, start_s: f64, samples: usize) -> Recording {
-        Recording {
-            detector: detector.to_owned(),
-            path: PathBuf::new(),
-            start: Gps::from_s(start_s),
-            rate_hz: 16,
-            samples: (0..samples).map(|k| k as f64).collect(),
-            valid: vec![true; samples],
-        }
-    }
-
-    #[test]
-    fn a_cut_keeps_times() {
-        let mut one = recording("H1", 10.0, 160);
-        one.cut(Gps::from_s(12.0), Gps::from_s(13.0));
-        assert_eq!((one.start, one.samples.len()), (Gps::from_s(12.0), 16));
-        assert_eq!(one.samples[0], 32.0);
-        one.cut(Gps::from_s(0.0), Gps::from_s(99.0));
-        assert_eq!((one.start, one.samples.len(), one.valid.len()), (Gps::from_s(12.0), 16, 16));
-    }
 }

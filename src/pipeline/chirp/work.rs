@@ -94,7 +94,8 @@ impl Work {
         match self {
             Self::Host(work) => {
                 work.piece = work.piece.min(samples.max(1));
-                work.z = vec![Complex::default(); work.spiir.plan().templates() * work.piece];
+                work.z.truncate(work.spiir.plan().templates() * work.piece);
+                work.z.shrink_to_fit();
                 work.spiir.limit(work.piece);
             }
             #[cfg(feature = "cuda")]

@@ -122,6 +122,13 @@ impl DeviceFinder {
         let most = (FOUND_BYTES / Slot::bytes(templates)).max(1);
         let step = most.saturating_mul(apart).min(MOST_DECIDED);
         let room = templates * step.div_ceil(apart);
+        let copies = device.stream()?;
+        let mut tails = [device.buffer(words)?, device.buffer(words)?];
+        // A saved state copies whole rows, of which the ends may not be written yet.
+        for tail in &mut tails {
+            copies.fill(tail, 0..words, 0)?;
+        }
+        copies.synchronize()?;
         Ok(Self {
             device: device.clone(),
             screen: module.function("screen", 0)?,
@@ -132,7 +139,7 @@ impl DeviceFinder {
             templates,
             threshold: options.threshold * options.threshold,
             gate: Gate::new(sizes.pad),
-            tails: [device.buffer(words)?, device.buffer(words)?],
+            tails,
             present: 0,
             capacity,
             kept: 0,
@@ -145,7 +152,7 @@ impl DeviceFinder {
             last: device.event()?,
             step,
             waiting: Vec::new(),
-            copies: device.stream()?,
+            copies,
         })
     }
 
