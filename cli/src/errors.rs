@@ -144,7 +144,13 @@ pub(crate) fn named(message: &str) -> String {
 }
 
 pub(crate) fn sentence(words: &str) -> String {
-    if words.ends_with(['.', '!', '?']) { words.to_owned() } else { format!("{words}.") }
+    // Lines that a user is to type stand as they are.
+    let is_typed = words.lines().last().is_some_and(|line| line.starts_with("    "));
+    if is_typed || words.ends_with(['.', '!', '?']) {
+        words.to_owned()
+    } else {
+        format!("{words}.")
+    }
 }
 
 fn hint(error: &Error) -> Option<&'static str> {

@@ -123,12 +123,33 @@ impl Lacking {
         inputs: &[PathBuf],
         allow_gaps: bool,
     ) -> Result<Box<dyn VoltageSource>> {
+        self.open_as(inputs, allow_gaps, false)
+    }
+
+    /// As [`Lacking::open`], for the header: a recording that ends within its first block has no sample.
+    ///
+    /// # Errors
+    /// As [`Lacking::open`].
+    pub(crate) fn open_header(
+        &self,
+        input: &Path,
+        allow_gaps: bool,
+    ) -> Result<Box<dyn VoltageSource>> {
+        self.open_as(&[input.to_path_buf()], allow_gaps, true)
+    }
+
+    fn open_as(
+        &self,
+        inputs: &[PathBuf],
+        allow_gaps: bool,
+        header_only: bool,
+    ) -> Result<Box<dyn VoltageSource>> {
         if let Some(pipe) = inputs.iter().find(|path| is_stream(path)) {
             let rule = "a pipe can't be sought; give a file: voltages are read from files, whose headers \
                         are looked through beforehand";
             return Err(Error::parameter("INPUT", pipe.display(), rule));
         }
-        let options = VoltageOptions { allow_gaps, ..self.options()? };
+        let options = VoltageOptions { allow_gaps, header_only, ..self.options()? };
         let source = voltages::open(inputs, &options).map_err(with_option_names)?;
         self.check_format(source.header())?;
         match self.freq {
@@ -167,6 +188,7 @@ impl Lacking {
             mark5b_bits: self.mark5b_bits,
             mark5b_near_mjd: self.mark5b_near_mjd,
             allow_gaps: false,
+            header_only: false,
         })
     }
 

@@ -105,6 +105,10 @@ fn bad_files_end_with_a_code_and_leave_nothing() {
     for verb in ["channelize -o out.fil", "search -o out", "dedisperse -o out", "info"] {
         for name in ["missing.raw", "empty.raw", "text.raw", "header.raw", "short.raw", "bits.raw"]
         {
+            if (verb, name) == ("info", "short.raw") {
+                // Its header is shown.
+                continue;
+            }
             let division = if verb == "info" { "" } else { "--channels 16" };
             let code = if name == "missing.raw" { 1 } else { 3 };
             fails(&sidereal(home.path(), &format!("{verb} {name} {division}")), code, &[name]);

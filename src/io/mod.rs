@@ -10,6 +10,7 @@ pub mod candidates;
 mod csv;
 pub mod fbh5;
 pub mod fetch_h5;
+mod foreign;
 mod hdf5_patch;
 mod inflate;
 pub mod ligolw;

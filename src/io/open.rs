@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use super::{FilterbankSource, Polarizations, fbh5, observation, psrfits, sigproc};
+use super::{FilterbankSource, Polarizations, fbh5, foreign, observation, psrfits, sigproc};
 use crate::error::{Error, Result};
 
 /// How recordings are read.
@@ -119,12 +119,17 @@ pub(super) fn is_filterbank(first: &[u8]) -> bool {
     MAGIC.iter().any(|(magic, _)| first.starts_with(magic))
 }
 
+/// The error that refuses a folder, which says what it is.
+pub(super) fn is_folder(path: &Path) -> Error {
+    let why = format!("is a folder, expected a recording{}", foreign::clause(path));
+    Error::io(path, std::io::Error::new(std::io::ErrorKind::IsADirectory, why))
+}
+
 fn detect(path: &Path) -> Result<Format> {
     let io = |error| Error::io(path, error);
     let metadata = std::fs::metadata(path).map_err(io)?;
     if metadata.is_dir() {
-        let why = "is a folder, expected a recording";
-        return Err(io(std::io::Error::new(std::io::ErrorKind::IsADirectory, why)));
+        return Err(is_folder(path));
     }
     let mut first = Vec::new();
     File::open(path).and_then(|file| file.take(16).read_to_end(&mut first)).map_err(io)?;
@@ -138,8 +143,9 @@ fn detect(path: &Path) -> Result<Format> {
     known.map(|(_, format)| *format).ok_or_else(|| {
         let why = format!(
             "found the first bytes {}, expected those of SIGPROC (HEADER_START), PSRFITS (SIMPLE) \
-             or HDF5",
-            first.escape_ascii()
+             or HDF5{}",
+            first.escape_ascii(),
+            foreign::clause(path)
         );
         Error::format(path, "file", 0, why)
     })

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use sidereal::io::uvh5;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
@@ -54,6 +55,7 @@ impl Outputs {
             let rule = "it must name a file, such as array.uvh5";
             return Err(Error::parameter("--output", place.display(), rule));
         }
+        uvh5::check_name(place)?;
         let writing = WritingFiles { option: "--output", existing, inputs, common };
         let files = Files::begin(place, &[DOCUMENT], &writing)?;
         let is_taken = |plots: &Path| *plots == *place || plots == files.place_beside(DOCUMENT);

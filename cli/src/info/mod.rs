@@ -163,8 +163,9 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Exami
             let rule = "it is for filterbanks; of voltages every polarization is shown";
             return Err(Error::parameter("--pol", pol, rule));
         }
-        let mut source = arguments.lacking.open(&[input.to_path_buf()], arguments.allow_gaps)?;
-        let wanted = (!arguments.header).then_some(arguments.all);
+        let mut source = arguments.lacking.open_header(input, arguments.allow_gaps)?;
+        let is_empty = source.header().times == Some(0);
+        let wanted = (!arguments.header && !is_empty).then_some(arguments.all);
         let document = voltages::Document::new(source.as_mut(), wanted, common)?;
         let document = Document::Voltages(Box::new(document));
         return Ok(Examined::new(document, source.warnings(), source.cut()));

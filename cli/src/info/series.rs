@@ -32,6 +32,10 @@ pub(super) fn examine(path: &Path) -> Option<Result<Facts>> {
         // Recorders of voltages call their files so too.
         return None;
     }
+    if extension == "dat" && path.exists() && !path.with_extension("inf").exists() {
+        // What opening a recording says of it.
+        return None;
+    }
     Some(match extension.as_str() {
         "tim" => tim(path),
         "dat" | "inf" => dat(path),

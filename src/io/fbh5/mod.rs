@@ -69,7 +69,9 @@ fn open_file<R: Read + Seek + Send + 'static>(
     let root = file.root().attrs().map_err(|e| library_fault(path, "root attributes", &e))?;
     let class = root.get("CLASS").and_then(AttrValue::as_str).unwrap_or_default();
     if !class.eq_ignore_ascii_case("FILTERBANK") {
-        let why = format!("{class:?} found, expected \"FILTERBANK\"");
+        let what = crate::io::foreign::hdf5(path);
+        let what = what.map_or_else(String::new, |what| format!("; it is {what}"));
+        let why = format!("{class:?} found, expected \"FILTERBANK\"{what}");
         return Err(Error::format(path, "CLASS", 0, why));
     }
     let dataset = file.dataset("data").map_err(|e| library_fault(path, "data", &e))?;

@@ -66,7 +66,7 @@ pub fn from_reader<R: Read + Seek + Send + 'static>(
 ) -> Result<Box<dyn FilterbankSource>> {
     let bytes = input.seek(SeekFrom::End(0)).map_err(|e| Error::io(path, e))?;
     let primary = Header::read(&mut input, path, 0)?;
-    check_primary(&primary)?;
+    check_primary(&primary, path)?;
     let subint = find_subint(&mut input, path, &primary, bytes)?;
     let table = Table::new(&subint, path, bytes)?;
     let layout = Layout::new(&subint, &table)?;
@@ -94,10 +94,11 @@ pub fn from_reader<R: Read + Seek + Send + 'static>(
     Ok(Box::new(Source::new(input, header, table, layout, (scaling, timing.gaps, converter))))
 }
 
-fn check_primary(primary: &Header) -> Result<()> {
+fn check_primary(primary: &Header, path: &Path) -> Result<()> {
     let kind = primary.text("FITSTYPE").unwrap_or_default();
     if kind != "PSRFITS" {
-        let why = format!("{kind:?} found, expected \"PSRFITS\"");
+        let what = crate::io::foreign::clause(path);
+        let why = format!("{kind:?} found, expected \"PSRFITS\"{what}");
         return Err(primary.fault("FITSTYPE", why));
     }
     let mode = primary.text("OBS_MODE").unwrap_or_default();

@@ -60,8 +60,9 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>>
         _ if found == 0 => Err(Error::format(path, "file", 0, "the file is empty")),
         _ => {
             let why = format!(
-                "{} found, expected an HDF5 file or a .npy file",
-                magic[..found].escape_ascii()
+                "{} found, expected an HDF5 file or a .npy file{}",
+                magic[..found].escape_ascii(),
+                crate::io::foreign::clause(path)
             );
             Err(Error::format(path, "magic", 0, why))
         }

@@ -18,7 +18,7 @@ pub use header::{
     Antenna, Feed, Feeds, Header, Keyword, Location, Mount, PhaseCentre, ReferenceDay,
 };
 pub use summary::{Source, Summary, is_uvh5, summary};
-pub use writer::{Integration, Pointing, Writer};
+pub use writer::{Integration, Pointing, Writer, check_name};
 
 /// The Julian date of modified Julian day 0.
 const MJD_ZERO: f64 = 2_400_000.5;

@@ -70,6 +70,25 @@ impl Integration<'_> {
     }
 }
 
+/// Fails for a name that readers take for that of a Measurement Set: one that ends in `.ms`.
+///
+/// # Errors
+/// [`Error::Parameter`], with the way to a Measurement Set.
+pub fn check_name(path: &Path) -> Result<()> {
+    let extension = path.extension().unwrap_or_default();
+    if !extension.eq_ignore_ascii_case("ms") {
+        return Ok(());
+    }
+    let to = path.to_string_lossy();
+    let from = path.with_extension("uvh5");
+    let lines = crate::io::foreign::converted(&from.to_string_lossy(), "write_ms", &to);
+    let rule = format!(
+        "a Measurement Set is a folder of tables, and UVH5 is written; write {}, then convert it with pyuvdata:{lines}",
+        from.display()
+    );
+    Err(Error::parameter("--output", to, rule))
+}
+
 /// A UVH5 file in the making.
 ///
 /// `visdata` is the sum over the valid count, `nsamples` the valid count over the full one, and `flags` is
@@ -97,9 +116,10 @@ impl Writer {
     /// Starts a file; an existing one is replaced at the end.
     ///
     /// # Errors
-    /// As [`Header::check`] and [`AtomicFile::create`]; [`Error::Parameter`] when the visibilities are
+    /// As [`Header::check`], [`check_name`] and [`AtomicFile::create`]; [`Error::Parameter`] when the visibilities are
     /// more than a file can hold.
     pub fn create(path: &Path, header: Header) -> Result<Self> {
+        check_name(path)?;
         header.check()?;
         let skeleton = Skeleton::new(path, &header)?;
         let rows = header.baselines.iter().map(|pair| Row::new(&header.antennas, *pair)).collect();

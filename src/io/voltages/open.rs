@@ -75,8 +75,7 @@ pub fn is_voltages(path: &Path) -> Result<bool> {
 
 fn known(path: &Path) -> Result<&'static Format> {
     if path.is_dir() {
-        let why = "is a folder, expected a recording";
-        return Err(Error::io(path, std::io::Error::new(std::io::ErrorKind::IsADirectory, why)));
+        return Err(crate::io::open::is_folder(path));
     }
     crate::io::check_seekable(path)?;
     let first = first_bytes(path)?;
@@ -86,7 +85,9 @@ fn known(path: &Path) -> Result<&'static Format> {
     detect(&first).ok_or_else(|| {
         let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
         let start = first[..first.len().min(16)].escape_ascii();
-        let why = format!("found the first bytes {start}, expected those of {}", names.join(", "));
+        let what = crate::io::foreign::clause(path);
+        let names = names.join(", ");
+        let why = format!("found the first bytes {start}, expected those of {names}{what}");
         Error::format(path, "file", 0, why)
     })
 }

@@ -75,7 +75,7 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     if paths.is_empty() {
         return Err(Error::parameter("files", 0, "one at least is needed"));
     }
-    let scan = scan::scan(paths)?;
+    let scan = scan::scan(paths, options.header_only)?;
     let tsamp_s = match describe::sampling_time(options)? {
         Some(told) => told,
         None => sampling_time(&scan.cards)?,
@@ -133,7 +133,7 @@ fn start(scan: &Scan, tsamp_s: f64, step: Option<u64>) -> Result<Epoch> {
         let why = format!("found {seconds} with STT_OFFS, expected seconds of a day");
         return Err(cards.fault("STT_SMJD", why));
     }
-    let first = scan.blocks[0].packet.unwrap_or(0);
+    let first = scan.blocks.first().map_or(scan.packet, |block| block.packet).unwrap_or(0);
     let zero = match cards.text("SYNCTIME") {
         Some(_) => cards.count("PKTSTART")?.unwrap_or(first).min(first),
         None => 0,

@@ -39,6 +39,8 @@ pub(super) struct Scan {
     pub(super) files: Vec<PathBuf>,
     pub(super) cards: Fields,
     pub(super) geometry: Geometry,
+    /// The first block's PKTIDX, whether or not it is whole.
+    pub(super) packet: Option<u64>,
     /// Whole blocks, in order.
     pub(super) blocks: Vec<Block>,
     /// What files' ends cut off.
@@ -46,11 +48,12 @@ pub(super) struct Scan {
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads every header of the files, which may be given in any order.
+/// Reads every header of the files, which may be given in any order; `may_be_empty` says that they need not hold a
+/// whole block.
 ///
 /// # Errors
 /// [`Error::Format`] for headers that break a rule or do not belong together; [`Error::Io`].
-pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
+pub(super) fn scan(paths: &[PathBuf], may_be_empty: bool) -> Result<Scan> {
     let mut files = Vec::new();
     for path in paths {
         files.push((path, scan_file(path)?));
@@ -65,6 +68,7 @@ pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
     );
     let (_, first) = &files[0];
     let (header, geometry) = (first.header.clone(), first.geometry.clone());
+    let packet = packet(first);
     let mut all = Vec::new();
     let mut cuts = Vec::new();
     for (number, (_, file)) in files.iter().enumerate() {
@@ -74,14 +78,15 @@ pub(super) fn scan(paths: &[PathBuf]) -> Result<Scan> {
         cuts.extend(file.cut.clone());
     }
     let files: Vec<PathBuf> = files.into_iter().map(|(path, _)| path.clone()).collect();
-    if all.is_empty() {
+    if all.is_empty() && !may_be_empty {
         let why = format!(
             "a block has {} bytes, but the file ends within its first one",
             geometry.block_bytes
         );
         return Err(header.fault("BLOCSIZE", why));
     }
-    let mut scan = Scan { files, cards: header, geometry, blocks: all, cuts, warnings: Vec::new() };
+    let warnings = Vec::new();
+    let mut scan = Scan { files, cards: header, geometry, packet, blocks: all, cuts, warnings };
     scan.drop_jumps()?;
     Ok(scan)
 }
@@ -264,7 +269,7 @@ impl Scan {
         allow_gaps: bool,
     ) -> Result<(Vec<Segment>, u64)> {
         let hop = self.geometry.hop();
-        let first = self.blocks[0].packet.unwrap_or(0);
+        let first = self.blocks.first().and_then(|block| block.packet).unwrap_or(0);
         let mut segments: Vec<Segment> = Vec::new();
         let (mut times, mut reached, mut data) = (0u64, 0u64, 0u64);
         for (number, block) in self.blocks.iter().enumerate() {
