@@ -16,6 +16,8 @@ VDIF = [
     ("sample_mwa.vdif", 1280000),
     # Frames of 8192 samples, numbered to 59875: any rate with more than that a second will do.
     ("lsl_vdif-test.dat", 8192 * 62500),
+    # Frames that do not divide a second: 61035.15625 of them.
+    ("lsl_vdif-test.dat", 500_000_000),
 ]
 
 
@@ -43,7 +45,7 @@ def same_header(header, theirs, rate):
     assert header["flags"] == []
 
 
-@pytest.mark.parametrize("name,rate", VDIF, ids=[name for name, _ in VDIF])
+@pytest.mark.parametrize("name,rate", VDIF, ids=[f"{name}-{rate}" for name, rate in VDIF])
 def test_vdif_reads_as_in_baseband(recording, name, rate):
     vdif = client("baseband.vdif")
     import astropy.units as units
@@ -63,6 +65,30 @@ def test_vdif_reads_as_in_baseband(recording, name, rate):
         assert (header["channels"], header["polarizations"]) == (threads * channels, 1)
     assert found.dtype == samples.dtype
     numpy.testing.assert_array_equal(found, samples.reshape(times, -1))
+
+
+@pytest.mark.parametrize("per_second", [100.25, 99.75, 50.5])
+def test_frames_that_do_not_divide_a_second_read_as_in_baseband(tmp_path, per_second):
+    """Frames may reach over a second's end, as the LWA's do."""
+    vdif = client("baseband.vdif")
+    import astropy.units as units
+
+    times, random = 800, numpy.random.default_rng(7)
+    rate = per_second * times * units.Hz
+    made = {"edv": 0, "seconds": 14363767, "ref_epoch": 28, "frame_nr": 0, "nchan": 4, "bps": 2}
+    header0 = vdif.VDIFHeader.fromvalues(
+        samples_per_frame=times, complex_data=False, station="Lw", **made
+    )
+    path = tmp_path / "theirs.vdif"
+    open_as = {"sample_rate": rate, "squeeze": False}
+    data = random.normal(0, 2, (150 * times, 1, 4)).astype("f4")
+    with vdif.open(str(path), "ws", header0=header0, nthread=1, **open_as) as out:
+        out.write(data)
+    with vdif.open(str(path), "rs", **open_as) as theirs:
+        samples = theirs.read()
+        header, found = ours(path, "--rate", rate.value)
+        same_header(header, theirs, rate.value)
+    numpy.testing.assert_array_equal(found, samples.reshape(len(samples), -1))
 
 
 def test_mark_5b_reads_as_in_baseband(recording):

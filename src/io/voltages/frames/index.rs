@@ -91,6 +91,64 @@ pub(in crate::io::voltages) struct Index {
     units: BTreeMap<(u16, u16), Vec<Run>>,
 }
 
+/// Frames of a thread a second: a whole number, but where some writers let frames reach from a second into the next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct FrameRate(f64);
+
+impl FrameRate {
+    /// A rate; one that is whole but for rounding becomes so.
+    pub(super) fn new(frames: f64) -> Self {
+        let whole = frames.round();
+        let is_whole = (frames - whole).abs() <= 1e-9 * whole + 1e-6;
+        Self(if is_whole { whole } else { frames })
+    }
+
+    pub(super) fn per_second(self) -> f64 {
+        self.0
+    }
+
+    /// Frames a second where they are whole.
+    pub(super) fn whole(self) -> Option<u64> {
+        (self.0.fract() == 0.0).then_some(self.0 as u64)
+    }
+
+    /// The most frames that begin in one second.
+    fn most(self) -> u64 {
+        self.0.ceil() as u64
+    }
+}
+
+/// The first frame of each second that a recording has, counted from the first second's.
+struct Seconds(BTreeMap<u64, u64>);
+
+impl Seconds {
+    /// Places seconds where frames do not divide them: a second's first frame follows the last of the second before, if
+    /// that agrees with the rate to less than a frame, and otherwise lies where the rate says, rounded.
+    fn new(units: &[Vec<Run>], rate: FrameRate) -> Self {
+        let mut ends = BTreeMap::new();
+        for run in units.iter().flatten() {
+            let end = ends.entry(run.second()).or_insert(0);
+            *end = run.last_number().max(*end);
+        }
+        let mut firsts: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut before: Option<(u64, u64)> = None;
+        let start = ends.keys().next().copied().unwrap_or(0);
+        for (second, last) in ends {
+            let exact = (second - start) as f64 * rate.per_second();
+            let follows = before
+                .filter(|(other, end)| other + 1 == second && (*end as f64 - exact).abs() < 1.0);
+            let first = follows.map_or(exact.round() as u64, |(_, end)| end);
+            firsts.insert(second, first);
+            before = Some((second, first + last + 1));
+        }
+        Self(firsts)
+    }
+
+    fn first(&self, second: u64) -> u64 {
+        self.0.get(&second).copied().unwrap_or(0)
+    }
+}
+
 /// The frames of all threads in order of time.
 #[derive(Debug)]
 pub(super) struct Timeline {
@@ -160,31 +218,35 @@ impl Index {
     /// data before it.
     pub(super) fn into_timeline(
         self,
-        per_second: u64,
+        rate: FrameRate,
         paths: &[PathBuf],
         allow_gaps: bool,
     ) -> Result<Timeline> {
         let mut units: Vec<Vec<Run>> = self.units.into_values().collect();
+        if let Some(run) = units.iter().flatten().find(|run| run.last_number() >= rate.most()) {
+            let why = format!(
+                "found frame {} within a second, expected 0 to {} at this sample rate",
+                run.last_number(),
+                rate.most() - 1
+            );
+            let at = run.offset + (run.frames - 1) * run.stride;
+            return Err(Error::format(&paths[run.file], "frame number", at, why));
+        }
+        let key = units.iter().flatten().map(|run| run.first).min().unwrap_or(0);
+        let seconds = rate.whole().is_none().then(|| Seconds::new(&units, rate));
         for run in units.iter_mut().flatten() {
-            if run.last_number() >= per_second {
-                let why = format!(
-                    "found frame {} within a second, expected 0 to {} at this sample rate",
-                    run.last_number(),
-                    per_second - 1
-                );
-                let at = run.offset + (run.frames - 1) * run.stride;
-                return Err(Error::format(&paths[run.file], "frame number", at, why));
-            }
             let (second, number) = split(run.first);
-            run.first = second * per_second + number;
+            run.first = match (&seconds, rate.whole()) {
+                (Some(seconds), _) => seconds.first(second) + number,
+                (None, whole) => second * whole.unwrap_or(1) + number,
+            };
         }
         for runs in &mut units {
             sort(runs, paths)?;
         }
-        let (first, end) = extent(&units, per_second, paths, allow_gaps)?;
+        let (first, end) = extent(&units, rate, paths, allow_gaps)?;
         units.iter_mut().flatten().for_each(|run| run.first -= first);
-        let start = (first / per_second, first % per_second);
-        Ok(Timeline { units, start, frames: end - first })
+        Ok(Timeline { units, start: split(key), frames: end - first })
     }
 }
 
@@ -211,7 +273,7 @@ fn sort(runs: &mut Vec<Run>, paths: &[PathBuf]) -> Result<()> {
 /// The first frame and the one behind the last, of all threads.
 fn extent(
     units: &[Vec<Run>],
-    per_second: u64,
+    rate: FrameRate,
     paths: &[PathBuf],
     allow_gaps: bool,
 ) -> Result<(u64, u64)> {
@@ -219,10 +281,10 @@ fn extent(
     all.sort_unstable_by_key(|run| (run.first, run.file, run.offset));
     let first = all.first().map_or(0, |run| run.first);
     let (mut end, mut data) = (first, 0);
-    let seconds = |frames: u64| frames as f64 / per_second as f64;
+    let seconds = |frames: u64| frames as f64 / rate.per_second();
     for run in all {
-        if run.first.saturating_sub(end) > LONGEST_GAP_S * per_second {
-            let gap = (run.first - end) / per_second;
+        if seconds(run.first.saturating_sub(end)) > LONGEST_GAP_S as f64 {
+            let gap = seconds(run.first - end) as u64;
             let why = format!(
                 "found a frame {gap} s after the one before it, expected no gap above \
                  {LONGEST_GAP_S} s within a recording"
@@ -237,4 +299,63 @@ fn extent(
         end = end.max(run.end());
     }
     Ok((first, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeline(rate: f64, threads: &[&[(u64, u32)]]) -> Timeline {
+        let mut index = Index::default();
+        for (thread, frames) in threads.iter().enumerate() {
+            for (place, (second, number)) in frames.iter().enumerate() {
+                index.push(&Frame {
+                    unit: (0, thread as u16),
+                    second: 1000 + second,
+                    number: *number,
+                    file: 0,
+                    offset: 100 * place as u64,
+                    valid: 1,
+                });
+            }
+        }
+        index.into_timeline(FrameRate::new(rate), &[PathBuf::from("x.vdif")], false).unwrap()
+    }
+
+    /// Frames as a recorder numbers them that lets them reach over a second's end: the first of a second is the first
+    /// that begins in it.
+    fn recorded(rate: f64, frames: std::ops::Range<u64>) -> Vec<(u64, u32)> {
+        let of = |frame: u64| {
+            let second = (frame as f64 / rate).floor();
+            (second as u64, (frame as f64 - (second * rate).ceil()) as u32)
+        };
+        frames.map(of).collect()
+    }
+
+    #[test]
+    fn frames_may_reach_over_the_end_of_a_second() {
+        for rate in [3.25, 3.75, 4.5, 61_035.156_25 / 10_000.0] {
+            let frames = recorded(rate, 0..200);
+            let found = timeline(rate, &[&frames, &frames]);
+            assert_eq!((found.start, found.frames), ((1000, 0), 200), "{rate}");
+            assert!(found.units.iter().all(|runs| runs.len() == 1), "{rate}: {:?}", found.units);
+        }
+        let late = recorded(3.25, 2..20);
+        let found = timeline(3.25, &[&late]);
+        assert_eq!((found.start, found.frames), ((1000, 2), 18));
+    }
+
+    #[test]
+    fn a_thread_that_lost_frames_keeps_in_step_with_the_others() {
+        let whole = recorded(3.25, 0..40);
+        let lossy: Vec<_> =
+            whole.iter().copied().filter(|(second, number)| (*second, *number) != (0, 3)).collect();
+        let found = timeline(3.25, &[&whole, &lossy]);
+        let starts: Vec<u64> = found.units[1].iter().map(|run| run.first).collect();
+        assert_eq!((found.frames, starts), (40, vec![0, 4]));
+        let gap: Vec<_> =
+            whole.iter().copied().filter(|(second, _)| !(3..6).contains(second)).collect();
+        let found = timeline(3.25, &[&gap]);
+        assert_eq!(found.frames, 40, "what is missing keeps its time");
+    }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::files::Files;
 use super::gaps::{Groups, flags};
-use super::index::{Index, Run, Timeline};
+use super::index::{FrameRate, Index, Run, Timeline};
 use super::layout::Layout;
 use super::streams::Streams;
 use super::unpack::{Samples, Unpacker, Words};
@@ -97,7 +97,8 @@ pub(in crate::io::voltages) fn open(
     let streams = Streams::new(stations, threads, layout.channels, options.polarizations)?;
     let known = options.sample_rate_hz.or(recording.sample_rate_hz).is_some();
     let told = known.then(|| frames_per_second(&recording, options)).transpose()?;
-    if let Some((frames, file, byte)) = recording.index.drop_jumps(told) {
+    let whole = told.and_then(FrameRate::whole);
+    if let Some((frames, file, byte)) = recording.index.drop_jumps(whole) {
         let path = paths[file].display();
         recording.warnings.push(format!(
             "{path}: the times of {frames} frames (the first at byte {byte}) jump, and the frames after them take that \
@@ -112,8 +113,8 @@ pub(in crate::io::voltages) fn open(
         Error::format(&paths[0], "frame number", 0, format!("found {frames} frames, too many"))
     })?;
     let groups = Groups { groups: recording.groups, channels: layout.channels };
-    let rate = (per_second * frame_times) as f64;
-    let fraction = start.1 as f64 / per_second as f64;
+    let rate = per_second.per_second() * frame_times as f64;
+    let fraction = start.1 as f64 / per_second.per_second();
     let encoding = layout.encoding();
     let width = if layout.complex { rate } else { 0.5 * rate };
     let lower = options.lower_sideband.unwrap_or(false);
@@ -158,9 +159,10 @@ pub(in crate::io::voltages) fn open(
 }
 
 /// Frames a second: from the options, else the headers, else the frames themselves.
-fn frames_per_second(recording: &Recording<'_>, options: &VoltageOptions) -> Result<u64> {
+fn frames_per_second(recording: &Recording<'_>, options: &VoltageOptions) -> Result<FrameRate> {
     let Some(rate) = options.sample_rate_hz.or(recording.sample_rate_hz) else {
-        return recording.index.frames_per_second().ok_or_else(|| Error::Unavailable {
+        let shown = recording.index.frames_per_second().map(|frames| FrameRate::new(frames as f64));
+        return shown.ok_or_else(|| Error::Unavailable {
             what: format!("the sample rate of {}", recording.paths[0].display()),
             why: "its headers have none, and it ends within a second, so that its frames don't \
                   show it; give the samples a second (--sample-rate)"
@@ -168,17 +170,13 @@ fn frames_per_second(recording: &Recording<'_>, options: &VoltageOptions) -> Res
         });
     };
     let times = recording.layout.times();
-    let frames = rate / times as f64;
-    let whole = frames.round();
+    let frames = FrameRate::new(rate / times as f64);
     let most = recording.most_frames;
-    let is_whole = (frames - whole).abs() <= 1e-9 * whole + 1e-6;
-    if !(1.0..=most as f64).contains(&whole) || !is_whole {
-        let rule = format!(
-            "there must be a whole number of frames of {times} samples a second, 1 to {most}"
-        );
+    if !(1.0..=most as f64).contains(&frames.per_second()) {
+        let rule = format!("there must be 1 to {most} frames of {times} samples a second");
         return Err(Error::parameter("sample rate (Hz)", rate, rule));
     }
-    Ok(whole as u64)
+    Ok(frames)
 }
 
 /// The recorded channels' centres, side by side; 0 where the band's middle is unknown.
