@@ -4,14 +4,17 @@ Signs are settled from outside: what antennas would record of a source at a know
 direction, is written without tracking and phased by pyuvdata.
 """
 
+import contextlib
 import json
+import shutil
+import subprocess
 import warnings
 
 import h5py
 import numpy
 import pytest
 import visibilities
-from conftest import client, sidereal
+from conftest import BUILT, client, sidereal
 from visibilities import SOURCE, Sky, write, write_sky
 
 pyuvdata = client("pyuvdata")
@@ -320,3 +323,108 @@ def test_wsclean_images_an_off_centre_source_at_its_place(tmp_path, read, tracke
     assert image.separation_arcsec(*place) < 0.1 * image.beam_arcsec
     mirrored = (2 * SOURCE[0] - place[0], 2 * SOURCE[1] - place[1])
     assert image.separation_arcsec(*mirrored) > 5 * image.beam_arcsec
+
+
+def refused(*arguments):
+    """What is said of a call that is refused."""
+    done = subprocess.run([str(BUILT / "sidereal"), *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def typed(told, folder):
+    """Runs the two lines of Python that an error says."""
+    lines = [line.strip() for line in told.splitlines() if line.startswith("    ")]
+    assert len(lines) == 2, told
+    with warnings.catch_warnings(), contextlib.chdir(folder):
+        warnings.simplefilter("ignore")
+        exec("\n".join(lines))
+
+
+def test_a_measurement_set_is_refused_with_lines_that_convert_it(drift, tmp_path, read):
+    client("casacore.tables")
+    uvd = read(drift)
+    visibilities.write_ms(uvd, tmp_path / "vis.ms")
+    told = refused("info", tmp_path / "vis.ms")
+    assert "Measurement Set" in told
+    typed(told, tmp_path)
+    said = json.loads(sidereal("info", tmp_path / "vis.uvh5", "--json"))
+    assert (said["baselines"], said["integrations"]) == (uvd.Nbls, uvd.Ntimes)
+
+
+def test_lines_that_make_a_measurement_set_of_what_we_write(drift, tmp_path):
+    tables = client("casacore.tables")
+    words = ("correlate", "a.dada", "--antennas", "a.csv", "--drift", "--channels", 8)
+    told = refused(*words, "-o", tmp_path / "out.ms")
+    assert not (tmp_path / "out.ms").exists()
+    shutil.copy(drift, tmp_path / "out.uvh5")
+    typed(told, tmp_path)
+    with tables.table(str(tmp_path / "out.ms"), ack=False) as table:
+        assert table.nrows() > 0
+
+
+@pytest.mark.parametrize("phase_type", ["phased", "drift"])
+def test_a_file_before_version_1_2_is_described_as_pyuvdata_reads_it(drift, tmp_path, phase_type):
+    """No catalogue and no version, axes of a spectral window, one width for all channels, a wrong count of baselines."""
+    path = shutil.copy(drift, tmp_path / "old.uvh5")
+    with h5py.File(path, "r+") as file:
+        header, data = file["Header"], file["Data"]
+        for name in ("phase_center_catalog", "version", "Nphase", "flex_spw_id_array"):
+            del header[name]
+        for name in [name for name in header if name.startswith("phase_center_")]:
+            del header[name]
+        header["phase_type"] = numpy.bytes_(phase_type)
+        header["object_name"] = numpy.bytes_("3C286")
+        if phase_type == "phased":
+            header["phase_center_ra"], header["phase_center_dec"] = 3.5, 0.5
+            header["phase_center_epoch"] = 2000.0
+            header["phase_center_frame"] = numpy.bytes_("icrs")
+        for name in ("freq_array", "visdata", "flags", "nsamples"):
+            group, axis = (header, 0) if name == "freq_array" else (data, 1)
+            values = numpy.expand_dims(group[name][()], axis)
+            del group[name]
+            group[name] = values
+        width = header["channel_width"][0]
+        del header["channel_width"]
+        header["channel_width"] = width
+        header["Nbls"][()] = header["Nbls"][()] + 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        uvd = pyuvdata.UVData.from_file(path, recompute_nbls=True)
+    said = json.loads(sidereal("info", path, "--json"))
+    assert (said["baselines"], said["integrations"]) == (uvd.Nbls, uvd.Ntimes)
+    assert said["rectangular"] and not said["averaged_by_baseline"]
+    assert said["channels"] == uvd.Nfreqs
+    (centre,) = uvd.phase_center_catalog.values()
+    assert said["source"]["name"] == centre["cat_name"]
+    assert said["source"]["kind"] == centre["cat_type"]
+    if phase_type == "phased":
+        found = numpy.radians([said["source"]["ra_deg"], said["source"]["dec_deg"]])
+        numpy.testing.assert_allclose(found, [centre["cat_lon"], centre["cat_lat"]])
+    assert "version not told" in sidereal("info", path)
+
+
+def test_baseline_dependent_averaging_is_described(drift, tmp_path, read):
+    """Half of the baselines averaged over two integrations by pyuvdata."""
+    uvd = read(drift)
+    times = uvd.Ntimes // 2 * 2
+    uvd.select(times=numpy.unique(uvd.time_array)[:times])
+    pairs = uvd.get_antpairs()
+    short, long = uvd.select(bls=pairs[::2], inplace=False), uvd.select(bls=pairs[1::2], inplace=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        short.downsample_in_time(n_times_to_avg=2, keep_ragged=False)
+        both = short.__add__(long)
+        both.write_uvh5(tmp_path / "bda.uvh5")
+    said = json.loads(sidereal("info", tmp_path / "bda.uvh5", "--json"))
+    assert said["averaged_by_baseline"] and not said["rectangular"]
+    assert said["rows"] == both.Nblts and said["baselines"] == both.Nbls
+    lengths = both.integration_time
+    numpy.testing.assert_allclose(said["integration_range_s"], [lengths.min(), lengths.max()])
+    middles = (both.time_array - both.time_array.min()) * 86400
+    span = (middles + lengths / 2).max() - (middles - lengths / 2).min()
+    assert said["duration_s"] == pytest.approx(span, abs=1e-3)
+    mjd = numpy.array([said["first_mjd"], said["last_mjd"]]) + 2400000.5
+    expected = numpy.array([both.time_array.min(), both.time_array.max()])
+    assert numpy.abs(mjd - expected).max() * 86400 < 1e-4
+    assert "averaged by baseline" in sidereal("info", tmp_path / "bda.uvh5")

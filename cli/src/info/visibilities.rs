@@ -35,6 +35,13 @@ pub(super) struct Document {
     last_mjd: f64,
     integrations: u64,
     integration_s: f64,
+    /// Of the shortest and of the longest integration.
+    integration_range_s: [f64; 2],
+    averaged_by_baseline: bool,
+    /// Whether every baseline has every integration.
+    rectangular: bool,
+    rows: u64,
+    duration_s: f64,
     baselines: u64,
     channels: usize,
     /// Of the first and the last channel.
@@ -81,6 +88,11 @@ impl Document {
             last_mjd: summary.last.mjd(),
             integrations: summary.integrations,
             integration_s: summary.integration_s,
+            integration_range_s: [summary.integration_range_s.0, summary.integration_range_s.1],
+            averaged_by_baseline: summary.is_averaged_by_baseline(),
+            rectangular: summary.is_rectangular(),
+            rows: summary.rows,
+            duration_s: summary.duration_s,
             baselines: summary.baselines,
             channels: frequencies_hz.len(),
             frequency_mhz: [mhz(frequencies_hz.first()), mhz(frequencies_hz.last())],
@@ -95,7 +107,8 @@ impl Document {
         let mut row = |name: &str, value: String| {
             let _ = writeln!(text, "  {name:<12}{value}");
         };
-        row("Format", format!("{} visibilities, version {}", self.format, self.version));
+        let version = if self.version.is_empty() { "not told" } else { &self.version };
+        row("Format", format!("{} visibilities, version {version}", self.format));
         row("Source", self.source());
         row("Telescope", format!("{}, {}", or_unknown(&self.telescope), self.place()));
         row("Instrument", or_unknown(&self.instrument));
@@ -105,9 +118,7 @@ impl Document {
             "Start",
             format!("MJD {:.9} ({} UTC), middle of the first", self.first_mjd, self.first_utc),
         );
-        let whole = duration(self.integrations as f64 * self.integration_s);
-        let each = duration(self.integration_s);
-        row("Times", format!("{} integrations of {each}, {whole}", self.integrations));
+        row("Times", self.times());
         let (first, last) = (short(self.frequency_mhz[0], 9), short(self.frequency_mhz[1], 9));
         let width = frequency(self.channel_width_mhz * HZ_PER_MHZ);
         row("Band", format!("{} channels of {width}, {first} to {last} MHz", self.channels));
@@ -123,6 +134,22 @@ impl Document {
             Some(_) => format!("{name}, {}", position(*ra_deg, *dec_deg)),
             None => format!("{name} ({kind})"),
         }
+    }
+
+    fn times(&self) -> String {
+        let Self { integrations, rows, .. } = self;
+        let (each, whole) = (duration(self.integration_s), duration(self.duration_s));
+        if self.averaged_by_baseline {
+            let [shortest, longest] = self.integration_range_s.map(duration);
+            return format!(
+                "{rows} rows of {shortest} to {longest}, averaged by baseline, over {whole}"
+            );
+        }
+        let lacking = match self.rectangular {
+            true => String::new(),
+            false => format!(", {rows} rows: not every baseline has every integration"),
+        };
+        format!("{integrations} integrations of {each}, {whole}{lacking}")
     }
 
     fn place(&self) -> String {

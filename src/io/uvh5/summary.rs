@@ -1,5 +1,6 @@
 //! What a UVH5 file says of itself, without its visibilities.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::MJD_ZERO;
@@ -11,6 +12,15 @@ use crate::units::{Epoch, MAX_CHANNELS, MAX_FREQUENCY_HZ, MIN_FREQUENCY_HZ, SECO
 /// Lines that a table of antennas or polarizations may have.
 const MAX_LINES: u64 = 1 << 20;
 
+/// Rows of which all times are read; of longer files the first and the last alone.
+const MAX_ROWS: u64 = 1 << 22;
+
+/// Version from which files count their baselines rightly.
+const COUNTS_BASELINES: f64 = 1.2;
+
+/// Integrations that differ by less than this part of one are equally long.
+const ALIKE: f64 = 1e-6;
+
 /// Julian dates of about a million years round today.
 const DATES: std::ops::Range<f64> = 0.0..4e8;
 
@@ -19,7 +29,7 @@ const DATES: std::ops::Range<f64> = 0.0..4e8;
 pub struct Summary {
     /// The file.
     pub path: PathBuf,
-    /// The format's version.
+    /// The format's version, empty in files older than it.
     pub version: String,
     /// Name of the telescope, empty when unknown.
     pub telescope: String,
@@ -43,16 +53,33 @@ pub struct Summary {
     pub channel_width_hz: f64,
     /// AIPS's numbers of the polarizations.
     pub polarizations: Vec<i64>,
-    /// Length of the first integration in seconds.
+    /// Length of the first row's integration in seconds.
     pub integration_s: f64,
-    /// Middle of the first row's integration.
+    /// Length of the shortest and of the longest; they differ where short baselines were averaged for longer.
+    pub integration_range_s: (f64, f64),
+    /// Middle of the first integration.
     pub first: Epoch,
-    /// Middle of the last row's integration.
+    /// Middle of the last integration.
     pub last: Epoch,
+    /// Seconds from the first integration's start to the last one's end.
+    pub duration_s: f64,
     /// The first source of the catalogue, when there is one.
     pub source: Option<Source>,
     /// The visibilities' unit, empty when unknown.
     pub units: String,
+}
+
+impl Summary {
+    /// Whether integrations differ in length, as where short baselines were averaged for longer.
+    pub fn is_averaged_by_baseline(&self) -> bool {
+        let (shortest, longest) = self.integration_range_s;
+        longest - shortest > ALIKE * longest
+    }
+
+    /// Whether every baseline has a row in every integration.
+    pub fn is_rectangular(&self) -> bool {
+        self.baselines.checked_mul(self.integrations) == Some(self.rows)
+    }
 }
 
 /// A source of the catalogue.
@@ -100,10 +127,10 @@ pub fn summary(path: &Path) -> Result<Summary> {
     }
     let frequencies_hz = fields.numbers("freq_array", MAX_CHANNELS as u64)?;
     check_band(&fields, &frequencies_hz, channels)?;
-    let last = rows.checked_sub(1).ok_or_else(|| fields.fault("Header/Nblts", "no rows"))?;
+    let times = Times::read(&fields, rows)?;
+    let version = fields.text_or_empty("version");
     Ok(Summary {
         path: path.to_path_buf(),
-        version: fields.text_or_empty("version"),
         telescope: fields.text_or_empty("telescope_name"),
         instrument: fields.text_or_empty("instrument"),
         location: Location {
@@ -113,15 +140,18 @@ pub fn summary(path: &Path) -> Result<Summary> {
         },
         antennas: fields.texts("antenna_names", MAX_LINES)?,
         antennas_used: fields.count("Nants_data")?,
-        baselines: fields.count("Nbls")?,
+        baselines: baselines(&fields, rows, &version)?,
+        version,
         integrations: fields.count("Ntimes")?,
         rows,
         frequencies_hz,
         channel_width_hz: fields.row("channel_width", 0)?,
         polarizations: whole(&fields.numbers("polarization_array", MAX_LINES)?),
         integration_s: fields.row("integration_time", 0)?,
-        first: date(&fields, 0)?,
-        last: date(&fields, last)?,
+        integration_range_s: times.lengths_s,
+        first: times.first,
+        last: times.last,
+        duration_s: times.duration_s,
         source: source(&fields)?,
         units: fields.text_or_empty("vis_units"),
     })
@@ -144,8 +174,61 @@ fn whole(numbers: &[f64]) -> Vec<i64> {
     numbers.iter().map(|number| *number as i64).collect()
 }
 
-fn date(fields: &Fields<'_>, row: u64) -> Result<Epoch> {
-    let julian = fields.row("time_array", row)?;
+/// When rows were integrated.
+struct Times {
+    lengths_s: (f64, f64),
+    first: Epoch,
+    last: Epoch,
+    duration_s: f64,
+}
+
+impl Times {
+    /// Reads all rows' times, which need not be in order; of very long files those of the first and the last row.
+    fn read(fields: &Fields<'_>, rows: u64) -> Result<Self> {
+        let last = rows.checked_sub(1).ok_or_else(|| fields.fault("Header/Nblts", "no rows"))?;
+        let all = |name: &str| match rows <= MAX_ROWS {
+            true => fields.numbers(name, rows),
+            false => Ok(vec![fields.row(name, 0)?, fields.row(name, last)?]),
+        };
+        let (middles, mut lengths) = (all("time_array")?, all("integration_time")?);
+        if let [length] = lengths[..] {
+            lengths = vec![length; middles.len()];
+        }
+        if lengths.len() != middles.len() {
+            let why = format!("{} found, but time_array has {}", lengths.len(), middles.len());
+            return Err(fields.fault("Header/integration_time", why));
+        }
+        let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let ends = |sign: f64| -> Vec<f64> {
+            let end = |(day, length): (&f64, &f64)| {
+                (day - middles[0]) * SECONDS_PER_DAY + sign * 0.5 * length
+            };
+            middles.iter().zip(&lengths).map(end).collect()
+        };
+        Ok(Self {
+            lengths_s: (least(&lengths), most(&lengths)),
+            first: date(fields, least(&middles))?,
+            last: date(fields, most(&middles))?,
+            duration_s: most(&ends(1.0)) - least(&ends(-1.0)),
+        })
+    }
+}
+
+/// The baselines that have rows. Before version 1.2 a file's own count may be wrong.
+fn baselines(fields: &Fields<'_>, rows: u64, version: &str) -> Result<u64> {
+    let told = fields.count("Nbls")?;
+    let is_right = version.parse::<f64>().is_ok_and(|version| version >= COUNTS_BASELINES);
+    if is_right || rows > MAX_ROWS {
+        return Ok(told);
+    }
+    let (one, two) = (fields.numbers("ant_1_array", rows), fields.numbers("ant_2_array", rows));
+    let (Ok(one), Ok(two)) = (one, two) else { return Ok(told) };
+    let pairs: BTreeSet<_> = whole(&one).into_iter().zip(whole(&two)).collect();
+    Ok(pairs.len() as u64)
+}
+
+fn date(fields: &Fields<'_>, julian: f64) -> Result<Epoch> {
     if !DATES.contains(&julian) {
         let why = format!("{julian} found, expected a Julian date");
         return Err(fields.fault("Header/time_array", why));
@@ -154,9 +237,9 @@ fn date(fields: &Fields<'_>, row: u64) -> Result<Epoch> {
     Ok(Epoch::new(day as i64, (julian - MJD_ZERO - day) * SECONDS_PER_DAY))
 }
 
-/// The catalogue's first entry; files older than version 1.1 have none.
+/// The catalogue's first entry.
 fn source(fields: &Fields<'_>) -> Result<Option<Source>> {
-    let Some(entry) = fields.first_group("phase_center_catalog") else { return Ok(None) };
+    let Some(entry) = fields.first_group("phase_center_catalog") else { return Ok(only(fields)) };
     let field = |name: &str| format!("{entry}/{name}");
     let kind = fields.text_or_empty(&field("cat_type"));
     let place_deg = match kind.as_str() {
@@ -166,5 +249,26 @@ fn source(fields: &Fields<'_>) -> Result<Option<Source>> {
         }
         _ => None,
     };
-    Ok(Some(Source { name: fields.text_or_empty(&field("cat_name")), kind, place_deg }))
+    let name = match fields.text_or_empty(&field("cat_name")) {
+        // At first entries were called by the source's name.
+        none if none.is_empty() => entry.rsplit('/').next().unwrap_or_default().to_string(),
+        name => name,
+    };
+    Ok(Some(Source { name, kind, place_deg }))
+}
+
+/// The one source of a file older than version 1.1, which has no catalogue.
+fn only(fields: &Fields<'_>) -> Option<Source> {
+    let name = fields.text_or_empty("object_name");
+    let place = || {
+        let (ra, dec) = (fields.number("phase_center_ra"), fields.number("phase_center_dec"));
+        Some((ra.ok()?.to_degrees(), dec.ok()?.to_degrees()))
+    };
+    let (kind, place_deg) = match fields.text_or_empty("phase_type").as_str() {
+        "phased" => ("sidereal", place()),
+        "drift" => ("unprojected", None),
+        _ if name.is_empty() => return None,
+        _ => ("unknown", None),
+    };
+    Some(Source { name, kind: kind.into(), place_deg })
 }
