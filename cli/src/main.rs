@@ -26,6 +26,7 @@ mod plan;
 mod plots;
 mod positions;
 mod progress;
+mod replot;
 mod say;
 mod search;
 mod selection;
@@ -81,6 +82,7 @@ Exit codes:
 enum Verb {
     Demo(demo::Arguments),
     Search(search::Arguments),
+    Replot(replot::Arguments),
     Info(info::Arguments),
     Dedisperse(dedisperse::Arguments),
     Channelize(channelize::Arguments),
@@ -105,6 +107,7 @@ impl Verb {
             Self::Bench(arguments) => arguments.of_the_host(),
             Self::Demo(_)
             | Self::Search(_)
+            | Self::Replot(_)
             | Self::Dedisperse(_)
             | Self::Channelize(_)
             | Self::Correlate(_)
@@ -150,6 +153,7 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Demo(arguments) => demo::run(arguments, common).map(Exit::from),
         Verb::Info(arguments) => info::run(arguments, common).map(Exit::from),
         Verb::Search(arguments) => search::run(arguments, common),
+        Verb::Replot(arguments) => replot::run(arguments, common).map(Exit::from),
         Verb::Dedisperse(arguments) => dedisperse::run(arguments, common),
         Verb::Channelize(arguments) => channelize::run(arguments, common),
         Verb::Correlate(arguments) => correlate::run(arguments, common),

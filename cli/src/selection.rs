@@ -225,7 +225,7 @@ impl Selection {
         Ok(SearchOptions {
             dm_constant: trials.dm_constant,
             zero_dm: self.zero_dm,
-            zapped: self.zapped(header)?,
+            zapped: zapped(self.zap_chans.as_ref(), header)?,
             auto_mask,
             max_flagged: self.max_flagged,
             mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
@@ -233,23 +233,6 @@ impl Selection {
             time_range: self.time_range(opened)?,
             ..SearchOptions::new(plan)
         })
-    }
-
-    /// The channels of `--zap-chans`, as numbers.
-    fn zapped(&self, header: &FilterbankHeader) -> Result<Vec<usize>> {
-        let channels = header.channels();
-        let Some(Channels(ranges)) = &self.zap_chans else { return Ok(Vec::new()) };
-        if let Some((_, last)) = ranges.iter().find(|(_, last)| *last >= channels) {
-            let rule = format!("the recording has channels 0 to {}", channels - 1);
-            return Err(Error::parameter("--zap-chans", last, rule));
-        }
-        let mut zapped: Vec<usize> = ranges.iter().flat_map(|(a, b)| *a..=*b).collect();
-        zapped.sort_unstable();
-        zapped.dedup();
-        if zapped.len() == channels {
-            return Err(Error::parameter("--zap-chans", "all channels", "one must be left"));
-        }
-        Ok(zapped)
     }
 
     /// The wanted seconds, counted from the first spectrum's start.
@@ -269,6 +252,26 @@ impl Selection {
     }
 }
 
+/// The channels of `--zap-chans`, as numbers.
+pub(crate) fn zapped(
+    zap_chans: Option<&Channels>,
+    header: &FilterbankHeader,
+) -> Result<Vec<usize>> {
+    let channels = header.channels();
+    let Some(Channels(ranges)) = zap_chans else { return Ok(Vec::new()) };
+    if let Some((_, last)) = ranges.iter().find(|(_, last)| *last >= channels) {
+        let rule = format!("the recording has channels 0 to {}", channels - 1);
+        return Err(Error::parameter("--zap-chans", last, rule));
+    }
+    let mut zapped: Vec<usize> = ranges.iter().flat_map(|(a, b)| *a..=*b).collect();
+    zapped.sort_unstable();
+    zapped.dedup();
+    if zapped.len() == channels {
+        return Err(Error::parameter("--zap-chans", "all channels", "one must be left"));
+    }
+    Ok(zapped)
+}
+
 /// Warns of samples that were not finite.
 pub(crate) fn warn_of_flagged(samples: u64, quiet: bool) {
     if samples > 0 {
@@ -278,7 +281,7 @@ pub(crate) fn warn_of_flagged(samples: u64, quiet: bool) {
     }
 }
 
-fn parse_channels(words: &str) -> std::result::Result<Channels, String> {
+pub(crate) fn parse_channels(words: &str) -> std::result::Result<Channels, String> {
     let number = |word: &str| word.trim().parse::<usize>().map_err(|_| bad_channels(word));
     let range = |word: &str| match word.split_once(':') {
         None => number(word).map(|channel| (channel, channel)),

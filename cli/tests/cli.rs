@@ -11,9 +11,10 @@ use common::{
     code, document, done, entries, fails, json, keys, program, recording, sidereal, stderr, stdout,
 };
 
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 13] = [
     "demo",
     "search",
+    "replot",
     "info",
     "dedisperse",
     "channelize",

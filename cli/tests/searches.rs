@@ -270,3 +270,47 @@ fn the_burst_of_2018_april_17_is_found_in_both_formats() {
         assert!(best["snr"].as_f64().unwrap() > 13.0, "{best}");
     }
 }
+
+#[test]
+fn any_programs_candidates_are_drawn_again() {
+    let home = recording();
+    let folder = home.path();
+    json(folder, "search a.fil -o found --singlepulse");
+    let drawn = |out: &str| -> Vec<String> {
+        entries(&folder.join(out)).into_iter().filter(|name| name.ends_with(".png")).collect()
+    };
+    let pictures = drawn("found");
+    assert!(pictures.len() > 1 && pictures.contains(&"overview.png".to_string()), "{pictures:?}");
+    let told = json(folder, "replot a.fil found/candidates.csv -o again");
+    assert_eq!((&told["complete"], &told["outside"]), (&true.into(), &0.into()));
+    assert_eq!(drawn("again"), pictures);
+    assert!(folder.join("again/replot.json").exists());
+    for name in pictures.iter().filter(|name| name.starts_with("candidate_")) {
+        // The list rounds times to a nanosecond, which moves a few points of a line by a part of a pixel.
+        let bytes = |out: &str| fs::metadata(folder.join(out).join(name)).unwrap().len();
+        let (ours, searchs) = (bytes("again"), bytes("found"));
+        assert!(ours.abs_diff(searchs) < searchs / 100, "{name}: {ours} and {searchs} bytes");
+    }
+    for list in ["candidates.cand", "candidates.singlepulse"] {
+        let told = json(folder, &format!("replot a.fil found/{list} -o again --overwrite"));
+        assert_eq!(told["drawn"].as_array().unwrap().len(), pictures.len() - 1, "{list}");
+        assert_eq!(drawn("again").len(), pictures.len(), "{list}");
+    }
+    // Heimdall's, with one that lies outside of the recording.
+    let line = |snr: f64, time: f64| format!("{snr}\t100\t{time}\t2\t7\t60.0\t3\t99\t103\n");
+    fs::write(folder.join("h.cand"), line(9.0, 1.5) + &line(25.0, 1.2) + &line(8.0, 77.0)).unwrap();
+    let told = json(folder, "replot a.fil h.cand -o heimdall --snr 8.5 --max-plots 1");
+    assert_eq!(
+        (&told["listed"], &told["outside"], &told["below_snr"]),
+        (&3.into(), &1.into(), &0.into())
+    );
+    assert_eq!(told["drawn"][0]["snr"], 25.0);
+    assert_eq!(drawn("heimdall"), ["candidate_0001_DM60.00_1.200s.png", "overview.png"]);
+    let before = entries(folder);
+    fails(&sidereal(folder, "replot a.fil h.cand -o heimdall"), 2, &["heimdall", "--overwrite"]);
+    fails(&sidereal(folder, "replot - h.cand -o new"), 2, &["INPUT", "pipe"]);
+    fs::write(folder.join("bad.cand"), "7 1 1.5 x 1 60 1 1 1\n").unwrap();
+    fails(&sidereal(folder, "replot a.fil bad.cand -o new"), 3, &["bad.cand", "line 1", "filter"]);
+    fs::remove_file(folder.join("bad.cand")).unwrap();
+    assert_eq!(entries(folder), before);
+}

@@ -38,6 +38,11 @@ impl<'a> Line<'a> {
         self.text.strip_prefix('#').map(str::trim)
     }
 
+    /// The words between blanks.
+    pub(super) fn words(&self) -> Vec<&'a str> {
+        self.text.split_whitespace().collect()
+    }
+
     /// A fault in a column.
     pub(super) fn fault(&self, column: &str, why: impl Into<String>) -> Error {
         Error::format(self.path, format!("line {}, {column}", self.number), self.at, why)

@@ -33,7 +33,7 @@ pub(crate) const CHECKPOINT: &str = "checkpoint";
 /// The folder to write.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Destination {
-    /// Folder to write; by default INPUT's name with _search or _dedispersed, in the current folder.
+    /// Folder to write; by default INPUT's name with _search, _dedispersed or _replot, in the current folder.
     #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace the output folder if it exists.

@@ -30,8 +30,7 @@ use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::space::Reserve;
 use crate::{gaps, interrupt, json};
 use journal::Journal;
-use pictures::Pictures;
-pub(crate) use pictures::{OVERVIEW, stem};
+pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
 pub(crate) use report::Found;
 use spool::Spool;
 

@@ -21,13 +21,13 @@ use crate::selection::Recording;
 pub(crate) const OVERVIEW: &str = "overview.png";
 
 /// What pictures are made from.
-pub(super) struct Pictures<'a> {
-    pub(super) recording: &'a Recording,
-    pub(super) backend: &'a Backend,
-    pub(super) options: &'a SearchOptions,
-    pub(super) found: &'a Found,
-    pub(super) folder: &'a Folder,
-    pub(super) spooled: bool,
+pub(crate) struct Pictures<'a> {
+    pub(crate) recording: &'a Recording,
+    pub(crate) backend: &'a Backend,
+    pub(crate) options: &'a SearchOptions,
+    pub(crate) found: &'a Found,
+    pub(crate) folder: &'a Folder,
+    pub(crate) spooled: bool,
 }
 
 /// Name of one candidate's files, without extension; `index` counts from 0.
@@ -36,7 +36,7 @@ pub(crate) fn stem(index: usize, candidate: &Candidate) -> String {
 }
 
 /// Whether a file of this name is a picture of a search, or one for FETCH.
-pub(super) fn is_one(name: &str) -> bool {
+pub(crate) fn is_one(name: &str) -> bool {
     let is_picture = |rest: &str| rest.ends_with(".png") || rest.ends_with(".h5");
     name == OVERVIEW || name.strip_prefix("candidate_").is_some_and(is_picture)
 }
@@ -55,7 +55,7 @@ pub(super) fn remove(folder: &Folder) -> Result<()> {
 
 impl Pictures<'_> {
     /// Draws the overview and the best `most` candidates.
-    pub(super) fn draw(&self, most: usize, common: &Common) -> Result<()> {
+    pub(crate) fn draw(&self, most: usize, common: &Common) -> Result<()> {
         plots::overview(&self.folder.file(OVERVIEW), &self.overview())?;
         let candidates = &self.found.report.candidates;
         let shown = &candidates[..candidates.len().min(most)];

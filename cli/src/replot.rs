@@ -1,0 +1,284 @@
+//! `sidereal replot`: pictures of candidates that any program found.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use sidereal::dedisperse::dm_plan::DmPlan;
+use sidereal::io::candidate_lists::{self, Listed};
+use sidereal::pipeline::burst::{Report, SearchOptions};
+use sidereal::pipeline::ending::Ending;
+use sidereal::pulse::cluster::Candidate;
+use sidereal::units::{DM_CONSTANT, SECONDS_PER_DAY};
+use sidereal::{Error, Result};
+
+use crate::common::{Common, Work};
+use crate::dm_arguments::check_constant;
+use crate::json;
+use crate::output::{Contents, Destination, Folder};
+use crate::say::warning;
+use crate::search::{Found, Pictures, is_picture, stem};
+use crate::selection::{Channels, Opened, Recording, file_name, parse_channels, zapped};
+
+/// The document's name.
+const DOCUMENT: &str = "replot.json";
+
+/// A search's summary, beside its candidates.
+const SUMMARY: &str = "summary.json";
+
+/// No summary is longer.
+const MAX_SUMMARY: u64 = 1 << 28;
+
+/// Draws candidates that any program found, as search draws its own.
+///
+/// Writes a folder: one PNG a candidate, the best first, overview.png, and replot.json with what was drawn.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    sidereal replot observation.fil heimdall.cand\n  \
+    sidereal replot observation.fil cands.csv -o pictures --snr 8 --max-plots 20\n  \
+    sidereal replot voltages.raw obs_DM56.70.singlepulse --channels 64")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    recording: Recording,
+    /// List of candidates: a .cand of Heimdall's or of search's, PRESTO's .singlepulse, or a .csv with the
+    /// columns snr, dm, time_s and width_s, or those of `your` and FETCH; told apart by content. Channels
+    /// that a search left out, by the summary.json beside its list, are left out of the pictures too.
+    #[arg(required = true, value_name = "CANDIDATES")]
+    candidates: PathBuf,
+    #[command(flatten)]
+    destination: Destination,
+    /// Draw candidates of at least this S/N.
+    #[arg(long, value_name = "S/N", allow_negative_numbers = true, help_heading = "Output")]
+    snr: Option<f64>,
+    /// Draw this many of the best candidates at most.
+    #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Output")]
+    max_plots: usize,
+    /// Channels to leave out, counted from 0 as recorded, ends included: 10:20,300.
+    #[arg(long, value_name = "A:B,C", value_parser = parse_channels, help_heading = "Channels and times")]
+    zap_chans: Option<Channels>,
+    /// Subtract each spectrum's mean, as search did.
+    #[arg(long, help_heading = "Channels and times")]
+    zero_dm: bool,
+    /// Dispersion constant, s MHz^2 pc^-1 cm^3 (PRESTO has 1/2.41e-4, SIGPROC 4148.741601).
+    #[arg(
+        long,
+        value_name = "K",
+        allow_negative_numbers = true,
+        default_value_t = DM_CONSTANT,
+        help_heading = "Dispersion measures"
+    )]
+    dm_constant: f64,
+}
+
+/// Contents of the folder.
+const CONTENTS: Contents = Contents { verb: "replot", documents: &[DOCUMENT], writes };
+
+fn writes(_: &Path, name: &str) -> bool {
+    name == DOCUMENT || (is_picture(name) && name.ends_with(".png"))
+}
+
+/// replot.json.
+#[derive(Serialize)]
+struct Document {
+    file: String,
+    list: String,
+    /// Candidates in the list.
+    listed: usize,
+    /// Of these, how many are below --snr.
+    below_snr: usize,
+    /// How many lie outside of the recording.
+    outside: usize,
+    masked_channels: Vec<usize>,
+    complete: bool,
+    reason: Option<String>,
+    /// What was drawn, best first.
+    drawn: Vec<Drawn>,
+}
+
+#[derive(Serialize)]
+struct Drawn {
+    picture: String,
+    dm: f64,
+    time_s: f64,
+    snr: f64,
+    width_s: f64,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
+    check_constant(arguments.dm_constant)?;
+    if arguments.recording.is_pipe() {
+        let rule = "a pipe can't be read once for each candidate; give a file";
+        return Err(Error::parameter("INPUT", arguments.recording.name(), rule));
+    }
+    let list = std::slice::from_ref(&arguments.candidates);
+    let product = ("replot", CONTENTS);
+    let folder = arguments.destination.begin(&arguments.recording, list, product, common)?;
+    let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
+    let opened = arguments.recording.open(arguments.dm_constant, &backend)?;
+    arguments.recording.warn(opened.source.as_ref(), common);
+    let options = arguments.options(&opened)?;
+    let (found, mut document) = arguments.found(&opened, &options, common)?;
+    let pictures = Pictures {
+        recording: &arguments.recording,
+        backend: &backend,
+        options: &options,
+        found: &found,
+        folder: &folder,
+        spooled: false,
+    };
+    pictures.draw(arguments.max_plots, common)?;
+    let drawn = found.report.candidates.iter().take(arguments.max_plots).enumerate();
+    document.drawn = drawn.map(|(index, candidate)| Drawn::new(index, candidate)).collect();
+    finish(folder, &document, common)
+}
+
+fn finish(folder: Folder, document: &Document, common: &Common) -> Result<()> {
+    json::write(&folder.file(DOCUMENT), document)?;
+    let place = folder.place().to_path_buf();
+    folder.finish()?;
+    if document.outside > 0 {
+        warning!(quiet: common.quiet,
+            "{} candidates lie outside of the recording and were not drawn.",
+            document.outside
+        );
+    }
+    if common.json {
+        return json::print(document);
+    }
+    if common.quiet {
+        return Ok(());
+    }
+    let (drawn, listed) = (document.drawn.len(), document.listed);
+    json::say(&format!("Drew {drawn} of {listed} candidates.\nWrote {}", place.display()))
+}
+
+impl Arguments {
+    /// What pictures take of a search's options.
+    fn options(&self, opened: &Opened) -> Result<SearchOptions> {
+        // Nothing is searched, so any plan will do.
+        let plan = DmPlan::fixed(&[(0.0, 1.0, 1.0)])?;
+        Ok(SearchOptions {
+            dm_constant: self.dm_constant,
+            zero_dm: self.zero_dm,
+            zapped: zapped(self.zap_chans.as_ref(), opened.source.header())?,
+            ..SearchOptions::new(plan)
+        })
+    }
+
+    /// The list as a search would have found it, and the document without what is drawn.
+    fn found(
+        &self,
+        opened: &Opened,
+        options: &SearchOptions,
+        common: &Common,
+    ) -> Result<(Found, Document)> {
+        let mut header = opened.source.header().clone();
+        let delay_s = opened.delay_s();
+        if header.tstart_mjd > 0.0 {
+            header.tstart_mjd -= delay_s / SECONDS_PER_DAY;
+        }
+        let mut listed = candidate_lists::read(&self.candidates, header.tsamp_s)?;
+        let all = listed.len();
+        let length_s = header.duration_s().map_or(f64::INFINITY, |length_s| length_s + delay_s);
+        listed.retain(|one| one.time_s < length_s);
+        let inside = listed.len();
+        listed.retain(|one| self.snr.is_none_or(|least| one.snr >= least));
+        listed.sort_by(|a, b| b.snr.total_cmp(&a.snr).then(a.time_s.total_cmp(&b.time_s)));
+        let dms = listed.iter().map(|one| one.dm);
+        let (low, high) = (dms.clone().fold(f64::INFINITY, f64::min), dms.fold(0.0, f64::max));
+        let mut masked = self.masked(header.channels(), common);
+        masked.extend(&options.zapped);
+        masked.sort_unstable();
+        masked.dedup();
+        let document = Document {
+            file: header.path.display().to_string(),
+            list: self.candidates.display().to_string(),
+            listed: all,
+            below_snr: inside - listed.len(),
+            outside: all - inside,
+            masked_channels: masked.clone(),
+            complete: true,
+            reason: None,
+            drawn: Vec::new(),
+        };
+        let report = Report {
+            candidates: listed.iter().map(candidate).collect(),
+            dms: if listed.is_empty() { Vec::new() } else { vec![low, high] },
+            skipped_dms: 0,
+            masked_channels: masked,
+            gaps: Vec::new(),
+            flagged_samples: 0,
+            times: header.times.unwrap_or(0),
+            data_s: header.duration_s().unwrap_or(0.0),
+            elapsed_s: 0.0,
+            ending: Ending::Complete,
+        };
+        let lowest = listed.last().map_or(1.0, |one| one.snr);
+        let found = Found {
+            report,
+            delay_s,
+            geometry: opened.geometry.clone(),
+            snr: self.snr.unwrap_or(lowest).max(1e-3),
+            device: None,
+            simd: None,
+            drawn: self.max_plots,
+            files: self.recording.inputs.clone(),
+            header,
+        };
+        Ok((found, document))
+    }
+
+    /// Channels that a search left out, when its summary stands beside the list.
+    fn masked(&self, channels: usize, common: &Common) -> Vec<usize> {
+        let path = self.candidates.with_file_name(SUMMARY);
+        let is_short = std::fs::metadata(&path).is_ok_and(|found| found.len() <= MAX_SUMMARY);
+        let summary = is_short.then(|| std::fs::read(&path).ok()).flatten();
+        let summary: Option<serde_json::Value> =
+            summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(summary) = summary else { return Vec::new() };
+        let of = summary["file"].as_str().map(|file| file_name(Path::new(file)));
+        let of_this = of == self.recording.inputs.first().map(|input| file_name(input));
+        let masked = summary["masked_channels"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let numbers = masked.iter().filter_map(|number| usize::try_from(number.as_u64()?).ok());
+        let masked: Vec<usize> = numbers.filter(|channel| *channel < channels).collect();
+        if !of_this || masked.len() >= channels {
+            let path = path.display();
+            warning!(quiet: common.quiet, "{path} is of another recording; no channel is left out for it.");
+            return Vec::new();
+        }
+        masked
+    }
+}
+
+impl Drawn {
+    fn new(index: usize, candidate: &Candidate) -> Self {
+        Self {
+            picture: stem(index, candidate) + ".png",
+            dm: candidate.dm,
+            time_s: candidate.time_s,
+            snr: candidate.snr,
+            width_s: candidate.width_s,
+        }
+    }
+}
+
+fn candidate(listed: &Listed) -> Candidate {
+    let Listed { snr, dm, time_s, width_s } = *listed;
+    let (begin_s, end_s) = (time_s - 0.5 * width_s, time_s + 0.5 * width_s);
+    Candidate {
+        dm,
+        time_s,
+        snr,
+        width_s,
+        members: 1,
+        range: 0,
+        trial: 0,
+        peak_begin_s: begin_s,
+        peak_end_s: end_s,
+        begin_s,
+        end_s,
+        dm_min: dm,
+        dm_max: dm,
+    }
+}
