@@ -78,6 +78,20 @@ def test_your_makes_its_candidates_from_our_table(recording, search, tmp_path):
         assert file["data_freq_time"].shape == (256, 256)
 
 
+def test_your_makes_candidates_of_our_simulations(simulated, search, tmp_path):
+    """It needs the position that simulate burst writes."""
+    client("your")
+    pandas = client("pandas")
+    folder, _ = search(simulated(8), "--dm-max", 100)
+    table = pandas.read_csv(folder / "candidates.csv").head(1)
+    table.to_csv(tmp_path / "best.csv", index=False)
+    script = f"{sys.prefix}/bin/your_candmaker.py"
+    command = [sys.executable, script, "-c", "best.csv", "-o", str(tmp_path), "-n", "1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    made = [path for path in tmp_path.glob("*.h5") if opens(path)]
+    assert len(made) == 1, done.stdout + done.stderr
+
+
 def test_our_candidate_files_open_as_those_of_your(recording, tmp_path):
     """FETCH reads the attributes and the two planes; `your` itself draws them."""
     client("your")

@@ -5,7 +5,7 @@ import subprocess
 
 import numpy
 import pytest
-from conftest import BUILT, client
+from conftest import BUILT, client, sidereal
 
 RECORDINGS = "baseband/"
 
@@ -175,6 +175,25 @@ def test_baseband_reads_the_dada_that_we_write(recording, tmp_path, name):
     numpy.testing.assert_array_equal(samples, expected)
     for key in ("source_name", "ra_deg", "dec_deg", "centres_hz", "start_s", "tsamp_s"):
         assert header[key] == pytest.approx(before[key]), key
+
+
+def test_blimpy_reads_the_guppi_raw_that_we_write(tmp_path):
+    """blimpy takes a value without a decimal point for an integer, and ends the program at 4E0."""
+    guppi = client("blimpy.guppi")
+    out = tmp_path / "out.raw"
+    words = ("--freq", 150, "--bandwidth", 4, "--coarse-channels", 4, "--duration", 0.01)
+    sidereal("simulate", "voltages", out, *words)
+    with guppi.GuppiRaw(str(out)) as theirs:
+        header = theirs.read_first_header()
+        block, x, y = theirs.read_next_data_block_int8()
+    floats = {"OBSFREQ": 150.0, "OBSBW": 4.0, "CHAN_BW": 1.0, "TBIN": 1e-6, "STT_OFFS": 0.0}
+    for key, value in floats.items():
+        assert isinstance(header[key], float) and header[key] == pytest.approx(value), key
+    assert block["BLOCSIZE"] == header["BLOCSIZE"]
+    _, samples = ours(out)
+    found = numpy.stack([x, y], 2).astype("f4")
+    found = (found[..., 0] + 1j * found[..., 1]).transpose(1, 2, 0)
+    numpy.testing.assert_array_equal(found[: len(samples)], samples[: len(found)])
 
 
 def test_meerkat_goes_into_guppi_raw(recording, tmp_path):
