@@ -56,7 +56,7 @@ fn a_measurement_set_is_refused_with_the_lines_that_convert_it() {
         let words = format!(
             "correlate {inputs} --antennas array/antennas.csv --channels 32 --drift -o {name}"
         );
-        let method = format!(".write_ms(\"{name}\")\n");
+        let method = format!(".write_ms(\"{name}\", force_phase=True)\n");
         let output = sidereal(folder, &words);
         fails(
             &output,

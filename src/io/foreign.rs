@@ -60,11 +60,9 @@ pub(crate) fn clause(path: &Path) -> String {
     describe(path).map_or_else(String::new, |what| format!("; it is {what}"))
 }
 
-/// The two lines of Python by which pyuvdata writes one file of visibilities as another.
-pub(crate) fn converted(from: &str, method: &str, to: &str) -> String {
-    format!(
-        "\n    from pyuvdata import UVData\n    UVData.from_file(\"{from}\").{method}(\"{to}\")"
-    )
+/// The two lines of Python by which pyuvdata writes one file of visibilities as another, by a call of `UVData`.
+pub(crate) fn converted(from: &str, call: &str) -> String {
+    format!("\n    from pyuvdata import UVData\n    UVData.from_file(\"{from}\").{call}")
 }
 
 /// What is read of visibilities once they are UVH5.
@@ -72,7 +70,7 @@ fn visibilities(path: &Path) -> String {
     let name = path.to_string_lossy();
     let name = name.trim_end_matches('/');
     let to = path.with_extension("uvh5");
-    converted(name, "write_uvh5", &to.to_string_lossy())
+    converted(name, &format!("write_uvh5(\"{}\")", to.display()))
 }
 
 fn folder(path: &Path) -> Option<String> {
@@ -151,7 +149,7 @@ pub(crate) fn fits(first: &[u8]) -> Option<String> {
         () if table.is_empty() => return Some("a FITS file of another kind".into()),
         () => return Some(format!("a FITS file of another kind, with the table {table}")),
     };
-    let lines = converted("FILE", "write_uvh5", "FILE.uvh5");
+    let lines = converted("FILE", "write_uvh5(\"FILE.uvh5\")");
     Some(match what {
         "UVFITS, visibilities" => {
             format!("{what}; pyuvdata makes it UVH5, whose header is shown:{lines}")

@@ -334,7 +334,9 @@ def refused(*arguments):
 
 def typed(told, folder):
     """Runs the two lines of Python that an error says."""
-    lines = [line.strip() for line in told.splitlines() if line.startswith("    ")]
+    own = [line for line in told.splitlines() if line.startswith("    ")]
+    # A hint of ours stands further in.
+    lines = [line.strip() for line in own if not line.startswith("     ")]
     assert len(lines) == 2, told
     with warnings.catch_warnings(), contextlib.chdir(folder):
         warnings.simplefilter("ignore")

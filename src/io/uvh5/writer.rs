@@ -81,7 +81,9 @@ pub fn check_name(path: &Path) -> Result<()> {
     }
     let to = path.to_string_lossy();
     let from = path.with_extension("uvh5");
-    let lines = crate::io::foreign::converted(&from.to_string_lossy(), "write_ms", &to);
+    // A drift scan has to be phased for a Measurement Set; what is phased stays as it is.
+    let call = format!("write_ms(\"{to}\", force_phase=True)");
+    let lines = crate::io::foreign::converted(&from.to_string_lossy(), &call);
     let rule = format!(
         "a Measurement Set is a folder of tables, and UVH5 is written; write {}, then convert it with pyuvdata:{lines}",
         from.display()
