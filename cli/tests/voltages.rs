@@ -219,7 +219,11 @@ fn real_recordings_are_described_and_channelized() {
         let words = words.replace("DATA", &data.display().to_string());
         fails(&sidereal(home.path(), &words), code, told);
     };
-    fault("info DATA/sample_blc.raw", 3, &["sample_blc.raw", "BLOCSIZE", "134217728"]);
+    let cut = "channelize DATA/sample_blc.raw -o a.fil --channels 16";
+    fault(cut, 3, &["sample_blc.raw", "BLOCSIZE", "134217728"]);
+    // Its header is shown.
+    let told = json(home.path(), &format!("info {}", data.join("sample_blc.raw").display()));
+    assert_eq!((&told["complete"], &told["telescope"]), (&false.into(), &"GBT".into()));
     fault("info DATA/sample_mwa.vdif", 1, &["sample_mwa.vdif", "--sample-rate"]);
     fault("info DATA/sample.m5b", 2, &["--mark5b-channels"]);
     fault("channelize DATA/sample.vdif -o a.fil --channels 16", 2, &["--freq", "MHz"]);

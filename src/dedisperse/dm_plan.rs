@@ -192,8 +192,11 @@ fn reach(range: &mut DmRange) {
         return;
     }
     let mut step = span / steps;
-    while range.dm_min + steps * step < range.dm_max {
-        step = step.next_up();
+    // Rounding may leave the product a unit or two of the last place short.
+    for _ in 0..4 {
+        if range.dm_min + steps * step < range.dm_max {
+            step = step.next_up();
+        }
     }
     if range.dm_max + step <= MAX_DM {
         range.dm_step = step;
