@@ -8,6 +8,7 @@ use sidereal::backend::simd::{self, Level};
 use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
+use crate::provenance::Asked;
 use crate::say::note;
 
 /// Where the work is done.
@@ -130,6 +131,13 @@ pub(crate) struct Common {
     /// then leave empty files under final names.
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) no_sync: bool,
+    /// Leave out of products all that differs from run to run: date (1970, or that of SOURCE_DATE_EPOCH, which has the
+    /// same effect), host, device, command and times. The same data and options then give the same bytes.
+    #[arg(long, global = true, help_heading = "Common options")]
+    pub(crate) reproducible: bool,
+    /// The command as it was given, which products tell.
+    #[arg(skip)]
+    pub(crate) asked: Asked,
 }
 
 impl Common {

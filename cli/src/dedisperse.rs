@@ -17,10 +17,12 @@ use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
+use crate::provenance::{Product, Provenance, Run};
 use crate::say::{note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::{gaps, json};
-use files::{Document, Files, Kept, Lengths};
+pub(crate) use files::Document;
+use files::{Files, Kept, Lengths};
 
 /// Makes one time series for each trial dispersion measure: exact sums over the channels.
 ///
@@ -100,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let progress = Progress::new(common, header.times, header.channels(), header.tsamp_s);
     progress.doing("Dedispersing");
     let stem = arguments.recording.stem();
-    let files = [recording.files(), also].concat();
+    let files = [recording.files(), also.clone()].concat();
     let own: [(&str, &dyn Debug); 2] =
         [("--format", &arguments.format), ("--numout", &arguments.numout)];
     let run = Identity::new("dedisperse", &files, &own, &backend)?;
@@ -137,7 +139,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let report = report?;
     files.finish(&report)?;
     progress.finish();
-    let documents = Document::all(&report, header.tsamp_s, &opened, (&backend, &lengths));
+    let provenance = Provenance::new(common, &[arguments.recording.files(), also].concat())?;
+    let run = Run::new(common).on(&backend).took(report.elapsed_s, report.data_s);
+    let documents = Document::all(&report, &opened, (options.dm_constant, &lengths)).into_iter();
+    let product = |one| Product::new("dedisperse", one, provenance.clone(), run.clone());
+    let documents: Vec<_> = documents.map(product).collect();
     for (index, document) in documents.iter().enumerate() {
         json::write(&folder.file(files::numbered("dedispersed", index, "json")), document)?;
     }

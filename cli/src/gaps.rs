@@ -1,5 +1,6 @@
 //! Gaps of a recording that were filled, as documents list them and warnings tell them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io;
 
@@ -9,7 +10,7 @@ use crate::say::warning;
 const TOLD: usize = 8;
 
 /// A time without data, which each channel's running median fills.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Gap {
     /// From the first sample's start.
     start_s: f64,

@@ -1,5 +1,6 @@
 //! The filter bank that made spectra from voltages, as documents tell it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::Result;
 use sidereal::math::response::{Response, Summary};
@@ -9,7 +10,7 @@ use sidereal::pipeline::voltage::{ChannelizeOptions, Geometry};
 const MAX_SPAN: usize = 1 << 20;
 
 /// The filter bank, with the names of its JSON document.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     recorded_format: &'static str,
     recorded_channels: usize,
@@ -35,7 +36,7 @@ pub(crate) struct Document {
 }
 
 /// What the filter lets through.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct ResponseDocument {
     scalloping_loss_db: f64,
     adjacent_db: f64,

@@ -12,11 +12,19 @@ use sidereal::{Error, Result};
 /// # Errors
 /// [`Error::Unavailable`] for a value that JSON has no form for.
 pub(crate) fn text(document: &impl Serialize) -> Result<String> {
-    let text = serde_json::to_string_pretty(document).map_err(|error| Error::Unavailable {
-        what: "the JSON document".to_owned(),
-        why: error.to_string(),
-    })?;
-    Ok(text + "\n")
+    Ok(serde_json::to_string_pretty(document).map_err(unavailable)? + "\n")
+}
+
+fn unavailable(error: serde_json::Error) -> Error {
+    Error::Unavailable { what: "the JSON document".to_owned(), why: error.to_string() }
+}
+
+/// A document's text as one line.
+///
+/// # Errors
+/// As [`text`].
+pub(crate) fn line(document: &impl Serialize) -> Result<String> {
+    serde_json::to_string(document).map_err(unavailable)
 }
 
 /// Prints a document on standard output.

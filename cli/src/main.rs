@@ -26,8 +26,11 @@ mod plan;
 mod plots;
 mod positions;
 mod progress;
+mod provenance;
 mod replot;
+mod rerun;
 mod say;
+mod schema;
 mod search;
 mod selection;
 mod service;
@@ -44,6 +47,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use common::Common;
 use errors::Exit;
+use provenance::Asked;
 use sidereal::Result;
 use sidereal::io::printable;
 use tracing::Level;
@@ -90,6 +94,8 @@ enum Verb {
     Plan(plan::Arguments),
     Simulate(simulate::Arguments),
     Spiir(spiir::Arguments),
+    Rerun(rerun::Arguments),
+    Schema(schema::Arguments),
     Bench(bench::Arguments),
     Devices(devices::Arguments),
     #[cfg(feature = "cuda")]
@@ -101,11 +107,13 @@ impl Verb {
     fn of_the_host(&self) -> Option<&'static str> {
         match self {
             Self::Info(_) => Some("info"),
+            Self::Schema(_) => Some("schema"),
             Self::Plan(_) => Some("plan"),
             Self::Simulate(_) => Some("simulate"),
             Self::Spiir(arguments) => arguments.of_the_host(),
             Self::Bench(arguments) => arguments.of_the_host(),
             Self::Demo(_)
+            | Self::Rerun(_)
             | Self::Search(_)
             | Self::Replot(_)
             | Self::Dedisperse(_)
@@ -120,8 +128,9 @@ impl Verb {
 
 fn main() -> ExitCode {
     // Clap itself ends the program: 0 after help, 2 after wrong use.
-    let matches = numbers::bounded(Arguments::command()).get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut command = numbers::bounded(Arguments::command());
+    let matches = command.get_matches_mut();
+    let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     errors::soften_panics();
     interrupt::install();
     if let Some(log) = &arguments.common.log_file
@@ -131,6 +140,7 @@ fn main() -> ExitCode {
     }
     let words: Vec<_> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    arguments.common.asked = Asked::new(&command, &matches, words.clone());
     let version = env!("CARGO_PKG_VERSION");
     say::log(Level::INFO, &printable(&format!("sidereal {version} begins: {}", words.join(" "))));
     service::ready();
@@ -162,7 +172,9 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Tune(arguments) => tune::run(arguments, common).map(Exit::from),
         Verb::Simulate(arguments) => simulate::run(arguments, common).map(Exit::from),
         Verb::Spiir(arguments) => spiir::run(arguments, common),
+        Verb::Rerun(arguments) => run(&rerun::command_line(arguments, common)?),
         Verb::Plan(arguments) => plan::run(arguments, common).map(Exit::from),
+        Verb::Schema(arguments) => schema::run(arguments).map(Exit::from),
         Verb::Bench(arguments) => bench::run(arguments, common).map(Exit::from),
     }
 }

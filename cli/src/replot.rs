@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::candidate_lists::{self, Listed};
@@ -16,6 +17,7 @@ use crate::common::{Common, Work};
 use crate::dm_arguments::check_constant;
 use crate::json;
 use crate::output::{Contents, Destination, Folder};
+use crate::provenance::{Product, Provenance, Run};
 use crate::say::warning;
 use crate::search::{Found, Pictures, is_picture, stem};
 use crate::selection::{Channels, Opened, Recording, file_name, parse_channels, zapped};
@@ -78,8 +80,8 @@ fn writes(_: &Path, name: &str) -> bool {
 }
 
 /// replot.json.
-#[derive(Serialize)]
-struct Document {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Document {
     file: String,
     list: String,
     /// Candidates in the list.
@@ -95,7 +97,7 @@ struct Document {
     drawn: Vec<Drawn>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Drawn {
     picture: String,
     dm: f64,
@@ -130,11 +132,13 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     pictures.draw(arguments.max_plots, common)?;
     let drawn = found.report.candidates.iter().take(arguments.max_plots).enumerate();
     document.drawn = drawn.map(|(index, candidate)| Drawn::new(index, candidate)).collect();
-    finish(folder, &document, common)
+    let Found { provenance, run, .. } = found;
+    finish(folder, &Product::new("replot", document, provenance, run.on(&backend)), common)
 }
 
-fn finish(folder: Folder, document: &Document, common: &Common) -> Result<()> {
-    json::write(&folder.file(DOCUMENT), document)?;
+fn finish(folder: Folder, product: &Product<Document>, common: &Common) -> Result<()> {
+    let document = &product.document;
+    json::write(&folder.file(DOCUMENT), product)?;
     let place = folder.place().to_path_buf();
     folder.finish()?;
     if document.outside > 0 {
@@ -144,7 +148,7 @@ fn finish(folder: Folder, document: &Document, common: &Common) -> Result<()> {
         );
     }
     if common.json {
-        return json::print(document);
+        return json::print(product);
     }
     if common.quiet {
         return Ok(());
@@ -214,14 +218,17 @@ impl Arguments {
             elapsed_s: 0.0,
             ending: Ending::Complete,
         };
+        let inputs = [self.recording.files(), vec![self.candidates.clone()]].concat();
         let lowest = listed.last().map_or(1.0, |one| one.snr);
         let found = Found {
             report,
             delay_s,
             geometry: opened.geometry.clone(),
             snr: self.snr.unwrap_or(lowest).max(1e-3),
-            device: None,
-            simd: None,
+            plan: options.plan.clone(),
+            dm_constant: options.dm_constant,
+            provenance: Provenance::new(common, &inputs)?,
+            run: Run::new(common),
             drawn: self.max_plots,
             files: self.recording.inputs.clone(),
             header,

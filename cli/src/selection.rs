@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::io::rfifind::Mask;
 use sidereal::io::{
@@ -10,6 +12,7 @@ use sidereal::io::{
 };
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::voltage::VoltageFilterbank;
+use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
@@ -39,6 +42,48 @@ pub(crate) struct Recording {
     pub(crate) allow_gaps: bool,
     #[command(flatten)]
     voltages: VoltageArguments,
+}
+
+/// The observation that a product was made from, as its recording tells it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Observation {
+    /// Empty when unknown.
+    telescope: String,
+    /// Name of the source; empty when unknown.
+    source: String,
+    /// ICRS.
+    ra_deg: Option<f64>,
+    dec_deg: Option<f64>,
+    /// Start of the first sample, UTC.
+    tstart_mjd: Option<f64>,
+    tsamp_s: f64,
+    channels: usize,
+    /// Centre of the first channel, as recorded.
+    fch1_mhz: f64,
+    foff_mhz: f64,
+    /// The frequency at which times are told: the highest channel's centre.
+    reference_mhz: f64,
+    /// A pulse of DM at f MHz is later by `dm_constant_s DM (f^-2 - reference_mhz^-2)`; in s MHz^2 pc^-1 cm^3.
+    dm_constant_s: f64,
+}
+
+impl Observation {
+    pub(crate) fn new(header: &FilterbankHeader, dm_constant: f64) -> Self {
+        let band = &header.band;
+        Self {
+            telescope: header.telescope.clone(),
+            source: header.source_name.clone(),
+            ra_deg: header.ra_deg,
+            dec_deg: header.dec_deg,
+            tstart_mjd: (header.tstart_mjd > 0.0).then_some(header.tstart_mjd),
+            tsamp_s: header.tsamp_s,
+            channels: header.channels(),
+            fch1_mhz: band.fch1_mhz(),
+            foff_mhz: band.foff_mhz(),
+            reference_mhz: band.highest_hz() / HZ_PER_MHZ,
+            dm_constant_s: dm_constant,
+        }
+    }
 }
 
 /// A recording, open at its first spectrum.

@@ -3,9 +3,11 @@
 pub(crate) mod array;
 mod burst;
 mod specs;
-mod strain;
-mod truth;
-mod voltages;
+pub(crate) mod strain;
+pub(crate) mod truth;
+pub(crate) mod voltages;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -13,6 +15,7 @@ use sidereal::Result;
 
 use crate::common::Common;
 use crate::output::Files;
+use crate::provenance::{Product, Provenance, Run};
 use crate::{interrupt, json};
 
 /// Makes what a telescope would have recorded, with known signals in it.
@@ -42,19 +45,24 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 /// What the name of a truth file has behind the recording's.
 pub(crate) const TRUTH: &str = ".truth.json";
 
+/// What was put into a simulation from these files, and how it was made.
+fn product<T>(name: &str, truth: T, inputs: &[PathBuf], common: &Common) -> Result<Product<T>> {
+    Ok(Product::new(name, truth, Provenance::new(common, inputs)?, Run::new(common)))
+}
+
 /// Writes the truth file, gives all files their names, and says what has been made.
 fn conclude(
     files: Files,
-    document: &impl Serialize,
+    product: &impl Serialize,
     common: &Common,
     summary: impl FnOnce() -> String,
 ) -> Result<()> {
-    json::write(&files.beside(TRUTH), document)?;
+    json::write(&files.beside(TRUTH), product)?;
     let truth_path = files.place_beside(TRUTH);
     interrupt::check()?;
     files.finish()?;
     if common.json {
-        return json::print(document);
+        return json::print(product);
     }
     if common.quiet {
         return Ok(());

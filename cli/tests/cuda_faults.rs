@@ -67,7 +67,7 @@ fn two_searches_share_a_gpu_and_a_cold_cache() {
     assert_eq!(one, two);
     let summary = document(home.path(), "one/summary.json");
     assert_eq!(summary["candidates"].as_array().unwrap().len(), 1);
-    assert_eq!(summary["device"], "cuda:0 Emulated sm_90");
+    assert_eq!(summary["run"]["device"], "cuda:0 Emulated sm_90");
     assert!(kernels(&cache).len() > 2);
     let left = entries(&cache);
     assert!(!left.iter().any(|name| name.ends_with(".part")), "{left:?}");

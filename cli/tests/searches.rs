@@ -23,15 +23,19 @@ fn a_search_writes_what_the_table_says() {
         "file",
         "flagged_samples",
         "masked_channels",
-        "realtime_factor",
+        "observation",
+        "plan",
+        "provenance",
         "reason",
-        "simd",
+        "run",
+        "schema",
+        "threshold_snr",
     ];
     assert_eq!(keys(&summary), expected.into());
     assert_eq!((&summary["complete"], &summary["reason"]), (&true.into(), &Value::Null));
     assert_eq!(keys(&summary["dms"]), ["count", "max", "min"].into());
     let best = &summary["candidates"][0];
-    assert_eq!(keys(best), ["dm", "members", "snr", "time_s", "width_s"].into());
+    assert_eq!(keys(best), ["dm", "members", "mjd", "snr", "time_s", "width_s"].into());
     assert!((best["dm"].as_f64().unwrap() - 60.0).abs() < 5.0, "{best}");
     assert!((best["time_s"].as_f64().unwrap() - 1.5).abs() < 4e-3, "{best}");
     let out = home.path().join("out");
@@ -133,8 +137,12 @@ fn series_are_written_in_each_format() {
         "dms",
         "downsample",
         "flagged_samples",
+        "masked_channels",
+        "observation",
+        "provenance",
         "reason",
-        "simd",
+        "run",
+        "schema",
         "start_s",
         "times",
         "tsamp_s",

@@ -130,7 +130,7 @@ fn text_from_files_is_not_obeyed() {
 #[test]
 fn a_vector_level_is_chosen() {
     let home = recording();
-    let level = |words: &str| json(home.path(), words)["simd"].clone();
+    let level = |words: &str| json(home.path(), words)["run"]["simd"].clone();
     assert_eq!(level("search a.fil -o a --no-plots --simd portable"), "portable");
     let best = level("search a.fil -o b --no-plots");
     assert_eq!(
@@ -138,7 +138,7 @@ fn a_vector_level_is_chosen() {
         best
     );
     done(home.path(), "dedisperse a.fil -o d --dm-max 5 --dm-step 5 --simd portable -q");
-    assert_eq!(document(&home.path().join("d"), "dedispersed.json")["simd"], "portable");
+    assert_eq!(document(&home.path().join("d"), "dedispersed.json")["run"]["simd"], "portable");
     fails(&sidereal(home.path(), "info a.fil --simd sse"), 2, &["portable, avx2, avx512"]);
     for lacking in ["avx2", "avx512"] {
         if !json(home.path(), "devices")["devices"].to_string().contains(&format!("cpu {lacking}"))

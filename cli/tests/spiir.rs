@@ -217,8 +217,8 @@ fn a_limit_on_memory_makes_blocks_shorter_and_changes_no_bit() {
     let home = home();
     let folder = home.path();
     done(folder, "spiir bank binaries.csv -o bank.h5 --rate 2048 --f-low 40 --lowest-rate 256 -q");
-    let search = format!("spiir search {STRAIN} {TEMPLATES} --no-plots -q");
-    let filter = format!("spiir filter {STRAIN} --bank bank.h5 -q");
+    let search = format!("spiir search {STRAIN} {TEMPLATES} --no-plots -q --reproducible");
+    let filter = format!("spiir filter {STRAIN} --bank bank.h5 -q --reproducible");
     for (words, what) in [(search, "the search for binaries"), (filter, "the filters")] {
         let out = what.replace(' ', "_");
         let refused = sidereal(folder, &format!("{words} -o {out}_no --memory 10K"));

@@ -22,7 +22,7 @@ const SEARCH: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256 --th
 fn a_search_that_is_interrupted_goes_on_with_the_same_bits() {
     let home = home(RATE_HZ, LENGTH_S, |_, _| {});
     let folder = home.path();
-    let words = format!("spiir search {STRAIN} {SEARCH}");
+    let words = format!("spiir search {STRAIN} {SEARCH} --reproducible");
     done(folder, &format!("{words} -o whole"));
     let expected = found(&folder.join("whole"));
     assert_eq!(expected.0["complete"].as_bool(), Some(true));
@@ -74,7 +74,7 @@ fn filters_that_are_interrupted_go_on_with_the_same_bits() {
     let home = home(RATE_HZ, LENGTH_S, |_, _| {});
     let folder = home.path();
     done(folder, "spiir bank binaries.csv -o bank.h5 --rate 1024 --f-low 40 --lowest-rate 256 -q");
-    let words = format!("spiir filter {STRAIN} --bank bank.h5");
+    let words = format!("spiir filter {STRAIN} --bank bank.h5 --reproducible");
     let told = common::json(folder, &format!("{words} -o whole"));
     let expected = fs::read(folder.join("whole")).unwrap();
     let words = format!("{words} -o out");
@@ -101,7 +101,7 @@ fn filters_that_are_interrupted_go_on_with_the_same_bits() {
 fn a_search_that_fills_the_disk_lists_its_events_and_goes_on() {
     let home = home(RATE_HZ, LENGTH_S, |_, _| {});
     let folder = home.path();
-    let words = format!("spiir search {STRAIN} {SEARCH}");
+    let words = format!("spiir search {STRAIN} {SEARCH} --reproducible");
     let begun = "find disk -name journal -size +0 | grep -q .";
     let Some(full) = on_full_disk(folder, &format!("{words} -o disk/out --no-sync"), begun) else {
         return;

@@ -86,6 +86,8 @@ pub struct Frame {
     sun_distance_au: f64,
     /// Greenwich apparent sidereal time, with the TIO's position, in radians.
     sidereal_rad: f64,
+    /// From the solar system's barycentre to the place, in m, GCRS.
+    from_barycentre_m: Vector,
 }
 
 impl Frame {
@@ -111,13 +113,20 @@ impl Frame {
         let orbit = barycentric[1].map(|au_a_day| au_a_day * AULT / DAYSEC);
         let au_m = AULT * SPEED_OF_LIGHT_M_S;
         let sun = plus_scaled(&heliocentric[0], 1.0 / au_m, &position);
+        let from_barycentre = plus_scaled(&barycentric[0], 1.0 / au_m, &position);
         Ok(Self {
             rotation,
             velocity: plus_scaled(&orbit, 1.0 / SPEED_OF_LIGHT_M_S, &spin),
             from_sun: unit(&sun),
             sun_distance_au: length(&sun),
             sidereal_rad: gst06(ut1, ut1_part, tt, tt_part, &precession) + locator,
+            from_barycentre_m: from_barycentre.map(|au| au * au_m),
         })
+    }
+
+    /// Time that a source's plane wave takes from the place to the solar system's barycentre, in s.
+    pub(super) fn light_time_to_barycentre_s(&self, source: &Direction) -> f64 {
+        dot(&self.from_barycentre_m, &source.vector()) / SPEED_OF_LIGHT_M_S
     }
 
     /// The unit vector to where a source appears, ITRF.

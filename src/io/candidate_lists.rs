@@ -198,6 +198,8 @@ mod tests {
             begin_s: 0.4,
             end_s: 0.5,
             tsamp_s: TSAMP_S,
+            mjd: None,
+            barycentric_mjd: None,
         }
     }
 

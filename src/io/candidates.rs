@@ -35,6 +35,10 @@ pub struct Record {
     pub end_s: f64,
     /// Sampling time of the recording.
     pub tsamp_s: f64,
+    /// The pulse's centre, topocentric UTC, where it is known.
+    pub mjd: Option<f64>,
+    /// The same at the solar system's barycentre and infinite frequency, TDB, where it is known.
+    pub barycentric_mjd: Option<f64>,
 }
 
 impl Record {
@@ -105,13 +109,14 @@ pub fn write_singlepulse(path: &Path, records: &[Record]) -> Result<()> {
     atomic::write(path, text.as_bytes())
 }
 
-/// Writes the `cand.csv` that `your` and FETCH read, with the columns `time_s` and `width_s` added
-/// (`width` is the binary logarithm of samples there). `files` are those of the observation.
+/// Writes the `cand.csv` that `your` and FETCH read (`width` is the binary logarithm of samples there), with the columns
+/// `time_s`, `width_s`, `mjd` and `barycentric_mjd` added; a date that is not known is an empty cell. `files` are those of
+/// the observation.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub fn write_fetch(path: &Path, files: &[PathBuf], records: &[Record]) -> Result<()> {
-    let columns = "file,snr,stime,width,dm,label,chan_mask_path,num_files,time_s,width_s\n";
+    let columns = "file,snr,stime,width,dm,label,chan_mask_path,num_files,time_s,width_s,mjd,barycentric_mjd\n";
     let mut text = String::from(columns);
     let file = files.first().map_or_else(String::new, |file| quoted(&shown(file)));
     let count = files.len().max(1);
@@ -120,10 +125,16 @@ pub fn write_fetch(path: &Path, files: &[PathBuf], records: &[Record]) -> Result
         let filter = record.filter();
         let _ = writeln!(
             text,
-            "{file},{snr:.4},{time_s:.7},{filter},{dm:.4},0,,{count},{time_s:.9},{width_s:.9}"
+            "{file},{snr:.4},{time_s:.7},{filter},{dm:.4},0,,{count},{time_s:.9},{width_s:.9},{},{}",
+            date(record.mjd),
+            date(record.barycentric_mjd),
         );
     }
     atomic::write(path, text.as_bytes())
+}
+
+fn date(mjd: Option<f64>) -> String {
+    mjd.map_or_else(String::new, |mjd| format!("{mjd:.11}"))
 }
 
 /// A file's name that names the same file and that no spreadsheet takes for a formula.
@@ -229,6 +240,8 @@ mod tests {
             begin_s: 1600.0 * 1.266_468_75e-3,
             end_s: 1604.0 * 1.266_468_75e-3,
             tsamp_s: 1.266_468_75e-3,
+            mjd: Some(60_000.25),
+            barycentric_mjd: None,
         }
     }
 

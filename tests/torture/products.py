@@ -59,7 +59,7 @@ def content(folder, job):
     if path.suffix != ".json":
         return path.read_bytes()
     kept = document(path)
-    for name in ("elapsed_s", "realtime_factor", "latency_s", "latency"):
+    for name in ("run", "latency_s", "latency"):
         kept.pop(name, None)
     return json.dumps(kept, sort_keys=True)
 

@@ -1,5 +1,6 @@
 //! OUT.json: what was written, and how it was made.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::pipeline::ending::Ending;
@@ -33,7 +34,7 @@ pub(super) struct Written {
 }
 
 /// How numbers became integers.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Made {
     Spectra {
@@ -50,7 +51,7 @@ pub(super) enum Made {
 
 /// `count = mean_count + gain (power - mean)`; a mean and a gain for each product and channel, in the
 /// file's order.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Scaling {
     mean_count: u8,
     rows: usize,
@@ -67,16 +68,13 @@ impl Scaling {
 }
 
 /// OUT.json, and the JSON document on standard output.
-#[derive(Serialize)]
-pub(super) struct Document {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Document {
     file: String,
     format: &'static str,
     recording: String,
     source: String,
     telescope: String,
-    /// The vector level of the processor's work; not there for the reference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    simd: Option<&'static str>,
     tstart_mjd: Option<f64>,
     tsamp_s: f64,
     times: u64,
@@ -93,18 +91,18 @@ pub(super) struct Document {
     gaps: Vec<Gap>,
     /// Samples of the recording that were not finite; zeros replaced them.
     flagged_samples: u64,
-    elapsed_s: f64,
-    realtime_factor: f64,
     /// Whether all of a whole recording is in the file.
     complete: bool,
     /// Why not.
     reason: Option<String>,
     #[serde(skip)]
+    elapsed_s: f64,
+    #[serde(skip)]
     samples: f64,
 }
 
 /// OUT.gaps.json.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct GapList<'a> {
     file: &'a str,
     total_s: f64,
@@ -116,12 +114,10 @@ impl Document {
         written: Written,
         outputs: &Outputs,
         response: Option<ResponseDocument>,
-        simd: Option<&'static str>,
     ) -> Self {
         let recorded = written.recorded;
         let duration_s = written.times as f64 * written.tsamp_s;
         Self {
-            simd,
             file: shown(outputs.place()),
             format: outputs.format().name(),
             recording: recorded.path.display().to_string(),
@@ -141,7 +137,6 @@ impl Document {
             gaps: written.gaps,
             flagged_samples: written.flagged_samples,
             elapsed_s: written.elapsed_s,
-            realtime_factor: duration_s / written.elapsed_s.max(1e-9),
             complete: written.ending.is_complete(),
             reason: written.ending.reason().map(|why| with_final_names(&why)),
             samples: written.times as f64 * written.row_samples as f64,

@@ -20,11 +20,12 @@ use crate::errors::{self, Exit};
 use crate::output::{Existing, WritingFiles};
 use crate::plots::duration;
 use crate::progress::{multiple, rate};
+use crate::provenance::{Product, Provenance, Run};
 use crate::say::{more, note, warning};
 use crate::selection::{TimeRange, parse_time_range};
 use crate::voltage_arguments::{VoltageArguments, points};
 use crate::{gaps, geometry, json, say};
-use document::Document;
+pub(crate) use document::Document;
 use outputs::{Format, Outputs};
 
 /// Divides recorded voltages into channels: a filterbank (.fil), or voltages of more channels.
@@ -163,7 +164,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     };
     tell_notes(&backend, common);
     let ending = written.ending.clone();
-    let document = Document::new(written, &outputs, response, backend.simd());
+    let document = Document::new(written, &outputs, response);
+    let run = Run::new(common).on(&backend).took(document.elapsed_s(), document.duration_s());
+    let product = Product::new("channelize", document, Provenance::new(common, &read)?, run);
+    let document = &product.document;
     gaps::warn(document.gaps(), common.quiet);
     if document.flagged_samples() > 0 {
         warning!(quiet: common.quiet,
@@ -172,11 +176,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         );
     }
     let piped = outputs.piped();
-    outputs.finish(&document)?;
+    outputs.finish(&product)?;
     if common.json {
-        json::print(&document)?;
+        json::print(&product)?;
     } else if !(common.quiet || piped) {
-        json::say(&text(&document))?;
+        json::say(&text(document))?;
     }
     let place = if piped { Path::new("standard output") } else { &writing.output };
     Ok(errors::ended(&ending, place))

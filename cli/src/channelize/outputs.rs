@@ -11,6 +11,7 @@ use sidereal::{Error, Result};
 use super::document::Document;
 use crate::json;
 use crate::output::{Files, WritingFiles};
+use crate::provenance::Product;
 use crate::space::Reserve;
 
 /// Suffixes of the files beside OUT.
@@ -109,11 +110,11 @@ impl Outputs {
     ///
     /// # Errors
     /// As [`Files::finish`].
-    pub(super) fn finish(self, document: &Document) -> Result<()> {
+    pub(super) fn finish(self, product: &Product<Document>) -> Result<()> {
         let Some(files) = self.files else { return Ok(()) };
         drop(self.reserve);
-        json::write(&files.beside(GAPS), &document.gap_list())?;
-        json::write(&files.beside(DOCUMENT), document)?;
+        json::write(&files.beside(GAPS), &product.document.gap_list())?;
+        json::write(&files.beside(DOCUMENT), product)?;
         files.finish()
     }
 }

@@ -4,6 +4,7 @@ mod text;
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::correlate::Precision;
 use sidereal::geometry::{Dut1, orientation_table};
@@ -13,6 +14,7 @@ use sidereal::units::HZ_PER_MHZ;
 use crate::output::with_final_names;
 use crate::plots::{duration, frequency, short};
 use crate::progress::{multiple, rate};
+use crate::provenance::Run;
 
 /// Antennas that warnings name, at most.
 const TOLD: usize = 8;
@@ -23,7 +25,7 @@ const MANY_LIMITED: [f64; 2] = [0.01, 0.03];
 const GIVEN: &str = "--dut1";
 
 /// OUT.json, and the JSON document on standard output.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     pub(crate) file: String,
     format: &'static str,
@@ -54,27 +56,26 @@ pub(crate) struct Document {
     dut1_s: f64,
     dut1_from: String,
     plots: Vec<String>,
-    /// The GPU that correlated: `cuda:0` and its name; not there where the processor did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device: Option<String>,
-    /// The vector level of the processor's work; not there for the reference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    simd: Option<&'static str>,
-    steps: Steps,
-    elapsed_s: f64,
-    realtime_factor: f64,
     /// Whether all of whole recordings is in the file.
     complete: bool,
     /// Why not.
     reason: Option<String>,
+    /// The GPU that correlated: `cuda:0` and its name; none where the processor did.
+    #[serde(skip)]
+    device: Option<String>,
+    #[serde(skip)]
+    steps: Steps,
+    #[serde(skip)]
+    elapsed_s: f64,
     /// Recorded samples of all streams of an antenna, a second.
+    #[serde(skip)]
     samples_per_s_per_antenna: f64,
     /// A precision that was asked for, where no GPU was to round.
     #[serde(skip)]
     unused_precision: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Centre {
     ra_deg: f64,
     dec_deg: f64,
@@ -85,7 +86,7 @@ struct Centre {
 }
 
 /// How spectra were made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Made {
     channelized: bool,
     channels_of_each: usize,
@@ -106,7 +107,7 @@ struct Made {
     not_on_device: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Antenna {
     name: String,
     file: String,
@@ -117,7 +118,7 @@ struct Antenna {
 }
 
 /// Seconds of each step.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct Steps {
     read_s: f64,
     channelize_s: f64,
@@ -138,8 +139,6 @@ pub(super) struct Written<'a> {
     pub(super) files: &'a [(String, String)],
     /// The GPU that correlated, if one did.
     pub(super) device: Option<String>,
-    /// The vector level of the processor's work.
-    pub(super) simd: Option<&'static str>,
     /// Antennas whose valid samples are all 0.
     pub(super) silent: Vec<String>,
     pub(super) plots: Vec<String>,
@@ -157,7 +156,7 @@ pub(super) fn products(circular: bool, polarizations: usize) -> Vec<&'static str
 
 impl Document {
     pub(super) fn new(written: Written<'_>) -> Self {
-        let Written { file, header, options, report, files, device, simd, silent, plots } = written;
+        let Written { file, header, options, report, files, device, silent, plots } = written;
         let (summary, bank) = (&report.summary, &header.bank);
         let (source, phase_centre) = match &header.phase_centre {
             PhaseCentre::Sidereal { ra_deg, dec_deg, name } => {
@@ -231,7 +230,6 @@ impl Document {
             },
             plots,
             device,
-            simd,
             steps: Steps {
                 read_s: summary.steps.read_s,
                 channelize_s: summary.steps.channelize_s,
@@ -242,7 +240,6 @@ impl Document {
                 write_s: report.write_s,
             },
             elapsed_s: report.elapsed_s,
-            realtime_factor: summary.data_s / report.elapsed_s.max(1e-9),
             complete: report.ending.is_complete(),
             reason: report.ending.reason().map(|why| with_final_names(&why)),
             samples_per_s_per_antenna: summary.samples as f64 * streams as f64
@@ -254,7 +251,29 @@ impl Document {
 
     /// Seconds of data correlated in a second.
     pub(crate) fn realtime_factor(&self) -> f64 {
-        self.realtime_factor
+        self.duration_s / self.elapsed_s.max(1e-9)
+    }
+
+    /// The run with the time of each step.
+    pub(super) fn told(&self, run: Run) -> Run {
+        let Steps {
+            read_s,
+            channelize_s,
+            align_s,
+            corner_turn_s,
+            correlate_s,
+            read_out_s,
+            write_s,
+        } = self.steps;
+        run.took(self.elapsed_s, self.duration_s).steps(&[
+            ("read", read_s),
+            ("channelize", channelize_s),
+            ("align", align_s),
+            ("corner_turn", corner_turn_s),
+            ("correlate", correlate_s),
+            ("read_out", read_out_s),
+            ("write", write_s),
+        ])
     }
 
     /// Warnings, a line each.
@@ -325,7 +344,7 @@ impl Document {
             self.antennas.len(),
             duration(self.elapsed_s),
             rate(self.samples_per_s_per_antenna),
-            multiple(self.realtime_factor),
+            multiple(self.realtime_factor()),
         );
         if let Some(device) = &self.device {
             let _ = writeln!(text, "  on: {device}");

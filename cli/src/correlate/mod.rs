@@ -32,6 +32,7 @@ use crate::plots::correlation::Station;
 use crate::plots::short;
 use crate::positions::Positions;
 use crate::progress::Progress;
+use crate::provenance::{self, Product, Provenance, Run};
 use crate::say::{more, note, warning};
 use crate::selection::{file_name, shown};
 use crate::voltage_arguments::{file_of_window, points, window};
@@ -54,12 +55,13 @@ const TARGET: &str = "target";
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
-    let (document, ending) = make(arguments, common, &mut |_, _| {})?;
+    let (product, ending) = make(arguments, common, &mut |_, _| {})?;
+    let document = &product.document;
     for warning in document.warnings() {
         warning!(quiet: common.quiet, "{warning}.");
     }
     if common.json {
-        json::print(&document)?;
+        json::print(&product)?;
     } else if !common.quiet {
         json::say(&document.text())?;
     }
@@ -74,7 +76,7 @@ pub(crate) fn make(
     arguments: &Arguments,
     common: &Common,
     watch: &mut dyn FnMut(&ArrayHeader, &Integration),
-) -> Result<(Document, Ending)> {
+) -> Result<(Product<Document>, Ending)> {
     let given = inputs::given(&arguments.inputs);
     let mut read: Vec<PathBuf> = given.iter().flat_map(|one| one.files.clone()).collect();
     let work = Work::on_voltages(&read);
@@ -112,7 +114,12 @@ pub(crate) fn make(
         }
         watch(&header, integration);
     };
-    let mut report = write(&mut correlator, &outputs, &options, &mut see, common)?;
+    let provenance = Provenance::new(common, &read)?;
+    let run = Run::new(common).on(&backend);
+    let history =
+        [array::history(&header, &options), provenance::lines(&provenance, &run)?].join("\n");
+    let labels = Labels { history, ..Labels::default() };
+    let mut report = write(&mut correlator, &outputs, &labels, &mut see, common)?;
     tell_notes(&backend, common);
     outputs.use_reserve();
     let plots = draw(looked, &outputs, (&header, &report)).unwrap_or_else(|fault| {
@@ -127,12 +134,13 @@ pub(crate) fn make(
         report: &report,
         files: &files,
         device: backend.is_gpu().then(|| backend.name()),
-        simd: backend.simd(),
         silent: silent.names(&header),
         plots,
     });
-    outputs.finish(&document)?;
-    Ok((document, report.ending))
+    let run = document.told(run);
+    let product = Product::new("correlate", document, provenance, run);
+    outputs.finish(&product)?;
+    Ok((product, report.ending))
 }
 
 /// Bytes of all visibilities, with flags and counts.
@@ -145,7 +153,7 @@ fn need(header: &ArrayHeader) -> u64 {
 fn write(
     correlator: &mut ArrayCorrelator,
     outputs: &Outputs,
-    options: &CorrelateOptions,
+    labels: &Labels,
     see: &mut dyn FnMut(&Integration),
     common: &Common,
 ) -> Result<WriteReport> {
@@ -154,7 +162,6 @@ fn write(
     let total = Some(header.spectra);
     let progress = Arc::new(Progress::new(common, total, streams as usize, header.spectrum_s));
     progress.doing("Correlating");
-    let labels = Labels { history: array::history(header, options), ..Labels::default() };
     let shown = Arc::clone(&progress);
     correlator.watched_by(Box::new(move |spectra| {
         shown.at(spectra);
@@ -166,7 +173,7 @@ fn write(
         !interrupt::requested()
     };
     let report =
-        write_uvh5(correlator, &outputs.file(), &labels, &mut observe).map_err(with_options)?;
+        write_uvh5(correlator, &outputs.file(), labels, &mut observe).map_err(with_options)?;
     progress.finish();
     if report.summary.integrations == 0 {
         interrupt::check()?;

@@ -15,6 +15,7 @@ use crate::plots::correlation::{FRINGES, LAYOUT, POWERS, WATERFALLS};
 use crate::space::Reserve;
 
 use super::document::Document;
+use crate::provenance::Product;
 
 /// Suffix of the document's name.
 const DOCUMENT: &str = ".json";
@@ -103,7 +104,7 @@ impl Outputs {
     ///
     /// # Errors
     /// As [`Files::finish_with`].
-    pub(super) fn finish(self, document: &Document) -> Result<()> {
+    pub(super) fn finish(self, document: &Product<Document>) -> Result<()> {
         json::write(&self.files.beside(DOCUMENT), document)?;
         self.files.finish_with(self.plots)
     }

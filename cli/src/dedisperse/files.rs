@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::array::Plane;
-use sidereal::backend::Backend;
 use sidereal::io::FilterbankHeader;
 use sidereal::io::npy::{self, Order};
 use sidereal::io::presto::{Inf, SeriesWriter, good_length};
@@ -24,12 +24,16 @@ use crate::interrupt;
 use crate::kept::Keeper;
 use crate::output::Folder;
 use crate::progress::Progress;
-use crate::selection::Opened;
+use crate::provenance::Run;
+use crate::selection::{Observation, Opened};
 use crate::space;
 
 /// dedispersed.json.
-#[derive(Serialize)]
-pub(super) struct Document<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Document<'a> {
+    observation: Observation,
+    /// Channels that were left out, as recorded.
+    masked_channels: &'a [usize],
     dms: &'a [f64],
     tsamp_s: f64,
     start_s: f64,
@@ -49,22 +53,20 @@ pub(super) struct Document<'a> {
     /// The filter bank that made the spectra, of voltages.
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<&'a geometry::Document>,
-    /// The vector level of the processor's work; not there for the reference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    simd: Option<&'static str>,
 }
 
 impl<'a> Document<'a> {
     /// One document a range.
     pub(super) fn all(
         report: &'a SeriesReport,
-        tsamp_s: f64,
         opened: &'a Opened,
-        (backend, lengths): (&Backend, &Lengths),
+        (dm_constant, lengths): (f64, &Lengths),
     ) -> Vec<Self> {
-        let delay_s = opened.delay_s();
-        let gaps = gaps::listed(&report.gaps, tsamp_s, delay_s);
+        let (header, delay_s) = (opened.source.header(), opened.delay_s());
+        let gaps = gaps::listed(&report.gaps, header.tsamp_s, delay_s);
         let document = |(range, times): (&'a SeriesRange, &'a Vec<u64>)| Self {
+            observation: Observation::new(header, dm_constant),
+            masked_channels: &report.masked_channels,
             dms: &range.dms,
             tsamp_s: range.tsamp_s,
             start_s: delay_s + range.start_s,
@@ -76,7 +78,6 @@ impl<'a> Document<'a> {
             gaps: gaps.clone(),
             flagged_samples: report.flagged_samples,
             geometry: opened.geometry.as_ref(),
-            simd: backend.simd(),
         };
         report.ranges.iter().zip(&report.times).map(document).collect()
     }
@@ -300,7 +301,13 @@ impl<'a> Files<'a> {
     }
 
     fn dat(&self, path: &Path, dm: f64, range: &SeriesRange, written: u64) -> Result<SeriesWriter> {
-        let inf = Inf::new(&self.shifted(range), dm, range.tsamp_s);
+        let mut inf = Inf::new(&self.shifted(range), dm, range.tsamp_s);
+        inf.notes += concat!(
+            "\nsidereal ",
+            env!("CARGO_PKG_VERSION"),
+            ": options, masks and checksums are in dedispersed.json"
+        );
+        inf.notes += &format!("\nrun: {}", Run::new(self.common).line());
         let mut writer = SeriesWriter::in_place(path, &inf, written)?;
         writer.release()?;
         Ok(writer)

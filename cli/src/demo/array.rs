@@ -126,11 +126,11 @@ impl Fringes {
         for (name, words) in CORRELATIONS {
             sums = Sums::default();
             let arguments = arguments(&truth, &recordings, &folder.file(name), words)?;
-            let (document, ending) =
+            let (product, ending) =
                 correlate::make(&arguments, common, &mut |header, integration| {
                     sums.add(header, integration);
                 })?;
-            realtime_factor = document.realtime_factor();
+            realtime_factor = product.document.realtime_factor();
             interrupt::check()?;
             ending.or_error(false)?;
         }

@@ -85,7 +85,7 @@ impl Merger {
         let inner = folder.inner(FOUND)?;
         let arguments = arguments(folder, &templates, &inner.file(""))?;
         let done = spiir::run_into(&inner, &arguments, common)?;
-        let loudest = done.document.events.first().map(|event| Loudest {
+        let loudest = done.product.document.events.first().map(|event| Loudest {
             network_snr: event.network_snr,
             far_hz: event.far_hz,
             template: event.template.clone(),

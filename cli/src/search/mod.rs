@@ -7,7 +7,7 @@ mod spool;
 mod tables;
 
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::backend::Backend;
@@ -25,13 +25,14 @@ use crate::errors::{self, Exit};
 use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
+use crate::provenance::{Provenance, Run};
 use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::space::Reserve;
 use crate::{gaps, interrupt, json};
 use journal::Journal;
 pub(crate) use pictures::{OVERVIEW, Pictures, is_one as is_picture, stem};
-pub(crate) use report::Found;
+pub(crate) use report::{Found, Summary};
 use spool::Spool;
 
 /// Searches a recording for dispersed bursts, and draws each that it finds.
@@ -147,7 +148,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let place = folder.place().to_path_buf();
     folder.finish()?;
     if common.json {
-        json::print(&report::Summary::new(&found))?;
+        json::print(&found.document())?;
     } else if !common.quiet {
         json::say(&report::text(&found, &place))?;
     }
@@ -254,13 +255,15 @@ impl<'a> Work<'a> {
         // The earliest comes first, as in the source.
         files.sort_by_key(|path| *path != self.header.path);
         Ok(Found {
-            report,
             header: self.header.clone(),
             delay_s: self.opened.delay_s(),
             geometry: self.opened.geometry.clone(),
             snr: self.options.snr,
-            device: self.backend.is_gpu().then(|| self.backend.name()),
-            simd: self.backend.simd(),
+            plan: self.options.plan.clone(),
+            dm_constant: self.options.dm_constant,
+            provenance: Provenance::new(self.common, &self.inputs())?,
+            run: Run::new(self.common).on(&self.backend).took(report.elapsed_s, report.data_s),
+            report,
             drawn: if self.arguments.products.no_plots {
                 0
             } else {
@@ -292,6 +295,12 @@ impl<'a> Work<'a> {
         let checkpoint = Checkpoint::from_bytes(left.state())?;
         kept::tell(checkpoint.times, self.common);
         Ok((keeper, Some(checkpoint)))
+    }
+
+    /// Every file that is read.
+    fn inputs(&self) -> Vec<PathBuf> {
+        let also = self.arguments.selection.files(&self.arguments.trials);
+        [self.arguments.recording.files(), also].concat()
     }
 
     /// Whether a later run can go on from where this one is interrupted.
@@ -369,7 +378,7 @@ impl<'a> Work<'a> {
     }
 
     fn write_summary(&self, folder: &Folder, found: &Found) -> Result<()> {
-        json::write(&folder.file("summary.json"), &report::Summary::new(found))
+        json::write(&folder.file("summary.json"), &found.document())
     }
 
     fn remove_spool(&self, folder: &Folder) -> Result<()> {

@@ -150,7 +150,7 @@ impl Pictures<'_> {
         }
     }
 
-    /// Source, telescope and band, where known.
+    /// Source, position, telescope, band and channels left out, where known.
     fn target(&self) -> String {
         let header = &self.found.header;
         let band = format!(
@@ -162,8 +162,23 @@ impl Pictures<'_> {
         );
         // A telescope that has no number in a header is called so there.
         let telescope = if header.telescope == "Fake" { "" } else { &header.telescope };
-        let names = [header.source_name.as_str(), telescope, &band];
+        let position = header.ra_deg.zip(header.dec_deg).map_or_else(String::new, |(ra, dec)| {
+            format!("RA {} Dec {}", sexagesimal(ra / 15.0), sexagesimal(dec))
+        });
+        let masked = match self.found.report.masked_channels.len() {
+            0 => String::new(),
+            many => format!("{many} left out"),
+        };
+        let names = [header.source_name.as_str(), &position, telescope, &band, &masked];
         let known: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
         known.join(" · ")
     }
+}
+
+/// Hours or degrees as `-08:47:43.7`.
+fn sexagesimal(value: f64) -> String {
+    let tenths = (value.abs() * 36_000.0).round() as u64;
+    let (whole, minutes) = (tenths / 36_000, tenths / 600 % 60);
+    let sign = if value < 0.0 { "−" } else { "" };
+    format!("{sign}{whole:02}:{minutes:02}:{:02}.{}", tenths / 10 % 60, tenths % 10)
 }

@@ -3,15 +3,22 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
+use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
+use sidereal::geometry::{Direction, barycentric_mjd, site_itrf_m};
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::Report;
+use sidereal::pulse::cluster;
+use sidereal::units::{Epoch, HZ_PER_MHZ, SECONDS_PER_DAY};
 
 use crate::errors;
 use crate::gaps::{self, Gap};
 use crate::geometry;
 use crate::plots::duration;
 use crate::progress::multiple;
+use crate::provenance::{Product, Provenance, Run};
+use crate::selection::Observation;
 
 /// Candidates listed on the screen, at most.
 const LISTED: usize = 20;
@@ -30,55 +37,108 @@ pub(crate) struct Found {
     pub(crate) delay_s: f64,
     /// The threshold.
     pub(crate) snr: f64,
-    /// The GPU that searched, if one did.
-    pub(crate) device: Option<String>,
-    /// The vector level of the processor's work.
-    pub(crate) simd: Option<&'static str>,
+    /// Trials that were asked for.
+    pub(crate) plan: DmPlan,
+    /// s MHz^2 pc^-1 cm^3.
+    pub(crate) dm_constant: f64,
+    /// How it was made.
+    pub(crate) provenance: Provenance,
+    /// What differs from run to run.
+    pub(crate) run: Run,
 }
 
 /// summary.json.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Summary {
     file: String,
+    observation: Observation,
+    /// Least S/N of a candidate.
+    threshold_snr: f64,
     dms: Dms,
+    /// Ranges of trials that were asked for; a recording may be too short for the highest.
+    plan: Vec<Range>,
     masked_channels: Vec<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
     /// Samples that were not finite and were filled by their channel's level.
     flagged_samples: u64,
-    realtime_factor: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<geometry::Document>,
-    /// The GPU that searched: `cuda:0` and its name; not there where the processor did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device: Option<String>,
     /// Whether the whole recording was searched and everything was written; else the reason why not.
     complete: bool,
     reason: Option<String>,
-    /// The vector level of the processor's work; not there for the reference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    simd: Option<&'static str>,
     candidates: Vec<Candidate>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Dms {
     min: f64,
     max: f64,
     count: usize,
 }
 
-#[derive(Serialize)]
+/// Trials of one step and one binning.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Range {
+    dm_min: f64,
+    dm_max: f64,
+    dm_step: f64,
+    /// Samples that are added to one.
+    downsample: usize,
+}
+
+impl Range {
+    pub(crate) fn new(range: &DmRange) -> Self {
+        let DmRange { dm_min, dm_max, dm_step, downsample } = *range;
+        Self { dm_min: tidy(dm_min), dm_max: tidy(dm_max), dm_step: tidy(dm_step), downsample }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
 struct Candidate {
     dm: f64,
+    /// Centre of the pulse at the reference frequency, from the recording's first sample.
     time_s: f64,
     snr: f64,
     width_s: f64,
     members: usize,
+    /// The same moment, topocentric UTC; not there where the recording's start is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mjd: Option<f64>,
+    /// When it would pass the solar system's barycentre at infinite frequency (TDB): the dispersion's delay at the
+    /// reference frequency is taken off before. Not there where the source's position or the telescope is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    barycentric_mjd: Option<f64>,
+}
+
+impl Found {
+    /// A candidate's time at the reference frequency, topocentric UTC.
+    pub(super) fn mjd(&self, candidate: &cluster::Candidate) -> Option<f64> {
+        let start = self.header.tstart_mjd;
+        (start > 0.0).then(|| start + candidate.time_s / SECONDS_PER_DAY)
+    }
+
+    /// A candidate's time at infinite frequency and the solar system's barycentre, TDB.
+    pub(super) fn barycentric_mjd(&self, candidate: &cluster::Candidate) -> Option<f64> {
+        let header = &self.header;
+        let source = Direction { ra_deg: header.ra_deg?, dec_deg: header.dec_deg? };
+        let place = site_itrf_m(&header.telescope).filter(|_| header.tstart_mjd > 0.0)?;
+        let reference_mhz = header.band.highest_hz() / HZ_PER_MHZ;
+        let dispersion_s = self.dm_constant * candidate.dm / reference_mhz.powi(2);
+        let day = header.tstart_mjd.floor();
+        let seconds = (header.tstart_mjd - day) * SECONDS_PER_DAY + candidate.time_s - dispersion_s;
+        barycentric_mjd(Epoch::new(day as i64, seconds), place, &source).ok()
+    }
+
+    /// summary.json.
+    pub(crate) fn document(&self) -> Product<Summary> {
+        let (provenance, run) = (self.provenance.clone(), self.run.clone());
+        Product::new("search", Summary::new(self), provenance, run)
+    }
 }
 
 impl Summary {
-    pub(crate) fn new(found: &Found) -> Self {
+    fn new(found: &Found) -> Self {
         let report = &found.report;
         let candidates = report.candidates.iter().map(|c| Candidate {
             dm: tidy(c.dm),
@@ -86,9 +146,14 @@ impl Summary {
             snr: tidy(c.snr),
             width_s: tidy(c.width_s),
             members: c.members,
+            mjd: found.mjd(c),
+            barycentric_mjd: found.barycentric_mjd(c),
         });
         Self {
             file: found.header.path.display().to_string(),
+            observation: Observation::new(&found.header, found.dm_constant),
+            threshold_snr: found.snr,
+            plan: found.plan.ranges.iter().map(Range::new).collect(),
             dms: Dms {
                 min: tidy(report.dms.first().copied().unwrap_or(0.0)),
                 max: tidy(report.dms.last().copied().unwrap_or(0.0)),
@@ -97,12 +162,9 @@ impl Summary {
             masked_channels: report.masked_channels.clone(),
             gaps: gaps::listed(&report.gaps, found.header.tsamp_s, found.delay_s),
             flagged_samples: report.flagged_samples,
-            realtime_factor: report.realtime_factor(),
             geometry: found.geometry.clone(),
-            device: found.device.clone(),
             complete: report.ending.is_complete(),
             reason: report.ending.reason().map(|why| errors::named(&why)),
-            simd: found.simd,
             candidates: candidates.collect(),
         }
     }

@@ -25,6 +25,8 @@ pub(super) fn write(folder: &Folder, found: &Found, singlepulse: bool) -> Result
         begin_s: c.begin_s,
         end_s: c.end_s,
         tsamp_s,
+        mjd: found.mjd(c),
+        barycentric_mjd: found.barycentric_mjd(c),
     };
     let records: Vec<Record> = found.report.candidates.iter().map(record).collect();
     candidates::write_heimdall(&folder.file("candidates.cand"), &records)?;

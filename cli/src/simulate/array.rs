@@ -19,7 +19,8 @@ use sidereal::{Error, Result};
 
 pub(super) use self::arguments::Arguments;
 use self::record::Target;
-use self::truth::{Document, File};
+pub(crate) use self::truth::Document;
+use self::truth::File;
 use super::voltages::writer::{self, Format};
 use super::voltages::{self, encoding, positive};
 use crate::common::Common;
@@ -77,17 +78,19 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let targets: Vec<Target> = files.iter().zip(blocks).enumerate().filter_map(target).collect();
     record::record(&simulator, &targets, format, common)?;
     write_positions(&folder.file("antennas.csv"), &options)?;
-    atomic::write(&folder.file(TRUTH), json::text(&document)?.as_bytes())?;
+    let product = super::product("simulate-array", document, &inputs, common)?;
+    let document = &product.document;
+    atomic::write(&folder.file(TRUTH), json::text(&product)?.as_bytes())?;
     let truth_path = folder.place().join(TRUTH);
     folder.finish()?;
     if common.json {
-        return json::print(&document);
+        return json::print(&product);
     }
     if common.quiet {
         return Ok(());
     }
     let elapsed_s = begun.elapsed().as_secs_f64();
-    json::say(&summary(arguments, &options, targets.len(), elapsed_s, &document))?;
+    json::say(&summary(arguments, &options, targets.len(), elapsed_s, document))?;
     for warning in &document.warnings {
         json::say(&format!("warning: {warning}"))?;
     }

@@ -159,8 +159,9 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     write(&mut simulator, arguments.position, file.as_deref(), common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
     let Some(files) = files else { return Ok(()) };
-    super::conclude(files, &document, common, || {
-        summary(simulator.header(), out, elapsed_s, &document)
+    let product = super::product("simulate-burst", document, &[], common)?;
+    super::conclude(files, &product, common, || {
+        summary(simulator.header(), out, elapsed_s, &product.document)
     })
 }
 

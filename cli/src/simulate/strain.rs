@@ -16,7 +16,7 @@ use sidereal::units::Gps;
 use sidereal::waveform::Approximant;
 use sidereal::{Error, Result};
 
-use self::truth::Document;
+pub(crate) use self::truth::Document;
 use crate::common::Common;
 use crate::interrupt;
 use crate::output::{Existing, Files, WritingFiles, beside};
@@ -169,7 +169,10 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let paths: Vec<PathBuf> = places.iter().map(|place| files.file(place)).collect();
     write(&mut simulation.detectors, &paths, &options, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
-    super::conclude(files, &document, common, || summary(&options, &places, elapsed_s, &document))
+    let product = super::product("simulate-strain", document, &inputs, common)?;
+    super::conclude(files, &product, common, || {
+        summary(&options, &places, elapsed_s, &product.document)
+    })
 }
 
 fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &Document) -> String {

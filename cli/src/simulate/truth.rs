@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::simulate::burst::{Options, Truth};
 
 use crate::direction::Position;
 
 /// OUT.truth.json.
-#[derive(Debug, Serialize)]
-pub(super) struct Document {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Document {
     file: String,
     telescope: String,
     ra_deg: f64,
@@ -29,7 +30,7 @@ pub(super) struct Document {
     impulse: (f64, f64),
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Signal {
     dm: f64,
     time_s: f64,
@@ -43,7 +44,7 @@ struct Signal {
     period_s: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Impulse {
     dm: f64,
     time_s: f64,

@@ -16,7 +16,7 @@ use sidereal::units::{DM_CONSTANT, Epoch, HZ_PER_MHZ, MAX_CHANNELS};
 use sidereal::voltage::VoltageEncoding;
 use sidereal::{Error, Result};
 
-use self::truth::Document;
+pub(crate) use self::truth::Document;
 use self::writer::{Format, Writer};
 use crate::common::Common;
 use crate::interrupt;
@@ -200,7 +200,10 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let writer = Writer::create(format, &files.main(), simulator.header(), block)?;
     write(&mut simulator, writer, block, common)?;
     let elapsed_s = begun.elapsed().as_secs_f64();
-    super::conclude(files, &document, common, || summary(&options, out, elapsed_s, &document))
+    let product = super::product("simulate-voltages", document, &[], common)?;
+    super::conclude(files, &product, common, || {
+        summary(&options, out, elapsed_s, &product.document)
+    })
 }
 
 /// Bytes of so many samples of so many streams.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Host;
 use sidereal::backend::threads::Threads;
@@ -17,6 +18,7 @@ use crate::common::Common;
 use crate::json;
 use crate::output::{Existing, Files, WritingFiles};
 use crate::plots::{plural, short};
+use crate::provenance::{self, Product, Provenance, Run};
 
 /// Makes a bank of filters from templates, for noise of one power spectrum.
 ///
@@ -52,7 +54,7 @@ pub(crate) struct Arguments {
 }
 
 /// One template, as it is shown.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
     name: String,
     filters: usize,
@@ -73,14 +75,14 @@ pub(crate) struct Row {
     mass2_msun: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Rate {
     rate_hz: u32,
     filters: usize,
 }
 
 /// A bank, as it is shown.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     file: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -180,17 +182,21 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
     let psd = spectrum(&arguments.psd, arguments.rate)?;
     let source = arguments.design.source(&arguments.templates, arguments.rate)?;
-    let threads = match common.backend()?.host() {
+    let backend = common.backend()?;
+    let threads = match backend.host() {
         Host::Cpu(_, threads) => threads,
         Host::Reference => Threads::new(1),
     };
     let bank = design(&source, &psd, &threads)?;
-    let comment = format!("{} for {}", arguments.templates.display(), arguments.psd);
+    let provenance = Provenance::new(common, &read)?;
+    let run = Run::new(common).on(&backend);
+    let lines = provenance::lines(&provenance, &run)?;
+    let comment = format!("{} for {}\n{lines}", arguments.templates.display(), arguments.psd);
     write_bank(&files.main(), &bank, &arguments.detector, &comment)?;
     let document = Document::new(&arguments.output, &bank, &arguments.detector)?;
     files.finish()?;
     if common.json {
-        return json::print(&document);
+        return json::print(&Product::new("spiir-bank", document, provenance, run));
     }
     if common.quiet { Ok(()) } else { json::say(document.table().trim_end()) }
 }

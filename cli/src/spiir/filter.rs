@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use num_complex::Complex;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
@@ -26,6 +27,7 @@ use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Existing, Files, WritingFiles, is_same};
 use crate::plots::{plural, short};
 use crate::progress::Progress;
+use crate::provenance::{self, Product, Provenance};
 use crate::{errors, interrupt, json, space};
 
 /// The file of series while the run goes on.
@@ -55,9 +57,12 @@ pub(crate) struct Arguments {
     whitening: Whiten,
 }
 
+/// Bytes that the comment has for the line of the run, which is another when a run goes on.
+const RUN: usize = 4096;
+
 /// What was written.
-#[derive(Serialize)]
-struct Document {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Document {
     /// Whether all strain was filtered, and why not.
     complete: bool,
     reason: Option<String>,
@@ -65,7 +70,7 @@ struct Document {
     detectors: Vec<Part>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Part {
     detector: String,
     start_gps: f64,
@@ -119,7 +124,10 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         space::check(place, need, common)?;
     }
     let left = is_resumed.then_some(place.as_path());
-    let mut run = Run::begin(detectors, files.folder(), (keeper, left))?;
+    let provenance = Provenance::new(common, &inputs)?;
+    let told = provenance::Run::new(common).on(&backend);
+    let comment = comment(&provenance, &told)?;
+    let mut run = Run::begin(detectors, files.folder(), comment, (keeper, left))?;
     let ending = run.filter(common)?;
     let document = run.finish(&files.main(), &ending)?;
     let is_done = !matches!(ending, Ending::Stopped | Ending::Failed(_));
@@ -135,11 +143,25 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     }
     let document = Document { file: place.display().to_string(), ..document };
     if common.json {
-        json::print(&document)?;
+        json::print(&Product::new("spiir-filter", document, provenance, told))?;
     } else if !common.quiet {
         json::say(document.text().trim_end())?;
     }
     Ok(errors::ended(&ending, place))
+}
+
+/// The series' comment, of one length for every run: a run that goes on finds the file's parts where they were.
+fn comment(provenance: &Provenance, told: &provenance::Run) -> Result<String> {
+    let lines = provenance::lines(provenance, told)?;
+    let length = lines.find("\nrun: ").unwrap_or(0) + RUN;
+    let lines = if lines.len() > length {
+        let short = provenance::Run { command: None, ..told.clone() };
+        provenance::lines(provenance, &short)?
+    } else {
+        lines
+    };
+    let room = " ".repeat(length.saturating_sub(lines.len()));
+    Ok(format!("sidereal spiir filter\n{lines}{room}"))
 }
 
 /// Filters of several detectors, whose series go into one file.
@@ -156,12 +178,10 @@ impl Run {
     fn begin(
         mut detectors: Vec<One>,
         folder: &Path,
+        comment: String,
         (mut keeper, left): (Keeper, Option<&Path>),
     ) -> Result<Self> {
-        let header = SeriesFile {
-            comment: "sidereal spiir filter".to_owned(),
-            detectors: detectors.iter().map(One::header).collect(),
-        };
+        let header = SeriesFile { comment, detectors: detectors.iter().map(One::header).collect() };
         let path = folder.join(SERIES);
         let mut written = Vec::new();
         let left = left.map(|place| keeper.resume(place)).transpose()?.flatten();

@@ -13,7 +13,10 @@ use sidereal::Result;
 use crate::common::Common;
 use crate::errors::Exit;
 pub(crate) use bank::Document as BankDocument;
-pub(crate) use search::{Arguments as SearchArguments, run_into, writes};
+pub(crate) use filter::Document as FilterDocument;
+pub(crate) use search::{
+    Arguments as SearchArguments, Document as SearchDocument, run_into, writes,
+};
 
 /// Finds gravitational waves of compact binaries in strain, by summed parallel infinite impulse response filters.
 #[derive(Args, Debug)]

@@ -84,7 +84,7 @@ pub(crate) fn has_bytes(path: &Path) -> bool {
 /// All of a search that must be the same, and the names of its files.
 pub(crate) fn found(folder: &Path) -> (Value, Vec<Vec<u8>>, Vec<String>) {
     let mut events = document(folder, "events.json");
-    events["realtime_factor"] = Value::Null;
+    events["run"] = Value::Null;
     let files = ["events.xml", "snr.h5", "bank_H1.h5", "bank_L1.h5"];
     let bytes = files.iter().map(|name| fs::read(folder.join(name)).unwrap());
     (events, bytes.collect(), entries(folder).into_iter().collect())

@@ -23,7 +23,7 @@ const PANEL: f64 = 235.0;
 const POINTS: usize = 420;
 /// Dots of a panel, at most.
 const DOTS: usize = 6000;
-/// Delays shown to either side, at the least.
+/// Delays shown to either side, in inverses of the band's width.
 const DELAYS: f64 = 40.0;
 
 /// Draws the page.
@@ -155,15 +155,19 @@ fn lags(pen: &Pen<'_>, about: &Correlation, baseline: &Fringes, (top, last): (f6
     // One delay cell is the inverse of the band's width.
     let axis = about.frequency_axis();
     let cell = 1e3 / (axis.to - axis.from).abs();
-    let half = (DELAYS * cell).max(1.4 * peak.abs()).min(start.abs());
+    let half = (DELAYS * cell).min(start.abs());
+    // Delay 0 in the middle as long as the peak is well inside, else the peak.
+    let centre = if peak.abs() < 0.7 * half { 0.0 } else { peak };
     let most = baseline.lags.iter().copied().fold(0.0, f32::max).into();
     let (unit, words) = scale(most);
     let (per_ns, delay_words) =
-        if half > 20_000.0 { (1e-3, "Delay (µs)") } else { (1.0, "Delay (ns)") };
-    let x = Axis::new(-half * per_ns, half * per_ns);
+        if half + centre.abs() > 20_000.0 { (1e-3, "Delay (µs)") } else { (1.0, "Delay (ns)") };
+    let x = Axis::new((centre - half) * per_ns, (centre + half) * per_ns);
     let frame = Frame { rect, x, y: Axis::new(0.0, 1.1 * most / unit) };
     frame.guides(pen);
-    frame.line(pen, &[(0.0, frame.y.from), (0.0, frame.y.to)], GREY, 1.0);
+    if (x.from..=x.to).contains(&0.0) {
+        frame.line(pen, &[(0.0, frame.y.from), (0.0, frame.y.to)], GREY, 1.0);
+    }
     for (product, lags) in baseline.lags.chunks_exact(delays(about, baseline)).enumerate() {
         let delay = |index: usize| (start + index as f64 * step) * per_ns;
         let shown = lags.iter().enumerate().map(|(index, lag)| (delay(index), f64::from(*lag)));

@@ -210,10 +210,11 @@ fn length(metres: f64) -> String {
     }
 }
 
-/// The power of 1000 that makes numbers up to `most` readable, and how labels name it.
+/// The power of 1000 that makes visibilities up to `most` readable, and how labels name it with their unit, the square of
+/// a recorded number.
 fn scale(most: f64) -> (f64, String) {
     if !(most > 0.0 && most.is_finite()) || (0.1..10_000.0).contains(&most) {
-        return (1.0, String::new());
+        return (1.0, " (counts²)".to_owned());
     }
     let exponent = ((most.log10() / 3.0).floor() * 3.0) as i32;
     let digit = |letter: char| match letter {
@@ -225,7 +226,7 @@ fn scale(most: f64) -> (f64, String) {
         other => char::from_u32('⁴' as u32 + (other as u32 - '4' as u32)).unwrap_or(other),
     };
     let raised: String = exponent.to_string().chars().map(digit).collect();
-    (10f64.powi(exponent), format!(" (10{raised})"))
+    (10f64.powi(exponent), format!(" (10{raised} counts²)"))
 }
 
 #[cfg(test)]

@@ -44,14 +44,14 @@ pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
             let x_label = if last { Labels::Full("Frequency (MHz)") } else { Labels::None };
             if as_lines {
                 lines(pen, &frame, about, product);
-                let words = format!("{} (dB)", about.products[index]);
+                let words = format!("{} (dB of 1 count²)", about.products[index]);
                 frame.axes(pen, x_label, Labels::Full(&words));
             } else {
                 let frame = Frame { y: rows_axis(about), ..frame };
                 plane(pen, &frame, about, product, scale);
                 let words = format!("{}: antenna, in order", about.products[index]);
                 frame.axes(pen, x_label, Labels::Full(&words));
-                frame.colour_bar(pen, scale, "dB");
+                frame.colour_bar(pen, scale, "dB of 1 count²");
             }
         }
         if as_lines {

@@ -42,7 +42,7 @@ pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
             let lower = plane(pen, about, fringes, &place(1), phase);
             if index + 1 == about.baselines.len() {
                 let scale = (0.0, (f64::from(most) / unit) as f32);
-                upper.colour_bar(pen, scale, &format!("ampl.{words}"));
+                upper.colour_bar(pen, scale, &format!("amplitude{words}"));
                 let y = Axis::new(-180.0, 180.0).every(90.0);
                 lower.colour_bar_of(pen, y, "phase (°)", colour::wheel);
             }

@@ -92,7 +92,7 @@ pub(crate) fn map(path: &Path, about: &Map<'_>) -> Result<()> {
                 log_ticks(pen, &frame, &frequencies(), "Frequency (Hz)", false);
             }
             if index + 1 == about.detectors.len() {
-                frame.colour_bar(pen, colours, "energy");
+                frame.colour_bar(pen, colours, "energy (noise: 1)");
             }
             // The colour bar's own words stand at the panel's right end.
             let room = Rect { right: rect.right - 16.0, ..rect };

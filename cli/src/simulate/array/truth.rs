@@ -1,5 +1,6 @@
 //! truth.json: what was put into an array's voltages.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::geometry::{Location, orientation_table};
 use sidereal::io::voltages::dada::format_start;
@@ -15,8 +16,8 @@ pub(super) struct File {
 }
 
 /// truth.json.
-#[derive(Debug, Serialize)]
-pub(super) struct Document {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Document {
     folder: String,
     format: &'static str,
     telescope: String,
@@ -52,14 +53,14 @@ pub(super) struct Document {
     pub(super) warnings: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Centre {
     ra_deg: f64,
     dec_deg: f64,
     name: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Place {
     longitude_deg: f64,
     latitude_deg: f64,
@@ -67,7 +68,7 @@ struct Place {
     itrf_m: [f64; 3],
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Antenna {
     name: String,
     number: i64,
@@ -82,13 +83,13 @@ struct Antenna {
     gaps: Vec<Gap>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Gap {
     start_s: f64,
     duration_s: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Source {
     name: String,
     ra_deg: f64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::simulate::strain::{
     DetectorTruth, Injection, InjectionTruth, Quality, Source, StrainOptions, Truth,
@@ -12,8 +13,8 @@ use crate::output::with_final_names;
 use crate::simulate::truth::list;
 
 /// OUT.truth.json.
-#[derive(Debug, Serialize)]
-pub(super) struct Document {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Document {
     files: BTreeMap<&'static str, String>,
     start_gps: f64,
     duration_s: f64,
@@ -29,7 +30,7 @@ pub(super) struct Document {
     pub(super) warnings: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Event {
     /// When |h| peaks at the Earth's centre.
     gps: f64,
@@ -49,7 +50,7 @@ struct Event {
     detectors: BTreeMap<&'static str, Arrival>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Masses {
     m1: f64,
     m2: f64,
@@ -58,7 +59,7 @@ struct Masses {
     chirp_mass: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Arrival {
     gps: f64,
     /// Optimal, of the whole waveform.
@@ -72,7 +73,7 @@ struct Arrival {
     cut_after_s: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Glitch {
     detector: &'static str,
     gps: f64,
@@ -82,7 +83,7 @@ struct Glitch {
 }
 
 /// Seconds of one detector, from the first sample.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Seconds {
     detector: &'static str,
     first_s: u64,

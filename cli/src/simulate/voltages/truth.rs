@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::simulate::voltages::{Options, Tone, Truth};
 use sidereal::units::HZ_PER_MHZ;
@@ -9,8 +10,8 @@ use sidereal::units::HZ_PER_MHZ;
 use crate::simulate::truth::list;
 
 /// OUT.truth.json.
-#[derive(Debug, Serialize)]
-pub(super) struct Document {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Document {
     file: String,
     telescope: String,
     seed: u64,
@@ -34,7 +35,7 @@ pub(super) struct Document {
     gaps: Vec<Gap>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Candidate {
     dm: f64,
     /// Centre of the pulse at `reference_mhz`, from the first sample's start.
@@ -51,7 +52,7 @@ struct Candidate {
     circular: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Line {
     frequency_mhz: f64,
     /// In units of the noise's rms.
@@ -61,7 +62,7 @@ struct Line {
     second_phase_deg: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Gap {
     start_s: f64,
     duration_s: f64,

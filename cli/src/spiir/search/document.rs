@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::pipeline::chirp::{DetectorReport, Latency, Report};
@@ -16,7 +17,7 @@ use crate::progress::multiple;
 const LISTED: usize = 10;
 
 /// The document.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     /// Whether all strain was searched, and why not.
     complete: bool,
@@ -31,17 +32,15 @@ pub(crate) struct Document {
     livetime_s: f64,
     slides: usize,
     background_s: f64,
+    #[serde(skip)]
     realtime_factor: f64,
     /// The GPU that searched, if one did.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     device: Option<String>,
-    /// The vector level of the processor's work; not there for the reference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    simd: Option<&'static str>,
 }
 
 /// One event.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct EventRow {
     pub(crate) gps: f64,
     pub(crate) network_snr: f64,
@@ -54,7 +53,7 @@ pub(crate) struct EventRow {
 }
 
 /// One detector's trigger.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct TriggerRow {
     pub(crate) gps: f64,
     pub(crate) snr: f64,
@@ -62,7 +61,7 @@ pub(crate) struct TriggerRow {
     pub(crate) xi2: f64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct DetectorRow {
     name: String,
     start_gps: f64,
@@ -76,7 +75,7 @@ struct DetectorRow {
     latency_s: LatencyRow,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct LatencyRow {
     whitening: f64,
     resampling: f64,
@@ -111,7 +110,6 @@ impl Document {
             background_s: report.found.background.time_s,
             realtime_factor: report.realtime_factor(),
             device: backend.is_gpu().then(|| backend.name()),
-            simd: backend.simd(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde_json::Value;
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::io::ligolw::{
@@ -10,24 +11,38 @@ use sidereal::io::ligolw::{
 use sidereal::pipeline::chirp::{DetectorReport, Report, series};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 
+use super::Made;
+use crate::json;
+
 /// Seconds of ratios before a trigger, and after it.
 const HALF_S: f64 = 0.1;
 
 /// Writes so many of the loudest events.
-pub(super) fn write(path: &Path, report: &Report, most: usize, backend: &Backend) -> Result<()> {
+pub(super) fn write(
+    path: &Path,
+    report: &Report,
+    (most, made): (usize, &Made),
+    backend: &Backend,
+) -> Result<()> {
     let events = report.found.events.iter().take(most);
     let events = events.map(|event| row(report, event, backend)).collect::<Result<Vec<_>>>()?;
     let ends = report.detectors.iter().map(|one| (one.start, one.start.plus_s(one.duration_s)));
     let psd = |one: &DetectorReport| PsdRow { ifo: one.name.clone(), psd: one.psd.clone() };
     let file = EventsFile {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        comment: "sidereal spiir search".to_owned(),
-        parameters: Vec::new(),
+        comment: format!("sidereal spiir search\nrun: {}", json::line(&made.run)?),
+        parameters: made.provenance.options.iter().map(parameter).collect(),
         span: ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
         psds: report.detectors.iter().map(psd).collect(),
         events,
     };
     write_events(path, &file)
+}
+
+/// An option as a row of process_params.
+fn parameter((name, value): (&String, &Value)) -> (String, String) {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    (format!("--{name}"), text)
 }
 
 fn row(report: &Report, event: &Event, backend: &Backend) -> Result<EventRow> {

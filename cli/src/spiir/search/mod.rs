@@ -26,6 +26,7 @@ use crate::errors::Exit;
 use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
+use crate::provenance::{self, Product, Provenance, Run};
 use crate::space::Reserve;
 use crate::{errors, interrupt, json};
 use banks::Banks;
@@ -181,7 +182,7 @@ struct Writing {
 
 /// A search that was done and written.
 pub(crate) struct Done {
-    pub(crate) document: Document,
+    pub(crate) product: Product<Document>,
     pub(crate) report: Report,
 }
 
@@ -213,16 +214,16 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     let keep = if is_resumed { Keep::FromBefore } else { Keep::FromTheBeginning };
     let place = folder.place().to_path_buf();
     let work = Work::begin(arguments, is_resumed.then_some(&folder), common)?;
-    let Done { document, report } = work.search(&folder, keep, common)?;
+    let Done { product, report } = work.search(&folder, keep, common)?;
     folder.finish()?;
     // Not before: a run that is killed while files go to the disk can go on.
     if !matches!(report.ending, Ending::Stopped | Ending::Failed(_)) {
         kept::clear(&place)?;
     }
     if common.json {
-        json::print(&document)?;
+        json::print(&product)?;
     } else if !common.quiet {
-        json::say(document.text(&place).trim_end())?;
+        json::say(product.document.text(&place).trim_end())?;
     }
     Ok(errors::ended(&report.ending, &place))
 }
@@ -290,8 +291,10 @@ impl<'a> Work<'a> {
         let progress = Progress::new(common, Some(0), 1, 1.0 / f64::from(self.rate_hz));
         progress.doing("Searching");
         let whitening = &self.arguments.whitening;
+        let provenance = Provenance::new(common, &self.arguments.files())?;
+        let made = Made { provenance, run: Run::new(common).on(&self.backend) };
         if self.arguments.templates.is_some() && !whitening.turns_phases() {
-            ratios::write_banks(folder, self.search.banks())?;
+            ratios::write_banks(folder, self.search.banks(), &made.comment("banks of")?)?;
         }
         let path = folder.file("");
         let reserve = Reserve::new(&folder.file("events.json"));
@@ -318,8 +321,8 @@ impl<'a> Work<'a> {
         progress.finish();
         tell_notes(&self.backend, common);
         drop(reserve);
-        let place = Place { folder, arguments: self.arguments, backend: &self.backend };
-        let mut document = place.write_events(&report)?;
+        let place = Place { folder, arguments: self.arguments, backend: &self.backend, made };
+        let mut product = place.write_events(&report)?;
         // The series of a long search take a while, for which one who stops it does not wait.
         if !matches!(report.ending, Ending::Stopped)
             && let Err(error) = place.write_series(&report)
@@ -329,12 +332,12 @@ impl<'a> Work<'a> {
                 std::fs::remove_file(&series).map_err(|error| Error::io(series, error))?;
             }
             report.ending = Ending::after(error);
-            document = place.write_events(&report)?;
+            product = place.write_events(&report)?;
         }
         if keep == Keep::Nothing {
             kept::clear(&path)?;
         }
-        Ok(Done { document, report })
+        Ok(Done { product, report })
     }
 }
 
@@ -355,24 +358,42 @@ struct Place<'a> {
     folder: &'a Folder,
     arguments: &'a Arguments,
     backend: &'a Backend,
+    made: Made,
+}
+
+/// How a search's products are made.
+struct Made {
+    provenance: Provenance,
+    run: Run,
+}
+
+impl Made {
+    /// A comment for products that have no other place.
+    fn comment(&self, what: &str) -> Result<String> {
+        let lines = provenance::lines(&self.provenance, &self.run)?;
+        Ok(format!("{what} sidereal spiir search\n{lines}"))
+    }
 }
 
 impl Place<'_> {
     /// Writes the tables of events.
-    fn write_events(&self, report: &Report) -> Result<Document> {
+    fn write_events(&self, report: &Report) -> Result<Product<Document>> {
         let writing = &self.arguments.writing;
         let document = Document::new(report, writing.max_events, self.backend);
-        json::write(&self.folder.file("events.json"), &document)?;
+        let Made { provenance, run } = &self.made;
+        let run = run.clone().took(report.elapsed_s, report.elapsed_s * report.realtime_factor());
+        let product = Product::new("spiir-search", document, provenance.clone(), run);
+        json::write(&self.folder.file("events.json"), &product)?;
         // A few templates are not worth kernels of their own, nor is a finished search to fail for them.
         let (path, host) = (self.folder.file("events.xml"), self.backend.on_host());
-        localize::write(&path, report, writing.max_xml, &host)?;
-        Ok(document)
+        localize::write(&path, report, (writing.max_xml, &self.made), &host)?;
+        Ok(product)
     }
 
     /// Writes the series, and draws the pictures.
     fn write_series(&self, report: &Report) -> Result<()> {
         let (writing, host) = (&self.arguments.writing, self.backend.on_host());
-        ratios::write(&self.folder.file("snr.h5"), report, &host)?;
+        ratios::write(&self.folder.file("snr.h5"), report, self.made.comment("series of")?, &host)?;
         if writing.no_plots {
             return Ok(());
         }

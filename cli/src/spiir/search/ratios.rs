@@ -19,7 +19,12 @@ const TEMPLATES: usize = 4;
 const BLOCK: usize = 1 << 14;
 
 /// Writes the series of every detector.
-pub(super) fn write(path: &Path, report: &Report, backend: &Backend) -> Result<()> {
+pub(super) fn write(
+    path: &Path,
+    report: &Report,
+    comment: String,
+    backend: &Backend,
+) -> Result<()> {
     let mut templates: Vec<usize> = Vec::new();
     for event in report.found.events.iter().take(TEMPLATES) {
         if !templates.contains(&(event.template as usize)) {
@@ -27,7 +32,7 @@ pub(super) fn write(path: &Path, report: &Report, backend: &Backend) -> Result<(
         }
     }
     let header = SeriesFile {
-        comment: "sidereal spiir search".to_owned(),
+        comment,
         detectors: report.detectors.iter().map(|one| header(one, &templates)).collect(),
     };
     let mut writer = Writer::create(path, header)?;
@@ -93,10 +98,11 @@ fn header(one: &DetectorReport, templates: &[usize]) -> DetectorSeries {
 pub(super) fn write_banks<'a>(
     folder: &Folder,
     banks: impl Iterator<Item = (&'a str, &'a Bank)>,
+    comment: &str,
 ) -> Result<()> {
     for (name, bank) in banks {
         let path = folder.file(format!("bank_{name}.h5"));
-        write_bank(&path, bank, name, "made by sidereal spiir search")?;
+        write_bank(&path, bank, name, comment)?;
     }
     Ok(())
 }

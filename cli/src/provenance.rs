@@ -1,0 +1,347 @@
+//! How a product was made: the program, its inputs and options, and the run.
+//!
+//! [`Provenance`] is the same for every run that makes the same product. [`Run`] holds all that differs from run to run;
+//! `--reproducible` and `SOURCE_DATE_EPOCH` reduce it to a fixed date, so that whole files are the same bytes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use sidereal::backend::Backend;
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+use crate::json;
+use crate::output::with_final_names;
+
+/// Bytes at an input's start that its checksum covers.
+const HEAD: u64 = 1 << 20;
+
+/// Seconds since 1970 that take the place of the date where it is set: <https://reproducible-builds.org/specs/source-date-epoch/>.
+const FIXED_DATE: &str = "SOURCE_DATE_EPOCH";
+
+/// Options that change where, how fast and with how many words a run works, but not its results.
+const OF_THE_RUN: [&str; 16] = [
+    "device",
+    "threads",
+    "memory",
+    "simd",
+    "gulp",
+    "log_file",
+    "json",
+    "verbose",
+    "quiet",
+    "no_progress",
+    "no_sync",
+    "reproducible",
+    "out",
+    "output",
+    "overwrite",
+    "resume",
+];
+
+/// The command as it was given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// Words of the verb: `spiir search`.
+    verb: String,
+    /// Every option and argument of the verb that has a value, by its long name; an argument by its position's name.
+    options: BTreeMap<String, Value>,
+    /// Names of those that are not defaults.
+    given: Vec<String>,
+    /// All words of the command line.
+    words: Vec<String>,
+}
+
+impl Asked {
+    /// Reads the values of a parsed command line.
+    pub(crate) fn new(command: &Command, matches: &ArgMatches, words: Vec<String>) -> Self {
+        let (mut command, mut matches) = (command, matches);
+        let mut verb = Vec::new();
+        while let Some((name, inner)) = matches.subcommand() {
+            let Some(found) = command.find_subcommand(name) else { break };
+            (command, matches) = (found, inner);
+            verb.push(name);
+        }
+        let (mut options, mut given) = (BTreeMap::new(), Vec::new());
+        for argument in command.get_arguments() {
+            let id = argument.get_id().as_str();
+            let is_known = matches.try_contains_id(id).unwrap_or(false);
+            if !is_known || OF_THE_RUN.contains(&id) || ["help", "version"].contains(&id) {
+                continue;
+            }
+            let Some(raw) = matches.get_raw(id) else { continue };
+            let mut values: Vec<Value> =
+                raw.map(|value| value_of(&value.to_string_lossy())).collect();
+            let is_list = argument.get_num_args().is_some_and(|count| count.max_values() > 1)
+                || matches!(argument.get_action(), clap::ArgAction::Append);
+            let value = match values.len() {
+                1 if !is_list => values.remove(0),
+                _ => Value::Array(values),
+            };
+            let name = argument.get_long().unwrap_or(id).to_owned();
+            if matches.value_source(id) == Some(ValueSource::CommandLine) {
+                given.push(name.clone());
+            }
+            options.insert(name, value);
+        }
+        Self { verb: verb.join(" "), options, given, words }
+    }
+
+    /// All words of the command line.
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// Every option and argument of the verb that has a value.
+    pub(crate) fn options(&self) -> &BTreeMap<String, Value> {
+        &self.options
+    }
+}
+
+/// A value as JSON has it: numbers and truth values as such.
+fn value_of(word: &str) -> Value {
+    match serde_json::from_str(word) {
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
+        _ => Value::String(word.to_owned()),
+    }
+}
+
+/// A file that was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Input {
+    /// Its path, as it was given; `-` is standard input.
+    pub(crate) file: String,
+    /// Its size; none of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes: Option<u64>,
+    /// SHA-256 of its first 1 MiB, or of the whole file where it is shorter; none of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) head_sha256: Option<String>,
+}
+
+impl Input {
+    /// Reads the head of a file; of a stream it has the name alone.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        let file = with_final_names(&path.display().to_string());
+        let Ok(found) = path.metadata() else {
+            return Ok(Self { file, bytes: None, head_sha256: None });
+        };
+        if !found.is_file() {
+            return Ok(Self { file, bytes: None, head_sha256: None });
+        }
+        let failed = |error| Error::io(path, error);
+        let mut head = Vec::new();
+        File::open(path).and_then(|open| open.take(HEAD).read_to_end(&mut head)).map_err(failed)?;
+        let digest = Sha256::digest(&head);
+        let sum = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { file, bytes: Some(found.len()), head_sha256: Some(sum) })
+    }
+}
+
+/// What a product was made by and from: the same for every run that makes the same product.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Provenance {
+    /// `sidereal`.
+    pub(crate) program: String,
+    /// Its version.
+    pub(crate) version: String,
+    /// Words of the verb: `spiir search`.
+    pub(crate) verb: String,
+    /// Files that were read.
+    pub(crate) inputs: Vec<Input>,
+    /// Every option and argument of the verb with its value, defaults too.
+    pub(crate) options: BTreeMap<String, Value>,
+    /// Names of the options that were given; all others are defaults.
+    pub(crate) given: Vec<String>,
+    /// Whether times refer to the barycentre of the solar system, where nothing else is said beside a time.
+    pub(crate) barycentred: bool,
+}
+
+impl Provenance {
+    /// Of a product that is made from these files.
+    ///
+    /// # Errors
+    /// As [`Input::of`].
+    pub(crate) fn new(common: &Common, inputs: &[PathBuf]) -> Result<Self> {
+        let Asked { verb, options, given, .. } = common.asked.clone();
+        Ok(Self {
+            program: "sidereal".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            verb,
+            inputs: inputs.iter().map(|path| Input::of(path)).collect::<Result<_>>()?,
+            options,
+            given,
+            barycentred: false,
+        })
+    }
+}
+
+/// All that differs between two runs that make the same product.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Run {
+    /// When the product was made, UTC; with `--reproducible` that of `SOURCE_DATE_EPOCH`, else 1970.
+    pub(crate) date: String,
+    /// The machine's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<String>,
+    /// `cpu`, `reference`, or the GPU's number and name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
+    /// Vector instructions of the processor's work; none of the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) simd: Option<String>,
+    /// Threads of the processor's work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<usize>,
+    /// All words of the command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<Vec<String>>,
+    /// Seconds from the first sample that was read to the last result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) elapsed_s: Option<f64>,
+    /// Seconds of data processed in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) realtime_factor: Option<f64>,
+    /// Seconds of each step, by its name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub(crate) steps_s: BTreeMap<String, f64>,
+}
+
+impl Run {
+    /// Of this run; the date alone where runs are to be the same bytes.
+    pub(crate) fn new(common: &Common) -> Self {
+        let fixed = std::env::var(FIXED_DATE).ok().and_then(|seconds| seconds.parse().ok());
+        if let Some(seconds) = fixed.or(common.reproducible.then_some(0)) {
+            return Self { date: date(seconds), ..Self::default() };
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Self {
+            date: date(now),
+            host: Some(rustix::system::uname().nodename().to_string_lossy().into_owned()),
+            command: Some(common.asked.words.clone()),
+            ..Self::default()
+        }
+    }
+
+    /// Date and host in a few words, for formats that have no room for more.
+    pub(crate) fn line(&self) -> String {
+        let host = self.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
+        self.date.clone() + &host
+    }
+
+    /// Whether it is told what differs from run to run.
+    fn is_told(&self) -> bool {
+        self.command.is_some()
+    }
+
+    /// With the machine's part that did the work.
+    pub(crate) fn on(self, backend: &Backend) -> Self {
+        if !self.is_told() {
+            return self;
+        }
+        let simd = backend.simd().map(str::to_owned);
+        let device = match backend.level() {
+            _ if backend.is_gpu() => backend.name(),
+            Some(_) => "cpu".to_owned(),
+            None => "reference".to_owned(),
+        };
+        Self { device: Some(device), simd, threads: Some(backend.threads()), ..self }
+    }
+
+    /// With the time that the work took, and the seconds of data that it worked on.
+    pub(crate) fn took(self, elapsed_s: f64, data_s: f64) -> Self {
+        if !self.is_told() {
+            return self;
+        }
+        let realtime_factor = Some(data_s / elapsed_s.max(1e-9));
+        Self { elapsed_s: Some(elapsed_s), realtime_factor, ..self }
+    }
+
+    /// With the seconds of each step.
+    pub(crate) fn steps(self, steps_s: &[(&str, f64)]) -> Self {
+        if !self.is_told() {
+            return self;
+        }
+        let steps_s = steps_s.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds));
+        Self { steps_s: steps_s.collect(), ..self }
+    }
+}
+
+/// Lines that text in a product tells: of its provenance, and of the run.
+///
+/// # Errors
+/// As [`json::line`].
+pub(crate) fn lines(provenance: &Provenance, run: &Run) -> Result<String> {
+    Ok(format!("provenance: {}\nrun: {}", json::line(provenance)?, json::line(run)?))
+}
+
+/// A product's JSON document: its version, what the verb says of it, and how it was made.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Product<T> {
+    /// Name and version of the document's schema, such as `sidereal/search/1`.
+    pub(crate) schema: String,
+    #[serde(flatten)]
+    pub(crate) document: T,
+    pub(crate) provenance: Provenance,
+    pub(crate) run: Run,
+}
+
+impl<T> Product<T> {
+    /// A document whose schema has this name.
+    pub(crate) fn new(name: &str, document: T, provenance: Provenance, run: Run) -> Self {
+        Self { schema: format!("sidereal/{name}/1"), document, provenance, run }
+    }
+}
+
+/// Seconds since 1970 as UTC: 2026-11-23T04:05:06Z.
+fn date(seconds: u64) -> String {
+    let (day, second) = (seconds / 86_400, seconds % 86_400);
+    // Years of the Gregorian calendar that begin in March, counted from 1 March 0000, in cycles of 400 years.
+    let since = day + 719_468;
+    let (cycle, day_of_cycle) = (since / 146_097, since % 146_097);
+    let leap_days = day_of_cycle / 1460 + day_of_cycle / 146_096 - day_of_cycle / 36_524;
+    let year_of_cycle = (day_of_cycle - leap_days) / 365;
+    let day_of_year =
+        day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = 400 * cycle + year_of_cycle + u64::from(month < 3);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_utc() {
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(date(1_795_408_206), "2026-11-23T04:30:06Z");
+        assert_eq!(date(4_107_542_400), "2100-03-01T00:00:00Z");
+    }
+
+    #[test]
+    fn values_keep_their_kind() {
+        assert_eq!(value_of("6.5"), serde_json::json!(6.5));
+        assert_eq!(value_of("true"), Value::Bool(true));
+        for word in ["10:20", "", "null", "[1]", "1e400", "nan"] {
+            assert_eq!(value_of(word), Value::String(word.to_owned()), "{word}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! `sidereal rerun`: repeats the run that a product tells of.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory, FromArgMatches};
+use serde::Deserialize;
+use serde_json::Value;
+use sidereal::{Error, Result};
+
+use crate::common::Common;
+use crate::numbers;
+use crate::provenance::{Asked, Input, Provenance, Run};
+use crate::say::{note, warning};
+
+/// Documents in the folders that verbs write.
+const DOCUMENTS: [&str; 5] =
+    ["summary.json", "dedispersed.json", "events.json", "replot.json", "truth.json"];
+/// What documents beside a product's file have behind its name.
+const BESIDE: [&str; 2] = [".json", ".truth.json"];
+
+/// Repeats the run that made a product: same verb, inputs, options and vector instructions.
+///
+/// Inputs are looked for under the paths that were given, from the current folder, and must have the size and the checksum
+/// that the product names. With --reproducible in both runs the products are the same bytes (sums of floats differ in
+/// their last digits between a GPU and the processor).
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    sidereal rerun observation_search -o again\n  \
+    sidereal rerun spectra.fil.json --overwrite --device cpu")]
+pub(crate) struct Arguments {
+    /// A product: its JSON document, the folder that holds it, or the file that it lies beside.
+    #[arg(value_name = "PRODUCT")]
+    product: PathBuf,
+    /// File or folder to write [default: that of PRODUCT].
+    #[arg(short, long, value_name = "OUT", help_heading = "Output")]
+    output: Option<PathBuf>,
+    /// Replace OUT if it exists.
+    #[arg(long, help_heading = "Output")]
+    overwrite: bool,
+}
+
+/// The part of a document that tells how its product was made.
+#[derive(Deserialize)]
+struct Told {
+    provenance: Provenance,
+    #[serde(default)]
+    run: Run,
+}
+
+/// Returns the command line of the run that is repeated.
+///
+/// # Errors
+/// [`Error::Parameter`] for a product without provenance, or inputs that are not those of the run; [`Error::Io`].
+pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<crate::Arguments> {
+    let (document, place) = document(&arguments.product)?;
+    let told = read(&document)?;
+    let Provenance { verb, inputs, options, given, .. } = &told.provenance;
+    inputs.iter().try_for_each(check)?;
+    let mut command = numbers::bounded(crate::Arguments::command());
+    let mut words: Vec<String> =
+        ["sidereal"].into_iter().chain(verb.split(' ')).map(str::to_owned).collect();
+    words.push(format!("--output={}", arguments.output.as_ref().unwrap_or(&place).display()));
+    if arguments.overwrite {
+        words.push("--overwrite".to_owned());
+    }
+    let unknown = |name: &str| {
+        let rule =
+            format!("{} names it, and this version has no such verb or option", document.display());
+        Error::parameter("PRODUCT", name, rule)
+    };
+    let mut own = &command;
+    for name in verb.split(' ') {
+        own = own.find_subcommand(name).ok_or_else(|| unknown(verb))?;
+    }
+    let mut positional = vec!["--".to_owned()];
+    for name in given {
+        let argument = own
+            .get_arguments()
+            .find(|argument| argument.get_long().unwrap_or(argument.get_id().as_str()) == name)
+            .ok_or_else(|| unknown(name))?;
+        let values = match options.get(name) {
+            Some(Value::Array(values)) => values.as_slice(),
+            Some(value) => std::slice::from_ref(value),
+            None => &[],
+        };
+        for value in values {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            match argument.get_long() {
+                None => positional.push(text),
+                Some(_) if !argument.get_action().takes_values() => {
+                    words.extend((text == "true").then(|| format!("--{name}")));
+                }
+                Some(_) => words.push(format!("--{name}={text}")),
+            }
+        }
+    }
+    words.extend(positional);
+    let matches = command
+        .try_get_matches_from_mut(&words)
+        .map_err(|error| refused(&document, &error.to_string()))?;
+    let mut again = crate::Arguments::from_arg_matches(&matches)
+        .map_err(|error| refused(&document, &error.to_string()))?;
+    let asked = Asked::new(&command, &matches, words);
+    tell(&told, &asked, common.quiet);
+    let simd = common.simd.clone().or(told.run.simd);
+    again.common = Common { asked, simd, ..common.clone() };
+    Ok(again)
+}
+
+fn refused(document: &Path, why: &str) -> Error {
+    let rule = format!("its options are no command line of this version: {}", why.trim());
+    Error::parameter("PRODUCT", document.display(), rule)
+}
+
+/// Says what is repeated, and what this version does in another way.
+fn tell(told: &Told, asked: &Asked, is_quiet: bool) {
+    if !is_quiet {
+        note!("repeats: {}", asked.words().join(" "));
+    }
+    let version = &told.provenance.version;
+    let own = env!("CARGO_PKG_VERSION");
+    if version != own {
+        warning!(quiet: is_quiet, "version {version} made it, and this is {own}.");
+    }
+    for (name, before) in &told.provenance.options {
+        let now = asked.options().get(name);
+        if now.is_some_and(|now| now != before) {
+            let now = now.map_or_else(String::new, Value::to_string);
+            warning!(quiet: is_quiet, "--{name} was {before}, and is {now} by default in this version.");
+        }
+    }
+}
+
+/// The document that tells of a product, and the product's own place.
+fn document(product: &Path) -> Result<(PathBuf, PathBuf)> {
+    if product.is_dir() {
+        let inside = DOCUMENTS.iter().map(|name| product.join(name)).find(|path| path.is_file());
+        let rule = format!("the folder holds none of {}", DOCUMENTS.join(", "));
+        let inside = inside.ok_or_else(|| Error::parameter("PRODUCT", product.display(), rule))?;
+        return Ok((inside, product.to_path_buf()));
+    }
+    let name = product.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_default();
+    if DOCUMENTS.contains(&&*name) {
+        let folder = product.parent().unwrap_or(Path::new("")).to_path_buf();
+        return Ok((product.to_path_buf(), folder));
+    }
+    // The longest ending first: `.truth.json` ends in `.json` too.
+    if let Some(stem) = BESIDE.iter().rev().find_map(|ending| name.strip_suffix(ending)) {
+        return Ok((product.to_path_buf(), product.with_file_name(stem)));
+    }
+    let beside = BESIDE.map(|ending| product.with_file_name(format!("{name}{ending}")));
+    let rule = format!("there is no {} beside it", beside[0].display());
+    let found = beside.into_iter().find(|path| path.is_file());
+    let found = found.ok_or_else(|| Error::parameter("PRODUCT", product.display(), rule))?;
+    Ok((found, product.to_path_buf()))
+}
+
+fn read(document: &Path) -> Result<Told> {
+    let text = std::fs::read_to_string(document).map_err(|error| Error::io(document, error))?;
+    serde_json::from_str(&text).map_err(|error| {
+        let rule = format!("it does not tell how it was made ({error})");
+        Error::parameter("PRODUCT", document.display(), rule)
+    })
+}
+
+/// Fails unless a file is the one that was read.
+fn check(input: &Input) -> Result<()> {
+    if input.bytes.is_none() {
+        let rule = "the run read a stream, which cannot be read again";
+        return Err(Error::parameter("PRODUCT", &input.file, rule));
+    }
+    let path = Path::new(&input.file);
+    path.metadata().map_err(|error| Error::io(path, error))?;
+    let found = Input::of(path)?;
+    if found == *input {
+        return Ok(());
+    }
+    let shown = |input: &Input| {
+        let sum = input.head_sha256.as_deref().unwrap_or("none");
+        format!("{} bytes, SHA-256 of the first MiB {sum}", input.bytes.unwrap_or(0))
+    };
+    let rule = format!(
+        "found {}; expected {}: it is not the file that was read",
+        shown(&found),
+        shown(input)
+    );
+    Err(Error::parameter("input", &input.file, rule))
+}

@@ -1,0 +1,59 @@
+//! `sidereal schema`: the JSON Schema of the documents that verbs write.
+
+use clap::Args;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+use sidereal::Result;
+
+use crate::provenance::Product;
+use crate::{channelize, correlate, dedisperse, json, replot, search, simulate, spiir};
+
+/// A document's name, and what makes its schema.
+type Entry = (&'static str, fn() -> Schema);
+
+/// Every document that lies in or beside a product.
+const DOCUMENTS: [Entry; 12] = [
+    ("search", of::<search::Summary>),
+    ("dedisperse", of::<dedisperse::Document<'static>>),
+    ("replot", of::<replot::Document>),
+    ("channelize", of::<channelize::Document>),
+    ("correlate", of::<correlate::Document>),
+    ("simulate-array", of::<simulate::array::Document>),
+    ("simulate-burst", of::<simulate::truth::Document>),
+    ("simulate-strain", of::<simulate::strain::Document>),
+    ("simulate-voltages", of::<simulate::voltages::Document>),
+    ("spiir-bank", of::<spiir::BankDocument>),
+    ("spiir-filter", of::<spiir::FilterDocument>),
+    ("spiir-search", of::<spiir::SearchDocument>),
+];
+
+/// Prints the JSON Schema of a document that is written beside a product; without a name, lists their names.
+///
+/// The key `schema` of each document has its name and version: sidereal/search/1. The version rises when a key is taken
+/// away or changes its meaning; keys may be added at any time.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  sidereal schema\n  sidereal schema search > search.schema.json"
+)]
+pub(crate) struct Arguments {
+    /// The document's name, as its key `schema` has it.
+    #[arg(value_name = "NAME", value_parser = DOCUMENTS.map(|(name, _)| name))]
+    name: Option<String>,
+}
+
+fn of<T: JsonSchema>() -> Schema {
+    // As it is written: what may be left out is not required.
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.into_generator().into_root_schema_for::<Product<T>>()
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    match &arguments.name {
+        None => json::say(&DOCUMENTS.map(|(name, _)| name).join("\n")),
+        Some(asked) => {
+            let found = DOCUMENTS.iter().find(|(name, _)| name == asked);
+            found.map_or(Ok(()), |(_, schema)| json::print(&schema()))
+        }
+    }
+}
