@@ -65,7 +65,7 @@ pub(crate) struct DmArguments {
         help_heading = "Dispersion measures"
     )]
     pub(crate) pulse_width: Option<f64>,
-    /// With --dm-tol, factor by which adding samples may widen a pulse; 1 adds none [default: 1.15].
+    /// With --dm-tol, factor by which adding samples may widen a pulse; 1 adds none [default: 1.03].
     #[arg(
         long,
         value_name = "FACTOR",

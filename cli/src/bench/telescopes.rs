@@ -125,8 +125,12 @@ impl Observation {
         seconds: f64,
     ) -> Result<Self> {
         let band = telescope.band()?;
-        let tolerance =
-            ToleranceOptions { tolerance: arguments.dm_tol, ..ToleranceOptions::default() };
+        let tolerance = ToleranceOptions {
+            tolerance: arguments.dm_tol,
+            // Heimdall's, as the published rates have it.
+            downsample_tolerance: 1.15,
+            ..ToleranceOptions::default()
+        };
         let Telescope { dm_min, dm_max, .. } = *telescope;
         let plan = DmPlan::tolerance(&band, telescope.tsamp_s(), dm_min, dm_max, &tolerance)?;
         let rows = plan.rows(&band, telescope.tsamp_s(), DM_CONSTANT);
