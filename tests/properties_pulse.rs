@@ -207,7 +207,7 @@ fn bow_ties(
 }
 
 fn candidates(options: &Options, events: &[Event]) -> Vec<Candidate> {
-    let range = TrialRange { dms: options.dms.clone(), tsamp_s: options.tsamp_s };
+    let range = TrialRange { dms: options.dms.clone(), tsamp_s: options.tsamp_s, widest: 100 };
     let mut clusterer = Clusterer::new(vec![range], EDGES).unwrap();
     clusterer.push(0, events).unwrap();
     clusterer.finish()
@@ -246,8 +246,8 @@ fn each_burst_is_one_candidate() {
 #[test]
 fn ranges_of_other_downsampling_join() {
     let event = |dm, time, width, snr| Event { dm, time, width, snr };
-    let fine = TrialRange { dms: vec![98.0, 99.0], tsamp_s: 1e-3 };
-    let coarse = TrialRange { dms: vec![100.0, 102.0], tsamp_s: 2e-3 };
+    let fine = TrialRange { dms: vec![98.0, 99.0], tsamp_s: 1e-3, widest: 100 };
+    let coarse = TrialRange { dms: vec![100.0, 102.0], tsamp_s: 2e-3, widest: 50 };
     let mut clusterer = Clusterer::new(vec![fine, coarse], EDGES).unwrap();
     clusterer.push(1, &[event(0, 502, 2, 12.0), event(1, 502, 3, 9.0)]).unwrap();
     clusterer

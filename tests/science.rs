@@ -14,8 +14,8 @@ use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::{FilterbankSource, OpenOptions, join, open};
 use sidereal::pipeline::burst::{Report, SearchOptions, search};
 use sidereal::sample::Encoding;
-use sidereal::simulate::burst::{Burst, Options, Simulator};
-use sidereal::units::Band;
+use sidereal::simulate::burst::{Burst, Options, Pulsar, Simulator};
+use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
 
 fn by_tolerance(source: &dyn FilterbankSource, dm_max: f64) -> DmPlan {
     let header = source.header();
@@ -122,6 +122,95 @@ fn trials_longer_than_the_data_are_skipped_and_none_left_is_an_error() {
     let outcome = search(&mut source, &SearchOptions::new(plan), &Backend::best(1), &mut |_| true);
     let message = outcome.unwrap_err().to_string();
     assert!(message.contains("no trial fits"), "{message}");
+}
+
+/// Whether a candidate is this burst: as near in time, and in DM as smears it by twice its width.
+fn is_found(report: &Report, band: &Band, burst: &Burst) -> bool {
+    let smear_per_dm = dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
+    report.candidates.iter().any(|c| {
+        let width = c.width_s.max(burst.width_s);
+        c.width_s < 4.0 * burst.width_s + 0.02
+            && (c.time_s - burst.time_s).abs() < width
+            && (c.dm - burst.dm).abs() * smear_per_dm < 2.0 * width
+    })
+}
+
+/// What lies in the wing of a bright pulse, at another DM, and is narrower or stronger than the wing is another burst.
+#[test]
+fn a_burst_in_the_wing_of_a_brighter_one_is_found() {
+    let band = Band::uniform(1499.70703125, -0.5859375, 512).unwrap();
+    let pairs = [
+        ((300.0, 3.0, 60.0), (500.0, 2.9, 12.0)),
+        ((300.0, 3.0, 60.0), (420.0, 2.94, 14.0)),
+        ((300.0, 3.0, 60.0), (360.0, 2.97, 20.0)),
+        ((300.0, 3.0, 30.0), (400.0, 2.95, 10.0)),
+        ((0.0, 3.0, 135.0), (800.0, 2.5, 15.0)),
+    ];
+    for (index, pair) in pairs.into_iter().enumerate() {
+        let burst = |(dm, time_s, snr): (f64, f64, f64)| Burst::new(dm, time_s, 5e-3, snr);
+        let mut options = Options::new(band.clone(), 256e-6, 20_000);
+        options.seed = 1 + index as u64;
+        options.bursts = vec![burst(pair.0), burst(pair.1)];
+        let bursts = options.bursts.clone();
+        let mut source = Simulator::new(options).unwrap();
+        let options =
+            SearchOptions { auto_mask: false, ..SearchOptions::new(by_tolerance(&source, 2000.0)) };
+        let report = run(&mut source, &options, &Backend::best(2));
+        for burst in &bursts {
+            assert!(is_found(&report, &band, burst), "{burst:?}: {:#?}", report.candidates);
+        }
+        // One peak of the noise may be above the threshold.
+        assert!(report.candidates.len() <= 3, "{pair:?}: {:#?}", report.candidates);
+    }
+}
+
+/// Bursts of DM 350 to 2000 among a radar's pulses without dispersion, each 0.9 s: how many there are and are found.
+fn bursts_among_radar(count: usize, channels: usize) -> (usize, usize) {
+    let band = Band::uniform(1500.0, -300.0 / channels as f64, channels).unwrap();
+    let spacing_s = 4.0;
+    let part = |i: usize, step: f64| ((i as f64 + 0.5) * step).fract();
+    let burst = |i: usize| {
+        let (dm, width_s) =
+            (350.0 + 1650.0 * part(i, 0.618), 10f64.powf(-3.0 + 1.7 * part(i, 0.755)));
+        let time_s = spacing_s * (i as f64 + 0.5 + 0.4 * part(i, 0.570));
+        Burst::new(dm, time_s, width_s, 10.0 + 20.0 * part(i, 0.820))
+    };
+    let seconds = spacing_s * count as f64 + 3.0;
+    let mut options = Options::new(band.clone(), 512e-6, (seconds / 512e-6) as u64);
+    options.bursts = (0..count).map(burst).collect();
+    options.pulsars = vec![Pulsar {
+        period_s: 0.9,
+        dm: 0.0,
+        width_s: 0.01,
+        snr: 135.0,
+        time_s: 0.3,
+        scatter_s: 0.0,
+        spectral_index: 0.0,
+    }];
+    let bursts = options.bursts.clone();
+    let mut source = Simulator::new(options).unwrap().with_threads(Threads::new(2));
+    let options =
+        SearchOptions { auto_mask: false, ..SearchOptions::new(by_tolerance(&source, 2000.0)) };
+    let report = run(&mut source, &options, &Backend::best(2));
+    let found = bursts.iter().filter(|burst| is_found(&report, &band, burst)).count();
+    eprintln!("{found} of {count} found, {} candidates", report.candidates.len());
+    (found, report.candidates.len())
+}
+
+#[test]
+fn bursts_among_a_radars_pulses_are_found() {
+    let (found, candidates) = bursts_among_radar(12, 96);
+    assert!(found >= 10, "{found}");
+    // 56 pulses of the radar, and what is left of them.
+    assert!(candidates < 12 + 56 + 4, "{candidates}");
+}
+
+/// The same at full size.
+#[test]
+#[ignore = "takes a minute"]
+fn fifty_bursts_among_a_radars_pulses_are_found() {
+    let (found, _) = bursts_among_radar(50, 512);
+    assert!(found >= 48, "{found}");
 }
 
 /// A fill has no noise: the windows round it must not seem quieter than they are.

@@ -207,6 +207,7 @@ impl Arguments {
             drawn: Vec::new(),
         };
         let report = Report {
+            absorbed: Vec::new(),
             candidates: listed.iter().map(candidate).collect(),
             dms: if listed.is_empty() { Vec::new() } else { vec![low, high] },
             skipped_dms: 0,
@@ -221,6 +222,7 @@ impl Arguments {
         let inputs = [self.recording.files(), vec![self.candidates.clone()]].concat();
         let lowest = listed.last().map_or(1.0, |one| one.snr);
         let found = Found {
+            sources: Vec::new(),
             report,
             delay_s,
             geometry: opened.geometry.clone(),

@@ -78,7 +78,8 @@ fn same(folder: &Path, one: &str, other: &str) {
     }
 }
 
-const SEARCH: &str = "search a.fil --device cpu --snr 5.5 --dm-max 200 --max-plots 3 --singlepulse";
+const SEARCH: &str = "search a.fil --device cpu --snr 5.5 --dm-max 200 --max-plots 3 --singlepulse \
+                      --list-absorbed";
 
 #[test]
 fn a_search_that_is_killed_or_stopped_is_continued() {

@@ -14,7 +14,7 @@ use serde_json::Value;
 #[test]
 fn a_search_writes_what_the_table_says() {
     let home = recording();
-    let words = "search a.fil -o out --fetch --singlepulse";
+    let words = "search a.fil -o out --fetch --singlepulse --list-absorbed";
     let summary = json(home.path(), words);
     let expected = [
         "candidates",
@@ -52,6 +52,17 @@ fn a_search_writes_what_the_table_says() {
     assert_eq!((of_kind(".png"), of_kind(".h5")), (candidates, candidates));
     let line = fs::read_to_string(out.join("candidates.cand")).unwrap();
     assert_eq!(line.lines().next().unwrap().split('\t').count(), 9);
+    // Each event that a candidate took has a line that names it.
+    let absorbed = fs::read_to_string(out.join("absorbed.csv")).unwrap();
+    let members = |c: &Value| c["members"].as_u64().unwrap();
+    for (index, candidate) in summary["candidates"].as_array().unwrap().iter().enumerate() {
+        let own = absorbed.lines().filter(|line| line.starts_with(&format!("{},", index + 1)));
+        let snrs: Vec<f64> =
+            own.map(|line| line.split(',').nth(7).unwrap().parse().unwrap()).collect();
+        assert_eq!(snrs.len() as u64 + 1, members(candidate));
+        assert!(snrs.iter().all(|snr| (6.0..=candidate["snr"].as_f64().unwrap()).contains(snr)));
+    }
+    assert!(members(best) > 1);
     let first = fs::read_to_string(out.join("candidates.csv")).unwrap();
     assert!(
         first.starts_with("file,snr,stime,width,dm,label,chan_mask_path,num_files,time_s,width_s")
@@ -321,4 +332,23 @@ fn any_programs_candidates_are_drawn_again() {
     fails(&sidereal(folder, "replot a.fil bad.cand -o new"), 3, &["bad.cand", "line 1", "filter"]);
     fs::remove_file(folder.join("bad.cand")).unwrap();
     assert_eq!(entries(folder), before);
+}
+
+/// A pulsar's pulses are told in one line, with their period, beside their candidates.
+#[test]
+fn a_source_that_repeats_is_told_with_its_period() {
+    let home = tempfile::tempdir().unwrap();
+    let words = "simulate burst p.fil -q --fch1 1500 --foff -8 --channels 32 --tsamp 1e-3 --duration 60 \
+                 --seed 3 --pulsar period=0.714519,dm=60,width=0.006,snr=12 \
+                 --burst dm=20,time=12.3,width=0.004,snr=14";
+    common::done(home.path(), words);
+    let summary = json(home.path(), "search p.fil -o out --dm-max 150 --no-plots");
+    let sources = summary["sources"].as_array().unwrap();
+    assert_eq!(sources.len(), 1, "{sources:?}");
+    let number = |key: &str| sources[0][key].as_f64().unwrap();
+    assert!((number("period_s") - 0.714519).abs() < 2e-5, "{sources:?}");
+    assert!((number("dm") - 60.0).abs() < 8.0 && number("pulses") >= 80.0, "{sources:?}");
+    let shown = sidereal(home.path(), "search p.fil -o out2 --dm-max 150 --no-plots");
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(text.contains("repeat each 0.7145"), "{text}");
 }

@@ -24,7 +24,7 @@ use super::trials::Trials;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
-use crate::pulse::cluster::{Candidate, Clusterer};
+use crate::pulse::cluster::{Absorbed, Candidate, Clusterer};
 use checkpoint::Onlooker;
 pub use checkpoint::{Checkpoint, Observer};
 #[cfg(feature = "cuda")]
@@ -51,6 +51,8 @@ pub struct Status {
 pub struct Report {
     /// One a burst, best first.
     pub candidates: Vec<Candidate>,
+    /// Events that belong to candidates, where they were asked for.
+    pub absorbed: Vec<Absorbed>,
     /// Every trial that was searched.
     pub dms: Vec<f64>,
     /// Trials left out because their delay is longer than the data.
@@ -125,7 +127,7 @@ pub fn search_from(
         times = setup.resume(source, checkpoint, &mut clusterer)?;
     }
     let mut work = setup.work(source, backend)?;
-    let (mut late, mut refused) = (0, Vec::new());
+    let (mut late, mut refused) = (0, Refused::default());
     let ending = loop {
         let rows = match work.step(source, &mut setup.cleaning, &mut setup.ranges, &mut clusterer) {
             Ok(0) => break Ending::Complete,
@@ -149,7 +151,8 @@ pub fn search_from(
     };
     let mut ending = if ending.is_complete() { Ending::of_source(source.cut()) } else { ending };
     // After a fault of a device, or where candidates were not taken, the last checkpoint holds.
-    let is_whole = times >= setup.resumed && refused.is_empty() && !is_of_device(&ending);
+    let is_whole =
+        times >= setup.resumed && refused.candidates.is_empty() && !is_of_device(&ending);
     if is_whole && !setup.cleaning.is_cut_short() && observer.wants_checkpoint(true) {
         // What ended the search is told, not what keeping its state met then.
         let _ = setup.checkpoint(times, &clusterer, observer);
@@ -166,8 +169,11 @@ pub fn search_from(
     }
     let (gaps, flagged) = (source.gaps().to_vec(), source.flagged_samples());
     let mut candidates = observer.taken()?;
-    candidates.append(&mut refused);
-    setup.report(clusterer, Outcome { candidates, times, late, ending, gaps, flagged, begin })
+    let mut absorbed = observer.taken_absorbed()?;
+    candidates.append(&mut refused.candidates);
+    absorbed.append(&mut refused.absorbed);
+    let found = (candidates, absorbed);
+    setup.report(clusterer, Outcome { found, times, late, ending, gaps, flagged, begin })
 }
 
 /// Whether a device failed, on which nothing can be done any more.
@@ -210,10 +216,17 @@ struct Setup {
     flagged: u64,
 }
 
+/// Candidates that an observer did not take, with their members.
+#[derive(Default)]
+struct Refused {
+    candidates: Vec<Candidate>,
+    absorbed: Vec<Absorbed>,
+}
+
 /// How a search ended.
 struct Outcome {
-    /// Those that were final before the end, in any order.
-    candidates: Vec<Candidate>,
+    /// Those that were final before the end, in any order, and their members.
+    found: (Vec<Candidate>, Vec<Absorbed>),
     times: u64,
     /// Trials that turned out to be longer than the data.
     late: usize,
@@ -275,13 +288,15 @@ impl Setup {
         &mut self,
         times: u64,
         clusterer: &mut Clusterer,
-        (observer, refused): (&mut dyn Observer, &mut Vec<Candidate>),
+        (observer, refused): (&mut dyn Observer, &mut Refused),
     ) -> Result<()> {
         let mut candidates = RangeSearch::settle(&mut self.ranges, clusterer)?;
         self.count_from_start(&mut candidates);
         if !candidates.is_empty() {
-            if let Err(error) = observer.found(&candidates) {
-                *refused = candidates;
+            let absorbed = self.absorbed(clusterer);
+            let taken = observer.absorbed(&absorbed).and_then(|()| observer.found(&candidates));
+            if let Err(error) = taken {
+                *refused = Refused { candidates, absorbed };
                 return Err(error);
             }
             self.found += candidates.len() as u64;
@@ -307,6 +322,14 @@ impl Setup {
     fn count_from_start(&self, candidates: &mut [Candidate]) {
         let offset_s = self.part.first as f64 * self.header.tsamp_s;
         candidates.iter_mut().for_each(|candidate| candidate.shift(offset_s));
+    }
+
+    /// Members of the candidates handed out last.
+    fn absorbed(&self, clusterer: &mut Clusterer) -> Vec<Absorbed> {
+        let offset_s = self.part.first as f64 * self.header.tsamp_s;
+        let mut absorbed = clusterer.take_absorbed();
+        absorbed.iter_mut().for_each(|event| event.shift(offset_s));
+        absorbed
     }
 
     fn clusterer(&self) -> Result<Clusterer> {
@@ -343,7 +366,8 @@ impl Setup {
     }
 
     fn report(&self, mut clusterer: Clusterer, outcome: Outcome) -> Result<Report> {
-        let Outcome { mut candidates, times, late, ending, gaps, flagged, begin } = outcome;
+        let Outcome { found, times, late, ending, gaps, flagged, begin } = outcome;
+        let (mut candidates, mut absorbed) = found;
         let dms = RangeSearch::searched(&self.ranges, times);
         if dms.is_empty() && ending.is_read() {
             return Err(no_trial_fits(&self.header, &self.options, times));
@@ -351,9 +375,11 @@ impl Setup {
         let mut last = clusterer.finish();
         self.count_from_start(&mut last);
         candidates.append(&mut last);
+        absorbed.append(&mut self.absorbed(&mut clusterer));
         candidates.sort_by(Candidate::order);
         Ok(Report {
             candidates,
+            absorbed,
             dms,
             skipped_dms: RangeSearch::skipped(&self.ranges) + late,
             masked_channels: self.cleaning.masked_channels(),

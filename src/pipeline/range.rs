@@ -109,14 +109,16 @@ impl RangeSearch {
     ) -> Result<Clusterer> {
         let trials = |range: &Self| {
             let plan = range.dedisperser.plan();
-            TrialRange { dms: plan.dms().to_vec(), tsamp_s: plan.tsamp_s() }
+            let widest = range.detector.plan().max_width();
+            TrialRange { dms: plan.dms().to_vec(), tsamp_s: plan.tsamp_s(), widest }
         };
         let band = BandEdges {
             lowest_hz: header.band.lowest_hz(),
             highest_hz: header.band.highest_hz(),
             dm_constant: options.dm_constant,
         };
-        Clusterer::new(ranges.iter().map(trials).collect(), band)
+        let clusterer = Clusterer::new(ranges.iter().map(trials).collect(), band)?;
+        Ok(if options.list_absorbed { clusterer.listing() } else { clusterer })
     }
 
     /// Trials left out from the start, over all ranges.
@@ -281,17 +283,16 @@ impl RangeSearch {
 
     /// Hands out the candidates that no later row of any range changes.
     pub(super) fn settle(ranges: &mut [Self], clusterer: &mut Clusterer) -> Result<Vec<Candidate>> {
-        let (mut frontier_s, mut widest_s) = (f64::INFINITY, 0.0f64);
+        let mut frontier_s = f64::INFINITY;
         for range in ranges {
             let frontier = range.detector.settle(&mut range.events)?;
             range.hand_over(clusterer)?;
             let tsamp_s = range.dedisperser.plan().tsamp_s();
             frontier_s = frontier_s.min(frontier as f64 * tsamp_s);
-            widest_s = widest_s.max(range.detector.plan().max_width() as f64 * tsamp_s);
         }
         // Without ranges no event comes.
         if frontier_s.is_finite() {
-            return Ok(clusterer.settle(frontier_s, widest_s));
+            return Ok(clusterer.settle(frontier_s));
         }
         Ok(Vec::new())
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::state::GREATEST;
 
 /// Words of a trial.
-const TRIAL: usize = 5;
+const TRIAL: usize = 8;
 
 /// The state of a [`super::Detector`] at the start of its present window, all earlier ones having been searched.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +37,12 @@ impl Carried {
     pub fn words(&self) -> Vec<u64> {
         let trial = |trial: &Trial| {
             let Noise { mean, sigma } = trial.noise;
-            let best = trial.sweep.best.unwrap_or(Hit { time: 0, width: 0, snr: 0.0 });
-            [mean.to_bits(), sigma.to_bits(), best.time, best.width, best.snr.to_bits()]
+            let hit = |hit: Option<Hit>| {
+                let hit = hit.unwrap_or(Hit { time: 0, width: 0, snr: 0.0 });
+                [hit.time, hit.width, hit.snr.to_bits()]
+            };
+            let (best, inner) = (hit(trial.sweep.best), hit(trial.sweep.inner));
+            [[mean.to_bits(), sigma.to_bits()].as_slice(), &best, &inner].concat()
         };
         std::iter::once(self.window).chain(self.trials.iter().flat_map(trial)).collect()
     }
@@ -53,8 +57,11 @@ impl Carried {
             return Err(Error::parameter("words of the search's state", words.len(), rule));
         };
         let trial = |words: &[u64]| {
-            let hit = Hit { time: words[2], width: words[3], snr: f64::from_bits(words[4]) };
-            let sweep = Sweep { best: (hit.width > 0).then_some(hit) };
+            let hit = |words: &[u64]| {
+                let hit = Hit { time: words[0], width: words[1], snr: f64::from_bits(words[2]) };
+                (hit.width > 0).then_some(hit)
+            };
+            let sweep = Sweep { best: hit(&words[2..5]), inner: hit(&words[5..8]) };
             let [mean, sigma] = [words[0], words[1]].map(f64::from_bits);
             Trial { noise: Noise { mean, sigma }, sweep }
         };

@@ -10,6 +10,7 @@ mod cuda;
 mod input;
 mod plan;
 pub mod reference;
+pub mod repeats;
 mod rules;
 
 pub use carried::Carried;

@@ -27,7 +27,7 @@ pub fn search(plan: &Plan, dm: usize, series: &[f64]) -> Vec<Event> {
         let end = series.len().min(start + plan.capacity());
         let reach = &mut series[start..end];
         reach.iter_mut().filter(|y| !y.is_finite()).for_each(|y| *y = repaired(last.mean));
-        for mut hit in window_hits(plan, reach, last) {
+        for mut hit in best_of_starts(window_hits(plan, reach, last)) {
             hit.time += start as u64;
             events.extend(sweep.offer(hit));
         }
@@ -71,6 +71,22 @@ fn float(window: &[f64], clip: Clip) -> Moments {
         squares += difference * difference;
     }
     Moments { count, sum, squares }
+}
+
+/// The strongest hit of each start, the narrowest of equal ones.
+fn best_of_starts(hits: Vec<Hit>) -> Vec<Hit> {
+    let mut best: Vec<Hit> = Vec::new();
+    for hit in hits {
+        match best.last_mut() {
+            Some(last) if last.time == hit.time => {
+                if hit.snr > last.snr {
+                    *last = hit;
+                }
+            }
+            _ => best.push(hit),
+        }
+    }
+    best
 }
 
 /// Every boxcar at or above its threshold, by start, then by width.

@@ -20,6 +20,9 @@ const PASSES: usize = 8;
 /// Hits this near to the best one's end are part of its event, however narrow it is.
 const LEAST_GAP: u64 = 3;
 
+/// What noise, searched over many boxcars, may add to a hit within another.
+const INNER_NOISE: f64 = 4.0;
+
 /// One boxcar above the threshold: the first sample of the boxcar, its width, its significance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event {
@@ -165,47 +168,65 @@ pub(super) struct Hit {
     pub(super) snr: f64,
 }
 
-/// Merges hits that come by start, then by width, to events.
+/// Merges the best hit of each start, in order of time, to events.
 ///
 /// A hit belongs to the event whose best hit it starts within or soon after: within its width, at
 /// least 3 samples. Boxcars that begin after a pulse do not contain it, so this parts two pulses
-/// even when wide boxcars hold both.
+/// even when wide boxcars hold both. A narrower hit that is stronger than the best one's boxcar explains is an event of
+/// its own: a pulse within the wide wing of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sweep {
     pub(super) best: Option<Hit>,
+    /// The strongest hit of the same event that the best one does not explain.
+    pub(super) inner: Option<Hit>,
 }
 
 impl Sweep {
-    /// Takes one hit; gives back the event that it ends.
-    pub(super) fn offer(&mut self, hit: Hit) -> Option<Hit> {
+    /// Takes the best hit of a start; gives back the events that it ends.
+    pub(super) fn offer(&mut self, hit: Hit) -> impl Iterator<Item = Hit> + use<> {
+        let mut ended = Self::default();
         match &mut self.best {
             Some(best) if hit.time <= best.reach() => {
-                if hit.snr > best.snr {
-                    *best = hit;
-                }
-                None
+                let other = if hit.snr > best.snr { std::mem::replace(best, hit) } else { hit };
+                let known = self.inner.filter(|inner| !best.explains(inner));
+                let other = Some(other).filter(|other| !best.explains(other));
+                self.inner = match (known, other) {
+                    (Some(known), Some(other)) if known.snr >= other.snr => Some(known),
+                    (known, other) => other.or(known),
+                };
             }
-            best => best.replace(hit),
+            _ => ended = std::mem::replace(self, Self { best: Some(hit), inner: None }),
         }
+        ended.end()
     }
 
-    /// The event that is ended because every later hit starts at `next` or behind it.
-    pub(super) fn settle(&mut self, next: u64) -> Option<Hit> {
-        self.best.take_if(|best| best.reach() < next)
+    /// The events that are ended because every later hit starts at `next` or behind it.
+    pub(super) fn settle(&mut self, next: u64) -> impl Iterator<Item = Hit> + use<> {
+        let is_ended = self.best.is_some_and(|best| best.reach() < next);
+        let mut ended = if is_ended { std::mem::take(self) } else { Self::default() };
+        ended.end()
     }
 
     /// The earliest start of what later hits, which start at `next` or behind it, may still become.
     pub(super) fn frontier(&self, next: u64) -> u64 {
-        self.best.map_or(next, |best| best.time.min(next))
+        self.best.iter().chain(&self.inner).map(|hit| hit.time).fold(next, u64::min)
     }
 
-    /// The event that the stream's end ends.
-    pub(super) fn end(&mut self) -> Option<Hit> {
-        self.best.take()
+    /// The events that the stream's end ends.
+    pub(super) fn end(&mut self) -> impl Iterator<Item = Hit> + use<> {
+        let Self { best, inner } = std::mem::take(self);
+        best.into_iter().chain(inner)
     }
 }
 
 impl Hit {
+    /// Whether a hit within this one is no stronger than `sqrt(3 w / W) S + 4`: what an exponential has at its peak,
+    /// and noise. Products alone are compared, so that every backend decides alike.
+    fn explains(&self, inner: &Self) -> bool {
+        let above = (inner.snr - INNER_NOISE).max(0.0);
+        above * above * self.width as f64 <= 3.0 * self.snr * self.snr * inner.width as f64
+    }
+
     /// The last sample at which a hit that starts there belongs to the same event.
     fn reach(&self) -> u64 {
         self.time + self.width + self.width.max(LEAST_GAP)
@@ -213,5 +234,39 @@ impl Hit {
 
     pub(super) fn event(self, dm: usize) -> Event {
         Event { dm: dm as u32, time: self.time, width: self.width as u32, snr: self.snr as f32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_pulse_within_a_wide_wing_is_an_event_of_its_own() {
+        let hits = |narrow: f64| {
+            let wide = |time: u64, snr: f64| Hit { time, width: 256, snr };
+            vec![
+                wide(96, 27.0),
+                wide(112, 27.5),
+                Hit { time: 200, width: 28, snr: narrow },
+                wide(208, 20.0),
+            ]
+        };
+        let events = |hits: Vec<Hit>| {
+            let mut sweep = Sweep::default();
+            let mut events: Vec<Hit> = hits.into_iter().flat_map(|hit| sweep.offer(hit)).collect();
+            assert_eq!(sweep.frontier(1000), 112);
+            events.extend(sweep.end());
+            events.iter().map(|hit| (hit.time, hit.width)).collect::<Vec<_>>()
+        };
+        assert_eq!(events(hits(25.0)), [(112, 256), (200, 28)]);
+        // sqrt(3 * 28 / 256) 27.5 + 4 is 19.8.
+        assert_eq!(events(hits(19.5)), [(112, 256)]);
+        // Whichever comes first.
+        let mut faint_first = hits(0.0);
+        faint_first.insert(0, Hit { time: 70, width: 28, snr: 25.0 });
+        let mut sweep = Sweep::default();
+        faint_first.into_iter().for_each(|hit| assert_eq!(sweep.offer(hit).count(), 0));
+        assert_eq!((sweep.frontier(1000), sweep.settle(1000).count()), (70, 2));
     }
 }

@@ -15,7 +15,8 @@ use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
 use sidereal::pipeline::ending::Ending;
-use sidereal::units::SECONDS_PER_DAY;
+use sidereal::pulse::repeats::repeating;
+use sidereal::units::{SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
 use crate::common;
@@ -116,6 +117,10 @@ struct Products {
     /// Also write candidates.singlepulse, as PRESTO does.
     #[arg(long, help_heading = "Output")]
     singlepulse: bool,
+    /// Also write absorbed.csv: every event above the threshold that was taken for part of a candidate, with the number
+    /// of that candidate's line in candidates.csv.
+    #[arg(long, help_heading = "Output")]
+    list_absorbed: bool,
 }
 
 /// Contents of a search's folder.
@@ -126,7 +131,7 @@ pub(crate) const CONTENTS: Contents =
 pub(crate) fn writes(_: &Path, name: &str) -> bool {
     pictures::is_one(name)
         || matches!(name, "summary.json" | "candidates.cand" | "candidates.csv")
-        || ["candidates.singlepulse", spool::NAME].contains(&name)
+        || ["candidates.singlepulse", tables::ABSORBED, spool::NAME].contains(&name)
 }
 
 /// Runs the verb.
@@ -229,7 +234,7 @@ impl<'a> Work<'a> {
         let (keeper, resumed) = self.keeper(folder, keep == Keep::Resumed)?;
         let (delay_s, has_checkpoints) = (self.opened.delay_s(), self.has_checkpoints());
         let source = self.opened.source.as_mut();
-        let mut journal = Journal { keeper, delay_s, has_checkpoints, observe: &mut observe };
+        let mut journal = Journal::new((keeper, delay_s, has_checkpoints), &mut observe);
         let kept = (resumed.as_ref(), &mut journal as &mut dyn burst::Observer);
         let report = if keep == Keep::Nothing {
             burst::search(source, &self.options, &self.backend, journal.observe)
@@ -254,7 +259,12 @@ impl<'a> Work<'a> {
         let mut files = self.arguments.recording.inputs.clone();
         // The earliest comes first, as in the source.
         files.sort_by_key(|path| *path != self.header.path);
+        let band = &self.header.band;
+        let dm_constant = self.options.dm_constant;
+        let delay_per_dm =
+            dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), dm_constant);
         Ok(Found {
+            sources: repeating(&report.candidates, delay_per_dm),
             header: self.header.clone(),
             delay_s: self.opened.delay_s(),
             geometry: self.opened.geometry.clone(),
@@ -276,10 +286,11 @@ impl<'a> Work<'a> {
     /// What keeps candidates while the search runs, and where it goes on from an earlier one.
     fn keeper(&self, folder: &Folder, is_resumed: bool) -> Result<(Keeper, Option<Checkpoint>)> {
         let (recording, options) = (&self.arguments.recording, &self.options);
-        let own: [(&str, &dyn Debug); 3] = [
+        let own: [(&str, &dyn Debug); 4] = [
             ("--snr", &options.snr),
             ("--max-width", &options.max_width_s),
             ("--baseline", &options.baseline_s),
+            ("--list-absorbed", &options.list_absorbed),
         ];
         let also = self.arguments.selection.files(&self.arguments.trials);
         let files = [recording.files(), also].concat();
@@ -360,6 +371,9 @@ impl<'a> Work<'a> {
             self.remove_spool(folder)?;
         }
         tables::write(folder, found, self.arguments.products.singlepulse)?;
+        if self.arguments.products.list_absorbed {
+            tables::write_absorbed(folder, found)?;
+        }
         self.write_summary(folder, found)?;
         if found.report.ending.is_read() {
             if let Err(error) = self.draw(folder, found) {
@@ -410,6 +424,7 @@ impl<'a> Work<'a> {
 /// first spectrum's start.
 fn from_first_sample(mut report: Report, delay_s: f64) -> Report {
     report.candidates.iter_mut().for_each(|candidate| candidate.shift(delay_s));
+    report.absorbed.iter_mut().for_each(|event| event.shift(delay_s));
     report
 }
 
@@ -444,6 +459,7 @@ impl Arguments {
             snr: self.detection.snr,
             max_width_s: self.detection.max_width,
             baseline_s: self.detection.baseline,
+            list_absorbed: self.products.list_absorbed,
             ..self.selection.options(opened, &self.trials, !self.no_auto_mask)?
         })
     }

@@ -10,6 +10,7 @@ use sidereal::geometry::{Direction, barycentric_mjd, site_itrf_m};
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::Report;
 use sidereal::pulse::cluster;
+use sidereal::pulse::repeats::Repeater;
 use sidereal::units::{Epoch, HZ_PER_MHZ, SECONDS_PER_DAY};
 
 use crate::errors;
@@ -26,6 +27,8 @@ const LISTED: usize = 20;
 /// A finished search.
 pub(crate) struct Found {
     pub(crate) report: Report,
+    /// Sources whose pulses come with a period.
+    pub(crate) sources: Vec<Repeater>,
     pub(crate) header: FilterbankHeader,
     /// Candidates drawn at most.
     pub(crate) drawn: usize,
@@ -68,6 +71,39 @@ pub(crate) struct Summary {
     complete: bool,
     reason: Option<String>,
     candidates: Vec<Candidate>,
+    /// Sources whose pulses come with a period; not there where there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sources: Vec<Source>,
+}
+
+/// A source of periodic pulses.
+#[derive(Serialize, JsonSchema)]
+struct Source {
+    dm: f64,
+    period_s: f64,
+    pulses: usize,
+    /// S/N of the best pulse.
+    snr: f64,
+    first_s: f64,
+    last_s: f64,
+    /// Their places in the list of candidates, from 1, in order of time.
+    candidates: Vec<usize>,
+}
+
+impl Source {
+    fn new(source: &Repeater, found: &Found) -> Self {
+        let pulses = source.candidates.iter().map(|place| &found.report.candidates[*place]);
+        let times = pulses.clone().map(|pulse| tidy(pulse.time_s));
+        Self {
+            dm: tidy(source.dm),
+            period_s: tidy(source.period_s),
+            pulses: source.candidates.len(),
+            snr: tidy(pulses.map(|pulse| pulse.snr).fold(0.0, f64::max)),
+            first_s: times.clone().fold(f64::INFINITY, f64::min),
+            last_s: times.fold(f64::NEG_INFINITY, f64::max),
+            candidates: source.candidates.iter().map(|place| place + 1).collect(),
+        }
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -166,6 +202,7 @@ impl Summary {
             complete: report.ending.is_complete(),
             reason: report.ending.reason().map(|why| errors::named(&why)),
             candidates: candidates.collect(),
+            sources: found.sources.iter().map(|source| Source::new(source, found)).collect(),
         }
     }
 }
@@ -221,6 +258,14 @@ fn table(text: &mut String, found: &Found) {
     }
     if candidates.len() > LISTED {
         let _ = writeln!(text, "      and {} more in candidates.csv", candidates.len() - LISTED);
+    }
+    for source in &found.sources {
+        let Source { dm, period_s, pulses, snr, first_s, last_s, .. } = Source::new(source, found);
+        let _ = writeln!(
+            text,
+            "{pulses} of these repeat each {period_s:.6} s at DM {dm:.2}, from {first_s:.3} s to {last_s:.3} s; \
+             the best has S/N {snr:.1}."
+        );
     }
     text.push('\n');
 }

@@ -1,15 +1,17 @@
 //! The candidate lists of a search: .cand, .csv, .singlepulse, and FETCH's .h5.
 
+use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
-use sidereal::Result;
 use sidereal::io::FilterbankHeader;
 use sidereal::io::candidates::{self, Record};
 use sidereal::io::fetch_h5::{self, FetchCandidate, PIXELS};
 use sidereal::pipeline::cutout::Cutout;
 use sidereal::pulse::cluster::Candidate;
+use sidereal::{Error, Result};
 
-use super::report::Found;
+use super::report::{Found, tidy};
 use crate::output::Folder;
 
 /// Writes the lists.
@@ -35,6 +37,42 @@ pub(super) fn write(folder: &Folder, found: &Found, singlepulse: bool) -> Result
         candidates::write_singlepulse(&folder.file("candidates.singlepulse"), &records)?;
     }
     Ok(())
+}
+
+/// Name of the list of events that belong to candidates.
+pub(super) const ABSORBED: &str = "absorbed.csv";
+
+/// Writes the events that belong to each candidate and are not its best one, candidate by candidate.
+pub(super) fn write_absorbed(folder: &Folder, found: &Found) -> Result<()> {
+    let candidates = &found.report.candidates;
+    let key = |(trial, begin_s): (usize, f64)| (trial, begin_s.to_bits());
+    let numbers: HashMap<_, _> =
+        candidates.iter().map(|c| key((c.trial, c.peak_begin_s))).zip(1..).collect();
+    let mut events: Vec<_> = found
+        .report
+        .absorbed
+        .iter()
+        .filter_map(|event| Some((*numbers.get(&key(event.owner))?, event)))
+        .collect();
+    events.sort_by(|(a, p), (b, q)| {
+        a.cmp(b).then(p.trial.cmp(&q.trial)).then(p.begin_s.total_cmp(&q.begin_s))
+    });
+    let mut text =
+        "candidate,candidate_dm,candidate_time_s,candidate_snr,trial,dm,time_s,snr,width_s\n"
+            .to_owned();
+    for (number, event) in events {
+        let owner: &Candidate = &candidates[number - 1];
+        let [owner_dm, owner_time_s, owner_snr] = [owner.dm, owner.time_s, owner.snr].map(tidy);
+        let (time_s, width_s) = (0.5 * (event.begin_s + event.end_s), event.end_s - event.begin_s);
+        let [dm, time_s, snr, width_s] = [event.dm, time_s, event.snr, width_s].map(tidy);
+        let trial = event.trial;
+        let _ = writeln!(
+            text,
+            "{number},{owner_dm},{owner_time_s},{owner_snr},{trial},{dm},{time_s},{snr},{width_s}"
+        );
+    }
+    let path = folder.file(ABSORBED);
+    std::fs::write(&path, text).map_err(|error| Error::io(path, error))
 }
 
 /// Writes one candidate for FETCH.

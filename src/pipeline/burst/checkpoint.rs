@@ -5,7 +5,7 @@
 use super::super::range::RangeSearch;
 use super::{Candidate, Status};
 use crate::error::{Error, Result};
-use crate::pulse::cluster::{Clusterer, State};
+use crate::pulse::cluster::{Absorbed, Clusterer, State};
 use crate::state::GREATEST;
 
 /// Follows a search while it runs, and keeps what it finds.
@@ -18,6 +18,22 @@ pub trait Observer {
     /// # Errors
     /// Any, which ends the search; its report has these candidates.
     fn found(&mut self, candidates: &[Candidate]) -> Result<()>;
+
+    /// Takes the members of the candidates that [`Observer::found`] hears of next, where the search lists them.
+    ///
+    /// # Errors
+    /// As [`Observer::found`].
+    fn absorbed(&mut self, _members: &[Absorbed]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives back the members of all candidates that it took; asked after [`Observer::taken`].
+    ///
+    /// # Errors
+    /// Any, which the search returns.
+    fn taken_absorbed(&mut self) -> Result<Vec<Absorbed>> {
+        Ok(Vec::new())
+    }
 
     /// Gives back all candidates that it took, for the report; of a search that was resumed, those too that were final
     /// by its checkpoint.
@@ -41,11 +57,12 @@ pub trait Observer {
 pub(super) struct Onlooker<'a> {
     observe: &'a mut dyn FnMut(&Status) -> bool,
     found: Vec<Candidate>,
+    absorbed: Vec<Absorbed>,
 }
 
 impl<'a> Onlooker<'a> {
     pub(super) fn new(observe: &'a mut dyn FnMut(&Status) -> bool) -> Self {
-        Self { observe, found: Vec::new() }
+        Self { observe, found: Vec::new(), absorbed: Vec::new() }
     }
 }
 
@@ -57,6 +74,15 @@ impl Observer for Onlooker<'_> {
     fn found(&mut self, candidates: &[Candidate]) -> Result<()> {
         self.found.extend_from_slice(candidates);
         Ok(())
+    }
+
+    fn absorbed(&mut self, members: &[Absorbed]) -> Result<()> {
+        self.absorbed.extend_from_slice(members);
+        Ok(())
+    }
+
+    fn taken_absorbed(&mut self) -> Result<Vec<Absorbed>> {
+        Ok(std::mem::take(&mut self.absorbed))
     }
 
     fn taken(&mut self) -> Result<Vec<Candidate>> {

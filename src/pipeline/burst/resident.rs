@@ -73,9 +73,9 @@ impl Resident {
             times += *count as u64;
         }
         let late = stage.finish(times, &mut setup.ranges, &mut clusterer)?;
-        let (candidates, gaps, flagged) = (Vec::new(), gaps.clone(), 0);
+        let (found, gaps, flagged) = ((Vec::new(), Vec::new()), gaps.clone(), 0);
         let ending = Ending::Complete;
-        let outcome = Outcome { candidates, times, late, ending, gaps, flagged, begin };
+        let outcome = Outcome { found, times, late, ending, gaps, flagged, begin };
         setup.report(clusterer, outcome)
     }
 }

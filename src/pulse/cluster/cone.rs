@@ -3,14 +3,13 @@
 //! Invariant: groups come in best first and leave best first.
 
 use super::peaks::SLACK_S;
+use super::wing::Wings;
 use super::{Group, Point, rank_starts};
 
-/// A burst may be this much stronger than predicted: one that fills half the band smears half as
-/// much, and keeps the square root of two more.
-const MARGIN: f64 = 1.5;
-
-/// What noise, searched over many boxcars, may add.
-const NOISE: f64 = 2.0;
+/// A pulse that may be wider than the widest boxcar may be this much stronger than a filter that widens with it finds, of
+/// a burst that fills half the band, and noise may add this much.
+const WIDE_MARGIN: f64 = 1.5;
+const WIDE_NOISE: f64 = 2.0;
 
 /// Groups merged to bursts.
 pub(super) struct Merged {
@@ -21,15 +20,17 @@ pub(super) struct Merged {
 }
 
 /// Takes each group that a stronger one explains into it; `is_open` tells which groups a group to come might explain,
-/// or be explained by.
+/// or be explained by. `took` hears of each group that a whole burst takes, after the burst's own best.
 ///
-/// The best group that explains another takes it, unless it was taken itself. So a group is decided once every
-/// stronger one that explains it is, and a burst is whole once every weaker group that it explains is decided.
+/// The best group that explains another takes it, for the burst that took it itself if one did. So a group is decided once
+/// every stronger one that explains it is, and a burst is whole once every weaker group is decided that it, or a group that
+/// it took, explains.
 pub(super) fn merge(
     mut groups: Vec<Group>,
     ranks: usize,
-    delay_per_dm: f64,
+    wings: Wings,
     is_open: impl Fn(&Group) -> bool,
+    mut took: impl FnMut(&Point, &Point),
 ) -> Merged {
     let Some(weakest) = groups.last().map(|group| f64::from(group.best.snr)) else {
         return Merged { decided: groups, undecided: Vec::new() };
@@ -43,37 +44,39 @@ pub(super) fn merge(
     let index = Index::new(&groups, place, ranks);
     let mut fates: Vec<Fate> =
         groups.iter().map(|group| if is_open(group) { Fate::Open } else { Fate::Free }).collect();
+    // The burst that each group belongs to, as far as that is known, and whether it waits for a group.
+    let mut owners: Vec<usize> = (0..groups.len()).collect();
+    let mut waits = vec![false; groups.len()];
     for seed in 0..groups.len() {
-        if fates[seed] == Fate::Taken {
-            continue;
-        }
-        let is_free = fates[seed] == Fate::Free;
-        let cone = Cone::new(&groups[seed].best, weakest, delay_per_dm);
-        let mut whole = groups[seed];
-        let mut waits = false;
+        let owner = owners[seed];
+        let cone = Cone::new(&groups[seed].best, weakest, wings, owner == seed);
         index.each_near(&cone, |other| {
             if other <= seed || fates[other] == Fate::Taken || !cone.explains(&groups[other].best) {
                 return;
             }
-            if is_free && fates[other] == Fate::Free {
+            if fates[seed] != Fate::Open && fates[other] == Fate::Free {
                 fates[other] = Fate::Taken;
-                whole.absorb(&groups[other]);
+                owners[other] = owner;
             } else {
                 fates[other] = Fate::Open;
-                waits = true;
+                waits[owner] = true;
             }
         });
-        groups[seed] = whole;
-        if is_free && !waits {
-            fates[seed] = Fate::Whole;
+    }
+    // A group that was taken stays until its burst is whole, for it may still take others.
+    let (mut decided, mut undecided) = (Vec::new(), Vec::new());
+    for index in (0..groups.len()).filter(|index| !waits[owners[*index]]) {
+        let (owner, own) = (owners[index], groups[index]);
+        if fates[index] == Fate::Taken {
+            took(&groups[owner].best, &own.best);
+            groups[owner].absorb(&own);
         }
     }
-    let (mut decided, mut undecided) = (Vec::new(), Vec::new());
-    for (group, fate) in groups.into_iter().zip(fates) {
-        match fate {
-            Fate::Taken => {}
-            Fate::Whole => decided.push(group),
-            Fate::Free | Fate::Open => undecided.push(group),
+    for (index, group) in groups.into_iter().enumerate() {
+        match (fates[index], waits[owners[index]]) {
+            (Fate::Taken, false) => {}
+            (Fate::Free, false) => decided.push(group),
+            _ => undecided.push(group),
         }
     }
     Merged { decided, undecided }
@@ -88,8 +91,6 @@ enum Fate {
     Open,
     /// It belongs to a stronger one.
     Taken,
-    /// A burst of which all members are known.
-    Whole,
 }
 
 /// How far in time groups can be from each other of which one explains the other.
@@ -160,22 +161,20 @@ impl Index {
 /// Where a burst is seen at wrong dispersion measures, and how strong.
 pub(super) struct Cone<'a> {
     best: &'a Point,
-    delay_per_dm: f64,
+    wings: Wings,
+    /// Whether the pulse may be wider than any boxcar, so that its wing is not known.
+    is_wide: bool,
     /// Beyond this difference nothing as strong as the weakest group is left of the burst.
     dm_reach: f64,
 }
 
 impl<'a> Cone<'a> {
-    pub(super) fn new(best: &'a Point, weakest: f64, delay_per_dm: f64) -> Self {
-        let least = (weakest - NOISE) / MARGIN;
-        let ratio = f64::from(best.snr) / least;
-        let dm_reach = if least > 0.0 && delay_per_dm > 0.0 {
-            best.width() * (ratio.powi(4) - 1.0).max(0.0).sqrt() / delay_per_dm
-        } else {
-            f64::INFINITY
-        };
+    /// Of a group that is a burst's best (`is_burst`), or part of one.
+    pub(super) fn new(best: &'a Point, weakest: f64, wings: Wings, is_burst: bool) -> Self {
+        let is_wide = is_burst && best.is_widest;
+        let dm_reach = if is_wide { f64::INFINITY } else { wings.dm_reach(best, weakest) };
         // A little more, so that the exact test decides.
-        Self { best, delay_per_dm, dm_reach: 1.001 * dm_reach + 1e-9 }
+        Self { best, wings, is_wide, dm_reach: 1.001 * dm_reach + 1e-9 }
     }
 
     /// Earliest and latest moment of the burst at a trial, for boxcars up to `width`.
@@ -183,40 +182,48 @@ impl<'a> Cone<'a> {
     /// A trial above the burst's dispersion measure moves low frequencies too early, one below it
     /// leaves them too late.
     fn times(&self, dm: f64, width: f64) -> (f64, f64) {
-        let shift = (self.best.dm - dm) * self.delay_per_dm;
+        let shift = (self.best.dm - dm) * self.wings.delay_per_dm;
         let slack = 0.5 * self.best.width().max(width);
         (self.best.begin + shift.min(0.0) - slack, self.best.end + shift.max(0.0) + slack)
     }
 
-    /// `snr <= margin S sqrt(W / sqrt(W^2 + smear^2)) + noise`, within the cone.
+    /// Whether the other lies within the cone and is no stronger than the burst's wing there.
     pub(super) fn explains(&self, other: &Point) -> bool {
         let (early, late) = self.times(other.dm, other.width());
         if other.end < early || other.begin > late {
             return false;
         }
+        self.wings.explains(self.best, other) || self.is_wide && self.explains_widely(other)
+    }
+
+    /// `snr <= margin S sqrt(W / sqrt(W^2 + smear^2)) + noise`.
+    fn explains_widely(&self, other: &Point) -> bool {
         let width = self.best.width();
-        let smear = (self.best.dm - other.dm).abs() * self.delay_per_dm;
+        let smear = (self.best.dm - other.dm).abs() * self.wings.delay_per_dm;
         let left = (width / width.hypot(smear)).sqrt();
-        f64::from(other.snr) <= MARGIN * f64::from(self.best.snr) * left + NOISE
+        f64::from(other.snr) <= WIDE_MARGIN * f64::from(self.best.snr) * left + WIDE_NOISE
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::BandEdges;
     use super::*;
 
     fn point(dm: f64, begin: f64, snr: f32) -> Point {
-        Point { begin, end: begin + 0.002, snr, rank: dm as u32, dm, trial: dm as u32 }
+        let (rank, trial, is_widest) = (dm as u32, dm as u32, false);
+        Point { begin, end: begin + 0.02, snr, rank, dm, trial, is_widest }
     }
 
     #[test]
     fn the_cone_opens_early_above_and_late_below() {
         let best = point(100.0, 10.0, 50.0);
-        let cone = Cone::new(&best, 6.0, 1e-3);
-        assert!(cone.explains(&point(150.0, 9.96, 9.0)));
+        let band = BandEdges { lowest_hz: 1.2e9, highest_hz: 1.5e9, dm_constant: 4148.808 };
+        let cone = Cone::new(&best, 6.0, Wings::new(band, 1e-3), true);
+        assert!(cone.explains(&point(150.0, 9.96, 20.0)));
         assert!(!cone.explains(&point(150.0, 10.04, 9.0)));
-        assert!(cone.explains(&point(50.0, 10.04, 9.0)));
+        assert!(cone.explains(&point(50.0, 10.04, 20.0)));
         assert!(!cone.explains(&point(50.0, 9.96, 9.0)));
-        assert!(!cone.explains(&point(150.0, 9.96, 30.0)));
+        assert!(!cone.explains(&point(150.0, 9.96, 60.0)));
     }
 }

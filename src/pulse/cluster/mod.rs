@@ -8,14 +8,19 @@ mod peaks;
 mod state;
 #[cfg(test)]
 mod tests;
+mod wing;
 
 pub use state::State;
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use super::rules::Event;
 use crate::error::{Error, Result};
 use crate::units::dispersion_delay_s;
+
+/// From this part of the widest boxcar on, a pulse may be wider than any: the next narrower one is a fifth narrower.
+const WIDEST: f64 = 0.75;
 
 /// The part of the longest reach in time after which groups are merged again: smaller parts cost time, greater ones
 /// memory.
@@ -28,6 +33,8 @@ pub struct TrialRange {
     pub dms: Vec<f64>,
     /// Sampling time of its series, in seconds.
     pub tsamp_s: f64,
+    /// Its widest boxcar, in samples.
+    pub widest: usize,
 }
 
 /// The band's edges: they open the cone in which a burst is seen at wrong dispersion measures.
@@ -91,27 +98,57 @@ impl Candidate {
     }
 }
 
+/// An event that belongs to a candidate and is not its best one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Absorbed {
+    /// The trial of the candidate, counted over all ranges, and the first moment of its boxcar: no two have both.
+    pub owner: (usize, f64),
+    /// Index of the event's trial, counted over all ranges.
+    pub trial: usize,
+    /// Its dispersion measure, pc cm^-3.
+    pub dm: f64,
+    /// Its signal-to-noise ratio.
+    pub snr: f64,
+    /// First moment of its boxcar, in seconds from the first sample's start.
+    pub begin_s: f64,
+    /// Last moment of its boxcar.
+    pub end_s: f64,
+}
+
+impl Absorbed {
+    /// Moves all times by so many seconds.
+    pub fn shift(&mut self, seconds: f64) {
+        self.owner.1 += seconds;
+        self.begin_s += seconds;
+        self.end_s += seconds;
+    }
+}
+
 /// Gathers events of all ranges and groups them.
 ///
 /// [`Clusterer::settle`] hands out the candidates that no later event can change, and forgets their events, so that
 /// memory holds only what is undecided.
 ///
-/// 1. Each event follows its strongest neighbour, within 3 trials and touching in time, uphill to a
-///    local peak; the events that end at one peak are a group. (Linking all neighbours instead
-///    would join the pulses of a bright pulsar where their wings cross.)
-/// 2. A group within the dispersion cone of a stronger one, and no stronger than that one would
-///    appear at the wrong dispersion measure, belongs to it.
+/// 1. Each event follows the strongest neighbour that explains it, within 3 trials and touching in
+///    time, uphill to a local peak; the events that end at one peak are a group. (Linking all
+///    neighbours instead would join the pulses of a bright pulsar where their wings cross.)
+/// 2. A group within the dispersion cone of a stronger one that explains it belongs to it.
+///
+/// A pulse of width `W` and significance `S` explains an event in a boxcar of width `w` whose significance is at most
+/// `S sqrt(W / w) min(2 f, 1.5) + 4`: `f` is the part of the pulse that the boxcar holds at its own dispersion measure
+/// and time, if its spectrum is flat. What is narrower or stronger is another pulse.
 ///
 /// # Numerics
 /// Deterministic: ties go to the earlier, then to the lower dispersion measure.
 /// # Source
 /// Loss of signal-to-noise with a wrong dispersion measure: Cordes & McLaughlin 2003, ApJ 596,
-/// 1142, eq. 12 and 13 for a filter of fixed width; here the filter widens with the pulse.
+/// 1142, eq. 12 and 13 for a boxcar of the pulse's own width.
 #[derive(Debug)]
 pub struct Clusterer {
     ranges: Vec<TrialRange>,
-    /// Delay across the band of one unit of dispersion measure, in seconds.
-    delay_per_dm: f64,
+    wings: wing::Wings,
+    /// The widest boxcar of any range, in seconds.
+    widest_s: f64,
     /// First trial of each range, and of all of them.
     offsets: Vec<usize>,
     /// Place of each trial in order of dispersion measure.
@@ -124,6 +161,9 @@ pub struct Clusterer {
     points: Vec<Point>,
     /// Whole groups, of which it is not decided to which burst they belong.
     groups: Vec<Group>,
+    /// Where members are listed: those of each whole group, and those that were handed out but not asked for.
+    members: Option<HashMap<Key, Vec<Point>>>,
+    absorbed: Vec<Absorbed>,
     /// All events that begin before this moment were taken.
     frontier_s: f64,
     /// Groups were merged up to this moment: none that begins earlier comes.
@@ -131,6 +171,9 @@ pub struct Clusterer {
     /// Events taken in all.
     events: usize,
 }
+
+/// The trial of an event and the bits of its beginning.
+type Key = (u32, u64);
 
 /// One event in seconds.
 #[derive(Clone, Copy, Debug)]
@@ -141,9 +184,15 @@ pub(super) struct Point {
     rank: u32,
     dm: f64,
     trial: u32,
+    /// Whether its boxcar is about as wide as any.
+    is_widest: bool,
 }
 
 impl Point {
+    fn key(&self) -> Key {
+        (self.trial, self.begin.to_bits())
+    }
+
     fn centre(&self) -> f64 {
         0.5 * (self.begin + self.end)
     }
@@ -206,13 +255,16 @@ impl Clusterer {
             }
             offsets.push(offsets[offsets.len() - 1] + range.dms.len());
         }
+        let widths = ranges.iter().map(|range| range.widest as f64 * range.tsamp_s);
+        let widest_s = widths.fold(0.0, f64::max);
         let dms: Vec<f64> = ranges.iter().flat_map(|range| range.dms.iter().copied()).collect();
         let ranks = ranks(&dms)?;
         let mut sorted = dms;
         sorted.sort_by(f64::total_cmp);
         Ok(Self {
             ranges,
-            delay_per_dm,
+            wings: wing::Wings::new(band, delay_per_dm),
+            widest_s,
             offsets,
             ranks,
             drifts: peaks::drifts(&sorted, delay_per_dm),
@@ -220,10 +272,22 @@ impl Clusterer {
             highest_dm: sorted.last().copied().unwrap_or(0.0),
             points: Vec::new(),
             groups: Vec::new(),
+            members: None,
+            absorbed: Vec::new(),
             frontier_s: f64::NEG_INFINITY,
             horizon: f64::NEG_INFINITY,
             events: 0,
         })
+    }
+
+    /// The same, before any event was taken, listing the members of each candidate.
+    pub fn listing(self) -> Self {
+        Self { members: Some(HashMap::new()), ..self }
+    }
+
+    /// Gives back the members of the candidates handed out since it was asked last, by owner, then by trial and time.
+    pub fn take_absorbed(&mut self) -> Vec<Absorbed> {
+        std::mem::take(&mut self.absorbed)
     }
 
     /// Takes events of one range.
@@ -245,8 +309,9 @@ impl Clusterer {
             let trial = self.offsets[range] + event.dm as usize;
             let begin = event.time as f64 * trials.tsamp_s;
             let end = (event.time + u64::from(event.width)) as f64 * trials.tsamp_s;
-            let (rank, trial) = (self.ranks[trial], trial as u32);
-            self.points.push(Point { begin, end, snr: event.snr, rank, dm, trial });
+            let is_widest = f64::from(event.width) >= WIDEST * trials.widest as f64;
+            let (rank, trial, snr) = (self.ranks[trial], trial as u32, event.snr);
+            self.points.push(Point { begin, end, snr, rank, dm, trial, is_widest });
         }
         Ok(())
     }
@@ -257,16 +322,16 @@ impl Clusterer {
     }
 
     /// Hands out the candidates that are final, best first: no event that begins at `frontier_s` or later, in
-    /// seconds, can join, absorb or be absorbed by them. Such events have boxcars of at most `widest_s` seconds.
+    /// seconds, can join, absorb or be absorbed by them.
     ///
     /// Events that begin before the frontier must all have been taken.
-    pub fn settle(&mut self, frontier_s: f64, widest_s: f64) -> Vec<Candidate> {
+    pub fn settle(&mut self, frontier_s: f64) -> Vec<Candidate> {
         if frontier_s <= self.frontier_s && frontier_s.is_finite() {
             return Vec::new();
         }
         self.frontier_s = frontier_s;
         let horizon = self.gather(frontier_s);
-        let reach = cone::Reach::new(self.lowest_dm, self.delay_per_dm, widest_s);
+        let reach = cone::Reach::new(self.lowest_dm, self.wings.delay_per_dm, self.widest_s);
         // Groups are merged again only where that decides enough of them.
         let least = STEP * reach.longest_s(self.highest_dm);
         if horizon < self.horizon + least {
@@ -275,19 +340,36 @@ impl Clusterer {
         self.horizon = horizon;
         let groups = std::mem::take(&mut self.groups);
         let is_open = |group: &Group| reach.end(&group.best) >= horizon;
-        let merged = cone::merge(groups, self.ranks.len(), self.delay_per_dm, is_open);
+        let mut members = self.members.take();
+        let took = |burst: &Point, group: &Point| {
+            if let Some(members) = &mut members {
+                let mut own = members.remove(&group.key()).unwrap_or_default();
+                own.push(*group);
+                members.entry(burst.key()).or_default().append(&mut own);
+            }
+        };
+        let merged = cone::merge(groups, self.ranks.len(), self.wings, is_open, took);
+        self.members = members;
         self.groups = merged.undecided;
+        merged.decided.iter().for_each(|group| self.list(&group.best));
         merged.decided.iter().map(|group| self.candidate(group)).collect()
     }
 
     /// Makes groups of the events that no later one changes; returns the moment before which no other group begins.
     fn gather(&mut self, frontier_s: f64) -> f64 {
-        let (groups, group_of) =
-            peaks::group(&mut self.points, self.ranks.len(), self.delay_per_dm);
+        let (groups, group_of) = peaks::group(&mut self.points, self.ranks.len(), self.wings);
         let mut is_open = vec![false; groups.len()];
         for (point, group) in self.points.iter().zip(&group_of) {
             is_open[*group as usize] |=
                 peaks::reach_end(point, self.drifts[point.rank as usize]) >= frontier_s;
+        }
+        if let Some(members) = &mut self.members {
+            for (point, group) in self.points.iter().zip(&group_of) {
+                let best = &groups[*group as usize].best;
+                if !is_open[*group as usize] && point.key() != best.key() {
+                    members.entry(best.key()).or_default().push(*point);
+                }
+            }
         }
         let mut kept = group_of.iter().map(|group| is_open[*group as usize]);
         self.points.retain(|_| kept.next().unwrap_or(true));
@@ -299,7 +381,23 @@ impl Clusterer {
 
     /// The candidates that were not handed out, best first.
     pub fn finish(&mut self) -> Vec<Candidate> {
-        self.settle(f64::INFINITY, 0.0)
+        self.settle(f64::INFINITY)
+    }
+
+    /// Hands out the members of a candidate, where they are listed.
+    fn list(&mut self, best: &Point) {
+        let Some(mut own) = self.members.as_mut().and_then(|all| all.remove(&best.key())) else {
+            return;
+        };
+        own.sort_unstable_by(|p, q| p.trial.cmp(&q.trial).then(p.begin.total_cmp(&q.begin)));
+        self.absorbed.extend(own.iter().map(|point| Absorbed {
+            owner: (best.trial as usize, best.begin),
+            trial: point.trial as usize,
+            dm: point.dm,
+            snr: f64::from(point.snr),
+            begin_s: point.begin,
+            end_s: point.end,
+        }));
     }
 
     fn candidate(&self, group: &Group) -> Candidate {

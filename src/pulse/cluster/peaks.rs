@@ -1,9 +1,10 @@
-//! Events to local peaks: each follows its strongest neighbour uphill.
+//! Events to local peaks: each follows its strongest neighbour that explains it uphill.
 //!
 //! Invariant: a step uphill is strict in the order of points, so no chain closes on itself.
 
 use std::cmp::Ordering;
 
+use super::wing::Wings;
 use super::{Group, Point, rank_starts};
 
 /// Trials to either side in which an event has neighbours.
@@ -27,11 +28,7 @@ pub(super) fn reach_end(point: &Point, drift: f64) -> f64 {
 }
 
 /// Groups of the points that climb to the same peak, best first, and the group of each point. Reorders the points.
-pub(super) fn group(
-    points: &mut [Point],
-    ranks: usize,
-    delay_per_dm: f64,
-) -> (Vec<Group>, Vec<u32>) {
+pub(super) fn group(points: &mut [Point], ranks: usize, wings: Wings) -> (Vec<Group>, Vec<u32>) {
     let place = |p: &Point, q: &Point| p.rank.cmp(&q.rank).then(p.begin.total_cmp(&q.begin));
     points.sort_unstable_by(|p, q| place(p, q).then_with(|| p.order(q)));
     let starts = rank_starts(points.iter().map(|p| p.rank), ranks);
@@ -42,7 +39,7 @@ pub(super) fn group(
         }
         for high in low..ranks.min(low + STEPS + 1) {
             let (here, there) = (starts[low]..starts[low + 1], starts[high]..starts[high + 1]);
-            link(points, here, there, delay_per_dm, &mut uphill);
+            link(points, here, there, wings, &mut uphill);
         }
     }
     collect(points, &uphill)
@@ -53,14 +50,14 @@ fn link(
     points: &[Point],
     here: std::ops::Range<usize>,
     there: std::ops::Range<usize>,
-    delay_per_dm: f64,
+    wings: Wings,
     uphill: &mut [u32],
 ) {
     let (Some(first), Some(other)) = (points[here.clone()].first(), points[there.clone()].first())
     else {
         return;
     };
-    let drift = (other.dm - first.dm).abs() * delay_per_dm;
+    let drift = (other.dm - first.dm).abs() * wings.delay_per_dm;
     let widest = points[there.clone()].iter().map(Point::width).fold(0.0, f64::max);
     let mut from = there.start;
     for p in here {
@@ -78,17 +75,20 @@ fn link(
             let near = drift + 0.5 * here.width().min(there.width());
             let touch = there.begin <= here.end + near && there.end >= here.begin - near;
             if p != q && touch {
-                raise(points, uphill, p, q);
-                raise(points, uphill, q, p);
+                let (low, high) =
+                    if points[p].order(&points[q]) == Ordering::Less { (q, p) } else { (p, q) };
+                raise(points, uphill, (low, high), wings);
             }
         }
     }
 }
 
-/// Lets `from` climb to `to` if that is the best seen so far.
-fn raise(points: &[Point], uphill: &mut [u32], from: usize, to: usize) {
+/// Lets `from` climb to `to`, which is better, if that explains it and is the best seen so far.
+fn raise(points: &[Point], uphill: &mut [u32], (from, to): (usize, usize), wings: Wings) {
     let best = uphill[from] as usize;
-    if points[to].order(&points[best]) == Ordering::Less {
+    if points[to].order(&points[best]) == Ordering::Less
+        && wings.explains(&points[to], &points[from])
+    {
         uphill[from] = to as u32;
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Invariant: a clusterer that is put into a state goes on as the one that it was taken from, bit for bit.
 
-use super::{Candidate, Clusterer, Group, Point};
+use std::collections::HashMap;
+
+use super::{Candidate, Clusterer, Group, Point, TrialRange, WIDEST};
 use crate::error::{Error, Result};
 use crate::state::GREATEST;
 
@@ -34,14 +36,22 @@ impl State {
 impl Clusterer {
     /// What is undecided.
     pub fn state(&self) -> State {
-        let counts = [self.events as u64, self.points.len() as u64];
+        let lengths = [self.points.len(), self.groups.len()].map(|length| length as u64);
         let mut words = vec![self.frontier_s.to_bits(), self.horizon.to_bits()];
-        words.extend(counts);
+        words.push(self.events as u64);
+        words.extend(lengths);
         self.points.iter().for_each(|point| words.extend(point_words(point)));
         for group in &self.groups {
             words.extend(point_words(&group.best));
             words.push(group.members as u64);
             words.extend([group.begin, group.end, group.dm_min, group.dm_max].map(f64::to_bits));
+        }
+        if let Some(members) = &self.members {
+            for group in &self.groups {
+                let own = members.get(&group.best.key()).map_or(&[][..], Vec::as_slice);
+                words.push(own.len() as u64);
+                own.iter().for_each(|point| words.extend(point_words(point)));
+            }
         }
         State { words }
     }
@@ -52,15 +62,12 @@ impl Clusterer {
     /// [`Error::Parameter`] if it is not one.
     pub fn restore(&mut self, state: &State) -> Result<()> {
         let bad = || Error::parameter("state of the clusterer", "damaged", "it is of other trials");
-        let [frontier_s, horizon, events, points, rest @ ..] = state.words.as_slice() else {
+        let [frontier_s, horizon, events, points, groups, rest @ ..] = state.words.as_slice()
+        else {
             return Err(bad());
         };
-        let points = usize::try_from(*points).ok().and_then(|points| points.checked_mul(POINT));
-        let (points, groups) =
-            points.and_then(|words| rest.split_at_checked(words)).ok_or_else(bad)?;
-        if !groups.len().is_multiple_of(GROUP) {
-            return Err(bad());
-        }
+        let (points, rest) = split(rest, *points, POINT).ok_or_else(bad)?;
+        let (groups, mut rest) = split(rest, *groups, GROUP).ok_or_else(bad)?;
         let point = |words: &[u64]| self.point(words).ok_or_else(bad);
         let group = |words: &[u64]| {
             let [members, begin, end, dm_min, dm_max] = words[POINT..] else { return Err(bad()) };
@@ -70,13 +77,24 @@ impl Clusterer {
         };
         let points = points.chunks_exact(POINT).map(point).collect::<Result<Vec<_>>>()?;
         let groups = groups.chunks_exact(GROUP).map(group).collect::<Result<Vec<Group>>>()?;
+        let mut members = HashMap::new();
+        for group in groups.iter().filter(|_| self.members.is_some()) {
+            let (count, behind) = rest.split_first().ok_or_else(bad)?;
+            let (own, behind) = split(behind, *count, POINT).ok_or_else(bad)?;
+            let own = own.chunks_exact(POINT).map(point).collect::<Result<Vec<_>>>()?;
+            if !own.is_empty() {
+                members.insert(group.best.key(), own);
+            }
+            rest = behind;
+        }
         // Each event is a point or a member of one group, here or among those handed out.
-        let members = groups.iter().map(|group| group.members as u64);
-        let undecided = members.fold(points.len() as u64, u64::saturating_add);
-        if undecided > *events || *events >= GREATEST {
+        let counts = groups.iter().map(|group| group.members as u64);
+        let undecided = counts.fold(points.len() as u64, u64::saturating_add);
+        if !rest.is_empty() || undecided > *events || *events >= GREATEST {
             return Err(bad());
         }
         (self.points, self.groups) = (points, groups);
+        self.members = self.members.is_some().then_some(members);
         (self.frontier_s, self.horizon) = (f64::from_bits(*frontier_s), f64::from_bits(*horizon));
         self.events = *events as usize;
         Ok(())
@@ -85,9 +103,12 @@ impl Clusterer {
     fn point(&self, words: &[u64]) -> Option<Point> {
         let trial = usize::try_from(words[3]).ok().filter(|trial| *trial < self.ranks.len())?;
         let range = self.offsets.partition_point(|offset| *offset <= trial) - 1;
+        let [begin, end] = [words[0], words[1]].map(f64::from_bits);
+        let TrialRange { tsamp_s, widest, .. } = self.ranges[range];
         Some(Point {
-            begin: f64::from_bits(words[0]),
-            end: f64::from_bits(words[1]),
+            begin,
+            end,
+            is_widest: ((end - begin) / tsamp_s).round() >= WIDEST * widest as f64,
             snr: f32::from_bits(words[2] as u32),
             rank: self.ranks[trial],
             dm: self.ranges[range].dms[trial - self.offsets[range]],
@@ -132,6 +153,11 @@ impl Candidate {
             dm_max: number(12),
         })
     }
+}
+
+/// The words of so many items, and those after them.
+fn split(words: &[u64], count: u64, each: usize) -> Option<(&[u64], &[u64])> {
+    words.split_at_checked(usize::try_from(count).ok()?.checked_mul(each)?)
 }
 
 fn point_words(point: &Point) -> [u64; POINT] {

@@ -4,7 +4,7 @@ use super::cone::Cone;
 use super::*;
 
 const BAND: BandEdges = BandEdges { lowest_hz: 1.2e9, highest_hz: 1.5e9, dm_constant: 4148.808 };
-const WIDEST: u32 = 32;
+const WIDEST_BOXCAR: u32 = 32;
 
 /// A generator of numbers below a bound.
 struct Random(u64);
@@ -20,8 +20,8 @@ impl Random {
 fn ranges() -> Vec<TrialRange> {
     let dms = |first: usize, step: f64| (0..12).map(|i| (first + i) as f64 * step).collect();
     vec![
-        TrialRange { dms: dms(0, 2.0), tsamp_s: 1e-3 },
-        TrialRange { dms: dms(6, 4.0), tsamp_s: 2e-3 },
+        TrialRange { dms: dms(0, 2.0), tsamp_s: 1e-3, widest: WIDEST_BOXCAR as usize },
+        TrialRange { dms: dms(6, 4.0), tsamp_s: 2e-3, widest: WIDEST_BOXCAR as usize },
     ]
 }
 
@@ -32,16 +32,21 @@ fn events(random: &mut Random, count: usize, length_s: f64) -> Vec<(f64, usize, 
             let (range, dm) = (random.below(2) as usize, random.below(12) as u32);
             let tsamp_s = ranges()[range].tsamp_s;
             let time = random.below((length_s / tsamp_s) as u64);
-            let width = 1 + random.below(u64::from(WIDEST)) as u32;
+            let width = 1 + random.below(u64::from(WIDEST_BOXCAR)) as u32;
             let strong = if random.below(20) == 0 { random.below(600) } else { 0 };
             // Few values, so that some are equal.
             let snr = 5.0 + 0.1 * (random.below(20) + strong) as f32;
             (time as f64 * tsamp_s, range, Event { dm, time, width, snr })
         })
         .collect();
-    events.sort_by(|a, b| a.0.total_cmp(&b.0));
+    events.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2.dm).cmp(&(b.1, b.2.dm))));
     events.dedup_by_key(|(_, range, event)| (*range, event.dm, event.time));
     events
+}
+
+fn sorted(mut absorbed: Vec<Absorbed>) -> Vec<Absorbed> {
+    absorbed.sort_by(|p, q| p.trial.cmp(&q.trial).then(p.begin_s.total_cmp(&q.begin_s)));
+    absorbed
 }
 
 fn clusterer() -> Clusterer {
@@ -52,7 +57,8 @@ fn clusterer() -> Clusterer {
 fn plainly(events: &[(f64, usize, Event)]) -> Vec<(f64, f32, usize)> {
     let mut clusterer = clusterer();
     events.iter().for_each(|(_, range, event)| clusterer.push(*range, &[*event]).unwrap());
-    let (mut points, k) = (clusterer.points.clone(), clusterer.delay_per_dm);
+    let (mut points, wings) = (clusterer.points.clone(), clusterer.wings);
+    let k = wings.delay_per_dm;
     points.sort_by(Point::order);
     let touch = |p: &Point, q: &Point| {
         let near = (p.dm - q.dm).abs() * k + 0.5 * p.width().min(q.width());
@@ -61,7 +67,8 @@ fn plainly(events: &[(f64, usize, Event)]) -> Vec<(f64, f32, usize)> {
     let mut group_of: Vec<usize> = Vec::new();
     let mut groups: Vec<(Point, usize)> = Vec::new();
     for (index, point) in points.iter().enumerate() {
-        let stronger = (0..index).find(|other| touch(&points[*other], point));
+        let stronger = (0..index)
+            .find(|other| touch(&points[*other], point) && wings.explains(&points[*other], point));
         let group = stronger.map_or(groups.len(), |other| group_of[other]);
         if stronger.is_none() {
             groups.push((*point, 0));
@@ -70,11 +77,17 @@ fn plainly(events: &[(f64, usize, Event)]) -> Vec<(f64, f32, usize)> {
         group_of.push(group);
     }
     let mut bursts: Vec<(Point, usize)> = Vec::new();
-    for (best, members) in groups {
-        let explains = |seed: &&mut (Point, usize)| Cone::new(&seed.0, 0.0, k).explains(&best);
-        match bursts.iter_mut().find(explains) {
-            Some(seed) => seed.1 += members,
-            None => bursts.push((best, members)),
+    let mut burst_of: Vec<usize> = Vec::new();
+    for (index, (best, members)) in groups.iter().enumerate() {
+        let explains = |seed: &usize| {
+            let is_burst = bursts[burst_of[*seed]].0.key() == groups[*seed].0.key();
+            Cone::new(&groups[*seed].0, 0.0, wings, is_burst).explains(best)
+        };
+        let owner = (0..index).find(explains).map(|seed| burst_of[seed]);
+        burst_of.push(owner.unwrap_or(bursts.len()));
+        match owner {
+            Some(burst) => bursts[burst].1 += members,
+            None => bursts.push((*best, *members)),
         }
     }
     bursts.iter().map(|(best, members)| (best.begin, best.snr, *members)).collect()
@@ -101,9 +114,10 @@ fn settling_in_steps_changes_nothing_and_forgets_what_is_decided() {
     for case in 0..60 {
         let (count, length_s) = [(3000, 30.0), (400, 30.0), (3000, 300.0)][case % 3];
         let events = events(&mut random, count, length_s);
-        let mut whole = clusterer();
+        let mut whole = clusterer().listing();
         events.iter().for_each(|(_, range, event)| whole.push(*range, &[*event]).unwrap());
-        let mut stepwise = clusterer();
+        let mut stepwise = clusterer().listing();
+        let mut absorbed = Vec::new();
         let (mut found, mut most, mut next, mut frontier_s) = (Vec::new(), 0, 0, 0.0);
         while next < events.len() {
             frontier_s += 0.01 * random.below(if case % 2 == 0 { 100 } else { 400 }) as f64;
@@ -116,11 +130,12 @@ fn settling_in_steps_changes_nothing_and_forgets_what_is_decided() {
                 .rev()
                 .for_each(|(_, range, event)| stepwise.push(*range, &[*event]).unwrap());
             next = end.min(events.len());
-            found.extend(stepwise.settle(frontier_s, 2e-3 * f64::from(WIDEST)));
+            found.extend(stepwise.settle(frontier_s));
+            absorbed.extend(stepwise.take_absorbed());
             most = most.max(stepwise.points.len() + stepwise.groups.len());
             if random.below(3) == 0 {
                 let state = State::from_words(stepwise.state().words().to_vec());
-                stepwise = clusterer();
+                stepwise = clusterer().listing();
                 stepwise.restore(&state).unwrap();
             }
         }
@@ -129,6 +144,9 @@ fn settling_in_steps_changes_nothing_and_forgets_what_is_decided() {
         found.extend(stepwise.finish());
         found.sort_by(Candidate::order);
         assert_eq!(found, whole.finish(), "case {case}");
+        absorbed.extend(stepwise.take_absorbed());
+        assert_eq!(absorbed.len(), events.len() - found.len());
+        assert_eq!(sorted(absorbed), sorted(whole.take_absorbed()), "case {case}");
         if case % 3 == 2 {
             assert!(
                 early > 0 && most < events.len() / 4,

@@ -125,6 +125,7 @@ impl Scratch {
         for (block, flag) in flags.iter().enumerate().filter(|(_, flag)| **flag != 0) {
             let start = block * BLOCK;
             for time in start..(start + BLOCK).min(available) {
+                let mut best: Option<Hit> = None;
                 for (index, (group, rung)) in plan.groups().iter().zip(&*rungs).enumerate() {
                     if flag & (1 << index) == 0 || !time.is_multiple_of(group.stride) {
                         continue;
@@ -135,10 +136,13 @@ impl Scratch {
                         let width = plan.widths()[which] as u64;
                         let sum = sum + (width as i64 * middle) as f64;
                         let snr = thresholds[which].snr(sum);
-                        let hit = Hit { time: origin + time as u64, width, snr };
-                        events.extend(trial.sweep.offer(hit).map(|hit| hit.event(dm)));
+                        if best.is_none_or(|best| snr > best.snr) {
+                            best = Some(Hit { time: origin + time as u64, width, snr });
+                        }
                     });
                 }
+                let ended = best.into_iter().flat_map(|hit| trial.sweep.offer(hit));
+                events.extend(ended.map(|hit| hit.event(dm)));
             }
         }
     }

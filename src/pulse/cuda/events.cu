@@ -160,17 +160,29 @@ struct Event {
   u32 unused;
 };
 
-// A hit belongs to the event whose best hit it starts within or soon after. `bests` has a hit of width 0 where there
-// is none; `header[0]` counts events, of which no block can end more than there is room for.
+// Whether a hit within another is no stronger than that one explains (`Hit::explains` of the host).
+INLINE bool explains(const Hit& best, const Hit& inner) {
+  double above = inner.snr - 4.0;
+  if (above <= 0.0) return true;
+  return above * above * (double)best.width <= 3.0 * best.snr * best.snr * (double)inner.width;
+}
+
+// A hit belongs to the event whose best hit it starts within or soon after. `bests` has for each trial the best hit and
+// one within it that it does not explain, of width 0 where there is none; `header[0]` counts events, of which no block can end more than there is room for.
 KERNEL __launch_bounds__(64)
     sweep(const uint2* blocks, const double* snrs, const u32* best_widths, const u32* offsets, const Hit* bests,
           Hit* next_bests, Event* events, u32* header, u64 first, u32 begin, u32 room, u32 is_last, u32 dms) {
   u32 dm = blockIdx.x * 64 + threadIdx.x;
   if (dm >= dms) return;
   u32 from = larger(offsets[dm], begin), to = smaller(offsets[dm + 1], begin + room);
-  Hit best = bests[dm];
+  Hit best = bests[2 * dm], inner = bests[2 * dm + 1];
+  auto emit_one = [&](const Hit& hit) {
+    if (hit.width != 0) events[atomicAdd(header, 1u)] = Event{hit.time, dm, hit.width, (float)hit.snr, 0};
+  };
   auto emit = [&]() {
-    if (best.width != 0) events[atomicAdd(header, 1u)] = Event{best.time, dm, best.width, (float)best.snr, 0};
+    emit_one(best);
+    emit_one(inner);
+    inner.width = 0;
   };
   for (u32 slot = from; slot < to; slot++) {
     u64 start = first + (u64)blocks[slot - begin].y * BLOCK;
@@ -179,7 +191,13 @@ KERNEL __launch_bounds__(64)
       if (width == 0) continue;
       Hit hit{start + i, snrs[(slot - begin) * BLOCK + i], width, 0};
       if (best.width != 0 && hit.time <= best.time + best.width + larger(best.width, 3u)) {
-        if (hit.snr > best.snr) best = hit;
+        Hit other = hit;
+        if (hit.snr > best.snr) {
+          other = best;
+          best = hit;
+          if (inner.width != 0 && explains(best, inner)) inner.width = 0;
+        }
+        if (!explains(best, other) && (inner.width == 0 || other.snr > inner.snr)) inner = other;
       } else {
         emit();
         best = hit;
@@ -190,5 +208,6 @@ KERNEL __launch_bounds__(64)
     emit();
     best.width = 0;
   }
-  next_bests[dm] = best;
+  next_bests[2 * dm] = best;
+  next_bests[2 * dm + 1] = inner;
 }

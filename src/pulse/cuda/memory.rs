@@ -7,10 +7,13 @@ use crate::error::Result;
 /// Passes over a window's samples that its noise can take, the first over all samples among them.
 pub(super) const ROUNDS: usize = 9;
 
-/// 64-bit words before the events, of an event, and of a trial's best hit.
+/// 64-bit words before the events, of an event, and of a hit.
 pub(super) const HEADER_WORDS: usize = 2;
 pub(super) const EVENT_WORDS: usize = 3;
 pub(super) const HIT_WORDS: usize = 3;
+
+/// 64-bit words of a trial's open event: its best hit, and one within it.
+pub(super) const SWEEP_WORDS: usize = 2 * HIT_WORDS;
 
 /// 64-bit words of an estimate of a window's noise.
 const ESTIMATE_WORDS: usize = 8;
@@ -40,7 +43,7 @@ pub(super) struct Memory {
     pub(super) blocks: Buffer<u64>,
     pub(super) snrs: Buffer<f64>,
     pub(super) widths: Buffer<u32>,
-    /// Each trial's best hit, before and after.
+    /// Each trial's open event, before and after.
     pub(super) bests: [Buffer<u64>; 2],
     pub(super) told_bests: Pinned<u64>,
     /// Windows of floats that have to be looked at whole, and whether a batch's noise has to be estimated again, one
@@ -59,7 +62,7 @@ pub(super) struct Memory {
 pub(super) fn bytes(sizes: &Sizes) -> usize {
     let (dms, all) = (sizes.dms, sizes.dms * sizes.windows);
     let listed = if sizes.is_short() { 1 } else { all };
-    let trial = 4 * sizes.history_stride() + 8 * (1 + 2 + 2 * HIT_WORDS) + 8;
+    let trial = 4 * sizes.history_stride() + 8 * (1 + 2 + 2 * SWEEP_WORDS) + 8;
     let window = 16 + 8 * sizes.entries + 4 * sizes.window_words();
     let block = 8 + 12 * super::sizes::BLOCK;
     let events = HEADER_WORDS + sizes.events() * EVENT_WORDS;
@@ -87,8 +90,8 @@ impl Memory {
             blocks: device.buffer(sizes.room)?,
             snrs: device.buffer(sizes.room * super::sizes::BLOCK)?,
             widths: device.buffer(sizes.room * super::sizes::BLOCK)?,
-            bests: [device.buffer(HIT_WORDS * dms)?, device.buffer(HIT_WORDS * dms)?],
-            told_bests: device.pinned(HIT_WORDS * dms)?,
+            bests: [device.buffer(SWEEP_WORDS * dms)?, device.buffer(SWEEP_WORDS * dms)?],
+            told_bests: device.pinned(SWEEP_WORDS * dms)?,
             loud: device.buffer(listed)?,
             spoilt: device.buffer(1)?,
             events: device.buffer(events)?,

@@ -1,7 +1,7 @@
 //! The kernels of one batch of windows, and what they find.
 
 use super::kernels::{Kernels, Noise};
-use super::memory::{EVENT_WORDS, HEADER_WORDS, HIT_WORDS, Memory, ROUNDS};
+use super::memory::{EVENT_WORDS, HEADER_WORDS, HIT_WORDS, Memory, ROUNDS, SWEEP_WORDS};
 use super::sizes::{BLOCK, Sizes, Sums};
 use crate::backend::cuda::{Arguments, Function, Stream};
 use crate::error::Result;
@@ -97,12 +97,12 @@ impl Search {
 
     /// The event of each trial that later hits may still join; waits for the device.
     pub(super) fn sweeps(&mut self, stream: &Stream) -> Result<impl Iterator<Item = Sweep>> {
-        let words = HIT_WORDS * self.sizes.dms;
+        let words = SWEEP_WORDS * self.sizes.dms;
         let Memory { bests, told_bests, .. } = &mut self.memory;
         // SAFETY: nothing touches the host's memory before the stream is done.
         unsafe { stream.copy_out(&bests[self.present], 0..words, told_bests, 0)? };
         stream.synchronize()?;
-        Ok(told_bests.as_slice()[..words].chunks_exact(HIT_WORDS).map(sweep_of))
+        Ok(told_bests.as_slice()[..words].chunks_exact(SWEEP_WORDS).map(sweep_of))
     }
 
     /// Tells the device these events in place of its own; waits for it.
@@ -111,9 +111,9 @@ impl Search {
         sweeps: impl Iterator<Item = Sweep>,
         stream: &Stream,
     ) -> Result<()> {
-        let words = HIT_WORDS * self.sizes.dms;
+        let words = SWEEP_WORDS * self.sizes.dms;
         let Memory { bests, told_bests, .. } = &mut self.memory;
-        let hits = told_bests.as_mut_slice()[..words].chunks_exact_mut(HIT_WORDS);
+        let hits = told_bests.as_mut_slice()[..words].chunks_exact_mut(SWEEP_WORDS);
         hits.zip(sweeps).for_each(|(words, sweep)| words.copy_from_slice(&words_of(sweep)));
         // SAFETY: nothing touches the host's memory before the stream is done.
         unsafe { stream.copy_in(told_bests, 0..words, &mut bests[self.present], 0)? };
@@ -415,13 +415,23 @@ fn event(words: &[u64]) -> Event {
     Event { dm: words[1] as u32, time: words[0], width: (words[1] >> 32) as u32, snr }
 }
 
-/// A best hit as the device writes it: time, significance, width, which is 0 where there is none.
+/// An open event as the device writes it.
 fn sweep_of(words: &[u64]) -> Sweep {
-    let width = words[2] & u64::from(u32::MAX);
-    let hit = Hit { time: words[0], width, snr: f64::from_bits(words[1]) };
-    Sweep { best: (width > 0).then_some(hit) }
+    let (best, inner) = words.split_at(HIT_WORDS);
+    Sweep { best: hit_of(best), inner: hit_of(inner) }
 }
 
-fn words_of(sweep: Sweep) -> [u64; HIT_WORDS] {
-    sweep.best.map_or([0; HIT_WORDS], |hit| [hit.time, hit.snr.to_bits(), hit.width])
+/// A hit as the device writes it: time, significance, width, which is 0 where there is none.
+fn hit_of(words: &[u64]) -> Option<Hit> {
+    let width = words[2] & u64::from(u32::MAX);
+    let hit = Hit { time: words[0], width, snr: f64::from_bits(words[1]) };
+    (width > 0).then_some(hit)
+}
+
+fn words_of(sweep: Sweep) -> [u64; SWEEP_WORDS] {
+    let hit = |hit: Option<Hit>| {
+        hit.map_or([0; HIT_WORDS], |hit| [hit.time, hit.snr.to_bits(), hit.width])
+    };
+    let ([a, b, c], [d, e, f]) = (hit(sweep.best), hit(sweep.inner));
+    [a, b, c, d, e, f]
 }

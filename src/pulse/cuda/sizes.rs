@@ -199,9 +199,10 @@ impl Sizes {
         shared_bytes(length(self.starts * self.tile_windows), self.sums.bytes())
     }
 
-    /// The most events that a round of flagged blocks can end: events begin at least 5 samples apart.
+    /// The most events that a round of flagged blocks can end: best hits begin at least 5 samples apart, and each may
+    /// have another within it.
     pub(super) fn events(&self) -> usize {
-        self.room * BLOCK.div_ceil(5) + self.room + self.dms
+        2 * (self.room * BLOCK.div_ceil(5) + self.room + self.dms)
     }
 }
 
