@@ -4,6 +4,7 @@
 mod cell;
 mod figure;
 mod interference;
+mod neighbours;
 mod report;
 
 use std::path::PathBuf;
@@ -36,6 +37,9 @@ pub(crate) struct Arguments {
     /// With --interference, subtract each spectrum's mean.
     #[arg(long, requires = "interference")]
     zero_dm: bool,
+    /// Search for bursts beside brighter ones and among a radar's pulses instead, and for short ones.
+    #[arg(long, conflicts_with_all = ["injections", "seed", "dm_tol", "plot", "interference", "markdown"])]
+    neighbours: bool,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
     pub(super) markdown: Option<PathBuf>,
@@ -79,6 +83,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     if arguments.injections == 0 || arguments.injections > 100_000 {
         let rule = "it must be 1 to 100000";
         return Err(sidereal::Error::parameter("--injections", arguments.injections, rule));
+    }
+    if arguments.neighbours {
+        return neighbours::run(common);
     }
     if let Some(folder) = &arguments.interference {
         let options =
