@@ -18,6 +18,7 @@ use crate::output::{Contents, Destination};
 use crate::plots::duration;
 use crate::progress::{Progress, multiple};
 use crate::provenance::{Product, Provenance, Run};
+use crate::rfi::{self, Rfi};
 use crate::say::{note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::{gaps, json};
@@ -162,7 +163,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         _ if common.quiet && !common.json => {}
         [one] if common.json => json::print(one)?,
         many if common.json => json::print(&many)?,
-        _ => json::say(&format!("{}Wrote {}", text(&report), place.display()))?,
+        _ => {
+            let rfi =
+                rfi::Document::new(arguments.rfi(), report.mitigated.as_ref(), header.tsamp_s);
+            json::say(&format!("{}{}Wrote {}", text(&report), rfi.text(), place.display()))?;
+        }
     }
     Ok(errors::ended(&report.ending, &place))
 }
@@ -175,9 +180,16 @@ fn rows(header: &FilterbankHeader, options: &SearchOptions) -> Option<u64> {
 }
 
 impl Arguments {
+    /// What is done about interference: nothing, unless it is asked for.
+    fn rfi(&self) -> Rfi {
+        self.selection.rfi.unwrap_or(Rfi::None)
+    }
+
     fn options(&self, opened: &Opened) -> Result<SearchOptions> {
         // Nothing is detected here, so those options have no effect.
-        self.selection.options(opened, &self.trials, self.auto_mask)
+        let rfi = self.rfi();
+        let auto_mask = self.auto_mask || rfi.has_mask();
+        self.selection.options(opened, &self.trials, (rfi, auto_mask))
     }
 }
 

@@ -29,6 +29,7 @@ mod progress;
 mod provenance;
 mod replot;
 mod rerun;
+mod rfi;
 mod say;
 mod schema;
 mod search;

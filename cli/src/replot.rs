@@ -18,6 +18,7 @@ use crate::dm_arguments::check_constant;
 use crate::json;
 use crate::output::{Contents, Destination, Folder};
 use crate::provenance::{Product, Provenance, Run};
+use crate::rfi::Rfi;
 use crate::say::warning;
 use crate::search::{Found, Pictures, is_picture, stem};
 use crate::selection::{Channels, Opened, Recording, file_name, parse_channels, zapped};
@@ -212,6 +213,8 @@ impl Arguments {
             dms: if listed.is_empty() { Vec::new() } else { vec![low, high] },
             skipped_dms: 0,
             masked_channels: masked,
+            mitigated: None,
+            left_out: 0,
             gaps: Vec::new(),
             flagged_samples: 0,
             times: header.times.unwrap_or(0),
@@ -227,6 +230,8 @@ impl Arguments {
             delay_s,
             geometry: opened.geometry.clone(),
             snr: self.snr.unwrap_or(lowest).max(1e-3),
+            rfi: Rfi::None,
+            max_per_minute: None,
             plan: options.plan.clone(),
             dm_constant: options.dm_constant,
             provenance: Provenance::new(common, &inputs)?,

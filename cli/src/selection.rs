@@ -20,6 +20,7 @@ use crate::dm_arguments::DmArguments;
 use crate::geometry;
 use crate::numbers;
 use crate::pipe;
+use crate::rfi::Rfi;
 use crate::say::{self, warning};
 use crate::voltage_arguments::VoltageArguments;
 
@@ -117,6 +118,12 @@ pub(crate) struct Selection {
     /// Subtract each spectrum's mean: removes broadband interference of no dispersion.
     #[arg(long, help_heading = "Channels and times")]
     pub(crate) zero_dm: bool,
+    /// What is done about interference: auto (all of the following, where the data show it), none, or some of: iqrm
+    /// (channels that stand out, for as long as they do), bandpass (the part of each spectrum that follows the bandpass is
+    /// taken away), time (dropouts are replaced, steps of the gain followed) [default: auto in search, none in
+    /// dedisperse].
+    #[arg(long, value_name = "STEPS", value_parser = Rfi::parse, help_heading = "Channels and times")]
+    pub(crate) rfi: Option<Rfi>,
     /// Leave out a channel of which more than this part is not finite (NaN, infinities); what else is not finite is
     /// filled with its channel's level.
     #[arg(
@@ -263,7 +270,7 @@ impl Selection {
         &self,
         opened: &Opened,
         trials: &DmArguments,
-        auto_mask: bool,
+        (rfi, auto_mask): (Rfi, bool),
     ) -> Result<SearchOptions> {
         let header = opened.source.header();
         let plan = trials.plan(&header.band, header.tsamp_s, None, opened.coherent_dm())?;
@@ -272,6 +279,7 @@ impl Selection {
             zero_dm: self.zero_dm,
             zapped: zapped(self.zap_chans.as_ref(), header)?,
             auto_mask,
+            mitigation: rfi.steps(),
             max_flagged: self.max_flagged,
             mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
             gulp: self.gulp,

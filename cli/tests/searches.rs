@@ -22,6 +22,7 @@ fn a_search_writes_what_the_table_says() {
         "dms",
         "file",
         "flagged_samples",
+        "interference",
         "masked_channels",
         "observation",
         "plan",
@@ -351,4 +352,61 @@ fn a_source_that_repeats_is_told_with_its_period() {
     let shown = sidereal(home.path(), "search p.fil -o out2 --dm-max 150 --no-plots");
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(text.contains("repeat each 0.7145"), "{text}");
+}
+
+/// A folder with 12 s of 128 channels in it (a.fil): a burst at DM 300 and 5 s, and pulses of no dispersion each second.
+fn with_radar() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let mut words = "simulate burst a.fil -q --fch1 1500 --foff -2 --channels 128 --tsamp 1e-3 --duration 12 --seed 5 \
+                     --burst dm=300,time=5.4,width=0.004,snr=20"
+        .to_owned();
+    for second in 1..12 {
+        words += &format!(" --burst dm=0,time={second}.1,width=0.003,snr={}", 20 + 10 * second);
+    }
+    done(home.path(), &words);
+    home
+}
+
+#[test]
+fn interference_is_taken_away_by_default_and_it_is_said() {
+    let home = with_radar();
+    let folder = home.path();
+    let summary = json(folder, "search a.fil -o auto --no-plots --dm-max 500");
+    let rfi = &summary["interference"];
+    assert_eq!(rfi["asked"], "auto");
+    assert_eq!(rfi["broadband_signals"], 11, "{rfi}");
+    assert!(rfi["done"][0].as_str().unwrap().contains("no dispersion"), "{rfi}");
+    let candidates = summary["candidates"].as_array().unwrap();
+    let dms: Vec<f64> = candidates.iter().map(|one| one["dm"].as_f64().unwrap()).collect();
+    assert!((dms[0] - 300.0).abs() < 10.0 && dms.iter().all(|dm| *dm > 50.0), "{dms:?}");
+    let said = done(folder, "search a.fil -o said --no-plots --dm-max 500 --gulp 300 --threads 3");
+    assert!(said.contains("Interference (--rfi auto): 11 signals"), "{said}");
+    let list = |name: &str| std::fs::read(folder.join(name).join("candidates.cand")).unwrap();
+    assert!(list("auto") == list("said"), "gulps and threads");
+}
+
+#[test]
+fn without_mitigation_rows_stay_and_a_storm_is_capped() {
+    let home = with_radar();
+    let folder = home.path();
+    let all = json(folder, "search a.fil -o none --no-plots --dm-max 500 --rfi none");
+    let same =
+        json(folder, "search a.fil -o same --no-plots --dm-max 500 --rfi none --no-auto-mask");
+    assert_eq!(all["candidates"], same["candidates"]);
+    assert_eq!(all["interference"]["done"].as_array().unwrap().len(), 0);
+    assert!(all["left_out"].is_null());
+    let count = all["candidates"].as_array().unwrap().len();
+    assert!(count > 8, "{count}");
+    let words = "search a.fil --no-plots --dm-max 500 --rfi none --max-per-minute 3";
+    let few = json(folder, &format!("{words} -o few"));
+    assert_eq!(
+        few["candidates"].as_array().unwrap()[..],
+        all["candidates"].as_array().unwrap()[..3]
+    );
+    assert_eq!(few["left_out"]["candidates"], count - 3);
+    let said = done(folder, &format!("{words} -o said"));
+    assert!(said.contains(&format!("Left out {} candidates", count - 3)), "{said}");
+    let wrong = sidereal(folder, "search a.fil -o x --rfi zap");
+    assert_eq!(code(&wrong), 2);
+    assert!(stderr(&wrong).contains("iqrm,bandpass,time"), "{}", stderr(&wrong));
 }

@@ -1,4 +1,4 @@
-//! Cleaning: zero-DM filter, masked cells, and the automatic channel mask.
+//! Cleaning: zero-DM filter, masked cells, the automatic channel mask, and the mitigation of interference.
 //!
 //! Invariant: output does not depend on how the stream was split.
 
@@ -6,12 +6,14 @@ mod channels;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod mitigate;
 mod plan;
 pub mod reference;
 
 pub use channels::channel_mask;
 #[cfg(feature = "cuda")]
 pub use cuda::{GapFiller, kernels};
+pub use mitigate::{Bandpass, Mitigated, Mitigator, Steps, iqrm_mask};
 pub use plan::{Options, Plan, TimeMask};
 
 use crate::array::{Progress, check_length};

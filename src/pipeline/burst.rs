@@ -12,6 +12,7 @@ mod resident;
 #[cfg(feature = "cuda")]
 mod voltages;
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use super::cleaning::Cleaning;
@@ -22,6 +23,7 @@ use super::options::{Part, skip_to};
 use super::range::RangeSearch;
 use super::trials::Trials;
 use crate::backend::Backend;
+use crate::clean::Mitigated;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::pulse::cluster::{Absorbed, Candidate, Clusterer};
@@ -59,6 +61,10 @@ pub struct Report {
     pub skipped_dms: usize,
     /// Channels left out, in recorded order.
     pub masked_channels: Vec<usize>,
+    /// Interference that was taken away, if any was looked for.
+    pub mitigated: Option<Mitigated>,
+    /// Candidates that were left out, since stronger ones of the same minute reach the limit.
+    pub left_out: usize,
     /// Gaps that were filled.
     pub gaps: Vec<Gap>,
     /// Samples that were not finite and were filled by their channel's level.
@@ -341,7 +347,10 @@ impl Setup {
         let Backend::Cuda(device, _) = backend else { return self.host_work() };
         let parts = (&self.cleaning, self.part);
         let gulp = self.options.gulp;
-        if let Some(recorded) = voltages::recorded(source, device) {
+        // Interference is looked for in rows on the host.
+        if self.cleaning.mitigated().is_none()
+            && let Some(recorded) = voltages::recorded(source, device)
+        {
             let work = voltages::VoltageWork::new(device, recorded, parts, &self.ranges, gulp)?;
             return Ok(Box::new(work));
         }
@@ -377,12 +386,15 @@ impl Setup {
         candidates.append(&mut last);
         absorbed.append(&mut self.absorbed(&mut clusterer));
         candidates.sort_by(Candidate::order);
+        let left_out = limit_storms(&mut candidates, self.options.max_per_minute);
         Ok(Report {
             candidates,
             absorbed,
             dms,
             skipped_dms: RangeSearch::skipped(&self.ranges) + late,
             masked_channels: self.cleaning.masked_channels(),
+            mitigated: self.cleaning.mitigated(),
+            left_out,
             gaps,
             flagged_samples: flagged + self.cleaning.flagged_samples(),
             times,
@@ -391,6 +403,19 @@ impl Setup {
             ending,
         })
     }
+}
+
+/// Keeps so many candidates of each minute, which come best first; returns how many it leaves out.
+fn limit_storms(candidates: &mut Vec<Candidate>, most: Option<usize>) -> usize {
+    let Some(most) = most else { return 0 };
+    let all = candidates.len();
+    let mut minutes = HashMap::new();
+    candidates.retain(|candidate| {
+        let count = minutes.entry((candidate.time_s / 60.0).floor() as i64).or_insert(0);
+        *count += 1;
+        *count <= most
+    });
+    all - candidates.len()
 }
 
 fn no_trial_fits(header: &FilterbankHeader, options: &SearchOptions, times: u64) -> Error {

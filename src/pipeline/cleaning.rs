@@ -3,9 +3,10 @@
 //! Invariant: the automatic mask is made from the first rows alone, however they are read.
 
 use super::flagged::{self, Flagged, LostRows};
+use super::mitigated::Mitigation;
 use super::options::{Part, SearchOptions};
 use crate::backend::Backend;
-use crate::clean::{self, Cleaner, TimeMask};
+use crate::clean::{self, Cleaner, Mitigated, Mitigator, TimeMask};
 use crate::error::{Error, Result};
 use crate::io::rfifind::RecordedMask;
 use crate::io::{FilterbankHeader, FilterbankSource};
@@ -34,10 +35,12 @@ pub(super) struct Cleaning {
     reader: Reader,
 }
 
-/// The rows of a source, those first that were read for the mask; samples that are not finite are filled.
+/// The rows of a source, those first that were read for the mask; samples that are not finite are filled, and
+/// interference is taken away.
 pub(super) struct Reader {
     row_bytes: usize,
     flagged: Option<Flagged>,
+    mitigation: Option<Mitigation>,
     prefix: Vec<u8>,
     used: usize,
     left: u64,
@@ -69,7 +72,7 @@ impl Cleaning {
         let (mut prefix, mut fault) = (Vec::new(), None);
         // Rows that are made of voltages are finite.
         let mut flagged = Flagged::new(&header).filter(|_| source.as_any().is_none());
-        if options.auto_mask || flagged.is_some() {
+        if options.auto_mask || options.mitigation.is_some() || flagged.is_some() {
             (prefix, fault) = read_prefix(source, &mut left, goes_on)?;
         }
         let mut resampled = None;
@@ -94,6 +97,14 @@ impl Cleaning {
         if masked.iter().all(|bad| *bad) {
             return Err(fault.unwrap_or_else(|| nothing_left(&header, options)));
         }
+        let mitigation = match options.mitigation {
+            Some(steps) => {
+                let first = (prefix.as_slice(), header.encoding, header.tsamp_s);
+                let mitigator = Mitigator::new(first, &masked, steps, backend)?;
+                (!mitigator.is_idle()).then(|| Mitigation::new(mitigator, header.row_bytes()))
+            }
+            None => None,
+        };
         let needed = options.zero_dm || time_mask.is_some();
         let plan = clean::Plan::new(clean::Options {
             channels: header.channels(),
@@ -109,7 +120,15 @@ impl Cleaning {
             cleaner: if needed { Some(Cleaner::new(plan, backend)?) } else { None },
             masked,
             is_cut_short: fault.is_some(),
-            reader: Reader { row_bytes: header.row_bytes(), flagged, prefix, used: 0, left, fault },
+            reader: Reader {
+                row_bytes: header.row_bytes(),
+                flagged,
+                mitigation,
+                prefix,
+                used: 0,
+                left,
+                fault,
+            },
         })
     }
 
@@ -142,9 +161,14 @@ impl Cleaning {
         self.reader.flagged.as_ref().map_or(0, Flagged::count)
     }
 
-    /// Bytes of the rows that are held for the mask.
+    /// Interference that was taken away from the rows read so far.
+    pub(super) fn mitigated(&self) -> Option<Mitigated> {
+        self.reader.mitigation.as_ref().map(Mitigation::mitigated)
+    }
+
+    /// Bytes of the rows that are held for the mask and the mitigation.
     pub(super) fn held_bytes(&self) -> usize {
-        self.reader.prefix.len()
+        self.reader.prefix.len() + self.reader.mitigation.as_ref().map_or(0, Mitigation::held_bytes)
     }
 
     /// Bytes of a row that cleaning makes, 0 where rows are taken as they are.
@@ -195,6 +219,7 @@ impl Cleaning {
     /// not finite, does.
     pub(super) fn looks_back(&self) -> bool {
         self.reader.flagged.is_some()
+            || self.reader.mitigation.is_some()
             || self.cleaner.as_ref().is_some_and(|cleaner| cleaner.plan().has_time_mask())
     }
 
@@ -227,6 +252,20 @@ impl Reader {
 
     /// The next rows; 0 at the end.
     pub(super) fn read(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        rows: &mut [u8],
+    ) -> Result<usize> {
+        let Some(mut mitigation) = self.mitigation.take() else {
+            return self.read_recorded(source, rows);
+        };
+        let read = mitigation.read(rows, &mut |rows| self.read_recorded(source, rows));
+        self.mitigation = Some(mitigation);
+        read
+    }
+
+    /// The next rows as they were recorded, finite.
+    fn read_recorded(
         &mut self,
         source: &mut dyn FilterbankSource,
         rows: &mut [u8],

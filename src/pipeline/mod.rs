@@ -14,6 +14,7 @@ mod filled;
 mod flagged;
 #[cfg(feature = "cuda")]
 pub mod kernels;
+mod mitigated;
 mod options;
 mod range;
 pub mod series;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a part lies within its source, as far as the source's length is known.
 
+use crate::clean::Steps;
 use crate::dedisperse::dm_plan::DmPlan;
 use crate::error::{Error, Result};
 use crate::io::rfifind::Mask;
@@ -29,6 +30,10 @@ pub struct SearchOptions {
     pub auto_mask: bool,
     /// The part of a channel's samples that may be not finite; with more, the channel is left out.
     pub max_flagged: f64,
+    /// Interference that is looked for throughout, and taken away; `None` leaves rows as they are.
+    pub mitigation: Option<Steps>,
+    /// The most candidates of a minute: the strongest are kept. `None` sets no limit.
+    pub max_per_minute: Option<usize>,
     /// A PRESTO rfifind mask.
     pub mask: Option<Mask>,
     /// Rows a read; 0 chooses. The result does not depend on it.
@@ -44,7 +49,7 @@ pub struct SearchOptions {
 
 impl SearchOptions {
     /// What `sidereal search` takes unless told otherwise: S/N 6, boxcars up to 0.1 s, a baseline
-    /// over 2 s, and the automatic channel mask.
+    /// over 2 s, and the automatic channel mask. Nothing else is done about interference, and candidates are not limited.
     pub fn new(plan: DmPlan) -> Self {
         Self {
             plan,
@@ -56,6 +61,8 @@ impl SearchOptions {
             zapped: Vec::new(),
             auto_mask: true,
             max_flagged: 0.5,
+            mitigation: None,
+            max_per_minute: None,
             mask: None,
             gulp: 0,
             memory: None,

@@ -13,6 +13,7 @@ use super::options::{Part, SearchOptions, skip_to};
 use super::trials::{Trials, advance, stride};
 use crate::array::{Plane, PlaneMut, Progress};
 use crate::backend::Backend;
+use crate::clean::Mitigated;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
@@ -96,6 +97,8 @@ pub struct SeriesReport {
     pub skipped_dms: usize,
     /// Channels left out, in recorded order.
     pub masked_channels: Vec<usize>,
+    /// Interference that was taken away, if any was looked for.
+    pub mitigated: Option<Mitigated>,
     /// Gaps that were filled.
     pub gaps: Vec<Gap>,
     /// Samples that were not finite and were filled by their channel's level.
@@ -221,6 +224,7 @@ pub fn dedisperse_from(
         times,
         skipped_dms: work.skipped,
         masked_channels: cleaning.masked_channels(),
+        mitigated: cleaning.mitigated(),
         gaps: source.gaps().to_vec(),
         flagged_samples: source.flagged_samples() + cleaning.flagged_samples(),
         rows,

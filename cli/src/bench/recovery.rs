@@ -16,6 +16,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::pipeline::burst::SearchOptions;
 
 use crate::common::Common;
+use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use cell::{Band, Cell, Outcome};
 
 /// Inject bursts into noise, search for them, and compare what is found with the truth.
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// Search for bursts beside brighter ones and among a radar's pulses instead, and for short ones.
     #[arg(long, conflicts_with_all = ["injections", "seed", "dm_tol", "plot", "interference", "markdown"])]
     neighbours: bool,
+    /// With --interference, what is done about it, as in search.
+    #[arg(long, requires = "interference", default_value = "auto", value_name = "STEPS", value_parser = Rfi::parse)]
+    rfi: Rfi,
     /// Also write the table as Markdown.
     #[arg(long, value_name = "FILE.md")]
     pub(super) markdown: Option<PathBuf>,
@@ -88,8 +92,14 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return neighbours::run(common);
     }
     if let Some(folder) = &arguments.interference {
-        let options =
-            |plan| SearchOptions { zero_dm: arguments.zero_dm, ..SearchOptions::new(plan) };
+        let rfi = arguments.rfi;
+        let options = |plan| SearchOptions {
+            zero_dm: arguments.zero_dm,
+            auto_mask: rfi.has_mask(),
+            mitigation: rfi.steps(),
+            max_per_minute: Some(MAX_PER_MINUTE),
+            ..SearchOptions::new(plan)
+        };
         return interference::run(folder, arguments.markdown.as_deref(), &options, common);
     }
     let outcomes = campaign(&cells(arguments), arguments.injections, common)?;

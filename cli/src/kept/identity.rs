@@ -54,6 +54,7 @@ impl Identity {
             ("--zero-dm", &options.zero_dm),
             ("--zap-chans", &options.zapped),
             ("automatic mask", &options.auto_mask),
+            ("--rfi", &options.mitigation),
             ("--rfi-mask", &options.mask.as_ref().map(|mask| &mask.path)),
             ("--max-flagged", &options.max_flagged),
             ("--time-range", &options.time_range),

@@ -27,6 +27,7 @@ use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
 use crate::provenance::{Provenance, Run};
+use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
 use crate::space::Reserve;
@@ -63,7 +64,7 @@ pub(crate) struct Arguments {
     trials: DmArguments,
     #[command(flatten)]
     selection: Selection,
-    /// Keep channels with outlying statistics; by default they are left out.
+    /// Keep channels with outlying statistics; by default (--rfi auto) they are left out.
     #[arg(long, help_heading = "Channels and times")]
     no_auto_mask: bool,
     #[command(flatten)]
@@ -100,6 +101,9 @@ struct Detection {
         help_heading = "Detection"
     )]
     baseline: f64,
+    /// The most candidates of each minute of data: the strongest are kept, and how many are left out is said; 0 keeps all.
+    #[arg(long, default_value_t = MAX_PER_MINUTE, value_name = "N", help_heading = "Detection")]
+    max_per_minute: usize,
 }
 
 /// What is written.
@@ -269,6 +273,8 @@ impl<'a> Work<'a> {
             delay_s: self.opened.delay_s(),
             geometry: self.opened.geometry.clone(),
             snr: self.options.snr,
+            rfi: self.arguments.rfi().0,
+            max_per_minute: self.options.max_per_minute,
             plan: self.options.plan.clone(),
             dm_constant: self.options.dm_constant,
             provenance: Provenance::new(self.common, &self.inputs())?,
@@ -286,11 +292,12 @@ impl<'a> Work<'a> {
     /// What keeps candidates while the search runs, and where it goes on from an earlier one.
     fn keeper(&self, folder: &Folder, is_resumed: bool) -> Result<(Keeper, Option<Checkpoint>)> {
         let (recording, options) = (&self.arguments.recording, &self.options);
-        let own: [(&str, &dyn Debug); 4] = [
+        let own: [(&str, &dyn Debug); 5] = [
             ("--snr", &options.snr),
             ("--max-width", &options.max_width_s),
             ("--baseline", &options.baseline_s),
             ("--list-absorbed", &options.list_absorbed),
+            ("--max-per-minute", &options.max_per_minute),
         ];
         let also = self.arguments.selection.files(&self.arguments.trials);
         let files = [recording.files(), also].concat();
@@ -453,6 +460,15 @@ impl Detection {
 }
 
 impl Arguments {
+    /// What is done about interference, and whether outlying channels are left out.
+    fn rfi(&self) -> (Rfi, bool) {
+        let rfi = self.selection.rfi.unwrap_or(Rfi::Auto);
+        match (self.no_auto_mask, rfi) {
+            (true, Rfi::Auto) => (rfi.without_masks(), false),
+            (no_mask, _) => (rfi, rfi.has_mask() && !no_mask),
+        }
+    }
+
     fn options(&self, opened: &Opened) -> Result<SearchOptions> {
         self.detection.check()?;
         Ok(SearchOptions {
@@ -460,7 +476,8 @@ impl Arguments {
             max_width_s: self.detection.max_width,
             baseline_s: self.detection.baseline,
             list_absorbed: self.products.list_absorbed,
-            ..self.selection.options(opened, &self.trials, !self.no_auto_mask)?
+            max_per_minute: Some(self.detection.max_per_minute).filter(|most| *most > 0),
+            ..self.selection.options(opened, &self.trials, self.rfi())?
         })
     }
 }

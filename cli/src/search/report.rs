@@ -19,6 +19,7 @@ use crate::geometry;
 use crate::plots::duration;
 use crate::progress::multiple;
 use crate::provenance::{Product, Provenance, Run};
+use crate::rfi::{self, Rfi};
 use crate::selection::Observation;
 
 /// Candidates listed on the screen, at most.
@@ -40,6 +41,10 @@ pub(crate) struct Found {
     pub(crate) delay_s: f64,
     /// The threshold.
     pub(crate) snr: f64,
+    /// What was done about interference.
+    pub(crate) rfi: Rfi,
+    /// The most candidates of a minute.
+    pub(crate) max_per_minute: Option<usize>,
     /// Trials that were asked for.
     pub(crate) plan: DmPlan,
     /// s MHz^2 pc^-1 cm^3.
@@ -63,6 +68,10 @@ pub(crate) struct Summary {
     masked_channels: Vec<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
+    interference: rfi::Document,
+    /// Candidates that were left out, for stronger ones of the same minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<LeftOut>,
     /// Samples that were not finite and were filled by their channel's level.
     flagged_samples: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +113,25 @@ impl Source {
             candidates: source.candidates.iter().map(|place| place + 1).collect(),
         }
     }
+}
+
+/// Candidates that a storm of them leaves out.
+#[derive(Serialize, JsonSchema)]
+struct LeftOut {
+    candidates: usize,
+    reason: String,
+}
+
+impl LeftOut {
+    fn new(found: &Found) -> Option<Self> {
+        let (candidates, most) = (found.report.left_out, found.max_per_minute?);
+        let reason = format!("a minute keeps its {most} strongest candidates (--max-per-minute)");
+        (candidates > 0).then_some(Self { candidates, reason })
+    }
+}
+
+fn interference(found: &Found) -> rfi::Document {
+    rfi::Document::new(found.rfi, found.report.mitigated.as_ref(), found.header.tsamp_s)
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -197,6 +225,8 @@ impl Summary {
             },
             masked_channels: report.masked_channels.clone(),
             gaps: gaps::listed(&report.gaps, found.header.tsamp_s, found.delay_s),
+            interference: interference(found),
+            left_out: LeftOut::new(found),
             flagged_samples: report.flagged_samples,
             geometry: found.geometry.clone(),
             complete: report.ending.is_complete(),
@@ -228,6 +258,10 @@ pub(crate) fn text(found: &Found, place: &Path) -> String {
     let masked = report.masked_channels.len();
     if masked > 0 {
         let _ = writeln!(text, "Left out {masked} of {} channels.", found.header.channels());
+    }
+    text += &interference(found).text();
+    if let Some(LeftOut { candidates, reason }) = LeftOut::new(found) {
+        let _ = writeln!(text, "Left out {candidates} candidates: {reason}.");
     }
     table(&mut text, found);
     if report.ending.is_read() && found.drawn > 0 && found.drawn < found.report.candidates.len() {

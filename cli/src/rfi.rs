@@ -1,0 +1,195 @@
+//! `--rfi`: what is done about interference, and what is said of it.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sidereal::clean::{Bandpass, Mitigated, Steps};
+
+/// The most candidates of a minute, unless told otherwise.
+pub(crate) const MAX_PER_MINUTE: usize = 1000;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rfi {
+    /// All steps, where the data show interference.
+    Auto,
+    /// None.
+    None,
+    /// Those that are named.
+    Named(Steps),
+}
+
+impl Rfi {
+    /// `auto`, `none`, or names with commas.
+    pub(crate) fn parse(words: &str) -> Result<Self, String> {
+        match words.trim() {
+            "auto" => return Ok(Self::Auto),
+            "none" => return Ok(Self::None),
+            _ => {}
+        }
+        let mut steps = Steps::default();
+        for word in words.split(',') {
+            match word.trim() {
+                "iqrm" => steps.iqrm = true,
+                "bandpass" => steps.bandpass = Bandpass::Always,
+                "time" => steps.time = true,
+                other => {
+                    return Err(format!(
+                        "\"{other}\" is none; write auto, none, or some of iqrm,bandpass,time"
+                    ));
+                }
+            }
+        }
+        Ok(Self::Named(steps))
+    }
+
+    /// The steps of a mitigation.
+    pub(crate) fn steps(self) -> Option<Steps> {
+        match self {
+            Self::Auto => Some(Steps { iqrm: true, bandpass: Bandpass::Outliers, time: true }),
+            Self::None => None,
+            Self::Named(steps) => Some(steps),
+        }
+    }
+
+    /// Whether channels of outlying statistics are left out throughout.
+    pub(crate) fn has_mask(self) -> bool {
+        self.steps().is_some_and(|steps| steps.iqrm)
+    }
+
+    /// The same without masks of channels that the data's statistics make.
+    pub(crate) fn without_masks(self) -> Self {
+        let steps = self.steps().map(|steps| Steps { iqrm: false, ..steps });
+        steps.map_or(Self::None, Self::Named)
+    }
+}
+
+/// What was done, for documents.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Document {
+    /// The option: `auto`, `none` or the steps.
+    asked: String,
+    /// The steps that were taken; fewer than were asked for where the recording has too few channels or bits.
+    steps: Vec<&'static str>,
+    /// What was found and what became of it, one sentence each.
+    done: Vec<String>,
+    /// The part of the samples that hold their channel's level, since it stood out.
+    masked_part: f64,
+    /// Spectra whose broadband part was taken away, and how many signals they are.
+    broadband_spectra: u64,
+    broadband_signals: u64,
+    /// Seconds of dropouts, and how many they are.
+    dropout_s: f64,
+    dropouts: u64,
+    /// Seconds in which a level that had changed was followed, and by which part it changed at most.
+    followed_s: f64,
+    largest_change: f64,
+}
+
+impl Document {
+    pub(crate) fn new(asked: Rfi, found: Option<&Mitigated>, tsamp_s: f64) -> Self {
+        let found = found.copied().unwrap_or_default();
+        let done = sentences(asked, &found, tsamp_s);
+        let seconds = |rows: u64| (rows as f64 * tsamp_s * 1e6).round() / 1e6;
+        let part = |count: u64, of: u64| (count as f64 / of.max(1) as f64 * 1e6).round() / 1e6;
+        Self {
+            asked: asked.to_string(),
+            steps: names(found.steps),
+            done,
+            masked_part: part(found.masked_cells, found.cells),
+            broadband_spectra: found.broadband_rows,
+            broadband_signals: found.broadband_runs,
+            dropout_s: seconds(found.lost_rows),
+            dropouts: found.lost_runs,
+            followed_s: seconds(found.followed_rows),
+            largest_change: (found.largest_change * 1e6).round() / 1e6,
+        }
+    }
+
+    /// The same as lines on the screen; none where nothing was done.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for line in &self.done {
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+}
+
+impl std::fmt::Display for Rfi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::None => f.write_str("none"),
+            Self::Named(steps) => f.write_str(&names(*steps).join(",")),
+        }
+    }
+}
+
+fn names(steps: Steps) -> Vec<&'static str> {
+    let all =
+        [(steps.iqrm, "iqrm"), (steps.bandpass != Bandpass::Off, "bandpass"), (steps.time, "time")];
+    all.into_iter().filter_map(|(is_on, name)| is_on.then_some(name)).collect()
+}
+
+/// What was found and done, and why.
+fn sentences(asked: Rfi, found: &Mitigated, tsamp_s: f64) -> Vec<String> {
+    let mut lines = Vec::new();
+    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    let seconds = |rows: u64| rows as f64 * tsamp_s;
+    if found.masked_cells > 0 {
+        let part = percent(found.masked_cells, found.cells);
+        lines.push(format!(
+            "Interference (--rfi {asked}): {part:.2} % of the samples, in channels that stood out for a while, \
+             were replaced by their channel's level."
+        ));
+    }
+    if found.steps.bandpass == Bandpass::Always && found.rows > 0 {
+        lines.push(format!(
+            "Interference (--rfi {asked}): each spectrum's broadband part was taken away."
+        ));
+    } else if found.broadband_rows > 0 {
+        lines.push(format!(
+            "Interference (--rfi {asked}): {} signals of no dispersion stood out over the whole band; their broadband \
+             part was taken away from {} spectra ({:.2} %).",
+            found.broadband_runs,
+            found.broadband_rows,
+            percent(found.broadband_rows, found.rows),
+        ));
+    }
+    if found.lost_rows > 0 {
+        lines.push(format!(
+            "Interference (--rfi {asked}): the receiver dropped out {} times, {:.3} s in all; other spectra stand in \
+             for those.",
+            found.lost_runs,
+            seconds(found.lost_rows),
+        ));
+    }
+    if found.followed_rows > 0 {
+        lines.push(format!(
+            "Interference (--rfi {asked}): the level changed, by up to {:.1} %; it was followed through {:.1} s.",
+            100.0 * found.largest_change,
+            seconds(found.followed_rows),
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read_by_name() {
+        assert_eq!(Rfi::parse("auto"), Ok(Rfi::Auto));
+        assert_eq!(Rfi::parse("none").map(Rfi::steps), Ok(None));
+        let named = Rfi::parse("time, bandpass").unwrap();
+        assert_eq!(named.to_string(), "bandpass,time");
+        assert!(!named.has_mask() && Rfi::Auto.has_mask());
+        assert_eq!(Rfi::Auto.without_masks().to_string(), "bandpass,time");
+        for bad in ["", "zap", "auto,time", "iqrm,"] {
+            assert!(Rfi::parse(bad).unwrap_err().contains("iqrm,bandpass,time"), "{bad}");
+        }
+    }
+}

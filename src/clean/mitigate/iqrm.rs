@@ -1,0 +1,93 @@
+//! Channels whose statistic stands out from that of channels nearby, by differences at several lags.
+//!
+//! Invariant: a statistic that changes slowly over the band marks no channel.
+
+/// The ratio of successive lags.
+const LAG_FACTOR: f64 = 1.5;
+
+/// The distance between the quartiles of a normal distribution over its deviation.
+const QUARTILES_PER_SIGMA: f64 = 1.349;
+
+/// Marks channels whose statistic is high against that of channels up to `radius` away.
+///
+/// At each lag the differences `x[i] - x[i - lag]` that exceed their median by `threshold` times their deviation (the
+/// distance between their quartiles over 1.349, at least `least`) are votes of `i - lag` on `i`. A channel is marked if one
+/// of its voters cast fewer votes than the channel received. Channels whose statistic is not finite neither vote nor are
+/// voted on.
+///
+/// # Source
+/// IQRM: Morello, Rajwade & Stappers 2022, MNRAS 510, 1393, section 2.
+pub fn iqrm_mask(statistic: &[f64], radius: usize, threshold: f64, least: f64) -> Vec<bool> {
+    let channels = statistic.len();
+    let mut received: Vec<Vec<u32>> = vec![Vec::new(); channels];
+    let mut cast = vec![0usize; channels];
+    let mut differences = Vec::with_capacity(channels);
+    for lag in lags(radius) {
+        let from = |i: usize| (i as isize - lag).clamp(0, channels as isize - 1) as usize;
+        let difference = |i: usize| statistic[i] - statistic[from(i)];
+        differences.clear();
+        differences.extend((0..channels).map(difference).filter(|x| x.is_finite()));
+        let Some((low, middle, high)) = quartiles(&mut differences) else { continue };
+        let limit = threshold * ((high - low) / QUARTILES_PER_SIGMA).max(least);
+        for (i, received) in received.iter_mut().enumerate() {
+            let voter = from(i);
+            // Beyond the band's edges the outermost channels stand in, and vote once.
+            if difference(i) - middle > limit && !received.contains(&(voter as u32)) {
+                received.push(voter as u32);
+                cast[voter] += 1;
+            }
+        }
+    }
+    let marked = |votes: &Vec<u32>| votes.iter().any(|voter| cast[*voter as usize] < votes.len());
+    received.iter().map(marked).collect()
+}
+
+/// Lags in both directions: 1, 2, 3, 4, 6, 9 and so on, up to the radius.
+fn lags(radius: usize) -> impl Iterator<Item = isize> {
+    let next = |lag: &usize| Some(((LAG_FACTOR * *lag as f64) as usize).max(lag + 1));
+    std::iter::successors(Some(1), next)
+        .take_while(move |lag| *lag <= radius)
+        .flat_map(|lag| [lag as isize, -(lag as isize)])
+}
+
+/// The quartiles, which reorders the values.
+fn quartiles(values: &mut [f64]) -> Option<(f64, f64, f64)> {
+    if values.is_empty() {
+        return None;
+    }
+    let last = values.len() - 1;
+    let (quarter, half) = (last / 4, last / 2);
+    let middle = *values.select_nth_unstable_by(half, f64::total_cmp).1;
+    let low = *values[..=half].select_nth_unstable_by(quarter, f64::total_cmp).1;
+    let high = *values[half..].select_nth_unstable_by(last - quarter - half, f64::total_cmp).1;
+    Some((low, middle, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_channels_and_blocks_stand_out_of_a_sloped_band() {
+        let ripple = |i: usize| 0.01 * ((i * i * 7919 % 101) as f64 / 50.0 - 1.0);
+        let mut band: Vec<f64> = (0..256).map(|i| 5.0 - 0.01 * i as f64 + ripple(i)).collect();
+        assert!(iqrm_mask(&band, 25, 6.0, 0.01).iter().all(|bad| !bad));
+        band[0] += 0.5;
+        band[40] += 0.5;
+        band[100..112].iter_mut().for_each(|x| *x += 0.5);
+        band[200] = f64::NAN;
+        let marked: Vec<usize> = iqrm_mask(&band, 25, 6.0, 0.01)
+            .iter()
+            .enumerate()
+            .filter_map(|(channel, bad)| bad.then_some(channel))
+            .collect();
+        let truth: Vec<usize> = [0, 40].into_iter().chain(100..112).collect();
+        assert_eq!(marked, truth);
+    }
+
+    #[test]
+    fn nothing_is_marked_in_what_has_no_numbers() {
+        assert_eq!(iqrm_mask(&[f64::NAN; 5], 2, 3.0, 0.0), [false; 5]);
+        assert!(iqrm_mask(&[], 2, 3.0, 0.0).is_empty());
+    }
+}
