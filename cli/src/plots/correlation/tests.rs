@@ -118,10 +118,10 @@ fn the_scatter_of_phases_does_not_mind_where_they_lie() {
 
 #[test]
 fn numbers_have_powers_of_a_thousand() {
-    assert_eq!(scale(500.0), (1.0, String::new()));
-    assert_eq!(scale(2.5e7), (1e6, " (10⁶)".to_owned()));
-    assert_eq!(scale(3e-4).1, " (10⁻⁶)");
-    assert_eq!(scale(2e12).1, " (10¹²)");
+    assert_eq!(scale(500.0), (1.0, " (counts²)".to_owned()));
+    assert_eq!(scale(2.5e7), (1e6, " (10⁶ counts²)".to_owned()));
+    assert_eq!(scale(3e-4).1, " (10⁻⁶ counts²)");
+    assert_eq!(scale(2e12).1, " (10¹² counts²)");
     assert_eq!(scale(f64::NAN).0, 1.0);
     assert_eq!(length(12_345.0), "12.345 km");
     assert_eq!(length(12.0), "12 m");
