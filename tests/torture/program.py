@@ -115,7 +115,8 @@ class Program:
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=files[0],
             stderr=files[1],
-            env={**os.environ, "RUST_BACKTRACE": "0", **dict(environment)},
+            # Products do not tell the date, host and command, so that runs can be compared.
+            env={**os.environ, "RUST_BACKTRACE": "0", "SOURCE_DATE_EPOCH": "0", **dict(environment)},
             start_new_session=True,
         )
         return Running(command, process, files)

@@ -124,6 +124,11 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
         space::check(place, need, common)?;
     }
     let left = is_resumed.then_some(place.as_path());
+    let series = files.folder().join(SERIES);
+    if is_resumed && !series.exists() && files.main().exists() {
+        // The run was killed after it had given the series their name in the folder.
+        std::fs::rename(files.main(), &series).map_err(|error| Error::io(&series, error))?;
+    }
     let provenance = Provenance::new(common, &inputs)?;
     let told = provenance::Run::new(common).on(&backend);
     let comment = comment(&provenance, &told)?;

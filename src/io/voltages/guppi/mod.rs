@@ -36,6 +36,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::fields::Fields;
+use super::layout::Counts;
 use super::recording::Recording;
 use super::{VoltageHeader, VoltageOptions, VoltageSource, describe};
 use crate::error::{Error, Result};
@@ -50,6 +51,9 @@ const KEYS: describe::Keys = describe::Keys {
     telescope: "TELESCOP",
     basis: "FD_POLN",
 };
+
+/// The most channels of all antennas that a header alone may promise.
+const MOST_CHANNELS: usize = 1 << 20;
 
 /// Whether a file's first bytes are those of GUPPI raw.
 pub(super) fn detect(first: &[u8]) -> bool {
@@ -76,6 +80,9 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
         return Err(Error::parameter("files", 0, "one at least is needed"));
     }
     let scan = scan::scan(paths, options.header_only)?;
+    if scan.blocks.is_empty() {
+        check_streams(&scan)?;
+    }
     let tsamp_s = match describe::sampling_time(options)? {
         Some(told) => told,
         None => sampling_time(&scan.cards)?,
@@ -86,6 +93,19 @@ pub fn open(paths: &[PathBuf], options: &VoltageOptions) -> Result<Box<dyn Volta
     let layout = scan.geometry.layout();
     let recording = Recording::new(header, layout, scan.files, segments, times);
     Ok(Box::new(recording.with_notes(&scan.cuts, scan.warnings)))
+}
+
+/// Fails for more antennas and channels than any telescope has: no block holds samples of as many.
+fn check_streams(scan: &Scan) -> Result<()> {
+    let Counts { antennas, channels, .. } = scan.geometry.counts;
+    if antennas.saturating_mul(channels) <= MOST_CHANNELS {
+        return Ok(());
+    }
+    let why = format!(
+        "{antennas} antennas of {channels} channels in a file that is cut in its first block, expected \
+         {MOST_CHANNELS} channels at most"
+    );
+    Err(scan.cards.fault("OBSNCHAN", why))
 }
 
 fn sampling_time(cards: &Fields) -> Result<f64> {
