@@ -94,4 +94,20 @@ fn a_recording_cut_in_its_first_block_shows_its_header() {
     assert!(stdout(&output).contains("GUPPI raw voltages") && stderr(&output).contains("left out"));
     fails(&sidereal(folder, "search cut.raw -o out --channels 4"), 3, &["BLOCSIZE"]);
     assert!(done(folder, "info v.raw").contains("GUPPI raw"));
+    // No block is there to hold a header to, so that the header alone must not ask for terabytes.
+    let mut cards = Vec::new();
+    for (name, value) in [
+        ("OBSFREQ ", "1400.0"),
+        ("OBSBW   ", "-3.0"),
+        ("OBSNCHAN", "1099511627776"),
+        ("NPOL    ", "4"),
+        ("NBITS   ", "8"),
+        ("TBIN    ", "1e-06"),
+        ("BLOCSIZE", "4611686018427387904"),
+    ] {
+        cards.extend(format!("{name}= {value:>20}{:50}", "").into_bytes());
+    }
+    cards.extend(format!("{:80}", "END").into_bytes());
+    write(folder, "huge.raw", &[cards, vec![0; 1000]].concat());
+    fails(&sidereal(folder, "info huge.raw"), 3, &["huge.raw", "OBSNCHAN", "1048576"]);
 }
