@@ -200,7 +200,7 @@ fn faults_on_the_way_of_voltages_are_told() {
         );
         return;
     }
-    let words = format!("{VOLTAGES} -o out --device cuda --gulp 200 --no-auto-mask");
+    let words = format!("{VOLTAGES} -o out --device cuda --gulp 200 --rfi none");
     let none = with(folder.path(), &words, ("SIDEREAL_EMULATED_MEMORY_MIB", "1"));
     fails(&none, 1, &["MiB", "memory"]);
     let lost = with(folder.path(), &words, ("SIDEREAL_EMULATED_FAIL", "cuLaunchKernel:150:719"));

@@ -146,9 +146,10 @@ fn a_lost_device_says_how_far_series_are_whole() {
 }
 
 #[test]
-fn an_interrupt_in_the_middle_of_a_search_leaves_nothing() {
+fn an_interrupt_in_the_middle_of_a_search_leaves_what_was_read() {
     let Some(home) = emulated() else { return };
-    let before = entries(home.path());
+    let mut expected = entries(home.path());
+    expected.insert("out".to_owned());
     let words = format!("search - -o out --gulp 200 {SEARCH}");
     let mut searching = command(home.path(), &words, &[])
         .stdin(Stdio::piped())
@@ -170,7 +171,8 @@ fn an_interrupt_in_the_middle_of_a_search_leaves_nothing() {
     drop(pipe);
     let output = searching.wait_with_output().unwrap();
     assert_eq!(code(&output), 130, "{}", stderr(&output));
-    assert_eq!(entries(home.path()), before);
+    assert_eq!(entries(home.path()), expected);
+    assert_eq!(document(home.path(), "out/summary.json")["complete"], false);
 }
 
 /// The tuned choices in a cache, with what is in them; there must be nothing half-written beside them.
