@@ -186,6 +186,8 @@ KERNEL __launch_bounds__(64)
   };
   for (u32 slot = from; slot < to; slot++) {
     u64 start = first + (u64)blocks[slot - begin].y * BLOCK;
+    // Unrolled, it spills registers.
+#pragma unroll 1
     for (u32 i = 0; i < BLOCK; i++) {
       u32 width = best_widths[(slot - begin) * BLOCK + i];
       if (width == 0) continue;
