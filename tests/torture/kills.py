@@ -124,9 +124,13 @@ class Kills:
     def next(self, folder, job, expected, own, results, whole):
         """What is wrong with the run after it, which continues it where it can and where it was not whole."""
         program, faults = self.setting.program, []
+        finished = products.is_finished(folder)
+        if finished:
+            # The next run publishes the finished files, and may not replace them.
+            faults += self.published(folder, job, expected)
         stands = any(path.name not in own and not path.name.startswith(".") for path in folder.iterdir())
         document = job.document(folder)
-        whole = whole or (document is not None and products.is_complete(document) is True)
+        whole = whole or finished or (document is not None and products.is_complete(document) is True)
         again = not whole and program.knows(job.verb, "--resume") and (products.journals(folder) or stands)
         if stands and not again:
             refused = program.run(job.command(), folder, limit_s=60)
@@ -147,6 +151,16 @@ class Kills:
         if done.code == 0:
             faults += [f"the next run ({word}) leaves {name}" for name in self.left(folder, done, again)]
         return faults
+
+    def published(self, folder, job, expected):
+        """What is wrong with a run without --overwrite after one that was killed when its files were finished."""
+        done = self.setting.program.run(job.command(), folder, limit_s=60)
+        found = [f"the run after a finished one: {fault}" for fault in done.faults()]
+        if done.code not in (1, 2):
+            found.append(f"the run after a finished one exits with {done.code}")
+        if job.main and products.content(folder, job) != expected:
+            found.append("files that a killed run had finished are not published whole")
+        return found
 
     @staticmethod
     def left(folder, done, again):

@@ -31,6 +31,11 @@ def journals(folder):
     return [path for path in hidden(folder) if path.is_dir() and (path / "journal").exists()]
 
 
+def is_finished(folder):
+    """Whether a killed run had finished a set of files, which the next run publishes."""
+    return any(any(path.glob(".whole-*")) for path in hidden(folder) if path.is_dir())
+
+
 def faults(program, folder, own):
     """What is wrong with the files that a run left; `own` are names that were there before."""
     found = []
