@@ -23,9 +23,9 @@ struct Recording {
     rows: Simulator,
     header: FilterbankHeader,
     left: u64,
-    /// Whether a read beyond the last row is a fault.
+    /// True if a read beyond the last row is a fault.
     fails: bool,
-    /// Whether that fault loses the rows before it in the same read, as one of a pipe does.
+    /// True if that fault loses the rows before it in the same read, as one of a pipe does.
     loses: bool,
     cut: Option<&'static str>,
 }

@@ -1,4 +1,4 @@
-//! What the mitigation of interference takes away, and what it leaves.
+//! Mitigation of interference: removed signals, kept bursts, and invariance to the split of the stream.
 
 #[path = "common/random.rs"]
 mod random;

@@ -100,7 +100,7 @@ fn fixed_subset_filters_that_were_saved_go_on_with_the_same_bits() {
                 let mut saving = Saving::default();
                 assert!(before.save(&mut saving).expect("saved"));
                 let bytes = saving.finish();
-                // What a stream left in the device's memory is forgotten.
+                // Samples that an earlier stream left in the device's memory have no effect.
                 let mut after = bound();
                 filter(&mut after, &input[..400], &mut vec![Vec::new(); plan.templates()]);
                 let mut saved = Saved::new("state".as_ref(), 0, &bytes).expect("whole");

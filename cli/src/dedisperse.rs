@@ -180,7 +180,7 @@ fn rows(header: &FilterbankHeader, options: &SearchOptions) -> Option<u64> {
 }
 
 impl Arguments {
-    /// What is done about interference: nothing, unless it is asked for.
+    /// Returns the steps of mitigation: none, unless `--rfi` is given.
     fn rfi(&self) -> Rfi {
         self.selection.rfi.unwrap_or(Rfi::None)
     }

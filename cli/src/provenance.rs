@@ -1,6 +1,6 @@
-//! How a product was made: the program, its inputs and options, and the run.
+//! Provenance of a product: the program, its inputs and options, and the run.
 //!
-//! [`Provenance`] is the same for every run that makes the same product. [`Run`] holds all that differs from run to run;
+//! [`Provenance`] is the same for every run that makes the same product. [`Run`] holds the facts that differ from run to run;
 //! `--reproducible` and `SOURCE_DATE_EPOCH` reduce it to a fixed date, so that whole files are the same bytes.
 
 use std::collections::BTreeMap;
@@ -150,7 +150,7 @@ impl Input {
     }
 }
 
-/// What a product was made by and from: the same for every run that makes the same product.
+/// Program, inputs and options that made a product: the same for every run that makes the same product.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Provenance {
     /// `sidereal`.
@@ -165,12 +165,12 @@ pub(crate) struct Provenance {
     pub(crate) options: BTreeMap<String, Value>,
     /// Names of the options that were given; all others are defaults.
     pub(crate) given: Vec<String>,
-    /// Whether times refer to the barycentre of the solar system, where nothing else is said beside a time.
+    /// True if times refer to the barycentre of the solar system, where nothing else is said beside a time.
     pub(crate) barycentred: bool,
 }
 
 impl Provenance {
-    /// Of a product that is made from these files.
+    /// Describes a product that is made from these files.
     ///
     /// # Errors
     /// As [`Input::of`].
@@ -188,10 +188,10 @@ impl Provenance {
     }
 }
 
-/// All that differs between two runs that make the same product.
+/// Facts that differ between two runs that make the same product.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Run {
-    /// When the product was made, UTC; with `--reproducible` that of `SOURCE_DATE_EPOCH`, else 1970.
+    /// Time at which the product was made, UTC; with `--reproducible` that of `SOURCE_DATE_EPOCH`, else 1970.
     pub(crate) date: String,
     /// The machine's name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -220,7 +220,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Of this run; the date alone where runs are to be the same bytes.
+    /// Describes this run; only by the date where products of two runs are to be identical.
     pub(crate) fn new(common: &Common) -> Self {
         let fixed = std::env::var(FIXED_DATE).ok().and_then(|seconds| seconds.parse().ok());
         if let Some(seconds) = fixed.or(common.reproducible.then_some(0)) {
@@ -241,12 +241,12 @@ impl Run {
         self.date.clone() + &host
     }
 
-    /// Whether it is told what differs from run to run.
+    /// Returns whether the description holds more than the date.
     fn is_told(&self) -> bool {
         self.command.is_some()
     }
 
-    /// With the machine's part that did the work.
+    /// Adds the device, the vector level and the threads of a backend.
     pub(crate) fn on(self, backend: &Backend) -> Self {
         if !self.is_told() {
             return self;
@@ -260,7 +260,7 @@ impl Run {
         Self { device: Some(device), simd, threads: Some(backend.threads()), ..self }
     }
 
-    /// With the time that the work took, and the seconds of data that it worked on.
+    /// Adds the elapsed time, and the real-time factor for `data_s` seconds of data.
     pub(crate) fn took(self, elapsed_s: f64, data_s: f64) -> Self {
         if !self.is_told() {
             return self;
@@ -269,7 +269,7 @@ impl Run {
         Self { elapsed_s: Some(elapsed_s), realtime_factor, ..self }
     }
 
-    /// With the seconds of each step.
+    /// Adds the seconds of each step.
     pub(crate) fn steps(self, steps_s: &[(&str, f64)]) -> Self {
         if !self.is_told() {
             return self;
@@ -279,7 +279,7 @@ impl Run {
     }
 }
 
-/// Lines that text in a product tells: of its provenance, and of the run.
+/// Formats the provenance and the run as two lines, for products that have a history or a comment.
 ///
 /// # Errors
 /// As [`json::line`].

@@ -87,14 +87,14 @@ pub(crate) struct Document {
     list: String,
     /// Candidates in the list.
     listed: usize,
-    /// Of these, how many are below --snr.
+    /// Number of these that are below --snr.
     below_snr: usize,
-    /// How many lie outside of the recording.
+    /// Number of these that lie outside the recording.
     outside: usize,
     masked_channels: Vec<usize>,
     complete: bool,
     reason: Option<String>,
-    /// What was drawn, best first.
+    /// Candidates that were drawn, best first.
     drawn: Vec<Drawn>,
 }
 
@@ -159,7 +159,7 @@ fn finish(folder: Folder, product: &Product<Document>, common: &Common) -> Resul
 }
 
 impl Arguments {
-    /// What pictures take of a search's options.
+    /// Returns the search options that pictures depend on.
     fn options(&self, opened: &Opened) -> Result<SearchOptions> {
         // Nothing is searched, so any plan will do.
         let plan = DmPlan::fixed(&[(0.0, 1.0, 1.0)])?;

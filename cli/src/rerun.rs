@@ -15,7 +15,7 @@ use crate::say::{note, warning};
 /// Documents in the folders that verbs write.
 const DOCUMENTS: [&str; 5] =
     ["summary.json", "dedispersed.json", "events.json", "replot.json", "truth.json"];
-/// What documents beside a product's file have behind its name.
+/// Suffixes of documents beside a product's file.
 const BESIDE: [&str; 2] = [".json", ".truth.json"];
 
 /// Repeats the run that made a product: same verb, inputs, options and vector instructions.

@@ -9,14 +9,14 @@ use sidereal::clean::{Bandpass, Mitigated, Steps};
 /// The most candidates of a minute, unless told otherwise.
 pub(crate) const MAX_PER_MINUTE: usize = 1000;
 
-/// What is asked for.
+/// Requested mitigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rfi {
     /// All steps, where the data show interference.
     Auto,
     /// None.
     None,
-    /// Those that are named.
+    /// The named steps.
     Named(Steps),
 }
 
@@ -53,7 +53,7 @@ impl Rfi {
         }
     }
 
-    /// Whether channels of outlying statistics are left out throughout.
+    /// Returns whether channels of outlying statistics are left out throughout.
     pub(crate) fn has_mask(self) -> bool {
         self.steps().is_some_and(|steps| steps.iqrm)
     }
@@ -65,14 +65,14 @@ impl Rfi {
     }
 }
 
-/// What was done, for documents.
+/// Report on mitigation, for documents.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Document {
     /// The option: `auto`, `none` or the steps.
     asked: String,
     /// The steps that were taken; fewer than were asked for where the recording has too few channels or bits.
     steps: Vec<&'static str>,
-    /// What was found and what became of it, one sentence each.
+    /// Detections and their treatment, one sentence each.
     done: Vec<String>,
     /// The part of the samples that hold their channel's level, since it stood out.
     masked_part: f64,
@@ -133,7 +133,7 @@ fn names(steps: Steps) -> Vec<&'static str> {
     all.into_iter().filter_map(|(is_on, name)| is_on.then_some(name)).collect()
 }
 
-/// What was found and done, and why.
+/// Formats detections, treatment and reasons as text.
 fn sentences(asked: Rfi, found: &Mitigated, tsamp_s: f64) -> Vec<String> {
     let mut lines = Vec::new();
     let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 }
 
 fn of<T: JsonSchema>() -> Schema {
-    // As it is written: what may be left out is not required.
+    // The contract of serialization: keys that may be absent are not required.
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<Product<T>>()
 }

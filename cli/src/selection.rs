@@ -118,7 +118,7 @@ pub(crate) struct Selection {
     /// Subtract each spectrum's mean: removes broadband interference of no dispersion.
     #[arg(long, help_heading = "Channels and times")]
     pub(crate) zero_dm: bool,
-    /// What is done about interference: auto (all of the following, where the data show it), none, or some of: iqrm
+    /// Mitigation of interference: auto (all of the following, where the data show it), none, or some of: iqrm
     /// (channels that stand out, for as long as they do), bandpass (the part of each spectrum that follows the bandpass is
     /// taken away), time (dropouts are replaced, steps of the gain followed) [default: auto in search, none in
     /// dedisperse].

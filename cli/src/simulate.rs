@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 /// What the name of a truth file has behind the recording's.
 pub(crate) const TRUTH: &str = ".truth.json";
 
-/// What was put into a simulation from these files, and how it was made.
+/// Wraps the truth of a simulation with its provenance; the simulation reads these files.
 fn product<T>(name: &str, truth: T, inputs: &[PathBuf], common: &Common) -> Result<Product<T>> {
     Ok(Product::new(name, truth, Provenance::new(common, inputs)?, Run::new(common)))
 }

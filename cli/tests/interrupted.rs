@@ -244,7 +244,7 @@ fn a_product_without_a_checkpoint_is_begun_anew() {
         let verb = words.split(' ').next().unwrap();
         done(folder, &format!("{words} -o {verb}"));
         done(folder, &format!("{words} -o again"));
-        // As after a stop within the rows of the mask.
+        // A stop within the rows of the mask leaves the same.
         let name = if verb == "search" { "summary.json" } else { "dedispersed.json" };
         let path = folder.join("again").join(name);
         let text = fs::read_to_string(&path).unwrap();

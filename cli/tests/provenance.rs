@@ -1,4 +1,4 @@
-//! What products tell of how they were made, and that it suffices to make them again.
+//! Provenance in products, and `rerun`, which repeats a run by it.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What interrupted runs leave, damaged: four bytes each say where, how and with what.
+//! Damaged checkpoints of interrupted runs: four bytes of the input choose each damage's place, kind and value.
 //!
 //! A run that takes such a state goes on to its end; one that takes an undamaged state ends as one that was never
 //! interrupted.

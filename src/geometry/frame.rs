@@ -86,7 +86,7 @@ pub struct Frame {
     sun_distance_au: f64,
     /// Greenwich apparent sidereal time, with the TIO's position, in radians.
     sidereal_rad: f64,
-    /// From the solar system's barycentre to the place, in m, GCRS.
+    /// Vector from the solar system's barycentre to the place, in m, GCRS.
     from_barycentre_m: Vector,
 }
 

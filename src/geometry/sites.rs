@@ -1,4 +1,4 @@
-//! Where radio telescopes stand.
+//! Positions of radio telescopes.
 
 /// Names as recordings have them, without spaces and hyphens, and the position in the ITRF, in m.
 ///

@@ -1,4 +1,4 @@
-//! What a file is that no reader here takes, for the errors that refuse it: with the way to one that is read, where
+//! Identification of files that no reader here accepts, for error messages: with a way to convert them, where
 //! there is any.
 
 use std::fs::File;
@@ -65,7 +65,7 @@ pub(crate) fn converted(from: &str, call: &str) -> String {
     format!("\n    from pyuvdata import UVData\n    UVData.from_file(\"{from}\").{call}")
 }
 
-/// What is read of visibilities once they are UVH5.
+/// Names the commands that convert visibilities to UVH5.
 fn visibilities(path: &Path) -> String {
     let name = path.to_string_lossy();
     let name = name.trim_end_matches('/');
@@ -124,7 +124,7 @@ pub(crate) fn hdf5(path: &Path) -> Option<String> {
 }
 
 fn is_templates(path: &Path) -> bool {
-    // Of series whose file does not say it, any rate will do.
+    // Any rate serves for series whose file names none.
     let options = templates::TemplateOptions { rate_hz: Some(4096), distance_mpc: None };
     templates::open_with(path, &options).is_ok() || templates::open(path).is_ok()
 }
@@ -204,7 +204,7 @@ fn text(first: &[u8]) -> Option<String> {
     Some(format!("a text that begins with {start:?}"))
 }
 
-/// Whether a line begins with a date and a time as GSB writes them: year, month, day, hour, minute, second, fraction.
+/// Returns whether a line begins with a date and a time as GSB writes them: year, month, day, hour, minute, second, fraction.
 fn is_gsb_time(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     let whole = [1990..=2100, 1..=12, 1..=31, 0..=23, 0..=59, 0..=60];

@@ -231,7 +231,7 @@ struct Refused {
 
 /// How a search ended.
 struct Outcome {
-    /// Those that were final before the end, in any order, and their members.
+    /// Candidates that were final before the end, in any order, and their members.
     found: (Vec<Candidate>, Vec<Absorbed>),
     times: u64,
     /// Trials that turned out to be longer than the data.

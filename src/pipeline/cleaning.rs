@@ -44,14 +44,14 @@ pub(super) struct Reader {
     prefix: Vec<u8>,
     used: usize,
     left: u64,
-    /// What ended the rows for the mask early; it comes behind them.
+    /// Error that ended the rows for the mask early; it is returned after them.
     fault: Option<Error>,
 }
 
 impl Cleaning {
     /// Reads what the automatic mask needs, and decides what is left out. `goes_on` is asked between reads.
     ///
-    /// Where a stop or a fault ends those rows early, the mask is made from what was read; see [`Cleaning::is_cut_short`].
+    /// A stop or an error may end those rows early: the mask is then made from the rows read; see [`Cleaning::is_cut_short`].
     pub(super) fn new(
         source: &mut dyn FilterbankSource,
         options: &SearchOptions,
@@ -132,7 +132,7 @@ impl Cleaning {
         })
     }
 
-    /// Whether fewer rows than the mask asks for were read before a stop or a fault: what is made with that mask is no
+    /// Returns whether fewer rows than the mask asks for were read before a stop or a fault: what is made with that mask is no
     /// part of what a whole run makes.
     pub(super) fn is_cut_short(&self) -> bool {
         self.is_cut_short
@@ -141,7 +141,7 @@ impl Cleaning {
     /// The fault that ended the rows for the mask early, for a run that has no use for those before it.
     ///
     /// # Errors
-    /// That fault.
+    /// The error that ended the rows early.
     pub(super) fn check_whole(&mut self) -> Result<()> {
         self.reader.fault.take().map_or(Ok(()), Err)
     }
@@ -238,7 +238,7 @@ impl Cleaning {
 }
 
 impl Reader {
-    /// Whether rows were read that are still to be given, or the fault that ended them.
+    /// Returns whether rows were read that are still to be given, or the fault that ended them.
     #[cfg(feature = "cuda")]
     pub(super) fn holds_rows(&self) -> bool {
         self.used < self.prefix.len() || self.fault.is_some()

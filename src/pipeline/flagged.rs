@@ -206,7 +206,7 @@ fn unflagged(bytes: [u8; 4]) -> f32 {
     if is_flagged(bytes) { f32::NAN } else { f32::from_le_bytes(bytes) }
 }
 
-/// Whether no float is flagged.
+/// Returns whether no float is flagged.
 fn is_clean(bytes: &[u8]) -> bool {
     // Whole blocks without a branch, which become vector instructions.
     bytes.chunks(1 << 12).all(|block| {

@@ -41,7 +41,7 @@ pub struct SearchOptions {
     /// The most bytes that buffers in the host's memory may take, beside the recording's reader; `None` sets no limit.
     /// Blocks get shorter, and the result does not depend on it.
     pub memory: Option<u64>,
-    /// Whether the events that belong to each candidate are reported.
+    /// True if the events that belong to each candidate are reported.
     pub list_absorbed: bool,
     /// The part to search, in seconds from the first sample's start.
     pub time_range: Option<(f64, f64)>,

@@ -20,7 +20,7 @@ const PASSES: usize = 8;
 /// Hits this near to the best one's end are part of its event, however narrow it is.
 const LEAST_GAP: u64 = 3;
 
-/// What noise, searched over many boxcars, may add to a hit within another.
+/// S/N that noise, searched over many boxcars, may add to a hit within another.
 const INNER_NOISE: f64 = 4.0;
 
 /// One boxcar above the threshold: the first sample of the boxcar, its width, its significance.
@@ -220,7 +220,7 @@ impl Sweep {
 }
 
 impl Hit {
-    /// Whether a hit within this one is no stronger than `sqrt(3 w / W) S + 4`: what an exponential has at its peak,
+    /// Returns whether a hit within this one is no stronger than `sqrt(3 w / W) S + 4`: what an exponential has at its peak,
     /// and noise. Products alone are compared, so that every backend decides alike.
     fn explains(&self, inner: &Self) -> bool {
         let above = (inner.snr - INNER_NOISE).max(0.0);

@@ -92,7 +92,7 @@ pub fn pair() -> Vec<Recording> {
 #[derive(Default)]
 pub struct Kept {
     pub stop_at: Option<u64>,
-    /// Whether a state is wanted as often as can be.
+    /// True if a state is wanted as often as can be.
     pub is_always_due: bool,
     pub triggers: Vec<Vec<Trigger>>,
     /// States, each with the triggers that were told before.
@@ -130,7 +130,7 @@ pub fn spoilt() -> Vec<Recording> {
     both
 }
 
-/// All that must be the same, bit for bit.
+/// Results that must be identical, bit for bit.
 pub fn bits(report: &Report) -> impl PartialEq + use<> {
     let of = |one: &DetectorReport| {
         let (whitened, valid) = one.whitened.read(0..u64::MAX).expect("samples");

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Search for bursts beside brighter ones and among a radar's pulses instead, and for short ones.
     #[arg(long, conflicts_with_all = ["injections", "seed", "dm_tol", "plot", "interference", "markdown"])]
     neighbours: bool,
-    /// With --interference, what is done about it, as in search.
+    /// With --interference, the steps of mitigation, as in search.
     #[arg(long, requires = "interference", default_value = "auto", value_name = "STEPS", value_parser = Rfi::parse)]
     rfi: Rfi,
     /// Also write the table as Markdown.

@@ -108,14 +108,14 @@ pub(super) fn writes(name: &str) -> bool {
 pub(super) enum Lengths {
     /// Each as long as its trial has samples.
     Own,
-    /// That which prepsubband chooses.
+    /// The length that prepsubband chooses.
     Good,
     /// This many samples where none are added to one.
     Given(u64),
 }
 
 impl Lengths {
-    /// Of what is asked for in a format.
+    /// Selects the length that `--numout` asks for in a format.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a length that no format or PRESTO has.
@@ -435,7 +435,7 @@ fn even<'a>(
     Plane::new(filled, dms, times, times)
 }
 
-/// What an interrupted run keeps: where it stood, and the sum of each trial's samples.
+/// State of an interrupted run: its position, and the sum of each trial's samples.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kept {
     pub(super) checkpoint: Checkpoint,
@@ -450,7 +450,7 @@ impl Kept {
         words.chain(self.sums.iter().map(|sum| sum.to_bits())).flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Where an interrupted run stood, from its state.
+    /// Reads the position of an interrupted run from its saved state.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a state of another length.

@@ -26,7 +26,7 @@ pub(super) const SIMULATION: &[&str] = &[
     "--pulse dm=200,time=1.25,width=0.0002,snr=30",
 ];
 
-/// How it is searched, without and with the dispersion removed within channels: in bins of 32 us, a sixth of the pulse.
+/// Options of both searches, without and with coherent dedispersion: in bins of 32 us, a sixth of the pulse.
 /// Channels are aligned to whole bins, so that bins of 128 us would cost a tenth of the pulse's S/N.
 pub(super) const SEARCHES: [(&str, &str); 2] = [
     ("powers", "--channels 16 --integrate 2 --dm-max 400 --dm-step 0.5 --max-plots 1"),

@@ -33,7 +33,7 @@ pub(super) fn examine(path: &Path) -> Option<Result<Facts>> {
         return None;
     }
     if extension == "dat" && path.exists() && !path.with_extension("inf").exists() {
-        // What opening a recording says of it.
+        // Opening a recording yields these warnings.
         return None;
     }
     Some(match extension.as_str() {

@@ -35,10 +35,10 @@ pub(super) struct Document {
     last_mjd: f64,
     integrations: u64,
     integration_s: f64,
-    /// Of the shortest and of the longest integration.
+    /// Lengths of the shortest and of the longest integration.
     integration_range_s: [f64; 2],
     averaged_by_baseline: bool,
-    /// Whether every baseline has every integration.
+    /// True if every baseline has every integration.
     rectangular: bool,
     rows: u64,
     duration_s: f64,

@@ -18,7 +18,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Of a verb on a backend, with its own settings, each with its name; it reads `files`.
+    /// Identifies a run of a verb on a backend by its settings, each with its name, and by the `files` that it reads.
     ///
     /// # Errors
     /// [`Error::Io`] when a file can't be looked at.

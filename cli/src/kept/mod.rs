@@ -208,7 +208,7 @@ impl Keeper {
             Some(journal) => journal,
             none => none.insert(open(&path)?),
         };
-        // Behind a line that a full disk cut, the next would be lost.
+        // A line appended to one that a full disk cut would be lost.
         journal.write_all_at(&bytes, self.head.journal).map_err(failed)?;
         self.head.journal += bytes.len() as u64;
         Ok(())
@@ -277,11 +277,15 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug)]
-    #[allow(dead_code)]
     struct Search {
         word: &'static str,
         snr: f64,
+    }
+
+    impl Debug for Search {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("Search").field("word", &self.word).field("snr", &self.snr).finish()
+        }
     }
 
     fn keeper(folder: &Path, file: &Path, options: &dyn Debug) -> Keeper {
@@ -304,7 +308,7 @@ mod tests {
         first.checkpoint(b"state").unwrap();
         assert!(!first.is_due());
         first.append([3]).unwrap();
-        // What a full disk left of a line.
+        // A full disk left part of a line.
         fs::OpenOptions::new()
             .append(true)
             .open(folder.join(JOURNAL))

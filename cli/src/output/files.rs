@@ -292,7 +292,7 @@ pub(super) fn put_all(folder: &Path, place: &Path, mark: Mark) -> io::Result<()>
     Ok(())
 }
 
-/// Whether a killed run left a folder whose file holds results that are final, and that no run continues.
+/// Returns whether a killed run left a folder whose file holds results that are final, and that no run continues.
 pub(super) fn is_kept(folder: &Path) -> bool {
     fs::read(folder.join(JOURNAL)).is_ok_and(|text| text == KEPT.as_bytes())
 }
@@ -301,7 +301,7 @@ pub(super) fn is_kept(folder: &Path) -> bool {
 /// is not complete; returns that name.
 ///
 /// # Errors
-/// What the system reports; nothing is removed then.
+/// [`Error::Io`]; nothing is removed then.
 pub(super) fn publish(folder: &Path, place: &Path) -> io::Result<PathBuf> {
     let free = names::free(place, |free| {
         let is_taken = [free, &names::beside(free, DOCUMENT)]

@@ -39,8 +39,8 @@ pub(super) struct Journal<'a> {
 }
 
 impl<'a> Journal<'a> {
-    /// Of a keeper, the seconds from the recording's first sample to the first spectrum's start, and whether the
-    /// recording can be read again.
+    /// Wraps a keeper. `delay_s` counts from the recording's first sample to the first spectrum's start; `has_checkpoints`
+    /// tells that the recording can be read again.
     pub(super) fn new(
         (keeper, delay_s, has_checkpoints): (Keeper, f64, bool),
         observe: &'a mut dyn FnMut(&Status) -> bool,

@@ -460,7 +460,7 @@ impl Detection {
 }
 
 impl Arguments {
-    /// What is done about interference, and whether outlying channels are left out.
+    /// Returns the steps of mitigation, and whether outlying channels are masked.
     fn rfi(&self) -> (Rfi, bool) {
         let rfi = self.selection.rfi.unwrap_or(Rfi::Auto);
         match (self.no_auto_mask, rfi) {

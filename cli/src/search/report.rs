@@ -41,7 +41,7 @@ pub(crate) struct Found {
     pub(crate) delay_s: f64,
     /// The threshold.
     pub(crate) snr: f64,
-    /// What was done about interference.
+    /// Report on the mitigation of interference.
     pub(crate) rfi: Rfi,
     /// The most candidates of a minute.
     pub(crate) max_per_minute: Option<usize>,
@@ -49,9 +49,9 @@ pub(crate) struct Found {
     pub(crate) plan: DmPlan,
     /// s MHz^2 pc^-1 cm^3.
     pub(crate) dm_constant: f64,
-    /// How it was made.
+    /// Program, inputs and options.
     pub(crate) provenance: Provenance,
-    /// What differs from run to run.
+    /// Date, host, device and times of the run.
     pub(crate) run: Run,
 }
 
@@ -169,7 +169,7 @@ struct Candidate {
     /// The same moment, topocentric UTC; not there where the recording's start is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     mjd: Option<f64>,
-    /// When it would pass the solar system's barycentre at infinite frequency (TDB): the dispersion's delay at the
+    /// Arrival time at the solar system's barycentre at infinite frequency (TDB): the dispersion's delay at the
     /// reference frequency is taken off before. Not there where the source's position or the telescope is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     barycentric_mjd: Option<f64>,

@@ -64,7 +64,7 @@ pub(super) struct Arguments {
     /// Dispersion constant, in s MHz^2 pc^-1 cm^3.
     #[arg(long, value_name = "K", allow_negative_numbers = true, default_value_t = DM_CONSTANT)]
     dm_constant: f64,
-    /// Where the telescope points, for the header: RA,DEC in degrees or as 05:34:31.9,22:00:52.
+    /// Pointing of the telescope, for the header: RA,DEC in degrees or as 05:34:31.9,22:00:52.
     #[arg(
         long,
         value_name = "RA,DEC",

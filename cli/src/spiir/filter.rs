@@ -307,7 +307,7 @@ struct One {
     valid: Vec<bool>,
     taken: u64,
     has_ended: bool,
-    /// Whether a step failed in its middle.
+    /// True if a step failed in its middle.
     is_broken: bool,
     sums: Sums,
 }

@@ -112,7 +112,7 @@ impl Whiten {
         Ok(())
     }
 
-    /// What is asked for, for strain of a rate and a length, within a limit on memory.
+    /// Returns the requested whitening for strain of a rate and a length, within a limit on memory.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the option, or what reading the spectrum finds.

@@ -46,7 +46,7 @@ const REMEMBERED: usize = 16;
 /// The amplitudes of a block's spectra.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// Of both terms: axes time, term.
+    /// Amplitudes of both terms: axes time, term.
     amplitudes: Vec<[f32; 2]>,
     /// The scatter of the groups' amplitudes over that of noise, as power.
     scatter: Vec<f32>,
@@ -102,7 +102,7 @@ fn scatter(terms: &Terms, groups: &[f32; BANDS]) -> f32 {
     good().map(square).sum::<f32>() / (count - 1.0)
 }
 
-/// What becomes of a spectrum.
+/// Treatment of a spectrum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It stays.
@@ -121,11 +121,11 @@ pub(super) struct Decisions {
     pub(super) levels: Vec<[f32; 2]>,
     /// The level that spectra are brought to, and the first of the block from which on; none while it is not followed.
     pub(super) reference: Option<([f32; 2], usize)>,
-    /// Whether the noise follows the level, so that it is scaled with it.
+    /// True if the noise follows the level, so that it is scaled with it.
     pub(super) is_scaled: bool,
 }
 
-/// What is looked for.
+/// Kinds of signals that are searched for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) outliers: bool,
@@ -230,7 +230,7 @@ impl Memory {
         Some((level, first))
     }
 
-    /// Whether the noise's power in a block is nearer to what it was when it is scaled with the level.
+    /// Returns whether the noise's power in a block is nearer to what it was when it is scaled with the level.
     fn is_scaled(&self, decisions: &Decisions, now: &Series) -> bool {
         let Some((reference, _)) = decisions.reference else { return false };
         let usual = median(&mut self.scatters.iter().copied().collect::<Vec<f32>>());
@@ -298,7 +298,7 @@ fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], limit: f32) -> Vec<bool> {
     let count = amplitudes.len();
     let is_low: Vec<bool> = amplitudes.iter().map(|both| both[0] < limit).collect();
     let is_quiet = |t: usize| {
-        // Of low spectra alone: those beside a dropout have their noise.
+        // Only low spectra count: those beside a dropout have their noise.
         let near = t.saturating_sub(NEAR)..count.min(t + NEAR + 1);
         let values = near.filter(|t| is_low[*t]).map(|t| scatter[t]);
         let (sum, number) = values.fold((0.0, 0.0), |(sum, number), x| (sum + x, number + 1.0));
@@ -353,7 +353,7 @@ fn steps(values: &[f32], sigma: f32, reach: usize) -> Vec<usize> {
     found
 }
 
-/// Where a step from one level to another fits values best.
+/// Finds the index at which a step from one level to another fits values best.
 fn step_within(values: &[f32], (low, high): (f32, f32)) -> usize {
     let (mut sum, mut least, mut best) = (0.0f64, 0.0f64, 0);
     let size = f64::from((high - low).abs());
@@ -411,7 +411,7 @@ fn running_median(values: &[f32], (begin, end): (usize, usize), reach: usize) ->
     medians
 }
 
-/// Whether an outlier over some spectra is in most groups of channels alike.
+/// Returns whether an outlier over some spectra is in most groups of channels alike.
 fn is_even(all: &[&Series], places: &[usize], levels: &[f32]) -> bool {
     let mut groups = [0.0f32; BANDS];
     let mut has = [true; BANDS];
@@ -431,7 +431,7 @@ fn is_even(all: &[&Series], places: &[usize], levels: &[f32]) -> bool {
     let mut values: Vec<f32> =
         (0..BANDS).filter(|band| has[*band]).map(|band| groups[band]).collect();
     let mean = values.iter().sum::<f32>() / values.len().max(1) as f32;
-    // With few groups a dispersed pulse can't be told.
+    // Few groups can't tell a dispersed pulse from a broadband one.
     values.len() >= BANDS / 2 && median(&mut values) / mean >= EVEN
 }
 

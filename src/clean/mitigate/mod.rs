@@ -51,7 +51,7 @@ const ROWS: usize = 64;
 /// Rows that are kept to stand in for lost ones.
 const DONORS: usize = 512;
 
-/// What becomes of signals over the whole band.
+/// Treatment of signals over the whole band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bandpass {
     /// They stay.
@@ -63,7 +63,7 @@ pub enum Bandpass {
     Always,
 }
 
-/// What is taken away.
+/// Steps of mitigation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// Channels that stand out in a block.
@@ -74,10 +74,10 @@ pub struct Steps {
     pub time: bool,
 }
 
-/// What was taken away.
+/// Statistics of mitigation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mitigated {
-    /// What was looked for.
+    /// Steps that were applied.
     pub steps: Steps,
     /// Rows; their samples are counted in channels that are not left out throughout.
     pub rows: u64,
@@ -135,7 +135,7 @@ pub struct Mitigator {
     row: u64,
     donors: Vec<u8>,
     mitigated: Mitigated,
-    /// What became of the last row.
+    /// Treatment of the last row.
     last: Fate,
     /// Fractions by which channels are rounded.
     offsets: Vec<f32>,
@@ -157,7 +157,7 @@ impl Mitigator {
     /// begins with, from which the first levels are taken.
     ///
     /// # Errors
-    /// Those of [`Samples::new`] for rows that are not whole.
+    /// Errors of [`Samples::new`] for rows that are not whole.
     pub fn new(
         (first, encoding, tsamp_s): (&[u8], Encoding, f64),
         masked: &[bool],
@@ -170,7 +170,7 @@ impl Mitigator {
             Host::Cpu(_, threads) => threads,
             Host::Reference => Threads::new(1),
         };
-        // Of 1 and 2 bits nothing can be taken away that is less than their noise.
+        // Samples of 1 and 2 bits cannot represent corrections below their noise.
         let is_coarse = matches!(encoding, Encoding::U1 | Encoding::U2);
         let is_narrow = channels < LEAST_CHANNELS;
         let block_rows = Self::rows_of_block(tsamp_s, row_bytes);
@@ -220,7 +220,7 @@ impl Mitigator {
         rows.min(most).max(LEAST_ROWS / 8)
     }
 
-    /// Whether anything is looked for: in few channels, or samples of 1 and 2 bits, little or nothing is.
+    /// Returns whether anything is looked for: in few channels, or samples of 1 and 2 bits, little or nothing is.
     pub fn is_idle(&self) -> bool {
         !self.steps.iqrm && !self.steps.time && self.steps.bandpass == Bandpass::Off
     }
@@ -241,7 +241,7 @@ impl Mitigator {
         4 * self.block_rows * row + 3 * self.block_rows * 4 * (BANDS + 8) + 300 * self.channels
     }
 
-    /// What was taken away from the blocks handed back so far.
+    /// Returns the statistics of the blocks returned so far.
     pub fn mitigated(&self) -> Mitigated {
         Mitigated { steps: self.steps, ..self.mitigated }
     }
@@ -249,7 +249,7 @@ impl Mitigator {
     /// Takes the next block, and hands back the one before it.
     ///
     /// # Errors
-    /// Those of [`Samples::new`] for rows that are not whole.
+    /// Errors of [`Samples::new`] for rows that are not whole.
     pub fn push(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
         let next = self.look(bytes)?;
         let done = self.finish_one(Some(&next))?;
@@ -492,7 +492,7 @@ impl Mitigator {
 
 /// Channels of which a statistic is far too high or far too low.
 fn both_sides(statistic: &[f64], radius: usize, least: f64) -> Vec<bool> {
-    // Where nothing is far from the median, no difference is.
+    // Values near the median have no outlying difference.
     let mut finite: Vec<f64> = statistic.iter().copied().filter(|x| x.is_finite()).collect();
     let largest =
         finite.iter().copied().fold((0.0f64, 0.0f64), |(low, high), x| (low.min(x), high.max(x)));
@@ -509,7 +509,7 @@ fn both_sides(statistic: &[f64], radius: usize, least: f64) -> Vec<bool> {
     high.into_iter().zip(iqrm_mask(&low, radius, THRESHOLD, least)).map(|(a, b)| a || b).collect()
 }
 
-/// What is done to the rows of a block.
+/// Treatment of the rows of a block.
 struct Cleaning<'a> {
     terms: Terms,
     level: &'a [f32],
@@ -532,7 +532,7 @@ impl Cleaning<'_> {
         let reference =
             self.decisions.and_then(|own| own.reference).filter(|(_, from)| time >= *from);
         let level = self.decisions.map(|decisions| decisions.levels[time]);
-        // What a spectrum without interference has for amplitudes.
+        // Amplitudes of a spectrum without interference.
         let target = reference.map(|(reference, _)| reference).or(level).unwrap_or([1.0, 0.0]);
         if fate == Fate::Lost && !self.donors.is_empty() {
             self.replace(row, absolute);
@@ -562,7 +562,7 @@ impl Cleaning<'_> {
         row.copy_from_slice(&self.donors[donor * row.len()..][..row.len()]);
     }
 
-    /// Whether interference has clipped a spectrum.
+    /// Returns whether interference has clipped a spectrum.
     fn is_clipped(&self, values: &[f32]) -> bool {
         let Some((_, high)) = self.encoding.range() else { return false };
         let clipped = values.iter().filter(|x| **x >= high as f32).count();

@@ -46,7 +46,7 @@ impl Profile {
         Self { masked, means, deviations, level: zero.clone(), noise: zero, passed }
     }
 
-    /// Whether levels stand out of the noise: of series about 0 they do not, and have no gain.
+    /// Returns whether levels stand out of the noise: of series about 0 they do not, and have no gain.
     fn has_levels(&self) -> bool {
         let power = |values: &[f32]| {
             let good = values.iter().zip(&self.masked).filter(|(_, masked)| !**masked);
@@ -65,7 +65,7 @@ impl Profile {
         if ratios.is_empty() { 1.0 } else { f64::from(median(&mut ratios)) }
     }
 
-    /// Whether a block holds enough signal to tell of channels: a dropout does not.
+    /// Returns whether a block holds enough signal to tell of channels: a dropout does not.
     pub(super) fn is_told_by(&self, mean: &[f32]) -> bool {
         self.gain(mean) >= LEAST_GAIN
     }
@@ -174,7 +174,7 @@ pub(super) struct Terms {
     pub(super) second: Vec<f32>,
     powers: [f64; 2],
     pub(super) bands: [Band; BANDS],
-    /// Whether the first term is the level.
+    /// True if the first term is the level.
     pub(super) has_levels: bool,
 }
 
@@ -191,7 +191,7 @@ impl Terms {
         [of(&self.first, self.powers[0]), of(&self.second, self.powers[1])]
     }
 
-    /// As [`Terms::fit`], faster and rounded; and the first term's in each group of channels.
+    /// Fits both terms as [`Terms::fit`] does, faster and rounded, and the first term in each group of channels.
     pub(super) fn amplitudes(&self, row: &[f32]) -> ([f32; 2], [f32; BANDS]) {
         let mut groups = [0.0; BANDS];
         let mut total = 0.0f64;

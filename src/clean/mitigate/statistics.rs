@@ -17,7 +17,7 @@ pub(super) struct Part {
     pub(super) rows: usize,
     /// Rows that count.
     pub(super) counted: usize,
-    /// Of each channel.
+    /// Mean of each channel.
     pub(super) mean: Vec<f32>,
     pub(super) deviation: Vec<f32>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
-    /// Of a block of rows, about each channel's `origin`.
+    /// Computes the statistics of a block of rows about each channel's `origin`.
     pub(super) fn of(samples: Samples<'_>, origin: &[f32], threads: &Threads) -> Self {
         let length = samples.times().div_ceil(PARTS).max(1);
         let count = samples.times().div_ceil(length);

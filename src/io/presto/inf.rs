@@ -62,7 +62,7 @@ pub struct Inf {
     pub wavelength_band_nm: f64,
     /// Who analysed.
     pub analyst: String,
-    /// Whether the orbit of a binary pulsar was taken out of the times.
+    /// True if the orbit of a binary pulsar was taken out of the times.
     pub is_deorbited: bool,
     /// Notes, one line each.
     pub notes: String,
@@ -249,7 +249,7 @@ impl Inf {
         Ok(())
     }
 
-    /// Whether a header of this band has the line.
+    /// Returns whether a header of this band has the line.
     fn has(&self, key: Key) -> bool {
         let is_radio = matches!(self.waveband.as_str(), "" | "Radio");
         let is_high_energy = matches!(self.waveband.as_str(), "X-ray" | "Gamma");
@@ -406,7 +406,7 @@ mod tests {
         }
     }
 
-    /// As `infodata.to_file` of PRESTO's Python writes it: another text in parentheses, no observer or band, and a line
+    /// Header in the form of PRESTO's Python (`infodata.to_file`): another text in parentheses, no observer or band, and a line
     /// of its own.
     const FROM_PYTHON: &str = "\
  Data file name without suffix          =  GBT_Lband_PSR_DM62.00

@@ -6,7 +6,7 @@ const LARGEST_FACTOR: u64 = 11;
 /// Returns the length to which prepsubband brings series of `times` samples: at least as long, even, and without large
 /// prime factors, so that Fourier transforms are fast. `realfft` and `accelsearch` refuse odd lengths.
 ///
-/// Of four digits, multiples of 16 without a prime factor above 11 are good, and 1000; the shorter of the next one
+/// Good lengths of four digits are 1000 and the multiples of 16 without a prime factor above 11. The shorter of the next one
 /// (times a power of ten) and the next power of two is taken.
 ///
 /// # Source

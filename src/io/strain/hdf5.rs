@@ -25,7 +25,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainS
     Ok(Box::new(source?))
 }
 
-/// Whether a file is HDF5 with strain in either layout, be it damaged.
+/// Returns whether a file is HDF5 with strain in either layout, be it damaged.
 pub(super) fn is_strain(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
     let has_series =

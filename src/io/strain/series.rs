@@ -40,7 +40,7 @@ impl Input {
         self.file.dataset(name).is_ok()
     }
 
-    /// Whether a data set has both attributes of gwpy's series.
+    /// Returns whether a data set has both attributes of gwpy's series.
     pub(super) fn is_series(&self, name: &str) -> bool {
         let attributes = self.file.dataset(name).and_then(|dataset| dataset.attrs());
         attributes.is_ok_and(|all| all.contains_key("x0") && all.contains_key("dx"))

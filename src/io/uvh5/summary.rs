@@ -70,13 +70,13 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Whether integrations differ in length, as where short baselines were averaged for longer.
+    /// Returns whether integrations differ in length, as where short baselines were averaged for longer.
     pub fn is_averaged_by_baseline(&self) -> bool {
         let (shortest, longest) = self.integration_range_s;
         longest - shortest > ALIKE * longest
     }
 
-    /// Whether every baseline has a row in every integration.
+    /// Returns whether every baseline has a row in every integration.
     pub fn is_rectangular(&self) -> bool {
         self.baselines.checked_mul(self.integrations) == Some(self.rows)
     }
@@ -174,7 +174,7 @@ fn whole(numbers: &[f64]) -> Vec<i64> {
     numbers.iter().map(|number| *number as i64).collect()
 }
 
-/// When rows were integrated.
+/// Integration times of rows.
 struct Times {
     lengths_s: (f64, f64),
     first: Epoch,

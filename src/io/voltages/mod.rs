@@ -158,7 +158,7 @@ pub struct VoltageOptions {
     /// Whether gaps above the greater of a minute and ten times the data before them are filled, too; by default they
     /// are an error, since one damaged time makes such a gap.
     pub allow_gaps: bool,
-    /// Whether a recording of GUPPI raw that ends within its first block is opened, with no sample: for its header.
+    /// True if a recording of GUPPI raw that ends within its first block is opened, with no sample: for its header.
     pub header_only: bool,
 }
 

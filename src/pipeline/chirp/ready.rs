@@ -28,7 +28,7 @@ pub(super) struct Ready {
     /// Samples searched, and whether the source has no more.
     taken: u64,
     has_ended: bool,
-    /// Whether a step failed in its middle.
+    /// True if a step failed in its middle.
     is_broken: bool,
     /// Triggers that were told.
     told: usize,

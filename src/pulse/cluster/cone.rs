@@ -162,14 +162,14 @@ impl Index {
 pub(super) struct Cone<'a> {
     best: &'a Point,
     wings: Wings,
-    /// Whether the pulse may be wider than any boxcar, so that its wing is not known.
+    /// True if the pulse may be wider than any boxcar, so that its wing is not known.
     is_wide: bool,
     /// Beyond this difference nothing as strong as the weakest group is left of the burst.
     dm_reach: f64,
 }
 
 impl<'a> Cone<'a> {
-    /// Of a group that is a burst's best (`is_burst`), or part of one.
+    /// Returns the cone of a group that is a burst's best (`is_burst`), or part of one.
     pub(super) fn new(best: &'a Point, weakest: f64, wings: Wings, is_burst: bool) -> Self {
         let is_wide = is_burst && best.is_widest;
         let dm_reach = if is_wide { f64::INFINITY } else { wings.dm_reach(best, weakest) };
@@ -187,7 +187,7 @@ impl<'a> Cone<'a> {
         (self.best.begin + shift.min(0.0) - slack, self.best.end + shift.max(0.0) + slack)
     }
 
-    /// Whether the other lies within the cone and is no stronger than the burst's wing there.
+    /// Returns whether the other lies within the cone and is no stronger than the burst's wing there.
     pub(super) fn explains(&self, other: &Point) -> bool {
         let (early, late) = self.times(other.dm, other.width());
         if other.end < early || other.begin > late {

@@ -19,7 +19,7 @@ use super::rules::Event;
 use crate::error::{Error, Result};
 use crate::units::dispersion_delay_s;
 
-/// From this part of the widest boxcar on, a pulse may be wider than any: the next narrower one is a fifth narrower.
+/// Fraction of the widest boxcar above which a pulse may be wider than any: the next narrower one is a fifth narrower.
 const WIDEST: f64 = 0.75;
 
 /// The part of the longest reach in time after which groups are merged again: smaller parts cost time, greater ones
@@ -161,7 +161,7 @@ pub struct Clusterer {
     points: Vec<Point>,
     /// Whole groups, of which it is not decided to which burst they belong.
     groups: Vec<Group>,
-    /// Where members are listed: those of each whole group, and those that were handed out but not asked for.
+    /// Members, where they are listed: of each whole group, and those that were returned but not yet taken.
     members: Option<HashMap<Key, Vec<Point>>>,
     absorbed: Vec<Absorbed>,
     /// All events that begin before this moment were taken.
@@ -184,7 +184,7 @@ pub(super) struct Point {
     rank: u32,
     dm: f64,
     trial: u32,
-    /// Whether its boxcar is about as wide as any.
+    /// True if its boxcar is about as wide as any.
     is_widest: bool,
 }
 

@@ -11,10 +11,10 @@ const DENSITY: f64 = 2.0;
 /// A pulse has at most this many times what its best boxcar holds of it: 1.2 for a Gaussian, 1.4 for an exponential.
 const WHOLE: f64 = 1.5;
 
-/// What noise, searched over many boxcars and trials, may add to what is expected.
+/// S/N that noise, searched over many boxcars and trials, may add to the expected S/N.
 const NOISE: f64 = 4.0;
 
-/// How a band smears pulses.
+/// Smearing of pulses across a band at a wrong dispersion measure.
 ///
 /// # Source
 /// Cordes & McLaughlin 2003, ApJ 596, 1142, eq. 12 and 13, give the loss in a boxcar of the pulse's own width at the
@@ -32,7 +32,7 @@ impl Wings {
         Self { delay_per_dm, ratio: edges.lowest_hz / edges.highest_hz }
     }
 
-    /// Whether the pulse of which `best` is the best boxcar explains another event: that is no stronger than the
+    /// Returns whether the pulse of which `best` is the best boxcar explains another event: that is no stronger than the
     /// pulse's wing in that boxcar, and noise.
     pub(super) fn explains(&self, best: &Point, other: &Point) -> bool {
         f64::from(other.snr) <= self.expected(best, other) + NOISE
@@ -90,7 +90,7 @@ impl Wings {
     }
 }
 
-/// As [`Wings::arrived`], for a spectrum that puts as much into each moment of the smear.
+/// Computes [`Wings::arrived`] for a spectrum that contributes equally to each moment of the smear.
 fn arrived_evenly(time: f64, smear: f64) -> f64 {
     if time <= 0.0 {
         0.0

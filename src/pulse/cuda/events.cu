@@ -160,7 +160,7 @@ struct Event {
   u32 unused;
 };
 
-// Whether a hit within another is no stronger than that one explains (`Hit::explains` of the host).
+// Returns whether a hit within another is no stronger than that one explains (`Hit::explains` of the host).
 INLINE bool explains(const Hit& best, const Hit& inner) {
   double above = inner.snr - 4.0;
   if (above <= 0.0) return true;

@@ -60,7 +60,7 @@ pub(super) struct Bank {
     threads: usize,
     blocks: usize,
     levels: usize,
-    /// What the filters' places follow from, beside the plan.
+    /// Number of multiprocessors, which determines the filters' layout together with the plan.
     multiprocessors: usize,
     past: Vec<Past>,
     units: Buffer<[u32; 6]>,

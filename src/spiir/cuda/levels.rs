@@ -4,7 +4,7 @@ use super::super::plan::{Plan, Template};
 use super::scaled::TILE;
 use crate::error::{Error, Result};
 
-/// What the next launch needs of a rate's rings, of those samples that were there before it.
+/// Ranges of a rate's ring buffers whose samples, from before the next launch, that launch reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
     /// First element of the inputs, elements of their ring, and the last samples that are needed.

@@ -86,7 +86,7 @@ impl Engine {
         if self.taken == 0 { Ok(()) } else { self.bank.save(self.taken, to) }
     }
 
-    /// Of a stream of so many samples.
+    /// Loads the state of a stream of which `taken` samples were filtered.
     pub(super) fn load(&mut self, from: &mut Saved<'_>, taken: u64) -> Result<()> {
         from.part("GPU")?;
         self.reset();

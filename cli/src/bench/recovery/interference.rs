@@ -155,7 +155,7 @@ fn score(
     })
 }
 
-/// Which candidates belong to a burst.
+/// Candidates that belong to a burst.
 struct Reach {
     /// Delay across the band of one unit of dispersion measure, in seconds.
     delay_per_dm: f64,

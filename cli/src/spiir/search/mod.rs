@@ -361,7 +361,7 @@ struct Place<'a> {
     made: Made,
 }
 
-/// How a search's products are made.
+/// Provenance of a search's products.
 struct Made {
     provenance: Provenance,
     run: Run,
