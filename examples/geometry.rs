@@ -2,7 +2,8 @@
 //!
 //!     cargo run --release --example geometry -- CASES
 //!
-//! Each line of CASES has eleven numbers: the day (MJD, UTC) and its second, UT1 - UTC in s (or `table`),
+//! Each line of CASES has eleven numbers: the day (MJD, UTC) and its second, UT1 - UTC in s (or `table`, or the
+//! absolute path of a finals2000A.all),
 //! right ascension and declination in degrees, and in metres (ITRF) the reference point and an antenna.
 //! Each line out has: UT1 - UTC; the apparent direction (ITRF, three numbers); altitude and azimuth in
 //! degrees; the antenna's delay in s, and the same from a polynomial; its u, v, w in m; the local apparent
@@ -10,9 +11,14 @@
 //! apparent right ascension, declination and position angle in degrees.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use sidereal::geometry::{Antenna, Array, DelayModel, Direction, Dut1, PhaseCentre, Sky};
+use sidereal::geometry::{
+    Antenna, Array, DelayModel, Direction, Dut1, OrientationDay, OrientationTable, PhaseCentre, Sky,
+};
+use sidereal::io::earth_orientation;
 use sidereal::units::Epoch;
 use sidereal::{Error, Result};
 
@@ -43,6 +49,18 @@ fn run(path: &str) -> Result<()> {
     Ok(())
 }
 
+/// A table of the IERS.
+fn newer(path: &Path) -> Result<Dut1> {
+    let table = earth_orientation::read(path)?;
+    let days: Vec<_> = table
+        .days
+        .iter()
+        .map(|(ut1_utc_s, pole)| OrientationDay { ut1_utc_s: *ut1_utc_s, pole_arcsec: *pole })
+        .collect();
+    let table = OrientationTable::new("IERS", table.first, &days)?;
+    Ok(Dut1::Newer(Arc::new(table)))
+}
+
 fn case(line: &str) -> Result<Vec<f64>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let number = |index: usize| {
@@ -50,12 +68,16 @@ fn case(line: &str) -> Result<Vec<f64>> {
         word.parse::<f64>().map_err(|_| Error::parameter("case", line, "it has eleven numbers"))
     };
     let epoch = Epoch { day: number(0)? as i64, seconds: number(1)? };
-    let dut1 = if words.get(2) == Some(&"table") { Dut1::Table } else { Dut1::Given(number(2)?) };
+    let dut1 = match words.get(2) {
+        Some(&"table") => Dut1::Table,
+        Some(path) if path.starts_with('/') => newer(Path::new(path))?,
+        _ => Dut1::Given(number(2)?),
+    };
     let direction = Direction::new(number(3)?, number(4)?)?;
     let itrf_m = [number(8)?, number(9)?, number(10)?];
     let antenna = Antenna { name: "A".to_string(), number: 0, itrf_m, diameter_m: None };
     let reference = [number(5)?, number(6)?, number(7)?];
-    let sky = Sky::new(&Array::from_itrf("case", vec![antenna], Some(reference))?, dut1)?;
+    let sky = Sky::new(&Array::from_itrf("case", vec![antenna], Some(reference))?, dut1.clone())?;
 
     let mut numbers = vec![dut1.at(epoch)?];
     numbers.extend(sky.itrf(direction, epoch)?);

@@ -32,7 +32,7 @@ fn options(encoding: VoltageEncoding, lower: bool) -> ArrayOptions {
     if lower {
         options = options.lower_sideband();
     }
-    let sky = Sky::new(&options.array, options.dut1).unwrap();
+    let sky = Sky::new(&options.array, options.dut1.clone()).unwrap();
     let zenith = sky.zenith(options.start).unwrap();
     let direction =
         Direction { ra_deg: (zenith.ra_deg + 31.0) % 360.0, dec_deg: zenith.dec_deg + 24.0 };

@@ -348,8 +348,8 @@ fn what_can_not_be_is_refused_by_name() {
     let direction = Direction::new(1.0, 2.0).unwrap();
     let error = say(sky.delays_s(direction, Epoch::default()).unwrap_err());
     assert!(error.contains("time (MJD) is 0"), "{error}");
-    let error = say(sky.delays_s(direction, Epoch::new(70_000, 0.0)).unwrap_err());
-    assert!(error.contains("--dut1"), "{error}");
+    // After its last day the table of UT1 holds its values.
+    assert!(sky.delays_s(direction, Epoch::new(70_000, 0.0)).is_ok());
     let fit = |length_s| {
         let observation = (Epoch::new(60_000, 0.0), length_s);
         DelayModel::fit(&sky, PhaseCentre::Unphased, observation, &[])

@@ -109,7 +109,7 @@ fn polarization_is_the_skys_in_both_sidebands() {
 fn the_sky_gives_the_delays() {
     let times = 30_000;
     let mut options = ArrayOptions::new(array(2), (1.4e9, 8e6), 1, times).sefd_jy(1.0);
-    let sky = Sky::new(&options.array, options.dut1).unwrap();
+    let sky = Sky::new(&options.array, options.dut1.clone()).unwrap();
     let overhead = sky.zenith(options.start).unwrap();
     let below = Direction { ra_deg: (overhead.ra_deg + 180.0) % 360.0, dec_deg: 0.0 };
     let off = Direction { ra_deg: overhead.ra_deg, dec_deg: overhead.dec_deg + 20.0 };

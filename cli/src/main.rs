@@ -11,6 +11,7 @@ mod devices;
 mod direction;
 mod dm_arguments;
 mod dm_plan_file;
+mod earth_orientation;
 mod errors;
 mod fields;
 mod gaps;

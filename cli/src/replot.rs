@@ -6,6 +6,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::dedisperse::dm_plan::DmPlan;
+use sidereal::geometry::Dut1;
 use sidereal::io::candidate_lists::{self, Listed};
 use sidereal::pipeline::burst::{Report, SearchOptions};
 use sidereal::pipeline::ending::Ending;
@@ -234,6 +235,7 @@ impl Arguments {
             max_per_minute: None,
             plan: options.plan.clone(),
             dm_constant: options.dm_constant,
+            dut1: Dut1::Table,
             provenance: Provenance::new(common, &inputs)?,
             run: Run::new(common),
             drawn: self.max_plots,

@@ -15,17 +15,21 @@ const MJD_ZERO: f64 = 2_400_000.5;
 /// it passes a place (ITRF, m), and the time that light takes from there to the barycentre along the source's direction.
 ///
 /// # Errors
-/// As [`tai_utc_s`](super::tai_utc_s).
+/// As [`Dut1::at`].
 /// # Numerics
+/// A second of UT1 moves the place by 1.6 us of light at most.
 /// Within 60 us of astropy's `Time.light_travel_time(kind='barycentric')`, most of which is the Earth's position (SOFA's
 /// `epv00`); neither has the Shapiro delay (up to 120 us). The date has steps of 0.6 us.
 /// # Source
 /// SOFA's `epv00` and `dtdb`.
-pub fn barycentric_mjd(moment: Epoch, place_itrf_m: [f64; 3], source: &Direction) -> Result<f64> {
+pub fn barycentric_mjd(
+    moment: Epoch,
+    place_itrf_m: [f64; 3],
+    source: &Direction,
+    dut1: &Dut1,
+) -> Result<f64> {
     let tai = Tai::from_utc(&moment)?;
-    // UT1 beyond the table moves the place by less than a microsecond of light.
-    let ut1_utc_s = Dut1::ut1_tai_or_last_s(&tai) + super::tai_utc_s(moment.day)?;
-    let frame = Frame::new(&place_itrf_m, &Dut1::Given(ut1_utc_s.clamp(-1.0, 1.0)), &tai)?;
+    let frame = Frame::new(&place_itrf_m, dut1, &tai)?;
     let (tt_day, tt_part) = tai.terrestrial();
     let tdb_tt_s = dtdb(tt_day, tt_part, 0.0, 0.0, 0.0, 0.0);
     let later_s = tdb_tt_s + frame.light_time_to_barycentre_s(source);
@@ -51,7 +55,8 @@ mod tests {
         for (site, day, seconds, ra_deg, dec_deg, expected) in ASTROPY {
             let source = Direction { ra_deg, dec_deg };
             let place = site_itrf_m(site).unwrap();
-            let found = barycentric_mjd(Epoch { day, seconds }, place, &source).unwrap();
+            let found =
+                barycentric_mjd(Epoch { day, seconds }, place, &source, &Dut1::Table).unwrap();
             let off_s = (found - expected) * SECONDS_PER_DAY;
             assert!(off_s.abs() < 60e-6, "{site} {off_s:e} s");
         }

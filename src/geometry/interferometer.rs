@@ -144,7 +144,7 @@ pub fn mean_sidereal_time_rad(gps: Gps) -> f64 {
     let part_s = gps.ns.rem_euclid(NS_PER_S) as f64 / NS_PER_S as f64;
     let day = GPS_ZERO_DAY + seconds.div_euclid(day_s);
     let moment = Tai::new(day, seconds.rem_euclid(day_s) as f64 + part_s);
-    let (ut1, ut1_part) = moment.julian(Dut1::ut1_tai_or_last_s(&moment));
+    let (ut1, ut1_part) = moment.julian(Dut1::Table.ut1_tai_or_last_s(&moment));
     let (tt, tt_part) = moment.terrestrial();
     gmst06(ut1, ut1_part, tt, tt_part)
 }

@@ -19,7 +19,7 @@ pub use barycentre::barycentric_mjd;
 pub use delay::{DelayModel, DelayPolynomial, PhaseCentre};
 pub use frame::{Direction, Frame};
 pub use interferometer::Interferometer;
-pub use orientation::{Dut1, orientation_table};
+pub use orientation::{Dut1, OrientationDay, OrientationTable, orientation_table};
 pub use sites::site_itrf_m;
 pub use sky::{Apparent, Sky};
 pub use time::{day_length_s, elapsed_s, plus_elapsed_s, tai_utc_s};

@@ -1,4 +1,6 @@
-//! UT1 and the pole: the IERS's table, embedded, or a number that is given.
+//! UT1 and the pole: the IERS's table, embedded, a newer one, or a number that is given.
+
+use std::sync::Arc;
 
 use super::time::{Tai, tai_utc_s};
 use crate::error::{Error, Result};
@@ -18,14 +20,79 @@ const DAY_BYTES: usize = 8;
 const UT1_UNIT_S: f64 = 1e-7;
 const POLE_UNIT_RAD: f64 = 20e-6 / 3600.0 * (std::f64::consts::PI / 180.0);
 
+/// Largest change of UT1 - TAI within a day, in seconds: it is below 4 ms in every year on record.
+const LARGEST_STEP_S: f64 = 0.02;
+
 /// Where UT1 - UTC comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+///
+/// After the last day of a table UT1 - TAI and the pole stay what they were on it ([`Dut1::last_day`]).
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Dut1 {
     /// The embedded table of the IERS.
     #[default]
     Table,
-    /// A number of seconds: `--dut1`. The pole still comes from the table; outside it x = y = 0.
+    /// A newer table; the embedded one before its first day.
+    Newer(Arc<OrientationTable>),
+    /// A number of seconds: `--dut1`. The pole still comes from the embedded table.
     Given(f64),
+}
+
+/// One day of a table of the Earth's orientation, at 0 h UTC.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OrientationDay {
+    /// UT1 - UTC in seconds.
+    pub ut1_utc_s: f64,
+    /// The pole's x and y in arcseconds.
+    pub pole_arcsec: [f64; 2],
+}
+
+/// A table of UT1 and the pole that takes the place of the embedded one from its first day on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrientationTable {
+    about: String,
+    first: i64,
+    /// UT1 - TAI in s and the pole in radians, of each day.
+    days: Vec<[f64; 3]>,
+}
+
+impl OrientationTable {
+    /// A table of days in a row, the first of which is `first` (MJD, UTC); `about` says what it is.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a table without days, one that begins after the embedded one ends, one in which
+    /// UT1 - TAI jumps (a leap second that [`tai_utc_s`] does not know), and as [`tai_utc_s`].
+    pub fn new(about: impl Into<String>, first: i64, days: &[OrientationDay]) -> Result<Self> {
+        const TABLE: &str = "Earth orientation table";
+        if days.is_empty() || !(FIRST_DAY..=last_day() + 1).contains(&first) {
+            let rule = format!("its first day must be MJD {FIRST_DAY} to {}", last_day() + 1);
+            return Err(Error::parameter(
+                TABLE,
+                format!("{} days from MJD {first}", days.len()),
+                rule,
+            ));
+        }
+        let values = |(day, own): (i64, &OrientationDay)| {
+            let [x, y] = own.pole_arcsec.map(|arcsec| (arcsec / 3600.0).to_radians());
+            Ok([own.ut1_utc_s - tai_utc_s(day)?, x, y])
+        };
+        let days = (first..).zip(days).map(values).collect::<Result<Vec<_>>>()?;
+        let jump =
+            days.windows(2).position(|pair| (pair[1][0] - pair[0][0]).abs() > LARGEST_STEP_S);
+        if let Some(index) = jump {
+            let rule = format!(
+                "UT1 - TAI changes by {:.3} s on this day, at most {LARGEST_STEP_S} s are possible: the table is \
+                 damaged, or has a leap second that this version does not know",
+                days[index + 1][0] - days[index][0]
+            );
+            return Err(Error::parameter(TABLE, format!("MJD {}", first + index as i64), rule));
+        }
+        Ok(Self { about: about.into(), first, days })
+    }
+
+    /// The last day (MJD, UTC); the table ends at its beginning.
+    pub fn last_day(&self) -> i64 {
+        self.first + self.days.len() as i64 - 1
+    }
 }
 
 /// How the Earth stands at a moment.
@@ -47,70 +114,81 @@ impl Dut1 {
     /// UT1 - UTC in seconds.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a moment outside the table, for a given number beyond 1 s, and as
-    /// [`tai_utc_s`].
+    /// [`Error::Parameter`] for a given number beyond 1 s, and as [`tai_utc_s`].
     /// # Numerics
-    /// Between the days of the table UT1 - TAI is linear: within 0.05 ms of a curve through four days.
+    /// Between the days of the table UT1 - TAI is linear: within 0.05 ms of a curve through four days. After the last
+    /// day it is constant: off by a millisecond a day at most.
     pub fn at(&self, epoch: Epoch) -> Result<f64> {
         let orientation = self.orientation(&Tai::from_utc(&epoch)?)?;
         Ok(orientation.ut1_tai_s + tai_utc_s(epoch.day)?)
     }
 
+    /// The table in use, in words; `None` of a number that is given.
+    pub fn about(&self) -> Option<&str> {
+        match self {
+            Self::Table => Some(orientation_table()),
+            Self::Newer(table) => Some(&table.about),
+            Self::Given(_) => None,
+        }
+    }
+
+    /// The last day (MJD, UTC) of the table in use, at whose beginning it ends; `None` of a number that is given.
+    pub fn last_day(&self) -> Option<i64> {
+        match self {
+            Self::Table => Some(last_day()),
+            Self::Newer(table) => Some(table.last_day().max(last_day())),
+            Self::Given(_) => None,
+        }
+    }
+
     /// UT1 - TAI in seconds by the table; after its end what it was on its last day, before its beginning what
     /// it was on its first.
-    pub(super) fn ut1_tai_or_last_s(moment: &Tai) -> f64 {
-        let nearest = || {
-            let rows = rows();
-            let row = if moment.mjd() < FIRST_DAY as f64 { rows.first() } else { rows.last() };
-            row.map_or(0.0, |row| values(row)[0])
-        };
-        Self::Table.orientation(moment).map_or_else(|_| nearest(), |found| found.ut1_tai_s)
+    pub(super) fn ut1_tai_or_last_s(&self, moment: &Tai) -> f64 {
+        self.orientation(moment).map_or_else(
+            |_| self.day(if moment.mjd() < FIRST_DAY as f64 { FIRST_DAY } else { i64::MAX })[0],
+            |found| found.ut1_tai_s,
+        )
     }
 
     pub(super) fn orientation(&self, moment: &Tai) -> Result<Orientation> {
-        match *self {
-            Self::Table => tabulated(moment)?.ok_or_else(|| outside(moment)),
-            Self::Given(seconds) => {
-                if !seconds.is_finite() || seconds.abs() > 1.0 {
-                    let rule = "UT1 - UTC never exceeds 1 s";
-                    return Err(Error::parameter("--dut1 (s)", seconds, rule));
-                }
-                let pole = tabulated(moment)?.map_or([0.0; 2], |found| found.pole);
-                let ut1_tai_s = seconds - tai_utc_s(moment.utc()?.day)?;
-                Ok(Orientation { ut1_tai_s, pole })
+        let utc = moment.utc()?;
+        let length_s = SECONDS_PER_DAY + tai_utc_s(utc.day + 1)? - tai_utc_s(utc.day)?;
+        let (before, after) = (self.day(utc.day), self.day(utc.day + 1));
+        let part = utc.seconds / length_s;
+        let [mut ut1_tai_s, x, y] =
+            std::array::from_fn(|k| before[k] + part * (after[k] - before[k]));
+        if let Self::Given(seconds) = *self {
+            if !seconds.is_finite() || seconds.abs() > 1.0 {
+                let rule = "UT1 - UTC never exceeds 1 s";
+                return Err(Error::parameter("--dut1 (s)", seconds, rule));
+            }
+            ut1_tai_s = seconds - tai_utc_s(utc.day)?;
+        }
+        Ok(Orientation { ut1_tai_s, pole: [x, y] })
+    }
+
+    /// UT1 - TAI in s and the pole in radians at the beginning of a day, or on the nearest day that the table has.
+    fn day(&self, day: i64) -> [f64; 3] {
+        if let Self::Newer(table) = self {
+            let day = day.min(table.last_day().max(last_day()));
+            let index = usize::try_from(day - table.first).ok();
+            if let Some(values) = index.and_then(|index| table.days.get(index)) {
+                return *values;
             }
         }
+        let index = (day.clamp(FIRST_DAY, last_day()) - FIRST_DAY) as usize;
+        values(&rows()[index])
     }
 }
 
-fn outside(moment: &Tai) -> Error {
-    let last = FIRST_DAY + rows().len() as i64 - 1;
-    let rule = format!(
-        "the table of UT1 - UTC reaches from MJD {FIRST_DAY} to {last}: give UT1 - UTC with --dut1"
-    );
-    Error::parameter("time (MJD)", moment.mjd(), rule)
-}
-
-/// The table's days.
+/// The embedded table's days.
 fn rows() -> &'static [[u8; DAY_BYTES]] {
     TABLE[orientation_table().len() + 1..].as_chunks().0
 }
 
-/// The table at a moment, or `None` outside it.
-fn tabulated(moment: &Tai) -> Result<Option<Orientation>> {
-    let utc = moment.utc()?;
-    let length_s = SECONDS_PER_DAY + tai_utc_s(utc.day + 1)? - tai_utc_s(utc.day)?;
-    let index = usize::try_from(utc.day - FIRST_DAY).ok();
-    let Some(row) = index.and_then(|index| rows().get(index)) else { return Ok(None) };
-    let (before, part) = (values(row), utc.seconds / length_s);
-    let after = match index.and_then(|index| rows().get(index + 1)) {
-        Some(row) => values(row),
-        // The table ends with the beginning of its last day.
-        None if part == 0.0 => before,
-        None => return Ok(None),
-    };
-    let [ut1_tai_s, x, y] = std::array::from_fn(|k| before[k] + part * (after[k] - before[k]));
-    Ok(Some(Orientation { ut1_tai_s, pole: [x, y] }))
+/// The embedded table's last day (MJD, UTC).
+fn last_day() -> i64 {
+    FIRST_DAY + rows().len() as i64 - 1
 }
 
 /// UT1 - TAI in s, and the pole in radians.
@@ -129,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_table_is_what_its_line_says() {
-        let last = FIRST_DAY + rows().len() as i64 - 1;
+        let last = last_day();
         let days = format!("MJD {FIRST_DAY} to {last}");
         assert!(orientation_table().starts_with("IERS C04 (to MJD "));
         assert!(orientation_table().contains(&days), "{}", orientation_table());
@@ -150,15 +228,50 @@ mod tests {
     }
 
     #[test]
-    fn outside_the_table_the_option_is_named() {
-        let last = FIRST_DAY + rows().len() as i64 - 1;
-        assert!(Dut1::Table.at(Epoch::new(last, 0.0)).is_ok());
+    fn after_the_last_day_the_table_holds_its_values() {
+        let last = last_day();
+        assert_eq!(Dut1::Table.last_day(), Some(last));
+        let end = Dut1::Table.at(Epoch::new(last, 0.0)).unwrap();
         for day in [last, last + 1, 80_000] {
-            let error = Dut1::Table.at(Epoch::new(day, 1.0)).unwrap_err().to_string();
-            assert!(error.contains("--dut1") && error.contains("MJD 41317 to 6"), "{error}");
+            assert_eq!(Dut1::Table.at(Epoch::new(day, 1.0)).unwrap(), end);
             assert_eq!(Dut1::Given(0.25).at(Epoch::new(day, 1.0)).unwrap(), 0.25);
         }
         assert!(Dut1::Given(1.5).at(Epoch::new(60000, 0.0)).is_err());
         assert!(Dut1::Given(f64::NAN).at(Epoch::new(60000, 0.0)).is_err());
+        assert!(Dut1::Table.at(Epoch::new(FIRST_DAY - 1, 0.0)).is_err());
+    }
+
+    #[test]
+    fn a_newer_table_takes_over_from_its_first_day() {
+        let first = last_day() - 10;
+        let day = |index: i32| OrientationDay {
+            ut1_utc_s: 0.1 - 1e-3 * f64::from(index),
+            pole_arcsec: [0.25, 0.4],
+        };
+        let days: Vec<_> = (0..100).map(day).collect();
+        let table = OrientationTable::new("newer", first, &days).unwrap();
+        let newer = Dut1::Newer(Arc::new(table));
+        assert_eq!(newer.last_day(), Some(first + 99));
+        let at = |dut1: &Dut1, day, seconds| dut1.at(Epoch { day, seconds }).unwrap();
+        assert_eq!(at(&newer, first - 2, 100.0), at(&Dut1::Table, first - 2, 100.0));
+        assert!((at(&newer, first, 0.0) - 0.1).abs() < 1e-12);
+        assert!((at(&newer, first + 50, 43_200.0) - 0.0495).abs() < 1e-12);
+        assert!((at(&newer, first + 200, 7.0) - 0.001).abs() < 1e-12);
+        let moment = Tai::from_utc(&Epoch::new(first + 5, 0.0)).unwrap();
+        let pole = newer.orientation(&moment).unwrap().pole.map(|x| x.to_degrees() * 3600.0);
+        assert!((pole[0] - 0.25).abs() < 1e-12 && (pole[1] - 0.4).abs() < 1e-12);
+
+        let refused = |first, days: &[OrientationDay]| {
+            OrientationTable::new("", first, days).unwrap_err().to_string()
+        };
+        assert!(refused(first, &[]).contains("0 days"));
+        assert!(refused(last_day() + 2, &days).contains("its first day must be MJD 41317 to"));
+        let leap = |index: i32| OrientationDay {
+            ut1_utc_s: day(index).ut1_utc_s + f64::from(u8::from(index > 20)),
+            ..day(index)
+        };
+        let error = refused(first, &(0..40).map(leap).collect::<Vec<_>>());
+        let named = format!("MJD {}", first + 20);
+        assert!(error.contains(&named) && error.contains("leap second"), "{error}");
     }
 }

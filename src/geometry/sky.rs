@@ -60,8 +60,8 @@ impl Sky {
     }
 
     /// Where UT1 - UTC comes from.
-    pub fn dut1(&self) -> Dut1 {
-        self.dut1
+    pub fn dut1(&self) -> &Dut1 {
+        &self.dut1
     }
 
     /// The Earth at a moment: worth keeping for several sources.

@@ -3,8 +3,12 @@
 //! Invariant: `sample = floor(time / t_samp)`, `begin` inclusive and `end` exclusive, all in native
 //! samples; `filter = round(log2(width in samples))`.
 //!
+//! Heimdall's boxcar of w samples about sample i has the samples `i - floor(w / 2)` to `i + floor((w - 1) / 2)`, and its time
+//! is that of the start of sample i. The number of the sample is the same here; the time is the boxcar's centre. So for an odd
+//! width (filter 0, one sample) the time is half a sample later than Heimdall's, and for an even width the same.
+//!
 //! # Source
-//! Heimdall's nine columns and FETCH's `cand.csv` as quoted in FETCH's issue tracker and read by
+//! Heimdall's `matched_filter.cu` for its boxcars. Heimdall's nine columns and FETCH's `cand.csv` as quoted in FETCH's issue tracker and read by
 //! `your`; PRESTO's `single_pulse_search.py`.
 
 use std::fmt::Write as _;

@@ -16,13 +16,17 @@ pub(super) struct Line<'a> {
     /// The byte at which it stands.
     at: u64,
     text: &'a str,
+    /// The same with the blanks before and after it, without the line's end.
+    whole: &'a str,
 }
 
 /// The lines that are not empty.
 pub(super) fn lines<'a>(text: &'a str, path: &'a Path) -> impl Iterator<Item = Line<'a>> {
     let mut at = 0;
     let lines = text.split_inclusive('\n').enumerate().map(move |(index, whole)| {
-        let line = Line { path, number: index + 1, at, text: whole.trim_matches(BLANK).trim() };
+        let text = whole.trim_matches(BLANK).trim();
+        let line =
+            Line { path, number: index + 1, at, text, whole: whole.trim_end_matches(['\n', '\r']) };
         at += whole.len() as u64;
         line
     });
@@ -36,6 +40,11 @@ impl<'a> Line<'a> {
     /// What stands behind a `#`.
     pub(super) fn comment(&self) -> Option<&'a str> {
         self.text.strip_prefix('#').map(str::trim)
+    }
+
+    /// The line with its blanks: for columns of fixed places.
+    pub(super) fn whole(&self) -> &'a str {
+        self.whole
     }
 
     /// The words between blanks.

@@ -9,6 +9,7 @@ pub mod bank_h5;
 pub mod candidate_lists;
 pub mod candidates;
 mod csv;
+pub mod earth_orientation;
 pub mod fbh5;
 pub mod fetch_h5;
 mod foreign;

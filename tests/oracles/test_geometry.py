@@ -27,6 +27,11 @@ JD = 2400000.5
 LEAPS = [(57753, 86399.5), (57753, 86400.5), (57754, 0.5), (51178, 86400.25), (51179, 0.0)]
 
 
+def draw_for(count):
+    """Directions, places and antennas of so many cases."""
+    return [numpy.resize(column, (count, *column.shape[1:])) for column in draw()[2:]]
+
+
 def draw():
     random = numpy.random.default_rng(20261121)
     day = random.integers(42413, 61300, CASES)
@@ -57,14 +62,14 @@ def cases():
     return draw()
 
 
-def ours(cases, folder, dut1=None):
+def ours(cases, folder, dut1=None, table="table"):
     """What the example prints for each case, by name."""
     day, second, ra, dec, _, _, _, reference, antenna = cases
     path = folder / "cases.txt"
     lines = []
     for case in range(len(day)):
         numbers = [numpy.degrees(ra[case]), numpy.degrees(dec[case]), *reference[case], *antenna[case]]
-        word = "table" if dut1 is None else repr(float(dut1))
+        word = table if dut1 is None else repr(float(dut1))
         words = " ".join(repr(float(number)) for number in numbers)
         lines.append(f"{day[case]} {float(second[case])!r} {word} {words}\n")
     path.write_text("".join(lines))
@@ -102,6 +107,22 @@ def around(radians):
 def test_ut1_is_the_iers(cases, table):
     times = times_of(cases[0], cases[1])
     assert numpy.abs(table["dut1"] - times.delta_ut1_utc).max() < 0.2e-3
+
+
+def test_a_table_from_a_file_is_astropys(tmp_path):
+    """finals2000A.all by our reader and by astropy's, bulletin A of both, over its last days."""
+    path = client("astropy_iers_data").IERS_A_FILE
+    read = iers.IERS_A.read(str(path))
+    good = ~numpy.ma.getmaskarray(read["UT1_UTC_A"])
+    days = read["MJD"].value[good].astype(int)
+    picked = days[-600:-1]
+    random = numpy.random.default_rng(7)
+    second = random.uniform(0, 86400, len(picked))
+    few = [picked, second, *draw_for(len(picked))]
+    found = ours(few, tmp_path, table=str(path))
+    dut1 = read["UT1_UTC_A"].to_value(u.s)[good]
+    expected = numpy.interp(picked + second / 86400, days, dut1)
+    assert numpy.abs(found["dut1"] - expected).max() < 1e-8
 
 
 def test_directions_are_erfas(cases, table):

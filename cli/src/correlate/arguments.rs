@@ -10,6 +10,7 @@ use sidereal::{Error, Result};
 
 use super::gains::{self, GainWords};
 use crate::direction::{Position, parse_position};
+use crate::earth_orientation::EarthOrientation;
 use crate::positions::parse_location;
 use crate::selection::{TimeRange, parse_time_range};
 use crate::voltage_arguments::Lacking;
@@ -133,8 +134,16 @@ pub(super) struct Sky {
     #[arg(long, value_name = "NAME", help_heading = "Sky")]
     pub(super) source_name: Option<String>,
     /// UT1 - UTC in seconds [default: from a table of the IERS, as old as this program].
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Sky")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        conflicts_with = "earth_orientation",
+        help_heading = "Sky"
+    )]
     pub(super) dut1: Option<f64>,
+    #[command(flatten)]
+    pub(super) orientation: EarthOrientation,
 }
 
 /// How voltages become spectra.

@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::correlate::Precision;
-use sidereal::geometry::{Dut1, orientation_table};
 use sidereal::pipeline::array::{ArrayHeader, CorrelateOptions, Gains, PhaseCentre, WriteReport};
 use sidereal::units::HZ_PER_MHZ;
 
@@ -224,10 +223,7 @@ impl Document {
             silent,
             not_finite: summary.not_finite,
             dut1_s: summary.dut1_s,
-            dut1_from: match options.dut1 {
-                Dut1::Table => orientation_table().trim().to_owned(),
-                Dut1::Given(_) => GIVEN.to_owned(),
-            },
+            dut1_from: options.dut1.about().unwrap_or(GIVEN).trim().to_owned(),
             plots,
             device,
             steps: Steps {

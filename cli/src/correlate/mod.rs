@@ -13,7 +13,6 @@ mod silent;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sidereal::geometry::Dut1;
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::math::window::Window;
 use sidereal::pipeline::array::{
@@ -36,7 +35,7 @@ use crate::provenance::{self, Product, Provenance, Run};
 use crate::say::{more, note, warning};
 use crate::selection::{file_name, shown};
 use crate::voltage_arguments::{file_of_window, points, window};
-use crate::{interrupt, json, plots, say, space};
+use crate::{earth_orientation, interrupt, json, plots, say, space};
 pub(crate) use arguments::Arguments;
 use arguments::MissingWord;
 #[cfg(feature = "cuda")]
@@ -82,6 +81,7 @@ pub(crate) fn make(
     let work = Work::on_voltages(&read);
     read.push(arguments.array.antennas.clone());
     read.extend(arguments.spectra.gains.file().map(Path::to_path_buf));
+    read.extend(arguments.sky.orientation.file());
     read.extend(arguments.spectra.window.as_deref().and_then(file_of_window));
     let writing = &arguments.writing;
     let plots = writing.plots();
@@ -104,6 +104,8 @@ pub(crate) fn make(
     let mut correlator =
         ArrayCorrelator::new(&positions.array, inputs, &options, &backend).map_err(with_options)?;
     let header = correlator.header().clone();
+    let observation = (header.start, header.spectra as f64 * header.spectrum_s);
+    earth_orientation::warn(&options.dut1, observation, common);
     space::check(outputs.place(), need(&header), common)?;
     let mut looked = plots.is_some().then(|| Quicklook::new(shape(&header, arguments)));
     let mut silent = Silent::new(&header);
@@ -312,7 +314,7 @@ impl Arguments {
             average_channels: self.writing.average_channels,
             baselines: baselines::parse(&self.writing.baselines, &names)?,
             phase_centre: self.phase_centre(headers)?,
-            dut1: self.sky.dut1.map_or(Dut1::Table, Dut1::Given),
+            dut1: self.sky.orientation.dut1(self.sky.dut1)?,
             cable_delays_s: positions.cable_delays_s.clone(),
             time_range: self.time_range.map(|range| (range.start_s, range.end_s)),
             missing: match self.array.missing {

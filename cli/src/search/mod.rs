@@ -12,16 +12,18 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::DmRange;
+use sidereal::geometry::Dut1;
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::{self, Checkpoint, Report, SearchOptions, Status};
 use sidereal::pipeline::ending::Ending;
 use sidereal::pulse::repeats::repeating;
-use sidereal::units::{SECONDS_PER_DAY, dispersion_delay_s};
+use sidereal::units::{Epoch, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
 
 use crate::common;
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
+use crate::earth_orientation::{self, EarthOrientation};
 use crate::errors::{self, Exit};
 use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination, Folder};
@@ -67,6 +69,8 @@ pub(crate) struct Arguments {
     /// Keep channels with outlying statistics; by default (--rfi auto) they are left out.
     #[arg(long, help_heading = "Channels and times")]
     no_auto_mask: bool,
+    #[command(flatten)]
+    orientation: EarthOrientation,
     #[command(flatten)]
     products: Products,
 }
@@ -140,7 +144,7 @@ pub(crate) fn writes(_: &Path, name: &str) -> bool {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
-    let also = arguments.selection.files(&arguments.trials);
+    let also = arguments.also();
     let product = ("search", CONTENTS);
     let (recording, destination) = (&arguments.recording, &arguments.destination);
     let (folder, is_resumed) = arguments.resume.begin(
@@ -202,6 +206,7 @@ struct Work<'a> {
     /// Its start is the recording's first sample, from which all times count.
     header: FilterbankHeader,
     options: SearchOptions,
+    dut1: Dut1,
     spooled: bool,
 }
 
@@ -218,9 +223,15 @@ impl<'a> Work<'a> {
         if header.tstart_mjd > 0.0 {
             header.tstart_mjd -= delay_s / SECONDS_PER_DAY;
         }
+        let dut1 = arguments.orientation.dut1(None)?;
+        if report::place(&header).is_some() {
+            let day = header.tstart_mjd.floor();
+            let start = Epoch::new(day as i64, (header.tstart_mjd - day) * SECONDS_PER_DAY);
+            earth_orientation::warn(&dut1, (start, header.duration_s().unwrap_or(0.0)), common);
+        }
         let wanted = !arguments.products.no_plots || arguments.products.fetch;
         let spooled = arguments.recording.is_pipe() && wanted;
-        Ok(Self { arguments, common, backend, opened, header, options, spooled })
+        Ok(Self { arguments, common, backend, opened, header, options, dut1, spooled })
     }
 
     /// Runs the search, keeping a copy of what comes through a pipe for the plots.
@@ -277,6 +288,7 @@ impl<'a> Work<'a> {
             max_per_minute: self.options.max_per_minute,
             plan: self.options.plan.clone(),
             dm_constant: self.options.dm_constant,
+            dut1: self.dut1.clone(),
             provenance: Provenance::new(self.common, &self.inputs())?,
             run: Run::new(self.common).on(&self.backend).took(report.elapsed_s, report.data_s),
             report,
@@ -299,9 +311,8 @@ impl<'a> Work<'a> {
             ("--list-absorbed", &options.list_absorbed),
             ("--max-per-minute", &options.max_per_minute),
         ];
-        let also = self.arguments.selection.files(&self.arguments.trials);
-        let files = [recording.files(), also].concat();
-        let run = Identity::new("search", &files, &own, &self.backend)?.with(recording, options);
+        let run =
+            Identity::new("search", &self.inputs(), &own, &self.backend)?.with(recording, options);
         let mut keeper = Keeper::new(folder.file(""), run);
         if !is_resumed {
             return Ok((keeper, None));
@@ -317,8 +328,7 @@ impl<'a> Work<'a> {
 
     /// Every file that is read.
     fn inputs(&self) -> Vec<PathBuf> {
-        let also = self.arguments.selection.files(&self.arguments.trials);
-        [self.arguments.recording.files(), also].concat()
+        [self.arguments.recording.files(), self.arguments.also()].concat()
     }
 
     /// Whether a later run can go on from where this one is interrupted.
@@ -460,6 +470,13 @@ impl Detection {
 }
 
 impl Arguments {
+    /// Every file that is read beside the recording.
+    fn also(&self) -> Vec<PathBuf> {
+        let mut also = self.selection.files(&self.trials);
+        also.extend(self.orientation.file());
+        also
+    }
+
     /// Returns the steps of mitigation, and whether outlying channels are masked.
     fn rfi(&self) -> (Rfi, bool) {
         let rfi = self.selection.rfi.unwrap_or(Rfi::Auto);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
-use sidereal::geometry::{Direction, barycentric_mjd, site_itrf_m};
+use sidereal::geometry::{Direction, Dut1, barycentric_mjd, site_itrf_m};
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::Report;
 use sidereal::pulse::cluster;
@@ -49,6 +49,8 @@ pub(crate) struct Found {
     pub(crate) plan: DmPlan,
     /// s MHz^2 pc^-1 cm^3.
     pub(crate) dm_constant: f64,
+    /// Source of UT1 - UTC, for barycentric times.
+    pub(crate) dut1: Dut1,
     /// Program, inputs and options.
     pub(crate) provenance: Provenance,
     /// Date, host, device and times of the run.
@@ -175,6 +177,13 @@ struct Candidate {
     barycentric_mjd: Option<f64>,
 }
 
+/// The source's direction and the telescope's place, where both and the start are known.
+pub(super) fn place(header: &FilterbankHeader) -> Option<(Direction, [f64; 3])> {
+    let source = Direction { ra_deg: header.ra_deg?, dec_deg: header.dec_deg? };
+    let place = site_itrf_m(&header.telescope).filter(|_| header.tstart_mjd > 0.0)?;
+    Some((source, place))
+}
+
 impl Found {
     /// A candidate's time at the reference frequency, topocentric UTC.
     pub(super) fn mjd(&self, candidate: &cluster::Candidate) -> Option<f64> {
@@ -185,13 +194,12 @@ impl Found {
     /// A candidate's time at infinite frequency and the solar system's barycentre, TDB.
     pub(super) fn barycentric_mjd(&self, candidate: &cluster::Candidate) -> Option<f64> {
         let header = &self.header;
-        let source = Direction { ra_deg: header.ra_deg?, dec_deg: header.dec_deg? };
-        let place = site_itrf_m(&header.telescope).filter(|_| header.tstart_mjd > 0.0)?;
+        let (source, place) = place(header)?;
         let reference_mhz = header.band.highest_hz() / HZ_PER_MHZ;
         let dispersion_s = self.dm_constant * candidate.dm / reference_mhz.powi(2);
         let day = header.tstart_mjd.floor();
         let seconds = (header.tstart_mjd - day) * SECONDS_PER_DAY + candidate.time_s - dispersion_s;
-        barycentric_mjd(Epoch::new(day as i64, seconds), place, &source).ok()
+        barycentric_mjd(Epoch::new(day as i64, seconds), place, &source, &self.dut1).ok()
     }
 
     /// summary.json.

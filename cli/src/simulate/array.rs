@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Instant;
 
-use sidereal::geometry::{Array, Direction, Dut1, Location};
+use sidereal::geometry::{Array, Direction, Location};
 use sidereal::io::antennas::{self, AntennaRow, AntennaTable, Place, PositionFrame};
 use sidereal::io::atomic;
 use sidereal::io::voltages::VoltageHeader;
@@ -26,7 +26,7 @@ use super::voltages::{self, encoding, positive};
 use crate::common::Common;
 use crate::output::{Contents, Existing, Folder, Writing};
 use crate::positions::Positions;
-use crate::{json, progress, space};
+use crate::{earth_orientation, json, progress, space};
 
 /// Samples of a stream that numbers can count exactly.
 const MOST_TIMES: f64 = (1u64 << 50) as f64;
@@ -61,6 +61,8 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let writing = Writing { contents: CONTENTS, existing, inputs: &inputs, common };
     let folder = Folder::begin(&arguments.output, &writing)?;
     let mut options = arguments.options()?;
+    let length_s = options.times as f64 * options.tsamp_s();
+    earth_orientation::warn(&options.dut1, (options.start, length_s), common);
     let files = arguments.files(&options.array)?;
     let blocks = arguments.gaps(&mut options)?;
     let written = files.iter().filter(|file| file.name.is_some()).count();
@@ -196,9 +198,7 @@ impl Arguments {
 
     fn add_sky(&self, options: &mut ArrayOptions) -> Result<()> {
         options.start = specs::start(&self.sky.start)?;
-        if let Some(seconds) = self.sky.dut1 {
-            options.dut1 = Dut1::Given(seconds);
-        }
+        options.dut1 = self.sky.orientation.dut1(self.sky.dut1)?;
         for (number, text) in self.sky.source.iter().enumerate() {
             options.sources.push(specs::source(text, number)?);
         }
@@ -230,7 +230,7 @@ impl Arguments {
 
     /// What is read, and must not be replaced.
     fn inputs(&self) -> Vec<std::path::PathBuf> {
-        self.array.antennas.iter().cloned().collect()
+        self.array.antennas.iter().cloned().chain(self.sky.orientation.file()).collect()
     }
 
     /// Each antenna's file.

@@ -53,7 +53,7 @@ impl Tracking {
             }
             return Ok(Self { sky: None, direction, dut1_s: 0.0, altitudes_deg: Vec::new() });
         }
-        let sky = Sky::new(array, options.dut1)?;
+        let sky = Sky::new(array, options.dut1.clone())?;
         let dut1_s = options.dut1.at(header.start)?;
         let observation = (header.start, times as f64 * header.tsamp_s);
         let altitudes_deg = match direction {

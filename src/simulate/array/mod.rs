@@ -73,7 +73,7 @@ impl ArraySimulator {
     /// record; as [`Sky::frame`].
     pub fn new(options: ArrayOptions) -> Result<Self> {
         options.check()?;
-        let sky = Sky::new(&options.array, options.dut1)?;
+        let sky = Sky::new(&options.array, options.dut1.clone())?;
         let length_s = options.times as f64 * options.tsamp_s();
         let middle = plus_elapsed_s(&options.start, 0.5 * length_s)?;
         let mut delays: Vec<Option<Delay>> = Vec::new();

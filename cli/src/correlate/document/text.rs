@@ -43,7 +43,11 @@ impl Document {
     }
 
     pub(super) fn sky(&self) -> String {
-        let from = if self.dut1_from == GIVEN { GIVEN } else { "table of the IERS" };
+        let from = match self.dut1_from.split_once(": ") {
+            _ if self.dut1_from == GIVEN => GIVEN,
+            Some((file, _)) if !file.starts_with("IERS") => file,
+            _ => "table of the IERS",
+        };
         let dut1 = format!("UT1-UTC {} s ({from})", short(self.dut1_s, 5));
         let (Some(source), Some(centre)) = (&self.source, &self.phase_centre) else {
             return format!("drift, no source is followed; {dut1}");

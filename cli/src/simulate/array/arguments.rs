@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use sidereal::geometry::Location;
 
 use crate::direction::{Position, parse_position};
+use crate::earth_orientation::EarthOrientation;
 use crate::positions::parse_location;
 use crate::simulate::voltages::writer::Format;
 
@@ -127,8 +128,16 @@ pub(super) struct Sky {
     )]
     pub(super) start: String,
     /// UT1 - UTC in seconds [default: from a table of the IERS, as old as this program].
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Sky")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true,
+        conflicts_with = "earth_orientation",
+        help_heading = "Sky"
+    )]
     pub(super) dut1: Option<f64>,
+    #[command(flatten)]
+    pub(super) orientation: EarthOrientation,
 }
 
 /// What records.

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::geometry::{Location, orientation_table};
+use sidereal::geometry::Location;
 use sidereal::io::voltages::dada::format_start;
 use sidereal::simulate::array::{ArrayOptions, ArrayTruth, PointSource, SourceTruth};
 use sidereal::units::HZ_PER_MHZ;
@@ -123,10 +123,7 @@ impl Document {
         let width = options.channel_width_hz;
         let (lowest, highest) = ends(&options.centres_hz);
         let dut1 = options.dut1.at(options.start)?;
-        let dut1_from = match options.dut1 {
-            geometry::Dut1::Table => orientation_table().to_owned(),
-            geometry::Dut1::Given(_) => "given".to_owned(),
-        };
+        let dut1_from = options.dut1.about().unwrap_or("given").to_owned();
         let Location { longitude_deg, latitude_deg, height_m } = options.array.location()?;
         let itrf_m = options.array.reference_itrf_m;
         let centre = |direction: geometry::Direction| Centre {
