@@ -12,6 +12,7 @@ use sidereal::{Error, Result};
 use toml::{Table, Value};
 
 use crate::numbers;
+use crate::provenance::Made;
 
 /// The most bytes that a plan's file may have.
 const MAX_BYTES: u64 = 1 << 20;
@@ -36,13 +37,16 @@ impl From<&DmRange> for Range {
     }
 }
 
-/// Writes a plan; `about` becomes the comment at its head.
+/// Beginnings of the comments that tell how a plan was made, each followed by JSON.
+const COMMENTS: [&str; 2] = ["# provenance: ", "# run: "];
+
+/// Writes a plan; `about` becomes the comment at its head, and how it was made the lines after that.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub(crate) fn write(path: &Path, plan: &DmPlan, about: &str) -> Result<()> {
+pub(crate) fn write(path: &Path, plan: &DmPlan, about: &str, made: &Made) -> Result<()> {
     let mut text = String::new();
-    for line in about.lines() {
+    for line in about.lines().chain(made.lines()?.lines()) {
         let _ = writeln!(text, "# {line}");
     }
     text.push_str("# Trials are dm_min + i dm_step below dm_max, in pc cm^-3.\n\n");
@@ -60,17 +64,32 @@ pub(crate) fn write(path: &Path, plan: &DmPlan, about: &str) -> Result<()> {
 /// # Errors
 /// [`Error::Io`], [`Error::Format`] naming the field, or the fault that [`DmPlan::check`] finds.
 pub(crate) fn read(path: &Path) -> Result<DmPlan> {
+    parse(&text(path)?, path)
+}
+
+fn text(path: &Path) -> Result<String> {
     let size = std::fs::metadata(path).map_err(|error| Error::io(path, error))?.len();
     if size > MAX_BYTES {
         let why = format!("the file has {size} bytes, a plan has at most {MAX_BYTES}");
         return Err(Error::format(path, "size", 0, why));
     }
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to() as u64;
         Error::format(path, "text", offset, "it is not UTF-8")
-    })?;
-    parse(&text, path)
+    })
+}
+
+/// Returns the JSON of `provenance` and `run` in a plan's comments, empty where there is none.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn texts(path: &Path) -> Result<[String; 2]> {
+    let text = text(path)?;
+    Ok(COMMENTS.map(|begin| {
+        let found = text.lines().find_map(|line| line.strip_prefix(begin));
+        found.unwrap_or_default().to_owned()
+    }))
 }
 
 fn parse(text: &str, path: &Path) -> Result<DmPlan> {
@@ -140,8 +159,16 @@ mod tests {
         let path = folder.path().join("plan.toml");
         let mut plan = DmPlan::fixed(&[(0.0, 150.0, 0.1), (150.0, 300.0, 0.2)]).unwrap();
         plan.ranges[1].downsample = 4;
-        write(&path, &plan, "two ranges").unwrap();
+        let made = Made::default();
+        write(&path, &plan, "two ranges", &made).unwrap();
         assert_eq!(read(&path).unwrap(), plan);
+        let lines: Vec<String> = made
+            .lines()
+            .unwrap()
+            .lines()
+            .map(|line| line.split_once(": ").unwrap().1.to_owned())
+            .collect();
+        assert_eq!(texts(&path).unwrap().to_vec(), lines);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::dedisperse::dm_plan::{DmPlan, Row};
 use sidereal::io::OpenOptions;
@@ -14,6 +15,7 @@ use crate::band::{BandArguments, Setup};
 use crate::common::Common;
 use crate::dm_arguments::DmArguments;
 use crate::output::{Existing, Files, WritingFiles};
+use crate::provenance::Made;
 use crate::{dm_plan_file, json, say};
 
 const EXAMPLES: &str = "Examples:\n  \
@@ -43,8 +45,9 @@ pub(crate) struct Arguments {
     dms: DmArguments,
 }
 
-#[derive(Serialize)]
-struct Document {
+/// The JSON document.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Document {
     way: String,
     centre_mhz: f64,
     bandwidth_mhz: f64,
@@ -55,7 +58,7 @@ struct Document {
     ranges: Vec<Line>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Line {
     dm_min: f64,
     /// End of the range, not itself a trial.
@@ -78,18 +81,19 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let limits = setup.telescope.map(|telescope| (telescope.dm_min, telescope.dm_max));
     let Setup { band, tsamp_s, .. } = &setup;
     let plan = arguments.dms.plan(band, *tsamp_s, limits, None)?;
-    let document = document(&plan, &setup, arguments);
+    let made = Made::new(common, &arguments.inputs())?;
+    let product = made.product("plan", document(&plan, &setup, arguments));
     if let Some(files) = files {
-        dm_plan_file::write(&files.main(), &plan, &heading(&document))?;
+        dm_plan_file::write(&files.main(), &plan, &heading(&product.document), &made)?;
         files.finish()?;
     }
     if common.json {
-        return json::print(&document);
+        return json::print(&product);
     }
     if common.quiet {
         return Ok(());
     }
-    json::say(&table(&document))?;
+    json::say(&table(&product.document))?;
     match &arguments.toml {
         Some(path) => json::say(&format!("written to {}", path.display())),
         None => Ok(()),
@@ -97,10 +101,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
 }
 
 impl Arguments {
+    /// Every file that is read.
+    fn inputs(&self) -> Vec<PathBuf> {
+        self.file.iter().chain(&self.dms.plan).cloned().collect()
+    }
+
     /// Begins the file, where one is wanted.
     fn begin(&self, common: &Common) -> Result<Option<Files>> {
         let Some(path) = &self.toml else { return Ok(None) };
-        let inputs: Vec<PathBuf> = self.file.iter().chain(&self.dms.plan).cloned().collect();
+        let inputs = self.inputs();
         let existing = Existing::new(self.overwrite);
         let writing = WritingFiles { option: "--toml", existing, inputs: &inputs, common };
         Files::begin(path, &[], &writing).map(Some)

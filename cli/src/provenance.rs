@@ -29,7 +29,7 @@ const HEAD: u64 = 1 << 20;
 const FIXED_DATE: &str = "SOURCE_DATE_EPOCH";
 
 /// Options that change where, how fast and with how many words a run works, but not its results.
-const OF_THE_RUN: [&str; 16] = [
+const OF_THE_RUN: [&str; 17] = [
     "device",
     "threads",
     "memory",
@@ -44,6 +44,7 @@ const OF_THE_RUN: [&str; 16] = [
     "reproducible",
     "out",
     "output",
+    "toml",
     "overwrite",
     "resume",
 ];
@@ -151,7 +152,7 @@ impl Input {
 }
 
 /// Program, inputs and options that made a product: the same for every run that makes the same product.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Provenance {
     /// `sidereal`.
     pub(crate) program: String,
@@ -285,6 +286,36 @@ impl Run {
 /// As [`json::line`].
 pub(crate) fn lines(provenance: &Provenance, run: &Run) -> Result<String> {
     Ok(format!("provenance: {}\nrun: {}", json::line(provenance)?, json::line(run)?))
+}
+
+/// Provenance and run of a product.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Made {
+    pub(crate) provenance: Provenance,
+    pub(crate) run: Run,
+}
+
+impl Made {
+    /// Describes a product that this run makes from these files.
+    ///
+    /// # Errors
+    /// As [`Provenance::new`].
+    pub(crate) fn new(common: &Common, inputs: &[PathBuf]) -> Result<Self> {
+        Ok(Self { provenance: Provenance::new(common, inputs)?, run: Run::new(common) })
+    }
+
+    /// Formats both as two lines; see [`lines`].
+    ///
+    /// # Errors
+    /// As [`lines`].
+    pub(crate) fn lines(&self) -> Result<String> {
+        lines(&self.provenance, &self.run)
+    }
+
+    /// A product's JSON document.
+    pub(crate) fn product<T>(&self, name: &str, document: T) -> Product<T> {
+        Product::new(name, document, self.provenance.clone(), self.run.clone())
+    }
 }
 
 /// A product's JSON document: its version, what the verb says of it, and how it was made.

@@ -18,7 +18,7 @@ use crate::common::{Common, Work};
 use crate::dm_arguments::check_constant;
 use crate::json;
 use crate::output::{Contents, Destination, Folder};
-use crate::provenance::{Product, Provenance, Run};
+use crate::provenance::{Made, Product};
 use crate::rfi::Rfi;
 use crate::say::warning;
 use crate::search::{Found, Pictures, is_picture, stem};
@@ -122,7 +122,8 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let opened = arguments.recording.open(arguments.dm_constant, &backend)?;
     arguments.recording.warn(opened.source.as_ref(), common);
     let options = arguments.options(&opened)?;
-    let (found, mut document) = arguments.found(&opened, &options, common)?;
+    let (mut found, mut document) = arguments.found(&opened, &options, common)?;
+    found.made.run = found.made.run.on(&backend);
     let pictures = Pictures {
         recording: &arguments.recording,
         backend: &backend,
@@ -134,8 +135,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     pictures.draw(arguments.max_plots, common)?;
     let drawn = found.report.candidates.iter().take(arguments.max_plots).enumerate();
     document.drawn = drawn.map(|(index, candidate)| Drawn::new(index, candidate)).collect();
-    let Found { provenance, run, .. } = found;
-    finish(folder, &Product::new("replot", document, provenance, run.on(&backend)), common)
+    finish(folder, &found.made.product("replot", document), common)
 }
 
 fn finish(folder: Folder, product: &Product<Document>, common: &Common) -> Result<()> {
@@ -224,6 +224,7 @@ impl Arguments {
             ending: Ending::Complete,
         };
         let inputs = [self.recording.files(), vec![self.candidates.clone()]].concat();
+        let made = Made::new(common, &inputs)?;
         let lowest = listed.last().map_or(1.0, |one| one.snr);
         let found = Found {
             sources: Vec::new(),
@@ -236,8 +237,7 @@ impl Arguments {
             plan: options.plan.clone(),
             dm_constant: options.dm_constant,
             dut1: Dut1::Table,
-            provenance: Provenance::new(common, &inputs)?,
-            run: Run::new(common),
+            made,
             drawn: self.max_plots,
             files: self.recording.inputs.clone(),
             header,

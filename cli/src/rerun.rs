@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, FromArgMatches};
 use serde::Deserialize;
 use serde_json::Value;
+use sidereal::io::fetch_h5;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::numbers;
 use crate::provenance::{Asked, Input, Provenance, Run};
 use crate::say::{note, warning};
+use crate::{dm_plan_file, plots};
 
 /// Documents in the folders that verbs write.
 const DOCUMENTS: [&str; 5] =
@@ -28,15 +30,24 @@ const BESIDE: [&str; 2] = [".json", ".truth.json"];
     sidereal rerun observation_search -o again\n  \
     sidereal rerun spectra.fil.json --overwrite --device cpu")]
 pub(crate) struct Arguments {
-    /// A product: its JSON document, the folder that holds it, or the file that it lies beside.
+    /// A product: its JSON document, the folder that holds it, or the file that it lies beside; or a picture, a plan's
+    /// file or a candidate for FETCH, which tell of themselves.
     #[arg(value_name = "PRODUCT")]
     product: PathBuf,
-    /// File or folder to write [default: that of PRODUCT].
+    /// File or folder to write [default: that of PRODUCT]; a verb that only prints writes none.
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace OUT if it exists.
     #[arg(long, help_heading = "Output")]
     overwrite: bool,
+}
+
+/// A document, or an array of them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Lines {
+    Many(Vec<Told>),
+    One(Box<Told>),
 }
 
 /// The part of a document that tells how its product was made.
@@ -52,17 +63,12 @@ struct Told {
 /// # Errors
 /// [`Error::Parameter`] for a product without provenance, or inputs that are not those of the run; [`Error::Io`].
 pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<crate::Arguments> {
-    let (document, place) = document(&arguments.product)?;
-    let told = read(&document)?;
+    let Source { document, place, told } = source(&arguments.product)?;
     let Provenance { verb, inputs, options, given, .. } = &told.provenance;
     inputs.iter().try_for_each(check)?;
     let mut command = numbers::bounded(crate::Arguments::command());
     let mut words: Vec<String> =
         ["sidereal"].into_iter().chain(verb.split(' ')).map(str::to_owned).collect();
-    words.push(format!("--output={}", arguments.output.as_ref().unwrap_or(&place).display()));
-    if arguments.overwrite {
-        words.push("--overwrite".to_owned());
-    }
     let unknown = |name: &str| {
         let rule =
             format!("{} names it, and this version has no such verb or option", document.display());
@@ -71,6 +77,22 @@ pub(crate) fn command_line(arguments: &Arguments, common: &Common) -> Result<cra
     let mut own = &command;
     for name in verb.split(' ') {
         own = own.find_subcommand(name).ok_or_else(|| unknown(verb))?;
+    }
+    match (output_of(own), arguments.output.as_ref().or(place.as_ref())) {
+        (Output::None, _) if arguments.output.is_some() => {
+            let rule =
+                format!("{verb} writes no file of its own; its own options name what it writes");
+            return Err(Error::parameter("--output", "given", rule));
+        }
+        (Output::None, _) | (Output::Option, None) => {}
+        (_, Some(output)) => words.push(format!("--output={}", output.display())),
+        (Output::Needed, None) => {
+            let rule = format!("{} does not tell the product's name; give one", document.display());
+            return Err(Error::parameter("--output", "none", rule));
+        }
+    }
+    if arguments.overwrite && own.get_arguments().any(|own| own.get_long() == Some("overwrite")) {
+        words.push("--overwrite".to_owned());
     }
     let mut positional = vec!["--".to_owned()];
     for name in given {
@@ -131,6 +153,69 @@ fn tell(told: &Told, asked: &Asked, is_quiet: bool) {
     }
 }
 
+/// Description of a product's making.
+struct Source {
+    /// The file that holds it.
+    document: PathBuf,
+    /// The product's own place, where that is known.
+    place: Option<PathBuf>,
+    told: Told,
+}
+
+/// Place of a verb's output.
+enum Output {
+    /// It prints, or its own options name files.
+    None,
+    /// A file, where one is asked for.
+    Option,
+    /// A file or a folder.
+    Needed,
+}
+
+fn output_of(verb: &clap::Command) -> Output {
+    let has =
+        |names: [&str; 2]| verb.get_arguments().any(|own| names.contains(&own.get_id().as_str()));
+    match () {
+        () if has(["out", "output"]) => Output::Needed,
+        () if has(["toml", "toml"]) => Output::Option,
+        () => Output::None,
+    }
+}
+
+/// Verbs that write a folder, in which their pictures lie.
+const OF_FOLDERS: [&str; 4] = ["search", "replot", "demo", "spiir search"];
+
+/// Finds how a product was made: in itself, or in the document beside it.
+fn source(product: &Path) -> Result<Source> {
+    let ending = product.extension().map(|ending| ending.to_ascii_lowercase());
+    let own = match ending.as_ref().and_then(|ending| ending.to_str()) {
+        _ if !product.is_file() => None,
+        Some("png") => Some(plots::png_texts(product)?),
+        Some("toml") => Some(dm_plan_file::texts(product)?),
+        Some("h5") => fetch_h5::texts(product, ["provenance", "run"]).ok(),
+        _ => None,
+    };
+    let Some([provenance, run]) = own.filter(|[provenance, _]| !provenance.is_empty()) else {
+        let (document, place) = document(product)?;
+        let told = read(&document)?;
+        return Ok(Source { document, place: Some(place), told });
+    };
+    let fault = |error: serde_json::Error| unclear(product, &error);
+    let provenance: Provenance = serde_json::from_str(&provenance).map_err(fault)?;
+    let run: Run = serde_json::from_str(&run).map_err(fault)?;
+    let place = match provenance.verb.as_str() {
+        "plan" => Some(product.to_path_buf()),
+        verb if OF_FOLDERS.contains(&verb) => product.parent().map(Path::to_path_buf),
+        _ => None,
+    };
+    Ok(Source { document: product.to_path_buf(), place, told: Told { provenance, run } })
+}
+
+fn unclear(document: &Path, error: &serde_json::Error) -> Error {
+    let rule = format!("it does not tell how it was made ({error})");
+    Error::parameter("PRODUCT", document.display(), rule)
+}
+
 /// The document that tells of a product, and the product's own place.
 fn document(product: &Path) -> Result<(PathBuf, PathBuf)> {
     if product.is_dir() {
@@ -158,10 +243,15 @@ fn document(product: &Path) -> Result<(PathBuf, PathBuf)> {
 
 fn read(document: &Path) -> Result<Told> {
     let text = std::fs::read_to_string(document).map_err(|error| Error::io(document, error))?;
-    serde_json::from_str(&text).map_err(|error| {
-        let rule = format!("it does not tell how it was made ({error})");
-        Error::parameter("PRODUCT", document.display(), rule)
-    })
+    let told: Lines = serde_json::from_str(&text).map_err(|error| unclear(document, &error))?;
+    match told {
+        Lines::One(told) => Ok(*told),
+        // All lines of a run tell the same.
+        Lines::Many(lines) => lines
+            .into_iter()
+            .next()
+            .ok_or_else(|| Error::parameter("PRODUCT", document.display(), "it is an empty list")),
+    }
 }
 
 /// Fails unless a file is the one that was read.

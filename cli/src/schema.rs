@@ -6,13 +6,16 @@ use schemars::{JsonSchema, Schema};
 use sidereal::Result;
 
 use crate::provenance::Product;
-use crate::{channelize, correlate, dedisperse, json, replot, search, simulate, spiir};
+use crate::{
+    bench, channelize, correlate, dedisperse, demo, info, json, plan, replot, search, simulate,
+    spiir,
+};
 
 /// A document's name, and what makes its schema.
 type Entry = (&'static str, fn() -> Schema);
 
-/// Every document that lies in or beside a product.
-const DOCUMENTS: [Entry; 12] = [
+/// Every document that lies in or beside a product, or is printed with --json.
+const DOCUMENTS: [Entry; 17] = [
     ("search", of::<search::Summary>),
     ("dedisperse", of::<dedisperse::Document<'static>>),
     ("replot", of::<replot::Document>),
@@ -25,9 +28,15 @@ const DOCUMENTS: [Entry; 12] = [
     ("spiir-bank", of::<spiir::BankDocument>),
     ("spiir-filter", of::<spiir::FilterDocument>),
     ("spiir-search", of::<spiir::SearchDocument>),
+    ("info", of::<info::Examined>),
+    ("plan", of::<plan::Document>),
+    ("demo", of::<demo::Document<'static>>),
+    ("bench", of::<bench::Line>),
+    ("bench-table", of::<bench::TableDocument>),
 ];
 
-/// Prints the JSON Schema of a document that is written beside a product; without a name, lists their names.
+/// Prints the JSON Schema of a document that is written beside a product or printed with --json; without a name, lists
+/// their names. `info` of several files and `bench` print an array of such documents.
 ///
 /// The key `schema` of each document has its name and version: sidereal/search/1. The version rises when a key is taken
 /// away or changes its meaning; keys may be added at any time.

@@ -141,12 +141,14 @@ fn a_table_of_a_bench_does_not_replace_what_appeared() {
     let output = child.wait_with_output().unwrap();
     fails(&output, 1, &["t.csv: a file of this name appeared", "the result is in t.csv.1"]);
     assert_eq!(fs::read_to_string(folder.join("t.csv")).unwrap(), "precious");
-    let table = fs::read_to_string(folder.join("t.csv.1")).unwrap();
+    let table = fs::read_to_string(folder.join("t.csv.1/t.csv")).unwrap();
     assert!(table.starts_with("bench,case") && table.lines().count() > 2, "{table}");
     fails(&sidereal(folder, words), 2, &["t.csv", "it exists"]);
     done(folder, &format!("{words} --overwrite"));
     assert!(fs::read_to_string(folder.join("t.csv")).unwrap().starts_with("bench,case"));
-    assert_eq!(entries(folder).len(), 2);
+    // The document beside the table tells how it was made.
+    assert_eq!(document(folder, "t.csv.json")["provenance"]["verb"], "bench channelize");
+    assert_eq!(entries(folder).len(), 3);
 }
 
 #[test]

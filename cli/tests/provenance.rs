@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -121,6 +121,120 @@ fn a_product_can_be_made_again() {
     );
     fails(&sidereal(path, "rerun s -o more"), 2, &["a.fil", "found", "expected", "SHA-256"]);
     fails(&sidereal(path, "rerun s/candidates.csv"), 2, &["PRODUCT", "candidates.csv.json"]);
+}
+
+/// Texts of a PNG file's uncompressed iTXt chunks by their keywords, its chunks' checksums checked.
+fn png_texts(path: &Path) -> BTreeMap<String, Value> {
+    let bytes = fs::read(path).unwrap();
+    assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let (mut at, mut texts) = (8, BTreeMap::new());
+    while at < bytes.len() {
+        let length = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        let (kind, data) = (&bytes[at + 4..at + 8], &bytes[at + 8..at + 8 + length]);
+        if kind == b"iTXt" {
+            let parts: Vec<&[u8]> = data.splitn(2, |byte| *byte == 0).collect();
+            // No compression, no language, no translated keyword.
+            assert_eq!(parts[1][..4], [0; 4]);
+            let keyword = String::from_utf8(parts[0].to_vec()).unwrap();
+            texts.insert(keyword, serde_json::from_slice(&parts[1][4..]).unwrap());
+        }
+        at += 12 + length;
+    }
+    texts
+}
+
+#[test]
+fn pictures_plans_and_candidates_for_fetch_tell_how_they_were_made() {
+    let home = recording();
+    let path = home.path();
+    let same = "--reproducible -q";
+    done(path, &format!("search a.fil -o s --dm-max 100 --snr 7 --fetch {same}"));
+    let told = &document(path, "s/summary.json")["provenance"];
+    let of = |end: &str| {
+        let name = common::entries(&path.join("s")).into_iter().find(|name| name.ends_with(end));
+        format!("s/{}", name.unwrap())
+    };
+    for picture in [of("overview.png"), of("s.png")] {
+        let texts = png_texts(&path.join(&picture));
+        assert_eq!(&texts["provenance"], told, "{picture}");
+        assert_eq!(texts["run"], json!({"date": "1970-01-01T00:00:00Z"}));
+    }
+    // Both stand in the files as they are.
+    let candidate = fs::read(path.join(of(".h5"))).unwrap();
+    let head = told["inputs"][0]["head_sha256"].as_str().unwrap();
+    assert!(candidate.windows(head.len()).any(|bytes| bytes == head.as_bytes()));
+    for (product, out) in [(of("overview.png"), "p"), (of(".h5"), "h")] {
+        done(path, &format!("rerun {product} -o {out} {same}"));
+        for name in common::entries(&path.join("s")) {
+            let read = |folder: &str| fs::read(path.join(folder).join(&name)).unwrap();
+            assert!(read("s") == read(out), "{name} by {product}");
+        }
+    }
+    fails(&sidereal(path, &format!("rerun {}", of("overview.png"))), 2, &["it exists"]);
+    let again = json(path, &format!("rerun {} --overwrite", of("overview.png")));
+    assert!(again["run"]["command"].is_array());
+
+    done(path, &format!("plan a.fil --dm-max 100 --dm-tol 1.2 -o p.toml {same}"));
+    let plan = fs::read_to_string(path.join("p.toml")).unwrap();
+    assert!(plan.lines().any(|line| line.starts_with("# provenance: {")), "{plan}");
+    assert!(plan.contains("# run: {\"date\":\"1970-01-01T00:00:00Z\"}"), "{plan}");
+    done(path, &format!("rerun p.toml -o q.toml {same}"));
+    assert_eq!(plan, fs::read_to_string(path.join("q.toml")).unwrap());
+    let ranges = |words: &str| json(path, words)["ranges"].clone();
+    assert_eq!(ranges("plan a.fil --plan q.toml"), ranges("plan a.fil --dm-max 100 --dm-tol 1.2"));
+}
+
+#[test]
+fn printed_documents_tell_how_they_were_made() {
+    let home = recording();
+    let path = home.path();
+    let info = json(path, "info a.fil --all");
+    assert_eq!(info["provenance"]["options"]["all"], true);
+    assert_eq!(
+        info["provenance"]["inputs"][0]["bytes"],
+        fs::metadata(path.join("a.fil")).unwrap().len()
+    );
+    let both = json(path, "info a.fil a.fil --header");
+    assert_eq!(both[0]["provenance"]["inputs"].as_array().map(Vec::len), Some(2));
+    let plan = json(path, "plan a.fil --dm-max 100");
+    let plane = json(path, "bench plane");
+    fs::write(path.join("plan.json"), plan.to_string()).unwrap();
+    fs::write(path.join("both.json"), both.to_string()).unwrap();
+    let rerun: Value = serde_json::from_str(&done(path, "rerun plan.json --json -q")).unwrap();
+    assert_eq!((&rerun["ranges"], &rerun["provenance"]), (&plan["ranges"], &plan["provenance"]));
+    let rerun: Value = serde_json::from_str(&done(path, "rerun both.json --json -q")).unwrap();
+    assert_eq!(rerun[1]["provenance"], both[1]["provenance"]);
+    fails(&sidereal(path, "rerun both.json -o x"), 2, &["--output", "info"]);
+    let fixed = json(path, "info a.fil --reproducible");
+    assert_eq!(fixed["run"], json!({"date": "1970-01-01T00:00:00Z"}));
+    let made = [("info", info), ("info", both[1].clone()), ("plan", plan), ("bench", plane)];
+    hold_to_schemas(path, made.into_iter().map(|(name, document)| (name.to_owned(), document)));
+    for (kind, words) in [
+        (
+            "voltages",
+            "simulate voltages v.raw -q --freq 400 --bandwidth 4 --duration 0.02 --seed 4",
+        ),
+        ("series", "dedisperse a.fil -o d -q --dm-min 60 --dm-max 60 --dm-step 1 --format tim"),
+        ("strain", "simulate strain n.hdf5 -q --length 4 --rate 1024 --start 1000000000"),
+    ] {
+        done(path, words);
+        let file = match kind {
+            "voltages" => "v.raw".to_owned(),
+            "series" => {
+                let names = common::entries(&path.join("d"));
+                format!("d/{}", names.iter().find(|name| name.ends_with(".tim")).unwrap())
+            }
+            _ => {
+                let names = common::entries(path);
+                names
+                    .into_iter()
+                    .find(|name| name.starts_with("n") && name.ends_with(".hdf5"))
+                    .unwrap()
+            }
+        };
+        let told = json(path, &format!("info {file}"));
+        hold_to_schemas(path, std::iter::once(("info".to_owned(), told)));
+    }
 }
 
 /// Documents of the products below, by the names of their schemas.

@@ -17,6 +17,12 @@ use crate::io::atomic;
 /// Both planes are this many pixels long and wide: what FETCH's models take.
 pub const PIXELS: usize = 256;
 
+/// The data set of spectra, which has the texts.
+const FREQ_TIME: &str = "data_freq_time";
+
+/// A file that FETCH takes is smaller.
+const MAX_BYTES: u64 = 64 << 20;
+
 /// A candidate with the two planes that FETCH classifies.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchCandidate<'a> {
@@ -50,6 +56,9 @@ pub struct FetchCandidate<'a> {
     pub freq_time: &'a [f32],
     /// The plane from DM 0 to twice the candidate's: axes dm, time; [`PIXELS`] each.
     pub dm_time: &'a [f32],
+    /// Texts by their names, such as how the file was made: attributes of `data_freq_time`, since `your_h5plotter` prints
+    /// every attribute of the root into its picture.
+    pub texts: &'a [(&'static str, String)],
 }
 
 impl FetchCandidate<'_> {
@@ -78,6 +87,25 @@ pub fn write(path: &Path, candidate: &FetchCandidate<'_>) -> Result<()> {
     atomic::write(path, &bytes)
 }
 
+/// Reads texts of a candidate's file by their names; empty where there is none.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Format`] for a file that is no candidate's.
+pub fn texts<const N: usize>(path: &Path, names: [&str; N]) -> Result<[String; N]> {
+    let size = std::fs::metadata(path).map_err(|error| Error::io(path, error))?.len();
+    if size > MAX_BYTES {
+        let why = format!(
+            "found {size} bytes, expected at most {MAX_BYTES}: it is no candidate for FETCH"
+        );
+        return Err(Error::format(path, "size", 0, why));
+    }
+    let fault = |error: hdf5_pure::Error| Error::format(path, FREQ_TIME, 0, error.to_string());
+    let file = hdf5_pure::File::open(path).map_err(fault)?;
+    let attributes = file.dataset(FREQ_TIME).and_then(|data| data.attrs()).map_err(fault)?;
+    let text = |name: &str| attributes.get(name).and_then(AttrValue::as_str).unwrap_or_default();
+    Ok(names.map(|name| text(name).to_owned()))
+}
+
 fn encode(path: &Path, candidate: &FetchCandidate<'_>) -> Result<Vec<u8>> {
     check_length("freq_time (time, channel)", PIXELS * PIXELS, candidate.freq_time.len())?;
     check_length("dm_time (dm, time)", PIXELS * PIXELS, candidate.dm_time.len())?;
@@ -86,13 +114,18 @@ fn encode(path: &Path, candidate: &FetchCandidate<'_>) -> Result<Vec<u8>> {
         builder.set_attr(name, value);
     }
     let planes = [
-        ("data_freq_time", candidate.freq_time, ["time", "frequency"]),
+        (FREQ_TIME, candidate.freq_time, ["time", "frequency"]),
         ("data_dm_time", candidate.dm_time, ["dm", "time"]),
     ];
     for (name, values, axes) in planes {
         let labels = axes.map(String::from).to_vec();
-        builder
-            .create_dataset(name)
+        let dataset = builder.create_dataset(name);
+        if name == FREQ_TIME {
+            for (name, text) in candidate.texts {
+                dataset.set_attr(name, AttrValue::VarLenString(text.clone()));
+            }
+        }
+        dataset
             .with_f32_data(values)
             .with_shape(&[PIXELS as u64; 2])
             .with_chunks(&[64; 2])
@@ -157,6 +190,7 @@ mod tests {
             times: 5120,
             freq_time,
             dm_time,
+            texts: &[],
         }
     }
 
@@ -166,8 +200,13 @@ mod tests {
         let path = folder.path().join("candidate.h5");
         let freq_time: Vec<f32> = (0..PIXELS * PIXELS).map(|i| (i % 977) as f32).collect();
         let dm_time: Vec<f32> = freq_time.iter().map(|x| -0.5 * x).collect();
-        let candidate = candidate(&freq_time, &dm_time);
+        // Longer than an attribute in the file's header may be.
+        let made = [("provenance", "é".repeat(100_000)), ("run", "{}".to_owned())];
+        let candidate = FetchCandidate { texts: &made, ..candidate(&freq_time, &dm_time) };
         write(&path, &candidate).unwrap();
+        let read = texts(&path, ["provenance", "none", "run"]).unwrap();
+        assert_eq!(read, [made[0].1.clone(), String::new(), made[1].1.clone()]);
+        assert!(texts(Path::new("/dev/null"), ["run"]).is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         let file = hdf5_pure::File::open(&path).unwrap();
         let attributes = file.root().attrs().unwrap();

@@ -13,6 +13,8 @@ use sidereal::backend::threads::Threads;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+use crate::plots::Png;
+use crate::provenance::Made;
 use case::{Outcome, Setup};
 use draw::Case;
 
@@ -88,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let setup = Setup::new(arguments)?;
     let outcomes = campaign(&setup, arguments, common)?;
     if common.json {
-        report::print_json(&outcomes);
+        report::print_json(&outcomes, common)?;
     } else if !common.quiet {
         report::print(&outcomes);
     }
@@ -96,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         report::write_markdown(path, &outcomes)?;
     }
     if let Some(path) = &arguments.plot {
-        figure::draw(path, &outcomes)?;
+        figure::draw(&Png::new(path, &Made::new(common, &[])?), &outcomes)?;
     }
     Ok(())
 }

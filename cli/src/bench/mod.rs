@@ -17,13 +17,15 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::atomic;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
-use crate::interrupt;
 use crate::output::{Existing, Files, WritingFiles};
+use crate::provenance::Made;
+use crate::{interrupt, json};
 #[cfg(feature = "cuda")]
 pub(crate) use spiir::bank as spiir_bank;
 
@@ -100,13 +102,59 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut what = arguments.what.clone();
     let mut outputs = Vec::new();
     for place in what.outputs() {
-        let files = Files::begin(place, &[], &writing)?;
-        *place = files.main();
-        outputs.push(files);
+        let is_picture = place.extension().is_some_and(|end| end == "png");
+        let ends: &[&str] = if is_picture { &[] } else { &[BESIDE] };
+        let files = Files::begin(place, ends, &writing)?;
+        outputs.push((files, (!is_picture).then(|| place.display().to_string())));
+        *place = outputs.last().map_or_else(PathBuf::new, |(files, _)| files.main());
     }
     let done = measure(&what, existing, common);
-    let written = outputs.into_iter().filter(|files| files.main().exists());
-    done.and(written.map(Files::finish).fold(Ok(()), Result::and))
+    let finish = |(files, table): (Files, Option<String>)| {
+        if let Some(file) = table {
+            let made = Made::new(common, &[])?;
+            json::write(
+                &files.beside(BESIDE),
+                &made.product("bench-table", TableDocument { file }),
+            )?;
+        }
+        files.finish()
+    };
+    let written = outputs.into_iter().filter(|(files, _)| files.main().exists());
+    done.and(written.map(finish).fold(Ok(()), Result::and))
+}
+
+/// Ending of the document beside a table, which has no place for how it was made.
+const BESIDE: &str = ".json";
+
+/// The document beside a table.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TableDocument {
+    /// The table: CSV or Markdown.
+    file: String,
+}
+
+/// One line of a benchmark's JSON document: an array of them, each with how it was made.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only the schema is made of it")]
+pub(crate) enum Line {
+    Rate(Row),
+    /// A campaign's line.
+    Campaign {
+        bench: String,
+        #[serde(flatten)]
+        values: serde_json::Map<String, serde_json::Value>,
+    },
+}
+
+/// Prints the JSON document.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn print<T: Serialize + Clone>(lines: &[T], common: &Common) -> Result<()> {
+    let made = Made::new(common, &[])?;
+    let lines: Vec<_> = lines.iter().map(|line| made.product("bench", line.clone())).collect();
+    json::print(&lines)
 }
 
 fn measure(what: &What, existing: Existing, common: &Common) -> Result<()> {
@@ -135,7 +183,7 @@ pub(crate) struct Quick {
 }
 
 /// One measured case.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Row {
     /// The benchmark: `dedisperse`.
     pub(crate) bench: &'static str,
@@ -230,8 +278,7 @@ impl<'a> Table<'a> {
     /// [`Error::Unavailable`] when an output was found wrong: a wrong rate is no rate.
     pub(crate) fn finish(self) -> Result<()> {
         if self.common.json {
-            let rows = serde_json::to_string_pretty(&self.rows);
-            self.print(&rows.unwrap_or_default())?;
+            print(&self.rows, self.common)?;
         }
         if let Some(path) = &self.csv {
             write_csv(path, &self.rows)?;

@@ -1,7 +1,7 @@
 //! `sidereal bench plane`: the DM-time plane round a pulse at DM 90, as in Figures 12 to 14 of the
 //! AstroAccelerate paper, and its differences from an independent float64 sum.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use sidereal::array::PlaneMut;
@@ -14,10 +14,12 @@ use sidereal::units::{Band, DM_CONSTANT};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+use crate::plots::Png;
 use crate::plots::colour::{self, GREY};
 use crate::plots::frame::{Axis, Frame, Labels};
 use crate::plots::pen::{Pen, Rect, picture};
 use crate::plots::text::{Anchor, Style};
+use crate::provenance::Made;
 
 /// Dedisperse a pulse at DM 90 to trials from 0 to 200, and compare every sum with an independent
 /// one in double precision.
@@ -49,9 +51,9 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let sums = sums(&common.backend()?)?;
     let differing = sums.fast.iter().zip(&sums.slow).filter(|(fast, slow)| fast != slow).count();
     let largest = largest(&sums);
-    report(&sums, (differing, largest), common);
+    report(&sums, (differing, largest), common)?;
     if let Some(path) = &arguments.plot {
-        draw(path, &sums, largest)?;
+        draw(&Png::new(path, &Made::new(common, &[])?), &sums, largest)?;
     }
     if differing == 0 {
         return Ok(());
@@ -65,13 +67,13 @@ fn largest(sums: &Sums) -> f64 {
 }
 
 #[allow(clippy::print_stdout)]
-fn report(sums: &Sums, (differing, largest): (usize, f64), common: &Common) {
+fn report(sums: &Sums, (differing, largest): (usize, f64), common: &Common) -> Result<()> {
     if common.json {
         let document = serde_json::json!({
             "bench": "plane", "dms": TRIALS, "times": sums.times, "differing": differing,
             "largest_difference": largest,
         });
-        println!("{document}");
+        return crate::json::print(&Made::new(common, &[])?.product("bench", document));
     } else if !common.quiet {
         println!(
             "{TRIALS} trials x {} times of {CHANNELS} channels: {differing} sums differ from the \
@@ -79,6 +81,7 @@ fn report(sums: &Sums, (differing, largest): (usize, f64), common: &Common) {
             sums.times
         );
     }
+    Ok(())
 }
 
 fn sums(backend: &Backend) -> Result<Sums> {
@@ -130,13 +133,13 @@ const DIFFERENCE: Rect = Rect { left: 130.0, top: 580.0, right: 1130.0, bottom: 
 const CURVE: Rect = Rect { left: 1240.0, top: 110.0, right: 1560.0, bottom: 520.0 };
 
 /// Draws the plane in units of its noise, the best S/N of each trial, and the differences.
-fn draw(path: &Path, sums: &Sums, largest: f64) -> Result<()> {
+fn draw(file: &Png<'_>, sums: &Sums, largest: f64) -> Result<()> {
     let (snr, best) = normalized(sums);
     let difference: Vec<f32> =
         sums.fast.iter().zip(&sums.slow).map(|(fast, slow)| (fast - slow).abs() as f32).collect();
     let top = (TRIALS - 1) as f64 * DM_STEP;
     let span_s = sums.times as f64 * TSAMP_S;
-    picture(path, SIZE, |pen| {
+    picture(file, SIZE, |pen| {
         pen.text((40.0, 46.0), "A pulse at DM 90, trials 0 to 200 by 0.5", Style::new(30.0));
         let frame = |rect| Frame { rect, x: Axis::new(0.0, span_s), y: Axis::new(0.0, top) };
         let (time, dm) = (Labels::Full("Time (s)"), Labels::Full("DM (pc cm⁻³)"));

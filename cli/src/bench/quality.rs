@@ -16,6 +16,8 @@ use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::output::{Contents, Existing, Folder, Writing};
+use crate::plots::Png;
+use crate::provenance::Made;
 
 /// Channels of every filter bank that is measured.
 const CHANNELS: usize = 512;
@@ -67,8 +69,9 @@ pub(super) fn run(place: &Path, existing: Existing, common: &Common) -> Result<(
         banks.push(measure(window, taps, &backend)?);
     }
     report::print(&banks, common)?;
-    figure::scalloping(&folder.file(SCALLOPING), &banks, &backend)?;
-    figure::leakage(&folder.file(LEAKAGE), &banks, &backend)?;
+    let made = Made::new(common, &[])?;
+    figure::scalloping(&Png::new(folder.file(SCALLOPING), &made), &banks, &backend)?;
+    figure::leakage(&Png::new(folder.file(LEAKAGE), &made), &banks, &backend)?;
     folder.finish()?;
     match banks.iter().find(|bank| !bank.agrees()) {
         None => Ok(()),

@@ -16,6 +16,8 @@ use sidereal::backend::threads::Threads;
 use sidereal::pipeline::burst::SearchOptions;
 
 use crate::common::Common;
+use crate::plots::Png;
+use crate::provenance::Made;
 use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use cell::{Band, Cell, Outcome};
 
@@ -104,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     }
     let outcomes = campaign(&cells(arguments), arguments.injections, common)?;
     if common.json {
-        report::print_json(&outcomes)?;
+        report::print_json(&outcomes, common)?;
     } else if !common.quiet {
         report::print(&outcomes);
     }
@@ -112,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         report::write_markdown(path, &outcomes)?;
     }
     if let Some(path) = &arguments.plot {
-        figure::draw(path, &outcomes, &BANDS)?;
+        figure::draw(&Png::new(path, &Made::new(common, &[])?), &outcomes, &BANDS)?;
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ use crate::plots::correlation::Station;
 use crate::plots::short;
 use crate::positions::Positions;
 use crate::progress::Progress;
-use crate::provenance::{self, Product, Provenance, Run};
+use crate::provenance::{self, Made, Product, Provenance, Run};
 use crate::say::{more, note, warning};
 use crate::selection::{file_name, shown};
 use crate::voltage_arguments::{file_of_window, points, window};
@@ -124,7 +124,8 @@ pub(crate) fn make(
     let mut report = write(&mut correlator, &outputs, &labels, &mut see, common)?;
     tell_notes(&backend, common);
     outputs.use_reserve();
-    let plots = draw(looked, &outputs, (&header, &report)).unwrap_or_else(|fault| {
+    let made = Made { provenance, run };
+    let plots = draw(looked, &outputs, (&header, &report), &made).unwrap_or_else(|fault| {
         outputs.leave_out_plots();
         report.ending = Ending::after(fault);
         Vec::new()
@@ -139,8 +140,8 @@ pub(crate) fn make(
         silent: silent.names(&header),
         plots,
     });
-    let run = document.told(run);
-    let product = Product::new("correlate", document, provenance, run);
+    let run = document.told(made.run);
+    let product = Product::new("correlate", document, made.provenance, run);
     outputs.finish(&product)?;
     Ok((product, report.ending))
 }
@@ -188,12 +189,13 @@ fn draw(
     looked: Option<Quicklook>,
     outputs: &Outputs,
     (header, report): (&ArrayHeader, &WriteReport),
+    made: &Made,
 ) -> Result<Vec<String>> {
     let (Some(looked), Some(folder)) = (looked, outputs.plots()) else {
         return Ok(Vec::new());
     };
     let about = looked.finish(file_name(outputs.place()), target(header), report.summary.data_s);
-    let names = plots::correlation::draw(&folder.file(""), &about)?;
+    let names = plots::correlation::draw(&folder.file(""), &about, made)?;
     Ok(names.iter().map(|name| named(&folder.place().join(name))).collect())
 }
 

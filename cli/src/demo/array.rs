@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use num_complex::Complex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sidereal::math::window::Window;
 use sidereal::pipeline::array::{ArrayHeader, Integration};
@@ -43,7 +44,7 @@ const NEAR: f64 = 0.02;
 const TOGETHER: usize = 8;
 
 /// What the fringes are beside what was put in.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Fringes {
     antennas: usize,
     /// Of two antennas.

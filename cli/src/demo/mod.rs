@@ -12,11 +12,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, FromArgMatches};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::{Error, Result};
 
 use crate::common::Common;
 use crate::output::{Contents, Existing, Folder, Writing, beside};
+use crate::provenance::Made;
 use crate::search::Found;
 use crate::{interrupt, json, search, simulate};
 use array::Fringes;
@@ -64,13 +66,11 @@ pub(crate) struct Arguments {
 }
 
 /// The JSON document.
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Document<'a> {
     folder: String,
     page: String,
     found_all: bool,
-    elapsed_s: f64,
-    realtime_factor: f64,
     #[serde(flatten)]
     verdict: &'a Verdict,
     voltages: &'a Chapter,
@@ -156,15 +156,15 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         folder: place.display().to_string(),
         page: place.join(PAGE).display().to_string(),
         found_all,
-        elapsed_s: begun.elapsed().as_secs_f64(),
-        realtime_factor: found.report.realtime_factor(),
         verdict: &verdict,
         voltages: &chapter,
         array: &fringes,
         strain: &merger,
     };
     if common.json {
-        json::print(&document)?;
+        let mut made = Made::new(common, &[])?;
+        made.run = made.run.took(begun.elapsed().as_secs_f64(), found.report.data_s);
+        json::print(&made.product("demo", document))?;
     } else if !common.quiet {
         json::say(&verdict.text((&chapter, &fringes, &merger), &document.page))?;
     }

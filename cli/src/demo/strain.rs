@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::{Error, Result};
 
@@ -42,7 +43,7 @@ const PUT_IN: &str =
     "The wave was put in to pass the Earth's centre, up to 21 ms from a detector, at GPS";
 
 /// What was found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Merger {
     /// Whether the loudest event is what was put in.
     found: bool,
@@ -50,11 +51,12 @@ pub(super) struct Merger {
     #[serde(flatten)]
     loudest: Option<Loudest>,
     filters: usize,
+    #[serde(skip)]
     realtime_factor: f64,
 }
 
 /// An event.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Loudest {
     network_snr: f64,
     far_hz: Option<f64>,

@@ -7,7 +7,7 @@ use sidereal::pipeline::cutout::{Options, cutout};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 
 use super::truth::Verdict;
-use crate::plots::{self, Sweep};
+use crate::plots::{self, Png, Sweep};
 use crate::search::Found;
 use crate::selection;
 
@@ -42,5 +42,5 @@ pub(super) fn draw(path: &Path, recording: &Path, found: &Found, verdict: &Verdi
     let mut source = selection::open(&[PathBuf::from(recording)], None, false)?;
     let cutout = cutout(source.as_mut(), &options)?;
     let start_s = cutout.start_s + options.time_s - burst.time_s;
-    plots::sweep(path, &Sweep { cutout: &cutout, start_s, dm: burst.dm })
+    plots::sweep(&Png::new(path, &found.made), &Sweep { cutout: &cutout, start_s, dm: burst.dm })
 }

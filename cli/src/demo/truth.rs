@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sidereal::pulse::cluster::Candidate;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
@@ -27,7 +28,7 @@ pub(super) struct Truth {
 }
 
 /// A burst, a pulsar, or an impulse of interference.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 pub(super) struct Signal {
     pub(super) dm: f64,
     pub(super) time_s: f64,
@@ -57,7 +58,7 @@ impl Truth {
 }
 
 /// One number of an injected burst beside that of the candidate, if there is one.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Match {
     pub(super) dm: f64,
     pub(super) time_s: f64,
@@ -68,7 +69,7 @@ pub(super) struct Match {
 }
 
 /// A candidate, by its place in the list.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(super) struct Discovery {
     /// Counted from 0.
     pub(super) index: usize,
@@ -105,7 +106,7 @@ pub(super) fn best(signal: &Signal, found: &Found) -> Option<Discovery> {
 }
 
 /// The comparison.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Verdict {
     /// The bursts, in order of time.
     pub(super) bursts: Vec<Match>,

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::FilterbankHeader;
 use sidereal::units::HZ_PER_MHZ;
@@ -37,7 +38,7 @@ pub(super) const SEARCHES: [(&str, &str); 2] = [
 ];
 
 /// What was put into the voltages, and what was found.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Chapter {
     pub(super) put_in: Signal,
     /// In powers of channels as they are.

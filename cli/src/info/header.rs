@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::FilterbankHeader;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
@@ -10,7 +11,7 @@ use crate::plots::{duration, short};
 use crate::selection;
 
 /// A header, with the names of its JSON document.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Header {
     file: String,
     format: &'static str,

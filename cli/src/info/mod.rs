@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::strain::is_strain;
 use sidereal::io::uvh5::is_uvh5;
@@ -19,6 +20,7 @@ use sidereal::io::{bank_h5, is_stream};
 use sidereal::{Error, Result};
 
 use crate::common::Common;
+use crate::provenance::Made;
 use crate::spiir;
 use crate::voltage_arguments::Lacking;
 use crate::{json, say, selection};
@@ -57,8 +59,8 @@ pub(crate) struct Arguments {
 }
 
 /// A file's document, and whether the file is whole.
-#[derive(Serialize)]
-struct Examined {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Examined {
     #[serde(flatten)]
     document: Document,
     complete: bool,
@@ -86,7 +88,7 @@ impl Examined {
 }
 
 /// What is known of one file.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Document {
     Filterbank {
@@ -121,11 +123,12 @@ impl Document {
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let mut documents = Vec::new();
+    let made = Made::new(common, &arguments.inputs)?;
     for (index, input) in arguments.inputs.iter().enumerate() {
         let document = examine(input, arguments, common)?;
         say::warn_of_recording(&document.warnings, document.reason.as_deref(), common);
         if common.json {
-            documents.push(document);
+            documents.push(made.product("info", document));
         } else {
             let gap = if index > 0 { "\n" } else { "" };
             json::say(&format!("{gap}{}", document.table().trim_end()))?;

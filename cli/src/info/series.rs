@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::io::voltages::is_voltages;
 use sidereal::io::{npy, presto, rfifind, sigproc};
@@ -13,7 +14,7 @@ use super::header::calendar;
 use crate::plots::{duration, short};
 
 /// A document of names and values, in the order in which they are shown.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Facts {
     file: String,
     format: &'static str,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::Result;
 use sidereal::io::{FilterbankHeader, FilterbankSource};
@@ -23,14 +24,14 @@ const GULP_BYTES: usize = 4 << 20;
 const TABLE_ROWS: usize = 16;
 
 /// Statistics, with the names of their JSON document.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Statistics {
     statistics: Summary,
     bandpass: Bandpass,
     dead_channels: Vec<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Summary {
     samples: u64,
     fraction: Option<f64>,
@@ -42,7 +43,7 @@ struct Summary {
 }
 
 /// One entry a channel, in recorded order.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Bandpass {
     frequency_mhz: Vec<f64>,
     mean: Vec<f64>,

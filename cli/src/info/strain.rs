@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::Result;
 use sidereal::io::strain::{OpenOptions, Summary, open};
@@ -15,7 +16,7 @@ use crate::plots::{duration, short};
 const LISTED: usize = 8;
 
 /// A recording, with the names of its JSON document.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     file: String,
     format: &'static str,

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::Result;
 use sidereal::io::uvh5::{self, Summary};
@@ -16,7 +17,7 @@ use crate::plots::{duration, frequency, short};
 const NAMED: usize = 16;
 
 /// A file of visibilities, with the names of its JSON document.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     file: String,
     format: &'static str,
@@ -51,7 +52,7 @@ pub(super) struct Document {
     units: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Source {
     name: String,
     kind: String,

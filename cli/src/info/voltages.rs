@@ -4,6 +4,7 @@ mod statistics;
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::Result;
 use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
@@ -18,7 +19,7 @@ use statistics::Statistics;
 const LISTED: usize = 1000;
 
 /// A recording, with the names of its JSON document.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Document {
     file: String,
     format: &'static str,
@@ -50,7 +51,7 @@ pub(super) struct Document {
 }
 
 /// The filter bank that made the recorded channels.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Filter {
     channels: usize,
     taps: usize,
@@ -59,7 +60,7 @@ struct Filter {
 }
 
 /// Samples that were not recorded, or are not valid.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Missing {
     gaps: usize,
     /// Of all samples of all streams.
@@ -70,7 +71,7 @@ struct Missing {
     first: Vec<Gap>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Gap {
     start_s: f64,
     length_s: f64,

@@ -1,7 +1,5 @@
 //! One candidate: profile, dedispersed waterfall, DM-time plane, S/N against DM.
 
-use std::path::Path;
-
 use sidereal::Result;
 use sidereal::pipeline::cutout::Cutout;
 
@@ -9,6 +7,7 @@ use super::colour::{BLUE, GREY, RED, quantiles};
 use super::duration;
 use super::frame::{Axis, Frame, Labels};
 use super::pen::{Pen, Rect, picture};
+use super::png::Png;
 use super::text::{Anchor, Style};
 
 /// What the plot's header says.
@@ -39,8 +38,8 @@ const CURVE: Rect = Rect { left: 1375.0, top: 340.0, right: 1570.0, bottom: 915.
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(crate) fn candidate(path: &Path, cutout: &Cutout, about: &Candidate) -> Result<()> {
-    picture(path, SIZE, |pen| {
+pub(crate) fn candidate(file: &Png<'_>, cutout: &Cutout, about: &Candidate) -> Result<()> {
+    picture(file, SIZE, |pen| {
         header(pen, about);
         facts(pen, cutout, about);
         let times = Times::new(cutout);

@@ -1,13 +1,12 @@
 //! Templates that one core follows against latency: recursive filters beside Fourier transforms.
 
-use std::path::Path;
-
 use plotters::style::RGBColor;
 use sidereal::Result;
 
 use super::colour::{FAINT, GREY};
 use super::frame::{Axis, Frame, LABEL_TEXT, Labels, TICK_TEXT};
 use super::pen::{Pen, Rect, picture};
+use super::png::Png;
 use super::short;
 use super::text::{Anchor, Style};
 
@@ -33,7 +32,7 @@ const COLOURS: [RGBColor; 4] =
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(crate) fn latency(path: &Path, curves: &[Curve]) -> Result<()> {
+pub(crate) fn latency(file: &Png<'_>, curves: &[Curve]) -> Result<()> {
     let points = || curves.iter().flat_map(|curve| curve.transforms.iter().chain(&curve.filters));
     let span = |value: fn(&(f64, f64)) -> f64| {
         let logs = || points().map(|point| value(point).max(1e-9).log10());
@@ -43,7 +42,7 @@ pub(crate) fn latency(path: &Path, curves: &[Curve]) -> Result<()> {
     // No round number falls inside: ticks are drawn at powers of ten instead.
     let frame =
         Frame { rect: PLANE, x: Axis::new(x.0, x.1).every(1e9), y: Axis::new(y.0, y.1).every(1e9) };
-    picture(path, SIZE, |pen| {
+    picture(file, SIZE, |pen| {
         let words = "Templates that one core follows: recursive filters beside Fourier transforms";
         pen.text((PLANE.left, 45.0), words, Style::new(26.0));
         let legend =

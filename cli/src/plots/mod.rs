@@ -7,10 +7,12 @@ pub(crate) mod frame;
 mod latency;
 mod overview;
 pub(crate) mod pen;
+mod png;
 pub(crate) mod strain;
 mod sweep;
 pub(crate) mod text;
 
+pub(crate) use self::png::{Png, texts as png_texts};
 pub(crate) use candidate::{Candidate, candidate};
 pub(crate) use latency::{Curve, latency};
 pub(crate) use overview::{Overview, Point, overview};

@@ -1,12 +1,11 @@
 //! All candidates of a search: DM against time, and how S/N and DM are distributed.
 
-use std::path::Path;
-
 use sidereal::Result;
 
 use super::colour::{self, BLUE, GREY};
 use super::frame::{Axis, Frame, Labels, TICK_TEXT};
 use super::pen::{Pen, Rect, picture};
+use super::png::Png;
 use super::short;
 use super::text::{Anchor, Style};
 
@@ -43,8 +42,8 @@ const DMS: Rect = Rect { left: 900.0, top: 710.0, right: 1560.0, bottom: 915.0 }
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(crate) fn overview(path: &Path, about: &Overview) -> Result<()> {
-    picture(path, SIZE, |pen| {
+pub(crate) fn overview(file: &Png<'_>, about: &Overview) -> Result<()> {
+    picture(file, SIZE, |pen| {
         header(pen, about);
         scatter(pen, about);
         let snrs: Vec<f64> = about.points.iter().map(|p| p.snr).collect();

@@ -1,14 +1,13 @@
 //! A sheet to draw on: twice as fine as the picture that is written, so that every edge is smooth.
 
-use std::path::Path;
-
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
 use plotters::element::{Circle, PathElement, Polygon, Rectangle};
-use plotters::prelude::{BitMapBackend, DrawingBackend};
+use plotters::prelude::BitMapBackend;
 use plotters::style::{Color, RGBColor, ShapeStyle, WHITE};
-use sidereal::{Error, Result};
+use sidereal::Result;
 
+use super::png::Png;
 use super::text;
 
 /// Pixels drawn for each pixel written, along each axis.
@@ -31,8 +30,8 @@ pub(crate) struct Pen<'a> {
 /// Draws a picture of `size` pixels and writes it as a PNG file.
 ///
 /// # Errors
-/// [`Error::Io`] when the file can't be written.
-pub(crate) fn picture(path: &Path, size: (u32, u32), draw: impl FnOnce(&Pen<'_>)) -> Result<()> {
+/// [`sidereal::Error::Io`] when the file can't be written.
+pub(crate) fn picture(file: &Png<'_>, size: (u32, u32), draw: impl FnOnce(&Pen<'_>)) -> Result<()> {
     let fine = (size.0 * FINE, size.1 * FINE);
     let mut buffer = vec![255u8; fine.0 as usize * fine.1 as usize * 3];
     {
@@ -41,15 +40,7 @@ pub(crate) fn picture(path: &Path, size: (u32, u32), draw: impl FnOnce(&Pen<'_>)
         area.fill(&WHITE).ok();
         draw(&Pen { area });
     }
-    let picture = halve(&buffer, size);
-    // The encoder hides the system's own fault, which comes out when the file is written once more.
-    let failed = |why: String| {
-        let fault = std::fs::write(path, &picture).err();
-        Error::io(path, fault.unwrap_or_else(|| std::io::Error::other(why)))
-    };
-    let mut backend = BitMapBackend::new(path, size);
-    backend.blit_bitmap((0, 0), size, &picture).map_err(|error| failed(error.to_string()))?;
-    backend.present().map_err(|error| failed(error.to_string()))
+    file.write(size, &halve(&buffer, size))
 }
 
 /// Means of squares of `FINE * FINE` pixels.

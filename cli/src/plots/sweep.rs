@@ -1,7 +1,5 @@
 //! A burst as it was recorded: the higher frequencies come first.
 
-use std::path::Path;
-
 use sidereal::Result;
 use sidereal::pipeline::cutout::Cutout;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
@@ -9,6 +7,7 @@ use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, dispersion_delay_s};
 use super::colour::{GREY, quantiles};
 use super::frame::{Axis, Frame, Labels};
 use super::pen::{Rect, picture};
+use super::png::Png;
 use super::short;
 use super::text::{Anchor, Style};
 
@@ -30,7 +29,7 @@ const PLANE: Rect = Rect { left: 130.0, top: 90.0, right: 1560.0, bottom: 670.0 
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(crate) fn sweep(path: &Path, about: &Sweep<'_>) -> Result<()> {
+pub(crate) fn sweep(file: &Png<'_>, about: &Sweep<'_>) -> Result<()> {
     let cutout = about.cutout;
     let length_s = cutout.times as f64 * cutout.bin_s;
     let frame = Frame {
@@ -49,7 +48,7 @@ pub(crate) fn sweep(path: &Path, about: &Sweep<'_>) -> Result<()> {
         (0..=100).map(at).collect()
     };
     let words = format!("As recorded; the lines follow DM {} pc cm⁻³", short(about.dm, 4));
-    picture(path, SIZE, |pen| {
+    picture(file, SIZE, |pen| {
         pen.text((PLANE.left, 50.0), &words, Style::new(26.0));
         let right = Style::new(22.0).colour(GREY).anchor(Anchor::End);
         pen.text((PLANE.right, 50.0), "brighter is stronger", right);

@@ -1,6 +1,7 @@
 use sidereal::pipeline::cutout::Cutout;
 
 use super::*;
+use crate::provenance::Made;
 
 /// A cutout of `channels` by 48 bins with a ramp in it, blank at one side.
 fn ramp(channels: usize, dms: usize) -> Cutout {
@@ -47,7 +48,7 @@ fn candidates_of_any_shape_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
     for (index, cutout) in [ramp(200, 33), ramp(1, 1), ramp(7, 2)].iter().enumerate() {
         let path = folder.path().join(format!("{index}.png"));
-        candidate(&path, cutout, &page()).unwrap();
+        candidate(&Png::new(&path, &Made::default()), cutout, &page()).unwrap();
         assert_eq!(size(&path), (1600, 1000));
     }
 }
@@ -67,15 +68,30 @@ fn overviews_of_none_and_of_many_are_drawn() {
             snr: 6.0,
             points: (0..count).map(point).collect(),
         };
-        overview(&path, &about).unwrap();
+        overview(&Png::new(&path, &Made::default()), &about).unwrap();
         assert_eq!(size(&path), (1600, 1000));
     }
 }
 
 #[test]
 fn a_folder_that_is_not_there_is_an_error_and_no_panic() {
-    let path = std::path::Path::new("/nowhere/at/all.png");
-    assert!(candidate(path, &ramp(4, 4), &page()).is_err());
+    let made = Made::default();
+    let png = Png::new("/nowhere/at/all.png", &made);
+    assert!(candidate(&png, &ramp(4, 4), &page()).is_err());
+}
+
+#[test]
+fn a_picture_tells_how_it_was_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.png");
+    let mut made = Made::default();
+    made.provenance.verb = "search µ".to_owned();
+    candidate(&Png::new(&path, &made), &ramp(4, 4), &page()).unwrap();
+    let [provenance, run] = png_texts(&path).unwrap();
+    assert!(provenance.contains("search µ"), "{provenance}");
+    assert!(run.contains("date"), "{run}");
+    std::fs::write(&path, "no picture").unwrap();
+    assert!(png_texts(&path).unwrap_err().to_string().contains("a.png"));
 }
 
 #[test]

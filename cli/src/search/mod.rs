@@ -28,7 +28,7 @@ use crate::errors::{self, Exit};
 use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Destination, Folder};
 use crate::progress::Progress;
-use crate::provenance::{Provenance, Run};
+use crate::provenance::{Made, Provenance, Run};
 use crate::rfi::{MAX_PER_MINUTE, Rfi};
 use crate::say::{more, note, warning};
 use crate::selection::{Opened, Recording, Selection, warn_of_flagged};
@@ -289,8 +289,10 @@ impl<'a> Work<'a> {
             plan: self.options.plan.clone(),
             dm_constant: self.options.dm_constant,
             dut1: self.dut1.clone(),
-            provenance: Provenance::new(self.common, &self.inputs())?,
-            run: Run::new(self.common).on(&self.backend).took(report.elapsed_s, report.data_s),
+            made: Made {
+                provenance: Provenance::new(self.common, &self.inputs())?,
+                run: Run::new(self.common).on(&self.backend).took(report.elapsed_s, report.data_s),
+            },
             report,
             drawn: if self.arguments.products.no_plots {
                 0

@@ -11,11 +11,12 @@ use sidereal::{Error, Result};
 use super::report::Found;
 use super::spool::{self, Spooled};
 use crate::common::Common;
-use crate::interrupt;
 use crate::output::Folder;
-use crate::plots::{self, Overview, Point, short};
+use crate::plots::{self, Overview, Png, Point, short};
 use crate::progress::Progress;
+use crate::provenance::Made;
 use crate::selection::Recording;
+use crate::{interrupt, json};
 
 /// Name of the picture of all candidates.
 pub(crate) const OVERVIEW: &str = "overview.png";
@@ -56,7 +57,7 @@ pub(super) fn remove(folder: &Folder) -> Result<()> {
 impl Pictures<'_> {
     /// Draws the overview and the best `most` candidates.
     pub(crate) fn draw(&self, most: usize, common: &Common) -> Result<()> {
-        plots::overview(&self.folder.file(OVERVIEW), &self.overview())?;
+        plots::overview(&self.png(OVERVIEW), &self.overview())?;
         let candidates = &self.found.report.candidates;
         let shown = &candidates[..candidates.len().min(most)];
         let progress = Progress::items(common, shown.len() as u64);
@@ -64,8 +65,8 @@ impl Pictures<'_> {
         for (index, candidate) in shown.iter().enumerate() {
             interrupt::check()?;
             let cutout = self.cutout(self.plot_options(candidate))?;
-            let path = self.folder.file(stem(index, candidate) + ".png");
-            plots::candidate(&path, &cutout, &self.page(index, candidate))?;
+            let png = self.png(&(stem(index, candidate) + ".png"));
+            plots::candidate(&png, &cutout, &self.page(index, candidate))?;
             progress.at(index as u64 + 1);
         }
         Ok(())
@@ -76,15 +77,21 @@ impl Pictures<'_> {
         let candidates = &self.found.report.candidates;
         let progress = Progress::items(common, candidates.len() as u64);
         progress.doing("Writing for FETCH");
+        let Made { provenance, run } = &self.found.made;
+        let texts = [("provenance", json::line(provenance)?), ("run", json::line(run)?)];
         for (index, candidate) in candidates.iter().enumerate() {
             interrupt::check()?;
             let options = Options::fetch(candidate.dm, candidate.time_s, candidate.width_s);
             let cutout = self.cutout(self.common_options(options))?;
             let path = self.folder.file(stem(index, candidate) + ".h5");
-            super::tables::write_fetch(&path, candidate, &cutout, &self.found.header)?;
+            super::tables::write_fetch(&path, candidate, &cutout, &self.found.header, &texts)?;
             progress.at(index as u64 + 1);
         }
         Ok(())
+    }
+
+    fn png(&self, name: &str) -> Png<'_> {
+        Png::new(self.folder.file(name), &self.found.made)
     }
 
     /// The recording, from its first row.

@@ -18,7 +18,7 @@ use crate::gaps::{self, Gap};
 use crate::geometry;
 use crate::plots::duration;
 use crate::progress::multiple;
-use crate::provenance::{Product, Provenance, Run};
+use crate::provenance::{Made, Product};
 use crate::rfi::{self, Rfi};
 use crate::selection::Observation;
 
@@ -51,10 +51,8 @@ pub(crate) struct Found {
     pub(crate) dm_constant: f64,
     /// Source of UT1 - UTC, for barycentric times.
     pub(crate) dut1: Dut1,
-    /// Program, inputs and options.
-    pub(crate) provenance: Provenance,
-    /// Date, host, device and times of the run.
-    pub(crate) run: Run,
+    /// Program, inputs and options; date, host, device and times of the run.
+    pub(crate) made: Made,
 }
 
 /// summary.json.
@@ -204,8 +202,7 @@ impl Found {
 
     /// summary.json.
     pub(crate) fn document(&self) -> Product<Summary> {
-        let (provenance, run) = (self.provenance.clone(), self.run.clone());
-        Product::new("search", Summary::new(self), provenance, run)
+        self.made.product("search", Summary::new(self))
     }
 }
 

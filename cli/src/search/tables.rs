@@ -81,6 +81,7 @@ pub(super) fn write_fetch(
     candidate: &Candidate,
     cutout: &Cutout,
     header: &FilterbankHeader,
+    texts: &[(&'static str, String)],
 ) -> Result<()> {
     let width = (candidate.width_s / header.tsamp_s).round().max(1.0);
     let record = FetchCandidate {
@@ -99,6 +100,7 @@ pub(super) fn write_fetch(
         times: header.times.unwrap_or(0),
         freq_time: &time_by_channel(cutout),
         dm_time: &cutout.plane,
+        texts,
     };
     fetch_h5::write(path, &record)
 }

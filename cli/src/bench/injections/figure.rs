@@ -1,11 +1,10 @@
 //! The campaign as a picture: ratios, times, phases and xi-squared, each against the injected ratio.
 
-use std::path::Path;
-
 use sidereal::Result;
 
 use super::case::{Outcome, Pair, Recovered};
 use super::report;
+use crate::plots::Png;
 use crate::plots::colour::{self, FAINT, GREY};
 use crate::plots::frame::{Axis, Frame, Labels, TICK_TEXT};
 use crate::plots::pen::{Pen, Rect, picture};
@@ -53,8 +52,8 @@ const PANELS: [Panel; 4] = [
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(super) fn draw(path: &Path, outcomes: &[Outcome]) -> Result<()> {
-    picture(path, SIZE, |pen| {
+pub(super) fn draw(file: &Png<'_>, outcomes: &[Outcome]) -> Result<()> {
+    picture(file, SIZE, |pen| {
         let found = outcomes.iter().filter(|outcome| outcome.network_snr.is_some()).count();
         let title =
             format!("{} binaries injected into two detectors, {found} found", outcomes.len());

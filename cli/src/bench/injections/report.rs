@@ -8,6 +8,7 @@ use sidereal::Result;
 use sidereal::io::atomic;
 
 use super::case::{NAMES, Outcome, Pair, Recovered};
+use crate::common::Common;
 
 /// Detectors whose injected ratio is at least this count for the errors: below, chance finds other peaks.
 pub(super) const LEAST_SNR: f64 = 6.0;
@@ -112,8 +113,8 @@ pub(super) fn print(outcomes: &[Outcome]) {
 
 /// Every case as one JSON document.
 #[allow(clippy::print_stdout)]
-pub(super) fn print_json(outcomes: &[Outcome]) {
-    println!("{}", Value::Array(outcomes.iter().map(record).collect()));
+pub(super) fn print_json(outcomes: &[Outcome], common: &Common) -> Result<()> {
+    crate::bench::print(&outcomes.iter().map(record).collect::<Vec<_>>(), common)
 }
 
 fn record(outcome: &Outcome) -> Value {

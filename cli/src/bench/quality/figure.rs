@@ -1,13 +1,12 @@
 //! The two figures: lines from the windows' responses, dots from tones through the filter bank.
 
-use std::path::Path;
-
 use plotters::style::RGBColor;
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::math::window::Window;
 
 use super::{Bank, CENTRE, CHANNELS, powers_db};
+use crate::plots::Png;
 use crate::plots::colour::{BLUE, FAINT, GREY, RED, map};
 use crate::plots::frame::{Axis, Frame, LABEL_TEXT, Labels, TICK_TEXT};
 use crate::plots::pen::{Pen, Rect, picture};
@@ -30,7 +29,7 @@ fn pair(banks: &[Bank]) -> impl Iterator<Item = &Bank> {
 }
 
 /// Scalloping: what is left, in its own channel and in the next, of a tone that moves over three.
-pub(super) fn scalloping(path: &Path, banks: &[Bank], backend: &Backend) -> Result<()> {
+pub(super) fn scalloping(file: &Png<'_>, banks: &[Bank], backend: &Backend) -> Result<()> {
     let offsets: Vec<f64> = (-15..=15).map(|step| f64::from(step) / 10.0).collect();
     let mut dots = Vec::new();
     for bank in pair(banks) {
@@ -40,7 +39,7 @@ pub(super) fn scalloping(path: &Path, banks: &[Bank], backend: &Backend) -> Resu
         }
         dots.push(found);
     }
-    picture(path, SIZE, |pen| {
+    picture(file, SIZE, |pen| {
         title(pen, "Scalloping: a tone that moves over three channels");
         for ((bank, rect), found) in pair(banks).zip([LEFT, RIGHT]).zip(&dots) {
             let frame = Frame { rect, x: Axis::new(-1.5, 1.5), y: Axis::new(-12.0, 1.0) };
@@ -83,12 +82,12 @@ pub(super) fn scalloping(path: &Path, banks: &[Bank], backend: &Backend) -> Resu
 }
 
 /// Leakage: a tone half way between two channels over the whole band, and the windows' responses.
-pub(super) fn leakage(path: &Path, banks: &[Bank], backend: &Backend) -> Result<()> {
+pub(super) fn leakage(file: &Png<'_>, banks: &[Bank], backend: &Backend) -> Result<()> {
     let mut found = Vec::new();
     for bank in pair(banks) {
         found.push(powers_db(&bank.plan, backend, CENTRE as f64 + 0.5)?);
     }
-    picture(path, SIZE, |pen| {
+    picture(file, SIZE, |pen| {
         title(pen, "Leakage of a tone into other channels");
         let x = Axis::new(-(NEAR as f64), NEAR as f64);
         let frame = Frame { rect: LEFT, x, y: Axis::new(-120.0, 5.0) };

@@ -10,7 +10,7 @@ use crate::common::Common;
 /// Prints what was measured.
 pub(super) fn print(banks: &[Bank], common: &Common) -> Result<()> {
     let text = if common.json {
-        json(banks)
+        return crate::bench::print(&objects(banks), common);
     } else if common.quiet {
         return Ok(());
     } else {
@@ -19,7 +19,7 @@ pub(super) fn print(banks: &[Bank], common: &Common) -> Result<()> {
     writeln!(std::io::stdout(), "{text}").map_err(|source| Error::io("standard output", source))
 }
 
-fn json(banks: &[Bank]) -> String {
+fn objects(banks: &[Bank]) -> Vec<serde_json::Value> {
     let object = |bank: &Bank| {
         serde_json::json!({
             "bench": "channelize quality", "window": bank.window.name(), "taps": bank.taps,
@@ -30,8 +30,7 @@ fn json(banks: &[Bank]) -> String {
             "noise_bandwidth": bank.summary.noise_bandwidth, "checked": bank.agrees(),
         })
     };
-    let objects: Vec<_> = banks.iter().map(object).collect();
-    serde_json::to_string_pretty(&objects).unwrap_or_default()
+    banks.iter().map(object).collect()
 }
 
 fn table(banks: &[Bank]) -> String {

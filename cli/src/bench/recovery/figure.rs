@@ -1,11 +1,10 @@
 //! The campaign as a picture: a column a band; S/N, DM error and time error beneath each other.
 
-use std::path::Path;
-
 use sidereal::Result;
 
 use super::cell::{Band, Outcome};
 use super::{SNRS, WIDTHS_S};
+use crate::plots::Png;
 use crate::plots::colour::{self, FAINT, GREY, INK};
 use crate::plots::frame::{Axis, Frame, LABEL_TEXT, Labels, TICK_TEXT};
 use crate::plots::pen::{Pen, Rect, picture};
@@ -31,8 +30,8 @@ const PANELS: [Panel; 3] = [
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(super) fn draw(path: &Path, outcomes: &[Outcome], bands: &[Band]) -> Result<()> {
-    picture(path, SIZE, |pen| {
+pub(super) fn draw(file: &Png<'_>, outcomes: &[Outcome], bands: &[Band]) -> Result<()> {
+    picture(file, SIZE, |pen| {
         let injected: usize = outcomes.iter().map(|o| o.injected).sum();
         let found: usize = outcomes.iter().map(|o| o.found).sum();
         let title = format!("{injected} bursts injected, {found} found");

@@ -49,7 +49,7 @@ struct Burst {
 }
 
 /// Scores of one recording.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Outcome {
     bench: &'static str,
     case: String,
@@ -90,7 +90,7 @@ pub(super) fn run(
         outcomes.push(outcome);
     }
     if common.json {
-        crate::json::print(&outcomes)?;
+        crate::bench::print(&outcomes, common)?;
     }
     markdown.map_or(Ok(()), |path| atomic::write(path, table(&outcomes).as_bytes()))
 }

@@ -8,6 +8,7 @@ use sidereal::Result;
 use sidereal::io::atomic;
 
 use super::cell::Outcome;
+use crate::common::Common;
 
 /// The columns: head, width on the terminal, and what stands in a row.
 type Column = (&'static str, usize, fn(&Outcome) -> String);
@@ -50,10 +51,8 @@ pub(super) fn print(outcomes: &[Outcome]) {
 
 /// The rows as one JSON document.
 #[allow(clippy::print_stdout)]
-pub(super) fn print_json(outcomes: &[Outcome]) -> Result<()> {
-    let rows: Vec<Value> = outcomes.iter().map(row).collect();
-    println!("{}", Value::Array(rows));
-    Ok(())
+pub(super) fn print_json(outcomes: &[Outcome], common: &Common) -> Result<()> {
+    crate::bench::print(&outcomes.iter().map(row).collect::<Vec<_>>(), common)
 }
 
 fn row(outcome: &Outcome) -> Value {

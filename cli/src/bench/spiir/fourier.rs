@@ -18,7 +18,8 @@ use sidereal::waveform::{InspiralOptions, SOLAR_MASS_S, inspiral};
 
 use super::super::{Row, Table, best_and_median};
 use super::bank::{RATE_HZ, Random};
-use crate::plots::{Curve, latency};
+use crate::plots::{Curve, Png, latency};
+use crate::provenance::Made;
 
 /// Templates of a bank.
 const TEMPLATES: usize = 4;
@@ -220,7 +221,7 @@ pub(super) fn run(
         curves.push(curve);
     }
     if let Some(path) = plot.filter(|_| !curves.is_empty()) {
-        latency(path, &curves)?;
+        latency(&Png::new(path, &Made::new(table.common, &[])?), &curves)?;
     }
     Ok(!curves.is_empty())
 }

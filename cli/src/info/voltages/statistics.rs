@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::Result;
 use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
@@ -25,7 +26,7 @@ const STEP: u64 = 8;
 const TABLE_ROWS: usize = 16;
 
 /// Statistics, with the names of their JSON document. What is missing does not count.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Statistics {
     /// Of all streams together.
     samples: u64,
@@ -38,7 +39,7 @@ pub(super) struct Statistics {
 }
 
 /// Numbers of one polarization; of complex samples both parts count.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Polarization {
     antenna: usize,
     polarization: usize,

@@ -1,13 +1,12 @@
 //! Amplitude and phase against frequency, and the fringe against delay, of some baselines.
 
-use std::path::Path;
-
 use num_complex::Complex;
 use sidereal::Result;
 
 use super::super::colour::GREY;
 use super::super::frame::{Axis, Frame, Labels};
 use super::super::pen::{Pen, Rect, picture};
+use super::super::png::Png;
 use super::super::short;
 use super::super::text::{Anchor, Style};
 use super::{Correlation, Fringes, product_colour, scale};
@@ -30,9 +29,9 @@ const DELAYS: f64 = 40.0;
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
+pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     let height = TOP + ROW * about.baselines.len() as f64 + FOOT;
-    picture(path, (WIDTH, height as u32), |pen| {
+    picture(file, (WIDTH, height as u32), |pen| {
         about.header(pen, 1560.0, "baselines, averaged over all times");
         about.product_key(pen, (1560.0, 84.0));
         for (index, baseline) in about.baselines.iter().enumerate() {

@@ -1,12 +1,11 @@
 //! The array on the ground, seen from above.
 
-use std::path::Path;
-
 use sidereal::Result;
 
 use super::super::colour::{BLUE, GREY, RED};
 use super::super::frame::{Axis, Frame, Labels, TICK_TEXT};
 use super::super::pen::{Pen, Rect, picture};
+use super::super::png::Png;
 use super::super::text::{self, Anchor, Style};
 use super::Correlation;
 
@@ -19,8 +18,8 @@ const FAR_M: f64 = 20_000.0;
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
-    picture(path, SIZE, |pen| {
+pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
+    picture(file, SIZE, |pen| {
         let antennas = match about.antennas.len() {
             1 => "1 antenna".to_owned(),
             many => format!("{many} antennas"),

@@ -15,7 +15,9 @@ use sidereal::Result;
 use super::colour::{BLUE, GREY, RED};
 use super::frame::Axis;
 use super::pen::Pen;
+use super::png::Png;
 use super::text::{Anchor, Style};
+use crate::provenance::Made;
 
 /// Names of the pictures.
 pub(crate) const POWERS: &str = "autocorrelations.png";
@@ -77,16 +79,17 @@ pub(crate) struct Fringes {
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when a file can't be written.
-pub(crate) fn draw(folder: &Path, about: &Correlation) -> Result<Vec<&'static str>> {
-    layout::draw(&folder.join(LAYOUT), about)?;
+pub(crate) fn draw(folder: &Path, about: &Correlation, made: &Made) -> Result<Vec<&'static str>> {
+    let png = |name: &str| Png::new(folder.join(name), made);
+    layout::draw(&png(LAYOUT), about)?;
     let mut names = vec![LAYOUT];
     if about.powers.iter().any(|power| power.is_finite()) {
-        powers::draw(&folder.join(POWERS), about)?;
+        powers::draw(&png(POWERS), about)?;
         names.push(POWERS);
     }
     if !about.baselines.is_empty() {
-        fringes::draw(&folder.join(FRINGES), about)?;
-        waterfalls::draw(&folder.join(WATERFALLS), about)?;
+        fringes::draw(&png(FRINGES), about)?;
+        waterfalls::draw(&png(WATERFALLS), about)?;
         names.extend([FRINGES, WATERFALLS]);
     }
     Ok(names)

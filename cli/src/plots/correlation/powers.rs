@@ -1,13 +1,12 @@
 //! Autocorrelation spectra of all antennas, in dB.
 
-use std::path::Path;
-
 use plotters::style::RGBColor;
 use sidereal::Result;
 
 use super::super::colour::{self, INK, quantiles};
 use super::super::frame::{Axis, Frame, Labels, TICK_TEXT};
 use super::super::pen::{Pen, Rect, picture};
+use super::super::png::Png;
 use super::super::text::{Anchor, Style};
 use super::Correlation;
 
@@ -25,10 +24,10 @@ const GAP: f64 = 24.0;
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
+pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     let decibels: Vec<f32> = about.powers.iter().copied().map(decibels).collect();
     let as_lines = about.antennas.len() <= LINES;
-    picture(path, SIZE, |pen| {
+    picture(file, SIZE, |pen| {
         about.header(pen, 1560.0, "autocorrelations");
         let scale = if as_lines {
             let (low, high) = quantiles(&decibels, 0.001, 1.0);

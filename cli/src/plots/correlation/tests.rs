@@ -53,7 +53,8 @@ fn array(antennas: usize, channels: usize, products: usize) -> Correlation {
 fn arrays_of_any_size_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
     for (antennas, channels, products) in [(8, 256, 2), (1, 5, 1), (150, 64, 2), (2, 1, 1)] {
-        let names = draw(folder.path(), &array(antennas, channels, products)).unwrap();
+        let names =
+            draw(folder.path(), &array(antennas, channels, products), &Made::default()).unwrap();
         let expected: &[&str] =
             if antennas == 1 { &[LAYOUT, POWERS] } else { &[LAYOUT, POWERS, FRINGES, WATERFALLS] };
         assert_eq!(names, expected);
@@ -75,9 +76,12 @@ fn what_is_not_valid_is_left_out() {
         fringes.waterfall.fill(nothing);
         fringes.lags.clear();
     }
-    assert_eq!(draw(folder.path(), &about).unwrap(), [LAYOUT, FRINGES, WATERFALLS]);
-    draw(folder.path(), &Correlation::default()).unwrap();
-    assert!(draw(Path::new("/nowhere/at/all"), &about).is_err());
+    assert_eq!(
+        draw(folder.path(), &about, &Made::default()).unwrap(),
+        [LAYOUT, FRINGES, WATERFALLS]
+    );
+    draw(folder.path(), &Correlation::default(), &Made::default()).unwrap();
+    assert!(draw(Path::new("/nowhere/at/all"), &about, &Made::default()).is_err());
 }
 
 #[test]

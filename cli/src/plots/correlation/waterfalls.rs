@@ -1,13 +1,12 @@
 //! Amplitude and phase of some baselines against time and frequency.
 
-use std::path::Path;
-
 use num_complex::Complex;
 use sidereal::Result;
 
 use super::super::colour::{self, quantiles};
 use super::super::frame::{Axis, Frame, Labels};
 use super::super::pen::{Pen, Rect, picture};
+use super::super::png::Png;
 use super::super::text::Style;
 use super::{Correlation, Fringes, scale};
 
@@ -20,14 +19,14 @@ const GAP: f64 = 30.0;
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(super) fn draw(path: &Path, about: &Correlation) -> Result<()> {
+pub(super) fn draw(file: &Png<'_>, about: &Correlation) -> Result<()> {
     let norms =
         |fringes: &Fringes| fringes.waterfall.iter().map(|v| v.norm()).collect::<Vec<f32>>();
     let all: Vec<f32> = about.baselines.iter().flat_map(norms).collect();
     let (_, most) = quantiles(&all, 0.0, 0.995);
     let (unit, words) = scale(most.into());
     let product = about.products.first().map_or("", String::as_str);
-    picture(path, SIZE, |pen| {
+    picture(file, SIZE, |pen| {
         about.header(pen, 1560.0, &format!("{product} against time and frequency"));
         for (index, fringes) in about.baselines.iter().enumerate() {
             let place = |row| Place { rect: panel(about, index, row), first: index == 0, row };

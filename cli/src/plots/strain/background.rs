@@ -1,12 +1,11 @@
 //! How loud chance's own events are, and how far the events found stand out.
 
-use std::path::Path;
-
 use sidereal::Result;
 
 use super::super::colour::{BLUE, FAINT, GREY, INK, RED};
 use super::super::frame::{Axis, Frame, Labels};
 use super::super::pen::{Pen, Rect, picture};
+use super::super::png::Png;
 use super::super::text::{Anchor, Style};
 use super::super::{duration, plural};
 use super::Heading;
@@ -40,7 +39,7 @@ const LEAST: f64 = 0.5;
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(crate) fn background(path: &Path, about: &Background<'_>) -> Result<()> {
+pub(crate) fn background(file: &Png<'_>, about: &Background<'_>) -> Result<()> {
     let x = span(about);
     let width = (x.1 - x.0) / BINS as f64;
     let (slides, events) = (counts(about.slides, x, width), counts(about.events, x, width));
@@ -56,7 +55,7 @@ pub(crate) fn background(path: &Path, about: &Background<'_>) -> Result<()> {
     let most = louder.last().copied().unwrap_or(0.0).max(10.0);
     let y = Axis::new(LEAST.log10(), (2.0 * most).log10()).every(1e9);
     let frame = Frame { rect: PLOT, x: Axis::new(x.0, x.1), y };
-    picture(path, (WIDTH, 826), |pen| {
+    picture(file, (WIDTH, 826), |pen| {
         heading(pen, &about.heading);
         let ticks = decades(0, (2.0 * most).log10() as i32, 8);
         log_guides(pen, &frame, &ticks);

@@ -1,11 +1,10 @@
 //! Time and frequency: the energy of whitened strain in tiles of a constant quality factor.
 
-use std::path::Path;
-
 use sidereal::Result;
 
 use super::super::frame::{Axis, Frame, Labels};
 use super::super::pen::{Rect, picture};
+use super::super::png::Png;
 use super::Heading;
 use super::axes::{HEAD, caption, heading, log_ticks, time_unit};
 use super::transform::constant_q;
@@ -52,7 +51,7 @@ const COLUMNS: usize = 500;
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(crate) fn map(path: &Path, about: &Map<'_>) -> Result<()> {
+pub(crate) fn map(file: &Png<'_>, about: &Map<'_>) -> Result<()> {
     let count = about.detectors.len().max(1) as f64;
     let width = (RIGHT - LEFT - (count - 1.0) * BETWEEN) / count;
     let (scale, label) = time_unit(about.span_s.1 - about.span_s.0);
@@ -77,7 +76,7 @@ pub(crate) fn map(path: &Path, about: &Map<'_>) -> Result<()> {
         .collect();
     let loudest = planes.iter().flatten().filter(|x| x.is_finite()).fold(8f32, |a, b| a.max(*b));
     let colours = (0.0, loudest);
-    picture(path, (1600, 826), |pen| {
+    picture(file, (1600, 826), |pen| {
         heading(pen, &about.heading);
         for (index, (own, plane)) in about.detectors.iter().zip(&planes).enumerate() {
             let left = LEFT + index as f64 * (width + BETWEEN);

@@ -1,12 +1,11 @@
 //! The signal-to-noise ratio of each detector round an event.
 
-use std::path::Path;
-
 use sidereal::Result;
 
 use super::super::colour::{BLUE, GREY, RED};
 use super::super::frame::{Axis, Frame, Labels, TICK_TEXT};
 use super::super::pen::{Pen, Rect, picture};
+use super::super::png::Png;
 use super::super::text::Style;
 use super::Heading;
 use super::axes::{WIDTH, caption, heading, height, panel, time_unit};
@@ -51,12 +50,12 @@ const EACH: f64 = 250.0;
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(crate) fn snr(path: &Path, about: &Snr<'_>) -> Result<()> {
+pub(crate) fn snr(file: &Png<'_>, about: &Snr<'_>) -> Result<()> {
     let size = (WIDTH, height(about.detectors.len(), EACH));
     let x = span(about);
     let (scale, label) = time_unit(x.1 - x.0);
     let top = about.detectors.iter().map(loudest).fold(1.25 * about.threshold, f64::max);
-    picture(path, size, |pen| {
+    picture(file, size, |pen| {
         heading(pen, &about.heading);
         for (index, own) in about.detectors.iter().enumerate() {
             let x = Axis::new(x.0 * scale, x.1 * scale);

@@ -1,4 +1,6 @@
 use super::*;
+use crate::plots::Png;
+use crate::provenance::Made;
 
 fn series(samples: usize) -> Vec<f32> {
     (0..samples).map(|k| ((k * k) % 17) as f32 * 0.2 - 1.6).collect()
@@ -24,7 +26,7 @@ fn events_of_any_shape_are_drawn() {
             threshold: 4.0,
             detectors: vec![one("H1"), one("L1")],
         };
-        snr(&path("snr", index), &about).unwrap();
+        snr(&Png::new(path("snr", index), &Made::default()), &about).unwrap();
         let (band_hz, span_s) = ((30.0, 400.0), (-0.03, 0.02));
         let template =
             overlay(&[num_complex::Complex::new(1.0, 0.5); 20], 3.0.into(), 10.0, samples);
@@ -38,7 +40,7 @@ fn events_of_any_shape_are_drawn() {
         };
         let heading = Heading::default();
         let about = Whitened { heading: heading.clone(), band_hz, span_s, detectors: vec![of] };
-        whitened(&path("whitened", index), &about).unwrap();
+        whitened(&Png::new(path("whitened", index), &Made::default()), &about).unwrap();
         let of = MapOf {
             name: "H1",
             start_s: -0.03,
@@ -47,7 +49,7 @@ fn events_of_any_shape_are_drawn() {
             facts: String::new(),
         };
         let about = Map { heading, band_hz, span_s, quality: 8.0, detectors: vec![of] };
-        map(&path("map", index), &about).unwrap();
+        map(&Png::new(path("map", index), &Made::default()), &about).unwrap();
         for name in ["snr", "whitened", "map"] {
             assert!(is_png(&path(name, index)));
         }
@@ -70,10 +72,11 @@ fn backgrounds_of_none_and_of_many_are_drawn() {
             livetime_s: 30.0,
             ranking: "Ranking",
         };
-        background(&path, &about).unwrap();
+        background(&Png::new(&path, &Made::default()), &about).unwrap();
         assert!(is_png(&path));
     }
-    let nowhere = std::path::Path::new("/nowhere/at/all.png");
+    let made = Made::default();
+    let nowhere = Png::new("/nowhere/at/all.png", &made);
     let about = Background {
         heading: Heading::default(),
         slides: &many,
@@ -82,5 +85,5 @@ fn backgrounds_of_none_and_of_many_are_drawn() {
         livetime_s: 1.0,
         ranking: "",
     };
-    assert!(background(nowhere, &about).is_err());
+    assert!(background(&nowhere, &about).is_err());
 }

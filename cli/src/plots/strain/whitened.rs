@@ -1,12 +1,11 @@
 //! Whitened strain with the template over it.
 
-use std::path::Path;
-
 use sidereal::Result;
 
 use super::super::colour::{GREY, RED};
 use super::super::frame::{Axis, Frame, Labels};
 use super::super::pen::picture;
+use super::super::png::Png;
 use super::super::short;
 use super::Heading;
 use super::axes::{WIDTH, caption, heading, height, panel, time_unit};
@@ -50,7 +49,7 @@ const EACH: f64 = 300.0;
 ///
 /// # Errors
 /// [`sidereal::Error::Io`] when the file can't be written.
-pub(crate) fn whitened(path: &Path, about: &Whitened<'_>) -> Result<()> {
+pub(crate) fn whitened(file: &Png<'_>, about: &Whitened<'_>) -> Result<()> {
     let size = (WIDTH, height(about.detectors.len(), EACH));
     let (scale, label) = time_unit(about.span_s.1 - about.span_s.0);
     let (low, high) = about.band_hz;
@@ -63,7 +62,7 @@ pub(crate) fn whitened(path: &Path, about: &Whitened<'_>) -> Result<()> {
             .map(|(time, value)| (time * scale, f64::from(value)))
             .collect()
     };
-    picture(path, size, |pen| {
+    picture(file, size, |pen| {
         heading(pen, &about.heading);
         for (index, own) in about.detectors.iter().enumerate() {
             let (strain, template) = (shown(own, own.strain), shown(own, own.template));

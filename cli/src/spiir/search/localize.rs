@@ -11,8 +11,8 @@ use sidereal::io::ligolw::{
 use sidereal::pipeline::chirp::{DetectorReport, Report, series};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 
-use super::Made;
 use crate::json;
+use crate::provenance::Made;
 
 /// Seconds of ratios before a trigger, and after it.
 const HALF_S: f64 = 0.1;

@@ -26,7 +26,7 @@ use crate::errors::Exit;
 use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
-use crate::provenance::{self, Product, Provenance, Run};
+use crate::provenance::{Made, Product, Provenance, Run};
 use crate::space::Reserve;
 use crate::{errors, interrupt, json};
 use banks::Banks;
@@ -294,7 +294,7 @@ impl<'a> Work<'a> {
         let provenance = Provenance::new(common, &self.arguments.files())?;
         let made = Made { provenance, run: Run::new(common).on(&self.backend) };
         if self.arguments.templates.is_some() && !whitening.turns_phases() {
-            ratios::write_banks(folder, self.search.banks(), &made.comment("banks of")?)?;
+            ratios::write_banks(folder, self.search.banks(), &comment(&made, "banks of")?)?;
         }
         let path = folder.file("");
         let reserve = Reserve::new(&folder.file("events.json"));
@@ -361,18 +361,9 @@ struct Place<'a> {
     made: Made,
 }
 
-/// Provenance of a search's products.
-struct Made {
-    provenance: Provenance,
-    run: Run,
-}
-
-impl Made {
-    /// A comment for products that have no other place.
-    fn comment(&self, what: &str) -> Result<String> {
-        let lines = provenance::lines(&self.provenance, &self.run)?;
-        Ok(format!("{what} sidereal spiir search\n{lines}"))
-    }
+/// A comment for products that have no other place for their provenance.
+fn comment(made: &Made, what: &str) -> Result<String> {
+    Ok(format!("{what} sidereal spiir search\n{}", made.lines()?))
 }
 
 impl Place<'_> {
@@ -393,12 +384,18 @@ impl Place<'_> {
     /// Writes the series, and draws the pictures.
     fn write_series(&self, report: &Report) -> Result<()> {
         let (writing, host) = (&self.arguments.writing, self.backend.on_host());
-        ratios::write(&self.folder.file("snr.h5"), report, self.made.comment("series of")?, &host)?;
+        ratios::write(
+            &self.folder.file("snr.h5"),
+            report,
+            comment(&self.made, "series of")?,
+            &host,
+        )?;
         if writing.no_plots {
             return Ok(());
         }
         let threshold = self.arguments.detection.threshold;
-        pictures::draw(self.folder, report, (writing.max_plots, threshold), &host)
+        let folder = (self.folder, &self.made);
+        pictures::draw(folder, report, (writing.max_plots, threshold), &host)
     }
 }
 

@@ -7,10 +7,11 @@ use sidereal::spiir::coincidence::{Event, TimedTrigger};
 use sidereal::units::Gps;
 
 use crate::output::Folder;
-use crate::plots::plural;
 use crate::plots::strain::{
     self, Background, Heading, Map, MapOf, Peak, Snr, SnrOf, Whitened, WhitenedOf,
 };
+use crate::plots::{Png, plural};
+use crate::provenance::Made;
 
 /// Seconds of ratios before an event, and after it.
 const SNR_HALF_S: f64 = 0.25;
@@ -24,7 +25,7 @@ const AROUND_S: f64 = 2.0;
 
 /// Draws so many of the loudest events, and the background; triggers are from the threshold on.
 pub(super) fn draw(
-    folder: &Folder,
+    (folder, made): (&Folder, &Made),
     report: &Report,
     (most, threshold): (usize, f64),
     backend: &Backend,
@@ -33,7 +34,8 @@ pub(super) fn draw(
     for (index, event) in events.iter().take(most).enumerate() {
         let views = views(report, event, backend)?;
         let heading = || heading(report, event, index);
-        let name = |what: &str| folder.file(format!("event{}_{what}.png", index + 1));
+        let name =
+            |what: &str| Png::new(folder.file(format!("event{}_{what}.png", index + 1)), made);
         let detectors = views.iter().map(|view| view.snr(event.gps)).collect();
         let about = Snr { heading: heading(), threshold, detectors };
         strain::snr(&name("snr"), &about)?;
@@ -69,7 +71,7 @@ pub(super) fn draw(
         livetime_s: found.livetime_s,
         ranking: "Ranking",
     };
-    strain::background(&folder.file("background.png"), &about)
+    strain::background(&Png::new(folder.file("background.png"), made), &about)
 }
 
 /// The band that is shown, within what the rate holds.

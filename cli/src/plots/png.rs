@@ -1,0 +1,75 @@
+//! PNG files, with texts that say how they were made.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use png::{AdaptiveFilterType, BitDepth, ColorType, Compression, EncodingError};
+use sidereal::{Error, Result};
+
+use crate::json;
+use crate::provenance::Made;
+
+/// Keywords of the texts: JSON in one line each.
+const PROVENANCE: &str = "provenance";
+const RUN: &str = "run";
+
+/// A PNG file that is to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Png<'a> {
+    path: PathBuf,
+    made: &'a Made,
+}
+
+impl<'a> Png<'a> {
+    /// The file at `path`; `made` goes into its texts.
+    pub(crate) fn new(path: impl Into<PathBuf>, made: &'a Made) -> Self {
+        Self { path: path.into(), made }
+    }
+
+    /// Writes the file: three bytes (red, green, blue) a pixel, row by row from the top.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn write(&self, (width, height): (u32, u32), pixels: &[u8]) -> Result<()> {
+        let io = |error| Error::io(&self.path, error);
+        let texts =
+            [(PROVENANCE, json::line(&self.made.provenance)?), (RUN, json::line(&self.made.run)?)];
+        let mut file = BufWriter::new(File::create(&self.path).map_err(io)?);
+        let encoded = (|| {
+            let mut encoder = png::Encoder::new(&mut file, width, height);
+            encoder.set_color(ColorType::Rgb);
+            encoder.set_depth(BitDepth::Eight);
+            encoder.set_compression(Compression::Default);
+            encoder.set_adaptive_filter(AdaptiveFilterType::Adaptive);
+            let software = format!("sidereal {}", env!("CARGO_PKG_VERSION"));
+            encoder.add_text_chunk("Software".to_owned(), software)?;
+            for (keyword, text) in texts {
+                encoder.add_itxt_chunk(keyword.to_owned(), text)?;
+            }
+            let mut writer = encoder.write_header()?;
+            writer.write_image_data(pixels)?;
+            writer.finish()
+        })();
+        encoded.map_err(|error| match error {
+            EncodingError::IoError(error) => io(error),
+            other => io(std::io::Error::other(other.to_string())),
+        })?;
+        file.flush().map_err(io)
+    }
+}
+
+/// Returns the texts `provenance` and `run` of a PNG file, empty where it has none.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Format`] for what is no PNG.
+pub(crate) fn texts(path: &Path) -> Result<[String; 2]> {
+    let file = File::open(path).map_err(|error| Error::io(path, error))?;
+    let reader = png::Decoder::new(BufReader::new(file)).read_info();
+    let reader = reader.map_err(|error| Error::format(path, "PNG", 0, error.to_string()))?;
+    let texts = &reader.info().utf8_text;
+    Ok([PROVENANCE, RUN].map(|keyword| {
+        let found = texts.iter().find(|text| text.keyword == keyword);
+        found.and_then(|text| text.get_text().ok()).unwrap_or_default()
+    }))
+}
