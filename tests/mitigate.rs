@@ -139,6 +139,44 @@ fn dropouts_are_replaced_and_steps_followed() {
 }
 
 #[test]
+fn long_faint_broadband_signals_leave_nothing_between_their_rows() {
+    let pulse = |time: usize, _| if time % 200 < 25 { 0.4 } else { 0.0 };
+    let bytes = rows(6, Encoding::U8, |_| 1.0, pulse);
+    let (output, found) = mitigated(&bytes, Encoding::U8, ALL, 2);
+    let after = largest(&series(&output, Encoding::U8));
+    assert!(after < 5.5, "{after} {found:?}");
+    assert!((1450..1800).contains(&found.broadband_rows), "{found:?}");
+}
+
+#[test]
+fn a_dropout_is_recognized_among_steady_tones() {
+    let tone = |channel: usize| if channel % 12 == 5 { 40.0 } else { 0.0 };
+    let dropout = 5700..8900;
+    let gain = |time: usize| if dropout.contains(&time) { 0.2 } else { 1.0 };
+    // A tone adds to what comes through the receiver.
+    let signal = |time: usize, channel: usize| {
+        let lasts = if time < 5000 { 0.0 } else { tone(channel) };
+        lasts / (SIGMA * slope(channel) * gain(time))
+    };
+    let bytes = rows(7, Encoding::U8, gain, signal);
+    let (output, found) = mitigated(&bytes, Encoding::U8, ALL, 2);
+    assert_eq!((found.lost_rows, found.lost_runs), (3200, 1), "{found:?}");
+    let after = largest(&series(&output, Encoding::U8)[5500..9100]);
+    assert!(after < 7.0, "{after}");
+}
+
+#[test]
+fn a_low_gain_is_no_dropout_and_in_the_end_a_level() {
+    let step = |to: f64| rows(8, Encoding::U8, |t| if t < 1000 { 1.0 } else { to }, |_, _| 0.0);
+    let (_, found) = mitigated(&step(0.75), Encoding::U8, ALL, 2);
+    assert!(found.lost_rows < 300, "{found:?}");
+    let (output, found) = mitigated(&step(0.5), Encoding::U8, ALL, 2);
+    assert!((8000..9500).contains(&found.lost_rows), "{found:?}");
+    let after = largest(&series(&output, Encoding::U8));
+    assert!(after < 7.0, "{after}");
+}
+
+#[test]
 fn a_channel_that_stands_out_for_a_while_holds_its_level() {
     let tone = |time: usize, channel: usize| {
         if channel == 40 && (5000..8000).contains(&time) { 3.0 } else { 0.0 }

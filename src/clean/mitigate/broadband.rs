@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::profile::{BANDS, Terms};
+use super::profile::{BANDS, LEAST_GAIN, Terms};
 use super::statistics::median;
 use crate::math::statistics::SIGMA_PER_MAD;
 
@@ -142,6 +142,8 @@ pub(super) struct Memory {
     sigmas: VecDeque<f32>,
     scatters: VecDeque<f32>,
     reference: Option<[f32; 2]>,
+    /// Blocks in a row that were lost by half.
+    lost: usize,
 }
 
 impl Memory {
@@ -159,7 +161,7 @@ impl Memory {
         let sigma = self.sigma(now);
         let level = self.level(&amplitudes);
         let lost = if wanted.time {
-            dropouts(&all, &amplitudes, level[0] - LOW * sigma)
+            dropouts(&all, &amplitudes, (level[0], LOW * sigma))
         } else {
             vec![false; amplitudes.len()]
         };
@@ -209,7 +211,7 @@ impl Memory {
             decisions.reference = self.follow(&decisions, (level, sigma), rows);
             decisions.is_scaled = now.has_levels && self.is_scaled(&decisions, now);
         }
-        self.remember(&decisions, now, own().map(|k| amplitudes[kept[k]]).collect());
+        self.remember(&decisions, now, own().map(|k| amplitudes[kept[k]]).collect(), level);
         decisions
     }
 
@@ -260,11 +262,26 @@ impl Memory {
         median(&mut sigmas)
     }
 
-    fn remember(&mut self, decisions: &Decisions, now: &Series, kept: Vec<[f32; 2]>) {
+    fn remember(
+        &mut self,
+        decisions: &Decisions,
+        now: &Series,
+        kept: Vec<[f32; 2]>,
+        level: [f32; 2],
+    ) {
         // A block that is half lost tells nothing.
         if 2 * kept.len() <= decisions.fates.len() {
+            self.lost += 1;
+            let mut own: Vec<f32> = now.amplitudes.iter().map(|both| both[0]).collect();
+            // What lasts longer than the memory, and has some signal left, is a step of the gain.
+            if self.lost > REMEMBERED && median(&mut own) >= LEAST_GAIN as f32 * level[0] {
+                self.reference.get_or_insert(level);
+                self.levels.clear();
+                self.sigmas.clear();
+            }
             return;
         }
+        self.lost = 0;
         let level = std::array::from_fn(|term| {
             median(&mut kept.iter().map(|both| both[term]).collect::<Vec<f32>>())
         });
@@ -290,26 +307,31 @@ fn deviation(series: &Series) -> f32 {
 }
 
 /// Spectra whose level is far below, and whose noise is gone.
-fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], limit: f32) -> Vec<bool> {
+fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], (level, far): (f32, f32)) -> Vec<bool> {
+    let limit = level - far;
     if amplitudes.iter().all(|both| both[0] >= limit) {
         return vec![false; amplitudes.len()];
     }
     let scatter: Vec<f32> = all.iter().flat_map(|series| series.scatter.iter().copied()).collect();
     let count = amplitudes.len();
     let is_low: Vec<bool> = amplitudes.iter().map(|both| both[0] < limit).collect();
+    let near = |t: usize| t.saturating_sub(NEAR)..count.min(t + NEAR + 1);
     let is_quiet = |t: usize| {
         // Only low spectra count: those beside a dropout have their noise.
-        let near = t.saturating_sub(NEAR)..count.min(t + NEAR + 1);
-        let values = near.filter(|t| is_low[*t]).map(|t| scatter[t]);
+        let values = near(t).filter(|t| is_low[*t]).map(|t| scatter[t]);
         let (sum, number) = values.fold((0.0, 0.0), |(sum, number), x| (sum + x, number + 1.0));
         sum < QUIET * number
     };
-    let mut lost: Vec<bool> = (0..count).map(|t| is_low[t] && is_quiet(t)).collect();
+    let quiet: Vec<bool> = (0..count).map(|t| is_low[t] && is_quiet(t)).collect();
+    let mut lost: Vec<bool> =
+        (0..count).map(|t| is_low[t] && quiet[near(t)].contains(&true)).collect();
+    // The rest of a dropout has as little level as noise; a step of the gain does not, however low it is.
+    let is_off = |t: usize| is_low[t] && amplitudes[t][0] < QUIET.sqrt() * level;
     for t in 1..count {
-        lost[t] |= lost[t - 1] && is_low[t];
+        lost[t] |= lost[t - 1] && is_off(t);
     }
     for t in (1..count).rev() {
-        lost[t - 1] |= lost[t] && is_low[t - 1];
+        lost[t - 1] |= lost[t] && is_off(t - 1);
     }
     lost
 }
@@ -452,14 +474,7 @@ fn outliers(
         while index + width <= off.len() {
             if sum.abs() as f32 > limit && is_even(index, index + width) {
                 let sign = if sum < 0.0 { -1.0 } else { 1.0 };
-                let belongs = |at: usize| sign * original[at] > WING * sigma;
-                let (mut from, mut to) = (index, index + width);
-                while from > 0 && index - from < width && belongs(from - 1) {
-                    from -= 1;
-                }
-                while to < off.len() && to - index < 2 * width && belongs(to) {
-                    to += 1;
-                }
+                let (from, to) = grown(&original, (index, index + width), sign / sigma, is_even);
                 found.extend(from..to);
                 off[from..to].fill(0.0);
                 sum = off[index..index + width].iter().map(|x| f64::from(*x)).sum();
@@ -472,4 +487,39 @@ fn outliers(
         width *= 2;
     }
     found
+}
+
+/// Widens an outlier to either side by boxcars, no longer than itself, that stand out like it.
+///
+/// Without this the weaker values of a long signal would stay between and beside the strong ones.
+fn grown(
+    off: &[f32],
+    (mut from, mut to): (usize, usize),
+    scale: f32,
+    is_even: &dyn Fn(usize, usize) -> bool,
+) -> (usize, usize) {
+    let ratio = |begin: usize, end: usize| {
+        let sum: f64 = off[begin..end].iter().map(|x| f64::from(*x)).sum();
+        scale * sum as f32 / ((end - begin) as f32).sqrt()
+    };
+    // The boxcar of highest S/N beside the outlier, of those up to its length.
+    let best = |length: usize, place: &dyn Fn(usize) -> (usize, usize)| {
+        let widths = std::iter::successors(Some(1), |width| Some(2 * width));
+        let all = widths.take_while(|width| *width <= length).map(|width| {
+            let (begin, end) = place(width);
+            (ratio(begin, end), width)
+        });
+        let (ratio, width) = all.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (begin, end) = place(width);
+        (ratio > WING && is_even(begin, end)).then_some(width)
+    };
+    loop {
+        let length = to - from;
+        let left = best(length.min(from), &|width| (from - width, from));
+        let right = best(length.min(off.len() - to), &|width| (to, to + width));
+        if left.is_none() && right.is_none() {
+            return (from, to);
+        }
+        (from, to) = (from - left.unwrap_or(0), to + right.unwrap_or(0));
+    }
 }

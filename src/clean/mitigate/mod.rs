@@ -276,10 +276,22 @@ impl Mitigator {
 
     /// Statistics and amplitudes of a block.
     fn look(&mut self, bytes: Vec<u8>) -> Result<Looked> {
-        let statistics = self.statistics(&bytes)?;
+        let mut statistics = self.statistics(&bytes)?;
+        let is_told = |part: &statistics::Part| self.profile.is_told_by(&part.mean);
+        let told = statistics.parts.iter().filter(|part| is_told(part)).count();
+        if told > 0 {
+            statistics.take_parts(is_told);
+        }
         let (mut marked, mut parts) = (vec![false; self.channels], Vec::new());
         if self.steps.iqrm {
             marked = self.mark(&statistics);
+            // A block that is mostly lost tells little of its channels.
+            if let Some(before) = self.now.as_ref().filter(|_| 2 * told < statistics.parts.len()) {
+                marked.iter_mut().zip(&before.marked).for_each(|(all, own)| *all |= own);
+            }
+            for (channel, marked) in marked.iter_mut().enumerate() {
+                *marked |= self.profile.is_moving(channel);
+            }
             parts = statistics.parts.iter().map(|part| self.mark_part(part)).collect();
         }
         self.blocks += 1;
@@ -314,9 +326,7 @@ impl Mitigator {
             return vec![false; self.channels];
         }
         let radius = (RADIUS * self.channels as f64) as usize;
-        let white = (1.0
-            / (2.0 * block.parts.iter().map(|part| part.counted).sum::<usize>() as f64))
-            .sqrt();
+        let white = (1.0 / (2.0 * block.counted as f64)).sqrt();
         let loud: Vec<f64> = self.each(|c| f64::from(block.deviation[c]).ln());
         let mut marked = iqrm_mask(&loud, radius, THRESHOLD, LEAST_CHANGE.max(white));
         let excess = self.excess(&block.mean);
@@ -405,7 +415,7 @@ impl Mitigator {
         if has_cells || is_changed {
             let cleaning = Cleaning {
                 terms: self.profile.terms(marked),
-                level: &self.profile.level,
+                level: &self.profile.held,
                 encoding: self.encoding,
                 offsets: &self.offsets,
                 decisions,

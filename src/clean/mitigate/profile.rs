@@ -11,8 +11,11 @@ const BLOCKS: usize = 16;
 /// Blocks that a marked channel keeps its level for; what lasts longer is its level.
 const KEPT: u16 = 256;
 
+/// The part of its noise by which a marked channel's held level changes in a block at most: a step would be a signal.
+const PACE: f32 = 0.02;
+
 /// The lowest gain at which a block tells of the profile.
-const LEAST_GAIN: f64 = 0.3;
+pub(super) const LEAST_GAIN: f64 = 0.3;
 
 /// The part of the noise's profile that may differ from the level's and is not worth a second term: its power.
 const ALIKE: f64 = 0.0025;
@@ -34,6 +37,8 @@ pub(super) struct Profile {
     /// Each channel's level and noise at a gain of 1.
     pub(super) level: Vec<f32>,
     pub(super) noise: Vec<f32>,
+    /// The level that a channel holds while it is marked: it follows `level` slowly.
+    pub(super) held: Vec<f32>,
     /// Blocks in a row in which a channel was marked.
     passed: Vec<u16>,
 }
@@ -43,7 +48,8 @@ impl Profile {
         let zero = vec![0.0; masked.len()];
         let passed = vec![0; masked.len()];
         let (means, deviations) = (VecDeque::new(), VecDeque::new());
-        Self { masked, means, deviations, level: zero.clone(), noise: zero, passed }
+        let [level, noise, held] = [zero.clone(), zero.clone(), zero];
+        Self { masked, means, deviations, level, noise, held, passed }
     }
 
     /// Returns whether levels stand out of the noise: of series about 0 they do not, and have no gain.
@@ -99,10 +105,18 @@ impl Profile {
             values.iter_mut().zip(ring).for_each(|(x, block)| *x = block[channel]);
             median(values)
         };
-        for channel in 0..self.masked.len() {
+        for (channel, marked) in marked.iter().enumerate() {
             self.level[channel] = middle(&self.means, channel);
             self.noise[channel] = middle(&self.deviations, channel);
+            let change = self.level[channel] - self.held[channel];
+            let most = if *marked { PACE * self.noise[channel] } else { f32::INFINITY };
+            self.held[channel] += change.clamp(-most, most);
         }
+    }
+
+    /// Returns whether the level that a channel holds is still far from its own.
+    pub(super) fn is_moving(&self, channel: usize) -> bool {
+        (self.level[channel] - self.held[channel]).abs() > PACE * self.noise[channel]
     }
 
     /// The terms that broadband interference is fitted with, over the channels that are not marked.
@@ -227,4 +241,39 @@ fn short_dot(row: &[f32], weights: &[f32]) -> f32 {
         }
     }
     sums.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_was_wrong_is_left_slowly() {
+        let channels = 8;
+        let block = |mean: f32| Statistics {
+            parts: Vec::new(),
+            mean: (0..channels).map(|c| if c == 3 { mean } else { 80.0 }).collect(),
+            deviation: vec![10.0; channels],
+            counted: 512,
+        };
+        let is_marked = |bad: bool| (0..channels).map(|c| c == 3 && bad).collect::<Vec<bool>>();
+        let mut profile = Profile::new(vec![false; channels]);
+        (0..BLOCKS).for_each(|_| profile.push(&block(110.0), &is_marked(false)));
+        assert_eq!((profile.level[3], profile.held[3]), (110.0, 110.0));
+        let mut marked = 0;
+        loop {
+            let before = profile.held.clone();
+            profile.push(&block(80.0), &is_marked(true));
+            marked += 1;
+            let change = (profile.held[3] - before[3]).abs();
+            assert!(change <= 1.001 * PACE * 10.0, "{change} in block {marked}");
+            if profile.level[3] == 80.0 && !profile.is_moving(3) {
+                break;
+            }
+        }
+        // 30 counts in steps of a fiftieth of the noise.
+        let least = usize::from(KEPT) + (30.0 / (PACE * 10.0)) as usize;
+        assert!((least - 2..least + 2 * BLOCKS).contains(&marked), "{marked}");
+        assert!(!profile.is_moving(0) && profile.held[0] == 80.0);
+    }
 }

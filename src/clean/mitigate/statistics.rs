@@ -28,6 +28,8 @@ pub(super) struct Statistics {
     pub(super) parts: Vec<Part>,
     pub(super) mean: Vec<f32>,
     pub(super) deviation: Vec<f32>,
+    /// Rows that count.
+    pub(super) counted: usize,
 }
 
 impl Statistics {
@@ -42,17 +44,27 @@ impl Statistics {
             let rows = samples.slice(start, length.min(samples.times() - start));
             part[0] = Part::of(rows, origin, row);
         });
+        let (mean, deviation) = (vec![0.0; samples.channels()], vec![0.0; samples.channels()]);
+        let mut own = Self { parts, mean, deviation, counted: 0 };
+        own.take_parts(|_| true);
+        own
+    }
+
+    /// Computes the block's statistics from some of its parts.
+    pub(super) fn take_parts(&mut self, is_taken: impl Fn(&Part) -> bool) {
+        let parts: Vec<&Part> = self.parts.iter().filter(|part| is_taken(part)).collect();
+        let channels = self.mean.len();
         let middle = |of: fn(&Part) -> &Vec<f32>| {
             let median = |channel: usize| {
                 let mut values = [0.0; PARTS];
-                let values = &mut values[..count];
+                let values = &mut values[..parts.len()];
                 values.iter_mut().zip(&parts).for_each(|(x, part)| *x = of(part)[channel]);
                 median(values)
             };
-            (0..samples.channels()).map(median).collect()
+            (0..channels).map(median).collect()
         };
-        let (mean, deviation) = (middle(|part| &part.mean), middle(|part| &part.deviation));
-        Self { parts, mean, deviation }
+        (self.mean, self.deviation) = (middle(|part| &part.mean), middle(|part| &part.deviation));
+        self.counted = parts.iter().map(|part| part.counted).sum();
     }
 }
 
