@@ -196,10 +196,16 @@ pub fn set_value(row: &mut [u8], encoding: Encoding, index: usize, value: f64) {
 
 /// Unpacks one row to floats; `output` sets how many samples are taken.
 pub fn unpack_f32(row: &[u8], encoding: Encoding, output: &mut [f32]) {
+    unpack_f32_inline(row, encoding, output);
+}
+
+/// Unpacks as [`unpack_f32`] does, with the vector instructions of the caller.
+#[inline(always)]
+pub(crate) fn unpack_f32_inline(row: &[u8], encoding: Encoding, output: &mut [f32]) {
     match encoding {
-        Encoding::U1 => unpack_bits::<1>(row, output),
-        Encoding::U2 => unpack_bits::<2>(row, output),
-        Encoding::U4 => unpack_bits::<4>(row, output),
+        Encoding::U1 => unpack_bits::<1, 8>(row, output),
+        Encoding::U2 => unpack_bits::<2, 4>(row, output),
+        Encoding::U4 => unpack_bits::<4, 2>(row, output),
         Encoding::U8 => output.iter_mut().zip(row).for_each(|(y, x)| *y = f32::from(*x)),
         Encoding::I8 => output.iter_mut().zip(row).for_each(|(y, x)| *y = f32::from(*x as i8)),
         Encoding::U16 => {
@@ -217,13 +223,18 @@ pub fn unpack_f32(row: &[u8], encoding: Encoding, output: &mut [f32]) {
     }
 }
 
-fn unpack_bits<const BITS: usize>(row: &[u8], output: &mut [f32]) {
-    let per_byte = 8 / BITS;
-    let mask = ((1u16 << BITS) - 1) as u8;
-    for (values, byte) in output.chunks_mut(per_byte).zip(row) {
+#[inline(always)]
+fn unpack_bits<const BITS: usize, const PER_BYTE: usize>(row: &[u8], output: &mut [f32]) {
+    let mask = (1u32 << BITS) - 1;
+    let of = |byte: &u8, k: usize| ((u32::from(*byte) >> (k * BITS)) & mask) as i32 as f32;
+    let (whole, rest) = output.as_chunks_mut::<PER_BYTE>();
+    for (values, byte) in whole.iter_mut().zip(row) {
         for (k, value) in values.iter_mut().enumerate() {
-            *value = f32::from((byte >> (k * BITS)) & mask);
+            *value = of(byte, k);
         }
+    }
+    if let Some(byte) = row.get(whole.len()) {
+        rest.iter_mut().enumerate().for_each(|(k, value)| *value = of(byte, k));
     }
 }
 

@@ -46,16 +46,27 @@ fn mitigated(
     steps: Steps,
     threads: usize,
 ) -> (Vec<u8>, Mitigated) {
+    mitigated_by(&Backend::best(threads), threads, (bytes, encoding), steps)
+}
+
+/// Mitigates on a backend, so many blocks at a time.
+fn mitigated_by(
+    backend: &Backend,
+    together: usize,
+    (bytes, encoding): (&[u8], Encoding),
+    steps: Steps,
+) -> (Vec<u8>, Mitigated) {
     let row_bytes = encoding.row_bytes(CHANNELS).unwrap();
     let first = &bytes[..4096 * row_bytes];
-    let backend = Backend::best(threads);
     let masked = [false; CHANNELS];
-    let mut own = Mitigator::new((first, encoding, TSAMP_S), &masked, steps, &backend).unwrap();
+    let mut own = Mitigator::new((first, encoding, TSAMP_S), &masked, steps, backend).unwrap();
     let mut output = Vec::new();
-    for block in bytes.chunks(own.block_rows() * row_bytes) {
-        output.extend(own.push(block.to_vec()).unwrap().unwrap_or_default());
+    let blocks: Vec<Vec<u8>> =
+        bytes.chunks(own.block_rows() * row_bytes).map(<[u8]>::to_vec).collect();
+    for blocks in blocks.chunks(together) {
+        output.extend(own.push(blocks.to_vec()).unwrap().concat());
     }
-    output.extend(own.flush().unwrap().unwrap_or_default());
+    output.extend(own.flush().unwrap().concat());
     assert_eq!(output.len(), bytes.len());
     (output, own.mitigated())
 }

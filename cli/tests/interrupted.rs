@@ -133,7 +133,7 @@ fn a_dedispersion_that_is_killed_or_stopped_is_continued() {
     let home = recording();
     let folder = home.path();
     for (format, kind) in [("npy", Signal::KILL), ("dat", Signal::INT), ("tim", Signal::KILL)] {
-        let words = "dedisperse a.fil --device cpu --ranges 0:60:4,60:100:8:2";
+        let words = "dedisperse a.fil --reproducible --device cpu --ranges 0:60:4,60:100:8:2";
         let words = format!("{words} --format {format}");
         let (out, whole) = (format!("out_{format}"), format!("whole_{format}"));
         done(folder, &format!("{words} -o {whole}"));

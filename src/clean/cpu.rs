@@ -7,7 +7,7 @@ use super::plan::{Plan, rounded_mean};
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::math::running_median::RunningMedian;
-use crate::sample::{Encoding, Samples, set_value, unpack_f32, value};
+use crate::sample::{Encoding, Samples, set_value, unpack_f32_inline, value};
 
 /// Rows that a thread takes at once.
 const ROWS: usize = 16;
@@ -150,12 +150,7 @@ fn zero_dm(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
         }
         return;
     }
-    match plan.encoding() {
-        Encoding::U1 => unpack::<1, 8>(row, values),
-        Encoding::U2 => unpack::<2, 4>(row, values),
-        Encoding::U4 => unpack::<4, 2>(row, values),
-        encoding => unpack_f32(row, encoding, values),
-    }
+    unpack_f32_inline(row, plan.encoding(), values);
     match plan.encoding() {
         Encoding::F32 => {
             let mean = float_mean(values, good);
@@ -176,18 +171,6 @@ fn zero_dm(plan: &Plan, scratch: &mut Scratch, row: &[u8], output: &mut [u8]) {
                     out.copy_from_slice(&(difference as i16).to_le_bytes());
                 }
             }
-        }
-    }
-}
-
-/// Unpacks bytes of several samples, within the caller's vector level.
-#[inline(always)]
-fn unpack<const BITS: usize, const PER_BYTE: usize>(row: &[u8], values: &mut [f32]) {
-    let mask = (1u32 << BITS) - 1;
-    let (bytes, _) = values.as_chunks_mut::<PER_BYTE>();
-    for (values, byte) in bytes.iter_mut().zip(row) {
-        for (k, value) in values.iter_mut().enumerate() {
-            *value = ((u32::from(*byte) >> (k * BITS)) & mask) as i32 as f32;
         }
     }
 }

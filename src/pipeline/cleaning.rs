@@ -21,6 +21,9 @@ const PIECE_TIMES: usize = 256;
 /// The most bytes that are held for the automatic mask.
 const MASK_BYTES: usize = 64 << 20;
 
+/// The part of a limit on memory that blocks on their way through the mitigation may take.
+const MEMORY_PART: usize = 16;
+
 /// Deviations from its neighbours beyond which a channel is masked.
 const MASK_THRESHOLD: f64 = 5.0;
 
@@ -101,7 +104,8 @@ impl Cleaning {
             Some(steps) => {
                 let first = (prefix.as_slice(), header.encoding, header.tsamp_s);
                 let mitigator = Mitigator::new(first, &masked, steps, backend)?;
-                (!mitigator.is_idle()).then(|| Mitigation::new(mitigator, header.row_bytes()))
+                let most = options.memory.map_or(usize::MAX, |limit| limit as usize / MEMORY_PART);
+                (!mitigator.is_idle()).then(|| Mitigation::new(mitigator, header.row_bytes(), most))
             }
             None => None,
         };

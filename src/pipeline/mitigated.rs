@@ -2,28 +2,52 @@
 //!
 //! Invariant: what ends the source comes after all rows that were read.
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
 use crate::clean::{Mitigated, Mitigator};
 use crate::error::{Error, Result};
+
+/// Time after which blocks came slowly: no more are read before those at hand are worked on, nor meanwhile.
+const SLOW: Duration = Duration::from_millis(100);
 
 /// Blocks on their way through a mitigator.
 pub(super) struct Mitigation {
     mitigator: Mitigator,
     row_bytes: usize,
-    /// The latest block that is whole, and the bytes of it that were handed out.
-    ready: Vec<u8>,
+    /// Blocks that are read together.
+    batch: usize,
+    /// The next blocks, where the source is fast enough to be read ahead.
+    next: Vec<Vec<u8>>,
+    is_fast: bool,
+    /// Blocks that are done, and the bytes of the first of them that were handed out.
+    ready: VecDeque<Vec<u8>>,
     used: usize,
+    /// Blocks that were handed out, which make room for others.
+    spent: Vec<Vec<u8>>,
     is_over: bool,
     failed: Option<Error>,
 }
 
 impl Mitigation {
-    pub(super) fn new(mitigator: Mitigator, row_bytes: usize) -> Self {
-        let (ready, used) = (Vec::new(), 0);
-        Self { mitigator, row_bytes, ready, used, is_over: false, failed: None }
+    /// Takes the rows of several blocks together, of `most_bytes` at the most if there are several.
+    pub(super) fn new(mitigator: Mitigator, row_bytes: usize, most_bytes: usize) -> Self {
+        Self {
+            batch: mitigator.batch_blocks(most_bytes),
+            mitigator,
+            row_bytes,
+            next: Vec::new(),
+            is_fast: false,
+            ready: VecDeque::new(),
+            used: 0,
+            spent: Vec::new(),
+            is_over: false,
+            failed: None,
+        }
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        self.mitigator.held_bytes()
+        self.mitigator.held_bytes(3 * self.batch)
     }
 
     pub(super) fn mitigated(&self) -> Mitigated {
@@ -34,33 +58,102 @@ impl Mitigation {
     pub(super) fn read(
         &mut self,
         rows: &mut [u8],
-        source: &mut dyn FnMut(&mut [u8]) -> Result<usize>,
+        source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send),
     ) -> Result<usize> {
-        while self.used == self.ready.len() {
-            if self.is_over {
+        while self.ready.is_empty() {
+            if self.is_over && self.next.is_empty() {
                 return self.failed.take().map_or(Ok(0), Err);
             }
-            let block = self.block(source);
-            let pushed = if block.is_empty() { None } else { self.mitigator.push(block)? };
-            self.used = 0;
-            self.ready = match pushed {
-                Some(ready) => ready,
-                None if self.is_over => self.mitigator.flush()?.unwrap_or_default(),
-                None => Vec::new(),
-            };
+            self.work(source)?;
         }
-        let bytes =
-            (self.ready.len() - self.used).min(rows.len()) / self.row_bytes * self.row_bytes;
-        rows[..bytes].copy_from_slice(&self.ready[self.used..][..bytes]);
-        self.used += bytes;
-        Ok(bytes / self.row_bytes)
+        let mut given = 0;
+        while let Some(block) = self.ready.front() {
+            let room = (rows.len() - given) / self.row_bytes * self.row_bytes;
+            let bytes = (block.len() - self.used).min(room);
+            rows[given..given + bytes].copy_from_slice(&block[self.used..][..bytes]);
+            (given, self.used) = (given + bytes, self.used + bytes);
+            if self.used < block.len() {
+                break;
+            }
+            self.used = 0;
+            self.spent.extend(self.ready.pop_front());
+        }
+        Ok(given / self.row_bytes)
+    }
+
+    /// Takes the next blocks through the mitigation, while those behind them are read.
+    fn work(&mut self, source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send)) -> Result<()> {
+        let length = self.mitigator.block_rows() * self.row_bytes;
+        let mut reader = Blocks {
+            length,
+            row_bytes: self.row_bytes,
+            count: self.batch,
+            spent: std::mem::take(&mut self.spent),
+            is_over: self.is_over,
+            is_fast: self.is_fast,
+            failed: None,
+        };
+        let mut blocks = std::mem::take(&mut self.next);
+        if blocks.is_empty() {
+            blocks = reader.read(source);
+        }
+        let done = if reader.is_fast && !reader.is_over {
+            let mitigator = &mut self.mitigator;
+            let (done, next) = std::thread::scope(|scope| {
+                let reading = scope.spawn(|| reader.read(source));
+                (mitigator.push(blocks), reading.join())
+            });
+            self.next = next.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            done
+        } else {
+            self.mitigator.push(blocks)
+        };
+        (self.is_over, self.is_fast) = (reader.is_over, reader.is_fast);
+        self.spent = reader.spent;
+        self.failed = self.failed.take().or(reader.failed);
+        self.ready.extend(done?);
+        if self.is_over && self.next.is_empty() {
+            self.ready.extend(self.mitigator.flush()?);
+        }
+        Ok(())
+    }
+}
+
+/// Reads blocks of rows.
+struct Blocks {
+    /// Bytes of a block and of a row, and the blocks that are read together.
+    length: usize,
+    row_bytes: usize,
+    count: usize,
+    spent: Vec<Vec<u8>>,
+    is_over: bool,
+    /// True if the last blocks came without a wait.
+    is_fast: bool,
+    failed: Option<Error>,
+}
+
+impl Blocks {
+    /// Reads the next blocks; the last of a stream may have fewer rows. What comes slowly comes alone.
+    fn read(
+        &mut self,
+        source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send),
+    ) -> Vec<Vec<u8>> {
+        let (mut blocks, begun) = (Vec::with_capacity(self.count), Instant::now());
+        self.is_fast = true;
+        while blocks.len() < self.count && !self.is_over && self.is_fast {
+            let block = self.block(source);
+            if !block.is_empty() {
+                blocks.push(block);
+            }
+            self.is_fast = begun.elapsed() < SLOW;
+        }
+        blocks
     }
 
     /// Reads a block, or what is left.
-    fn block(&mut self, source: &mut dyn FnMut(&mut [u8]) -> Result<usize>) -> Vec<u8> {
-        // The block that was handed out last makes room for the next one.
-        let mut block = std::mem::take(&mut self.ready);
-        block.resize(self.mitigator.block_rows() * self.row_bytes, 0);
+    fn block(&mut self, source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send)) -> Vec<u8> {
+        let mut block = self.spent.pop().unwrap_or_default();
+        block.resize(self.length, 0);
         let mut bytes = 0;
         while bytes < block.len() && !self.is_over {
             match source(&mut block[bytes..]) {

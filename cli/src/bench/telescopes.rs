@@ -31,6 +31,9 @@ const SECONDS: f64 = 60.0;
 /// S/N of the burst that each search must find.
 const BURST_SNR: f64 = 30.0;
 
+/// Tolerance of the binning of time: Heimdall's, as the published rates have it.
+const DOWNSAMPLE_TOL: f64 = 1.15;
+
 /// Bytes that are simulated at once.
 const GULP_BYTES: usize = 16 << 20;
 
@@ -79,19 +82,25 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let roof = roof_adds_per_s(&backend);
     let mut table = Table::hidden(common, arguments.csv.as_deref());
     let talk = !common.json && !common.quiet;
+    let (mut plain_s, mut mitigated_s) = (0.0, 0.0);
     if talk {
         print_head();
     }
     for telescope in chosen {
         let observation = Observation::new(telescope, arguments, seconds)?;
-        let run = observation.search(arguments, common, &backend)?;
+        let runs = observation.search(arguments, common, &backend)?;
         if talk {
-            observation.print(&run);
+            observation.print(&runs);
         }
-        table.push(observation.row(&run, &backend, roof))?;
+        plain_s += runs.plain.wall_s;
+        mitigated_s += runs.mitigated.wall_s;
+        let name = telescope.name.to_owned();
+        let mitigated = format!("{name}, --rfi auto");
+        table.push(observation.row(name, &runs.plain, &backend, roof))?;
+        table.push(observation.row(mitigated, &runs.mitigated, &backend, roof))?;
     }
     if talk {
-        print_foot();
+        print_foot(mitigated_s / plain_s);
     }
     table.finish()
 }
@@ -112,6 +121,13 @@ pub(super) struct Observation {
     delay_s: f64,
     pub(super) seconds: f64,
     pub(super) burst: Burst,
+    dm_tol: f64,
+}
+
+/// Searches of one recording: without mitigation of interference, and with the default.
+struct Runs {
+    plain: child::Run,
+    mitigated: child::Run,
 }
 
 impl Observation {
@@ -127,8 +143,7 @@ impl Observation {
         let band = telescope.band()?;
         let tolerance = ToleranceOptions {
             tolerance: arguments.dm_tol,
-            // Heimdall's, as the published rates have it.
-            downsample_tolerance: 1.15,
+            downsample_tolerance: DOWNSAMPLE_TOL,
             ..ToleranceOptions::default()
         };
         let Telescope { dm_min, dm_max, .. } = *telescope;
@@ -145,21 +160,18 @@ impl Observation {
             delay_s,
             seconds,
             burst: Burst::new(dm, 0.5 * seconds, width_s, BURST_SNR),
+            dm_tol: arguments.dm_tol,
         })
     }
 
-    fn search(
-        &self,
-        arguments: &Arguments,
-        common: &Common,
-        backend: &Backend,
-    ) -> Result<child::Run> {
+    fn search(&self, arguments: &Arguments, common: &Common, backend: &Backend) -> Result<Runs> {
         let folder = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
         let name = format!("sidereal-bench-{}-{}", std::process::id(), self.telescope.slug());
         let work = child::Scratch::new(&folder.join(name))?;
         let recording = work.path().join("recording.fil");
         self.record(&recording, backend)?;
-        child::search(&recording, work.path(), (self, arguments.dm_tol), common)
+        let run = |rfi| child::search(&recording, work.path(), self, rfi, common);
+        Ok(Runs { plain: run("none")?, mitigated: run("auto")? })
     }
 
     /// Writes the simulated recording.
@@ -194,13 +206,13 @@ impl Observation {
         self.seconds / run.wall_s
     }
 
-    fn row(&self, run: &child::Run, backend: &Backend, roof_adds_per_s: f64) -> Row {
+    fn row(&self, case: String, run: &child::Run, backend: &Backend, roof_adds_per_s: f64) -> Row {
         let rate = self.realtime(run);
         let roof = roof_adds_per_s / self.adds_per_s;
         let baseline = self.telescope.published_a100;
         Row {
             bench: "telescopes",
-            case: self.telescope.name.to_owned(),
+            case,
             device: backend.name(),
             rate,
             unit: "x real time",
@@ -215,20 +227,22 @@ impl Observation {
     }
 
     #[allow(clippy::print_stdout)]
-    fn print(&self, run: &child::Run) {
+    fn print(&self, runs: &Runs) {
+        let run = &runs.plain;
         let Telescope { name, channels, tsamp_us, dm_max, published_v100, published_a100, .. } =
             *self.telescope;
         let bins: Vec<String> =
             self.plan.ranges.iter().map(|range| range.downsample.to_string()).collect();
         println!(
-            "{name:<16} {channels:>8} {tsamp_us:>8} {dm_max:>6.0} {:>7} {:>8.2} {:>7.1} {:>9.2} \
+            "{name:<16} {channels:>8} {tsamp_us:>8} {dm_max:>6.0} {:>7} {:>8.2} {:>7.1} {:>9.2} {:>9.2} \
              {published_v100:>9} {published_a100:>9} {:>9.0} {:>6}  {}",
             self.plan.trials(),
             self.delay_s,
             self.seconds,
             self.realtime(run),
+            self.realtime(&runs.mitigated),
             run.peak_mib,
-            if run.found(&self.burst) { "yes" } else { "NO" },
+            if run.found(&self.burst) && runs.mitigated.found(&self.burst) { "yes" } else { "NO" },
             bins.join(",")
         );
     }
@@ -237,7 +251,7 @@ impl Observation {
 #[allow(clippy::print_stdout)]
 fn print_head() {
     println!(
-        "{:<16} {:>8} {:>8} {:>6} {:>7} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>6}  binning of the ranges",
+        "{:<16} {:>8} {:>8} {:>6} {:>7} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}  binning of the ranges",
         "telescope",
         "channels",
         "tsamp/us",
@@ -246,6 +260,7 @@ fn print_head() {
         "delay/s",
         "data/s",
         "real time",
+        "rfi auto",
         "V100",
         "A100",
         "peak/MiB",
@@ -254,9 +269,10 @@ fn print_head() {
 }
 
 #[allow(clippy::print_stdout)]
-fn print_foot() {
+fn print_foot(ratio: f64) {
     println!(
-        "real time: seconds of data a second of the whole search, from start to end of the process.\n\
+        "real time: seconds of data a second of the whole search, from start to end of the process, with --rfi none;\n\
+         rfi auto: the same with --rfi auto, which takes {ratio:.2} times as long in all.\n\
          V100, A100: the same of AstroAccelerate's dedispersion (Novotny et al. 2023, Table 4)."
     );
 }

@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 
 use super::profile::{BANDS, LEAST_GAIN, Terms};
+use super::rows::{self, Amplitudes};
 use super::statistics::median;
+use crate::backend::simd::Level;
 use crate::math::statistics::SIGMA_PER_MAD;
 
 /// Deviations of a boxcar's amplitude at which a signal over the whole band counts as interference.
@@ -32,7 +34,7 @@ const CHANGED: f32 = 0.25;
 const CHANGED_MEDIAN: f32 = 8.0;
 
 /// Values whose median stands for them in running medians.
-const GROUP: usize = 16;
+const GROUP: usize = rows::MOST_ROWS;
 
 /// The deviation of a median over that of a mean.
 const MEDIAN: f32 = 1.253;
@@ -46,60 +48,81 @@ const REMEMBERED: usize = 16;
 /// The amplitudes of a block's spectra.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// Amplitudes of both terms: axes time, term.
-    amplitudes: Vec<[f32; 2]>,
-    /// The scatter of the groups' amplitudes over that of noise, as power.
-    scatter: Vec<f32>,
-    /// Each group's amplitude of the first term, without the level's, and whether there is one.
-    groups: Vec<[f32; BANDS]>,
+    rows: Vec<Amplitudes>,
+    /// Whether each group of channels has an amplitude, and its level.
     has: [bool; BANDS],
     levels: [f32; BANDS],
     has_levels: bool,
+    /// Deviation of a spectrum's first amplitude, by the differences of successive ones.
+    deviation: f32,
+    /// Medians of both amplitudes, and of the scatter.
+    medians: [f32; 2],
+    scatter: f32,
 }
 
 impl Series {
-    pub(super) fn new(terms: &Terms) -> Self {
+    pub(super) fn new(terms: &Terms, rows: Vec<Amplitudes>) -> Self {
+        let mut sizes: Vec<f32> =
+            rows.windows(2).map(|pair| (pair[1].terms[0] - pair[0].terms[0]).abs()).collect();
+        let deviation = median(&mut sizes) * SIGMA_PER_MAD as f32 * std::f32::consts::FRAC_1_SQRT_2;
+        let middle = |of: &dyn Fn(&Amplitudes) -> f32| {
+            median(&mut rows.iter().map(of).collect::<Vec<f32>>())
+        };
         Self {
-            amplitudes: Vec::new(),
-            scatter: Vec::new(),
-            groups: Vec::new(),
             has: terms.bands.map(|band| band.scale > 0.0),
             levels: terms.bands.map(|band| band.level),
             has_levels: terms.has_levels,
+            deviation,
+            medians: [middle(&|row| row.terms[0]), middle(&|row| row.terms[1])],
+            scatter: middle(&|row| row.scatter),
+            rows,
         }
     }
 
     pub(super) fn rows(&self) -> usize {
-        self.amplitudes.len()
-    }
-
-    /// Adds spectra in their order: amplitudes of both terms, and of the groups.
-    pub(super) fn extend(&mut self, terms: &Terms, rows: &[([f32; 2], [f32; BANDS])]) {
-        for (amplitudes, groups) in rows {
-            self.amplitudes.push(*amplitudes);
-            self.groups.push(*groups);
-            self.scatter.push(scatter(terms, groups));
-        }
+        self.rows.len()
     }
 }
 
-/// The scatter of groups about their weighted mean change, over that of noise, as power.
-fn scatter(terms: &Terms, groups: &[f32; BANDS]) -> f32 {
-    let good = || terms.bands.iter().zip(groups).filter(|(band, _)| band.sigma > 0.0);
-    let (mut weights, mut mean, mut count) = (0.0, 0.0, 0.0);
-    for (band, amplitude) in good() {
-        let weight = 1.0 / (band.sigma * band.sigma);
-        weights += weight;
-        mean += weight * (amplitude - band.level);
-        count += 1.0;
+/// A block's series, and those of the blocks beside it.
+pub(super) type Adjacent<'a> = (Option<&'a Series>, &'a Series, Option<&'a Series>);
+
+/// What the amplitudes of adjacent blocks tell before anything is known of earlier ones: the levels that hold where no
+/// spectrum is lost and no level steps, and the largest signals beside those levels.
+#[derive(Debug)]
+pub(super) struct Window {
+    amplitudes: Vec<[f32; 2]>,
+    /// The first and the last but one of the spectra that belong to the block or its margins.
+    range: (usize, usize),
+    /// The largest difference of medians between which a step may lie; 0 in short windows.
+    contrast: f32,
+    levels: [Vec<f32>; 2],
+    /// The largest sum of boxcars of 1, 2, 4 and so on spectra, without sign.
+    peaks: Vec<f32>,
+}
+
+impl Window {
+    pub(super) fn new((before, now, after): Adjacent<'_>, vectors: Level) -> Self {
+        let all = before.into_iter().chain([now]).chain(after);
+        let amplitudes: Vec<[f32; 2]> =
+            all.flat_map(|series| series.rows.iter().map(|row| row.terms)).collect();
+        let rows = now.rows();
+        let (start, margin) = (before.map_or(0, Series::rows), rows.div_ceil(8));
+        let range = (start.saturating_sub(margin), amplitudes.len().min(start + rows + margin));
+        let values: [Vec<f32>; 2] =
+            std::array::from_fn(|term| amplitudes.iter().map(|both| both[term]).collect());
+        let contrasts = contrasts(&values[0], reach(rows), vectors);
+        let levels: [Vec<f32>; 2] =
+            std::array::from_fn(|term| level_between(&values[term], &[], range, rows / 2, vectors));
+        let off = values[0][range.0..range.1].iter().zip(&levels[0]).map(|(x, level)| x - level);
+        Self {
+            range,
+            contrast: contrasts.into_iter().fold(0.0, f32::max),
+            peaks: peaks(&off.collect::<Vec<f32>>(), rows.div_ceil(16)),
+            amplitudes,
+            levels,
+        }
     }
-    if count < 2.0 {
-        return 1.0;
-    }
-    mean /= weights;
-    let square =
-        |(band, x): (&super::profile::Band, &f32)| ((x - band.level - mean) / band.sigma).powi(2);
-    good().map(square).sum::<f32>() / (count - 1.0)
 }
 
 /// Treatment of a spectrum.
@@ -125,6 +148,13 @@ pub(super) struct Decisions {
     pub(super) is_scaled: bool,
 }
 
+impl Decisions {
+    /// Returns whether every spectrum stays as it is.
+    pub(super) fn are_kept(&self) -> bool {
+        self.reference.is_none() && self.fates.iter().all(|fate| *fate == Fate::Kept)
+    }
+}
+
 /// Kinds of signals that are searched for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
@@ -136,8 +166,9 @@ pub(super) struct Wanted {
 }
 
 /// Levels and noise of the latest blocks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Memory {
+    vectors: Level,
     levels: VecDeque<[f32; 2]>,
     sigmas: VecDeque<f32>,
     scatters: VecDeque<f32>,
@@ -147,35 +178,50 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    pub(super) fn new(vectors: Level) -> Self {
+        let (levels, sigmas, scatters) = Default::default();
+        Self { vectors, levels, sigmas, scatters, reference: None, lost: 0 }
+    }
+
     /// Decides on the middle one of three blocks; the first and the last have none beside them.
     pub(super) fn decide(
         &mut self,
-        (before, now, after): (Option<&Series>, &Series, Option<&Series>),
+        (before, now, after): Adjacent<'_>,
+        window: Window,
         wanted: Wanted,
     ) -> Decisions {
         let all: Vec<&Series> = before.into_iter().chain([now]).chain(after).collect();
         let start = before.map_or(0, Series::rows);
         let rows = now.rows();
-        let amplitudes: Vec<[f32; 2]> =
-            all.iter().flat_map(|s| s.amplitudes.iter().copied()).collect();
+        let amplitudes = &window.amplitudes;
         let sigma = self.sigma(now);
-        let level = self.level(&amplitudes);
+        let level = self.level(amplitudes);
         let lost = if wanted.time {
-            dropouts(&all, &amplitudes, (level[0], LOW * sigma))
+            dropouts(&all, amplitudes, (level[0], LOW * sigma))
         } else {
             vec![false; amplitudes.len()]
         };
         // Dropouts have no part in the level, and what lies on their two sides is taken as adjacent.
         let kept: Vec<usize> = (0..lost.len()).filter(|t| !lost[*t]).collect();
-        let margin = rows.div_ceil(8);
-        let begin = kept.partition_point(|t| *t < start.saturating_sub(margin));
-        let end = kept.partition_point(|t| *t < start + rows + margin);
-        let first: Vec<f32> = kept.iter().map(|t| amplitudes[*t][0]).collect();
-        let steps = if wanted.time { steps(&first, sigma, rows / 8) } else { Vec::new() };
-        let levels: [Vec<f32>; 2] = std::array::from_fn(|term| {
-            let values: Vec<f32> = kept.iter().map(|t| amplitudes[*t][term]).collect();
-            level_between(&values, &steps, (begin, end), rows / 2)
-        });
+        let is_whole = kept.len() == lost.len();
+        let may_step = wanted.time && window.contrast > step_limit(sigma, reach(rows));
+        let is_calm = is_whole && !may_step;
+        let begin = kept.partition_point(|t| *t < window.range.0);
+        let end = kept.partition_point(|t| *t < window.range.1);
+        let levels: [Vec<f32>; 2] = if is_calm {
+            window.levels
+        } else {
+            let first: Vec<f32> = kept.iter().map(|t| amplitudes[*t][0]).collect();
+            let steps = if wanted.time {
+                steps(&first, sigma, reach(rows), self.vectors)
+            } else {
+                Vec::new()
+            };
+            std::array::from_fn(|term| {
+                let values: Vec<f32> = kept.iter().map(|t| amplitudes[*t][term]).collect();
+                level_between(&values, &steps, (begin, end), rows / 2, self.vectors)
+            })
+        };
         let own = || (begin..end).filter(|k| (start..start + rows).contains(&kept[*k]));
         let mut decisions = Decisions {
             fates: vec![Fate::Kept; rows],
@@ -195,7 +241,12 @@ impl Memory {
         for k in own() {
             decisions.levels[kept[k] - start] = [levels[0][k - begin], levels[1][k - begin]];
         }
-        if wanted.outliers && !wanted.always && sigma > 0.0 {
+        let widths = (0..window.peaks.len()).map(|power| 1 << power);
+        let has_peaks = || {
+            let mut both = widths.zip(&window.peaks);
+            both.any(|(width, peak)| *peak > outlier_limit(sigma, width))
+        };
+        if wanted.outliers && !wanted.always && sigma > 0.0 && (!is_calm || has_peaks()) {
             let off = |k: usize| amplitudes[kept[k]][0] - levels[0][k - begin];
             let off: Vec<f32> = (begin..end).map(off).collect();
             let places = &kept[begin..end];
@@ -211,7 +262,21 @@ impl Memory {
             decisions.reference = self.follow(&decisions, (level, sigma), rows);
             decisions.is_scaled = now.has_levels && self.is_scaled(&decisions, now);
         }
-        self.remember(&decisions, now, own().map(|k| amplitudes[kept[k]]).collect(), level);
+        let medians = if is_whole {
+            Some(now.medians)
+        } else {
+            let own: Vec<[f32; 2]> = own().map(|k| amplitudes[kept[k]]).collect();
+            // A block that is half lost tells nothing.
+            (2 * own.len() > rows).then(|| {
+                std::array::from_fn(|term| {
+                    median(&mut own.iter().map(|both| both[term]).collect::<Vec<f32>>())
+                })
+            })
+        };
+        match medians {
+            Some(medians) => self.remember(now, medians),
+            None => self.pass_over(now, level),
+        }
         decisions
     }
 
@@ -239,7 +304,7 @@ impl Memory {
         let kept = (0..now.rows()).filter(|t| decisions.fates[*t] == Fate::Kept);
         let power = |t: usize| (decisions.levels[t][0] / reference[0]).powi(2);
         let (mut own, mut scaled): (Vec<f32>, Vec<f32>) =
-            kept.map(|t| (now.scatter[t], now.scatter[t] / power(t))).unzip();
+            kept.map(|t| (now.rows[t].scatter, now.rows[t].scatter / power(t))).unzip();
         let distance = |values: &mut Vec<f32>| (median(values) / usual).ln().abs();
         distance(&mut scaled) <= distance(&mut own)
     }
@@ -258,37 +323,27 @@ impl Memory {
 
     /// The deviation of a spectrum's amplitude, by the differences of successive ones.
     fn sigma(&self, now: &Series) -> f32 {
-        let mut sigmas: Vec<f32> = self.sigmas.iter().copied().chain([deviation(now)]).collect();
+        let mut sigmas: Vec<f32> = self.sigmas.iter().copied().chain([now.deviation]).collect();
         median(&mut sigmas)
     }
 
-    fn remember(
-        &mut self,
-        decisions: &Decisions,
-        now: &Series,
-        kept: Vec<[f32; 2]>,
-        level: [f32; 2],
-    ) {
-        // A block that is half lost tells nothing.
-        if 2 * kept.len() <= decisions.fates.len() {
-            self.lost += 1;
-            let mut own: Vec<f32> = now.amplitudes.iter().map(|both| both[0]).collect();
-            // What lasts longer than the memory, and has some signal left, is a step of the gain.
-            if self.lost > REMEMBERED && median(&mut own) >= LEAST_GAIN as f32 * level[0] {
-                self.reference.get_or_insert(level);
-                self.levels.clear();
-                self.sigmas.clear();
-            }
-            return;
+    /// Passes over a block that is lost by half.
+    fn pass_over(&mut self, now: &Series, level: [f32; 2]) {
+        self.lost += 1;
+        // What lasts longer than the memory, and has some signal left, is a step of the gain.
+        if self.lost > REMEMBERED && now.medians[0] >= LEAST_GAIN as f32 * level[0] {
+            self.reference.get_or_insert(level);
+            self.levels.clear();
+            self.sigmas.clear();
         }
+    }
+
+    fn remember(&mut self, now: &Series, medians: [f32; 2]) {
         self.lost = 0;
-        let level = std::array::from_fn(|term| {
-            median(&mut kept.iter().map(|both| both[term]).collect::<Vec<f32>>())
-        });
-        self.levels.push_back(level);
-        self.sigmas.push_back(deviation(now));
+        self.levels.push_back(medians);
+        self.sigmas.push_back(now.deviation);
         if self.reference.is_none() || self.scatters.is_empty() {
-            self.scatters.push_back(median(&mut now.scatter.clone()));
+            self.scatters.push_back(now.scatter);
         }
         if self.levels.len() > REMEMBERED {
             self.levels.pop_front();
@@ -300,19 +355,14 @@ impl Memory {
     }
 }
 
-fn deviation(series: &Series) -> f32 {
-    let pairs = series.amplitudes.windows(2);
-    let mut sizes: Vec<f32> = pairs.map(|pair| (pair[1][0] - pair[0][0]).abs()).collect();
-    median(&mut sizes) * SIGMA_PER_MAD as f32 * std::f32::consts::FRAC_1_SQRT_2
-}
-
 /// Spectra whose level is far below, and whose noise is gone.
 fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], (level, far): (f32, f32)) -> Vec<bool> {
     let limit = level - far;
     if amplitudes.iter().all(|both| both[0] >= limit) {
         return vec![false; amplitudes.len()];
     }
-    let scatter: Vec<f32> = all.iter().flat_map(|series| series.scatter.iter().copied()).collect();
+    let scatter: Vec<f32> =
+        all.iter().flat_map(|series| series.rows.iter().map(|row| row.scatter)).collect();
     let count = amplitudes.len();
     let is_low: Vec<bool> = amplitudes.iter().map(|both| both[0] < limit).collect();
     let near = |t: usize| t.saturating_sub(NEAR)..count.min(t + NEAR + 1);
@@ -337,30 +387,65 @@ fn dropouts(all: &[&Series], amplitudes: &[[f32; 2]], (level, far): (f32, f32)) 
 }
 
 /// The medians of successive groups of values.
-fn grouped(values: &[f32]) -> Vec<f32> {
-    values
-        .chunks(GROUP)
-        .map(|group| {
-            let mut own = [0.0; GROUP];
-            let own = &mut own[..group.len()];
-            own.copy_from_slice(group);
-            median(own)
+fn grouped(values: &[f32], vectors: Level) -> Vec<f32> {
+    let mut medians = vec![0.0; values.len().div_ceil(GROUP)];
+    rows::grouped_medians(vectors, values, &mut medians);
+    medians
+}
+
+/// Groups of values on either side of a step whose median is taken, in blocks of some rows.
+fn reach(rows: usize) -> usize {
+    (rows / 8 / GROUP).max(4)
+}
+
+/// The least difference of two medians over `reach` groups between which the level steps.
+fn step_limit(sigma: f32, reach: usize) -> f32 {
+    STEP * MEDIAN * MEDIAN * sigma / ((reach * GROUP) as f32).sqrt()
+}
+
+/// The least sum of a boxcar of so many values that stands out.
+fn outlier_limit(sigma: f32, width: usize) -> f32 {
+    OUTLIER * sigma * (width as f32).sqrt()
+}
+
+/// The differences of medians over `reach` groups after and before each group that has so many on either side.
+fn contrasts(values: &[f32], reach: usize, vectors: Level) -> Vec<f32> {
+    let groups = grouped(values, vectors);
+    if groups.len() < 4 * reach {
+        return Vec::new();
+    }
+    let medians = running_median(&groups, (0, groups.len()), reach);
+    let difference = |t: usize| (medians[t + reach] - medians[t - reach]).abs();
+    (reach..groups.len() - reach).map(difference).collect()
+}
+
+/// The largest sum of each boxcar of 1, 2, 4 and so on up to `widest` values, without sign.
+fn peaks(off: &[f32], widest: usize) -> Vec<f32> {
+    let widths = std::iter::successors(Some(1), |width| Some(2 * width));
+    let widths = widths.take_while(|width| *width <= widest.min(off.len()));
+    widths
+        .map(|width| {
+            let mut sum: f64 = off[..width].iter().map(|x| f64::from(*x)).sum();
+            let mut largest = sum.abs();
+            for index in width..off.len() {
+                sum += f64::from(off[index]) - f64::from(off[index - width]);
+                largest = largest.max(sum.abs());
+            }
+            largest as f32
         })
         .collect()
 }
 
-/// Places at which the level steps, rising: the medians of about `2 reach` values on either side differ there by far.
-fn steps(values: &[f32], sigma: f32, reach: usize) -> Vec<usize> {
-    let groups = grouped(values);
-    let reach = (reach / GROUP).max(4);
-    if groups.len() < 4 * reach || sigma <= 0.0 {
+/// Places at which the level steps, rising: the medians of about `2 reach` groups on either side differ there by far.
+fn steps(values: &[f32], sigma: f32, reach: usize, vectors: Level) -> Vec<usize> {
+    let mut contrast = contrasts(values, reach, vectors);
+    if contrast.is_empty() || sigma <= 0.0 {
         return Vec::new();
     }
-    let medians = running_median(&groups, (0, groups.len()), reach);
-    let limit = STEP * MEDIAN * MEDIAN * sigma / ((reach * GROUP) as f32).sqrt();
-    let (first, last) = (reach, groups.len() - reach);
-    let mut contrast: Vec<f32> =
-        (first..last).map(|t| (medians[t + reach] - medians[t - reach]).abs()).collect();
+    let medians =
+        running_median(&grouped(values, vectors), (0, values.len().div_ceil(GROUP)), reach);
+    let limit = step_limit(sigma, reach);
+    let (first, last) = (reach, reach + contrast.len());
     let mut found = Vec::new();
     loop {
         let largest = contrast.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
@@ -397,13 +482,14 @@ fn level_between(
     steps: &[usize],
     (begin, end): (usize, usize),
     reach: usize,
+    vectors: Level,
 ) -> Vec<f32> {
     let mut levels = Vec::with_capacity(end.saturating_sub(begin));
     let mut from = 0;
     for to in steps.iter().copied().chain([values.len()]) {
         let (own_begin, own_end) = (begin.max(from), end.min(to));
         if own_begin < own_end {
-            let groups = grouped(&values[from..to]);
+            let groups = grouped(&values[from..to], vectors);
             let (first, last) = ((own_begin - from) / GROUP, (own_end - from).div_ceil(GROUP));
             let medians = running_median(&groups, (first, last), reach.div_ceil(GROUP));
             levels.extend((own_begin..own_end).map(|t| medians[(t - from) / GROUP - first]));
@@ -446,7 +532,7 @@ fn is_even(all: &[&Series], places: &[usize], levels: &[f32]) -> bool {
         let series = all[index];
         for band in 0..BANDS {
             has[band] &= series.has[band];
-            groups[band] += series.groups[place][band]
+            groups[band] += series.rows[place].groups[band]
                 - series.levels[band] * if series.has_levels { *level } else { 1.0 };
         }
     }
@@ -468,7 +554,7 @@ fn outliers(
     let original = off.clone();
     let mut width = 1;
     while width <= widest.min(off.len()) {
-        let limit = OUTLIER * sigma * (width as f32).sqrt();
+        let limit = outlier_limit(sigma, width);
         let mut index = 0;
         let mut sum: f64 = off[..width].iter().map(|x| f64::from(*x)).sum();
         while index + width <= off.len() {

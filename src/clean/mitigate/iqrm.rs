@@ -18,24 +18,54 @@ const QUARTILES_PER_SIGMA: f64 = 1.349;
 /// # Source
 /// IQRM: Morello, Rajwade & Stappers 2022, MNRAS 510, 1393, section 2.
 pub fn iqrm_mask(statistic: &[f64], radius: usize, threshold: f64, least: f64) -> Vec<bool> {
-    let channels = statistic.len();
-    let mut received: Vec<Vec<u32>> = vec![Vec::new(); channels];
-    let mut cast = vec![0usize; channels];
-    let mut differences = Vec::with_capacity(channels);
-    for lag in lags(radius) {
+    let votes = |lag| Votes::at(statistic, lag, threshold, least);
+    let votes: Vec<Votes> = lags(radius).map(votes).collect();
+    marked(statistic.len(), votes.iter().map(|own| own.high.as_slice()))
+}
+
+/// Votes at one lag: pairs of a channel and its voter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Votes {
+    /// On channels whose statistic is far above that of the voter, and on those where it is far below.
+    pub(super) high: Vec<(u32, u32)>,
+    pub(super) low: Vec<(u32, u32)>,
+}
+
+impl Votes {
+    pub(super) fn at(statistic: &[f64], lag: isize, threshold: f64, least: f64) -> Self {
+        let channels = statistic.len();
         let from = |i: usize| (i as isize - lag).clamp(0, channels as isize - 1) as usize;
         let difference = |i: usize| statistic[i] - statistic[from(i)];
-        differences.clear();
-        differences.extend((0..channels).map(difference).filter(|x| x.is_finite()));
-        let Some((low, middle, high)) = quartiles(&mut differences) else { continue };
+        let mut sorted: Vec<f64> =
+            (0..channels).map(difference).filter(|x| x.is_finite()).collect();
+        let mut votes = Self::default();
+        let Some((low, middle, high)) = quartiles(&mut sorted) else { return votes };
         let limit = threshold * ((high - low) / QUARTILES_PER_SIGMA).max(least);
-        for (i, received) in received.iter_mut().enumerate() {
-            let voter = from(i);
-            // Beyond the band's edges the outermost channels stand in, and vote once.
-            if difference(i) - middle > limit && !received.contains(&(voter as u32)) {
-                received.push(voter as u32);
-                cast[voter] += 1;
+        for i in 0..channels {
+            let off = difference(i) - middle;
+            if off > limit {
+                votes.high.push((i as u32, from(i) as u32));
+            } else if off < -limit {
+                votes.low.push((i as u32, from(i) as u32));
             }
+        }
+        votes
+    }
+}
+
+/// Marks the channels that received more votes than one of their voters cast.
+pub(super) fn marked<'a>(
+    channels: usize,
+    votes: impl Iterator<Item = &'a [(u32, u32)]>,
+) -> Vec<bool> {
+    let mut received: Vec<Vec<u32>> = vec![Vec::new(); channels];
+    let mut cast = vec![0usize; channels];
+    for (channel, voter) in votes.flatten() {
+        // Beyond the band's edges the outermost channels stand in, and vote once.
+        let received = &mut received[*channel as usize];
+        if !received.contains(voter) {
+            received.push(*voter);
+            cast[*voter as usize] += 1;
         }
     }
     let marked = |votes: &Vec<u32>| votes.iter().any(|voter| cast[*voter as usize] < votes.len());
@@ -43,7 +73,7 @@ pub fn iqrm_mask(statistic: &[f64], radius: usize, threshold: f64, least: f64) -
 }
 
 /// Lags in both directions: 1, 2, 3, 4, 6, 9 and so on, up to the radius.
-fn lags(radius: usize) -> impl Iterator<Item = isize> {
+pub(super) fn lags(radius: usize) -> impl Iterator<Item = isize> {
     let next = |lag: &usize| Some(((LAG_FACTOR * *lag as f64) as usize).max(lag + 1));
     std::iter::successors(Some(1), next)
         .take_while(move |lag| *lag <= radius)

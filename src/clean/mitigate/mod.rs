@@ -6,17 +6,23 @@
 mod broadband;
 mod iqrm;
 mod profile;
+mod rows;
 mod statistics;
 
+use std::sync::Arc;
+
+use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::Result;
 use crate::math::statistics::median_and_sigma;
 use crate::sample::{Encoding, Samples, set_value, unpack_f32};
-use broadband::{Decisions, Fate, Memory, Series, Wanted};
+use broadband::{Adjacent, Decisions, Fate, Memory, Series, Wanted, Window};
 pub use iqrm::iqrm_mask;
-use profile::{BANDS, Profile, Terms};
-use statistics::{PARTS, Statistics};
+use iqrm::{Votes, lags, marked};
+use profile::{Levels, Profile, Terms, is_told};
+use rows::Amplitudes;
+use statistics::{PARTS, Part, Statistics};
 
 /// Length of a block in seconds, about, and the fewest and most rows.
 const BLOCK_S: f64 = 0.5;
@@ -25,6 +31,10 @@ const MOST_ROWS: usize = 1 << 14;
 
 /// The most bytes of a block, unless that is fewer rows than 64.
 const BLOCK_BYTES: usize = 8 << 20;
+
+/// The most bytes of the blocks that threads work on together, and how many of them a thread has.
+const BATCH_BYTES: usize = 32 << 20;
+const BLOCKS_PER_THREAD: usize = 8;
 
 /// The fewest channels among which one can stand out, and in which a broadband signal can be told from a dispersed one.
 const LEAST_CHANNELS: usize = 64;
@@ -44,6 +54,9 @@ const LEAST_CHANGE: f64 = 0.02;
 
 /// The part of a spectrum's samples that may be the largest that its encoding has; with more, its broadband part can't be told.
 const CLIPPED: f64 = 0.01;
+
+/// The fewest channels of which threads take lags in parallel.
+const MANY_CHANNELS: usize = 1024;
 
 /// Rows that a thread takes at once.
 const ROWS: usize = 64;
@@ -114,7 +127,8 @@ pub struct Mitigated {
 ///   the gain `m (L - A)` is taken away, L the running median of `a` over a block's length.
 ///
 /// # Numerics
-/// Sums in a fixed order on the host: the same bits for every backend, vector level and number of threads. Integers are
+/// Sums in a fixed order on the host: the same bits for every backend, vector level, number of threads and of blocks that
+/// are pushed together. Integers are
 /// rounded with offsets that spread over the channels, so that no part of a count stays in all of them.
 #[derive(Debug)]
 pub struct Mitigator {
@@ -123,14 +137,17 @@ pub struct Mitigator {
     steps: Steps,
     block_rows: usize,
     masked: Vec<bool>,
+    vectors: Level,
     threads: Threads,
+    /// Of each thread, a row and another one.
+    scratch: Vec<(Vec<f32>, Vec<f32>)>,
     origin: Vec<f32>,
     profile: Profile,
     /// Blocks that the profile was begun with: it takes none of them again.
     begun_with: usize,
     memory: Memory,
-    before: Option<Looked>,
-    now: Option<Looked>,
+    before: Option<Block>,
+    now: Option<Block>,
     blocks: u64,
     row: u64,
     donors: Vec<u8>,
@@ -141,14 +158,18 @@ pub struct Mitigator {
     offsets: Vec<f32>,
 }
 
-/// A block that was looked at.
+/// A block and what was found in it.
 #[derive(Debug)]
-struct Looked {
+struct Block {
     bytes: Vec<u8>,
+    rows: usize,
     /// Channels that stand out in the block, and in each of its parts.
     marked: Vec<bool>,
     parts: Vec<Vec<bool>>,
-    part_rows: usize,
+    /// Levels without the block, and with it.
+    past: Arc<Levels>,
+    levels: Arc<Levels>,
+    terms: Option<Terms>,
     series: Option<Series>,
 }
 
@@ -166,9 +187,9 @@ impl Mitigator {
     ) -> Result<Self> {
         let channels = masked.len();
         let row_bytes = channels * encoding.bits() / 8;
-        let threads = match backend.host() {
-            Host::Cpu(_, threads) => threads,
-            Host::Reference => Threads::new(1),
+        let (vectors, threads) = match backend.host() {
+            Host::Cpu(vectors, threads) => (vectors, threads),
+            Host::Reference => (Level::Portable, Threads::new(1)),
         };
         // Samples of 1 and 2 bits cannot represent corrections below their noise.
         let is_coarse = matches!(encoding, Encoding::U1 | Encoding::U2);
@@ -184,11 +205,16 @@ impl Mitigator {
             },
             block_rows,
             masked: masked.to_vec(),
+            vectors,
+            scratch: vec![
+                (vec![0.0; rows::row_length(channels)], vec![0.0; channels]);
+                threads.count()
+            ],
             threads,
             origin: vec![0.0; channels],
-            profile: Profile::new(masked.to_vec()),
+            profile: Profile::new(masked, vectors),
             begun_with: 0,
-            memory: Memory::default(),
+            memory: Memory::new(vectors),
             before: None,
             now: None,
             blocks: 0,
@@ -203,13 +229,15 @@ impl Mitigator {
         if first.len() >= row_bytes {
             unpack_f32(&first[..row_bytes], encoding, &mut own.origin);
         }
-        for block in first.chunks(block_rows * row_bytes) {
-            if block.len() == block_rows * row_bytes || own.begun_with == 0 {
-                let statistics = own.statistics(block)?;
-                own.profile.push(&statistics, &vec![false; channels]);
-                own.begun_with += 1;
-            }
+        let length = block_rows * row_bytes;
+        let chunks = first.chunks(length);
+        let whole = chunks.filter(|block| block.len() == length || first.len() < length);
+        let begun: Vec<&[u8]> = whole.collect();
+        for statistics in own.statistics(&begun)? {
+            let gain = own.profile.levels().gain(&statistics.mean);
+            own.profile.push(&statistics, gain, &vec![false; channels]);
         }
+        own.begun_with = begun.len();
         Ok(own)
     }
 
@@ -235,10 +263,21 @@ impl Mitigator {
         self.block_rows
     }
 
-    /// Bytes that are held, with those of the rows' reader.
-    pub fn held_bytes(&self) -> usize {
-        let row = self.channels * self.encoding.bits() / 8;
-        4 * self.block_rows * row + 3 * self.block_rows * 4 * (BANDS + 8) + 300 * self.channels
+    /// Returns the number of blocks that are best pushed together, of `most` bytes at the most if there are several.
+    pub fn batch_blocks(&self, most: usize) -> usize {
+        if self.threads.count() == 1 {
+            return 1;
+        }
+        let block = self.block_rows * self.row_bytes();
+        let fitting = most.min(BATCH_BYTES) / block.max(1);
+        fitting.clamp(1, BLOCKS_PER_THREAD * self.threads.count())
+    }
+
+    /// Returns the bytes that are held while so many blocks are pushed together, with those of the rows' reader.
+    pub fn held_bytes(&self, blocks: usize) -> usize {
+        let spectra = self.block_rows * (size_of::<Amplitudes>() + 32);
+        let block = self.block_rows * self.row_bytes() + spectra + 100 * self.channels;
+        (blocks + 3) * block + DONORS * self.row_bytes() + 300 * self.channels
     }
 
     /// Returns the statistics of the blocks returned so far.
@@ -246,109 +285,228 @@ impl Mitigator {
         Mitigated { steps: self.steps, ..self.mitigated }
     }
 
-    /// Takes the next block, and hands back the one before it.
+    /// Takes the next blocks, all but the last of the stream whole; returns those that are done: all but the last, and that
+    /// of the call before.
     ///
     /// # Errors
     /// Errors of [`Samples::new`] for rows that are not whole.
-    pub fn push(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
-        let next = self.look(bytes)?;
-        let done = self.finish_one(Some(&next))?;
-        self.now = Some(next);
-        Ok(done)
+    pub fn push(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let looked = self.look(blocks)?;
+        let mut pending: Vec<Block> = self.now.take().into_iter().collect();
+        pending.extend(looked);
+        self.now = pending.pop();
+        self.finish(pending)
     }
 
-    /// Hands back the last block.
+    /// Returns the last block.
     ///
     /// # Errors
     /// As [`Mitigator::push`].
-    pub fn flush(&mut self) -> Result<Option<Vec<u8>>> {
-        self.finish_one(None)
+    pub fn flush(&mut self) -> Result<Vec<Vec<u8>>> {
+        let last = self.now.take().into_iter().collect();
+        self.finish(last)
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.channels * self.encoding.bits() / 8
     }
 
     fn samples<'a>(&self, bytes: &'a [u8]) -> Result<Samples<'a>> {
-        let row_bytes = self.channels * self.encoding.bits() / 8;
-        Samples::new(bytes, self.encoding, bytes.len() / row_bytes.max(1), self.channels)
+        let times = bytes.len() / self.row_bytes().max(1);
+        Samples::new(bytes, self.encoding, times, self.channels)
     }
 
-    fn statistics(&self, bytes: &[u8]) -> Result<Statistics> {
-        Ok(Statistics::of(self.samples(bytes)?, &self.origin, &self.threads))
+    /// Computes the statistics of blocks, all their parts in parallel.
+    fn statistics(&mut self, blocks: &[&[u8]]) -> Result<Vec<Statistics>> {
+        let mut parts = Vec::new();
+        for block in blocks {
+            let samples = self.samples(block)?;
+            let length = Statistics::part_rows(samples.times());
+            for start in (0..samples.times()).step_by(length) {
+                let rows = samples.slice(start, length.min(samples.times() - start));
+                parts.push((rows, Part::default()));
+            }
+        }
+        let (origin, vectors) = (&self.origin, self.vectors);
+        self.threads.for_each_chunk(&mut self.scratch, &mut parts, 1, |(row, _), _, own| {
+            let (rows, part) = &mut own[0];
+            *part = Part::of(*rows, origin, vectors, row);
+        });
+        let mut parts = parts.into_iter().map(|(_, part)| part);
+        let mut all = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let times = block.len() / self.row_bytes().max(1);
+            let count = times.div_ceil(Statistics::part_rows(times));
+            all.push(Statistics::new(parts.by_ref().take(count).collect(), vectors));
+        }
+        Ok(all)
     }
 
-    /// Statistics and amplitudes of a block.
-    fn look(&mut self, bytes: Vec<u8>) -> Result<Looked> {
+    /// Finds channels that stand out in blocks, and the amplitudes of their spectra.
+    fn look(&mut self, blocks: Vec<Vec<u8>>) -> Result<Vec<Block>> {
+        let bytes: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
         let mut statistics = self.statistics(&bytes)?;
-        let is_told = |part: &statistics::Part| self.profile.is_told_by(&part.mean);
-        let told = statistics.parts.iter().filter(|part| is_told(part)).count();
-        if told > 0 {
-            statistics.take_parts(is_told);
-        }
-        let (mut marked, mut parts) = (vec![false; self.channels], Vec::new());
-        if self.steps.iqrm {
-            marked = self.mark(&statistics);
-            // A block that is mostly lost tells little of its channels.
-            if let Some(before) = self.now.as_ref().filter(|_| 2 * told < statistics.parts.len()) {
-                marked.iter_mut().zip(&before.marked).for_each(|(all, own)| *all |= own);
+        let mut loud = self.mark_loud(&statistics).into_iter();
+        let mut looked: Vec<Block> = Vec::with_capacity(blocks.len());
+        for (bytes, statistics) in blocks.into_iter().zip(&mut statistics) {
+            let past = self.profile.levels();
+            let told: Vec<bool> =
+                statistics.parts.iter().map(|part| past.is_told_by(&part.mean)).collect();
+            let told_parts = told.iter().filter(|told| **told).count();
+            let mut loud = loud.next();
+            if (1..told.len()).contains(&told_parts) {
+                statistics.take_parts(self.vectors, |part| told[part]);
+                loud = self.mark_loud(std::slice::from_ref(statistics)).pop();
             }
-            for (channel, marked) in marked.iter_mut().enumerate() {
-                *marked |= self.profile.is_moving(channel);
+            let gain = past.gain(&statistics.mean);
+            let mut marked = vec![false; self.channels];
+            if let Some(loud) = loud {
+                if is_told(gain) {
+                    marked = self.mark(statistics, (&past, gain), loud);
+                }
+                // A block that is mostly lost tells little of its channels.
+                let before = looked.last().or(self.now.as_ref());
+                if let Some(before) = before.filter(|_| 2 * told_parts < told.len()) {
+                    marked.iter_mut().zip(&before.marked).for_each(|(all, own)| *all |= own);
+                }
+                for (channel, marked) in marked.iter_mut().enumerate() {
+                    *marked |= past.is_moving(channel);
+                }
             }
-            parts = statistics.parts.iter().map(|part| self.mark_part(part)).collect();
+            self.blocks += 1;
+            if self.blocks > self.begun_with as u64 {
+                self.profile.push(statistics, gain, &marked);
+            }
+            let rows = self.samples(&bytes)?.times();
+            let (parts, levels) = (Vec::new(), self.profile.levels());
+            looked.push(Block {
+                bytes,
+                rows,
+                marked,
+                parts,
+                past,
+                levels,
+                terms: None,
+                series: None,
+            });
         }
-        self.blocks += 1;
-        if self.blocks > self.begun_with as u64 {
-            self.profile.push(&statistics, &marked);
-        }
-        let part_rows = statistics.parts.first().map_or(1, |part| part.rows);
-        let terms = self.profile.terms(&marked);
-        let is_needed = self.steps.time || self.steps.bandpass != Bandpass::Off;
-        let series = (is_needed && !terms.is_empty()).then(|| self.series(&terms, &bytes));
-        Ok(Looked { bytes, marked, parts, part_rows, series: series.transpose()? })
+        self.mark_parts(&mut looked, &statistics);
+        self.measure(&mut looked)?;
+        Ok(looked)
     }
 
-    fn series(&self, terms: &Terms, bytes: &[u8]) -> Result<Series> {
-        let samples = self.samples(bytes)?;
-        let mut rows = vec![([0.0; 2], [0.0; BANDS]); samples.times()];
-        let mut scratch = vec![vec![0.0; self.channels]; self.threads.count()];
-        self.threads.for_each_chunk(&mut scratch, &mut rows, ROWS, |row, index, rows| {
-            for (time, amplitudes) in rows.iter_mut().enumerate() {
-                unpack_f32(samples.row(index * ROWS + time), samples.encoding(), row);
-                *amplitudes = terms.amplitudes(row);
+    /// Finds channels that stand out in parts of blocks, and the terms of blocks.
+    fn mark_parts(&mut self, looked: &mut [Block], statistics: &[Statistics]) {
+        let steps = self.steps;
+        let is_fitted = steps.time || steps.bandpass != Bandpass::Off;
+        let own = &*self;
+        let mut none = vec![(); own.threads.count()];
+        if steps.iqrm {
+            for (block, statistics) in looked.iter_mut().zip(statistics) {
+                block.parts = vec![Vec::new(); statistics.parts.len()];
+            }
+            let mut tasks = Vec::new();
+            for (block, statistics) in looked.iter_mut().zip(statistics) {
+                let Block { past, parts, .. } = block;
+                let both = parts.iter_mut().zip(&statistics.parts);
+                tasks.extend(both.map(|(marked, part)| (&*past, part, marked)));
+            }
+            own.threads.for_each_chunk(&mut none, &mut tasks, 1, |(), _, task| {
+                let (past, part, marked) = &mut task[0];
+                **marked = own.mark_part(part, past);
+            });
+        }
+        if is_fitted {
+            own.threads.for_each_chunk(&mut none, looked, 1, |(), _, block| {
+                let block = &mut block[0];
+                block.terms = Some(block.levels.terms(&block.marked)).filter(|own| !own.is_empty());
+            });
+        }
+    }
+
+    /// Computes the amplitudes of blocks' spectra.
+    fn measure(&mut self, looked: &mut [Block]) -> Result<()> {
+        let mut series: Vec<Vec<Amplitudes>> = Vec::with_capacity(looked.len());
+        for block in &*looked {
+            let rows = if block.terms.is_some() { block.rows } else { 0 };
+            series.push(vec![Amplitudes::default(); rows]);
+        }
+        let mut tasks = Vec::new();
+        for (block, rows) in looked.iter().zip(&mut series) {
+            let samples = self.samples(&block.bytes)?;
+            let Some(terms) = &block.terms else { continue };
+            for (index, rows) in rows.chunks_mut(ROWS).enumerate() {
+                tasks.push((samples, terms, index * ROWS, rows));
+            }
+        }
+        let vectors = self.vectors;
+        self.threads.for_each_chunk(&mut self.scratch, &mut tasks, 1, |(row, _), _, task| {
+            let (samples, terms, start, rows) = &mut task[0];
+            rows::amplitudes(vectors, *samples, *start, terms, row, rows);
+        });
+        drop(tasks);
+        let mut both: Vec<_> = looked.iter_mut().zip(series).collect();
+        let mut none = vec![(); self.threads.count()];
+        self.threads.for_each_chunk(&mut none, &mut both, 1, |(), _, own| {
+            let (block, rows) = &mut own[0];
+            if let Some(terms) = &block.terms {
+                block.series = Some(Series::new(terms, std::mem::take(rows)));
             }
         });
-        let mut series = Series::new(terms);
-        series.extend(terms, &rows);
-        Ok(series)
+        Ok(())
     }
 
-    /// Channels that stand out in most of a block: by their deviation, or by the change of their mean.
-    fn mark(&self, block: &Statistics) -> Vec<bool> {
-        if !self.profile.is_told_by(&block.mean) {
-            return vec![false; self.channels];
+    /// Finds channels whose deviation stands out in most of a block: of blocks, all lags in parallel.
+    fn mark_loud(&self, blocks: &[Statistics]) -> Vec<Vec<bool>> {
+        if !self.steps.iqrm {
+            return Vec::new();
         }
-        let radius = (RADIUS * self.channels as f64) as usize;
-        let white = (1.0 / (2.0 * block.counted as f64)).sqrt();
-        let loud: Vec<f64> = self.each(|c| f64::from(block.deviation[c]).ln());
-        let mut marked = iqrm_mask(&loud, radius, THRESHOLD, LEAST_CHANGE.max(white));
-        let excess = self.excess(&block.mean);
-        for (marked, stands_out) in marked.iter_mut().zip(both_sides(&excess, radius, white)) {
-            *marked |= stands_out;
-        }
-        marked
+        let lags: Vec<isize> = lags(self.radius()).collect();
+        let loud = |block: &Statistics| self.each(|c| f64::from(block.deviation[c]).ln());
+        let loud: Vec<Vec<f64>> = blocks.iter().map(loud).collect();
+        let mut votes = vec![Votes::default(); blocks.len() * lags.len()];
+        let mut none = vec![(); self.threads.count()];
+        self.threads.for_each_chunk(&mut none, &mut votes, 1, |(), index, votes| {
+            let (block, lag) = (index / lags.len(), lags[index % lags.len()]);
+            let least = LEAST_CHANGE.max(blocks[block].white());
+            votes[0] = Votes::at(&loud[block], lag, THRESHOLD, least);
+        });
+        let of_block =
+            |votes: &[Votes]| marked(self.channels, votes.iter().map(|own| own.high.as_slice()));
+        votes.chunks(lags.len().max(1)).map(of_block).collect()
+    }
+
+    /// Channels that stand out in most of a block: by their deviation (`loud`), or by the change of their mean.
+    fn mark(
+        &self,
+        block: &Statistics,
+        (levels, gain): (&Levels, f64),
+        mut loud: Vec<bool>,
+    ) -> Vec<bool> {
+        let excess = self.excess(&block.mean, levels, gain);
+        let off = both_sides(&excess, self.radius(), block.white(), Some(&self.threads));
+        loud.iter_mut().zip(off).for_each(|(marked, is_off)| *marked |= is_off);
+        loud
+    }
+
+    fn radius(&self) -> usize {
+        (RADIUS * self.channels as f64) as usize
     }
 
     /// Channels whose mean stands out from those beside them in a part of a block.
-    fn mark_part(&self, part: &statistics::Part) -> Vec<bool> {
-        if !self.profile.is_told_by(&part.mean) {
+    fn mark_part(&self, part: &Part, levels: &Levels) -> Vec<bool> {
+        if !levels.is_told_by(&part.mean) {
             return vec![false; self.channels];
         }
+        let gain = levels.gain(&part.mean);
         let white = (1.0 / part.counted as f64).sqrt();
-        both_sides(&self.excess(&part.mean), NEAR_RADIUS, white)
+        both_sides(&self.excess(&part.mean, levels, gain), NEAR_RADIUS, white, None)
     }
 
     /// The distance of channels' means from their levels at the block's gain, in units of their noise.
-    fn excess(&self, mean: &[f32]) -> Vec<f64> {
-        let gain = self.profile.gain(mean) as f32;
-        let (level, noise) = (&self.profile.level, &self.profile.noise);
+    fn excess(&self, mean: &[f32], levels: &Levels, gain: f64) -> Vec<f64> {
+        let gain = gain as f32;
+        let (level, noise) = (&levels.level, &levels.noise);
         self.each(|c| f64::from((mean[c] - gain * level[c]) / noise[c]))
     }
 
@@ -357,38 +515,67 @@ impl Mitigator {
         (0..self.channels).map(|c| if self.masked[c] { f64::NAN } else { of(c) }).collect()
     }
 
-    /// Decides on the block before `next`, and cleans it.
-    fn finish_one(&mut self, next: Option<&Looked>) -> Result<Option<Vec<u8>>> {
-        let Some(mut now) = self.now.take() else { return Ok(None) };
-        let rows = self.samples(&now.bytes)?.times();
-        let mut marked = now.marked.clone();
-        for beside in self.before.iter().chain(next) {
-            marked.iter_mut().zip(&beside.marked).for_each(|(all, own)| *all |= own);
-        }
-        let decisions = now.series.as_ref().map(|series| {
-            let of = |looked: &'_ Looked| looked.series.is_some();
-            let before =
-                self.before.as_ref().filter(|own| of(own)).and_then(|own| own.series.as_ref());
-            let after = next.filter(|own| of(own)).and_then(|own| own.series.as_ref());
-            let wanted = Wanted {
-                outliers: self.steps.bandpass == Bandpass::Outliers,
-                always: self.steps.bandpass == Bandpass::Always,
-                time: self.steps.time,
-            };
-            self.memory.decide((before, series, after), wanted)
+    /// Decides on blocks, and cleans them; `self.now` comes behind them.
+    fn finish(&mut self, mut blocks: Vec<Block>) -> Result<Vec<Vec<u8>>> {
+        let count = blocks.len();
+        blocks.extend(self.now.take());
+        let mut windows: Vec<Option<Window>> = (0..count).map(|_| None).collect();
+        let (own, all) = (&*self, blocks.as_slice());
+        let mut none = vec![(); own.threads.count()];
+        own.threads.for_each_chunk(&mut none, &mut windows, 1, |(), index, window| {
+            let before = index.checked_sub(1).map_or(own.before.as_ref(), |index| all.get(index));
+            window[0] = adjacent(before, &all[index], all.get(index + 1))
+                .map(|series| Window::new(series, own.vectors));
         });
-        let cells = self.cells(&marked, &now, rows);
-        let mut bytes = std::mem::take(&mut now.bytes);
-        self.clean(&mut bytes, &marked, &cells, decisions.as_ref());
-        self.count(&cells, decisions.as_ref(), (rows, now.part_rows));
-        self.row += rows as u64;
-        self.before = Some(now);
-        Ok(Some(bytes))
+        let wanted = Wanted {
+            outliers: self.steps.bandpass == Bandpass::Outliers,
+            always: self.steps.bandpass == Bandpass::Always,
+            time: self.steps.time,
+        };
+        let mut decisions = Vec::with_capacity(count);
+        for (index, window) in windows.into_iter().enumerate() {
+            let before =
+                index.checked_sub(1).map_or(self.before.as_ref(), |index| blocks.get(index));
+            let series = adjacent(before, &blocks[index], blocks.get(index + 1));
+            let both = series.zip(window);
+            decisions.push(both.map(|(series, window)| self.memory.decide(series, window, wanted)));
+        }
+        let mut done = Vec::with_capacity(count);
+        for index in 0..count {
+            let mut bytes = std::mem::take(&mut blocks[index].bytes);
+            let before =
+                index.checked_sub(1).map_or(self.before.as_ref(), |index| blocks.get(index));
+            let (now, after) = (&blocks[index], blocks.get(index + 1));
+            let mut marked = now.marked.clone();
+            for beside in before.into_iter().chain(after) {
+                marked.iter_mut().zip(&beside.marked).for_each(|(all, own)| *all |= own);
+            }
+            let levels = after.map_or(&now.levels, |after| &after.levels);
+            let cells = self.cells(&marked, now);
+            self.clean(&mut bytes, (levels, &marked), &cells, decisions[index].as_ref());
+            self.count(&cells, decisions[index].as_ref(), now.rows);
+            self.row += now.rows as u64;
+            // The next call's decisions are not known yet.
+            let is_next_clean = decisions
+                .get(index + 1)
+                .is_some_and(|next| next.as_ref().is_none_or(|next| next.are_kept()));
+            if self.steps.time && !is_next_clean {
+                self.keep_donors(&bytes, decisions[index].as_ref());
+            }
+            done.push(bytes);
+        }
+        self.now = if blocks.len() > count { blocks.pop() } else { None };
+        self.before = blocks.pop().or(self.before.take());
+        Ok(done)
     }
 
-    /// The channels that hold their level in each part of a block.
-    fn cells(&self, marked: &[bool], now: &Looked, rows: usize) -> Vec<Vec<bool>> {
-        let count = rows.div_ceil(now.part_rows).min(PARTS.max(1));
+    /// The channels that hold their level in each part of a block; of no part where there are none.
+    fn cells(&self, marked: &[bool], now: &Block) -> Vec<Vec<bool>> {
+        let any = |marked: &[bool]| marked.iter().any(|bad| *bad);
+        if !any(marked) && !now.parts.iter().any(|part| any(part)) {
+            return Vec::new();
+        }
+        let count = now.rows.div_ceil(Statistics::part_rows(now.rows)).min(PARTS);
         let part = |index: usize| {
             let own = now.parts.get(index);
             let is_bad = |c: usize| !self.masked[c] && (marked[c] || own.is_some_and(|own| own[c]));
@@ -397,54 +584,44 @@ impl Mitigator {
         (0..count).map(part).collect()
     }
 
-    /// Takes from a block's rows what is not theirs.
+    /// Takes from a block's rows what is not theirs, at the levels with some marked channels.
     fn clean(
         &mut self,
         bytes: &mut [u8],
-        marked: &[bool],
+        (levels, marked): (&Levels, &[bool]),
         cells: &[Vec<bool>],
         decisions: Option<&Decisions>,
     ) {
-        let row_bytes = self.channels * self.encoding.bits() / 8;
-        let rows = bytes.len() / row_bytes;
-        let part_rows = rows.div_ceil(PARTS).max(1);
-        let has_cells = cells.iter().any(|part| part.iter().any(|bad| *bad));
-        let is_changed = decisions.is_some_and(|decisions| {
-            decisions.reference.is_some() || decisions.fates.iter().any(|fate| *fate != Fate::Kept)
-        });
-        if has_cells || is_changed {
-            let cleaning = Cleaning {
-                terms: self.profile.terms(marked),
-                level: &self.profile.held,
-                encoding: self.encoding,
-                offsets: &self.offsets,
-                decisions,
-                cells,
-                part_rows,
-                masked: &self.masked,
-                donors: &self.donors,
-                first_row: self.row,
-            };
-            let mut scratch =
-                vec![(vec![0.0; self.channels], vec![0.0; self.channels]); self.threads.count()];
-            self.threads.for_each_chunk(
-                &mut scratch,
-                bytes,
-                ROWS * row_bytes,
-                |scratch, index, rows| {
-                    for (time, row) in rows.chunks_exact_mut(row_bytes).enumerate() {
-                        cleaning.row(index * ROWS + time, row, scratch);
-                    }
-                },
-            );
+        if cells.is_empty() && decisions.is_none_or(Decisions::are_kept) {
+            return;
         }
-        if self.steps.time {
-            self.keep_donors(bytes, row_bytes, decisions);
-        }
+        let row_bytes = self.row_bytes();
+        let cleaning = Cleaning {
+            terms: levels.terms(marked),
+            level: &levels.held,
+            encoding: self.encoding,
+            offsets: &self.offsets,
+            decisions,
+            cells,
+            part_rows: Statistics::part_rows(bytes.len() / row_bytes),
+            masked: &self.masked,
+            donors: &self.donors,
+            first_row: self.row,
+        };
+        self.threads.for_each_chunk(
+            &mut self.scratch,
+            bytes,
+            ROWS * row_bytes,
+            |scratch, index, rows| {
+                for (time, row) in rows.chunks_exact_mut(row_bytes).enumerate() {
+                    cleaning.row(index * ROWS + time, row, scratch);
+                }
+            },
+        );
     }
 
-    /// Keeps rows that may stand in for lost ones of the next block.
-    fn keep_donors(&mut self, bytes: &[u8], row_bytes: usize, decisions: Option<&Decisions>) {
+    /// Keeps rows of a cleaned block that may stand in for lost ones of later blocks.
+    fn keep_donors(&mut self, bytes: &[u8], decisions: Option<&Decisions>) {
         let Some(decisions) = decisions else { return };
         let always = self.steps.bandpass == Bandpass::Always;
         let is_good = |fate: &Fate| *fate == Fate::Kept || always && *fate == Fate::Fitted;
@@ -453,20 +630,17 @@ impl Mitigator {
         if good.len() < decisions.fates.len() / 2 {
             return;
         }
+        let row_bytes = self.row_bytes();
         self.donors.clear();
         for time in good.iter().step_by(good.len().div_ceil(DONORS)) {
             self.donors.extend_from_slice(&bytes[time * row_bytes..][..row_bytes]);
         }
     }
 
-    fn count(
-        &mut self,
-        cells: &[Vec<bool>],
-        decisions: Option<&Decisions>,
-        (rows, part_rows): (usize, usize),
-    ) {
+    fn count(&mut self, cells: &[Vec<bool>], decisions: Option<&Decisions>, rows: usize) {
         let own = &mut self.mitigated;
         let channels = self.masked.iter().filter(|masked| !**masked).count();
+        let part_rows = Statistics::part_rows(rows);
         own.rows += rows as u64;
         own.cells += (rows * channels) as u64;
         for (index, part) in cells.iter().enumerate() {
@@ -500,8 +674,23 @@ impl Mitigator {
     }
 }
 
-/// Channels of which a statistic is far too high or far too low.
-fn both_sides(statistic: &[f64], radius: usize, least: f64) -> Vec<bool> {
+/// The series of a block and of those beside it; none for a block without one.
+fn adjacent<'a>(
+    before: Option<&'a Block>,
+    now: &'a Block,
+    after: Option<&'a Block>,
+) -> Option<Adjacent<'a>> {
+    let of = |block: Option<&'a Block>| block.and_then(|block| block.series.as_ref());
+    now.series.as_ref().map(|series| (of(before), series, of(after)))
+}
+
+/// Channels of which a statistic is far too high or far too low; `threads` are those that take lags in parallel.
+fn both_sides(
+    statistic: &[f64],
+    radius: usize,
+    least: f64,
+    threads: Option<&Threads>,
+) -> Vec<bool> {
     // Values near the median have no outlying difference.
     let mut finite: Vec<f64> = statistic.iter().copied().filter(|x| x.is_finite()).collect();
     let largest =
@@ -514,9 +703,20 @@ fn both_sides(statistic: &[f64], radius: usize, least: f64) -> Vec<bool> {
         }
         _ => {}
     }
-    let low: Vec<f64> = statistic.iter().map(|x| -x).collect();
-    let high = iqrm_mask(statistic, radius, THRESHOLD, least);
-    high.into_iter().zip(iqrm_mask(&low, radius, THRESHOLD, least)).map(|(a, b)| a || b).collect()
+    let mut votes: Vec<(isize, Votes)> = lags(radius).map(|lag| (lag, Votes::default())).collect();
+    let vote = |(lag, votes): &mut (isize, Votes)| {
+        *votes = Votes::at(statistic, *lag, THRESHOLD, least);
+    };
+    match threads {
+        Some(threads) if statistic.len() >= MANY_CHANNELS => {
+            let mut none = vec![(); threads.count()];
+            threads.for_each_chunk(&mut none, &mut votes, 1, |(), _, own| vote(&mut own[0]));
+        }
+        _ => votes.iter_mut().for_each(vote),
+    }
+    let high = marked(statistic.len(), votes.iter().map(|(_, own)| own.high.as_slice()));
+    let low = marked(statistic.len(), votes.iter().map(|(_, own)| own.low.as_slice()));
+    high.into_iter().zip(low).map(|(a, b)| a || b).collect()
 }
 
 /// Treatment of the rows of a block.
@@ -536,8 +736,7 @@ struct Cleaning<'a> {
 impl Cleaning<'_> {
     fn row(&self, time: usize, row: &mut [u8], (values, taken): &mut (Vec<f32>, Vec<f32>)) {
         let absolute = self.first_row + time as u64;
-        let cells = &self.cells[(time / self.part_rows).min(self.cells.len() - 1)];
-        let has_cells = cells.iter().any(|bad| *bad);
+        let cells = self.cells.get(time / self.part_rows).or(self.cells.last());
         let fate = self.decisions.map_or(Fate::Kept, |decisions| decisions.fates[time]);
         let reference =
             self.decisions.and_then(|own| own.reference).filter(|(_, from)| time >= *from);
@@ -549,6 +748,7 @@ impl Cleaning<'_> {
         } else if fate == Fate::Lost {
             self.fill(row, |c| !self.masked[c], target);
         } else if fate == Fate::Fitted || reference.is_some() {
+            let values = &mut values[..self.level.len()];
             unpack_f32(row, self.encoding, values);
             if fate == Fate::Fitted && self.is_clipped(values) && !self.donors.is_empty() {
                 self.replace(row, absolute);
@@ -560,7 +760,7 @@ impl Cleaning<'_> {
                 self.bring(row, (values, taken), (own, target, scale), absolute);
             }
         }
-        if has_cells {
+        if let Some(cells) = cells.filter(|cells| cells.iter().any(|bad| *bad)) {
             self.fill(row, |c| cells[c], target);
         }
     }

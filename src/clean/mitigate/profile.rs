@@ -2,8 +2,11 @@
 //!
 //! Invariant: a profile depends on the blocks' statistics alone; a change of the gain changes no profile.
 
+use super::rows::{self, Amplitudes, LANES, dot, lanes_sum, short_dot};
 use super::statistics::{Statistics, median};
+use crate::backend::simd;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Blocks whose median is taken.
 const BLOCKS: usize = 16;
@@ -23,63 +26,52 @@ const ALIKE: f64 = 0.0025;
 /// Groups of channels in which a broadband signal must be seen.
 pub(super) const BANDS: usize = 16;
 
-/// Sums run side by side in so many lanes, the same for every vector level.
-const LANES: usize = 16;
-
 /// The running profile of the band.
 #[derive(Debug)]
 pub(super) struct Profile {
-    /// Channels that are left out throughout.
-    masked: Vec<bool>,
+    vectors: simd::Level,
+    levels: Arc<Levels>,
     /// Means and deviations of the latest blocks, at a gain of 1.
     means: VecDeque<Vec<f32>>,
     deviations: VecDeque<Vec<f32>>,
-    /// Each channel's level and noise at a gain of 1.
-    pub(super) level: Vec<f32>,
-    pub(super) noise: Vec<f32>,
-    /// The level that a channel holds while it is marked: it follows `level` slowly.
-    pub(super) held: Vec<f32>,
     /// Blocks in a row in which a channel was marked.
     passed: Vec<u16>,
 }
 
+/// Level and noise of each channel, at a gain of 1, between two blocks.
+#[derive(Debug)]
+pub(super) struct Levels {
+    /// Channels that are left out throughout.
+    masked: Arc<[bool]>,
+    pub(super) level: Vec<f32>,
+    pub(super) noise: Vec<f32>,
+    /// The level that a channel holds while it is marked: it follows `level` slowly.
+    pub(super) held: Vec<f32>,
+    /// True if levels stand out of the noise: those of series about 0 do not, and have no gain.
+    has_levels: bool,
+}
+
 impl Profile {
-    pub(super) fn new(masked: Vec<bool>) -> Self {
+    pub(super) fn new(masked: &[bool], vectors: simd::Level) -> Self {
         let zero = vec![0.0; masked.len()];
-        let passed = vec![0; masked.len()];
-        let (means, deviations) = (VecDeque::new(), VecDeque::new());
-        let [level, noise, held] = [zero.clone(), zero.clone(), zero];
-        Self { masked, means, deviations, level, noise, held, passed }
-    }
-
-    /// Returns whether levels stand out of the noise: of series about 0 they do not, and have no gain.
-    fn has_levels(&self) -> bool {
-        let power = |values: &[f32]| {
-            let good = values.iter().zip(&self.masked).filter(|(_, masked)| !**masked);
-            good.map(|(x, _)| f64::from(*x) * f64::from(*x)).sum::<f64>()
-        };
-        power(&self.level) > power(&self.noise)
-    }
-
-    /// The gain of a block against the profile: the median over channels of their means' ratio.
-    pub(super) fn gain(&self, mean: &[f32]) -> f64 {
-        if self.means.is_empty() || !self.has_levels() {
-            return 1.0;
+        let levels = Levels::new(masked.into(), [zero.clone(), zero.clone(), zero]);
+        Self {
+            vectors,
+            levels: Arc::new(levels),
+            means: VecDeque::new(),
+            deviations: VecDeque::new(),
+            passed: vec![0; masked.len()],
         }
-        let good = (0..mean.len()).filter(|c| !self.masked[*c] && self.level[*c] > self.noise[*c]);
-        let mut ratios: Vec<f32> = good.map(|c| mean[c] / self.level[c]).collect();
-        if ratios.is_empty() { 1.0 } else { f64::from(median(&mut ratios)) }
     }
 
-    /// Returns whether a block holds enough signal to tell of channels: a dropout does not.
-    pub(super) fn is_told_by(&self, mean: &[f32]) -> bool {
-        self.gain(mean) >= LEAST_GAIN
+    /// Returns the level and noise of the blocks so far.
+    pub(super) fn levels(&self) -> Arc<Levels> {
+        Arc::clone(&self.levels)
     }
 
-    /// Takes in a block, of which some channels are marked.
-    pub(super) fn push(&mut self, block: &Statistics, marked: &[bool]) {
-        let gain = self.gain(&block.mean);
-        if !self.is_told_by(&block.mean) {
+    /// Takes in a block at some gain, of which some channels are marked.
+    pub(super) fn push(&mut self, block: &Statistics, gain: f64, marked: &[bool]) {
+        if !is_told(gain) {
             return;
         }
         let scale = (1.0 / gain) as f32;
@@ -87,31 +79,50 @@ impl Profile {
         for (passed, marked) in self.passed.iter_mut().zip(marked) {
             *passed = if *marked { (*passed + 1).min(KEPT) } else { 0 };
         }
-        let taken = |own: &[f32], kept: &[f32]| -> Vec<f32> {
+        let taken = |own: &[f32], kept: &[f32], ring: &mut VecDeque<Vec<f32>>| {
             let is_kept = |c: usize| marked[c] && !is_first && self.passed[c] < KEPT;
-            (0..own.len()).map(|c| if is_kept(c) { kept[c] } else { own[c] * scale }).collect()
-        };
-        let mean = taken(&block.mean, &self.level);
-        let deviation = taken(&block.deviation, &self.noise);
-        for (ring, values) in [(&mut self.means, mean), (&mut self.deviations, deviation)] {
-            if ring.len() == BLOCKS {
-                ring.pop_front();
-            }
+            let mut values = if ring.len() == BLOCKS {
+                ring.pop_front().unwrap_or_default()
+            } else {
+                Vec::new()
+            };
+            values.clear();
+            values
+                .extend((0..own.len()).map(|c| if is_kept(c) { kept[c] } else { own[c] * scale }));
             ring.push_back(values);
-        }
-        let middle = |ring: &VecDeque<Vec<f32>>, channel: usize| {
-            let mut values = [0.0; BLOCKS];
-            let values = &mut values[..ring.len()];
-            values.iter_mut().zip(ring).for_each(|(x, block)| *x = block[channel]);
-            median(values)
         };
-        for (channel, marked) in marked.iter().enumerate() {
-            self.level[channel] = middle(&self.means, channel);
-            self.noise[channel] = middle(&self.deviations, channel);
-            let change = self.level[channel] - self.held[channel];
-            let most = if *marked { PACE * self.noise[channel] } else { f32::INFINITY };
-            self.held[channel] += change.clamp(-most, most);
+        taken(&block.mean, &self.levels.level, &mut self.means);
+        taken(&block.deviation, &self.levels.noise, &mut self.deviations);
+        let middle = |ring: &VecDeque<Vec<f32>>| {
+            let mut middle = vec![0.0; marked.len()];
+            let blocks: Vec<&[f32]> = ring.iter().map(Vec::as_slice).collect();
+            rows::medians(self.vectors, &blocks, &mut middle);
+            middle
+        };
+        let (level, noise) = (middle(&self.means), middle(&self.deviations));
+        let mut held = self.levels.held.clone();
+        for (channel, (held, marked)) in held.iter_mut().zip(marked).enumerate() {
+            let most = if *marked { PACE * noise[channel] } else { f32::INFINITY };
+            *held += (level[channel] - *held).clamp(-most, most);
         }
+        let masked = Arc::clone(&self.levels.masked);
+        self.levels = Arc::new(Levels::new(masked, [level, noise, held]));
+    }
+}
+
+/// Returns whether a block of this gain holds enough signal to tell of channels: a dropout does not.
+pub(super) fn is_told(gain: f64) -> bool {
+    gain >= LEAST_GAIN
+}
+
+impl Levels {
+    fn new(masked: Arc<[bool]>, [level, noise, held]: [Vec<f32>; 3]) -> Self {
+        let power = |values: &[f32]| {
+            let good = values.iter().zip(&*masked).filter(|(_, masked)| !**masked);
+            good.map(|(x, _)| f64::from(*x) * f64::from(*x)).sum::<f64>()
+        };
+        let has_levels = power(&level) > power(&noise);
+        Self { masked, level, noise, held, has_levels }
     }
 
     /// Returns whether the level that a channel holds is still far from its own.
@@ -119,14 +130,46 @@ impl Profile {
         (self.level[channel] - self.held[channel]).abs() > PACE * self.noise[channel]
     }
 
-    /// The terms that broadband interference is fitted with, over the channels that are not marked.
+    /// Returns whether a block or part of this mean tells of the profile; see [`is_told`].
+    pub(super) fn is_told_by(&self, mean: &[f32]) -> bool {
+        if !self.has_levels {
+            return true;
+        }
+        let least = LEAST_GAIN as f32;
+        let (mut all, mut high) = (0u32, 0u32);
+        for (channel, mean) in mean.iter().enumerate() {
+            let (level, noise) = (self.level[channel], self.noise[channel]);
+            let is_good = !self.masked[channel] && level > noise;
+            all += u32::from(is_good);
+            high += u32::from(is_good && mean / level >= least);
+        }
+        // Where the median lies between the halves, it has to be computed.
+        match (2 * high).cmp(&all) {
+            _ if all == 0 => true,
+            std::cmp::Ordering::Greater => true,
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => is_told(self.gain(mean)),
+        }
+    }
+
+    /// The gain of a block against the profile: the median over channels of their means' ratio.
+    pub(super) fn gain(&self, mean: &[f32]) -> f64 {
+        if !self.has_levels {
+            return 1.0;
+        }
+        let good = (0..mean.len()).filter(|c| !self.masked[*c] && self.level[*c] > self.noise[*c]);
+        let mut ratios: Vec<f32> = good.map(|c| mean[c] / self.level[c]).collect();
+        if ratios.is_empty() { 1.0 } else { f64::from(median(&mut ratios)) }
+    }
+
+    /// Computes the terms that broadband interference is fitted with, over the channels that are not marked.
     pub(super) fn terms(&self, marked: &[bool]) -> Terms {
         let good: Vec<bool> = self.masked.iter().zip(marked).map(|(a, b)| !a & !b).collect();
         let only = |values: &[f32]| -> Vec<f32> {
             values.iter().zip(&good).map(|(x, good)| if *good { *x } else { 0.0 }).collect()
         };
         let (level, noise) = (only(&self.level), only(&self.noise));
-        let has_levels = self.has_levels();
+        let has_levels = self.has_levels;
         let first = if has_levels { level } else { noise.clone() };
         let mut second = Vec::new();
         if has_levels {
@@ -139,6 +182,8 @@ impl Profile {
         let mut terms = Terms {
             powers: [dot(&first, &first), dot(&second, &second)],
             bands: [Band::default(); BANDS],
+            weights: [0.0; BANDS],
+            lanes: Vec::new(),
             has_levels,
             first,
             second,
@@ -163,6 +208,16 @@ impl Profile {
                 band.level = (level / power) as f32;
                 band.sigma = (noise_power.sqrt() / power) as f32;
             }
+            if band.sigma > 0.0 {
+                terms.weights[index] = 1.0 / (band.sigma * band.sigma);
+            }
+            let mut lanes = terms.first[band.range.0..end].chunks(LANES);
+            terms.lanes.extend((0..width.div_ceil(LANES)).map(|_| {
+                let mut padded = [0.0; LANES];
+                let own = lanes.next().unwrap_or_default();
+                padded[..own.len()].copy_from_slice(own);
+                padded
+            }));
         }
         terms
     }
@@ -188,6 +243,10 @@ pub(super) struct Terms {
     pub(super) second: Vec<f32>,
     powers: [f64; 2],
     pub(super) bands: [Band; BANDS],
+    /// One over the variance of each group's amplitude; 0 where it is not known.
+    weights: [f32; BANDS],
+    /// The first term in each group, padded with 0 to whole lanes.
+    lanes: Vec<[f32; LANES]>,
     /// True if the first term is the level.
     pub(super) has_levels: bool,
 }
@@ -205,47 +264,51 @@ impl Terms {
         [of(&self.first, self.powers[0]), of(&self.second, self.powers[1])]
     }
 
-    /// Fits both terms as [`Terms::fit`] does, faster and rounded, and the first term in each group of channels.
-    pub(super) fn amplitudes(&self, row: &[f32]) -> ([f32; 2], [f32; BANDS]) {
+    /// Fits both terms as [`Terms::fit`] does, faster and rounded, and the first term in each group of channels. The row
+    /// has [`rows::row_length`] places.
+    #[inline(always)]
+    pub(super) fn amplitudes(&self, row: &[f32]) -> Amplitudes {
         let mut groups = [0.0; BANDS];
         let mut total = 0.0f64;
-        for (amplitude, band) in groups.iter_mut().zip(&self.bands) {
-            let (from, end) = band.range;
-            let sum = short_dot(&row[from..end], &self.first[from..end]);
+        let lanes = self.lanes.chunks_exact(self.lanes.len() / BANDS);
+        for ((amplitude, band), weights) in groups.iter_mut().zip(&self.bands).zip(lanes) {
+            let sum = short_dot(row, band.range.0, weights);
             total += f64::from(sum);
             *amplitude = sum * band.scale;
         }
         let second =
             if self.second.is_empty() { 0.0 } else { dot(row, &self.second) / self.powers[1] };
-        ([(total / self.powers[0]) as f32, second as f32], groups)
+        let terms = [(total / self.powers[0]) as f32, second as f32];
+        Amplitudes { terms, groups, scatter: self.scatter(&groups) }
     }
-}
 
-/// A sum of products in double precision, in a fixed order.
-fn dot(row: &[f32], weights: &[f32]) -> f64 {
-    let mut sums = [0.0f64; LANES];
-    for (row, weights) in row.chunks(LANES).zip(weights.chunks(LANES)) {
-        for ((sum, x), weight) in sums.iter_mut().zip(row).zip(weights) {
-            *sum += f64::from(*x) * f64::from(*weight);
+    /// Computes the scatter of groups about their weighted mean change, over that of noise, as power.
+    #[inline(always)]
+    fn scatter(&self, groups: &[f32; BANDS]) -> f32 {
+        let (mut changes, mut weighted, mut known) = ([0.0; BANDS], [0.0; BANDS], [0.0; BANDS]);
+        for (index, band) in self.bands.iter().enumerate() {
+            changes[index] = groups[index] - band.level;
+            weighted[index] = self.weights[index] * changes[index];
+            known[index] = if self.weights[index] > 0.0 { 1.0 } else { 0.0 };
         }
-    }
-    sums.iter().sum()
-}
-
-/// The same in single precision.
-fn short_dot(row: &[f32], weights: &[f32]) -> f32 {
-    let mut sums = [0.0f32; LANES];
-    for (row, weights) in row.chunks(LANES).zip(weights.chunks(LANES)) {
-        for ((sum, x), weight) in sums.iter_mut().zip(row).zip(weights) {
-            *sum += x * weight;
+        let count = lanes_sum(known);
+        if count < 2.0 {
+            return 1.0;
         }
+        let mean = lanes_sum(weighted) / lanes_sum(self.weights);
+        let mut squares = [0.0; BANDS];
+        for (index, square) in squares.iter_mut().enumerate() {
+            let distance = changes[index] - mean;
+            *square = self.weights[index] * distance * distance;
+        }
+        lanes_sum(squares) / (count - 1.0)
     }
-    sums.iter().sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::simd::Level;
 
     #[test]
     fn a_level_that_was_wrong_is_left_slowly() {
@@ -257,23 +320,24 @@ mod tests {
             counted: 512,
         };
         let is_marked = |bad: bool| (0..channels).map(|c| c == 3 && bad).collect::<Vec<bool>>();
-        let mut profile = Profile::new(vec![false; channels]);
-        (0..BLOCKS).for_each(|_| profile.push(&block(110.0), &is_marked(false)));
-        assert_eq!((profile.level[3], profile.held[3]), (110.0, 110.0));
+        let mut profile = Profile::new(&vec![false; channels], Level::best());
+        (0..BLOCKS).for_each(|_| profile.push(&block(110.0), 1.0, &is_marked(false)));
+        assert_eq!((profile.levels().level[3], profile.levels().held[3]), (110.0, 110.0));
         let mut marked = 0;
         loop {
-            let before = profile.held.clone();
-            profile.push(&block(80.0), &is_marked(true));
+            let before = profile.levels();
+            profile.push(&block(80.0), 1.0, &is_marked(true));
+            let levels = profile.levels();
             marked += 1;
-            let change = (profile.held[3] - before[3]).abs();
+            let change = (levels.held[3] - before.held[3]).abs();
             assert!(change <= 1.001 * PACE * 10.0, "{change} in block {marked}");
-            if profile.level[3] == 80.0 && !profile.is_moving(3) {
+            if levels.level[3] == 80.0 && !levels.is_moving(3) {
                 break;
             }
         }
         // 30 counts in steps of a fiftieth of the noise.
         let least = usize::from(KEPT) + (30.0 / (PACE * 10.0)) as usize;
         assert!((least - 2..least + 2 * BLOCKS).contains(&marked), "{marked}");
-        assert!(!profile.is_moving(0) && profile.held[0] == 80.0);
+        assert!(!profile.levels().is_moving(0) && profile.levels().held[0] == 80.0);
     }
 }

@@ -2,11 +2,9 @@
 //!
 //! Invariant: sums run in the rows' order, so that threads and vector levels give the same bits.
 
-use crate::backend::threads::Threads;
-use crate::sample::{Samples, unpack_f32};
-
-/// Every which row counts.
-const SPACING: usize = 4;
+use super::rows::{self, SPACING};
+use crate::backend::simd::Level;
+use crate::sample::Samples;
 
 /// Parts of a block: what lasts for less than half of them does not move their median.
 pub(super) const PARTS: usize = 8;
@@ -14,7 +12,6 @@ pub(super) const PARTS: usize = 8;
 /// One part of a block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    pub(super) rows: usize,
     /// Rows that count.
     pub(super) counted: usize,
     /// Mean of each channel.
@@ -33,62 +30,53 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
-    /// Computes the statistics of a block of rows about each channel's `origin`.
-    pub(super) fn of(samples: Samples<'_>, origin: &[f32], threads: &Threads) -> Self {
-        let length = samples.times().div_ceil(PARTS).max(1);
-        let count = samples.times().div_ceil(length);
-        let mut parts = vec![Part::default(); count];
-        let mut scratch = vec![vec![0.0; samples.channels()]; threads.count()];
-        threads.for_each_chunk(&mut scratch, &mut parts, 1, |row, index, part| {
-            let start = index * length;
-            let rows = samples.slice(start, length.min(samples.times() - start));
-            part[0] = Part::of(rows, origin, row);
-        });
-        let (mean, deviation) = (vec![0.0; samples.channels()], vec![0.0; samples.channels()]);
-        let mut own = Self { parts, mean, deviation, counted: 0 };
-        own.take_parts(|_| true);
+    /// Computes the medians over a block's parts.
+    pub(super) fn new(parts: Vec<Part>, level: Level) -> Self {
+        let mut own = Self { parts, mean: Vec::new(), deviation: Vec::new(), counted: 0 };
+        own.take_parts(level, |_| true);
         own
     }
 
     /// Computes the block's statistics from some of its parts.
-    pub(super) fn take_parts(&mut self, is_taken: impl Fn(&Part) -> bool) {
-        let parts: Vec<&Part> = self.parts.iter().filter(|part| is_taken(part)).collect();
-        let channels = self.mean.len();
+    pub(super) fn take_parts(&mut self, level: Level, is_taken: impl Fn(usize) -> bool) {
+        let all = self.parts.iter().enumerate();
+        let parts: Vec<&Part> =
+            all.filter(|(index, _)| is_taken(*index)).map(|(_, part)| part).collect();
         let middle = |of: fn(&Part) -> &Vec<f32>| {
-            let median = |channel: usize| {
-                let mut values = [0.0; PARTS];
-                let values = &mut values[..parts.len()];
-                values.iter_mut().zip(&parts).for_each(|(x, part)| *x = of(part)[channel]);
-                median(values)
-            };
-            (0..channels).map(median).collect()
+            let rows: Vec<&[f32]> = parts.iter().map(|part| of(part).as_slice()).collect();
+            let mut middle = vec![0.0; rows.first().map_or(0, |row| row.len())];
+            rows::medians(level, &rows, &mut middle);
+            middle
         };
         (self.mean, self.deviation) = (middle(|part| &part.mean), middle(|part| &part.deviation));
         self.counted = parts.iter().map(|part| part.counted).sum();
     }
+
+    /// Returns the deviation that the logarithm of a channel's deviation has in white noise.
+    pub(super) fn white(&self) -> f64 {
+        (1.0 / (2.0 * self.counted as f64)).sqrt()
+    }
+
+    /// Returns the rows of each part of a block of some rows, but for the last one, which may have fewer.
+    pub(super) fn part_rows(rows: usize) -> usize {
+        rows.div_ceil(PARTS).max(1)
+    }
 }
 
 impl Part {
-    fn of(samples: Samples<'_>, origin: &[f32], row: &mut [f32]) -> Self {
-        let (rows, channels) = (samples.times(), samples.channels());
+    /// Computes the statistics of rows about each channel's `origin`; `row` is scratch.
+    pub(super) fn of(samples: Samples<'_>, origin: &[f32], level: Level, row: &mut [f32]) -> Self {
+        let channels = samples.channels();
         let (mut mean, mut deviation) = (vec![0.0f32; channels], vec![0.0f32; channels]);
-        for time in (0..rows).step_by(SPACING) {
-            unpack_f32(samples.row(time), samples.encoding(), row);
-            let sums = mean.iter_mut().zip(&mut deviation);
-            for ((x, origin), (sum, squares)) in row.iter().zip(origin).zip(sums) {
-                let x = x - origin;
-                *sum += x;
-                *squares += x * x;
-            }
-        }
-        let counted = rows.div_ceil(SPACING).max(1);
+        rows::add_rows(level, samples, origin, row, &mut mean, &mut deviation);
+        let counted = samples.times().div_ceil(SPACING).max(1);
         let count = counted as f32;
         for ((mean, deviation), origin) in mean.iter_mut().zip(&mut deviation).zip(origin) {
             let offset = *mean / count;
             *deviation = (*deviation / count - offset * offset).max(0.0).sqrt();
             *mean = offset + origin;
         }
-        Self { rows, counted, mean, deviation }
+        Self { counted, mean, deviation }
     }
 }
 

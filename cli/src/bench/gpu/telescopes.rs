@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::measure;
+use sidereal::clean::{Bandpass, Steps};
 use sidereal::pipeline::burst::{Report, Resident, SearchOptions, search};
 use sidereal::pulse::cluster::Candidate;
 use sidereal::simulate::telescopes::Telescope;
@@ -35,10 +36,13 @@ const ENOUGH_S: f64 = 0.6;
 /// Searches that the processor repeats for comparison take no more additions than this.
 const COMPARED_ADDS: f64 = 1e11;
 
+/// The mitigation of `--rfi auto`.
+const MITIGATION: Steps = Steps { iqrm: true, bandpass: Bandpass::Outliers, time: true };
+
 const FOOT: &str = "\
 real time: seconds of data a second, from the first kernel on rows in the device's memory to the list of
 candidates, pulse search included: the best and the median of all searches. host: the same from the host's
-memory, once it runs. of bus: that, as a part of what the bus and the resident search allow. V100, A100: AstroAccelerate's
+memory, once it runs; rfi auto: so with the default mitigation of interference. of bus: that, as a part of what the bus and the resident search allow. V100, A100: AstroAccelerate's
 dedispersion alone (Novotny et al. 2023, Table 4). equal: whether the candidates are the processor's (- where
 it was not asked, for length).";
 
@@ -75,12 +79,16 @@ pub(crate) fn run(
     if talk {
         json::say(&head())?;
     }
+    let (mut plain_s, mut mitigated_s) = (0.0, 0.0);
     for telescope in chosen {
         match Measured::new(gpu, telescope, arguments, bus.to_device) {
             Ok(measured) => {
                 if talk {
                     json::say(&measured.line())?;
                 }
+                let seconds = measured.observation.seconds;
+                plain_s += seconds / fastest(&measured.host).0;
+                mitigated_s += seconds / fastest(&measured.mitigated).0;
                 measured.rows(gpu).into_iter().try_for_each(|row| table.push(row))?;
             }
             Err(error) => {
@@ -91,6 +99,8 @@ pub(crate) fn run(
     }
     if talk {
         json::say(FOOT)?;
+        let ratio = mitigated_s / plain_s;
+        json::say(&format!("from the host, rfi auto takes {ratio:.2} times as long in all"))?;
     }
     table.finish()?;
     if failed.is_empty() {
@@ -105,8 +115,10 @@ struct Measured {
     observation: Observation,
     /// Seconds of each search of resident rows, smallest first.
     resident: Vec<f64>,
-    /// Multiples of real time of searches from the host's memory, smallest first.
+    /// Multiples of real time of searches from the host's memory, smallest first, and of those with the default
+    /// mitigation.
     host: Vec<f64>,
+    mitigated: Vec<f64>,
     /// Multiple of real time that the device's memory allows.
     memory_roof: f64,
     /// Multiple of real time that the bus allows.
@@ -133,13 +145,18 @@ impl Measured {
         let report = resident.search()?;
         let resident_s = timed(|| resident.search().map(|_| ()))?;
         drop(resident);
-        let (mut host, mut same) = (Vec::new(), true);
+        let (mut host, mut mitigated, mut same) = (Vec::new(), Vec::new(), true);
+        let default = SearchOptions { mitigation: Some(MITIGATION), ..options.clone() };
         for _ in 0..2 {
             let (from_host, rows_per_s) = running(&mut recording.source(), &options, &gpu.backend)?;
             same &= self::same(&from_host.candidates, &report.candidates);
             host.push(rows_per_s * telescope.tsamp_s());
+            let (report, rows_per_s) = running(&mut recording.source(), &default, &gpu.backend)?;
+            same &= found(&report, &observation);
+            mitigated.push(rows_per_s * telescope.tsamp_s());
         }
         host.sort_by(f64::total_cmp);
+        mitigated.sort_by(f64::total_cmp);
         let adds = observation.adds_per_s * observation.seconds;
         let compared = adds < COMPARED_ADDS || gpu.quick;
         let processor = Backend::best(0);
@@ -154,6 +171,7 @@ impl Measured {
         Ok(Self {
             resident: resident_s,
             host,
+            mitigated,
             memory_roof: gpu.copy / (8.0 * points + bytes_per_s),
             bus_roof: bus / bytes_per_s,
             found: same && found(&report, &observation),
@@ -168,11 +186,7 @@ impl Measured {
         (data_s / best, data_s / measure::median(seconds))
     }
 
-    fn host_rate(&self) -> (f64, f64) {
-        (self.host.last().copied().unwrap_or(0.0), measure::median(&self.host))
-    }
-
-    fn rows(&self, gpu: &Gpu) -> [Row; 2] {
+    fn rows(&self, gpu: &Gpu) -> [Row; 3] {
         let Telescope { name, published_a100, .. } = *self.observation.telescope;
         let row = |case: String, (rate, median): (f64, f64), roof: f64, roof_unit| Row {
             bench: "telescopes",
@@ -188,24 +202,31 @@ impl Measured {
             checked: self.found && self.equal != Some(false),
             median,
         };
-        let (resident, host) = (self.rate(&self.resident), self.host_rate());
+        let (resident, host) = (self.rate(&self.resident), fastest(&self.host));
         let memory = "x real time by the planes' way through memory";
         let bus = "x real time by the bus, or resident";
         [
             row(format!("{name}, resident"), resident, self.memory_roof, memory),
             row(format!("{name}, from the host"), host, self.bus_roof.min(resident.0), bus),
+            row(
+                format!("{name}, from the host, --rfi auto"),
+                fastest(&self.mitigated),
+                host.0,
+                "x real time with --rfi none",
+            ),
         ]
     }
 
     fn line(&self) -> String {
         let Telescope { name, channels, published_v100, published_a100, .. } =
             *self.observation.telescope;
-        let ((best, median), (host, _)) = (self.rate(&self.resident), self.host_rate());
+        let ((best, median), (host, _)) = (self.rate(&self.resident), fastest(&self.host));
         format!(
-            "{name:<16} {channels:>8} {:>7} {:>7.1} {best:>10.1} {median:>10.1} {host:>10.1} {:>7.2} \
+            "{name:<16} {channels:>8} {:>7} {:>7.1} {best:>10.1} {median:>10.1} {host:>10.1} {:>10.1} {:>7.2} \
              {published_v100:>9} {published_a100:>9} {:>7.2} {:>6} {:>6}",
             self.observation.plan.trials(),
             self.observation.seconds,
+            fastest(&self.mitigated).0,
             host / self.bus_roof.min(best),
             best / published_a100,
             if self.found { "yes" } else { "NO" },
@@ -220,7 +241,7 @@ impl Measured {
 
 fn head() -> String {
     format!(
-        "{:<16} {:>8} {:>7} {:>7} {:>10} {:>10} {:>10} {:>7} {:>9} {:>9} {:>7} {:>6} {:>6}",
+        "{:<16} {:>8} {:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>7} {:>9} {:>9} {:>7} {:>6} {:>6}",
         "telescope",
         "channels",
         "trials",
@@ -228,6 +249,7 @@ fn head() -> String {
         "real time",
         "median",
         "host",
+        "rfi auto",
         "of bus",
         "V100",
         "A100",
@@ -235,6 +257,11 @@ fn head() -> String {
         "found",
         "equal"
     )
+}
+
+/// The highest of rates, and their median.
+fn fastest(rates: &[f64]) -> (f64, f64) {
+    (rates.last().copied().unwrap_or(0.0), measure::median(rates))
 }
 
 /// Whether the burst is among the candidates, at its DM and time.

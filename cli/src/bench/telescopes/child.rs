@@ -9,7 +9,7 @@ use serde_json::Value;
 use sidereal::simulate::burst::Burst;
 use sidereal::{Error, Result};
 
-use super::Observation;
+use super::{DOWNSAMPLE_TOL, Observation};
 use crate::common::Common;
 
 /// Seconds between two looks at the process's memory.
@@ -55,11 +55,12 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs `sidereal search` on a recording; the plan is made by its own options.
+/// Runs `sidereal search` on a recording with some `--rfi`; the plan is made by its own options.
 pub(super) fn search(
     recording: &Path,
     folder: &Path,
-    (observation, dm_tol): (&Observation, f64),
+    observation: &Observation,
+    rfi: &str,
     common: &Common,
 ) -> Result<Run> {
     let program = std::env::current_exe().map_err(|source| Error::io("sidereal", source))?;
@@ -69,7 +70,8 @@ pub(super) fn search(
         .arg(recording)
         .args(["--no-plots", "--json", "--no-progress", "--dm-min", "0"])
         .args(["--dm-max", &observation.dm_max().to_string()])
-        .args(["--dm-tol", &dm_tol.to_string()])
+        .args(["--dm-tol", &observation.dm_tol.to_string()])
+        .args(["--downsample-tol", &DOWNSAMPLE_TOL.to_string(), "--rfi", rfi, "--overwrite"])
         .args(["--threads", &common.threads.to_string()])
         .arg("-o")
         .arg(folder.join("search"))

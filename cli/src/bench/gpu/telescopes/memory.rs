@@ -71,7 +71,8 @@ pub(super) fn running(
 ) -> Result<(Report, f64)> {
     let mut begun = Vec::with_capacity(2);
     let report = search(source, options, backend, &mut |status| {
-        if begun.len() < 2 {
+        // Before the first gulp, rows are read for masks.
+        if begun.len() < 2 && status.times > 0 {
             begun.push(*status);
         }
         true
