@@ -8,6 +8,7 @@
 mod common;
 
 use sidereal::backend::Backend;
+use sidereal::clean::{Bandpass, Steps};
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::io::{FilterbankSource, OpenOptions, open};
 use sidereal::pipeline::burst::{
@@ -15,6 +16,7 @@ use sidereal::pipeline::burst::{
 };
 use sidereal::pulse::cluster::Candidate;
 use sidereal::sample::Encoding;
+use sidereal::simulate::BroadInterference;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::units::Band;
 
@@ -88,6 +90,30 @@ fn candidates_are_those_of_the_processor() {
         assert_eq!(found.skipped_dms, expected.skipped_dms, "{what}");
         assert_eq!(found.masked_channels, expected.masked_channels, "{what}");
         assert_eq!(found.times, expected.times, "{what}");
+    }
+}
+
+#[test]
+fn interference_is_taken_away_as_on_the_processor() {
+    let Some(gpu) = gpu() else { return };
+    let steps = Steps { iqrm: true, bandpass: Bandpass::Outliers, time: true };
+    for (encoding, gulp) in [(Encoding::U8, 0), (Encoding::F32, 777)] {
+        let simulation = || {
+            let mut options = Options::new(Band::uniform(1500.0, -2.0, 128).unwrap(), 1e-3, 4500);
+            options.encoding = encoding;
+            options.bursts = vec![Burst::new(60.0, 1.3, 4e-3, 25.0)];
+            options.broad = Some(BroadInterference { rate_hz: 3.0, snr: 60.0, width_s: 5e-3 });
+            Simulator::new(options).unwrap()
+        };
+        let options = SearchOptions { mitigation: Some(steps), gulp, ..options() };
+        let expected = run(&mut simulation(), &options, &Backend::best(2));
+        let found = run(&mut simulation(), &options, &gpu);
+        assert_same(&found.candidates, &expected.candidates, "mitigated");
+        assert_eq!(found.mitigated, expected.mitigated);
+        assert!(expected.mitigated.is_some_and(|own| own.broadband_rows > 20));
+        let plain = SearchOptions { mitigation: None, ..options };
+        let plain = run(&mut simulation(), &plain, &Backend::best(2));
+        assert!(plain.candidates.len() > expected.candidates.len());
     }
 }
 
