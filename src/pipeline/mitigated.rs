@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use crate::clean::{Mitigated, Mitigator};
 use crate::error::{Error, Result};
 
+/// Bytes that a thread copies at once.
+const COPIED_BYTES: usize = 256 << 10;
+
 /// Time after which blocks came slowly: no more are read before those at hand are worked on, nor meanwhile.
 const SLOW: Duration = Duration::from_millis(100);
 
@@ -66,11 +69,15 @@ impl Mitigation {
             }
             self.work(source)?;
         }
-        let mut given = 0;
+        let threads = self.mitigator.threads();
+        let (mut given, mut none) = (0, vec![(); threads.count()]);
         while let Some(block) = self.ready.front() {
             let room = (rows.len() - given) / self.row_bytes * self.row_bytes;
             let bytes = (block.len() - self.used).min(room);
-            rows[given..given + bytes].copy_from_slice(&block[self.used..][..bytes]);
+            let (from, to) = (&block[self.used..][..bytes], &mut rows[given..given + bytes]);
+            threads.for_each_chunk(&mut none, to, COPIED_BYTES, |(), index, to| {
+                to.copy_from_slice(&from[index * COPIED_BYTES..][..to.len()]);
+            });
             (given, self.used) = (given + bytes, self.used + bytes);
             if self.used < block.len() {
                 break;

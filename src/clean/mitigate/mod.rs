@@ -244,7 +244,7 @@ impl Mitigator {
     fn rows_of_block(tsamp_s: f64, row_bytes: usize) -> usize {
         let wanted = (BLOCK_S / tsamp_s).clamp(1.0, 1e9) as usize;
         let rows = wanted.next_power_of_two().clamp(LEAST_ROWS, MOST_ROWS);
-        let most = (BLOCK_BYTES / row_bytes.max(1)).max(1).next_power_of_two() / 2;
+        let most = 1 << (BLOCK_BYTES / row_bytes.max(1)).max(1).ilog2();
         rows.min(most).max(LEAST_ROWS / 8)
     }
 
@@ -256,6 +256,11 @@ impl Mitigator {
     /// The steps that are taken.
     pub fn steps(&self) -> Steps {
         self.steps
+    }
+
+    /// The threads that work on blocks.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
     }
 
     /// Rows of a block; the last of a stream may have fewer.
