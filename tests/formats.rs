@@ -166,6 +166,7 @@ fn header(encoding: Encoding, band: Band) -> FilterbankHeader {
         telescope: "GBT".into(),
         ra_deg: None,
         dec_deg: None,
+        beam: None,
         tstart_mjd: 59000.5,
         tsamp_s: 64e-6,
         band,

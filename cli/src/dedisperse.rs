@@ -182,7 +182,7 @@ fn rows(header: &FilterbankHeader, options: &SearchOptions) -> Option<u64> {
 impl Arguments {
     /// Returns the steps of mitigation: none, unless `--rfi` is given.
     fn rfi(&self) -> Rfi {
-        self.selection.rfi.unwrap_or(Rfi::None)
+        self.selection.cleaning.rfi.unwrap_or(Rfi::None)
     }
 
     fn options(&self, opened: &Opened) -> Result<SearchOptions> {

@@ -9,6 +9,7 @@ use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::geometry::Dut1;
 use sidereal::io::candidate_lists::{self, Listed};
 use sidereal::pipeline::burst::{Report, SearchOptions};
+use sidereal::pipeline::cleaned::CleanedRows;
 use sidereal::pipeline::ending::Ending;
 use sidereal::pulse::cluster::Candidate;
 use sidereal::units::{DM_CONSTANT, SECONDS_PER_DAY};
@@ -16,13 +17,13 @@ use sidereal::{Error, Result};
 
 use crate::common::{Common, Work};
 use crate::dm_arguments::check_constant;
-use crate::json;
 use crate::output::{Contents, Destination, Folder};
 use crate::provenance::{Made, Product};
 use crate::rfi::Rfi;
 use crate::say::warning;
 use crate::search::{Found, Pictures, is_picture, stem};
-use crate::selection::{Channels, Opened, Recording, file_name, parse_channels, zapped};
+use crate::selection::{Cleaning, Opened, Recording, file_name};
+use crate::{interrupt, json};
 
 /// The document's name.
 const DOCUMENT: &str = "replot.json";
@@ -34,6 +35,9 @@ const SUMMARY: &str = "summary.json";
 const MAX_SUMMARY: u64 = 1 << 28;
 
 /// Draws candidates that any program found, as search draws its own.
+///
+/// Rows are drawn as search would search them: --rfi is auto, or what the search had whose summary.json lies beside its
+/// list.
 ///
 /// Writes a folder: one PNG a candidate, the best first, overview.png, and replot.json with what was drawn.
 #[derive(Args, Clone, Debug)]
@@ -57,12 +61,11 @@ pub(crate) struct Arguments {
     /// Draw this many of the best candidates at most.
     #[arg(long, default_value_t = 100, value_name = "N", help_heading = "Output")]
     max_plots: usize,
-    /// Channels to leave out, counted from 0 as recorded, ends included: 10:20,300.
-    #[arg(long, value_name = "A:B,C", value_parser = parse_channels, help_heading = "Channels and times")]
-    zap_chans: Option<Channels>,
-    /// Subtract each spectrum's mean, as search did.
+    #[command(flatten)]
+    cleaning: Cleaning,
+    /// Keep channels with outlying statistics; by default (--rfi auto) they are left out.
     #[arg(long, help_heading = "Channels and times")]
-    zero_dm: bool,
+    no_auto_mask: bool,
     /// Dispersion constant, s MHz^2 pc^-1 cm^3 (PRESTO has 1/2.41e-4, SIGPROC 4148.741601).
     #[arg(
         long,
@@ -93,6 +96,8 @@ pub(crate) struct Document {
     /// Number of these that lie outside the recording.
     outside: usize,
     masked_channels: Vec<usize>,
+    /// Mitigation of interference: `auto`, `none` or the steps.
+    rfi: String,
     complete: bool,
     reason: Option<String>,
     /// Candidates that were drawn, best first.
@@ -115,14 +120,24 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         let rule = "a pipe can't be read once for each candidate; give a file";
         return Err(Error::parameter("INPUT", arguments.recording.name(), rule));
     }
-    let list = std::slice::from_ref(&arguments.candidates);
+    let also = arguments.also();
     let product = ("replot", CONTENTS);
-    let folder = arguments.destination.begin(&arguments.recording, list, product, common)?;
+    let folder = arguments.destination.begin(&arguments.recording, &also, product, common)?;
     let backend = common.backend_for(Work::on_trials(&arguments.recording.inputs))?;
     let opened = arguments.recording.open(arguments.dm_constant, &backend)?;
     arguments.recording.warn(opened.source.as_ref(), common);
-    let options = arguments.options(&opened)?;
-    let (mut found, mut document) = arguments.found(&opened, &options, common)?;
+    let earlier = arguments.earlier(opened.source.header().channels(), common);
+    let (rfi, options) = arguments.options(&opened, earlier)?;
+    let is_cleaned = options.mitigation.is_some() || options.auto_mask || options.mask.is_some();
+    let masked = if is_cleaned {
+        let again = arguments.recording.open(arguments.dm_constant, &backend)?.source;
+        let goes_on = &mut || !interrupt::requested();
+        let rows = CleanedRows::new(again, &options, &backend.on_host(), goes_on)?;
+        (0..rows.masked().len()).filter(|channel| rows.masked()[*channel]).collect()
+    } else {
+        options.zapped.clone()
+    };
+    let (mut found, mut document) = arguments.found(&opened, &options, (rfi, masked), common)?;
     found.made.run = found.made.run.on(&backend);
     let pictures = Pictures {
         recording: &arguments.recording,
@@ -130,6 +145,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         options: &options,
         found: &found,
         folder: &folder,
+        is_cleaned,
         spooled: false,
     };
     pictures.draw(arguments.max_plots, common)?;
@@ -160,16 +176,25 @@ fn finish(folder: Folder, product: &Product<Document>, common: &Common) -> Resul
 }
 
 impl Arguments {
-    /// Returns the search options that pictures depend on.
-    fn options(&self, opened: &Opened) -> Result<SearchOptions> {
+    /// Every file that is read beside the recording.
+    fn also(&self) -> Vec<PathBuf> {
+        [&self.candidates].into_iter().chain(&self.cleaning.rfi_mask).cloned().collect()
+    }
+
+    /// Returns the search options that pictures depend on, and the mitigation.
+    fn options(&self, opened: &Opened, earlier: Earlier) -> Result<(Rfi, SearchOptions)> {
         // Nothing is searched, so any plan will do.
         let plan = DmPlan::fixed(&[(0.0, 1.0, 1.0)])?;
-        Ok(SearchOptions {
-            dm_constant: self.dm_constant,
-            zero_dm: self.zero_dm,
-            zapped: zapped(self.zap_chans.as_ref(), opened.source.header())?,
-            ..SearchOptions::new(plan)
-        })
+        // Where a search says which channels it left out, no others are.
+        let (rfi, auto_mask) =
+            self.cleaning.rfi(earlier.rfi.unwrap_or(Rfi::Auto), self.no_auto_mask);
+        let auto_mask = auto_mask && earlier.masked.is_none();
+        let header = opened.source.header();
+        let options = self.cleaning.options(header, plan, (rfi, auto_mask))?;
+        let mut zapped = [options.zapped.as_slice(), &earlier.masked.unwrap_or_default()].concat();
+        zapped.sort_unstable();
+        zapped.dedup();
+        Ok((rfi, SearchOptions { dm_constant: self.dm_constant, zapped, ..options }))
     }
 
     /// The list as a search would have found it, and the document without what is drawn.
@@ -177,6 +202,7 @@ impl Arguments {
         &self,
         opened: &Opened,
         options: &SearchOptions,
+        (rfi, masked): (Rfi, Vec<usize>),
         common: &Common,
     ) -> Result<(Found, Document)> {
         let mut header = opened.source.header().clone();
@@ -193,10 +219,6 @@ impl Arguments {
         listed.sort_by(|a, b| b.snr.total_cmp(&a.snr).then(a.time_s.total_cmp(&b.time_s)));
         let dms = listed.iter().map(|one| one.dm);
         let (low, high) = (dms.clone().fold(f64::INFINITY, f64::min), dms.fold(0.0, f64::max));
-        let mut masked = self.masked(header.channels(), common);
-        masked.extend(&options.zapped);
-        masked.sort_unstable();
-        masked.dedup();
         let document = Document {
             file: header.path.display().to_string(),
             list: self.candidates.display().to_string(),
@@ -204,6 +226,7 @@ impl Arguments {
             below_snr: inside - listed.len(),
             outside: all - inside,
             masked_channels: masked.clone(),
+            rfi: rfi.to_string(),
             complete: true,
             reason: None,
             drawn: Vec::new(),
@@ -223,7 +246,7 @@ impl Arguments {
             elapsed_s: 0.0,
             ending: Ending::Complete,
         };
-        let inputs = [self.recording.files(), vec![self.candidates.clone()]].concat();
+        let inputs = [self.recording.files(), self.also()].concat();
         let made = Made::new(common, &inputs)?;
         let lowest = listed.last().map_or(1.0, |one| one.snr);
         let found = Found {
@@ -232,7 +255,7 @@ impl Arguments {
             delay_s,
             geometry: opened.geometry.clone(),
             snr: self.snr.unwrap_or(lowest).max(1e-3),
-            rfi: Rfi::None,
+            rfi,
             max_per_minute: None,
             plan: options.plan.clone(),
             dm_constant: options.dm_constant,
@@ -245,14 +268,14 @@ impl Arguments {
         Ok((found, document))
     }
 
-    /// Channels that a search left out, when its summary stands beside the list.
-    fn masked(&self, channels: usize, common: &Common) -> Vec<usize> {
+    /// Reads what a search says that left its summary beside the list.
+    fn earlier(&self, channels: usize, common: &Common) -> Earlier {
         let path = self.candidates.with_file_name(SUMMARY);
         let is_short = std::fs::metadata(&path).is_ok_and(|found| found.len() <= MAX_SUMMARY);
         let summary = is_short.then(|| std::fs::read(&path).ok()).flatten();
         let summary: Option<serde_json::Value> =
             summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let Some(summary) = summary else { return Vec::new() };
+        let Some(summary) = summary else { return Earlier::default() };
         let of = summary["file"].as_str().map(|file| file_name(Path::new(file)));
         let of_this = of == self.recording.inputs.first().map(|input| file_name(input));
         let masked = summary["masked_channels"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -261,10 +284,20 @@ impl Arguments {
         if !of_this || masked.len() >= channels {
             let path = path.display();
             warning!(quiet: common.quiet, "{path} is of another recording; no channel is left out for it.");
-            return Vec::new();
+            return Earlier::default();
         }
-        masked
+        let rfi =
+            summary["interference"]["asked"].as_str().and_then(|words| Rfi::parse(words).ok());
+        Earlier { masked: Some(masked), rfi }
     }
+}
+
+/// Cleaning of an earlier search.
+#[derive(Default)]
+struct Earlier {
+    /// Channels that it left out; none where there was no search.
+    masked: Option<Vec<usize>>,
+    rfi: Option<Rfi>,
 }
 
 impl Drawn {

@@ -6,9 +6,10 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Backend;
+use sidereal::dedisperse::dm_plan::DmPlan;
 use sidereal::io::rfifind::Mask;
 use sidereal::io::{
-    FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, is_stream, voltages,
+    Beam, FilterbankHeader, FilterbankSource, OpenOptions, Polarizations, is_stream, voltages,
 };
 use sidereal::pipeline::burst::SearchOptions;
 use sidereal::pipeline::voltage::VoltageFilterbank;
@@ -45,6 +46,29 @@ pub(crate) struct Recording {
     voltages: VoltageArguments,
 }
 
+/// One of a receiver's beams.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct BeamDocument {
+    /// Its number, as the header has it.
+    number: u32,
+    /// Number of beams, where it is known.
+    of: Option<u32>,
+}
+
+impl From<Beam> for BeamDocument {
+    fn from(Beam { number, of }: Beam) -> Self {
+        Self { number, of }
+    }
+}
+
+impl BeamDocument {
+    /// `3 of 13`.
+    pub(crate) fn text(self) -> String {
+        let of = self.of.map_or_else(String::new, |of| format!(" of {of}"));
+        format!("{}{of}", self.number)
+    }
+}
+
 /// The observation that a product was made from, as its recording tells it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Observation {
@@ -55,6 +79,9 @@ pub(crate) struct Observation {
     /// ICRS.
     ra_deg: Option<f64>,
     dec_deg: Option<f64>,
+    /// The receiver's beam; none where it is unknown, or the only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beam: Option<BeamDocument>,
     /// Start of the first sample, UTC.
     tstart_mjd: Option<f64>,
     tsamp_s: f64,
@@ -76,6 +103,7 @@ impl Observation {
             source: header.source_name.clone(),
             ra_deg: header.ra_deg,
             dec_deg: header.dec_deg,
+            beam: header.beam.map(BeamDocument::from),
             tstart_mjd: (header.tstart_mjd > 0.0).then_some(header.tstart_mjd),
             tsamp_s: header.tsamp_s,
             channels: header.channels(),
@@ -106,9 +134,9 @@ impl Opened {
     }
 }
 
-/// Which channels and times are used.
+/// What is left out of the rows, and taken away from them.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Selection {
+pub(crate) struct Cleaning {
     /// Channels to leave out, counted from 0 as recorded, ends included: 10:20,300.
     #[arg(long, value_name = "A:B,C", value_parser = parse_channels, help_heading = "Channels and times")]
     pub(crate) zap_chans: Option<Channels>,
@@ -134,6 +162,13 @@ pub(crate) struct Selection {
         help_heading = "Channels and times"
     )]
     pub(crate) max_flagged: f64,
+}
+
+/// Which channels and times are used.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Selection {
+    #[command(flatten)]
+    pub(crate) cleaning: Cleaning,
     /// Use these seconds of the recording only; an end may be left out: 10:20, 10:, :20.
     #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true, help_heading = "Channels and times")]
     pub(crate) time_range: Option<TimeRange>,
@@ -256,10 +291,42 @@ pub(crate) fn open(
     pipe::open(paths, &OpenOptions { polarizations, allow_gaps })
 }
 
+impl Cleaning {
+    /// The steps of mitigation, and whether outlying channels are masked; `no_auto_mask` keeps them.
+    pub(crate) fn rfi(&self, default: Rfi, no_auto_mask: bool) -> (Rfi, bool) {
+        let rfi = self.rfi.unwrap_or(default);
+        match (no_auto_mask, rfi) {
+            (true, Rfi::Auto) => (rfi.without_masks(), false),
+            (no_mask, _) => (rfi, rfi.has_mask() && !no_mask),
+        }
+    }
+
+    /// Options of a search that takes its rows so, with the usual ones of detection.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the option, or what reading a mask finds.
+    pub(crate) fn options(
+        &self,
+        header: &FilterbankHeader,
+        plan: DmPlan,
+        (rfi, auto_mask): (Rfi, bool),
+    ) -> Result<SearchOptions> {
+        Ok(SearchOptions {
+            zero_dm: self.zero_dm,
+            zapped: zapped(self.zap_chans.as_ref(), header)?,
+            auto_mask,
+            mitigation: rfi.steps(),
+            max_flagged: self.max_flagged,
+            mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
+            ..SearchOptions::new(plan)
+        })
+    }
+}
+
 impl Selection {
     /// Every file that is read beside the recording.
     pub(crate) fn files(&self, trials: &DmArguments) -> Vec<PathBuf> {
-        self.rfi_mask.iter().chain(&trials.plan).cloned().collect()
+        self.cleaning.rfi_mask.iter().chain(&trials.plan).cloned().collect()
     }
 
     /// What is asked of a search or a dedispersion, with the usual options of detection.
@@ -276,15 +343,9 @@ impl Selection {
         let plan = trials.plan(&header.band, header.tsamp_s, None, opened.coherent_dm())?;
         Ok(SearchOptions {
             dm_constant: trials.dm_constant,
-            zero_dm: self.zero_dm,
-            zapped: zapped(self.zap_chans.as_ref(), header)?,
-            auto_mask,
-            mitigation: rfi.steps(),
-            max_flagged: self.max_flagged,
-            mask: self.rfi_mask.as_deref().map(Mask::read).transpose()?,
             gulp: self.gulp,
             time_range: self.time_range(opened)?,
-            ..SearchOptions::new(plan)
+            ..self.cleaning.options(header, plan, (rfi, auto_mask))?
         })
     }
 

@@ -78,7 +78,7 @@ fn same(folder: &Path, one: &str, other: &str) {
     }
 }
 
-const SEARCH: &str = "search a.fil --device cpu --snr 5.5 --dm-max 200 --max-plots 3 --singlepulse \
+const SEARCH: &str = "search a.fil --reproducible --device cpu --snr 5.5 --dm-max 200 --max-plots 3 --singlepulse \
                       --list-absorbed";
 
 #[test]

@@ -400,6 +400,7 @@ pub(super) fn header(
         telescope: String::new(),
         ra_deg: None,
         dec_deg: None,
+        beam: None,
         tstart_mjd: 60000.0,
         tsamp_s,
         band,

@@ -83,6 +83,8 @@ pub struct FilterbankHeader {
     pub ra_deg: Option<f64>,
     /// Declination in degrees (J2000), when known.
     pub dec_deg: Option<f64>,
+    /// The receiver's beam, when known.
+    pub beam: Option<Beam>,
     /// Start of the first sample, MJD (UTC); 0 when unknown.
     pub tstart_mjd: f64,
     /// Sampling time in seconds.
@@ -97,6 +99,32 @@ pub struct FilterbankHeader {
     pub recorded_polarizations: usize,
     /// Rows in all, when the length is known beforehand.
     pub times: Option<u64>,
+}
+
+/// One of a receiver's beams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beam {
+    /// Its number, as the header has it.
+    pub number: u32,
+    /// Number of beams, when known.
+    pub of: Option<u32>,
+}
+
+impl Beam {
+    /// The beam that a header's two numbers tell; none where there is one only, which writers put for want of better.
+    pub(crate) fn new(number: Option<i64>, of: Option<i64>) -> Option<Self> {
+        let number = u32::try_from(number?).ok()?;
+        let of = of.and_then(|of| u32::try_from(of).ok()).filter(|of| *of > 0);
+        let is_told = of.map_or(number > 0, |of| of > 1);
+        is_told.then_some(Self { number, of })
+    }
+
+    /// The beam of a name such as `B07`: its first digits.
+    pub(crate) fn named(name: Option<&str>, of: Option<i64>) -> Option<Self> {
+        let digits = name?.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+        Self::new(digits[..end].parse().ok(), of)
+    }
 }
 
 impl FilterbankHeader {

@@ -4,7 +4,10 @@
 //! plot and not of the recording.
 
 mod grid;
+mod many;
 mod plane;
+
+pub use many::cutouts;
 
 use crate::error::{Error, Result};
 use crate::io::FilterbankSource;

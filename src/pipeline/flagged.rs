@@ -231,6 +231,7 @@ mod tests {
             telescope: String::new(),
             ra_deg: None,
             dec_deg: None,
+            beam: None,
             tstart_mjd: 0.0,
             tsamp_s: 1e-3,
             band,

@@ -7,6 +7,7 @@ pub mod array;
 mod budget;
 pub mod burst;
 pub mod chirp;
+pub mod cleaned;
 mod cleaning;
 pub mod cutout;
 pub mod ending;

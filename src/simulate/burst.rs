@@ -65,6 +65,7 @@ impl Simulator {
             telescope: options.telescope,
             ra_deg: None,
             dec_deg: None,
+            beam: None,
             tstart_mjd: options.tstart_mjd,
             tsamp_s: options.tsamp_s,
             band: options.band,

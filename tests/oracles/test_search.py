@@ -1,5 +1,6 @@
 """The burst of FRB 180417, and the candidate files that others take up from there."""
 
+import json
 import subprocess
 import sys
 
@@ -108,5 +109,14 @@ def test_our_candidate_files_open_as_those_of_your(recording, tmp_path):
         assert file["data_dm_time"].shape == (256, 256)
         plane = numpy.array(file["data_dm_time"])
         assert numpy.isfinite(plane).all() and plane.std() > 0
+        told = json.loads(file["data_freq_time"].attrs["provenance"])
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert told == summary["provenance"]
+    image = client("PIL.Image")
+    with image.open(tmp_path / "out" / "overview.png") as picture:
+        picture.load()
+        assert json.loads(picture.text["provenance"]) == told
+        assert json.loads(picture.text["run"])["command"] == summary["run"]["command"]
+        assert picture.text["Software"].startswith("sidereal ")
     plot_h5(str(files[0]), save=True, detrend_ft=False)
     assert list(files[0].parent.glob("*.png"))

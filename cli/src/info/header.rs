@@ -8,7 +8,7 @@ use sidereal::io::FilterbankHeader;
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 
 use crate::plots::{duration, short};
-use crate::selection;
+use crate::selection::{self, BeamDocument};
 
 /// A header, with the names of its JSON document.
 #[derive(Serialize, JsonSchema)]
@@ -19,6 +19,8 @@ pub(super) struct Header {
     telescope: String,
     ra_deg: Option<f64>,
     dec_deg: Option<f64>,
+    /// The receiver's beam; none where it is unknown, or the only one.
+    beam: Option<BeamDocument>,
     tstart_mjd: f64,
     tsamp_s: f64,
     times: Option<u64>,
@@ -49,6 +51,7 @@ impl Header {
             },
             ra_deg: header.ra_deg,
             dec_deg: header.dec_deg,
+            beam: header.beam.map(BeamDocument::from),
             tstart_mjd: header.tstart_mjd,
             tsamp_s: header.tsamp_s,
             times: header.times,
@@ -80,6 +83,9 @@ impl Header {
         row("Source", or_unknown(&self.source));
         row("Telescope", or_unknown(&self.telescope));
         row("Position", position(self.ra_deg, self.dec_deg));
+        if let Some(beam) = self.beam {
+            row("Beam", beam.text());
+        }
         row("Start", self.start());
         row("Length", self.length());
         row("Sampling", duration_exactly(self.tsamp_s));

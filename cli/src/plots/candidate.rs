@@ -5,10 +5,10 @@ use sidereal::pipeline::cutout::Cutout;
 
 use super::colour::{BLUE, GREY, RED, quantiles};
 use super::duration;
-use super::frame::{Axis, Frame, Labels};
+use super::frame::{Axis, Frame, Labels, TICK_TEXT};
 use super::pen::{Pen, Rect, picture};
 use super::png::Png;
-use super::text::{Anchor, Style};
+use super::text::{Anchor, Style, fitted};
 
 /// What the plot's header says.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct Candidate {
     pub(crate) width_s: f64,
     /// Time at the highest frequency, MJD (UTC), where known.
     pub(crate) mjd: Option<f64>,
+    /// Lower and upper edges of what was left out of the band.
+    pub(crate) masked_mhz: Vec<(f64, f64)>,
 }
 
 const SIZE: (u32, u32) = (1600, 1000);
@@ -75,7 +77,7 @@ fn header(pen: &Pen<'_>, about: &Candidate) {
     pen.text((40.0, 46.0), &about.file, Style::new(34.0));
     let right = Style::new(24.0).colour(GREY).anchor(Anchor::End);
     pen.text((1570.0, 46.0), &about.rank, right);
-    pen.text((40.0, 84.0), &about.target, Style::new(24.0).colour(GREY));
+    pen.text((40.0, 84.0), &about.target, fitted(&about.target, 24.0, 1530.0).colour(GREY));
 }
 
 /// The candidate's numbers, above the DM-time plane.
@@ -131,6 +133,25 @@ fn waterfall(pen: &Pen<'_>, cutout: &Cutout, about: &Candidate, times: &Times) {
     frame.plane(pen, &shown, cutout.times, scale);
     frame.axes(pen, Labels::Full(&times.label), Labels::Full("Frequency (MHz)"));
     marks(pen, &frame, about, times);
+    left_out(pen, &frame, about);
+}
+
+/// Marks what was left out of the band, beside the waterfall.
+fn left_out(pen: &Pen<'_>, frame: &Frame, about: &Candidate) {
+    let left = frame.rect.right + 4.0;
+    for (low, high) in &about.masked_mhz {
+        let (_, bottom) = frame.place(frame.x.from, low.max(frame.y.from));
+        let (_, top) = frame.place(frame.x.from, high.min(frame.y.to));
+        // A narrow channel is still seen.
+        let middle = 0.5 * (top + bottom);
+        let half = (0.5 * (bottom - top)).max(0.75);
+        let rect = Rect { left, right: left + 9.0, top: middle - half, bottom: middle + half };
+        pen.block(rect, RED, 1.0);
+    }
+    if !about.masked_mhz.is_empty() {
+        let style = Style::new(TICK_TEXT - 2.0).colour(RED).anchor(Anchor::Middle);
+        pen.text((left + 20.0, frame.rect.top - 11.0), "left out", style);
+    }
 }
 
 /// Rows of the waterfall in which the eye still finds a pulse: at S/N 2 or so in each.

@@ -7,7 +7,7 @@ use super::frame::{Axis, Frame, Labels, TICK_TEXT};
 use super::pen::{Pen, Rect, picture};
 use super::png::Png;
 use super::short;
-use super::text::{Anchor, Style};
+use super::text::{Anchor, Style, fitted};
 
 /// One candidate.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,8 @@ fn header(pen: &Pen<'_>, about: &Overview) {
     };
     let words = format!("{found} above S/N {}", short(about.snr, 3));
     pen.text((1560.0, 46.0), &words, Style::new(24.0).colour(GREY).anchor(Anchor::End));
-    pen.text((40.0, 84.0), &about.target, Style::new(24.0).colour(GREY));
+    // The key of sizes is at the right.
+    pen.text((40.0, 84.0), &about.target, fitted(&about.target, 24.0, 1080.0).colour(GREY));
 }
 
 /// Radius and place on the colour map (0 to 1) of a S/N, by its ratio to the threshold.

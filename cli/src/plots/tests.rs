@@ -32,6 +32,7 @@ fn page() -> Candidate {
         snr: 10.0,
         width_s: 2e-3,
         mjd: None,
+        masked_mhz: vec![(1200.0, 1200.5), (1400.0, 1450.0)],
     }
 }
 

@@ -54,6 +54,11 @@ impl Style {
     }
 }
 
+/// Text of a size, or of a smaller one in which a line is no longer than `most` pixels.
+pub(crate) fn fitted(words: &str, size: f32, most: f32) -> Style {
+    Style::new(size * (most / length(words, size)).min(1.0))
+}
+
 /// Length of a line of text in pixels.
 pub(crate) fn length(words: &str, size: f32) -> f32 {
     layout(words, size).1

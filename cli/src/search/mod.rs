@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::backend::Backend;
+use sidereal::clean::{Bandpass, Mitigated};
 use sidereal::dedisperse::dm_plan::DmRange;
 use sidereal::geometry::Dut1;
 use sidereal::io::FilterbankHeader;
@@ -427,6 +428,8 @@ impl<'a> Work<'a> {
             options: &self.options,
             found,
             folder,
+            is_cleaned: self.options.mask.is_some()
+                || found.report.mitigated.as_ref().is_some_and(is_something),
             spooled: self.spooled,
         };
         if !products.no_plots {
@@ -437,6 +440,12 @@ impl<'a> Work<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns whether mitigation changed any row.
+fn is_something(found: &Mitigated) -> bool {
+    let rows = found.broadband_rows + found.lost_rows + found.followed_rows;
+    found.masked_cells + rows > 0 || found.steps.bandpass == Bandpass::Always
 }
 
 /// The same candidates, their times counted from the recording's first sample instead of from the
@@ -481,11 +490,7 @@ impl Arguments {
 
     /// Returns the steps of mitigation, and whether outlying channels are masked.
     fn rfi(&self) -> (Rfi, bool) {
-        let rfi = self.selection.rfi.unwrap_or(Rfi::Auto);
-        match (self.no_auto_mask, rfi) {
-            (true, Rfi::Auto) => (rfi.without_masks(), false),
-            (no_mask, _) => (rfi, rfi.has_mask() && !no_mask),
-        }
+        self.selection.cleaning.rfi(Rfi::Auto, self.no_auto_mask)
     }
 
     fn options(&self, opened: &Opened) -> Result<SearchOptions> {

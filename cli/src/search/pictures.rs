@@ -3,7 +3,8 @@
 use sidereal::backend::Backend;
 use sidereal::io::FilterbankSource;
 use sidereal::pipeline::burst::SearchOptions;
-use sidereal::pipeline::cutout::{Cutout, Options, cutout};
+use sidereal::pipeline::cleaned::CleanedRows;
+use sidereal::pipeline::cutout::{Cutout, Options, cutout, cutouts};
 use sidereal::pulse::cluster::Candidate;
 use sidereal::units::{HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
 use sidereal::{Error, Result};
@@ -15,7 +16,8 @@ use crate::output::Folder;
 use crate::plots::{self, Overview, Png, Point, short};
 use crate::progress::Progress;
 use crate::provenance::Made;
-use crate::selection::Recording;
+use crate::rfi::Rfi;
+use crate::selection::{BeamDocument, Recording};
 use crate::{interrupt, json};
 
 /// Name of the picture of all candidates.
@@ -28,6 +30,8 @@ pub(crate) struct Pictures<'a> {
     pub(crate) options: &'a SearchOptions,
     pub(crate) found: &'a Found,
     pub(crate) folder: &'a Folder,
+    /// True if rows were changed before they were searched, and are drawn so.
+    pub(crate) is_cleaned: bool,
     pub(crate) spooled: bool,
 }
 
@@ -62,14 +66,16 @@ impl Pictures<'_> {
         let shown = &candidates[..candidates.len().min(most)];
         let progress = Progress::items(common, shown.len() as u64);
         progress.doing("Drawing");
-        for (index, candidate) in shown.iter().enumerate() {
-            interrupt::check()?;
-            let cutout = self.cutout(self.plot_options(candidate))?;
+        let wanted: Vec<Options> = shown.iter().map(|one| self.plot_options(one)).collect();
+        let mut drawn = 0;
+        self.cutouts(&wanted, &mut |index, cutout| {
+            let candidate = &shown[index];
             let png = self.png(&(stem(index, candidate) + ".png"));
             plots::candidate(&png, &cutout, &self.page(index, candidate))?;
-            progress.at(index as u64 + 1);
-        }
-        Ok(())
+            drawn += 1;
+            progress.at(drawn);
+            Ok(())
+        })
     }
 
     /// Writes one file for FETCH a candidate.
@@ -79,15 +85,18 @@ impl Pictures<'_> {
         progress.doing("Writing for FETCH");
         let Made { provenance, run } = &self.found.made;
         let texts = [("provenance", json::line(provenance)?), ("run", json::line(run)?)];
-        for (index, candidate) in candidates.iter().enumerate() {
-            interrupt::check()?;
-            let options = Options::fetch(candidate.dm, candidate.time_s, candidate.width_s);
-            let cutout = self.cutout(self.common_options(options))?;
+        let options = |one: &Candidate| Options::fetch(one.dm, one.time_s, one.width_s);
+        let wanted: Vec<Options> =
+            candidates.iter().map(|one| self.common_options(options(one))).collect();
+        let mut written = 0;
+        self.cutouts(&wanted, &mut |index, cutout| {
+            let candidate = &candidates[index];
             let path = self.folder.file(stem(index, candidate) + ".h5");
             super::tables::write_fetch(&path, candidate, &cutout, &self.found.header, &texts)?;
-            progress.at(index as u64 + 1);
-        }
-        Ok(())
+            written += 1;
+            progress.at(written);
+            Ok(())
+        })
     }
 
     fn png(&self, name: &str) -> Png<'_> {
@@ -103,10 +112,41 @@ impl Pictures<'_> {
         Ok(self.recording.open(self.options.dm_constant, self.backend)?.source)
     }
 
-    fn cutout(&self, mut options: Options) -> Result<Cutout> {
+    /// Cuts out what surrounds each candidate; `each` takes the cutouts by their place in `wanted`, in any order.
+    fn cutouts(
+        &self,
+        wanted: &[Options],
+        each: &mut dyn FnMut(usize, Cutout) -> Result<()>,
+    ) -> Result<()> {
         // A source counts from its first spectrum.
-        options.time_s -= self.found.delay_s;
-        cutout(self.open()?.as_mut(), &options)
+        let from = |options: &Options, start_s: f64| Options {
+            time_s: options.time_s - start_s,
+            ..options.clone()
+        };
+        if !self.is_cleaned {
+            for (place, options) in wanted.iter().enumerate() {
+                interrupt::check()?;
+                let options = from(options, self.found.delay_s);
+                each(place, cutout(self.open()?.as_mut(), &options)?)?;
+            }
+            return Ok(());
+        }
+        // What becomes of a row depends on all rows before it, so that all are read; those of zero-DM are so already.
+        let mut left: Vec<usize> = (0..wanted.len()).collect();
+        while !left.is_empty() {
+            let goes_on = &mut || !interrupt::requested();
+            let host = self.backend.on_host();
+            let mut rows = CleanedRows::new(self.open()?, self.options, &host, goes_on)?;
+            let start_s = self.found.delay_s + rows.start_s();
+            let part: Vec<Options> = left
+                .iter()
+                .map(|place| Options { zero_dm: false, ..from(&wanted[*place], start_s) })
+                .collect();
+            let mut each = |place: usize, cutout: Cutout| each(left[place], cutout);
+            let again = cutouts(&mut rows, &part, goes_on, &mut each)?;
+            left = again.into_iter().map(|place| left[place]).collect();
+        }
+        Ok(())
     }
 
     fn plot_options(&self, candidate: &Candidate) -> Options {
@@ -154,10 +194,35 @@ impl Pictures<'_> {
             snr: candidate.snr,
             width_s: candidate.width_s,
             mjd: known.then(|| header.tstart_mjd + candidate.time_s / SECONDS_PER_DAY),
+            masked_mhz: self.masked_mhz(),
         }
     }
 
-    /// Source, position, telescope, band and channels left out, where known.
+    /// Lower and upper edges of the channels left out, neighbours joined.
+    fn masked_mhz(&self) -> Vec<(f64, f64)> {
+        let band = &self.found.header.band;
+        let half = 0.5 * band.channel_width_hz();
+        let centres = band.centres_hz();
+        let mut edges: Vec<(f64, f64)> = self
+            .found
+            .report
+            .masked_channels
+            .iter()
+            .map(|channel| (centres[*channel] - half, centres[*channel] + half))
+            .map(|(low, high)| (low / HZ_PER_MHZ, high / HZ_PER_MHZ))
+            .collect();
+        edges.sort_by(|a, b| a.0.total_cmp(&b.0));
+        edges.dedup_by(|next, last| {
+            let touches = next.0 <= last.1 + 1e-3 * (next.1 - next.0);
+            if touches {
+                last.1 = next.1;
+            }
+            touches
+        });
+        edges
+    }
+
+    /// Source, position, beam, telescope, band, channels left out and mitigation, where known.
     fn target(&self) -> String {
         let header = &self.found.header;
         let band = format!(
@@ -176,7 +241,15 @@ impl Pictures<'_> {
             0 => String::new(),
             many => format!("{many} left out"),
         };
-        let names = [header.source_name.as_str(), &position, telescope, &band, &masked];
+        let beam = header
+            .beam
+            .map_or_else(String::new, |beam| format!("beam {}", BeamDocument::from(beam).text()));
+        let rfi = match self.found.rfi {
+            Rfi::None => String::new(),
+            rfi => format!("--rfi {rfi}"),
+        };
+        let names =
+            [header.source_name.as_str(), &position, &beam, telescope, &band, &masked, &rfi];
         let known: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
         known.join(" · ")
     }

@@ -21,7 +21,7 @@ use hdf5_pure::{AttrValue, DType, Dataset, Datatype, DatatypeByteOrder};
 use crate::error::{Error, Result};
 use crate::io::rows::{Chosen, add};
 use crate::io::sigproc::telescopes;
-use crate::io::{FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S};
+use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, MAX_CHANNELS};
 use place::{Axes, Place};
@@ -135,6 +135,7 @@ fn read_header(
         telescope: telescope.unwrap_or_default(),
         ra_deg: attributes.number("src_raj")?.map(|hours| hours * 15.0),
         dec_deg: attributes.number("src_dej")?,
+        beam: beam(attributes)?,
         tstart_mjd: attributes.number("tstart")?.unwrap_or(0.0),
         tsamp_s,
         band,
@@ -143,6 +144,12 @@ fn read_header(
         recorded_polarizations: axes[1] as usize,
         times: Some(axes[0]),
     })
+}
+
+/// The beam, under SIGPROC's names.
+fn beam(attributes: &Attributes<'_>) -> Result<Option<Beam>> {
+    let whole = |number: Option<f64>| number.map(|number| number as i64);
+    Ok(Beam::new(whole(attributes.number("ibeam")?), whole(attributes.number("nbeams")?)))
 }
 
 fn sample_encoding(path: &Path, dataset: &Dataset) -> Result<Encoding> {

@@ -264,6 +264,7 @@ mod tests {
             telescope: String::new(),
             ra_deg: None,
             dec_deg: None,
+            beam: None,
             tstart_mjd: 59000.0 + start * tsamp_s / SECONDS_PER_DAY,
             tsamp_s,
             band: Band::uniform(1500.0, -1.0, 4).unwrap(),

@@ -18,7 +18,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::io::{FilterbankHeader, FilterbankSource, Polarizations, sexagesimal};
+use crate::io::{Beam, FilterbankHeader, FilterbankSource, Polarizations, sexagesimal};
 use crate::units::{Band, HZ_PER_MHZ, SECONDS_PER_DAY};
 use fits::Header;
 use gaps::Timing;
@@ -83,6 +83,7 @@ pub fn from_reader<R: Read + Seek + Send + 'static>(
         telescope: primary.text("TELESCOP").unwrap_or_default().to_string(),
         ra_deg: primary.text("RA").and_then(sexagesimal::parse).map(|hours| hours * 15.0),
         dec_deg: primary.text("DEC").and_then(sexagesimal::parse),
+        beam: Beam::named(primary.text("IBEAM"), None),
         tstart_mjd: start_mjd(&primary, &subint, &layout, &timing)?,
         tsamp_s: layout.tsamp_s,
         band: read_band(&mut input, &primary, &subint, &table, &layout)?,

@@ -9,7 +9,7 @@ use super::telescopes;
 use crate::error::{Error, Result};
 use crate::io::rows::Chosen;
 use crate::io::sexagesimal::unpack_degrees;
-use crate::io::{FilterbankHeader, TSAMP_S};
+use crate::io::{Beam, FilterbankHeader, TSAMP_S};
 use crate::sample::Encoding;
 use crate::units::{Band, HZ_PER_MHZ, MAX_CHANNELS};
 
@@ -83,6 +83,7 @@ impl Layout {
             telescope: telescope(header),
             ra_deg,
             dec_deg,
+            beam: Beam::new(header.integer("ibeam"), header.integer("nbeams")),
             tstart_mjd: self.tstart_mjd,
             tsamp_s: self.tsamp_s,
             band: self.band.clone(),

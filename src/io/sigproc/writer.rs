@@ -162,8 +162,9 @@ fn encode(header: &FilterbankHeader, ifs: usize, path: &Path) -> Result<Vec<u8>>
     encoder.integer("data_type", 1);
     frequencies(&mut encoder, &header.band);
     encoder.integer("nchans", header.channels() as i32);
-    encoder.integer("nbeams", 1);
-    encoder.integer("ibeam", 1);
+    let beam = header.beam.map_or((1, 1), |beam| (beam.number, beam.of.unwrap_or(0)));
+    encoder.integer("nbeams", beam.1.try_into().unwrap_or(i32::MAX));
+    encoder.integer("ibeam", beam.0.try_into().unwrap_or(i32::MAX));
     encoder.integer("nbits", encoding.bits() as i32);
     encoder.float("tstart", header.tstart_mjd);
     encoder.float("tsamp", header.tsamp_s);
@@ -208,6 +209,7 @@ mod tests {
             telescope: "MeerKAT".into(),
             ra_deg: Some(83.63),
             dec_deg: Some(-22.01),
+            beam: None,
             tstart_mjd: 59000.123456789,
             tsamp_s: 64e-6,
             band,

@@ -5,6 +5,7 @@ use super::fields::Fields;
 use super::layout::Counts;
 use super::{FilterGeometry, VoltageHeader, VoltageOptions};
 use crate::error::{Error, Result};
+use crate::io::Beam;
 use crate::io::sexagesimal;
 use crate::units::HZ_PER_MHZ;
 use crate::voltage::VoltageEncoding;
@@ -93,9 +94,17 @@ pub(super) fn header(
         antennas: counts.antennas,
         polarizations: counts.polarizations,
         circular: fields.text(keys.basis).and_then(circular),
+        beam: beam(fields),
         filter: parse_filter(FILTER_KEYS.map(|key| fields.text(key))),
         ..VoltageHeader::new(centres(middle, width, counts.channels), tsamp_s, encoding)
     })
+}
+
+/// The beam: `BEAM_ID` or `BEAM`, of `NBEAM` or `NBEAMS`.
+fn beam(fields: &Fields) -> Option<Beam> {
+    let text = |keys: [&str; 2]| keys.into_iter().find_map(|key| fields.text(key));
+    let of = text(["NBEAM", "NBEAMS"]).and_then(|of| of.trim().parse().ok());
+    Beam::named(text(["BEAM_ID", "BEAM"]), of)
 }
 
 /// Right ascension in degrees, from text in hours.

@@ -41,6 +41,8 @@ pub struct VoltageHeader {
     pub ra_deg: Option<f64>,
     /// Declination in degrees (J2000), when known.
     pub dec_deg: Option<f64>,
+    /// The receiver's beam, when known.
+    pub beam: Option<crate::io::Beam>,
     /// The first sample's start; day 0 when unknown.
     pub start: Epoch,
     /// Seconds from sample to sample of each stream.
@@ -91,6 +93,7 @@ impl VoltageHeader {
             telescope: String::new(),
             ra_deg: None,
             dec_deg: None,
+            beam: None,
             start: Epoch::default(),
             tsamp_s,
             centres_hz,

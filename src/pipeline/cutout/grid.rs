@@ -37,14 +37,20 @@ pub(super) struct Grid {
     channels: Vec<Channel>,
 }
 
-/// Where one used channel's samples go.
-struct Channel {
-    index: usize,
-    subband: usize,
-    shift: i64,
+/// Extent of a grid.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) subbands: usize,
+    pub(super) bins: usize,
+    factor: usize,
+    pad: usize,
+    /// First row that the grid takes; may lie before the data.
+    pub(super) start: i64,
+    /// Row after the last that it takes.
+    pub(super) end: i64,
 }
 
-impl Grid {
+impl Shape {
     pub(super) fn new(header: &FilterbankHeader, options: &Options) -> Self {
         let band = &header.band;
         let tsamp_s = header.tsamp_s;
@@ -63,13 +69,42 @@ impl Grid {
             subbands = subbands.div_ceil(2);
         }
         let middle = (options.time_s / tsamp_s).round() as i64;
+        let start = middle - (bins / 2 * factor) as i64 - (factor / 2) as i64;
+        let longest = (sweep(options.dm) / tsamp_s).round_ties_even().max(0.0) as i64;
+        let end = start.saturating_add((bins * factor) as i64).saturating_add(longest);
+        Self { subbands, bins, factor, pad, start, end }
+    }
+
+    /// Bytes of the cells and their counts.
+    pub(super) fn bytes(&self) -> usize {
+        8 * self.subbands * self.bins
+    }
+}
+
+/// Rows that are read at once.
+pub(super) fn gulp_rows(header: &FilterbankHeader) -> usize {
+    (GULP_BYTES / header.row_bytes().max(1)).max(1)
+}
+
+/// Where one used channel's samples go.
+struct Channel {
+    index: usize,
+    subband: usize,
+    shift: i64,
+}
+
+impl Grid {
+    pub(super) fn new(header: &FilterbankHeader, options: &Options) -> Self {
+        let band = &header.band;
+        let tsamp_s = header.tsamp_s;
+        let Shape { subbands, bins, factor, pad, start, .. } = Shape::new(header, options);
         let mut grid = Self {
             subbands,
             bins,
             factor,
             pad,
             tsamp_s,
-            start: middle - (bins / 2 * factor) as i64 - (factor / 2) as i64,
+            start,
             centres_hz: Vec::new(),
             used: vec![0; subbands],
             edges_hz: (
@@ -122,7 +157,7 @@ impl Grid {
             self.average();
             return Ok(());
         }
-        let gulp = (GULP_BYTES / row_bytes.max(1)).max(1);
+        let gulp = gulp_rows(&header);
         let mut rows = vec![0u8; gulp * row_bytes];
         let mut spectrum = vec![0f32; header.channels()];
         let mut time = first;
@@ -131,7 +166,7 @@ impl Grid {
             let got = source.read(&mut rows[..wanted * row_bytes])?;
             for row in rows[..got * row_bytes].chunks_exact(row_bytes) {
                 unpack_f32(row, header.encoding, &mut spectrum);
-                self.add(time, &mut spectrum, options.zero_dm);
+                self.add(time, &spectrum, options.zero_dm);
                 time += 1;
             }
             if got < wanted {
@@ -142,7 +177,8 @@ impl Grid {
         Ok(())
     }
 
-    fn add(&mut self, time: i64, spectrum: &mut [f32], zero_dm: bool) {
+    /// Adds a row.
+    pub(super) fn add(&mut self, time: i64, spectrum: &[f32], zero_dm: bool) {
         let mean = if zero_dm && !self.channels.is_empty() {
             let values = self.channels.iter().map(|c| f64::from(spectrum[c.index]));
             let finite = values.filter(|value| value.is_finite());
@@ -165,7 +201,8 @@ impl Grid {
         }
     }
 
-    fn average(&mut self) {
+    /// Turns sums into means.
+    pub(super) fn average(&mut self) {
         for (power, count) in self.power.iter_mut().zip(&self.counts) {
             *power = if *count > 0 { *power / *count as f32 } else { f32::NAN };
         }

@@ -1,6 +1,6 @@
 //! Cutouts of known data: means, gaps, edges.
 
-use super::{Cutout, Options, cutout};
+use super::{Cutout, Options, cutout, cutouts};
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::Encoding;
@@ -55,6 +55,7 @@ fn recording(band: &Band, times: usize, dm: f64, time: usize, width: usize) -> M
         telescope: String::new(),
         ra_deg: None,
         dec_deg: None,
+        beam: None,
         tstart_mjd: 0.0,
         tsamp_s: TSAMP_S,
         band: band.clone(),
@@ -135,4 +136,41 @@ fn wrong_options_are_refused() {
     ] {
         assert!(cutout(&mut source, &bad).is_err());
     }
+}
+
+#[test]
+fn one_pass_cuts_out_what_single_ones_do() {
+    let band = Band::uniform(1500.0, -2.0, 128).unwrap();
+    let sweep = dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
+    // The last two lie beyond the end and before the beginning; two wait for others.
+    let wanted: Vec<Options> = [1.504, 0.01, 3.2, 1.504, 90.0, -3.0]
+        .map(|time_s| Options {
+            zero_dm: time_s > 3.0,
+            ..Options::plot(60.0, time_s, 0.008, sweep)
+        })
+        .into();
+    let source = || recording(&band, 4000, 60.0, 1500, 8);
+    let mut found = vec![None; wanted.len()];
+    let mut keep = |place: usize, cutout: Cutout| {
+        assert!(found[place].replace(cutout).is_none());
+        Ok(())
+    };
+    assert!(cutouts(&mut source(), &wanted, &mut || true, &mut keep).unwrap().is_empty());
+    for (options, found) in wanted.iter().zip(found) {
+        let (alone, found) = (cutout(&mut source(), options).unwrap(), found.unwrap());
+        // Blank cells are NaN.
+        assert_eq!(format!("{found:?}"), format!("{alone:?}"));
+    }
+    // Grids of 120 MB each: two at a time.
+    let large = Options { times: 30_000, ..wanted[0].clone() };
+    let wanted = vec![large; 3];
+    let mut count = 0;
+    let mut drop = |_: usize, _: Cutout| {
+        count += 1;
+        Ok(())
+    };
+    assert_eq!(cutouts(&mut source(), &wanted, &mut || true, &mut drop).unwrap(), [2]);
+    let stopped = cutouts(&mut source(), &wanted, &mut || false, &mut drop).unwrap_err();
+    assert_eq!(count, 2);
+    assert!(stopped.is_stop());
 }

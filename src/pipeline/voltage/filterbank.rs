@@ -237,6 +237,7 @@ fn header(recorded: &VoltageHeader, plan: &Plan, band: Band) -> FilterbankHeader
         telescope: recorded.telescope.clone(),
         ra_deg: recorded.ra_deg,
         dec_deg: recorded.dec_deg,
+        beam: recorded.beam,
         tstart_mjd: if recorded.start.day == 0 { 0.0 } else { start.mjd() },
         tsamp_s: plan.samples_per_row() as f64 * recorded.tsamp_s,
         band,

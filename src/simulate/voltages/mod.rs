@@ -317,6 +317,7 @@ fn header(options: Options) -> VoltageHeader {
         telescope: options.telescope,
         ra_deg: None,
         dec_deg: None,
+        beam: None,
         start: options.start,
         tsamp_s,
         centres_hz: options.centres_hz,

@@ -125,6 +125,7 @@ pub(in crate::io::voltages) fn open(
         telescope: recording.telescope,
         ra_deg: None,
         dec_deg: None,
+        beam: None,
         start: (recording.epoch)(start.0).plus_s(fraction),
         tsamp_s: 1.0 / rate,
         centres_hz: centres(options.centre_hz, streams.coarse_channels(), width, lower),
