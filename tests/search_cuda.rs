@@ -118,6 +118,25 @@ fn interference_is_taken_away_as_on_the_processor() {
 }
 
 #[test]
+fn bursts_that_start_and_end_cut_are_those_of_the_processor() {
+    let Some(gpu) = gpu() else { return };
+    for (encoding, zero_dm, gulp) in [(Encoding::U8, false, 700), (Encoding::U8, true, 0)] {
+        let mut simulated = Options::new(Band::uniform(1500.0, -4.0, 32).unwrap(), 1e-3, 4500);
+        (simulated.encoding, simulated.seed) = (encoding, 5);
+        simulated.bursts =
+            vec![Burst::new(90.0, -0.02, 4e-3, 30.0), Burst::new(140.0, 4.48, 4e-3, 30.0)];
+        let mut options = options();
+        (options.zero_dm, options.gulp, options.baseline_s) = (zero_dm, gulp, 0.5);
+        let source = || Simulator::new(simulated.clone()).unwrap();
+        let expected = run(&mut source(), &options, &Backend::best(2));
+        let cut = expected.candidates.iter().filter(|candidate| candidate.band_fraction < 1.0);
+        assert!(cut.count() >= 2, "{:?}", expected.candidates);
+        let found = run(&mut source(), &options, &gpu);
+        assert_same(&found.candidates, &expected.candidates, &format!("zero-DM {zero_dm}"));
+    }
+}
+
+#[test]
 fn a_resident_recording_can_be_searched_again() {
     let Some(gpu) = gpu() else { return };
     let options = SearchOptions { gulp: 1500, ..options() };

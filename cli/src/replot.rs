@@ -329,5 +329,6 @@ fn candidate(listed: &Listed) -> Candidate {
         end_s,
         dm_min: dm,
         dm_max: dm,
+        band_fraction: 1.0,
     }
 }

@@ -36,7 +36,9 @@ fn a_search_writes_what_the_table_says() {
     assert_eq!((&summary["complete"], &summary["reason"]), (&true.into(), &Value::Null));
     assert_eq!(keys(&summary["dms"]), ["count", "max", "min"].into());
     let best = &summary["candidates"][0];
-    assert_eq!(keys(best), ["dm", "members", "mjd", "snr", "time_s", "width_s"].into());
+    let expected = ["band_fraction", "dm", "members", "mjd", "snr", "time_s", "width_s"];
+    assert_eq!(keys(best), expected.into());
+    assert_eq!(best["band_fraction"], 1.0);
     assert!((best["dm"].as_f64().unwrap() - 60.0).abs() < 5.0, "{best}");
     assert!((best["time_s"].as_f64().unwrap() - 1.5).abs() < 4e-3, "{best}");
     let out = home.path().join("out");
@@ -67,6 +69,57 @@ fn a_search_writes_what_the_table_says() {
     let first = fs::read_to_string(out.join("candidates.csv")).unwrap();
     assert!(
         first.starts_with("file,snr,stime,width,dm,label,chan_mask_path,num_files,time_s,width_s")
+    );
+}
+
+#[test]
+fn a_burst_that_the_start_or_the_end_cuts_is_in_every_list() {
+    let home = tempfile::tempdir().unwrap();
+    done(
+        home.path(),
+        "simulate burst a.fil --fch1 1500 --foff -2.34375 --channels 128 --tsamp 256e-6 --duration 6 \
+         --burst dm=300,time=-0.12,snr=60,width=0.004 --burst dm=250,time=5.87,snr=60,width=0.004",
+    );
+    let search = "search a.fil --dm-max 400 --rfi none";
+    let summary = json(home.path(), &format!("{search} -o out --fetch --singlepulse"));
+    let number = |value: &Value| value.as_f64().unwrap();
+    let candidates = summary["candidates"].as_array().unwrap();
+    let cut: Vec<_> = candidates.iter().filter(|c| number(&c["band_fraction"]) < 1.0).collect();
+    assert_eq!(cut.len(), 2, "{candidates:?}");
+    let find = |time: f64| cut.iter().find(|c| (number(&c["time_s"]) - time).abs() < 5e-3).unwrap();
+    let (first, last) = (find(-0.12), find(5.87));
+    for (candidate, fraction) in [(first, 0.51), (last, 0.57)] {
+        let [band, snr] = ["band_fraction", "snr"].map(|key| number(&candidate[key]));
+        assert!((band - fraction).abs() < 0.05, "{candidate}");
+        assert!((snr / (60.0 * band.sqrt()) - 1.0).abs() < 0.15, "{candidate}");
+    }
+    assert!(number(&first["mjd"]) < number(&summary["observation"]["tstart_mjd"]));
+    let out = home.path().join("out");
+    let list = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let csv = list("candidates.csv");
+    assert!(csv.lines().next().unwrap().ends_with(",barycentric_mjd,band_fraction"));
+    let bands = csv.lines().skip(1).map(|line| line.rsplit_once(',').unwrap().1);
+    assert_eq!(bands.filter(|band| *band != "1.0000").count(), 2, "{csv}");
+    let cand = list("candidates.cand");
+    let samples: Vec<i64> =
+        cand.lines().map(|line| line.split('\t').nth(1).unwrap().parse().unwrap()).collect();
+    let sample = (number(&first["time_s"]) / 256e-6).floor() as i64;
+    assert!(samples.contains(&sample) && sample < 0, "{cand}");
+    let pictures = entries(&out).into_iter().filter(|name| name.starts_with("candidate_")).count();
+    assert_eq!(pictures, 2 * candidates.len());
+    for name in ["candidates.cand", "candidates.csv", "candidates.singlepulse"] {
+        let drawn = json(home.path(), &format!("replot a.fil out/{name} -o drawn --overwrite"));
+        assert_eq!(drawn["drawn"].as_array().unwrap().len(), candidates.len(), "{name}");
+        assert!(drawn["drawn"].as_array().unwrap().iter().any(|c| number(&c["time_s"]) < 0.0));
+    }
+    let whole = json(home.path(), &format!("{search} -o whole --min-band 1"));
+    let whole = whole["candidates"].as_array().unwrap().iter().map(|c| number(&c["time_s"]));
+    let is_burst = |time: &f64| (time + 0.12).abs() < 0.01 || (time - 5.87).abs() < 0.01;
+    assert_eq!(whole.filter(is_burst).count(), 0);
+    fails(
+        &sidereal(home.path(), &format!("{search} -o no --min-band 0")),
+        2,
+        &["--min-band", "0.01"],
     );
 }
 

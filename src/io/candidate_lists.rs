@@ -1,7 +1,8 @@
 //! Lists of candidates that any program wrote, told apart by their content: Heimdall's `.cand`, tables with named columns
 //! (`your`, FETCH, ours) and PRESTO's `.singlepulse`.
 //!
-//! Invariant: what is read has a finite S/N, a time of at least 0, a width above 0 and a dispersion measure of at least 0.
+//! Invariant: what is read has a finite S/N, a finite time (negative where a pulse came before the recording's first sample,
+//! of which it has the lower frequencies), a width above 0 and a dispersion measure of at least 0.
 //!
 //! # Source
 //! As in [`super::candidates`].
@@ -101,16 +102,16 @@ fn singlepulse(line: &Line<'_>, tsamp_s: f64) -> Result<Listed> {
         return Err(line.fault("columns", "found fewer than five"));
     };
     let (seconds, sample) =
-        (line.number("time", time, TIME)?, line.number("sample", sample, (0.0, 1e18))?);
+        (line.number("time", time, TIME)?, line.number("sample", sample, (-1e18, 1e18))?);
     // The series may have been binned.
-    let own = if sample > 0.0 && seconds > 0.0 { seconds / sample } else { tsamp_s };
+    let own = if sample * seconds > 0.0 { seconds / sample } else { tsamp_s };
     let width_s = line.number("downfact", width, (1.0, 1e12))? * own.max(tsamp_s);
     listed(line, [snr, dm, time], width_s)
 }
 
 /// Binary logarithms of widths.
 const FILTER: (f64, f64) = (0.0, 40.0);
-const TIME: (f64, f64) = (0.0, MAX_SECONDS);
+const TIME: (f64, f64) = (-MAX_SECONDS, MAX_SECONDS);
 
 fn listed(line: &Line<'_>, [snr, dm, time]: [&str; 3], width_s: f64) -> Result<Listed> {
     Ok(Listed {
@@ -200,6 +201,7 @@ mod tests {
             tsamp_s: TSAMP_S,
             mjd: None,
             barycentric_mjd: None,
+            band_fraction: 1.0,
         }
     }
 
@@ -256,7 +258,7 @@ mod tests {
             ("1 2 3 4 5 6 7 8 9\n1 2 3 x 5 6 7 8 9\n", ["line 2", "filter"]),
             ("1 2 3 4 5 6 7 8 9\n1 2 3\n", ["line 2", "fewer"]),
             ("1 2 3 4 5 -6 7 8 9\n", ["line 1", "dm"]),
-            ("1 2 -3 4 5 6 7 8 9\n", ["line 1", "time"]),
+            ("1 2 -3e9 4 5 6 7 8 9\n", ["line 1", "time"]),
             ("1 2 3 400 5 6 7 8 9\n", ["line 1", "filter"]),
             ("dm,snr\n1,2\n", ["line 1", "time_s"]),
             ("dm,snr,time_s,width_s\n1,2,3\n", ["line 2", "width_s"]),

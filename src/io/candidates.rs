@@ -43,22 +43,24 @@ pub struct Record {
     pub mjd: Option<f64>,
     /// The same at the solar system's barycentre and infinite frequency, TDB, where it is known.
     pub barycentric_mjd: Option<f64>,
+    /// The part of the channels in which it lies: 1, unless the recording's start or end cuts its sweep off.
+    pub band_fraction: f64,
 }
 
 impl Record {
-    /// The native sample in which the pulse's centre lies.
-    pub fn sample(&self) -> u64 {
-        samples(self.time_s, self.tsamp_s).floor() as u64
+    /// The native sample in which the pulse's centre lies: negative before the recording's first.
+    pub fn sample(&self) -> i64 {
+        samples(self.time_s, self.tsamp_s).floor() as i64
     }
 
     /// First native sample.
-    pub fn begin(&self) -> u64 {
-        samples(self.begin_s, self.tsamp_s).floor() as u64
+    pub fn begin(&self) -> i64 {
+        samples(self.begin_s, self.tsamp_s).floor() as i64
     }
 
     /// The native sample after the last.
-    pub fn end(&self) -> u64 {
-        samples(self.end_s, self.tsamp_s).ceil() as u64
+    pub fn end(&self) -> i64 {
+        samples(self.end_s, self.tsamp_s).ceil() as i64
     }
 
     /// Width in native samples, at least 1.
@@ -114,22 +116,22 @@ pub fn write_singlepulse(path: &Path, records: &[Record]) -> Result<()> {
 }
 
 /// Writes the `cand.csv` that `your` and FETCH read (`width` is the binary logarithm of samples there), with the columns
-/// `time_s`, `width_s`, `mjd` and `barycentric_mjd` added; a date that is not known is an empty cell. `files` are those of
-/// the observation.
+/// `time_s`, `width_s`, `mjd`, `barycentric_mjd` and `band_fraction` added; a date that is not known is an empty cell.
+/// `files` are those of the observation.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub fn write_fetch(path: &Path, files: &[PathBuf], records: &[Record]) -> Result<()> {
-    let columns = "file,snr,stime,width,dm,label,chan_mask_path,num_files,time_s,width_s,mjd,barycentric_mjd\n";
+    let columns = "file,snr,stime,width,dm,label,chan_mask_path,num_files,time_s,width_s,mjd,barycentric_mjd,band_fraction\n";
     let mut text = String::from(columns);
     let file = files.first().map_or_else(String::new, |file| quoted(&shown(file)));
     let count = files.len().max(1);
     for record in records {
-        let Record { snr, time_s, dm, width_s, .. } = record;
+        let Record { snr, time_s, dm, width_s, band_fraction, .. } = record;
         let filter = record.filter();
         let _ = writeln!(
             text,
-            "{file},{snr:.4},{time_s:.7},{filter},{dm:.4},0,,{count},{time_s:.9},{width_s:.9},{},{}",
+            "{file},{snr:.4},{time_s:.7},{filter},{dm:.4},0,,{count},{time_s:.9},{width_s:.9},{},{},{band_fraction:.4}",
             date(record.mjd),
             date(record.barycentric_mjd),
         );
@@ -162,7 +164,7 @@ pub struct HeimdallRow {
     /// Signal-to-noise ratio.
     pub snr: f64,
     /// Sample of the pulse.
-    pub sample: u64,
+    pub sample: i64,
     /// The same in seconds.
     pub time_s: f64,
     /// Binary logarithm of the width in samples.
@@ -174,9 +176,9 @@ pub struct HeimdallRow {
     /// Detections that make up the candidate.
     pub members: usize,
     /// First sample.
-    pub begin: u64,
+    pub begin: i64,
     /// The sample after the last.
-    pub end: u64,
+    pub end: i64,
 }
 
 /// Reads a Heimdall `.cand` file; further columns, as of coincidenced files, are passed over.
@@ -246,12 +248,13 @@ mod tests {
             tsamp_s: 1.266_468_75e-3,
             mjd: Some(60_000.25),
             barycentric_mjd: None,
+            band_fraction: 1.0,
         }
     }
 
     #[test]
     fn samples_follow_the_conventions() {
-        for sample in [0u64, 1, 7, 1602, 123_456_789] {
+        for sample in [-1602i64, -1, 0, 1, 7, 1602, 123_456_789] {
             for tsamp_s in [64e-6, 1.266_468_75e-3, 0.000_163_84] {
                 let time_s = sample as f64 * tsamp_s;
                 let at = Record { time_s, begin_s: time_s, end_s: time_s, tsamp_s, ..record() };

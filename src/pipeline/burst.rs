@@ -20,13 +20,14 @@ use super::ending::Ending;
 use super::filled::Filled;
 pub use super::options::SearchOptions;
 use super::options::{Part, skip_to};
-use super::range::RangeSearch;
+use super::range::{Edge, RangeSearch};
 use super::trials::Trials;
 use crate::backend::Backend;
 use crate::clean::Mitigated;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::pulse::cluster::{Absorbed, Candidate, Clusterer};
+use crate::sample::Samples;
 use checkpoint::Onlooker;
 pub use checkpoint::{Checkpoint, Observer};
 #[cfg(feature = "cuda")]
@@ -131,6 +132,13 @@ pub fn search_from(
     let mut times = 0;
     if let Some(checkpoint) = resumed {
         times = setup.resume(source, checkpoint, &mut clusterer)?;
+    } else {
+        let total = setup.part.times;
+        let mut goes_on = || {
+            let elapsed_s = begin.elapsed().as_secs_f64();
+            observer.observe(&Status { times: 0, total, data_s: 0.0, elapsed_s })
+        };
+        setup.search_start(source, (backend, &mut goes_on), &mut clusterer)?;
     }
     let mut work = setup.work(source, backend)?;
     let (mut late, mut refused) = (0, Refused::default());
@@ -167,7 +175,12 @@ pub fn search_from(
     if times < setup.resumed {
         times = setup.resumed;
     } else if !is_of_device(&ending) {
-        match work.finish(times, &mut setup.ranges, &mut clusterer) {
+        let finished = work.finish(times, &mut setup.ranges, &mut clusterer).and_then(|trials| {
+            let rows = work.tail()?;
+            setup.search_end((&rows, times), backend, &mut clusterer)?;
+            Ok(trials)
+        });
+        match finished {
             Ok(trials) => late = trials,
             Err(error) if ending.is_complete() => ending = Ending::after(error),
             Err(_) => {}
@@ -205,6 +218,9 @@ trait Step {
         ranges: &mut [RangeSearch],
         clusterer: &mut Clusterer,
     ) -> Result<usize>;
+
+    /// The last rows as they are after cleaning, as many as the search of the recording's end takes.
+    fn tail(&mut self) -> Result<Vec<u8>>;
 }
 
 /// A search bound to a source's rows.
@@ -214,6 +230,9 @@ struct Setup {
     part: Part,
     cleaning: Cleaning,
     ranges: Vec<RangeSearch>,
+    /// Rows that the search of the recording's start or end takes, and those from which levels are taken; none where
+    /// whole bursts alone are looked for.
+    edge_rows: Option<(usize, usize)>,
     /// Rows that an earlier search had searched whole.
     resumed: u64,
     /// Candidates that the observer has taken, with those of an earlier search.
@@ -262,9 +281,54 @@ impl Setup {
         let trials = Trials { header: &header, options, cleaning: &cleaning, part };
         let filled = Filled::new(source.gaps(), part.first, cleaning.lost_rows());
         let ranges = RangeSearch::all(trials, &filled, backend)?;
+        if !(options.min_band > 0.0 && options.min_band <= 1.0) {
+            let rule = "it must be above 0, and 1 at most";
+            return Err(Error::parameter("--min-band", options.min_band, rule));
+        }
+        let edge_rows = RangeSearch::edge_rows(&ranges, header.row_bytes());
+        let edge_rows = edge_rows.filter(|_| options.min_band < 1.0);
         let (resumed, found, flagged) = (0, 0, 0);
         let options = options.clone();
-        Ok(Self { options, part, cleaning, ranges, header, resumed, found, flagged })
+        Ok(Self { options, part, cleaning, ranges, edge_rows, header, resumed, found, flagged })
+    }
+
+    /// Looks for bursts that began before the first row, in rows that are read ahead; in a recording that has no more, for
+    /// those too that its end cuts off.
+    fn search_start(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        (backend, goes_on): (&Backend, &mut dyn FnMut() -> bool),
+        clusterer: &mut Clusterer,
+    ) -> Result<()> {
+        let Some((rows, level_rows)) = self.edge_rows else { return Ok(()) };
+        let (ranges, min_band) = (&mut self.ranges, self.options.min_band);
+        self.cleaning.look_ahead(source, (rows, goes_on), &mut |cleaning, rows, ends| {
+            if rows.times() == 0 {
+                return Ok(());
+            }
+            let edge = Edge::start(rows, ends, (cleaning.masked(), level_rows, min_band));
+            ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
+        })
+    }
+
+    /// Looks for bursts whose sweep passes the last of `times` rows, in the last of them.
+    fn search_end(
+        &mut self,
+        (rows, times): (&[u8], u64),
+        backend: &Backend,
+        clusterer: &mut Clusterer,
+    ) -> Result<()> {
+        let Some((edge_rows, level_rows)) = self.edge_rows else { return Ok(()) };
+        // The end of fewer was searched with the start.
+        if times < edge_rows as u64 {
+            return Ok(());
+        }
+        let (encoding, channels) = (self.cleaning.encoding(), self.header.channels());
+        let count = rows.len() * 8 / (channels * encoding.bits());
+        let rows = Samples::new(rows, encoding, count, channels)?;
+        let edge =
+            Edge::end(rows, times, (self.cleaning.masked(), level_rows, self.options.min_band));
+        self.ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
     }
 
     /// Goes on from a checkpoint; returns the row at which the source stands then, counted from the part's first.
@@ -275,6 +339,9 @@ impl Setup {
         clusterer: &mut Clusterer,
     ) -> Result<u64> {
         let first = checkpoint.restore(&mut self.ranges, clusterer)?;
+        // The search of the end takes rows that those before it have no more need of.
+        let edge_rows = self.edge_rows.map_or(0, |(rows, _)| rows as u64);
+        let first = first.min(checkpoint.times.saturating_sub(edge_rows));
         // What fills samples goes back to the first row, and so does the number of those that the source replaced.
         let is_long = self.cleaning.looks_back() || checkpoint.flagged > 0;
         let first = if is_long { 0 } else { first };
@@ -346,7 +413,7 @@ impl Setup {
     fn work(&self, source: &mut dyn FilterbankSource, backend: &Backend) -> Result<Box<dyn Step>> {
         let Backend::Cuda(device, _) = backend else { return self.host_work() };
         let parts = (&self.cleaning, self.part);
-        let gulp = self.options.gulp;
+        let gulp = (self.options.gulp, self.kept_rows());
         // Interference is looked for in rows on the host.
         if self.cleaning.mitigated().is_none()
             && let Some(recorded) = voltages::recorded(source, device)
@@ -364,7 +431,15 @@ impl Setup {
 
     fn host_work(&self) -> Result<Box<dyn Step>> {
         let (cleaning, ranges) = (&self.cleaning, &self.ranges);
-        Ok(Box::new(host::HostWork::new(&self.header, cleaning, ranges, &self.options)?))
+        let options = (&self.options, self.kept_rows());
+        Ok(Box::new(host::HostWork::new(&self.header, cleaning, ranges, options)?))
+    }
+
+    /// The latest rows that are kept while others come.
+    fn kept_rows(&self) -> usize {
+        let edge_rows = self.edge_rows.map_or(0, |(rows, _)| rows);
+        let all = self.part.times.map_or(usize::MAX, |times| times.min(1 << 40) as usize);
+        if all < edge_rows { 0 } else { edge_rows }
     }
 
     /// Starts another stream of the same rows.

@@ -49,6 +49,11 @@ pub(super) struct Reader {
     left: u64,
     /// Error that ended the rows for the mask early; it is returned after them.
     fault: Option<Error>,
+    /// Rows that were read ahead, and the bytes of them that were given.
+    ahead: Vec<u8>,
+    ahead_used: usize,
+    /// Error that ended these.
+    ahead_fault: Option<Error>,
 }
 
 impl Cleaning {
@@ -132,12 +137,58 @@ impl Cleaning {
                 used: 0,
                 left,
                 fault,
+                ahead: Vec::new(),
+                ahead_used: 0,
+                ahead_fault: None,
             },
         })
     }
 
-    /// Returns whether fewer rows than the mask asks for were read before a stop or a fault: what is made with that mask is no
-    /// part of what a whole run makes.
+    /// Reads rows ahead, which [`Cleaning::read`] gives again, and calls `search` with them as the first stage takes them and
+    /// with whether the data end with them. `goes_on` is asked between reads; a stop or an error ends the data: see
+    /// [`Cleaning::is_cut_short`].
+    pub(super) fn look_ahead(
+        &mut self,
+        source: &mut dyn FilterbankSource,
+        (times, goes_on): (usize, &mut dyn FnMut() -> bool),
+        search: &mut dyn FnMut(&Self, Samples<'_>, bool) -> Result<()>,
+    ) -> Result<()> {
+        let header = source.header().clone();
+        let row_bytes = header.row_bytes();
+        let all = header.times.map_or(0, |all| all.min(times as u64) as usize);
+        let mut ahead = Vec::with_capacity(all * row_bytes);
+        let mut fault = None;
+        let mut is_over = false;
+        while !is_over && ahead.len() < times * row_bytes {
+            if !self.is_cut_short && !ahead.is_empty() && !goes_on() {
+                fault = Some(Error::stopped(&header.path));
+                break;
+            }
+            let from = ahead.len();
+            ahead.resize((from + PIECE_TIMES * row_bytes).min(times * row_bytes), 0);
+            let read = self.reader.read(source, &mut ahead[from..]).unwrap_or_else(|error| {
+                fault = Some(error);
+                0
+            });
+            ahead.truncate(from + read * row_bytes);
+            is_over = read == 0;
+        }
+        self.is_cut_short |= fault.is_some();
+        self.reader.ahead_fault = fault;
+        let rows = ahead.len() / row_bytes;
+        let samples = Samples::new(&ahead, header.encoding, rows, header.channels())?;
+        let mut cleaned = Vec::new();
+        let samples = self.clean(samples, &mut cleaned)?;
+        search(self, samples, rows < times)?;
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.reset();
+        }
+        self.reader.ahead = ahead;
+        Ok(())
+    }
+
+    /// Returns whether fewer rows than the mask or the search of the start asks for were read before a stop or a fault: what
+    /// is made with those is no part of what a whole run makes.
     pub(super) fn is_cut_short(&self) -> bool {
         self.is_cut_short
     }
@@ -172,7 +223,8 @@ impl Cleaning {
 
     /// Bytes of the rows that are held for the mask and the mitigation.
     pub(super) fn held_bytes(&self) -> usize {
-        self.reader.prefix.len() + self.reader.mitigation.as_ref().map_or(0, Mitigation::held_bytes)
+        let held = self.reader.prefix.len() + self.reader.ahead.len();
+        held + self.reader.mitigation.as_ref().map_or(0, Mitigation::held_bytes)
     }
 
     /// Bytes of a row that cleaning makes, 0 where rows are taken as they are.
@@ -245,7 +297,8 @@ impl Reader {
     /// Returns whether rows were read that are still to be given, or the fault that ended them.
     #[cfg(feature = "cuda")]
     pub(super) fn holds_rows(&self) -> bool {
-        self.used < self.prefix.len() || self.fault.is_some()
+        let is_ahead = self.ahead_used < self.ahead.len() || self.ahead_fault.is_some();
+        is_ahead || self.used < self.prefix.len() || self.fault.is_some()
     }
 
     /// The most rows that are still to be read.
@@ -260,6 +313,26 @@ impl Reader {
         source: &mut dyn FilterbankSource,
         rows: &mut [u8],
     ) -> Result<usize> {
+        let held = (self.ahead.len() - self.ahead_used).min(rows.len());
+        if held > 0 {
+            rows[..held].copy_from_slice(&self.ahead[self.ahead_used..][..held]);
+            self.ahead_used += held;
+            if self.ahead_used == self.ahead.len() {
+                (self.ahead, self.ahead_used) = (Vec::new(), 0);
+            }
+            let mut times = held / self.row_bytes;
+            // The last of them do not make a gulp shorter.
+            if held < rows.len() && self.ahead_fault.is_none() {
+                match self.read(source, &mut rows[held..]) {
+                    Ok(more) => times += more,
+                    Err(fault) => self.ahead_fault = Some(fault),
+                }
+            }
+            return Ok(times);
+        }
+        if let Some(fault) = self.ahead_fault.take() {
+            return Err(fault);
+        }
         let Some(mut mitigation) = self.mitigation.take() else {
             return self.read_recorded(source, rows);
         };

@@ -6,6 +6,7 @@ use super::flagged::LostRows;
 use crate::dedisperse;
 use crate::io::Gap;
 use crate::pulse::Event;
+use crate::pulse::partial::PartialEvent;
 
 /// Channels at which the part of a window that was filled is looked at.
 const CHANNELS: usize = 32;
@@ -54,6 +55,24 @@ impl Filled {
         events.retain_mut(|event| {
             let window = event.time / window_times;
             let filled = self.part(plan, event.dm as usize, (window * window_times, window_times));
+            event.snr *= (1.0 - filled).max(0.0).powf(CLIPPED) as f32;
+            filled <= MOST_FILLED && f64::from(event.snr) >= least
+        });
+    }
+
+    /// As [`Filled::weigh`], of events of an edge whose noise was taken from `window`, its first sample and their number.
+    pub(super) fn weigh_partial(
+        &self,
+        plan: &dedisperse::Plan,
+        window: (u64, u64),
+        least: f64,
+        events: &mut Vec<PartialEvent>,
+    ) {
+        if events.is_empty() || (self.gaps.is_empty() && self.lost.runs().is_empty()) {
+            return;
+        }
+        events.retain_mut(|event| {
+            let filled = self.part(plan, event.dm as usize, window);
             event.snr *= (1.0 - filled).max(0.0).powf(CLIPPED) as f32;
             filled <= MOST_FILLED && f64::from(event.snr) >= least
         });

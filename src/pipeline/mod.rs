@@ -19,5 +19,6 @@ mod mitigated;
 mod options;
 mod range;
 pub mod series;
+mod tail;
 mod trials;
 pub mod voltage;

@@ -43,13 +43,16 @@ pub struct SearchOptions {
     pub memory: Option<u64>,
     /// True if the events that belong to each candidate are reported.
     pub list_absorbed: bool,
+    /// The least part of the channels that the recording's start or end must leave of a burst's sweep, above 0; 1 looks for
+    /// whole bursts alone.
+    pub min_band: f64,
     /// The part to search, in seconds from the first sample's start.
     pub time_range: Option<(f64, f64)>,
 }
 
 impl SearchOptions {
     /// What `sidereal search` takes unless told otherwise: S/N 6, boxcars up to 0.1 s, a baseline
-    /// over 2 s, and the automatic channel mask. Nothing else is done about interference, and candidates are not limited.
+    /// over 2 s, bursts of which a quarter of the band is there, and the automatic channel mask. Nothing else is done about interference, and candidates are not limited.
     pub fn new(plan: DmPlan) -> Self {
         Self {
             plan,
@@ -67,6 +70,7 @@ impl SearchOptions {
             gulp: 0,
             memory: None,
             list_absorbed: false,
+            min_band: 0.25,
             time_range: None,
         }
     }

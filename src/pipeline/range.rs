@@ -2,6 +2,8 @@
 //!
 //! Invariant: the plane never holds more than one gulp.
 
+mod edge;
+
 use super::filled::Filled;
 use super::options::SearchOptions;
 use super::trials::{Trials, advance, stride};
@@ -17,6 +19,7 @@ use crate::io::FilterbankHeader;
 use crate::pulse::cluster::{BandEdges, Candidate, Clusterer, TrialRange};
 use crate::pulse::{self, Detector, Event, Input};
 use crate::sample::Samples;
+pub(super) use edge::Edge;
 
 /// Words that a row of a device's plane is a multiple of: 128 bytes.
 #[cfg(feature = "cuda")]

@@ -12,7 +12,7 @@ use crate::io::FilterbankHeader;
 use crate::sample::Samples;
 
 /// Most output times that are flushed at once.
-const FLUSH_TIMES: usize = 1 << 12;
+pub(super) const FLUSH_TIMES: usize = 1 << 12;
 
 /// What trials are bound to.
 #[derive(Clone, Copy)]

@@ -8,6 +8,7 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod input;
+pub mod partial;
 mod plan;
 pub mod reference;
 pub mod repeats;
@@ -23,6 +24,7 @@ pub use rules::Event;
 use crate::array::{Progress, check_length};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{Plane, Stream};
+use crate::backend::threads::Threads;
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 
@@ -236,6 +238,17 @@ impl Detector {
             #[cfg(feature = "cuda")]
             Engine::Cuda(engine) => engine.reset(),
         }
+    }
+}
+
+impl partial::PartialDetector {
+    /// Binds a plan to the host of a backend.
+    pub fn new(plan: Plan, backend: &Backend) -> Self {
+        let (threads, hits) = match backend.host() {
+            Host::Reference => (Threads::new(1), Some(reference::partial_hits as _)),
+            Host::Cpu(_, threads) => (threads, None),
+        };
+        Self::on(plan, threads, partial::Rules { noise: reference::window_noise, hits })
     }
 }
 

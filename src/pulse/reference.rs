@@ -2,6 +2,7 @@
 //!
 //! Invariant: sums of integers below 2^53 are exact; their squares are summed in 128 bits.
 
+use super::partial::{Block, has_variance};
 use super::plan::Plan;
 use super::rules::{
     Clip, Event, Hit, Moments, Noise, Statistics, Sweep, Threshold, guess_indices, noise,
@@ -41,7 +42,7 @@ fn repaired(mean: f64) -> f64 {
     f64::from(mean as f32)
 }
 
-fn window_noise(plan: &Plan, window: &[f64]) -> Noise {
+pub(super) fn window_noise(plan: &Plan, window: &[f64]) -> Noise {
     let mut guess: Vec<f64> =
         guess_indices(window.len()).map(|i| window[i]).filter(|y| y.is_finite()).collect();
     let integer = plan.input_is_integer();
@@ -107,6 +108,40 @@ fn window_hits(plan: &Plan, reach: &[f64], noise: Noise) -> Vec<Hit> {
                 hits.push(Hit { time: time as u64, width: width as u64, snr });
             }
         }
+    }
+    hits
+}
+
+/// The time, width and significance of the strongest boxcar of each start of a block that reaches the threshold and holds a
+/// sample that lacks channels.
+pub(super) fn partial_hits(plan: &Plan, block: Block<'_>) -> Vec<(i64, u64, f64)> {
+    let Block { series, expected, first, starts, span, sigma } = block;
+    let mut hits = Vec::new();
+    for time in starts.clone() {
+        let mut best = None;
+        for &width in plan.widths() {
+            let boxcar = time..time + width as i64;
+            let is_searched =
+                span.searched.start <= boxcar.start && boxcar.end <= span.searched.end;
+            let is_whole = span.whole.start <= boxcar.start && boxcar.end <= span.whole.end;
+            let is_there = boxcar.end <= first + series.len() as i64;
+            if !is_searched || is_whole || !is_there || time % plan.stride(width) as i64 != 0 {
+                continue;
+            }
+            let samples = (boxcar.start - first) as usize..(boxcar.end - first) as usize;
+            let noise = &expected[samples.clone()];
+            let share: f64 = noise.iter().map(|noise| noise.share).sum();
+            let above: f64 =
+                series[samples].iter().zip(noise).map(|(y, noise)| y - noise.sum).sum();
+            let snr = above / (sigma * share.sqrt());
+            if has_variance(share, width)
+                && snr >= plan.options().snr
+                && best.is_none_or(|(_, _, best)| snr > best)
+            {
+                best = Some((time, width as u64, snr));
+            }
+        }
+        hits.extend(best);
     }
     hits
 }

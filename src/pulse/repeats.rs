@@ -153,6 +153,7 @@ mod tests {
             end_s: time_s,
             dm_min: dm,
             dm_max: dm,
+            band_fraction: 1.0,
         }
     }
 

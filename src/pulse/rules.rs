@@ -9,7 +9,7 @@ use crate::math::statistics::{median_and_sigma, untruncated_sigma};
 pub(super) const GUESS: usize = 512;
 
 /// Fewest samples that have statistics of their own.
-const FEWEST: usize = 32;
+pub(super) const FEWEST: usize = 32;
 
 /// Samples this many deviations from the mean are left out of the moments.
 const CLIP: f64 = 3.0;

@@ -106,6 +106,16 @@ struct Detection {
         help_heading = "Detection"
     )]
     baseline: f64,
+    /// Least part of the band in which a burst is looked for whose sweep passes the recording's end or began before its start;
+    /// 1 looks for whole bursts alone.
+    #[arg(
+        long,
+        default_value_t = 0.25,
+        value_name = "FRACTION",
+        allow_negative_numbers = true,
+        help_heading = "Detection"
+    )]
+    min_band: f64,
     /// The most candidates of each minute of data: the strongest are kept, and how many are left out is said; 0 keeps all.
     #[arg(long, default_value_t = MAX_PER_MINUTE, value_name = "N", help_heading = "Detection")]
     max_per_minute: usize,
@@ -307,10 +317,11 @@ impl<'a> Work<'a> {
     /// What keeps candidates while the search runs, and where it goes on from an earlier one.
     fn keeper(&self, folder: &Folder, is_resumed: bool) -> Result<(Keeper, Option<Checkpoint>)> {
         let (recording, options) = (&self.arguments.recording, &self.options);
-        let own: [(&str, &dyn Debug); 5] = [
+        let own: [(&str, &dyn Debug); 6] = [
             ("--snr", &options.snr),
             ("--max-width", &options.max_width_s),
             ("--baseline", &options.baseline_s),
+            ("--min-band", &options.min_band),
             ("--list-absorbed", &options.list_absorbed),
             ("--max-per-minute", &options.max_per_minute),
         ];
@@ -464,6 +475,7 @@ impl Detection {
             ("--snr", self.snr, 0.1, 1e6),
             ("--max-width", self.max_width, 1e-9, f64::MAX),
             ("--baseline", self.baseline, 1e-9, f64::MAX),
+            ("--min-band", self.min_band, 0.01, 1.0),
         ];
         match options.into_iter().find(|(_, value, least, most)| !(*least..=*most).contains(value))
         {
@@ -499,6 +511,7 @@ impl Arguments {
             snr: self.detection.snr,
             max_width_s: self.detection.max_width,
             baseline_s: self.detection.baseline,
+            min_band: self.detection.min_band,
             list_absorbed: self.products.list_absorbed,
             max_per_minute: Some(self.detection.max_per_minute).filter(|most| *most > 0),
             ..self.selection.options(opened, &self.trials, self.rfi())?

@@ -168,11 +168,14 @@ impl Pictures<'_> {
     fn overview(&self) -> Overview {
         let report = &self.found.report;
         let start_s = self.found.delay_s + self.options.time_range.map_or(0.0, |range| range.0);
+        let end_s = start_s + report.data_s;
+        // A burst may have begun before the first sample.
+        let first_s = report.candidates.iter().map(|c| c.time_s).fold(start_s, f64::min);
         let point = |c: &Candidate| Point { time_s: c.time_s, dm: c.dm, snr: c.snr };
         Overview {
             file: self.recording.name(),
             target: self.target(),
-            span_s: (start_s, start_s + report.data_s),
+            span_s: (first_s, end_s),
             dms: (
                 report.dms.first().copied().unwrap_or(0.0),
                 report.dms.last().copied().unwrap_or(1.0),

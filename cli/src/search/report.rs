@@ -173,6 +173,9 @@ struct Candidate {
     /// reference frequency is taken off before. Not there where the source's position or the telescope is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     barycentric_mjd: Option<f64>,
+    /// The part of the channels in which the pulse lies, and whose S/N it is: 1, unless the recording's start or end cuts
+    /// its sweep off. The time is negative where it reached the reference frequency before the first sample.
+    band_fraction: f64,
 }
 
 /// The source's direction and the telescope's place, where both and the start are known.
@@ -217,6 +220,7 @@ impl Summary {
             members: c.members,
             mjd: found.mjd(c),
             barycentric_mjd: found.barycentric_mjd(c),
+            band_fraction: tidy(c.band_fraction),
         });
         Self {
             file: found.header.path.display().to_string(),
@@ -276,6 +280,15 @@ pub(crate) fn text(found: &Found, place: &Path) -> String {
     text
 }
 
+/// Says of a burst that the recording's start or end cuts off what part of the channels has it.
+fn part_of_band(fraction: f64) -> String {
+    if fraction < 1.0 {
+        format!("  in {:.0} % of the band", 100.0 * fraction)
+    } else {
+        String::new()
+    }
+}
+
 fn table(text: &mut String, found: &Found) {
     let candidates = &found.report.candidates;
     if candidates.is_empty() {
@@ -286,13 +299,14 @@ fn table(text: &mut String, found: &Found) {
     for (index, candidate) in candidates.iter().take(LISTED).enumerate() {
         let _ = writeln!(
             text,
-            "{:>5} {:>8.2} {:>10.2} {:>14.6} {:>10} {:>8}",
+            "{:>5} {:>8.2} {:>10.2} {:>14.6} {:>10} {:>8}{}",
             index + 1,
             candidate.snr,
             candidate.dm,
             candidate.time_s,
             duration(candidate.width_s),
             candidate.members,
+            part_of_band(candidate.band_fraction),
         );
     }
     if candidates.len() > LISTED {

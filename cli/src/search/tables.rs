@@ -29,6 +29,7 @@ pub(super) fn write(folder: &Folder, found: &Found, singlepulse: bool) -> Result
         tsamp_s,
         mjd: found.mjd(c),
         barycentric_mjd: found.barycentric_mjd(c),
+        band_fraction: c.band_fraction,
     };
     let records: Vec<Record> = found.report.candidates.iter().map(record).collect();
     candidates::write_heimdall(&folder.file("candidates.cand"), &records)?;

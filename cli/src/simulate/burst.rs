@@ -10,7 +10,7 @@ use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::simulate::{self};
-use sidereal::units::DM_CONSTANT;
+use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
 use sidereal::{Error, Result};
 
 use super::specs::{self, Single};
@@ -33,7 +33,8 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal simulate burst psr.fil --fch1 1500 --foff -1 --channels 300 --tsamp 256e-6 \\\n      \
     --pulsar period=0.089,dm=68,width=0.003,snr=8 --rfi-narrow 5 --bandpass rippled\n\n\
     A burst's time is that of its unscattered centre at the highest frequency; its tail at lower\n\
-    frequencies follows by the dispersion delay. Its S/N is that of the best boxcar at the exact DM.\n\
+    frequencies follows by the dispersion delay. It is negative for a burst that began before the\n\
+    recording. Its S/N is that of the best boxcar at the exact DM.\n\
     What was put in is written beside the file: frb.fil has frb.fil.truth.json.";
 
 /// Makes a filterbank (.fil): receiver noise with bursts, pulsars and interference in it.
@@ -229,9 +230,17 @@ impl Arguments {
         for spec in &self.burst {
             options.bursts.push(specs::burst(spec)?);
         }
-        let outside = |burst: &&Burst| !(0.0..self.duration).contains(&burst.time_s);
+        let (lowest, highest) = (options.band.lowest_hz(), options.band.highest_hz());
+        let sweep_s =
+            |burst: &Burst| dispersion_delay_s(burst.dm, lowest, highest, options.dm_constant);
+        // A burst may have begun before the recording.
+        let outside = |burst: &&Burst| !(-sweep_s(burst)..self.duration).contains(&burst.time_s);
         if let Some(burst) = options.bursts.iter().find(outside) {
-            let rule = format!("the recording lasts from 0 to {} s", self.duration);
+            let rule = format!(
+                "the recording lasts from 0 to {} s, and its sweep {:.3} s",
+                self.duration,
+                sweep_s(burst)
+            );
             return Err(Error::parameter("time of a burst", burst.time_s, rule));
         }
         options.pulsars = self.pulsar.iter().map(|s| specs::pulsar(s)).collect::<Result<_>>()?;

@@ -140,6 +140,24 @@ impl Stream {
         })
     }
 
+    /// Queues a copy of elements of a buffer into another, from element `at` on.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] past an end; [`Error::Device`] when the driver refuses.
+    pub fn copy<T: Pod>(
+        &self,
+        from: &Buffer<T>,
+        range: Range<usize>,
+        to: &mut Buffer<T>,
+        at: usize,
+    ) -> Result<()> {
+        fits("copy from a device's buffer", from.len(), range.end)?;
+        fits("copy to a device's buffer", to.len(), at.saturating_add(range.len()))?;
+        let bytes = range.len() * size_of::<T>();
+        // SAFETY: both buffers have so many bytes there; the driver frees none before the work that uses it has ended.
+        unsafe { self.copy_within(from.at(range.start), to.at(at), bytes) }
+    }
+
     /// Queues a copy of `len` elements between buffers, which may be the same one if they do not overlap.
     ///
     /// # Errors

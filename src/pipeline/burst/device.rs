@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::super::cleaning::{Cleaning, Reader};
 use super::super::options::Part;
 use super::super::range::RangeSearch;
+use super::super::tail::DeviceTail;
 use super::{GULP_BYTES, Step};
 use crate::backend::cuda::{Buffer, Device, Filling, Inbox, Plane, PlaneKind, Stream};
 use crate::clean::Cleaner;
@@ -58,6 +59,9 @@ pub(super) struct Stage {
     plane: Plane,
     /// Rows after cleaning, if any is done.
     cleaned: Option<Buffer<u8>>,
+    /// The latest rows, where the recording's end is searched.
+    tail: Option<DeviceTail>,
+    row_bytes: usize,
 }
 
 /// What a row of a search needs on a device.
@@ -148,7 +152,30 @@ impl Stage {
             stream: device.stream()?,
             plane: Plane::new(device, kind, 1, words)?,
             cleaned: cleaned.map(|bytes| device.buffer(gulp * bytes)).transpose()?,
+            tail: None,
+            row_bytes: 0,
         })
+    }
+
+    /// Keeps so many of the latest rows as they are after cleaning; `row_bytes` are those of a row as recorded.
+    ///
+    /// # Errors
+    /// As [`DeviceWork::new`].
+    pub(super) fn keep(
+        &mut self,
+        device: &Device,
+        cleaning: &Cleaning,
+        (rows, row_bytes): (usize, usize),
+    ) -> Result<()> {
+        self.row_bytes = cleaning.cleaned_row_bytes().unwrap_or(row_bytes);
+        let tail = (rows > 0).then(|| DeviceTail::new(device, rows * self.row_bytes));
+        self.tail = tail.transpose()?;
+        Ok(())
+    }
+
+    /// The rows that were kept.
+    pub(super) fn tail(&mut self) -> Result<Vec<u8>> {
+        self.tail.as_mut().map_or(Ok(Vec::new()), DeviceTail::take)
     }
 
     /// Where it queues its work.
@@ -187,6 +214,9 @@ impl Stage {
             }
             _ => rows,
         };
+        if let Some(tail) = &mut self.tail {
+            tail.push(rows, times * self.row_bytes, &self.stream)?;
+        }
         for range in ranges {
             range.enqueue((rows, times), &mut self.plane, &self.stream, clusterer)?;
         }
@@ -210,7 +240,8 @@ impl Stage {
 }
 
 impl DeviceWork {
-    /// Buffers for a search, in gulps of `asked` rows, or of as many as suit the device (0).
+    /// Buffers for a search, in gulps of `asked` rows, or of as many as suit the device (0); `edge_rows` of the latest rows
+    /// are kept.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when memory is too short for any gulp; [`Error::Device`] when the driver refuses.
@@ -219,12 +250,14 @@ impl DeviceWork {
         header: &FilterbankHeader,
         (cleaning, part): (&Cleaning, Part),
         ranges: &[RangeSearch],
-        asked: usize,
+        (asked, edge_rows): (usize, usize),
     ) -> Result<Self> {
         let need = Need::new(header, cleaning, ranges);
         let gulp = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
+        let mut stage = Stage::new(device, cleaning, ranges, gulp)?;
+        stage.keep(device, cleaning, (edge_rows, header.row_bytes()))?;
         Ok(Self {
-            stage: Stage::new(device, cleaning, ranges, gulp)?,
+            stage,
             inbox: Inbox::new(device, gulp * header.row_bytes(), SLOTS)?,
             ahead: VecDeque::with_capacity(SLOTS),
             failed: None,
@@ -338,5 +371,9 @@ impl Step for DeviceWork {
     ) -> Result<usize> {
         let finished = self.stage.finish(times, ranges, clusterer);
         finished.map_err(|error| told(error, self.whole))
+    }
+
+    fn tail(&mut self) -> Result<Vec<u8>> {
+        self.stage.tail().map_err(|error| told(error, self.whole))
     }
 }

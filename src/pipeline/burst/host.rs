@@ -4,6 +4,7 @@ use super::super::budget;
 use super::super::cleaning::Cleaning;
 use super::super::options::SearchOptions;
 use super::super::range::RangeSearch;
+use super::super::tail::Tail;
 use super::{GULP_BYTES, Step};
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
@@ -17,6 +18,7 @@ const PLANE_BYTES: usize = 96 << 20;
 pub(super) struct HostWork {
     raw: Vec<u8>,
     cleaned: Vec<u8>,
+    tail: Tail,
 }
 
 impl HostWork {
@@ -28,7 +30,7 @@ impl HostWork {
         header: &FilterbankHeader,
         cleaning: &Cleaning,
         ranges: &[RangeSearch],
-        options: &SearchOptions,
+        (options, edge_rows): (&SearchOptions, usize),
     ) -> Result<Self> {
         let per_time: usize = ranges.iter().map(RangeSearch::plane_bytes_per_row).sum();
         let most = (PLANE_BYTES / per_time.max(1)).min(GULP_BYTES / header.row_bytes().max(1));
@@ -36,12 +38,18 @@ impl HostWork {
             0 => most.clamp(256, 1 << 16),
             asked => asked.min(most.max(1)),
         };
-        let held =
-            ranges.iter().map(RangeSearch::held_bytes).sum::<usize>() + cleaning.held_bytes();
-        let row = per_time + header.row_bytes() + cleaning.made_row_bytes();
+        let made = cleaning.made_row_bytes();
+        let cleaned_row = if made == 0 { header.row_bytes() } else { made };
+        let tail = Tail::new(edge_rows * cleaned_row)?;
+        let edge = ranges.iter().map(RangeSearch::edge_plane_bytes).max().filter(|_| edge_rows > 0);
+        let held = ranges.iter().map(RangeSearch::held_bytes).sum::<usize>()
+            + cleaning.held_bytes()
+            + tail.held_bytes()
+            + edge.unwrap_or(0);
+        let row = per_time + header.row_bytes() + made;
         let room = budget::room(options.memory, "the search", held, row)?;
         let gulp = gulp.min(room / row.max(1));
-        Ok(Self { raw: vec![0; gulp * header.row_bytes()], cleaned: Vec::new() })
+        Ok(Self { raw: vec![0; gulp * header.row_bytes()], cleaned: Vec::new(), tail })
     }
 }
 
@@ -61,6 +69,7 @@ impl Step for HostWork {
         let bytes = &self.raw[..times * header.row_bytes()];
         let samples = Samples::new(bytes, header.encoding, times, header.channels())?;
         let samples = cleaning.clean(samples, &mut self.cleaned)?;
+        self.tail.push(samples.bytes());
         for range in ranges {
             range.run(samples, clusterer)?;
         }
@@ -78,5 +87,9 @@ impl Step for HostWork {
             skipped += range.finish(times, clusterer)?;
         }
         Ok(skipped)
+    }
+
+    fn tail(&mut self) -> Result<Vec<u8>> {
+        Ok(self.tail.take())
     }
 }

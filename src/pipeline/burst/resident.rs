@@ -11,7 +11,8 @@ use crate::backend::cuda::Buffer;
 use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 
-/// A recording whose rows are all in a GPU's memory, and the search bound to it.
+/// A recording whose rows are all in a GPU's memory, and the search bound to it: of whole bursts alone
+/// ([`SearchOptions::min_band`] has no part in it).
 pub struct Resident {
     setup: Setup,
     stage: Stage,

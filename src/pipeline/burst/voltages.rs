@@ -52,7 +52,7 @@ pub(super) struct VoltageWork {
 }
 
 impl VoltageWork {
-    /// Buffers for gulps of about `asked` rows, or of as many as suit the device (0).
+    /// Buffers for gulps of about `asked` rows, or of as many as suit the device (0); `edge_rows` of the latest rows are kept.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when memory is too short for any gulp; [`Error::Device`] when the driver refuses.
@@ -61,7 +61,7 @@ impl VoltageWork {
         filterbank: &VoltageFilterbank,
         (cleaning, part): (&Cleaning, Part),
         ranges: &[RangeSearch],
-        asked: usize,
+        (asked, edge_rows): (usize, usize),
     ) -> Result<Self> {
         let header: &FilterbankHeader = filterbank.header();
         let voltage_row = Gulp::row_bytes(filterbank.plan());
@@ -69,8 +69,10 @@ impl VoltageWork {
         let need = Need::new(header, cleaning, ranges).of_voltages(voltage_row, made);
         let rows = need.gulp(device, asked, part.times, (SLOTS, ROW_BYTES))?;
         let gulp = Gulp::new(filterbank.plan(), header.row_bytes(), rows);
+        let mut stage = Stage::new(device, cleaning, ranges, gulp.rows)?;
+        stage.keep(device, cleaning, (edge_rows, header.row_bytes()))?;
         Ok(Self {
-            stage: Stage::new(device, cleaning, ranges, gulp.rows)?,
+            stage,
             inbox: Inbox::new(device, gulp.bytes, SLOTS)?,
             rows: DeviceRows::new(device, filterbank, gulp.rows)?,
             reading: Reading::new(gulp),
@@ -167,5 +169,9 @@ impl Step for VoltageWork {
     ) -> Result<usize> {
         let finished = self.stage.finish(times, ranges, clusterer);
         finished.map_err(|error| told(error, self.whole))
+    }
+
+    fn tail(&mut self) -> Result<Vec<u8>> {
+        self.stage.tail().map_err(|error| told(error, self.whole))
     }
 }

@@ -35,6 +35,7 @@ pub(super) fn merge(
     let Some(weakest) = groups.last().map(|group| f64::from(group.best.snr)) else {
         return Merged { decided: groups, undecided: Vec::new() };
     };
+    let least_band = groups.iter().map(|group| f64::from(group.best.band)).fold(1.0, f64::min);
     let mut place: Vec<usize> = (0..groups.len()).collect();
     let key = |i: &usize| (groups[*i].best.rank, groups[*i].best.begin);
     place.sort_by(|a, b| {
@@ -49,7 +50,7 @@ pub(super) fn merge(
     let mut waits = vec![false; groups.len()];
     for seed in 0..groups.len() {
         let owner = owners[seed];
-        let cone = Cone::new(&groups[seed].best, weakest, wings, owner == seed);
+        let cone = Cone::new(&groups[seed].best, (weakest, least_band), wings, owner == seed);
         index.each_near(&cone, |other| {
             if other <= seed || fates[other] == Fate::Taken || !cone.explains(&groups[other].best) {
                 return;
@@ -169,10 +170,11 @@ pub(super) struct Cone<'a> {
 }
 
 impl<'a> Cone<'a> {
-    /// Returns the cone of a group that is a burst's best (`is_burst`), or part of one.
-    pub(super) fn new(best: &'a Point, weakest: f64, wings: Wings, is_burst: bool) -> Self {
+    /// Returns the cone of a group that is a burst's best (`is_burst`), or part of one. `least` is the least significance and
+    /// the least part of the band of any group.
+    pub(super) fn new(best: &'a Point, least: (f64, f64), wings: Wings, is_burst: bool) -> Self {
         let is_wide = is_burst && best.is_widest;
-        let dm_reach = if is_wide { f64::INFINITY } else { wings.dm_reach(best, weakest) };
+        let dm_reach = if is_wide { f64::INFINITY } else { wings.dm_reach(best, least) };
         // A little more, so that the exact test decides.
         Self { best, wings, is_wide, dm_reach: 1.001 * dm_reach + 1e-9 }
     }
@@ -201,7 +203,9 @@ impl<'a> Cone<'a> {
         let width = self.best.width();
         let smear = (self.best.dm - other.dm).abs() * self.wings.delay_per_dm;
         let left = (width / width.hypot(smear)).sqrt();
-        f64::from(other.snr) <= WIDE_MARGIN * f64::from(self.best.snr) * left + WIDE_NOISE
+        // Noise is that of the other's channels, of which it may lack some.
+        let noise = (f64::from(self.best.band) / f64::from(other.band)).sqrt();
+        f64::from(other.snr) <= WIDE_MARGIN * f64::from(self.best.snr) * noise * left + WIDE_NOISE
     }
 }
 
@@ -212,14 +216,14 @@ mod tests {
 
     fn point(dm: f64, begin: f64, snr: f32) -> Point {
         let (rank, trial, is_widest) = (dm as u32, dm as u32, false);
-        Point { begin, end: begin + 0.02, snr, rank, dm, trial, is_widest }
+        Point { begin, end: begin + 0.02, snr, rank, dm, trial, is_widest, band: 1.0 }
     }
 
     #[test]
     fn the_cone_opens_early_above_and_late_below() {
         let best = point(100.0, 10.0, 50.0);
         let band = BandEdges { lowest_hz: 1.2e9, highest_hz: 1.5e9, dm_constant: 4148.808 };
-        let cone = Cone::new(&best, 6.0, Wings::new(band, 1e-3), true);
+        let cone = Cone::new(&best, (6.0, 1.0), Wings::new(band, 1e-3), true);
         assert!(cone.explains(&point(150.0, 9.96, 20.0)));
         assert!(!cone.explains(&point(150.0, 10.04, 9.0)));
         assert!(cone.explains(&point(50.0, 10.04, 20.0)));

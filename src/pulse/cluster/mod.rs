@@ -15,6 +15,7 @@ pub use state::State;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use super::partial::PartialEvent;
 use super::rules::Event;
 use crate::error::{Error, Result};
 use crate::units::dispersion_delay_s;
@@ -77,6 +78,8 @@ pub struct Candidate {
     pub dm_min: f64,
     /// Highest dispersion measure of a member.
     pub dm_max: f64,
+    /// The part of the channels in which the best event lies: 1, unless the recording's start or end cuts its sweep off.
+    pub band_fraction: f64,
 }
 
 impl Candidate {
@@ -186,6 +189,8 @@ pub(super) struct Point {
     trial: u32,
     /// True if its boxcar is about as wide as any.
     is_widest: bool,
+    /// The part of the channels that it has: its significance is theirs.
+    band: f32,
 }
 
 impl Point {
@@ -295,23 +300,44 @@ impl Clusterer {
     /// # Errors
     /// [`Error::Parameter`] if there is no such range or trial.
     pub fn push(&mut self, range: usize, events: &[Event]) -> Result<()> {
+        self.take(range, events.iter().map(|event| (event.time as f64, *event, 1.0)))
+    }
+
+    /// Takes events of one range that lack a part of the channels.
+    ///
+    /// # Errors
+    /// As [`Clusterer::push`].
+    pub fn push_partial(&mut self, range: usize, events: &[PartialEvent]) -> Result<()> {
+        let event = |event: &PartialEvent| {
+            let PartialEvent { dm, time, width, snr, band } = *event;
+            (time as f64, Event { dm, time: 0, width, snr }, band)
+        };
+        self.take(range, events.iter().map(event))
+    }
+
+    /// Takes events of one range: the sample in which each begins, the event, and the part of the channels that it has.
+    fn take(
+        &mut self,
+        range: usize,
+        events: impl ExactSizeIterator<Item = (f64, Event, f32)>,
+    ) -> Result<()> {
         let Some(trials) = self.ranges.get(range) else {
             let rule = format!("there are {}", self.ranges.len());
             return Err(Error::parameter("range of the DM plan", range, rule));
         };
         self.points.reserve(events.len());
         self.events += events.len();
-        for event in events {
+        for (time, event, band) in events {
             let Some(&dm) = trials.dms.get(event.dm as usize) else {
                 let rule = format!("the range has {}", trials.dms.len());
                 return Err(Error::parameter("trial", event.dm, rule));
             };
             let trial = self.offsets[range] + event.dm as usize;
-            let begin = event.time as f64 * trials.tsamp_s;
-            let end = (event.time + u64::from(event.width)) as f64 * trials.tsamp_s;
+            let begin = time * trials.tsamp_s;
+            let end = (time + f64::from(event.width)) * trials.tsamp_s;
             let is_widest = f64::from(event.width) >= WIDEST * trials.widest as f64;
             let (rank, trial, snr) = (self.ranks[trial], trial as u32, event.snr);
-            self.points.push(Point { begin, end, snr, rank, dm, trial, is_widest });
+            self.points.push(Point { begin, end, snr, rank, dm, trial, is_widest, band });
         }
         Ok(())
     }
@@ -417,6 +443,7 @@ impl Clusterer {
             end_s: group.end,
             dm_min: group.dm_min,
             dm_max: group.dm_max,
+            band_fraction: f64::from(best.band),
         }
     }
 }

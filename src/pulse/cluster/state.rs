@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 use crate::state::GREATEST;
 
 /// Words of a point, and of a group.
-const POINT: usize = 4;
+const POINT: usize = 5;
 const GROUP: usize = POINT + 5;
 
 /// Words of a candidate.
-const CANDIDATE: usize = 13;
+const CANDIDATE: usize = 14;
 
 /// The events and groups of a [`Clusterer`] that are undecided.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +104,10 @@ impl Clusterer {
         let trial = usize::try_from(words[3]).ok().filter(|trial| *trial < self.ranks.len())?;
         let range = self.offsets.partition_point(|offset| *offset <= trial) - 1;
         let [begin, end] = [words[0], words[1]].map(f64::from_bits);
+        let band = f32::from_bits(u32::try_from(words[4]).ok()?);
+        if !(band > 0.0 && band <= 1.0) {
+            return None;
+        }
         let TrialRange { tsamp_s, widest, .. } = self.ranges[range];
         Some(Point {
             begin,
@@ -113,6 +117,7 @@ impl Clusterer {
             rank: self.ranks[trial],
             dm: self.ranges[range].dms[trial - self.offsets[range]],
             trial: trial as u32,
+            band,
         })
     }
 }
@@ -127,8 +132,20 @@ impl Candidate {
         let [dm_min, dm_max] = [self.dm_min, self.dm_max].map(f64::to_bits);
         let [members, range, trial] = [members, range, trial].map(|count| count as u64);
         [
-            dm, time_s, snr, width_s, members, range, trial, peak_begin, peak_end, begin, end,
-            dm_min, dm_max,
+            dm,
+            time_s,
+            snr,
+            width_s,
+            members,
+            range,
+            trial,
+            peak_begin,
+            peak_end,
+            begin,
+            end,
+            dm_min,
+            dm_max,
+            self.band_fraction.to_bits(),
         ]
     }
 
@@ -151,6 +168,7 @@ impl Candidate {
             end_s: number(10),
             dm_min: number(11),
             dm_max: number(12),
+            band_fraction: number(13),
         })
     }
 }
@@ -161,6 +179,7 @@ fn split(words: &[u64], count: u64, each: usize) -> Option<(&[u64], &[u64])> {
 }
 
 fn point_words(point: &Point) -> [u64; POINT] {
-    let Point { begin, end, snr, trial, .. } = *point;
-    [begin.to_bits(), end.to_bits(), u64::from(snr.to_bits()), u64::from(trial)]
+    let Point { begin, end, snr, trial, band, .. } = *point;
+    let [snr, band] = [snr, band].map(|number| u64::from(number.to_bits()));
+    [begin.to_bits(), end.to_bits(), snr, u64::from(trial), band]
 }

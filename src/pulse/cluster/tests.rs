@@ -81,7 +81,7 @@ fn plainly(events: &[(f64, usize, Event)]) -> Vec<(f64, f32, usize)> {
     for (index, (best, members)) in groups.iter().enumerate() {
         let explains = |seed: &usize| {
             let is_burst = bursts[burst_of[*seed]].0.key() == groups[*seed].0.key();
-            Cone::new(&groups[*seed].0, 0.0, wings, is_burst).explains(best)
+            Cone::new(&groups[*seed].0, (0.0, 1.0), wings, is_burst).explains(best)
         };
         let owner = (0..index).find(explains).map(|seed| burst_of[seed]);
         burst_of.push(owner.unwrap_or(bursts.len()));

@@ -39,7 +39,8 @@ impl Wings {
     }
 
     /// The largest difference in dispersion measure at which a pulse may explain an event of this significance.
-    pub(super) fn dm_reach(&self, best: &Point, least: f64) -> f64 {
+    /// `least_band` is the least part of the band of any event.
+    pub(super) fn dm_reach(&self, best: &Point, (least, least_band): (f64, f64)) -> f64 {
         let wing = least - NOISE;
         if wing <= 0.0 || self.delay_per_dm <= 0.0 {
             return f64::INFINITY;
@@ -47,7 +48,7 @@ impl Wings {
         // No boxcar over a smear `T` has more than `S sqrt(density whole W / T)`, densest at the highest frequency.
         let density = DENSITY * (0.5 * (1.0 + self.ratio) / self.ratio.powi(2)).max(1.0);
         let ratio = f64::from(best.snr) / wing;
-        WHOLE * density * best.width() * ratio.powi(2) / self.delay_per_dm
+        WHOLE * density * best.width() * ratio.powi(2) / (self.delay_per_dm * least_band)
     }
 
     /// The significance that the pulse may have in the other event's boxcar: `S sqrt(W / w)` times the part of it that the
@@ -62,7 +63,10 @@ impl Wings {
         let slack = 0.5 * own + 0.25 * width;
         let begin = begin + (densest - begin).clamp(-slack, slack);
         let part = self.part((begin, begin + width), own, smear);
-        f64::from(best.snr) * (own / width).sqrt() * (DENSITY * part).min(WHOLE)
+        // What the pulse has in the channels that it lacks is no part of what was measured of it.
+        let (band, other_band) = (f64::from(best.band), f64::from(other.band));
+        let held = (DENSITY * part / band).min(WHOLE) * (band / other_band).sqrt();
+        f64::from(best.snr) * (own / width).sqrt() * held
     }
 
     /// The part of a pulse of `width` that lies from `begin` to `end`, counted from its own begin, once it is smeared
@@ -137,7 +141,7 @@ mod tests {
     }
 
     fn point(dm: f64, begin: f64, width: f64, snr: f32) -> Point {
-        Point { begin, end: begin + width, snr, rank: 0, dm, trial: 0, is_widest: false }
+        Point { begin, end: begin + width, snr, rank: 0, dm, trial: 0, is_widest: false, band: 1.0 }
     }
 
     #[test]
@@ -150,7 +154,23 @@ mod tests {
         assert!(!explains(2.94, 0.006, 14.0), "narrower");
         assert!(!explains(2.9, 0.1, 30.0), "stronger");
         assert!(!explains(3.1, 0.1, 14.0) && !explains(2.7, 0.05, 8.0), "elsewhere");
-        let far = wings.dm_reach(&best, 6.0);
+        let far = wings.dm_reach(&best, (6.0, 1.0));
         assert!(!wings.explains(&best, &point(300.0 + far, 3.0 - 1e-3 * far, 1e-3 * far, 6.0)));
+    }
+
+    #[test]
+    fn a_wing_in_a_part_of_the_band_is_stronger_than_in_all_of_it() {
+        let wings = wings(0.8);
+        let best = point(300.0, 3.0, 0.006, 60.0);
+        // As strong as this in a quarter of the band is half as strong in all of it.
+        let wing = |band, snr| Point { band, ..point(420.0, 2.95, 0.03, snr) };
+        assert!(
+            !wings.explains(&best, &wing(1.0, 24.0)) && wings.explains(&best, &wing(0.25, 24.0))
+        );
+        // A pulse that was seen in half of the band has a wing of that half.
+        let half = Point { band: 0.5, ..best };
+        let snr = |best: &Point, other: &Point| wings.expected(best, other);
+        let ratio = snr(&half, &wing(0.5, 6.0)) / snr(&best, &wing(1.0, 6.0));
+        assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");
     }
 }

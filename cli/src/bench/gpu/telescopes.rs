@@ -140,7 +140,9 @@ impl Measured {
         let seconds = if gpu.quick { 1.0 } else { arguments.seconds.unwrap_or(long) };
         let observation = Observation::new(telescope, arguments, seconds)?;
         let recording = Recording::simulated(&observation)?;
-        let options = SearchOptions::new(observation.plan.clone());
+        // The start and the end of a recording, which are searched once more, have no part in a rate.
+        let options =
+            SearchOptions { min_band: 1.0, ..SearchOptions::new(observation.plan.clone()) };
         let mut resident = Resident::new(&mut recording.source(), &options, &gpu.backend)?;
         let report = resident.search()?;
         let resident_s = timed(|| resident.search().map(|_| ()))?;

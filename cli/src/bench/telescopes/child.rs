@@ -73,6 +73,8 @@ pub(super) fn search(
         .args(["--dm-tol", &observation.dm_tol.to_string()])
         .args(["--downsample-tol", &DOWNSAMPLE_TOL.to_string(), "--rfi", rfi, "--overwrite"])
         .args(["--threads", &common.threads.to_string()])
+        // The start and the end of a recording, which are searched once more, have no part in a rate.
+        .args(["--min-band", "1"])
         .arg("-o")
         .arg(folder.join("search"))
         .stdout(Stdio::null())

@@ -77,7 +77,7 @@ pub(super) fn row(gpu: &Gpu, bus: f64) -> Result<Row> {
     let recording = Recording::random(CHANNELS, times)?;
     let mut options = SearchOptions::new(DmPlan::fixed(&[(0.0, 0.5 * TRIALS as f64, 0.5)])?);
     // All values of a byte are as likely here: no channel stands out, and no pulse is wanted.
-    (options.auto_mask, options.snr) = (false, 8.0);
+    (options.auto_mask, options.snr, options.min_band) = (false, 8.0, 1.0);
     if gpu.quick {
         options.gulp = QUICK_TIMES / 4;
     }

@@ -1,0 +1,443 @@
+//! The start and the end of a recording: bursts of which they cut a part of the sweep off.
+//!
+//! Rows before the first one and after the last one are taken for zeros, and each sample is held to what noise gives in the
+//! channels that it has.
+//!
+//! Invariant: what is found depends on the rows at the edge alone, never on gulps, threads or backend.
+
+use std::ops::Range;
+
+use super::super::trials::FLUSH_TIMES;
+use super::{PlaneBuffer, RangeSearch};
+use crate::array::{Plane, PlaneMut};
+use crate::backend::Backend;
+use crate::dedisperse::{self, Dedisperser, Output};
+use crate::error::Result;
+use crate::math::statistics::median;
+use crate::pulse::cluster::Clusterer;
+use crate::pulse::partial::{Coverage, Expected, PartialDetector, Span};
+use crate::pulse::{self, Input};
+use crate::sample::{Samples, unpack_f32};
+
+/// Samples that have all channels, from which the noise of a trial is taken.
+const NOISE_TIMES: usize = 1024;
+
+/// S/N above the threshold that a cut burst must have. Edges add samples in which noise reaches the threshold, in a short
+/// recording as many as it has itself, and a sum of fewer channels is more skewed.
+const MARGIN: f64 = 1.0;
+
+/// Groups of rows whose medians a channel's level is: interference in fewer than half of them moves it little.
+const GROUPS: usize = 16;
+
+/// Bytes of rows from which levels are taken, at most.
+const LEVEL_BYTES: usize = 64 << 20;
+
+/// Bytes of zeros that are dedispersed at once.
+const ZERO_BYTES: usize = 4 << 20;
+
+/// Rows before any sample of an edge; as good as infinitely many.
+const NEVER: i64 = i64::MIN / 4;
+const ALWAYS: i64 = i64::MAX / 4;
+
+/// Rows at a recording's start, at its end, or all of a short one.
+pub(in super::super) struct Edge<'a> {
+    rows: Samples<'a>,
+    /// Number of the first of them.
+    first: u64,
+    is_start: bool,
+    is_end: bool,
+    /// The least part of the channels that a sample must have.
+    least_band: f64,
+    levels: Levels,
+}
+
+/// Mean and variance of each channel.
+struct Levels {
+    means: Vec<f64>,
+    variances: Vec<f64>,
+    /// What the mean of the channels' sum is above the sum of their means: medians of skewed numbers lie below means.
+    excess: f64,
+}
+
+impl<'a> Edge<'a> {
+    /// The rows of a recording's start; of all of it where it `ends` with them. Levels are those of the first `level_rows`.
+    pub(in super::super) fn start(
+        rows: Samples<'a>,
+        ends: bool,
+        (used, level_rows, least_band): (&[bool], usize, f64),
+    ) -> Self {
+        let near = rows.slice(0, level_rows.min(rows.times()));
+        let levels = Levels::new(near, used);
+        Self { rows, first: 0, is_start: true, is_end: ends, least_band, levels }
+    }
+
+    /// The last rows of a recording of which `times` were read. Levels are those of the last `level_rows`.
+    pub(in super::super) fn end(
+        rows: Samples<'a>,
+        times: u64,
+        (used, level_rows, least_band): (&[bool], usize, f64),
+    ) -> Self {
+        let count = level_rows.min(rows.times());
+        let levels = Levels::new(rows.slice(rows.times() - count, count), used);
+        let first = times - rows.times() as u64;
+        Self { rows, first, is_start: false, is_end: true, least_band, levels }
+    }
+}
+
+impl Levels {
+    /// The medians over groups of rows of a channel's means and variances. Channels that are not used have none.
+    fn new(rows: Samples<'_>, masked: &[bool]) -> Self {
+        let channels = rows.channels();
+        let groups = GROUPS.min(rows.times()).max(1);
+        let mut row = vec![0f32; channels];
+        let (mut means, mut variances) =
+            (vec![0.0; groups * channels], vec![0.0; groups * channels]);
+        let mut totals = vec![0.0; groups];
+        let used = |channel: &usize| !masked[*channel];
+        for group in 0..groups {
+            let own = group * rows.times() / groups..(group + 1) * rows.times() / groups;
+            let count = own.len().max(1) as f64;
+            let means = &mut means[group * channels..][..channels];
+            let variances = &mut variances[group * channels..][..channels];
+            for time in own {
+                unpack_f32(rows.row(time), rows.encoding(), &mut row);
+                for ((x, sum), squares) in row.iter().zip(&mut *means).zip(&mut *variances) {
+                    *sum += f64::from(*x);
+                    *squares += f64::from(*x) * f64::from(*x);
+                }
+            }
+            for (mean, variance) in means.iter_mut().zip(variances) {
+                *mean /= count;
+                *variance = (*variance / count - *mean * *mean).max(0.0);
+            }
+            totals[group] = (0..channels).filter(used).map(|channel| means[channel]).sum();
+        }
+        let mut of_groups = Vec::with_capacity(groups);
+        let mut middle = |values: &[f64], channel: usize| {
+            of_groups.clear();
+            of_groups.extend(values.chunks_exact(channels).map(|group| group[channel]));
+            median(&mut of_groups).unwrap_or(0.0)
+        };
+        let means: Vec<f64> = (0..channels).map(|channel| middle(&means, channel)).collect();
+        let variances = (0..channels).map(|channel| middle(&variances, channel)).collect();
+        let sum: f64 = (0..channels).filter(used).map(|channel| means[channel]).sum();
+        let excess = median(&mut totals).unwrap_or(0.0) - sum;
+        Self { means, variances, excess }
+    }
+}
+
+/// Which channels the samples of a range's trials have at an edge.
+struct Cover<'a> {
+    plan: &'a dedisperse::Plan,
+    /// The channels that are summed, by rising delay.
+    order: Vec<usize>,
+    /// Sums over so many of the first of these: of means, and of variances over those of all.
+    means: Vec<f64>,
+    shares: Vec<f64>,
+    excess: f64,
+    /// What a channel gives that is not there.
+    absent: f64,
+    is_start: bool,
+    /// The samples of the recording, where it ends.
+    end: Option<i64>,
+    /// The fewest channels.
+    least: usize,
+}
+
+impl<'a> Cover<'a> {
+    /// None where no channel varies.
+    fn new(plan: &'a dedisperse::Plan, edge: &Edge<'_>, end: u64) -> Option<Self> {
+        let centres = plan.options().band.centres_hz();
+        let mut order = plan.channels_used().to_vec();
+        order.sort_by(|a, b| centres[*b].total_cmp(&centres[*a]));
+        let Levels { means, variances, excess } = &edge.levels;
+        let bin = plan.downsample() as f64;
+        let all: f64 = order.iter().map(|channel| variances[*channel]).sum();
+        if all.is_nan() || all <= 0.0 {
+            return None;
+        }
+        let sums = |value: &dyn Fn(usize) -> f64| {
+            let mut sums = vec![0.0];
+            for channel in &order {
+                sums.push(sums[sums.len() - 1] + value(*channel));
+            }
+            sums
+        };
+        let means = sums(&|channel| bin * means[channel]);
+        let shares = sums(&|channel| variances[channel] / all);
+        let (low, high) = plan.range();
+        let absent =
+            if plan.output_is_integer() { f64::from(0.clamp(low, high)) * bin } else { 0.0 };
+        let least = ((edge.least_band * order.len() as f64).ceil() as usize).clamp(1, order.len());
+        let end = edge.is_end.then_some(end as i64);
+        let (excess, is_start) = (bin * excess, edge.is_start);
+        Some(Self { plan, means, shares, excess, absent, is_start, end, least, order })
+    }
+
+    /// Delays of the channels in a trial, rising.
+    fn shifts(&self, dm: usize) -> Vec<i64> {
+        self.order.iter().map(|channel| self.plan.shift(dm, *channel) as i64).collect()
+    }
+
+    /// The channels that a sample has, of which these are the delays.
+    fn present(&self, shifts: &[i64], time: i64) -> Range<usize> {
+        let first =
+            if self.is_start { shifts.partition_point(|shift| time + shift < 0) } else { 0 };
+        let end =
+            self.end.map_or(shifts.len(), |end| shifts.partition_point(|shift| time + shift < end));
+        first..end.max(first)
+    }
+}
+
+impl Coverage for Cover<'_> {
+    fn span(&self, dm: usize) -> Span {
+        let longest = self.plan.trial_shift(dm) as i64;
+        let (slowest, fastest) = (self.order.len() - self.least, self.least - 1);
+        let delay = |index: usize| self.plan.shift(dm, self.order[index]) as i64;
+        let start = if self.is_start { (-delay(slowest), 0) } else { (NEVER, NEVER) };
+        let end = self.end.map_or((ALWAYS, ALWAYS), |end| (end - delay(fastest), end - longest));
+        Span { searched: start.0..end.0, whole: start.1..end.1 }
+    }
+
+    fn expect(&self, dm: usize, first: i64, expected: &mut [Expected]) {
+        let shifts = self.shifts(dm);
+        for (index, expected) in expected.iter_mut().enumerate() {
+            let Range { start, end } = self.present(&shifts, first + index as i64);
+            let absent = (shifts.len() - (end - start)) as f64 * self.absent;
+            let share = self.shares[end] - self.shares[start];
+            let sum = self.means[end] - self.means[start] + share * self.excess + absent;
+            *expected = Expected { sum, share };
+        }
+    }
+
+    fn band(&self, dm: usize, time: i64) -> f64 {
+        let shifts = self.shifts(dm);
+        self.present(&shifts, time).len() as f64 / shifts.len() as f64
+    }
+}
+
+impl RangeSearch {
+    /// Rows that the search of an edge takes, for all ranges; none where no trial has a delay. And those that levels are
+    /// taken from.
+    pub(in super::super) fn edge_rows(ranges: &[Self], row_bytes: usize) -> Option<(usize, usize)> {
+        let delayed = ranges.iter().filter(|range| range.dedisperser.plan().max_shift() > 0);
+        let rows = delayed.map(|range| {
+            let (plan, detector) = (range.dedisperser.plan(), range.detector.plan());
+            let level = detector.window_times() * plan.downsample();
+            let beyond = NOISE_TIMES.max(detector.max_width()) + 1;
+            ((plan.max_shift() + beyond) * plan.downsample(), level)
+        });
+        let (rows, level) = rows.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
+        let level = level.min(LEVEL_BYTES / row_bytes.max(1)).max(1);
+        Some((rows.max(level), level))
+    }
+
+    /// Bytes of the plane that the search of an edge fills.
+    pub(in super::super) fn edge_plane_bytes(&self) -> usize {
+        4 * (self.dedisperser.plan().dms().len() + 1) * self.edge_stride()
+    }
+
+    /// Samples of a row of that plane: of a block, and of the boxcars that begin at the end of the one before.
+    fn edge_stride(&self) -> usize {
+        let longest = self.dedisperser.plan().max_shift();
+        self.detector.plan().max_width() + longest.clamp(1, FLUSH_TIMES).max(NOISE_TIMES)
+    }
+
+    /// Searches an edge, while no other rows are in the dedisperser.
+    pub(in super::super) fn search_edge(
+        &mut self,
+        edge: &Edge<'_>,
+        backend: &Backend,
+        clusterer: &mut Clusterer,
+    ) -> Result<()> {
+        let plan = self.dedisperser.plan().clone();
+        let (bin, longest) = (plan.downsample() as u64, plan.max_shift());
+        // Whole samples, counted from the recording's first row.
+        let first = edge.first.div_ceil(bin);
+        let end = (edge.first + edge.rows.times() as u64) / bin;
+        if longest == 0 || end <= first {
+            return Ok(());
+        }
+        let Some(cover) = Cover::new(&plan, edge, end) else { return Ok(()) };
+        let samples = |range: Range<u64>| {
+            let from = (range.start * bin - edge.first) as usize;
+            edge.rows.slice(from, ((range.end - range.start) * bin) as usize)
+        };
+        let reach = |beyond: usize| (longest + beyond) as u64;
+        let near = |beyond: usize| {
+            if edge.is_start && edge.is_end {
+                first..end
+            } else if edge.is_start {
+                first..end.min(first + reach(beyond))
+            } else {
+                first.max(end.saturating_sub(reach(beyond)))..end
+            }
+        };
+        let mut pass = Pass::new(self);
+        let options = self.detector.plan().options().clone();
+        let least = options.snr + MARGIN;
+        let options = pulse::Options { snr: least, ..options };
+        let mut partial = PartialDetector::new(pulse::Plan::new(options)?, backend);
+        // Of a short recording the start is taken.
+        let noise = near(NOISE_TIMES);
+        let noise = noise.start..noise.end.min(noise.start + reach(NOISE_TIMES));
+        let count = (noise.end - noise.start) as usize;
+        self.dedisperser.reset();
+        pass.rows(&mut self.dedisperser, samples(noise.clone()), &mut |_, _| Ok(()))?;
+        pass.zeros(
+            &mut self.dedisperser,
+            NOISE_TIMES - pass.filled.min(NOISE_TIMES),
+            &mut |_, _| Ok(()),
+        )?;
+        let valid = |dm: usize| count.saturating_sub(plan.trial_shift(dm)).min(NOISE_TIMES);
+        partial.learn(pass.view(pass.filled)?, &valid)?;
+        self.dedisperser.reset();
+        pass.filled = 0;
+        let searched = near(self.detector.plan().max_width());
+        pass.first = searched.start as i64 - if edge.is_start { longest as i64 } else { 0 };
+        let mut events = Vec::new();
+        let mut search =
+            |input: Input<'_>, at: (i64, Range<i64>)| partial.run(input, at, &cover, &mut events);
+        if edge.is_start {
+            pass.zeros(&mut self.dedisperser, longest, &mut search)?;
+        }
+        pass.rows(&mut self.dedisperser, samples(searched), &mut search)?;
+        if edge.is_end {
+            pass.zeros(&mut self.dedisperser, longest, &mut search)?;
+        }
+        pass.end(&mut search)?;
+        self.dedisperser.reset();
+        partial.flush(&cover, &mut events);
+        self.filled.weigh_partial(&plan, (noise.start, NOISE_TIMES as u64), least, &mut events);
+        clusterer.push_partial(self.index, &events)
+    }
+}
+
+/// Rows on their way through a dedisperser to a search that is called when the plane is full.
+struct Pass {
+    plane: PlaneBuffer,
+    dms: usize,
+    stride: usize,
+    /// Samples that boxcars reach beyond the one in which they begin.
+    reach: usize,
+    bin: usize,
+    row_bytes: usize,
+    /// Samples in the plane, and the time of the first of them.
+    filled: usize,
+    first: i64,
+}
+
+/// Takes samples from a time on, and the starts of the boxcars that are wanted.
+type Search<'a> = &'a mut dyn FnMut(Input<'_>, (i64, Range<i64>)) -> Result<()>;
+
+impl Pass {
+    fn new(range: &RangeSearch) -> Self {
+        let plan = range.dedisperser.plan();
+        let (dms, stride) = (plan.dms().len(), range.edge_stride());
+        // One row more, so that a view may begin within the first.
+        let words = (dms + 1) * stride;
+        Self {
+            plane: match range.plane {
+                PlaneBuffer::I32(_) => PlaneBuffer::I32(vec![0; words]),
+                PlaneBuffer::F32(_) => PlaneBuffer::F32(vec![0.0; words]),
+            },
+            dms,
+            stride,
+            reach: range.detector.plan().max_width(),
+            bin: plan.downsample(),
+            row_bytes: plan.channels() * plan.encoding().bits() / 8,
+            filled: 0,
+            first: 0,
+        }
+    }
+
+    /// Dedisperses zeros for so many samples.
+    fn zeros(
+        &mut self,
+        dedisperser: &mut Dedisperser,
+        samples: usize,
+        search: Search<'_>,
+    ) -> Result<()> {
+        let mut left = samples * self.bin;
+        let most = (ZERO_BYTES / self.row_bytes.max(1)).clamp(1, left.max(1));
+        let zeros = vec![0; most * self.row_bytes];
+        let plan = dedisperser.plan();
+        let (encoding, channels) = (plan.encoding(), plan.channels());
+        let zeros = Samples::new(&zeros, encoding, most, channels)?;
+        while left > 0 {
+            let rows = most.min(left);
+            self.rows(dedisperser, zeros.slice(0, rows), search)?;
+            left -= rows;
+        }
+        Ok(())
+    }
+
+    /// Dedisperses rows.
+    fn rows(
+        &mut self,
+        dedisperser: &mut Dedisperser,
+        rows: Samples<'_>,
+        search: Search<'_>,
+    ) -> Result<()> {
+        let mut rest = rows;
+        while rest.times() > 0 {
+            if self.filled == self.stride {
+                self.search(search)?;
+            }
+            // No more samples come of these than there is room for.
+            let most = ((self.stride - self.filled) * self.bin).min(rest.times());
+            let progress = dedisperser.run(rest.slice(0, most), self.output()?)?;
+            self.filled += progress.produced;
+            rest = rest.slice(progress.consumed, rest.times() - progress.consumed);
+        }
+        Ok(())
+    }
+
+    /// Searches what is left.
+    fn end(&mut self, search: Search<'_>) -> Result<()> {
+        let starts = self.first..self.first + self.filled as i64;
+        search(self.view(self.filled)?, (self.first, starts))
+    }
+
+    /// Searches the boxcars that the plane holds whole, and keeps the samples of the others.
+    fn search(&mut self, search: Search<'_>) -> Result<()> {
+        let whole = self.filled - self.reach;
+        let starts = self.first..self.first + whole as i64;
+        search(self.view(self.filled)?, (self.first, starts))?;
+        let (dms, stride, filled) = (self.dms, self.stride, self.filled);
+        let row = |dm: usize| dm * stride + whole..dm * stride + filled;
+        match &mut self.plane {
+            PlaneBuffer::I32(plane) => {
+                (0..dms).for_each(|dm| plane.copy_within(row(dm), dm * stride));
+            }
+            PlaneBuffer::F32(plane) => {
+                (0..dms).for_each(|dm| plane.copy_within(row(dm), dm * stride));
+            }
+        }
+        self.filled = self.reach;
+        self.first += whole as i64;
+        Ok(())
+    }
+
+    /// Where the next samples go.
+    fn output(&mut self) -> Result<Output<'_>> {
+        let (dms, stride) = (self.dms, self.stride);
+        let words = self.filled..self.filled + dms * stride;
+        Ok(match &mut self.plane {
+            PlaneBuffer::I32(plane) => Output::I32(PlaneMut::new(&mut plane[words], dms, stride)?),
+            PlaneBuffer::F32(plane) => Output::F32(PlaneMut::new(&mut plane[words], dms, stride)?),
+        })
+    }
+
+    fn view(&self, times: usize) -> Result<Input<'_>> {
+        let (dms, stride) = (self.dms, self.stride);
+        Ok(match &self.plane {
+            PlaneBuffer::I32(plane) => {
+                Input::I32(Plane::new(&plane[..dms * stride], dms, stride, times)?)
+            }
+            PlaneBuffer::F32(plane) => {
+                Input::F32(Plane::new(&plane[..dms * stride], dms, stride, times)?)
+            }
+        })
+    }
+}
