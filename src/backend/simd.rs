@@ -150,6 +150,38 @@ macro_rules! levels {
 }
 pub(crate) use levels;
 
+/// Makes a safe function of a level from a safe body in plain loops, which is inlined into functions that have the level's
+/// instructions.
+macro_rules! leveled {
+    ($(#[$doc:meta])* $name:ident, $body:ident, ($($argument:ident: $type:ty),* $(,)?)) => {
+        $(#[$doc])*
+        #[allow(unsafe_code)]
+        pub(super) fn $name(level: Level, $($argument: $type),*) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2($($argument: $type),*) {
+                    $body($($argument),*);
+                }
+                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+                fn avx512($($argument: $type),*) {
+                    $body($($argument),*);
+                }
+                match level {
+                    // SAFETY: holding the level is the proof that its instructions exist.
+                    Level::Avx512(_) => return unsafe { avx512($($argument),*) },
+                    // SAFETY: as above.
+                    Level::Avx2(_) => return unsafe { avx2($($argument),*) },
+                    Level::Portable => {}
+                }
+            }
+            let _ = level;
+            $body($($argument),*);
+        }
+    };
+}
+pub(crate) use leveled;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,9 @@
 //! Kernels over rows of channels on vector instructions: sums, amplitudes and medians.
 //!
 //! Invariant: each vector level gives the same bits, since sums have the same lanes at each.
-#![allow(unsafe_code)]
 
 use super::profile::{BANDS, Terms};
-use crate::backend::simd::Level;
+use crate::backend::simd::{Level, leveled};
 use crate::sample::{Samples, unpack_f32_inline};
 
 /// Lanes of a sum.
@@ -30,35 +29,6 @@ pub(super) struct Amplitudes {
 /// Returns the length of a row of so many channels with what sums over groups of them reach beyond its end.
 pub(super) fn row_length(channels: usize) -> usize {
     channels + channels.div_ceil(BANDS) + LANES
-}
-
-/// Makes a function of a level from a body: one call for each level.
-macro_rules! leveled {
-    ($(#[$doc:meta])* $name:ident, $body:ident, ($($argument:ident: $type:ty),* $(,)?)) => {
-        $(#[$doc])*
-        pub(super) fn $name(level: Level, $($argument: $type),*) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2,fma")]
-                fn avx2($($argument: $type),*) {
-                    $body($($argument),*);
-                }
-                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-                fn avx512($($argument: $type),*) {
-                    $body($($argument),*);
-                }
-                match level {
-                    // SAFETY: holding the level is the proof that its instructions exist.
-                    Level::Avx512(_) => return unsafe { avx512($($argument),*) },
-                    // SAFETY: as above.
-                    Level::Avx2(_) => return unsafe { avx2($($argument),*) },
-                    Level::Portable => {}
-                }
-            }
-            let _ = level;
-            $body($($argument),*);
-        }
-    };
 }
 
 leveled!(
