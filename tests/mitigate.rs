@@ -160,6 +160,20 @@ fn long_faint_broadband_signals_leave_nothing_between_their_rows() {
 }
 
 #[test]
+fn a_wide_pulse_of_little_dispersion_stays() {
+    // The sweep over the band is as long as the pulse, so that all channels have it in its middle.
+    let pulse = |time: usize, channel: usize| {
+        let arrival = 500.0 + 1000.0 * (time / 1000) as f64 + 100.0 * channel as f64 / 128.0;
+        0.25 * (-2.77 * ((time as f64 - arrival) / 100.0).powi(2)).exp()
+    };
+    let bytes = rows(9, Encoding::U8, |_| 1.0, pulse);
+    // The running level is part of another step.
+    let (_, found) = mitigated(&bytes, Encoding::U8, Steps { time: false, ..ALL }, 2);
+    // Twelve pulses of more than 100 rows.
+    assert!(found.broadband_rows < 64, "{found:?}");
+}
+
+#[test]
 fn a_dropout_is_recognized_among_steady_tones() {
     let tone = |channel: usize| if channel % 12 == 5 { 40.0 } else { 0.0 };
     let dropout = 5700..8900;

@@ -33,7 +33,13 @@ CASES = {
     "dropouts_slope": ("slope", "dropouts"),
     "all": ("tones", "slope", "radar", "dropouts"),
     "all_chi2": ("tones", "slope", "radar", "dropouts", "chi2"),
+    # Short bursts, and wide ones of low dispersion, without interference: made on request (--cases).
+    "short": ("short",),
+    "short_chi2": ("short", "chi2"),
+    "wide": ("wide",),
+    "wide_slope": ("wide", "slope"),
 }
+CAMPAIGN = list(CASES)[:9]
 
 FREQUENCIES = HIGHEST_MHZ + STEP_MHZ * numpy.arange(CHANNELS)
 # Seconds by which a channel is later than the highest, for a DM of 1, and its smear within a channel.
@@ -92,11 +98,17 @@ class Burst:
         return {**{key: round(getattr(self, key), 9) for key in keys}, "lost": round(self.lost(gain), 6)}
 
 
-def bursts(random, seconds, count, bandpass):
+def bursts(random, seconds, count, bandpass, has):
     """Evenly spread, with a jitter; the last sweep ends before the recording does."""
     spacing = (seconds - 1.0 - DELAYS[-1] * 2000 - 0.2) / count
     for index in range(count):
         time_s = 1.0 + spacing * (index + random.uniform(0.1, 0.9))
+        if "short" in has:
+            yield Burst(time_s, random.uniform(50, 1500), random.uniform(1e-3, 2e-3), 20, bandpass)
+            continue
+        if "wide" in has:
+            yield Burst(time_s, 50, 50e-3, 20, bandpass)
+            continue
         dm, width_s = random.uniform(50, 2000), math.exp(random.uniform(math.log(1e-3), math.log(50e-3)))
         yield Burst(time_s, dm, width_s, random.uniform(8, 30), bandpass)
 
@@ -157,7 +169,7 @@ def write(folder, name, seed, seconds, count):
 
     slope = numpy.linspace(1.6, 0.5, CHANNELS) if "slope" in has else numpy.ones(CHANNELS)
     level, sigma = (48.0, 24.0) if "chi2" in has else (80.0, 10.0)
-    events = list(bursts(stream(0), seconds, count, slope))
+    events = list(bursts(stream(0), seconds, count, slope, has))
     narrow = list(tones(stream(1), times)) if "tones" in has else []
     pulses = list(radar(stream(2), times)) if "radar" in has else []
     gain = gains(stream(3), times) if "dropouts" in has else numpy.ones(times, numpy.float32)
@@ -196,7 +208,7 @@ def main():
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--seconds", type=float, default=808.0)
     arguments.add_argument("--bursts", type=int, help="in each case; as many as 200 in 808 s unless given")
-    arguments.add_argument("--cases", default=",".join(CASES), help="those to write, with commas")
+    arguments.add_argument("--cases", default=",".join(CAMPAIGN), help=f"those to write, with commas, of {', '.join(CASES)}")
     given = arguments.parse_args()
     count = given.bursts or max(1, round(200 * given.seconds / 808))
     given.folder.mkdir(parents=True, exist_ok=True)

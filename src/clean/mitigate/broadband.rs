@@ -20,6 +20,10 @@ const EVEN: f32 = 0.4;
 /// Around an outlier, deviations down to which a spectrum belongs to it.
 const WING: f32 = 2.0;
 
+/// The increase of the squared S/N, if groups of channels are moved in proportion to their place in the band, from which on an
+/// outlier is a dispersed pulse.
+const SWEPT: f64 = 25.0;
+
 /// Deviations below the level at which a receiver may have dropped out, and the part of the noise's power below which it has.
 const LOW: f32 = 8.0;
 const QUIET: f32 = 0.35;
@@ -52,6 +56,7 @@ pub(super) struct Series {
     /// Whether each group of channels has an amplitude, and its level.
     has: [bool; BANDS],
     levels: [f32; BANDS],
+    sigmas: [f32; BANDS],
     has_levels: bool,
     /// Deviation of a spectrum's first amplitude, by the differences of successive ones.
     deviation: f32,
@@ -71,6 +76,7 @@ impl Series {
         Self {
             has: terms.bands.map(|band| band.scale > 0.0),
             levels: terms.bands.map(|band| band.level),
+            sigmas: terms.bands.map(|band| band.sigma),
             has_levels: terms.has_levels,
             deviation,
             medians: [middle(&|row| row.terms[0]), middle(&|row| row.terms[1])],
@@ -81,6 +87,11 @@ impl Series {
 
     pub(super) fn rows(&self) -> usize {
         self.rows.len()
+    }
+
+    /// The amplitude of a group in a spectrum, without the level's.
+    fn change(&self, time: usize, band: usize, level: f32) -> f32 {
+        self.rows[time].groups[band] - self.levels[band] * if self.has_levels { level } else { 1.0 }
     }
 }
 
@@ -252,7 +263,8 @@ impl Memory {
             let places = &kept[begin..end];
             let is_even =
                 |from: usize, to: usize| is_even(&all, &places[from..to], &levels[0][from..to]);
-            for index in outliers(off, sigma, rows.div_ceil(16), &is_even) {
+            let is_swept = |from: usize, to: usize| is_swept(&all, places, &levels[0], (from, to));
+            for index in outliers(off, sigma, rows.div_ceil(16), (&is_even, &is_swept)) {
                 if (start..start + rows).contains(&places[index]) {
                     decisions.fates[places[index] - start] = Fate::Fitted;
                 }
@@ -519,21 +531,25 @@ fn running_median(values: &[f32], (begin, end): (usize, usize), reach: usize) ->
     medians
 }
 
+/// The series and the spectrum in it of a place in all of them.
+fn located<'a>(all: &[&'a Series], mut place: usize) -> (&'a Series, usize) {
+    let mut index = 0;
+    while place >= all[index].rows() {
+        place -= all[index].rows();
+        index += 1;
+    }
+    (all[index], place)
+}
+
 /// Returns whether an outlier over some spectra is in most groups of channels alike.
 fn is_even(all: &[&Series], places: &[usize], levels: &[f32]) -> bool {
     let mut groups = [0.0f32; BANDS];
     let mut has = [true; BANDS];
     for (place, level) in places.iter().zip(levels) {
-        let (mut place, mut index) = (*place, 0);
-        while place >= all[index].rows() {
-            place -= all[index].rows();
-            index += 1;
-        }
-        let series = all[index];
+        let (series, time) = located(all, *place);
         for band in 0..BANDS {
             has[band] &= series.has[band];
-            groups[band] += series.rows[place].groups[band]
-                - series.levels[band] * if series.has_levels { *level } else { 1.0 };
+            groups[band] += series.change(time, band, *level);
         }
     }
     let mut values: Vec<f32> =
@@ -543,12 +559,64 @@ fn is_even(all: &[&Series], places: &[usize], levels: &[f32]) -> bool {
     values.len() >= BANDS / 2 && median(&mut values) / mean >= EVEN
 }
 
+/// Returns whether an outlier crosses the band: its S/N is higher once groups are moved in proportion to their place.
+fn is_swept(all: &[&Series], places: &[usize], levels: &[f32], (from, to): (usize, usize)) -> bool {
+    let length = to - from;
+    let (begin, end) = (from.saturating_sub(2 * length), places.len().min(to + 2 * length));
+    // Weighted by their noise, and the weights' sum.
+    let rows: Vec<[f64; BANDS]> = (begin..end)
+        .map(|k| {
+            let (series, time) = located(all, places[k]);
+            std::array::from_fn(|band| {
+                let weight = f64::from(series.sigmas[band]).powi(2);
+                let change = f64::from(series.change(time, band, levels[k]));
+                if series.has[band] && weight > 0.0 { change / weight } else { 0.0 }
+            })
+        })
+        .collect();
+    let series = located(all, places[from]).0;
+    let good = (0..BANDS).filter(|band| series.has[*band] && series.sigmas[*band] > 0.0);
+    let power: f64 = good.map(|band| f64::from(series.sigmas[band]).powi(-2)).sum();
+    let squared = |sweep: isize| {
+        let mut sums = vec![0.0f64];
+        for t in 0..rows.len() as isize {
+            let of = |band: isize| {
+                let at = t + sweep * (2 * band - BANDS as isize + 1) / (2 * BANDS as isize - 2);
+                usize::try_from(at)
+                    .ok()
+                    .and_then(|at| rows.get(at))
+                    .map_or(0.0, |row| row[band as usize])
+            };
+            sums.push(sums[t as usize] + (0..BANDS as isize).map(of).sum::<f64>());
+        }
+        let mut most = 0.0f64;
+        // Widths as near as this leave a moved group no room in a boxcar that is too wide.
+        let widths = std::iter::successors(Some(1usize), |width| Some(width + width.div_ceil(16)));
+        for width in widths.take_while(|width| *width <= 2 * length) {
+            // Boxcars that have a part in the outlier.
+            let first = (from - begin).saturating_sub(width - 1);
+            for start in first..(to - begin).min((rows.len() + 1).saturating_sub(width)) {
+                most = most.max((sums[start + width] - sums[start]).powi(2) / width as f64);
+            }
+        }
+        most / power
+    };
+    let still = squared(0);
+    let sweeps = std::iter::successors(Some(4isize), |sweep| Some(sweep + sweep / 2))
+        .take_while(|sweep| *sweep <= 4 * length as isize);
+    power > 0.0
+        && sweeps.flat_map(|sweep| [sweep, -sweep]).any(|sweep| squared(sweep) > still + SWEPT)
+}
+
+/// A question about the values from one to before another.
+type Test<'a> = &'a dyn Fn(usize, usize) -> bool;
+
 /// Places at which boxcars of 1 to `widest` values stand out; `off` are the values' distances from their level.
 fn outliers(
     mut off: Vec<f32>,
     sigma: f32,
     widest: usize,
-    is_even: &dyn Fn(usize, usize) -> bool,
+    (is_even, is_swept): (Test<'_>, Test<'_>),
 ) -> Vec<usize> {
     let mut found = Vec::new();
     let original = off.clone();
@@ -561,7 +629,10 @@ fn outliers(
             if sum.abs() as f32 > limit && is_even(index, index + width) {
                 let sign = if sum < 0.0 { -1.0 } else { 1.0 };
                 let (from, to) = grown(&original, (index, index + width), sign / sigma, is_even);
-                found.extend(from..to);
+                // A pulse of little dispersion is everywhere at once in its middle.
+                if !is_swept(from, to) {
+                    found.extend(from..to);
+                }
                 off[from..to].fill(0.0);
                 sum = off[index..index + width].iter().map(|x| f64::from(*x)).sum();
             }
@@ -582,7 +653,7 @@ fn grown(
     off: &[f32],
     (mut from, mut to): (usize, usize),
     scale: f32,
-    is_even: &dyn Fn(usize, usize) -> bool,
+    is_even: Test<'_>,
 ) -> (usize, usize) {
     let ratio = |begin: usize, end: usize| {
         let sum: f64 = off[begin..end].iter().map(|x| f64::from(*x)).sum();

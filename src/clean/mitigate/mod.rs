@@ -121,7 +121,7 @@ pub struct Mitigated {
 /// - **IQRM**: channels whose deviation or mean stands out in a block ([`iqrm_mask`]) hold their level there and in the
 ///   blocks beside it.
 /// - **Bandpass**: `x - m (a - A)`, `a = (x . m) / (m . m)`, m the channels' levels (running medians over 16 blocks), A the
-///   level of `a`: from spectra in which `a` stands out and does so over the whole band. Where the noise's profile is not
+///   level of `a`: from spectra in which `a` stands out over the whole band at once. Where the noise's profile is not
 ///   alike, its part at right angles to m is fitted as well.
 /// - **Time**: spectra of dropouts become spectra near them in random order, which have noise and no pulse; after a step of
 ///   the gain `m (L - A)` is taken away, L the running median of `a` over a block's length.
