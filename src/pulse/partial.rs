@@ -90,13 +90,15 @@ struct Trial {
     sweep: Sweep,
 }
 
+type Hits = fn(&Plan, Block<'_>) -> Vec<(i64, u64, f64)>;
+
 /// What is taken from the reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// The noise of samples that have all channels.
     pub(super) noise: fn(&Plan, &[f64]) -> Noise,
     /// The strongest hit of each start of a block, its time, width and significance, by plain loops.
-    pub(super) hits: Option<fn(&Plan, Block<'_>) -> Vec<(i64, u64, f64)>>,
+    pub(super) hits: Option<Hits>,
 }
 
 /// A block of one trial.
