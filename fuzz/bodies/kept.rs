@@ -30,7 +30,7 @@ const ROWS: usize = 6000;
 const CHANNELS: usize = 8;
 
 /// Words of a candidate.
-const CANDIDATE: usize = 13;
+const CANDIDATE: usize = 14;
 
 /// A state with the changes that an input asks for.
 fn damaged(state: &[u8], changes: &[u8]) -> Vec<u8> {
