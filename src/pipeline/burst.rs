@@ -177,6 +177,8 @@ pub fn search_from(
     } else if !is_of_device(&ending) {
         let finished = work.finish(times, &mut setup.ranges, &mut clusterer).and_then(|trials| {
             let rows = work.tail()?;
+            // The edge takes the memory of gulps.
+            drop(work);
             setup.search_end((&rows, times), backend, &mut clusterer)?;
             Ok(trials)
         });

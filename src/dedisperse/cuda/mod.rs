@@ -153,6 +153,11 @@ impl Engine {
     pub(super) fn reset(&mut self) {
         (self.rows, self.emitted) = (0, 0);
         self.history.reset();
+        // Its memory is free for others until rows come from the host again.
+        if let Some(staging) = self.staging.take() {
+            // A fault shows in the next call.
+            let _ = staging.compute.synchronize();
+        }
     }
 
     /// Takes input rows from the host's memory: the device loads them while the caller goes on.

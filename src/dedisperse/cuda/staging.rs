@@ -5,8 +5,9 @@ use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 
-/// Bytes of an input buffer.
+/// Bytes of an input buffer, unless that is more than a part of the free memory.
 const INPUT_BYTES: usize = 8 << 20;
+const INPUT_PART: usize = 8;
 
 /// Bytes that one thread copies at a time.
 const PIECE: usize = 1 << 18;
@@ -64,10 +65,11 @@ impl Staging {
         (dms, block): (usize, usize),
         threads: &Threads,
     ) -> Result<Self> {
+        let bytes = INPUT_BYTES.min(device.free_bytes()? / INPUT_PART).max(row_bytes);
         let incoming = || {
             Ok(Incoming {
-                host: device.pinned(INPUT_BYTES.max(row_bytes))?,
-                device: device.buffer(INPUT_BYTES.max(row_bytes))?,
+                host: device.pinned(bytes)?,
+                device: device.buffer(bytes)?,
                 copied: device.event()?,
                 taken: device.event()?,
             })
