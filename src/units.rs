@@ -19,6 +19,9 @@ pub const SPEED_OF_LIGHT_M_S: f64 = 299_792_458.0;
 /// Seconds in a day.
 pub const SECONDS_PER_DAY: f64 = 86400.0;
 
+/// Seconds in a Julian year of 365.25 days.
+pub const SECONDS_PER_YEAR: f64 = 365.25 * SECONDS_PER_DAY;
+
 /// Hertz in a megahertz.
 pub const HZ_PER_MHZ: f64 = 1e6;
 

@@ -14,7 +14,7 @@ use sidereal::pipeline::chirp::{
 };
 use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::bank::{self, Bank, Rates};
-use sidereal::spiir::coincidence::Ranking;
+use sidereal::spiir::coincidence::{Ranking, Sample};
 use sidereal::spiir::trigger::Trigger;
 use sidereal::spiir::whiten::Method;
 use sidereal::strain::{Binary, Waveform};
@@ -108,6 +108,7 @@ fn options() -> SearchOptions {
         slides: 20,
         slide_interval_s: 0.1,
         cluster_s: 0.5,
+        background: Sample::Inclusive,
         ranking: Ranking::Snr,
         block: 0,
         memory: None,

@@ -17,7 +17,7 @@ use sidereal::pipeline::chirp::{
 };
 use sidereal::spiir::Resampler;
 use sidereal::spiir::bank::{self, Rates};
-use sidereal::spiir::coincidence::Ranking;
+use sidereal::spiir::coincidence::{Ranking, Sample};
 use sidereal::spiir::matched::matched_whitened;
 use sidereal::spiir::whiten::{Average, GateOptions, Method, WelchOptions};
 use sidereal::waveform::InspiralOptions;
@@ -57,6 +57,7 @@ fn options(method: Method) -> SearchOptions {
         slides: 100,
         slide_interval_s: 0.1,
         cluster_s: 0.5,
+        background: Sample::Inclusive,
         ranking: Ranking::default(),
         block: 0,
         memory: None,

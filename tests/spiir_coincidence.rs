@@ -6,7 +6,7 @@ mod random;
 use random::Random;
 use sidereal::Error;
 use sidereal::spiir::coincidence::{
-    Detector, Event, Found, Options, Ranking, Segments, TimedTrigger, search,
+    Detector, Event, Found, Options, Ranking, Sample, Segments, TimedTrigger, search,
 };
 use sidereal::spiir::trigger::Trigger;
 use sidereal::units::Gps;
@@ -252,9 +252,11 @@ fn slides_count_their_coincident_time_and_events() {
 #[test]
 fn false_alarm_rates_of_poisson_noise_are_true() {
     let seconds = 1000.0;
-    for detectors in [2, 3] {
+    for (detectors, background) in
+        [(2, Sample::Inclusive), (3, Sample::Inclusive), (2, Sample::ExcludeForeground)]
+    {
         let mut random = Random::new(20 + detectors as u64);
-        let options = Options { cluster_s: 0.1, ..options(detectors) };
+        let options = Options { cluster_s: 0.1, background, ..options(detectors) };
         let valid = vec![valid(0.0, seconds); detectors];
         let bounds = [3e-3, 1e-2, 3e-2, 1e-1];
         let mut counts = [0.0; 4];
@@ -304,7 +306,7 @@ fn a_loud_event_has_the_lowest_rate_and_can_be_left_out_of_the_background() {
     // Its own triggers, with those of noise, are the loudest of the background.
     assert!(inclusive.background.rankings[0] > 19.0);
 
-    let without = Options { exclude_above: Some(15.0), ..options(2) };
+    let without = Options { background: Sample::Below(15.0), ..options(2) };
     let exclusive = found(&triggers, &valid, &without);
     assert_eq!(without_rates(&exclusive), without_rates(&inclusive));
     assert!(exclusive.background.rankings[0] < 12.0);
@@ -319,6 +321,35 @@ fn a_loud_event_has_the_lowest_rate_and_can_be_left_out_of_the_background() {
     assert!((expected - inclusive.background.rankings.len() as f64 * scale).abs() < 1e-6);
     assert_eq!(histogram.events[29], 1);
     assert_eq!(Found::default().histogram(10).edges.len(), 0);
+}
+
+#[test]
+fn signals_do_not_raise_their_own_rates_without_the_foreground() {
+    let mut random = Random::new(32);
+    let seconds = 400.0;
+    let mut triggers: Vec<Vec<TimedTrigger>> =
+        (0..2).map(|_| poisson(&mut random, 30.0, seconds, 10)).collect();
+    // Each signal is loud in one detector: with a trigger of noise in the other it is about as loud as the event.
+    let signals = [(50.0, 19.0, 6.0), (130.0, 5.8, 15.0), (210.0, 12.0, 5.8), (300.0, 7.0, 7.5)];
+    for (template, (time, first, second)) in signals.into_iter().enumerate() {
+        triggers[0].push(trigger(template as u32, time, first));
+        triggers[1].push(trigger(template as u32, time + 0.004, second));
+    }
+    let valid = [valid(0.0, seconds), valid(0.0, seconds)];
+    let all = Options { slides: 1000, ..options(2) };
+    let inclusive = found(&triggers, &valid, &all);
+    let without = Options { background: Sample::ExcludeForeground, ..all };
+    let exclusive = found(&triggers, &valid, &without);
+    assert_eq!(without_rates(&exclusive), without_rates(&inclusive));
+    assert_eq!((inclusive.background.left_out, exclusive.background.left_out), (0, 4));
+    let louder = |found: &Found| found.events[..4].iter().map(|event| event.louder).collect();
+    let (before, after): (Vec<usize>, Vec<usize>) = (louder(&inclusive), louder(&exclusive));
+    assert!(before[1] > 0 && before[3] > 100, "{before:?}");
+    assert_eq!(after, [0; 4]);
+    // The rates of what is noise stay what they are.
+    let quiet = |found: &Found| found.events[20].far_hz.expect("a rate");
+    let ratio = quiet(&exclusive) / quiet(&inclusive);
+    assert!((0.7..1.0).contains(&ratio), "{ratio}");
 }
 
 fn refusal(triggers: &[Vec<TimedTrigger>], valid: &[Segments], options: &Options) -> String {

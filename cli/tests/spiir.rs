@@ -51,6 +51,8 @@ fn a_search_finds_the_wave_and_leaves_its_files() {
     assert!((late - 8.0 / 2048.0).abs() < 1e-3, "{late}");
     assert!(number("/detectors/H1/xi2") < 3.0 && number("/detectors/H1/phase").abs() < 3.2);
     assert!(number("/far_hz") > 0.0 && number("/far_sigma") > 0.0);
+    let yearly = number("/far_per_year") / number("/far_hz");
+    assert!((yearly - 365.25 * 86400.0).abs() < 1.0, "{yearly}");
     assert_eq!(event["template"].as_str(), Some("30+30"));
     let latency = told["latency_s"]["total"].as_f64().unwrap();
     assert!((1.0..30.0).contains(&latency), "{latency}");

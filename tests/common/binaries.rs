@@ -13,7 +13,7 @@ use sidereal::simulate::strain::{
     DetectorTruth, Injection, Simulation, Source as Wave, StrainOptions,
 };
 use sidereal::spiir::bank::{Options, Rates};
-use sidereal::spiir::coincidence::{Ranking, TimedTrigger};
+use sidereal::spiir::coincidence::{Ranking, Sample, TimedTrigger};
 use sidereal::spiir::whiten::{GateOptions, Method};
 use sidereal::strain::Binary;
 use sidereal::units::Gps;
@@ -40,6 +40,7 @@ pub fn search_options(rate_hz: u32, method: Method) -> SearchOptions {
         slides: 0,
         slide_interval_s: 0.1,
         cluster_s: 0.5,
+        background: Sample::Inclusive,
         ranking: Ranking::Snr,
         block: 0,
         memory: None,

@@ -16,7 +16,7 @@ use sidereal::pipeline::chirp::{
 };
 use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::bank::{self, Bank, Rates};
-use sidereal::spiir::coincidence::{Ranking, TimedTrigger};
+use sidereal::spiir::coincidence::{Ranking, Sample, TimedTrigger};
 use sidereal::spiir::trigger::Trigger;
 use sidereal::spiir::whiten::{Average, GateOptions, Method, WelchOptions};
 use sidereal::state::Saved;
@@ -186,6 +186,7 @@ fn options(whitening: Whitening) -> SearchOptions {
         slides: 20,
         slide_interval_s: 0.1,
         cluster_s: 0.5,
+        background: Sample::Inclusive,
         ranking: Ranking::default(),
         block: 0,
         memory: None,

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::geometry::interferometer::{self, Interferometer};
 use crate::pipeline::ending::Ending;
 use crate::spiir::bank::{Bank, BankTemplate};
-use crate::spiir::coincidence::{self, Detector, Found, Ranking, TimedTrigger};
+use crate::spiir::coincidence::{self, Detector, Found, Ranking, Sample, TimedTrigger};
 use crate::spiir::trigger::Trigger;
 use crate::state::{Saved, Saving};
 use crate::strain::Binary;
@@ -51,6 +51,8 @@ pub struct SearchOptions {
     pub cluster_s: f64,
     /// What ranks events.
     pub ranking: Ranking,
+    /// Which triggers make the background.
+    pub background: Sample,
     /// Samples taken at once; 0 chooses. Results are the same for any.
     pub block: usize,
     /// The most bytes of the host that filters and blocks may take; none without a limit. Results are the same for any.
@@ -65,6 +67,7 @@ impl SearchOptions {
             slide_interval_s: self.slide_interval_s,
             cluster_s: self.cluster_s,
             ranking: self.ranking,
+            background: self.background,
             ..coincidence::Options::new(windows_s)
         }
     }

@@ -18,6 +18,8 @@ pub struct Background {
     pub time_s: f64,
     /// Slides made.
     pub slides: usize,
+    /// Zero-lag events whose triggers were left out: the loudest.
+    pub left_out: usize,
 }
 
 impl Background {
@@ -46,7 +48,8 @@ mod tests {
 
     #[test]
     fn rates_count_the_event_itself() {
-        let background = Background { rankings: vec![9.0, 7.0, 7.0, 6.0], time_s: 50.0, slides: 5 };
+        let background =
+            Background { rankings: vec![9.0, 7.0, 7.0, 6.0], time_s: 50.0, slides: 5, left_out: 0 };
         assert_eq!(background.rate(10.0), Some(Rate { hz: 0.02, sigma_hz: 0.02 }));
         assert_eq!(background.rate(7.0), Some(Rate { hz: 0.08, sigma_hz: 0.04 }));
         assert_eq!(background.louder(1.0), 4);

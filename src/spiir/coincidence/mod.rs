@@ -87,6 +87,23 @@ impl Ranking {
     }
 }
 
+/// Which triggers the time slides are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Sample {
+    /// All. Triggers of signals stay in, paired with noise, so rates are too high rather than too low.
+    #[default]
+    Inclusive,
+    /// Leaves out zero-lag events of at least this ranking, with all that their detectors have within `cluster_s` of
+    /// their triggers.
+    Below(f64),
+    /// Leaves out the foreground, likewise: the loudest events, as long as fewer than [`FOREGROUND_FALSE_ALARMS`] events as
+    /// loud are expected in the time searched when the event's own triggers and those of louder events are left out.
+    ExcludeForeground,
+}
+
+/// Expected false alarms in the time searched below which an event belongs to the foreground.
+pub const FOREGROUND_FALSE_ALARMS: f64 = 0.05;
+
 /// How events are made and ranked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -100,9 +117,8 @@ pub struct Options {
     pub cluster_s: f64,
     /// What ranks events.
     pub ranking: Ranking,
-    /// Zero-lag events of at least this ranking are left out of the background, with all that their detectors have
-    /// within `cluster_s` of them; `None` keeps everything in.
-    pub exclude_above: Option<f64>,
+    /// Which triggers make the background.
+    pub background: Sample,
     /// Should triggers without a partner be listed too?
     pub singles: bool,
 }
@@ -116,7 +132,7 @@ impl Options {
             slide_interval_s: 0.1,
             cluster_s: 0.5,
             ranking: Ranking::default(),
-            exclude_above: None,
+            background: Sample::default(),
             singles: false,
         }
     }

@@ -7,7 +7,7 @@ use super::found::{Event, Found, Single};
 use super::segments::Segments;
 use super::slides::Slides;
 use super::table::{Hit, Table};
-use super::{Detector, Options, TimedTrigger};
+use super::{Detector, FOREGROUND_FALSE_ALARMS, Options, Sample, TimedTrigger};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 
@@ -57,7 +57,8 @@ pub fn search_on(
         rows.map(|row| row.iter().map(|window| nanoseconds(*window)).collect()).collect();
     let coincidences = zero_lag(detectors, options, &windows_ns);
     let livetime_s = common.duration_s();
-    let background = background(detectors, options, &windows_ns, (&coincidences, valid), threads);
+    let noise = Noise { detectors, options, windows_ns: &windows_ns, events: &coincidences, valid };
+    let background = noise.background(threads, livetime_s);
     let event = |coincidence: &Coincidence| {
         let event = event(detectors, coincidence);
         with_rate(event, &background, livetime_s)
@@ -121,19 +122,65 @@ fn zero_lag(
     events
 }
 
-/// The time slides, without what the options leave out.
-fn background(
-    detectors: &[Detector<'_>],
-    options: &Options,
-    windows_ns: &[Vec<i64>],
-    (events, mut valid): (&[Coincidence], Vec<Segments>),
-    threads: &Threads,
-) -> Background {
-    let mut left_out = vec![Segments::default(); detectors.len()];
-    if let Some(bound) = options.exclude_above {
-        let loud: Vec<_> = events.iter().filter(|event| event.square >= bound * bound).collect();
+/// What a background is made of.
+struct Noise<'a> {
+    detectors: &'a [Detector<'a>],
+    options: &'a Options,
+    windows_ns: &'a [Vec<i64>],
+    /// The zero-lag events, best first.
+    events: &'a [Coincidence],
+    /// When each detector is valid.
+    valid: Vec<Segments>,
+}
+
+impl Noise<'_> {
+    /// The time slides, without what the options leave out.
+    fn background(&self, threads: &Threads, livetime_s: f64) -> Background {
+        match self.options.background {
+            Sample::Inclusive => self.without(0, threads),
+            Sample::Below(bound) => {
+                let louder = |event: &Coincidence| event.square >= bound * bound;
+                self.without(self.events.partition_point(louder), threads)
+            }
+            Sample::ExcludeForeground => self.without_foreground(threads, livetime_s),
+        }
+    }
+
+    /// The time slides without the foreground.
+    ///
+    /// Batches of events are tried from the loudest on, each twice as large as the one before while all of a batch are
+    /// foreground: so the slides are made about `2 log2(foreground)` times.
+    fn without_foreground(&self, threads: &Threads, livetime_s: f64) -> Background {
+        let (mut foreground, mut batch) = (0, 1);
+        let mut known = self.without(0, threads);
+        while foreground < self.events.len() {
+            let tried = (foreground + batch).min(self.events.len());
+            let background = self.without(tried, threads);
+            let is_foreground = |event: &&Coincidence| {
+                let rate = background.rate(event.square.sqrt());
+                rate.is_some_and(|rate| rate.hz * livetime_s < FOREGROUND_FALSE_ALARMS)
+            };
+            let found = self.events[foreground..tried].iter().take_while(is_foreground).count();
+            foreground += found;
+            if foreground == tried {
+                (known, batch) = (background, 2 * batch);
+            } else if batch == 1 {
+                break;
+            } else {
+                known = self.without(foreground, threads);
+                batch = 1;
+            }
+        }
+        known
+    }
+
+    /// The time slides without the triggers of the loudest `count` events.
+    fn without(&self, count: usize, threads: &Threads) -> Background {
+        let (options, detectors) = (self.options, self.detectors);
+        let mut valid = self.valid.clone();
+        let mut left_out = vec![Segments::default(); detectors.len()];
         for (detector, left_out) in left_out.iter_mut().enumerate() {
-            let own = loud.iter().filter(|event| event.members[detector] != NONE);
+            let own = self.events[..count].iter().filter(|event| event.members[detector] != NONE);
             let times = own.map(|event| {
                 let gps = detectors[detector].triggers[event.members[detector] as usize].gps;
                 (gps.plus_s(-options.cluster_s), gps.plus_s(options.cluster_s))
@@ -141,19 +188,20 @@ fn background(
             *left_out = Segments::new(times.collect()).unwrap_or_default();
             valid[detector] = valid[detector].without(left_out);
         }
+        let common = Segments::at_least(2, &valid.iter().collect::<Vec<_>>());
+        let none = Background { left_out: count, ..Background::default() };
+        let Some(circle) = common.extent().filter(|_| options.slides > 0) else { return none };
+        let table = Table::new(detectors, options.ranking, |detector, trigger| {
+            (circle.0..circle.1).contains(&trigger.gps) && !left_out[detector].contains(trigger.gps)
+        });
+        let interval_ns = nanoseconds(options.slide_interval_s);
+        let cluster_ns = nanoseconds(options.cluster_s);
+        let windows_ns = self.windows_ns;
+        let slides =
+            Slides { table: &table, valid: &valid, circle, windows_ns, interval_ns, cluster_ns };
+        let made = slides.run(options.slides.min(slides.room()), threads);
+        Background { left_out: count, ..made }
     }
-    let common = Segments::at_least(2, &valid.iter().collect::<Vec<_>>());
-    let Some(circle) = common.extent().filter(|_| options.slides > 0) else {
-        return Background::default();
-    };
-    let table = Table::new(detectors, options.ranking, |detector, trigger| {
-        (circle.0..circle.1).contains(&trigger.gps) && !left_out[detector].contains(trigger.gps)
-    });
-    let interval_ns = nanoseconds(options.slide_interval_s);
-    let cluster_ns = nanoseconds(options.cluster_s);
-    let slides =
-        Slides { table: &table, valid: &valid, circle, windows_ns, interval_ns, cluster_ns };
-    slides.run(options.slides.min(slides.room()), threads)
 }
 
 fn event(detectors: &[Detector<'_>], coincidence: &Coincidence) -> Event {

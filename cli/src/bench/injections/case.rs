@@ -16,7 +16,7 @@ use sidereal::simulate::strain::{
 };
 use sidereal::spiir::Resampler;
 use sidereal::spiir::bank::{self, BankTemplate, Rates};
-use sidereal::spiir::coincidence::{Ranking, TimedTrigger};
+use sidereal::spiir::coincidence::{Ranking, Sample, TimedTrigger};
 use sidereal::spiir::whiten::{Average, GateOptions, Method, WelchOptions};
 use sidereal::strain::Binary;
 use sidereal::units::Gps;
@@ -130,6 +130,7 @@ impl Setup {
                 slides: 0,
                 slide_interval_s: 0.1,
                 cluster_s: 0.5,
+                background: Sample::Inclusive,
                 ranking: Ranking::Snr,
                 block: 0,
                 memory: None,

@@ -9,6 +9,7 @@ use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::pipeline::chirp::{DetectorReport, Latency, Report};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
+use sidereal::units::SECONDS_PER_YEAR;
 
 use crate::plots::{plural, short};
 use crate::progress::multiple;
@@ -32,6 +33,8 @@ pub(crate) struct Document {
     livetime_s: f64,
     slides: usize,
     background_s: f64,
+    /// Loudest events whose triggers were left out of the background.
+    left_out_of_background: usize,
     #[serde(skip)]
     realtime_factor: f64,
     /// The GPU that searched, if one did.
@@ -46,6 +49,8 @@ pub(crate) struct EventRow {
     pub(crate) network_snr: f64,
     pub(crate) far_hz: Option<f64>,
     pub(crate) far_sigma: Option<f64>,
+    /// The same rate in a Julian year.
+    far_per_year: Option<f64>,
     /// The template's name.
     pub(crate) template: String,
     ranking: f64,
@@ -108,6 +113,7 @@ impl Document {
             livetime_s: report.found.livetime_s,
             slides: report.found.background.slides,
             background_s: report.found.background.time_s,
+            left_out_of_background: report.found.background.left_out,
             realtime_factor: report.realtime_factor(),
             device: backend.is_gpu().then(|| backend.name()),
         }
@@ -153,9 +159,13 @@ impl Document {
         let background = match self.slides {
             0 => "no background, so no rate of false alarms".to_owned(),
             slides => format!(
-                "background of {} s from {}",
+                "background of {} s from {}{}",
                 short(self.background_s, 4),
-                plural(slides, "time slide")
+                plural(slides, "time slide"),
+                match self.left_out_of_background {
+                    0 => String::new(),
+                    count => format!(", without {}", plural(count, "event")),
+                }
             ),
         };
         let _ = writeln!(
@@ -167,13 +177,15 @@ impl Document {
             self.device.as_ref().map_or_else(String::new, |device| format!(" on {device}")),
         );
         if !self.events.is_empty() {
-            text += "     network SNR   false alarms (Hz)    GPS                 template\n";
+            text += "     network SNR   false alarms a year  GPS                 template\n";
         }
         for (index, event) in self.events.iter().take(LISTED).enumerate() {
             let rate = match event.far_hz.zip(event.far_sigma) {
                 // Nothing of the background is as loud.
-                Some((rate, _)) if event.far_hz == event.far_sigma => format!("below {rate:.1e}"),
-                Some((rate, sigma)) => format!("{rate:.2e} ± {sigma:.0e}"),
+                Some((rate, _)) if event.far_hz == event.far_sigma => {
+                    format!("below {}", yearly(rate, 2))
+                }
+                Some((rate, sigma)) => format!("{} ± {}", yearly(rate, 3), yearly(sigma, 1)),
                 None => "-".to_owned(),
             };
             let _ = writeln!(
@@ -196,6 +208,16 @@ impl Document {
     }
 }
 
+/// A rate in Hz as a number of events in a Julian year.
+pub(super) fn yearly(rate_hz: f64, digits: i32) -> String {
+    let rate = rate_hz * SECONDS_PER_YEAR;
+    if (1e-3..1e5).contains(&rate) {
+        short(rate, digits)
+    } else {
+        format!("{rate:.*e}", digits as usize - 1)
+    }
+}
+
 fn event(report: &Report, event: &Event) -> EventRow {
     let pairs = report.detectors.iter().zip(&event.detectors);
     let seen = pairs.filter_map(|(detector, one)| Some((detector.name.clone(), row(&(*one)?))));
@@ -205,6 +227,7 @@ fn event(report: &Report, event: &Event) -> EventRow {
         network_snr: event.network_snr,
         far_hz: event.far_hz,
         far_sigma: event.far_sigma,
+        far_per_year: event.far_hz.map(|rate| rate * SECONDS_PER_YEAR),
         template: template.map_or_else(String::new, |template| template.name.clone()),
         ranking: event.ranking,
         detectors: seen.collect(),

@@ -15,7 +15,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use sidereal::backend::Backend;
 use sidereal::pipeline::chirp::{ChirpSearch, Input, Report, SearchOptions, Strain};
 use sidereal::pipeline::ending::Ending;
-use sidereal::spiir::coincidence::Ranking;
+use sidereal::spiir::coincidence::{Ranking, Sample};
 use sidereal::{Error, Result};
 
 use super::design::{Design, within};
@@ -129,6 +129,16 @@ struct Detection {
         help_heading = "Detection"
     )]
     rank: RankWord,
+    /// Triggers that the background is made of: inclusive (all, so that signals raise the rates) or exclude-foreground (those
+    /// of clear events and what is near them left out, louder events first).
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "inclusive",
+        help_heading = "Detection"
+    )]
+    background: BackgroundWord,
     /// Time slides for the background; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Detection")]
     slides: usize,
@@ -153,6 +163,15 @@ enum RankWord {
     Reweighted,
     /// The network's signal-to-noise ratio.
     Snr,
+}
+
+/// The backgrounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BackgroundWord {
+    /// All triggers.
+    Inclusive,
+    /// Without the triggers of events that are clearly no false alarms.
+    ExcludeForeground,
 }
 
 /// What is written.
@@ -476,6 +495,10 @@ impl Detection {
             ranking: match self.rank {
                 RankWord::Reweighted => Ranking::Reweighted,
                 RankWord::Snr => Ranking::Snr,
+            },
+            background: match self.background {
+                BackgroundWord::Inclusive => Sample::Inclusive,
+                BackgroundWord::ExcludeForeground => Sample::ExcludeForeground,
             },
             block: self.gulp,
             memory,

@@ -6,6 +6,7 @@ use sidereal::pipeline::chirp::{DetectorReport, Report, Series, series};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 use sidereal::units::Gps;
 
+use super::document::yearly;
 use crate::output::Folder;
 use crate::plots::strain::{
     self, Background, Heading, Map, MapOf, Peak, Snr, SnrOf, Whitened, WhitenedOf,
@@ -90,8 +91,10 @@ fn heading(report: &Report, event: &Event, index: usize) -> Heading {
     let template = report.detectors.first().map(|one| &one.bank.templates[event.template as usize]);
     let name = template.map_or("", |template| template.name.as_str());
     let rate = match event.far_hz {
-        Some(rate) if is_limit(event) => format!(" · false alarms below {rate:.1e} Hz"),
-        Some(rate) => format!(" · false alarms {rate:.1e} Hz"),
+        Some(rate) if is_limit(event) => {
+            format!(" · less than {} false alarms a year", yearly(rate, 2))
+        }
+        Some(rate) => format!(" · {} false alarms a year", yearly(rate, 2)),
         None => String::new(),
     };
     Heading {

@@ -178,6 +178,7 @@ fn options(bank: &Bank) -> SearchOptions {
         slides: 100,
         slide_interval_s: 0.1,
         cluster_s: 0.5,
+        background: coincidence::Sample::Inclusive,
         ranking: Ranking::default(),
         block: 0,
         memory: None,
