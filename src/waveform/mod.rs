@@ -5,10 +5,12 @@
 mod amplitude;
 mod coefficients;
 mod orbit;
+mod phenom_d;
 mod quadrature;
 mod rules;
 mod series;
 
+pub use phenom_d::PhenomD;
 pub use rules::{Amplitude, Approximant, End, InspiralOptions, SpinOrder, isco_hz};
 
 use crate::error::Result;

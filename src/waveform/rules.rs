@@ -265,7 +265,7 @@ fn last_velocity(low: f64, latest: f64, goes_on: impl Fn(f64) -> bool) -> Option
     (good > low).then_some(good)
 }
 
-fn check_binary(binary: &Binary) -> Result<()> {
+pub(super) fn check_binary(binary: &Binary) -> Result<()> {
     for mass in [binary.mass1_msun, binary.mass2_msun] {
         if !(mass > 0.0 && mass <= MAX_MASS_MSUN) {
             let rule = format!("it must be above 0 and at most {MAX_MASS_MSUN}");
