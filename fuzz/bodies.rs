@@ -52,6 +52,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("dm_plan", searches::dm_plan),
     ("fbh5", filterbanks::fbh5),
     ("guppi", voltages::guppi),
+    ("gwf", strain::gwf),
     ("inf", searches::inf),
     ("ligolw", strain::ligolw),
     ("mark5b", voltages::mark5b),

@@ -11,6 +11,7 @@ findings lie beside these under names that begin with `found_`; they are kept by
 
 from seed_files.arrays import antennas, uvh5_files
 from seed_files.filterbanks import filterbanks, fits, hdf5
+from seed_files.gwf import gwf_files
 from seed_files.pipelines import kept, pipelines, windows
 from seed_files.searches import masks, series, texts
 from seed_files.strain import bank_h5_files, ligolw_files, psd_files, strain, template_files
@@ -22,6 +23,7 @@ if __name__ == "__main__":
     template_files()
     psd_files()
     ligolw_files()
+    gwf_files()
     strain()
     uvh5_files()
     voltages()

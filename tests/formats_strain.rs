@@ -184,7 +184,7 @@ fn damaged_and_wrong_files_are_refused_by_name() {
         }
     }
     std::fs::write(&path, b"IGWD\0\x08\x01\x02\x03").expect("written");
-    assert!(refusal(&path, &OpenOptions::default()).contains("gwpy"));
+    assert!(refusal(&path, &OpenOptions::default()).contains("expected a header of 40"));
     std::fs::write(&path, b"1 2 3").expect("written");
     assert!(refusal(&path, &OpenOptions::default()).contains("1 2 3"));
     std::fs::write(&path, b"").expect("written");
@@ -245,7 +245,14 @@ fn series_of_gwpy_are_found() {
     assert_eq!((source.header().detector.as_str(), source.header().rate_hz), ("L1", 2));
     assert_eq!(drain(source.as_mut(), 9), (vec![1.0, 2.0], vec![true, true]));
     write(2);
-    assert!(refusal(&path, &OpenOptions::default()).contains("strain0"));
+    let error = refusal(&path, &OpenOptions::default());
+    assert!(error.contains("--channel") && error.contains("strain0, strain1"), "{error}");
+    let options = OpenOptions { channel: Some("strain1".into()), ..OpenOptions::default() };
+    let mut source = open(&path, &options).expect("opened");
+    assert_eq!((source.header().detector.as_str(), source.header().rate_hz), ("L1", 2));
+    assert_eq!(drain(source.as_mut(), 9), (vec![1.0, 2.0], vec![true, true]));
+    let options = OpenOptions { channel: Some("strain2".into()), ..options };
+    assert!(refusal(&path, &options).contains("strain2: no such channel"));
     write(0);
     assert!(refusal(&path, &OpenOptions::default()).contains("strain/Strain"));
 }

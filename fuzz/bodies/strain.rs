@@ -3,6 +3,7 @@
 use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::io;
+use sidereal::io::gwf::Gwf;
 use sidereal::io::ligolw::Values;
 use sidereal::io::psd::Density;
 use sidereal::io::strain::{OpenOptions, StrainSource, open};
@@ -35,6 +36,26 @@ pub(super) fn strain(bytes: &[u8]) -> Outcome {
             }
         }
         drain(open(path, usual)?.as_mut())
+    })
+}
+
+/// Frame files: all channels, to their ends.
+pub(super) fn gwf(bytes: &[u8]) -> Outcome {
+    with_file(bytes, |path| {
+        assert!(io::gwf::is_gwf(path) || !bytes.starts_with(b"IGWD\0"));
+        let _ = open(path, &OpenOptions::default());
+        let file = Gwf::open(path)?;
+        let verified = file.verify();
+        let mut read = if file.cut().is_some() { Read::Cut } else { Read::Whole };
+        // Files of very many channels take long.
+        for name in file.names().take(100) {
+            assert_eq!(file.channel(name)?.name, name);
+            let options = OpenOptions { channel: Some(name.to_owned()), ..OpenOptions::default() };
+            if drain(open(path, &options)?.as_mut())? == Read::Part {
+                read = Read::Part;
+            }
+        }
+        verified.map(|()| read)
     })
 }
 

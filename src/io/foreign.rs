@@ -21,8 +21,8 @@ const FITS_BLOCK: usize = 2880;
 const MAGIC: &[(&[u8], &str)] = &[
     (
         b"IGWD",
-        "a GWF frame file of gravitational-wave strain, which gwpy writes as HDF5 for us: \
-         TimeSeries.read(FILE, CHANNEL).write('strain.hdf5')",
+        "a GWF frame file of gravitational-wave strain: `sidereal info` shows its channels, and \
+         `sidereal spiir search` reads it",
     ),
     (b"\x1f\x8b", "a gzip file: unpack it (gunzip), or give a SIGPROC filterbank as <(zcat FILE)"),
     (b"BZh", "a bzip2 file: unpack it (bunzip2), or give a SIGPROC filterbank as <(bzcat FILE)"),
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn other_programs_files_are_told() {
-        assert!(said("a.gwf", b"IGWD\0\x08").contains("gwpy"));
+        assert!(said("a.gwf", b"IGWD\0\x08").contains("spiir search"));
         assert!(said("a.fil.gz", b"\x1f\x8b\x08\0").contains("zcat"));
         assert!(said("a.dat", &[0x12; 64]).contains("a.inf is missing"));
         assert!(

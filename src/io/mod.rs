@@ -13,6 +13,7 @@ pub mod earth_orientation;
 pub mod fbh5;
 pub mod fetch_h5;
 mod foreign;
+pub mod gwf;
 mod hdf5_patch;
 mod inflate;
 pub mod ligolw;

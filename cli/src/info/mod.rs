@@ -31,7 +31,7 @@ use statistics::Statistics;
 /// Shows a recording's header, statistics and bandpass.
 ///
 /// Reads SIGPROC filterbanks (.fil) and series (.tim), PSRFITS search mode and FBH5 (.h5), and voltages
-/// (GUPPI raw, PSRDADA, VDIF, Mark 5B), visibilities (UVH5), gravitational-wave strain (HDF5) and
+/// (GUPPI raw, PSRDADA, VDIF, Mark 5B), visibilities (UVH5), gravitational-wave strain (HDF5, GWF) and
 /// filter banks of `spiir bank`, told apart by their content; and by name
 /// PRESTO series (.dat with .inf), NumPy arrays (.npy) and rfifind masks (.mask). Several files are shown
 /// one by one; `-` is a SIGPROC filterbank on standard input.
@@ -54,6 +54,9 @@ pub(crate) struct Arguments {
     /// before them are an error without this; in PSRFITS all.
     #[arg(long)]
     allow_gaps: bool,
+    /// Show this channel of a frame file (GWF) or of gwpy's HDF5, where there are several.
+    #[arg(long, value_name = "NAME")]
+    channel: Option<String>,
     #[command(flatten)]
     lacking: Lacking,
 }
@@ -157,7 +160,7 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Exami
         let document = Document::Visibilities(Box::new(visibilities::Document::read(input)?));
         return Ok(Examined::new(document, &[], None));
     }
-    if is_file && let Some(document) = strain_or_bank(input)? {
+    if is_file && let Some(document) = strain_or_bank(input, arguments)? {
         arguments.lacking.check_none(input)?;
         return Ok(document);
     }
@@ -185,7 +188,7 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Exami
 }
 
 /// A recording of strain, or a filter bank, if it is one.
-fn strain_or_bank(input: &Path) -> Result<Option<Examined>> {
+fn strain_or_bank(input: &Path, arguments: &Arguments) -> Result<Option<Examined>> {
     if bank_h5::is_bank(input) {
         let (bank, detector) = sidereal::pipeline::chirp::read_bank(input)?;
         let document = spiir::BankDocument::new(input, &bank, &detector)?;
@@ -193,7 +196,8 @@ fn strain_or_bank(input: &Path) -> Result<Option<Examined>> {
         return Ok(Some(Examined::new(document, &[], None)));
     }
     if is_strain(input) {
-        let (document, warnings, cut) = strain::Document::read(input)?;
+        let (document, warnings, cut) =
+            strain::Document::read(input, arguments.channel.as_deref())?;
         let document = Document::Strain(Box::new(document));
         return Ok(Some(Examined::new(document, &warnings, cut.as_deref())));
     }

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::Result;
+use sidereal::io::gwf::{Gwf, is_gwf};
 use sidereal::io::strain::{OpenOptions, Summary, open};
 use sidereal::units::Gps;
+use sidereal::{Error, Result};
 
 use super::header::or_unknown;
 use crate::plots::{duration, short};
@@ -20,6 +21,16 @@ const LISTED: usize = 8;
 pub(super) struct Document {
     file: String,
     format: &'static str,
+    /// The channel that was read; absent where several are possible and none was named.
+    #[serde(flatten)]
+    series: Option<Series>,
+    #[serde(flatten)]
+    frames: Option<Frames>,
+}
+
+/// A series of strain.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Series {
     detector: String,
     start_gps: f64,
     end_gps: f64,
@@ -31,21 +42,117 @@ pub(super) struct Document {
     rms: f64,
 }
 
+/// What a frame file holds.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Frames {
+    /// The version of the format.
+    version: u8,
+    frames: usize,
+    channels: Vec<Channel>,
+}
+
+/// A channel of a frame file.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Channel {
+    name: String,
+    start_gps: f64,
+    rate_hz: f64,
+    samples: u64,
+    /// Type of its samples, as NumPy has it.
+    dtype: &'static str,
+    unit: String,
+}
+
 impl Document {
-    /// Reads a recording; returns its warnings, and what it lacks where it is cut short, as well.
+    /// Reads a recording, of several channels the one named; returns its warnings, and what it lacks where it is cut
+    /// short, as well.
     ///
     /// # Errors
     /// What reading finds.
-    pub(super) fn read(path: &Path) -> Result<(Self, Vec<String>, Option<String>)> {
-        let mut source = open(path, &OpenOptions::default())?;
+    pub(super) fn read(
+        path: &Path,
+        channel: Option<&str>,
+    ) -> Result<(Self, Vec<String>, Option<String>)> {
+        let file = path.display().to_string();
+        let (frames, cut) = match is_gwf(path) {
+            true => Frames::read(path).map(|(frames, cut)| (Some(frames), cut))?,
+            false => (None, None),
+        };
+        let options = OpenOptions { channel: channel.map(str::to_owned), ..OpenOptions::default() };
+        let mut source = match open(path, &options) {
+            // A frame file of many channels is shown by the list of them.
+            Err(Error::Parameter { name: "--channel", .. }) if frames.is_some() => {
+                let document = Self { file, format: "GWF", series: None, frames };
+                return Ok((document, Vec::new(), cut));
+            }
+            other => other?,
+        };
         let summary = Summary::read(source.as_mut())?;
+        let format = summary.header.format;
+        let document = Self { file, format, series: Some(Series::new(&summary)), frames };
+        Ok((document, source.warnings().to_vec(), source.cut().map(str::to_owned).or(cut)))
+    }
+
+    pub(super) fn table(&self) -> String {
+        let mut text = format!("{}\n", self.file);
+        let mut row = |name: &str, value: &str| {
+            let _ = writeln!(text, "  {name:<12}{value}");
+        };
+        row("Format", &format!("{} strain", self.format));
+        for (name, value) in self.series.iter().flat_map(Series::rows) {
+            row(name, &value);
+        }
+        for (name, value) in self.frames.iter().flat_map(Frames::rows) {
+            row(name, &value);
+        }
+        text
+    }
+}
+
+impl Frames {
+    fn read(path: &Path) -> Result<(Self, Option<String>)> {
+        let file = Gwf::open(path)?;
+        file.verify()?;
+        let channel = |name: &str| {
+            let (channel, pieces) = (file.channel(name)?, file.pieces(name)?);
+            Ok(Channel {
+                name: channel.name,
+                start_gps: pieces.first().map_or(0.0, |piece| piece.start.s()),
+                rate_hz: channel.rate_hz,
+                samples: pieces.iter().map(|piece| piece.samples).sum(),
+                dtype: channel.encoding.name(),
+                unit: channel.unit,
+            })
+        };
+        let channels = file.names().map(channel).collect::<Result<Vec<_>>>()?;
+        let (version, frames) = (file.version(), file.frames());
+        Ok((Self { version, frames, channels }, file.cut().map(str::to_owned)))
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let Self { version, frames, channels } = self;
+        let mut rows = vec![("Frames", format!("{frames}, of version {version}"))];
+        rows.extend(channels.iter().enumerate().map(|(index, channel)| {
+            let Channel { name, start_gps, rate_hz, samples, dtype, unit } = channel;
+            let unit = if unit.is_empty() { "no unit" } else { unit };
+            let rate = short(*rate_hz, 6);
+            let length = duration(*samples as f64 / rate_hz);
+            let what = format!(
+                "{name}: {samples} {dtype} at {rate} Hz from GPS {start_gps:.6}, {length}, {unit}"
+            );
+            (if index == 0 { "Channels" } else { "" }, what)
+        }));
+        rows
+    }
+}
+
+impl Series {
+    fn new(summary: &Summary) -> Self {
         let header = &summary.header;
         let time =
             |sample: u64| -> Gps { header.start.plus_samples(sample as i64, header.rate_hz) };
         let gap = |(first, end): &(u64, u64)| [time(*first).s(), time(*end).s()];
-        let document = Self {
-            file: path.display().to_string(),
-            format: header.format,
+        Self {
             detector: header.detector.clone(),
             start_gps: header.start.s(),
             end_gps: time(summary.times).s(),
@@ -54,27 +161,22 @@ impl Document {
             valid_samples: summary.valid_times,
             gaps_gps: summary.gaps.iter().map(gap).collect(),
             rms: summary.rms,
-        };
-        Ok((document, source.warnings().to_vec(), source.cut().map(str::to_owned)))
+        }
     }
 
-    pub(super) fn table(&self) -> String {
-        let mut text = format!("{}\n", self.file);
-        let mut row = |name: &str, value: String| {
-            let _ = writeln!(text, "  {name:<12}{value}");
-        };
+    fn rows(&self) -> Vec<(&'static str, String)> {
         let rate = f64::from(self.rate_hz);
-        row("Format", format!("{} strain", self.format));
-        row("Detector", or_unknown(&self.detector));
-        row("Start", format!("GPS {:.6}", self.start_gps));
-        row("End", format!("GPS {:.6}", self.end_gps));
         let length = duration(self.samples as f64 / rate);
-        row("Samples", format!("{} at {} Hz, {length}", self.samples, self.rate_hz));
         let good = 100.0 * self.valid_samples as f64 / self.samples.max(1) as f64;
-        row("Good", format!("{} samples, {} %", self.valid_samples, short(good, 4)));
-        row("Gaps", self.gaps());
-        row("Rms", format!("{:.3e}", self.rms));
-        text
+        vec![
+            ("Detector", or_unknown(&self.detector)),
+            ("Start", format!("GPS {:.6}", self.start_gps)),
+            ("End", format!("GPS {:.6}", self.end_gps)),
+            ("Samples", format!("{} at {} Hz, {length}", self.samples, self.rate_hz)),
+            ("Good", format!("{} samples, {} %", self.valid_samples, short(good, 4))),
+            ("Gaps", self.gaps()),
+            ("Rms", format!("{:.3e}", self.rms)),
+        ]
     }
 
     fn gaps(&self) -> String {

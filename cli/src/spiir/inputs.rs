@@ -13,14 +13,19 @@ use crate::selection::{TimeRange, parse_time_range};
 /// Strain that is read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Strain {
-    /// Strain of each detector: HDF5 of GWOSC's or gwpy's layout, or a raw .npy. A STRAIN may be written NAME=FILE
-    /// (H1=strain.npy), where the file does not say whose it is; several files of one detector are joined.
+    /// Strain of each detector: HDF5 of GWOSC's or gwpy's layout, frames (GWF), or a raw .npy. A STRAIN may be written
+    /// NAME=FILE (H1=strain.npy), where the file does not say whose it is, or is of several detectors; several files of
+    /// one detector are joined.
     #[arg(required = true, value_name = "STRAIN")]
     pub(super) strain: Vec<PathBuf>,
     /// Use these seconds only, counted from the first sample that all detectors have; an end may be left out: 10:20,
     /// 10:, :20.
     #[arg(long, value_name = "A:B", value_parser = parse_time_range, allow_hyphen_values = true, help_heading = "Strain")]
     pub(super) time_range: Option<TimeRange>,
+    /// The channels to read of frames (GWF) and of gwpy's HDF5, separated by commas, where a file holds more than one
+    /// that can be meant: H1:GDS-CALIB_STRAIN,L1:GDS-CALIB_STRAIN. One file may give several detectors'.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Strain")]
+    pub(super) channel: Vec<String>,
     /// Use only seconds that have these bits of data quality, separated by commas; none takes all
     /// [default: DATA and CBC_CAT1, where the file has them].
     #[arg(long, value_name = "BITS", help_heading = "Strain")]
@@ -40,6 +45,7 @@ pub(crate) struct Strain {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Given {
     name: Option<String>,
+    channel: Option<String>,
     files: Vec<PathBuf>,
 }
 
@@ -88,6 +94,7 @@ impl Strain {
             detector: one.name.clone(),
             start: self.start.map(Gps::from_s),
             rate_hz: self.rate,
+            channel: one.channel.clone(),
             required_quality: self.quality.as_ref().map(names),
             required_injections: self.injections.as_ref().map(names).unwrap_or_default(),
         })
@@ -96,33 +103,76 @@ impl Strain {
     /// The files of each detector, in the order in which detectors come first.
     fn given(&self) -> Result<Vec<Given>> {
         let mut all: Vec<Given> = Vec::new();
+        let mut used = vec![false; self.channel.len()];
         for word in &self.strain {
             let (name, file) = split(word);
-            // The file's own name for the detector joins files that no NAME joins.
-            let name = match name {
-                Some(name) => Some(name),
-                None => detector(&file, self)?,
-            };
-            match all.iter_mut().find(|one| name.is_some() && one.name == name) {
-                Some(one) => one.files.push(file),
-                None => all.push(Given { name, files: vec![file] }),
+            for channel in self.channels_of(&file, name.as_deref(), &mut used)? {
+                // The file's own name for the detector joins files that no NAME joins.
+                let name = match &name {
+                    Some(name) => Some(name.clone()),
+                    None => self.detector(&file, channel.as_deref())?,
+                };
+                match all.iter_mut().find(|one| {
+                    one.name.is_some() && (&one.name, &one.channel) == (&name, &channel)
+                }) {
+                    Some(one) => one.files.push(file.clone()),
+                    None => all.push(Given { name, channel, files: vec![file.clone()] }),
+                }
             }
         }
-        Ok(all)
+        match self.channel.iter().zip(used).find(|(_, used)| !used) {
+            Some((unused, _)) => {
+                Err(Error::parameter("--channel", unused, "none of the files has that channel"))
+            }
+            None => Ok(all),
+        }
     }
-}
 
-/// The detector that a file says it is of.
-fn detector(file: &Path, strain: &Strain) -> Result<Option<String>> {
-    let options = OpenOptions {
-        start: strain.start.map(Gps::from_s),
-        rate_hz: strain.rate,
-        required_quality: Some(Vec::new()),
-        ..OpenOptions::default()
-    };
-    let source = sidereal::io::strain::open(file, &options)?;
-    let name = source.header().detector.clone();
-    Ok((!name.is_empty()).then_some(name))
+    /// The channels of a file that are asked for; `None` where the file's own choice is taken.
+    fn channels_of(
+        &self,
+        file: &Path,
+        name: Option<&str>,
+        used: &mut [bool],
+    ) -> Result<Vec<Option<String>>> {
+        if self.channel.is_empty() {
+            return Ok(vec![None]);
+        }
+        let there = sidereal::io::strain::channels(file)?;
+        if there.is_empty() {
+            return Ok(vec![None]);
+        }
+        let mut chosen = Vec::new();
+        for (channel, used) in self.channel.iter().zip(used) {
+            let is_of = channel
+                .split_once(':')
+                .is_none_or(|(prefix, _)| name.is_none_or(|name| name == prefix));
+            if is_of && there.contains(channel) {
+                *used = true;
+                chosen.push(Some(channel.clone()));
+            }
+        }
+        if chosen.is_empty() {
+            let there = there.join(", ");
+            let rule = format!("{} has the channels {there}", file.display());
+            return Err(Error::parameter("--channel", self.channel.join(","), rule));
+        }
+        Ok(chosen)
+    }
+
+    /// The detector that a file says it is of.
+    fn detector(&self, file: &Path, channel: Option<&str>) -> Result<Option<String>> {
+        let options = OpenOptions {
+            start: self.start.map(Gps::from_s),
+            rate_hz: self.rate,
+            channel: channel.map(str::to_owned),
+            required_quality: Some(Vec::new()),
+            ..OpenOptions::default()
+        };
+        let source = sidereal::io::strain::open(file, &options)?;
+        let name = source.header().detector.clone();
+        Ok((!name.is_empty()).then_some(name))
+    }
 }
 
 /// Name and file of one word; a file of that name as a whole goes before.

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::open::{OpenOptions, Said, finish_header};
+use super::open::{OpenOptions, Said, ask_for_channel, finish_header};
 use super::quality::{self, Mask};
 use super::series::{Input, Series};
 use super::{StrainHeader, StrainSource};
@@ -51,32 +51,81 @@ fn gwosc(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
     Ok(Source::new(header, series, masks))
 }
 
-fn gwpy(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
+/// One of gwpy's series, with what its attributes say.
+struct GwpySeries {
+    /// What it is asked for by: its channel, or the name of its data set where several are of one channel.
+    name: String,
+    dataset: String,
+    detector: Option<String>,
+    series: Series,
+    spacing_s: f64,
+    start_s: f64,
+}
+
+/// All series of gwpy's in a file, in order of their names.
+fn gwpy_series(input: &Input) -> Result<Vec<GwpySeries>> {
     let mut found = Vec::new();
-    for name in input.root_names()?.into_iter().filter(|name| input.is_series(name)) {
-        let series = input.series(&name)?;
+    for dataset in input.root_names()?.into_iter().filter(|name| input.is_series(name)) {
+        let series = input.series(&dataset)?;
         if let (Some(spacing_s), Some(start_s)) = (series.number("dx")?, series.number("x0")?) {
-            found.push((name, series, spacing_s, start_s));
+            let names = [series.text("channel"), series.text("name"), &dataset];
+            let channel = names.into_iter().find(|name| name.contains(':'));
+            let name = channel.unwrap_or(&dataset).to_owned();
+            let detector = name.split_once(':').map(|(site, _)| site.to_owned());
+            found.push(GwpySeries { name, dataset, detector, series, spacing_s, start_s });
+        }
+    }
+    let names: Vec<String> = found.iter().map(|one| one.name.clone()).collect();
+    for one in &mut found {
+        if names.iter().filter(|name| **name == one.name).count() > 1 {
+            one.name.clone_from(&one.dataset);
+        }
+    }
+    Ok(found)
+}
+
+/// The channels of gwpy's series in a file; none in other files.
+pub(super) fn channels(path: &Path) -> Result<Vec<String>> {
+    let Ok(input) = Input::open(path) else { return Ok(Vec::new()) };
+    if input.has(STRAIN) {
+        return Ok(Vec::new());
+    }
+    Ok(gwpy_series(&input)?.into_iter().map(|one| one.name).collect())
+}
+
+fn gwpy(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
+    let mut found = gwpy_series(input)?;
+    let names: Vec<String> = found.iter().map(|one| one.name.clone()).collect();
+    if found.is_empty() {
+        let why = "it is missing, and so are gwpy's series (attributes x0 and dx)";
+        return Err(input.fault(STRAIN, why));
+    }
+    if let Some(asked) = &options.channel {
+        found.retain(|one| one.name == *asked || one.dataset == *asked);
+        if found.is_empty() {
+            let why = format!("no such channel; there are {}", names.join(", "));
+            return Err(input.fault(asked, why));
+        }
+    } else if found.len() > 1 {
+        let of_detector = |one: &GwpySeries| {
+            options.detector.is_none() || one.detector.is_none() || one.detector == options.detector
+        };
+        found.retain(of_detector);
+        if found.len() > 1 {
+            found.retain(|one| one.name.ends_with("STRAIN"));
         }
     }
     if found.len() != 1 {
-        let names: Vec<&str> = found.iter().map(|(name, ..)| name.as_str()).collect();
-        let why = format!(
-            "it is missing, and of gwpy's series (attributes x0 and dx) there are {} {names:?}, expected 1",
-            found.len()
-        );
-        return Err(input.fault(STRAIN, why));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        return Err(ask_for_channel(path, &names));
     }
-    let (name, series, spacing_s, start_s) = found.remove(0);
+    let GwpySeries { detector, series, spacing_s, start_s, .. } = found.remove(0);
     if let Some(bits) =
         options.required_quality.iter().flatten().chain(&options.required_injections).next()
     {
         return Err(input
             .fault("quality", format!("{bits} is asked for, but a gwpy file has no such bits")));
     }
-    let channel = [series.text("channel"), series.text("name"), &name];
-    let detector =
-        channel.iter().find_map(|text| text.split_once(':')).map(|(site, _)| site.to_string());
     let said = Said { format: "gwpy HDF5", detector, spacing_s, start_s };
     let header = finish_header(path, said, series.len(), options)?;
     Ok(Source::new(header, series, Vec::new()))

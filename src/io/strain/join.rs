@@ -77,7 +77,7 @@ fn place(stream: &StrainHeader, file: &StrainHeader, end: u64) -> Result<u64> {
     let first = first as u64;
     if first < end {
         let seconds = (end - first) as f64 / f64::from(stream.rate_hz);
-        return fault("start", format!("it overlaps the file before by {seconds} s"));
+        return fault("start", format!("it overlaps the strain before it by {seconds} s"));
     }
     let gap_s = (first - end) / u64::from(stream.rate_hz);
     if gap_s > LONGEST_GAP_S {

@@ -3,6 +3,7 @@
 //! Invariant: what is missing from a recording, or bad by its own flags, comes as samples marked invalid, of the
 //! right number.
 
+mod gwf;
 pub mod gwosc_writer;
 mod hdf5;
 mod join;
@@ -13,7 +14,7 @@ mod series;
 mod summary;
 
 pub use join::join;
-pub use open::{OpenOptions, is_strain, open, open_all};
+pub use open::{OpenOptions, channels, is_strain, open, open_all};
 pub use summary::Summary;
 
 use std::path::PathBuf;

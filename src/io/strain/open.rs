@@ -5,8 +5,9 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{StrainHeader, StrainSource, hdf5, join, npy};
+use super::{StrainHeader, StrainSource, gwf, hdf5, join, npy};
 use crate::error::{Error, Result};
+use crate::io::gwf::{Gwf, is_gwf, listed};
 use crate::units::Gps;
 
 /// What a caller knows of the strain, and which of it may be used.
@@ -18,6 +19,8 @@ pub struct OpenOptions {
     pub start: Option<Gps>,
     /// Samples in a second, for formats that do not say.
     pub rate_hz: Option<u32>,
+    /// Name of the channel, for frame files and gwpy's HDF5 that hold several, such as `H1:GDS-CALIB_STRAIN`.
+    pub channel: Option<String>,
     /// Names of the data-quality bits that a second must have; `None` is `DATA` and `CBC_CAT1`, where the file has
     /// them, and an empty list is none.
     pub required_quality: Option<Vec<String>>,
@@ -30,15 +33,19 @@ const HIGHEST_RATE_HZ: f64 = 1e6;
 /// The first letters of detectors' names: GEO, KAGRA, LIGO Hanford, Livingston and India, Virgo, CIT's 40 m (C).
 const SITES: &str = "GKHLAIVC";
 
-/// Opens one file: GWOSC's HDF5 (versions 1 to 3), a series that gwpy wrote to HDF5, or a raw `.npy` of one axis (which
-/// needs [`OpenOptions::rate_hz`] and [`OpenOptions::start`]).
+/// Opens one file: GWOSC's HDF5 (versions 1 to 3), a series that gwpy wrote to HDF5, a channel of a frame file (GWF,
+/// versions 6 to 9), or a raw `.npy` of one axis (which needs [`OpenOptions::rate_hz`] and [`OpenOptions::start`]).
+///
+/// Of several channels, [`OpenOptions::channel`] is read; without it, the only one of floating-point numbers (of
+/// [`OpenOptions::detector`], if that is given), or the only one of them whose name ends in STRAIN.
 ///
 /// Samples that are not finite, and seconds without the bits that are asked for, come as 0 and marked invalid.
 ///
 /// # Errors
 /// [`Error::Format`] naming file and field for a file that is none of these, is truncated, has another rate, start or
 /// detector than asked for, or lacks a quality bit that is asked for; [`Error::Parameter`] for a raw file without rate
-/// or start; [`Error::Unavailable`] for another HDF5 filter or a frame file; [`Error::Io`].
+/// or start, or where a channel must be chosen; [`Error::Unavailable`] for another HDF5 filter or version of GWF;
+/// [`Error::Io`].
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
     crate::io::check_seekable(path)?;
     let mut magic = [0; 8];
@@ -53,14 +60,11 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>>
     match &magic {
         b"\x89HDF\r\n\x1a\n" => hdf5::open(path, options),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => npy::open(path, options),
-        [b'I', b'G', b'W', b'D', ..] => Err(Error::Unavailable {
-            what: "a reader of GWF frames".into(),
-            why: format!("{}: write it as HDF5 with gwpy first", path.display()),
-        }),
+        [b'I', b'G', b'W', b'D', ..] => gwf::open(path, options),
         _ if found == 0 => Err(Error::format(path, "file", 0, "the file is empty")),
         _ => {
             let why = format!(
-                "{} found, expected an HDF5 file or a .npy file{}",
+                "{} found, expected an HDF5 file, a frame file (GWF) or a .npy file{}",
                 magic[..found].escape_ascii(),
                 crate::io::foreign::clause(path)
             );
@@ -69,9 +73,26 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>>
     }
 }
 
-/// Returns whether a file is HDF5 that holds strain; one that is damaged is told from other files, too.
+/// Returns whether a file is a frame file, or HDF5 that holds strain; one that is damaged is told from other files, too.
 pub fn is_strain(path: &Path) -> bool {
-    hdf5::is_strain(path)
+    is_gwf(path) || hdf5::is_strain(path)
+}
+
+/// Lists the channels of a frame file or of gwpy's HDF5; none of files that hold one series without such a name.
+///
+/// # Errors
+/// As [`open`].
+pub fn channels(path: &Path) -> Result<Vec<String>> {
+    if is_gwf(path) {
+        return Ok(Gwf::open(path)?.names().map(str::to_owned).collect());
+    }
+    hdf5::channels(path)
+}
+
+/// The error that asks which channel is meant.
+pub(super) fn ask_for_channel(path: &Path, names: &[&str]) -> Error {
+    let rule = format!("{} holds {}, one of which must be named", path.display(), listed(names));
+    Error::parameter("--channel", "none", rule)
 }
 
 /// Opens several files of one detector, in any order, as one stream; between them may be gaps, which come as invalid

@@ -1,4 +1,4 @@
-//! Which seconds of a GWOSC file may be used, by its bit masks.
+//! Which seconds of a GWOSC file, HDF5 or GWF, may be used, by its bit masks.
 //!
 //! Invariant: a mask covers every sample of the strain that it belongs to.
 //!
@@ -8,16 +8,16 @@
 
 use super::StrainHeader;
 use super::open::OpenOptions;
-use super::series::{Input, Series};
+use super::series::Input;
 use crate::error::Result;
 
 /// The bits that good data have where nothing else is asked for, if the file knows them.
-const DEFAULT_BITS: [&str; 2] = ["DATA", "CBC_CAT1"];
+pub(super) const DEFAULT_BITS: [&str; 2] = ["DATA", "CBC_CAT1"];
 /// A mask has this many seconds at most: over a year.
-const LONGEST_MASK: u64 = 1 << 25;
+pub(super) const LONGEST_MASK: u64 = 1 << 25;
 
 /// Good and bad steps of a mask.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Mask {
     /// Samples of strain in one step, and those that the strain begins after the mask.
     samples: u64,
@@ -26,6 +26,12 @@ pub(super) struct Mask {
 }
 
 impl Mask {
+    /// Makes the mask of the steps that have all bits of `wanted`.
+    pub(super) fn new([samples, offset]: [u64; 2], numbers: &[f64], wanted: u32) -> Self {
+        let is_good = numbers.iter().map(|number| *number as u32 & wanted == wanted).collect();
+        Self { samples, offset, is_good }
+    }
+
     pub(super) fn is_good(&self, sample: u64) -> bool {
         let step = (sample + self.offset) / self.samples;
         self.is_good.get(step as usize).copied().unwrap_or(false)
@@ -86,33 +92,34 @@ fn read(
     };
     let wanted = wanted.into_iter().fold(0_u32, |mask, bit| mask | 1 << bit);
     let series = input.series(mask_name)?;
-    let (samples, offset) = place(&series, header)?;
+    let spacing_s = series.number("Xspacing")?.unwrap_or(1.0);
+    let start_s = header.start.s();
+    let late_s = start_s - series.number("Xstart")?.unwrap_or(start_s);
+    let [samples, offset] =
+        place(spacing_s, late_s, header.rate_hz).map_err(|why| series.fault(why))?;
     let needed = (times + offset).div_ceil(samples);
     if series.len() < needed {
         let why = format!("{} steps, expected {needed} for {times} samples", series.len());
         return Err(series.fault(why));
     }
-    let numbers = series.read_all(LONGEST_MASK)?;
-    let is_good = numbers.iter().map(|number| *number as u32 & wanted == wanted).collect();
-    Ok(Mask { samples, offset, is_good })
+    Ok(Mask::new([samples, offset], &series.read_all(LONGEST_MASK)?, wanted))
 }
 
-/// Samples of strain in a mask's step, and how many of them the mask begins before the strain.
-fn place(series: &Series, header: &StrainHeader) -> Result<(u64, u64)> {
-    let spacing_s = series.number("Xspacing")?.unwrap_or(1.0);
-    let samples = spacing_s * f64::from(header.rate_hz);
+/// Samples of strain in a mask's step, and how many of them the mask begins before the strain, `late_s`.
+pub(super) fn place(
+    spacing_s: f64,
+    late_s: f64,
+    rate_hz: u32,
+) -> std::result::Result<[u64; 2], String> {
+    let samples = spacing_s * f64::from(rate_hz);
     if !(1.0..1e9).contains(&samples) || samples.fract() != 0.0 {
-        let why =
-            format!("steps of {spacing_s} s, expected whole samples at {} Hz", header.rate_hz);
-        return Err(series.fault(why));
+        return Err(format!("steps of {spacing_s} s, expected whole samples at {rate_hz} Hz"));
     }
-    let start_s = header.start.s();
-    let offset_s = start_s - series.number("Xstart")?.unwrap_or(start_s);
-    let offset = offset_s * f64::from(header.rate_hz);
+    let offset = late_s * f64::from(rate_hz);
     if !(0.0..1e12).contains(&offset) || offset.fract() != 0.0 {
-        let why =
-            format!("the mask begins {offset_s} s before the strain, expected 0 or whole samples");
-        return Err(series.fault(why));
+        return Err(format!(
+            "the mask begins {late_s} s before the strain, expected 0 or whole samples"
+        ));
     }
-    Ok((samples as u64, offset as u64))
+    Ok([samples as u64, offset as u64])
 }

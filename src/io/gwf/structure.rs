@@ -1,0 +1,511 @@
+//! Structures of a frame file, read by the dictionary that the file itself holds.
+//!
+//! Every class is defined by a structure FrSH (its name and number) and one FrSE for each of its fields, before the first
+//! structure of the class.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+
+use super::input::{Input, Section};
+use crate::error::{Error, Result};
+
+/// Bytes before a structure's first field.
+pub(super) const HEAD_BYTES: u64 = 14;
+/// The class of structures that begin a definition, and of those that tell a field of it.
+const FR_SH: u16 = 1;
+const FR_SE: u16 = 2;
+/// The last field of every structure since version 8.
+const CHECKSUM: &str = "chkSum";
+/// Bytes of a structure, besides a vector's samples, at most.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What begins every structure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub(super) offset: u64,
+    /// Bytes of the whole structure.
+    pub(super) length: u64,
+    /// Whether its last four bytes are its checksum.
+    pub(super) is_summed: bool,
+    pub(super) class: u16,
+    pub(super) instance: u32,
+}
+
+impl Head {
+    /// Reads a head; `None` where the file ends before the structure does.
+    pub(super) fn read(input: &Input, offset: u64) -> Result<Option<Self>> {
+        if input.bytes.saturating_sub(offset) < HEAD_BYTES {
+            return Ok(None);
+        }
+        let mut bytes = [0; HEAD_BYTES as usize];
+        input.read_at(&mut bytes, offset)?;
+        let number = |range: std::ops::Range<usize>| input.order.number(&bytes[range]);
+        let length = number(0..8);
+        let (is_summed, class) = match input.version {
+            ..8 => (false, number(8..10) as u16),
+            _ => (bytes[8] == 1, u16::from(bytes[9])),
+        };
+        if length < HEAD_BYTES + 4 * u64::from(is_summed) {
+            let why = format!("{length} bytes found, expected {HEAD_BYTES} at least");
+            return Err(input.fault("length of a structure", offset, why));
+        }
+        let head = Self { offset, length, is_summed, class, instance: number(10..14) as u32 };
+        Ok((length <= input.bytes - offset).then_some(head))
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.length
+    }
+
+    /// Compares the structure with its checksum, if it has one.
+    pub(super) fn verify(&self, input: &Input, name: &str) -> Result<()> {
+        if !self.is_summed {
+            return Ok(());
+        }
+        let mut stored = [0; 4];
+        input.read_at(&mut stored, self.end() - 4)?;
+        let stored = input.order.number(&stored) as u32;
+        let found = input.checksum(self.offset, self.length - 4)?;
+        if found != stored {
+            let why = format!("the checksum is {found:#010x}, expected {stored:#010x}");
+            let name = if name.is_empty() { "structure" } else { name };
+            return Err(input.fault(&format!("{name}.{CHECKSUM}"), self.offset, why));
+        }
+        Ok(())
+    }
+}
+
+/// A field's value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Whole(i128),
+    Real(f64),
+    Text(String),
+    Pointer(Pointer),
+    Wholes(Vec<u64>),
+    Reals(Vec<f64>),
+    Texts(Vec<String>),
+    /// Bytes that were passed over, and where they are.
+    Bytes {
+        offset: u64,
+        count: u64,
+    },
+}
+
+/// Which structure of the same frame is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pointer {
+    pub(super) class: u16,
+    pub(super) instance: u32,
+}
+
+/// How a field is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Char,
+    Whole { bytes: u8, is_signed: bool },
+    Real { bytes: u8 },
+    Complex { bytes: u8 },
+    Text,
+    Pointer,
+}
+
+impl Kind {
+    fn parse(text: &str) -> Option<Self> {
+        let whole = |bytes, is_signed| Some(Self::Whole { bytes, is_signed });
+        match text {
+            "CHAR" | "CHAR_U" => Some(Self::Char),
+            "INT_2S" => whole(2, true),
+            "INT_2U" => whole(2, false),
+            "INT_4S" => whole(4, true),
+            "INT_4U" => whole(4, false),
+            "INT_8S" => whole(8, true),
+            "INT_8U" => whole(8, false),
+            "REAL_4" => Some(Self::Real { bytes: 4 }),
+            "REAL_8" => Some(Self::Real { bytes: 8 }),
+            "COMPLEX_8" => Some(Self::Complex { bytes: 8 }),
+            "COMPLEX_16" => Some(Self::Complex { bytes: 16 }),
+            "STRING" => Some(Self::Text),
+            _ if text.starts_with("PTR_STRUCT") => Some(Self::Pointer),
+            _ => None,
+        }
+    }
+
+    /// Bytes of one value at least.
+    fn least_bytes(self) -> u64 {
+        match self {
+            Self::Char => 1,
+            Self::Whole { bytes, .. } | Self::Real { bytes } | Self::Complex { bytes } => {
+                u64::from(bytes)
+            }
+            Self::Text => 2,
+            Self::Pointer => 6,
+        }
+    }
+}
+
+/// The length of one of a field's axes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Length {
+    Fixed(u64),
+    Field(String),
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    name: String,
+    kind: Kind,
+    axes: Vec<Length>,
+}
+
+impl Field {
+    /// Parses a type such as `REAL_8[nDim]` or `PTR_STRUCT(FrVect *)`.
+    fn parse(name: String, text: &str) -> Option<Self> {
+        let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
+        let (kind, rest) = text.split_at(text.find('[').unwrap_or(text.len()));
+        let axes: Option<Vec<Length>> = rest
+            .split_terminator(']')
+            .map(|axis| {
+                let axis = axis.strip_prefix('[')?;
+                Some(axis.parse().map_or_else(|_| Length::Field(axis.to_owned()), Length::Fixed))
+            })
+            .collect();
+        Some(Self { name, kind: Kind::parse(kind)?, axes: axes? })
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Class {
+    name: String,
+    fields: Vec<Field>,
+}
+
+/// The classes that have been defined so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dictionary {
+    classes: HashMap<u16, Class>,
+    /// The class whose fields come next.
+    defined: u16,
+}
+
+impl Dictionary {
+    /// Takes in a definition; returns whether the structure is part of one.
+    pub(super) fn learn(&mut self, input: &Input, head: &Head) -> Result<bool> {
+        match head.class {
+            FR_SH => {
+                let mut reader = Reader::new(input, head, "FrSH")?;
+                let name = reader.text()?;
+                let class = reader.whole(2, false)? as u16;
+                head.verify(input, "FrSH")?;
+                // The two classes of definitions need none.
+                if class <= FR_SE {
+                    let why = format!("class {class} of {name} found, expected 3 at least");
+                    return Err(input.fault("FrSH", head.offset, why));
+                }
+                self.classes.insert(class, Class { name, fields: Vec::new() });
+                self.defined = class;
+            }
+            FR_SE => {
+                let mut reader = Reader::new(input, head, "FrSE")?;
+                let (name, kind) = (reader.text()?, reader.text()?);
+                head.verify(input, "FrSE")?;
+                let Some(class) = self.classes.get_mut(&self.defined) else {
+                    let why = format!("field {name} found before the class that it is of");
+                    return Err(input.fault("FrSE", head.offset, why));
+                };
+                let Some(field) = Field::parse(name, &kind) else {
+                    let why =
+                        format!("type {kind} in {}, expected one of LIGO-T970130", class.name);
+                    return Err(input.fault("FrSE", head.offset, why));
+                };
+                class.fields.push(field);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns the name of a class, empty where it is not defined.
+    pub(super) fn name(&self, class: u16) -> &str {
+        self.classes.get(&class).map_or("", |class| &class.name)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.classes.values().any(|class| class.name == name)
+    }
+
+    /// Reads a structure's fields; bytes of characters as long as another field says are passed over. The checksum is
+    /// compared unless the structure is an FrVect, whose samples are compared when they are read.
+    pub(super) fn read(&self, input: &Input, head: &Head) -> Result<Record> {
+        let Some(class) = self.classes.get(&head.class) else {
+            let why = format!("class {} found, which the file does not define", head.class);
+            return Err(input.fault("structure", head.offset, why));
+        };
+        if class.name != super::VECTOR {
+            head.verify(input, &class.name)?;
+        }
+        let mut record = Record {
+            class: class.name.clone(),
+            head: *head,
+            path: input.path.clone(),
+            fields: HashMap::new(),
+        };
+        let mut reader = Reader::new(input, head, &class.name)?;
+        for field in &class.fields {
+            if field.name == CHECKSUM {
+                break;
+            }
+            let value = reader.field(field, &record)?;
+            record.fields.insert(field.name.clone(), value);
+        }
+        Ok(record)
+    }
+}
+
+/// Reads the values of a structure, never beyond its end.
+struct Reader<'a> {
+    input: &'a Input,
+    head: Head,
+    class: &'a str,
+    bytes: BufReader<Section>,
+    /// The offset in the file, and bytes of the structure that are left.
+    next: u64,
+    left: u64,
+}
+
+impl<'a> Reader<'a> {
+    fn new(input: &'a Input, head: &Head, class: &'a str) -> Result<Self> {
+        let next = head.offset + HEAD_BYTES;
+        let left = head.length - HEAD_BYTES;
+        if class != super::VECTOR && head.length > MOST_BYTES {
+            let why = format!("{} bytes found, expected {MOST_BYTES} at most", head.length);
+            return Err(input.fault(class, head.offset, why));
+        }
+        let capacity = left.clamp(1, 512) as usize;
+        let bytes = BufReader::with_capacity(capacity, input.section(next, left));
+        Ok(Self { input, head: *head, class, bytes, next, left })
+    }
+
+    fn fault(&self, why: impl Into<String>) -> Error {
+        self.input.fault(self.class, self.head.offset, why)
+    }
+
+    /// Returns an error unless so many bytes are left.
+    fn check(&self, field: &str, bytes: Option<u64>) -> Result<u64> {
+        bytes.filter(|bytes| *bytes <= self.left).ok_or_else(|| {
+            let wanted = bytes.map_or("more".to_owned(), |bytes| bytes.to_string());
+            self.fault(format!(
+                "{field} takes {wanted} bytes, but {} are left of the {} of the structure",
+                self.left, self.head.length
+            ))
+        })
+    }
+
+    fn take(&mut self, buffer: &mut [u8]) -> Result<()> {
+        self.check("a field", Some(buffer.len() as u64))?;
+        self.bytes.read_exact(buffer).map_err(|error| Error::io(&self.input.path, error))?;
+        self.next += buffer.len() as u64;
+        self.left -= buffer.len() as u64;
+        Ok(())
+    }
+
+    fn whole(&mut self, bytes: u8, is_signed: bool) -> Result<i128> {
+        let mut buffer = [0; 8];
+        let buffer = &mut buffer[..usize::from(bytes)];
+        self.take(buffer)?;
+        let number = self.input.order.number(buffer);
+        let unused = 64 - 8 * u32::from(bytes);
+        let signed = ((number << unused) as i64) >> unused;
+        Ok(if is_signed { i128::from(signed) } else { i128::from(number) })
+    }
+
+    fn real(&mut self, bytes: u8) -> Result<f64> {
+        let number = self.whole(bytes, false)?;
+        let narrow = || f64::from(f32::from_bits(number as u32));
+        Ok(if bytes == 4 { narrow() } else { f64::from_bits(number as u64) })
+    }
+
+    /// A text of up to 65535 bytes, without what follows its NUL.
+    fn text(&mut self) -> Result<String> {
+        let bytes = self.whole(2, false)? as u64;
+        self.check("a text", Some(bytes))?;
+        let mut text = vec![0; bytes as usize];
+        self.take(&mut text)?;
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        Ok(String::from_utf8_lossy(&text[..end]).into_owned())
+    }
+
+    fn pointer(&mut self) -> Result<Pointer> {
+        let class = self.whole(2, false)? as u16;
+        Ok(Pointer { class, instance: self.whole(4, false)? as u32 })
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<Value> {
+        let offset = self.next;
+        self.check("a field", Some(bytes))?;
+        let buffered = self.bytes.buffer().len() as u64;
+        self.bytes.consume(bytes.min(buffered) as usize);
+        self.bytes.get_mut().skip(bytes.saturating_sub(buffered));
+        self.next += bytes;
+        self.left -= bytes;
+        Ok(Value::Bytes { offset, count: bytes })
+    }
+
+    fn field(&mut self, field: &Field, record: &Record) -> Result<Value> {
+        let one = match field.kind {
+            _ if !field.axes.is_empty() => return self.array(field, record),
+            Kind::Char => Value::Whole(self.whole(1, false)?),
+            Kind::Whole { bytes, is_signed } => Value::Whole(self.whole(bytes, is_signed)?),
+            Kind::Real { bytes } => Value::Real(self.real(bytes)?),
+            Kind::Complex { bytes } => self.skip(u64::from(bytes))?,
+            Kind::Text => Value::Text(self.text()?),
+            Kind::Pointer => Value::Pointer(self.pointer()?),
+        };
+        Ok(one)
+    }
+
+    fn array(&mut self, field: &Field, record: &Record) -> Result<Value> {
+        let mut count = Some(1_u64);
+        for axis in &field.axes {
+            let length = match axis {
+                Length::Fixed(length) => *length,
+                Length::Field(name) => record.count(name)?,
+            };
+            count = count.and_then(|count| count.checked_mul(length));
+        }
+        let bytes = count.and_then(|count| count.checked_mul(field.kind.least_bytes()));
+        let bytes = self.check(&field.name, bytes)?;
+        let count = 0..count.unwrap_or(0);
+        Ok(match field.kind {
+            Kind::Whole { bytes, is_signed } => Value::Wholes(
+                count.map(|_| Ok(self.whole(bytes, is_signed)? as u64)).collect::<Result<_>>()?,
+            ),
+            Kind::Real { bytes } => {
+                Value::Reals(count.map(|_| self.real(bytes)).collect::<Result<_>>()?)
+            }
+            Kind::Text => Value::Texts(count.map(|_| self.text()).collect::<Result<_>>()?),
+            Kind::Char | Kind::Complex { .. } | Kind::Pointer => self.skip(bytes)?,
+        })
+    }
+}
+
+/// A structure's fields by name.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) class: String,
+    pub(super) head: Head,
+    path: std::path::PathBuf,
+    fields: HashMap<String, Value>,
+}
+
+impl Record {
+    /// An error that names the structure, its field and its place.
+    pub(super) fn fault(&self, field: &str, why: impl Into<String>) -> Error {
+        let field = format!("{}.{field}", self.class);
+        Error::format(&self.path, field, self.head.offset, why)
+    }
+
+    fn get(&self, field: &str) -> Result<&Value> {
+        self.fields.get(field).ok_or_else(|| self.fault(field, "the file does not define it"))
+    }
+
+    fn odd(&self, field: &str, value: &Value, expected: &str) -> Error {
+        self.fault(field, format!("{value:?} found, expected {expected}"))
+    }
+
+    pub(super) fn has(&self, field: &str) -> bool {
+        self.fields.contains_key(field)
+    }
+
+    /// A whole number that is not negative.
+    pub(super) fn count(&self, field: &str) -> Result<u64> {
+        match self.get(field)? {
+            Value::Whole(number) if u64::try_from(*number).is_ok() => Ok(*number as u64),
+            other => Err(self.odd(field, other, "a number from 0 on")),
+        }
+    }
+
+    pub(super) fn real(&self, field: &str) -> Result<f64> {
+        match self.get(field)? {
+            Value::Real(number) if number.is_finite() => Ok(*number),
+            other => Err(self.odd(field, other, "a finite number")),
+        }
+    }
+
+    pub(super) fn text(&self, field: &str) -> Result<&str> {
+        match self.get(field)? {
+            Value::Text(text) => Ok(text),
+            other => Err(self.odd(field, other, "a text")),
+        }
+    }
+
+    pub(super) fn pointer(&self, field: &str) -> Result<Pointer> {
+        match self.get(field)? {
+            Value::Pointer(pointer) => Ok(*pointer),
+            other => Err(self.odd(field, other, "a pointer")),
+        }
+    }
+
+    pub(super) fn wholes(&self, field: &str) -> Result<&[u64]> {
+        match self.get(field)? {
+            Value::Wholes(numbers) => Ok(numbers),
+            other => Err(self.odd(field, other, "whole numbers")),
+        }
+    }
+
+    pub(super) fn reals(&self, field: &str) -> Result<&[f64]> {
+        match self.get(field)? {
+            Value::Reals(numbers) => Ok(numbers),
+            other => Err(self.odd(field, other, "numbers")),
+        }
+    }
+
+    pub(super) fn texts(&self, field: &str) -> Result<&[String]> {
+        match self.get(field)? {
+            Value::Texts(texts) => Ok(texts),
+            other => Err(self.odd(field, other, "texts")),
+        }
+    }
+
+    /// Where a field of characters is, and its length.
+    pub(super) fn bytes(&self, field: &str) -> Result<(u64, u64)> {
+        match self.get(field)? {
+            Value::Bytes { offset, count } => Ok((*offset, *count)),
+            other => Err(self.odd(field, other, "bytes")),
+        }
+    }
+}
+
+/// Reads the numbers of the last structure, whose layout is fixed.
+pub(super) fn number_at(input: &Input, offset: u64, bytes: usize) -> Result<u64> {
+    let mut buffer = [0; 8];
+    let buffer = &mut buffer[..bytes];
+    input.read_at(buffer, offset)?;
+    Ok(input.order.number(buffer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::input::Order;
+    use super::*;
+
+    #[test]
+    fn types_of_fields_are_understood() {
+        let field = |text| Field::parse("x".into(), text).map(|field| (field.kind, field.axes));
+        let axis = |name: &str| Length::Field(name.to_owned());
+        assert_eq!(field("REAL_8[nDim]"), Some((Kind::Real { bytes: 8 }, vec![axis("nDim")])));
+        let two = vec![axis("nADC"), axis("nFrame")];
+        let whole = Kind::Whole { bytes: 8, is_signed: false };
+        assert_eq!(field("INT_8U[nADC][nFrame]"), Some((whole, two)));
+        assert_eq!(field("CHAR[2]"), Some((Kind::Char, vec![Length::Fixed(2)])));
+        assert_eq!(field("PTR_STRUCT(FrVect *)"), Some((Kind::Pointer, Vec::new())));
+        assert_eq!(field(" STRING "), Some((Kind::Text, Vec::new())));
+        assert_eq!((field("REAL_10"), field("REAL_8]2[")), (None, None));
+    }
+
+    #[test]
+    fn numbers_follow_the_order_of_their_bytes() {
+        assert_eq!(Order::Little.number(&[0x34, 0x12]), 0x1234);
+        assert_eq!(Order::Big.number(&[0x12, 0x34]), 0x1234);
+    }
+}

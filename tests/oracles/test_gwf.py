@@ -1,0 +1,144 @@
+"""Frame files (GWF) against gwpy with lalframe (FrameL)."""
+
+import ctypes
+import json
+import multiprocessing
+import os
+
+import numpy
+import pytest
+from conftest import BUILT, call, client, sidereal
+
+gwpy = client("gwpy.timeseries")
+lalframe = client("lalframe")
+
+START = 1000000000
+# Types of FrameL by NumPy's names, and its compressions.
+TYPES = {"i2": "2S", "i4": "4S", "i8": "8S", "u2": "2U", "u4": "4U", "f4": "4R", "f8": "8R"}
+COMPRESSIONS = {"raw": 0, "gzip": 1, "differences": 3, "suppressed": 8}
+SAMPLES = 256
+
+
+@pytest.fixture
+def read(tmp_path):
+    """`read(path, channel)` is (samples, flags) of our reader."""
+
+    def run(path, channel, bits=""):
+        out = tmp_path / "out.bin"
+        call(BUILT / "examples" / "strain", "read", path, out, bits, channel)
+        content = out.read_bytes()
+        times = len(content) // 9
+        return numpy.frombuffer(content[: 8 * times], "<f8"), numpy.frombuffer(content[8 * times :], "u1")
+
+    return run
+
+
+def values(kind, seed):
+    """Numbers with every size of step, as far as the type goes."""
+    steps = numpy.random.default_rng(seed).standard_normal(SAMPLES) * 100
+    if kind[0] == "f":
+        return steps.astype(kind)
+    found = numpy.cumsum(numpy.round(steps))
+    found[100:140] = found[100]
+    if kind[0] == "u":
+        return abs(found).astype(kind)
+    found = (found % 30000).astype(kind)
+    found[3:5] = numpy.iinfo(kind).min, numpy.iinfo(kind).max
+    return found
+
+
+def channel(name, samples, compression):
+    """A channel of FrameL's."""
+    kind = getattr(lalframe, f"FRAMEU_FR_VECT_{TYPES[samples.dtype.str[1:]]}")
+    made = lalframe.FrameUFrProcChanAlloc(name, 1, 0, kind, len(samples))
+    lalframe.FrameUFrChanVectorAlloc(made, kind, len(samples))
+    lalframe.FrameUFrChanVectorSetName(made, name)
+    data = lalframe.FrameUFrChanVectorQueryData(made)
+    ctypes.memmove(int(data), samples.ctypes.data, samples.nbytes)
+    lalframe.FrameUFrChanVectorSetDx(made, 1 / len(samples))
+    lalframe.FrameUFrChanVectorSetUnitX(made, "s")
+    lalframe.FrameUFrChanVectorSetUnitY(made, "strain")
+    lalframe.FrameUFrChanSetTRange(made, 1.0)
+    lalframe.FrameUFrChanVectorCompress(made, compression)
+    return made
+
+
+def write_all(path):
+    """Two frames with a channel of each type and compression."""
+    file = lalframe.FrameUFrFileOpen(str(path), "w")
+    for frame in range(2):
+        head = lalframe.FrameUFrameHAlloc("test", START + frame, 0.0, 1.0, frame)
+        for kind in TYPES:
+            for name, compression in COMPRESSIONS.items():
+                made = channel(f"H1:{kind}_{name}", values(kind, frame), compression)
+                lalframe.FrameUFrameHFrChanAdd(head, made)
+        lalframe.FrameUFrameHWrite(file, head)
+    del file
+    os._exit(0)
+
+
+def test_types_and_compressions_of_framel_are_read(read, tmp_path):
+    path = tmp_path / "H-ALL-1000000000-2.gwf"
+    # The bindings free twice what is in a frame, so they do it in a process of its own.
+    writer = multiprocessing.get_context("fork").Process(target=write_all, args=(path,))
+    writer.start()
+    writer.join()
+    assert writer.exitcode == 0
+    document = json.loads(sidereal("info", "--json", path))
+    assert (document["version"], document["frames"]) == (8, 2)
+    found = {one["name"]: one for one in document["channels"]}
+    assert len(found) == len(TYPES) * len(COMPRESSIONS)
+    for kind in TYPES:
+        for name in COMPRESSIONS:
+            one = f"H1:{kind}_{name}"
+            samples, valid = read(path, one)
+            expected = numpy.concatenate([values(kind, 0), values(kind, 1)])
+            theirs = gwpy.TimeSeries.read(path, one, backend="lalframe")
+            assert numpy.array_equal(theirs.value, expected)
+            assert numpy.array_equal(samples, expected.astype(float)), one
+            assert valid.all()
+            assert found[one]["dtype"] == expected.dtype.name
+            assert (found[one]["start_gps"], found[one]["rate_hz"]) == (theirs.t0.value, theirs.sample_rate.value)
+            assert found[one]["unit"] == "strain"
+
+
+@pytest.mark.parametrize("kind", ["proc", "adc", "sim"])
+def test_frames_of_gwpy_are_read(kind, read, tmp_path):
+    """The frame begins before the channel's first sample."""
+    path = tmp_path / "H-X-1000000000-8.gwf"
+    generator = numpy.random.default_rng(3)
+    samples = generator.normal(size=1024) * 1e-21
+    names = {"channel": "H1:LATE", "name": "H1:LATE", "unit": "strain"}
+    late = gwpy.TimeSeries(samples, t0=START + 2.5, sample_rate=256, **names)
+    late.write(path, format="gwf", type=kind, backend="lalframe")
+    theirs = gwpy.TimeSeries.read(path, "H1:LATE", backend="lalframe")
+    samples, _ = read(path, "H1:LATE")
+    assert numpy.array_equal(samples, theirs.value) and numpy.array_equal(samples, late.value)
+    found = json.loads(sidereal("info", "--json", path))
+    assert found["start_gps"] == theirs.t0.value == START + 2.5
+
+
+def test_channels_of_the_real_frame_are_those_of_gwpy(read, recording):
+    path = recording("gw/HLV-HW100916-968654552-1.gwf")
+    document = json.loads(sidereal("info", "--json", path))
+    names = [one["name"] for one in document["channels"]]
+    assert names == ["H1:LDAS-STRAIN", "L1:LDAS-STRAIN", "V1:h_16384Hz"]
+    for name in names:
+        theirs = gwpy.TimeSeries.read(path, name, backend="lalframe")
+        samples, valid = read(path, name)
+        assert valid.all() and numpy.array_equal(samples, theirs.value)
+        one = json.loads(sidereal("info", "--json", "--channel", name, path))
+        assert (one["detector"], one["rate_hz"], one["start_gps"]) == (name[:2], 16384, theirs.t0.value)
+
+
+def test_several_series_of_gwpys_hdf5_are_read(read, tmp_path):
+    path = tmp_path / "both.h5"
+    generator = numpy.random.default_rng(4)
+    both = gwpy.TimeSeriesDict()
+    for name in ["H1:GDS-CALIB_STRAIN", "L1:GDS-CALIB_STRAIN"]:
+        samples = generator.normal(size=4096) * 1e-21
+        both[name] = gwpy.TimeSeries(samples, t0=START, sample_rate=1024, channel=name, name=name)
+    both.write(path, format="hdf5")
+    for name, theirs in both.items():
+        samples, _ = read(path, name)
+        assert numpy.array_equal(samples, theirs.value)
