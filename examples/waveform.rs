@@ -1,8 +1,8 @@
-//! Writes the inspiral of a binary at 1 Mpc: `h_plus` and `h_cross` of each sample, as little-endian doubles.
+//! Writes the wave of a binary at 1 Mpc: `h_plus` and `h_cross` of each sample, as little-endian doubles.
 //!
 //!     cargo run --release --example waveform -- MASS1 MASS2 SPIN1Z SPIN2Z APPROXIMANT F_LOW_HZ RATE_HZ RISE END AMPLITUDE OUT
 //!
-//! APPROXIMANT is T4 or T2, RISE a number of cycles, END one of customary, isco, energy, AMPLITUDE customary or leading.
+//! APPROXIMANT is T4, T2 or IMRPhenomD, RISE a number of cycles, END one of customary, isco, energy, AMPLITUDE customary or leading.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.len() != 11 {
         eprintln!(
-            "usage: waveform MASS1 MASS2 SPIN1Z SPIN2Z T4|T2 F_LOW_HZ RATE_HZ RISE END AMPLITUDE OUT"
+            "usage: waveform MASS1 MASS2 SPIN1Z SPIN2Z T4|T2|IMRPhenomD F_LOW_HZ RATE_HZ RISE END AMPLITUDE OUT"
         );
         return ExitCode::from(2);
     }
@@ -41,6 +41,7 @@ fn run(words: &[String]) -> Result<()> {
     let options = InspiralOptions {
         approximant: match words[4].as_str() {
             "T2" => Approximant::TaylorT2,
+            "IMRPhenomD" => Approximant::IMRPhenomD,
             _ => Approximant::TaylorT4,
         },
         f_low_hz: number(5)?,

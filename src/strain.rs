@@ -43,6 +43,8 @@ pub struct Waveform {
     pub name: String,
     /// The binary that makes it, where known.
     pub binary: Option<Binary>,
+    /// The approximant that made it, such as IMRPhenomD, where known.
+    pub approximant: Option<String>,
     /// Samples in a second.
     pub rate_hz: u32,
     /// `h_plus - i h_cross` of a source seen face on from [`Self::distance_mpc`]; the phase is unwound by time.
@@ -54,7 +56,7 @@ pub struct Waveform {
 }
 
 impl Waveform {
-    /// A waveform with its peak found.
+    /// A waveform with its peak found, of an approximant that is not known.
     ///
     /// # Errors
     /// [`Error::Parameter`] when it has no sample, one that is not finite, or nothing but zeros, or when the rate
@@ -81,7 +83,9 @@ impl Waveform {
         });
         match peak {
             Some(peak) if samples[peak].norm_sqr() > 0.0 => {
-                Ok(Self { name: name.into(), binary, rate_hz, samples, peak, distance_mpc })
+                let approximant = None;
+                let name = name.into();
+                Ok(Self { name, binary, approximant, rate_hz, samples, peak, distance_mpc })
             }
             _ => {
                 let rule = "it needs samples that are not 0";

@@ -83,6 +83,50 @@ fn rows_and_columns_of_one_data_set() {
     }
 }
 
+/// What `TimeSeries.save` of PyCBC writes of `h_plus` and of `h_plus - i h_cross`: one data set with `delta_t`.
+#[test]
+fn series_of_pycbc_real_and_complex() {
+    let folder = tempfile::tempdir().unwrap();
+    let wave = |n: usize| {
+        let t = n as f64 - 300.0;
+        let size = (-(t / 60.0).powi(2)).exp();
+        Complex64::from_polar(size, -0.7 * t - 5e-4 * t * t)
+    };
+    let known: Vec<Complex64> = (0..600).map(wave).collect();
+    let padded = |number: fn(&Complex64) -> f64| {
+        let mut all = vec![0.0; 100];
+        all.extend(known.iter().map(number));
+        all.resize(1024, 0.0);
+        all
+    };
+    let plus = padded(|h| h.re);
+    let rate = ("delta_t", AttrValue::F64(1.0 / 4096.0));
+    let path = file(folder.path(), |builder| {
+        builder.create_dataset("data").with_f64_data(&plus).set_attr(rate.0, rate.1.clone());
+    });
+    let [real] = &waveforms(&path)[..] else { panic!("one waveform expected") };
+    assert_eq!((real.name.as_str(), real.rate_hz, real.peak), ("waves_data", 4096, 300));
+    for (found, known) in real.samples.iter().zip(&known) {
+        assert_eq!(found.re, known.re);
+        assert!((found - known).norm() < 1e-3, "{found} {known}");
+    }
+    let path = file(folder.path(), |builder| {
+        let numbers = plus.iter().zip(padded(|h| h.im)).flat_map(|(re, im)| [*re, im]);
+        let bytes = numbers.flat_map(f64::to_le_bytes).collect();
+        let kind = CompoundTypeBuilder::new().f64_field("r").f64_field("i").build().unwrap();
+        let dataset = builder.create_dataset("data").with_raw_data(kind, bytes, 1024);
+        dataset.with_shape(&[1024]).set_attr(rate.0, rate.1.clone());
+    });
+    let [complex] = &waveforms(&path)[..] else { panic!("one waveform expected") };
+    assert_eq!((complex.samples.as_slice(), complex.peak), (known.as_slice(), 300));
+    let path = file(folder.path(), |builder| {
+        let dataset = builder.create_dataset("data").with_f64_data(&plus);
+        dataset.set_attr("delta_f", AttrValue::F64(0.125));
+    });
+    let error = open(&path).unwrap_err().to_string();
+    assert!(error.contains("FrequencySeries") && error.contains("to_timeseries"), "{error}");
+}
+
 #[test]
 fn complex_series_and_rows_of_many() {
     let folder = tempfile::tempdir().unwrap();

@@ -37,7 +37,7 @@ fn recordings(folder: &Path) -> Vec<Recording> {
 fn source(folder: &Path, options: bank::Options) -> Source {
     let file = templates::open(&folder.join("gw/GW150914_4_template.hdf5")).expect("templates");
     let inspirals = InspiralOptions { rate_hz: RATE_HZ, ..InspiralOptions::default() };
-    Source { waveforms: waveforms(file, &inspirals).expect("waveforms"), options }
+    Source { waveforms: waveforms(file, &inspirals, None).expect("waveforms"), options }
 }
 
 fn options(method: Method) -> SearchOptions {

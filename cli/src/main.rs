@@ -1,5 +1,6 @@
 //! The `sidereal` command: one file a verb.
 
+mod approximant;
 mod band;
 mod bench;
 mod channelize;

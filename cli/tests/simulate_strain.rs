@@ -5,6 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{document, done, json, sidereal, stderr};
+use serde_json::Value;
 use sidereal::geometry::interferometer::by_name;
 use sidereal::io::strain::{OpenOptions, StrainSource, open};
 use sidereal::math::design_psd::advanced_ligo;
@@ -86,13 +87,22 @@ fn tables_of_injections_and_long_waves() {
     assert!(events[0]["network_snr"].as_f64() >= events[1]["network_snr"].as_f64());
     let long = events.iter().find(|event| event["binary"]["m1"] == 1.4).unwrap();
     assert!(long["detectors"]["V1"]["cut_before_s"].as_f64().unwrap() > 20.0);
+    let heavy = events.iter().find(|event| event["binary"]["m1"] == 30.0).unwrap();
+    assert_eq!(
+        (&heavy["approximant"], &long["approximant"]),
+        (&"IMRPhenomD".into(), &"TaylorT4".into())
+    );
     let refused = sidereal(home.path(), words);
     assert!(!refused.status.success() && stderr(&refused).contains("--overwrite"));
     std::fs::copy(home.path().join("t.csv"), home.path().join("b.truth.json")).unwrap();
     let read = words.replace("t.csv", "b.truth.json") + " --overwrite";
     let refused = sidereal(home.path(), &read);
     assert!(!refused.status.success() && stderr(&refused).contains("is read"));
-    done(home.path(), &format!("{words} --overwrite"));
+    let again = json(home.path(), &format!("{words} --overwrite --approximant TaylorT4"));
+    let events = again["events"].as_array().unwrap();
+    assert!(events.iter().all(|event| event["approximant"] == "TaylorT4"));
+    let snr = |truth: &Value| truth["events"][0]["network_snr"].as_f64().unwrap();
+    assert!(snr(&truth) > 1.1 * snr(&again), "a merger is heard as well");
 }
 
 #[test]
@@ -112,7 +122,7 @@ fn wrong_use_is_one_clear_error() {
         ("--inject m1=30,m2=30,distance=1,ra=0,dec=45,time=1400000001", "dec"),
         ("--inject m1=30,m2=30,distance=1,ra=0,dec=0,time=1300000000", "1400000000 to 1400000064"),
         ("--inject m1=30,distance=1,ra=0,dec=0,time=1400000001", "m2"),
-        ("--inject m1=900,m2=900,distance=1,ra=0,dec=0,time=1400000001", "no inspiral in band"),
+        ("--inject m1=900,m2=900,distance=1,ra=0,dec=0,time=1400000001", "no waveform in band"),
         ("--inject m1=30,m2=30,mass=1", "its names are"),
         ("--injections none.csv", "none.csv"),
         ("--injections bad.csv", "3 cells found, expected 2"),

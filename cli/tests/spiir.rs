@@ -9,7 +9,7 @@ use common::{document, done, entries, fails, json, sidereal, stderr, strain};
 use serde_json::Value;
 use sidereal::io::npy;
 use sidereal::strain::Binary;
-use sidereal::waveform::{InspiralOptions, inspiral};
+use sidereal::waveform::{Approximant, InspiralOptions, inspiral};
 use tempfile::TempDir;
 
 const RATE_HZ: u32 = 2048;
@@ -18,7 +18,9 @@ const TEMPLATES: &str = "--templates binaries.csv --f-low 40 --lowest-rate 256 -
 
 /// White noise with a wave in it, at both detectors.
 fn home() -> TempDir {
-    let options = InspiralOptions { f_low_hz: 40.0, rate_hz: RATE_HZ, ..Default::default() };
+    let approximant = Approximant::IMRPhenomD;
+    let options =
+        InspiralOptions { approximant, f_low_hz: 40.0, rate_hz: RATE_HZ, ..Default::default() };
     let wave = inspiral(&Binary::of_masses(30.0, 30.0), &options).unwrap();
     let power: f64 = wave.samples.iter().map(|h| h.re * h.re).sum();
     strain::home(RATE_HZ, 24, |name, strain| {
@@ -27,6 +29,33 @@ fn home() -> TempDir {
             *x += (15.0 * h.re / power.sqrt()) as f32;
         }
     })
+}
+
+/// Light binaries are inspirals, heavy ones merge, and all that is made of them says so.
+#[test]
+fn each_template_has_the_waveform_of_its_mass() {
+    let home = home();
+    let masses = "mass1,mass2,spin1z\n1.4,1.4,0\n3,1.2,0\n20,15,0.9\n";
+    fs::write(home.path().join("masses.csv"), masses).unwrap();
+    let approximants = |told: &Value| -> Vec<String> {
+        let rows = told["templates"].as_array().unwrap().iter();
+        rows.map(|row| row["approximant"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let bank = "spiir bank masses.csv --rate 2048 --f-low 60 --lowest-rate 256 --overwrite";
+    let usual = ["TaylorT4", "IMRPhenomD", "IMRPhenomD"];
+    let done = sidereal(home.path(), &format!("{bank} -o bank.h5 --json"));
+    let warned = stderr(&done);
+    assert!(warned.contains("1 waveform of IMRPhenomD beyond its calibration"), "{warned}");
+    assert!(warned.contains("20+15_0.9_0"), "{warned}");
+    assert_eq!(approximants(&serde_json::from_slice(&done.stdout).unwrap()), usual);
+    // The file keeps it.
+    assert_eq!(approximants(&json(home.path(), "info bank.h5")), usual);
+    for name in ["TaylorT4", "imrphenomd"] {
+        let told = json(home.path(), &format!("{bank} -o other.h5 --approximant {name}"));
+        assert!(approximants(&told).iter().all(|found| found.eq_ignore_ascii_case(name)), "{told}");
+    }
+    fs::write(home.path().join("masses.csv"), "mass1,mass2,spin1z\n20,15,0.995\n").unwrap();
+    fails(&sidereal(home.path(), &format!("{bank} -o bank.h5")), 2, &["0.995", "-0.99 to 0.99"]);
 }
 
 fn is_hdf5(path: &Path) -> bool {
@@ -54,6 +83,7 @@ fn a_search_finds_the_wave_and_leaves_its_files() {
     let yearly = number("/far_per_year") / number("/far_hz");
     assert!((yearly - 365.25 * 86400.0).abs() < 1.0, "{yearly}");
     assert_eq!(event["template"].as_str(), Some("30+30"));
+    assert_eq!(told["detectors"][0]["approximants"]["IMRPhenomD"].as_u64(), Some(2));
     let latency = told["latency_s"]["total"].as_f64().unwrap();
     assert!((1.0..30.0).contains(&latency), "{latency}");
     // Another number of samples at once changes nothing.
@@ -96,7 +126,7 @@ fn a_bank_is_told_and_filters_strain() {
         let filters: u64 = rates.map(|rate| rate["filters"].as_u64().unwrap()).sum();
         assert_eq!(Some(filters), template["filters"].as_u64());
     }
-    assert!(done(home.path(), "info bank.h5").contains("30+30"));
+    assert!(done(home.path(), "info bank.h5").contains("30+30     IMRPhenomD"));
     let white = "spiir filter H1=h1.npy --rate 2048 --start 1400000000 --bank bank.h5 -o snr.h5";
     let told = json(home.path(), white);
     assert!(is_hdf5(&home.path().join("snr.h5")));
@@ -210,7 +240,7 @@ fn what_is_one_is_told_as_one() {
         home.path(),
         &format!("spiir search H1=h1.npy --rate 2048 --start 1400000000 {words} -o out --no-plots"),
     );
-    assert!(text.contains("; 1 template with "), "{text}");
+    assert!(text.contains("; 1 template (IMRPhenomD) with "), "{text}");
     assert!(text.contains("no background"), "{text}");
 }
 

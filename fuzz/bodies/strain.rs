@@ -154,7 +154,7 @@ pub(super) fn templates(bytes: &[u8]) -> Outcome {
             }
         }
         // Masses may have no inspiral in the band.
-        for wave in waveforms(templates, &inspirals).unwrap_or_default() {
+        for wave in waveforms(templates, &inspirals, None).unwrap_or_default() {
             assert!(wave.peak < wave.samples.len() && wave.rate_hz > 0);
             assert!(wave.samples.iter().all(|h| h.is_finite()));
         }

@@ -29,10 +29,15 @@ pub const SOLAR_MASS_S: f64 = 4.925_490_947_641_267_5e-6;
 /// IAU 2015 resolution B2: a parsec is 648000/pi astronomical units of 149597870700 m.
 pub const MEGAPARSEC_S: f64 = 3.085_677_581_491_367e22 / crate::units::SPEED_OF_LIGHT_M_S;
 
-/// The inspiral of a binary that is seen face on, from where its wave has `f_low_hz` to the orbit's end.
+/// The wave of a binary that is seen face on, from where it has `f_low_hz`: to the orbit's end, or through merger and
+/// ringdown.
 ///
-/// `h = h_plus - i h_cross = -(4 nu M / R) v^2 q(v) exp(-2 i phi)`, `v^3 = M dphi/dt`, q the correction of the
-/// amplitude: the phase falls with time. The last sample is the orbit's end, where phi is 0, and the peak of `|h|`.
+/// The phase of `h = h_plus - i h_cross` falls with time, and the peak of `|h|` is a sample.
+///
+/// An inspiral is `-(4 nu M / R) v^2 q(v) exp(-2 i phi)`, `v^3 = M dphi/dt`, q the correction of the amplitude. The last
+/// sample is the orbit's end, where phi is 0, and the peak of `|h|`. IMRPhenomD is [`PhenomD`] brought to time: all of the
+/// wave from `f_low_hz` on, after a rise below it that is smooth in frequency; at its peak `h` is negative, and the
+/// ringdown follows.
 ///
 /// | result    | axes | type    | unit   |
 /// |-----------|------|---------|--------|
@@ -40,7 +45,8 @@ pub const MEGAPARSEC_S: f64 = 3.085_677_581_491_367e22 / crate::units::SPEED_OF_
 ///
 /// # Errors
 /// [`crate::Error::Parameter`] for a mass outside 0 to 1e4 solar masses, a spin outside -1 to 1, a frequency that is
-/// not below Nyquist's, masses whose inspiral ends below `f_low_hz`, or a length above 2^26 samples.
+/// not below Nyquist's, masses whose wave ends below `f_low_hz`, a length above 2^26 samples (IMRPhenomD: 2^25), or what
+/// [`PhenomD::new`] refuses.
 /// # Numerics
 /// Time and phase are integrals over `v` to about 1e-12 of themselves; between their knots, quintics in time keep the
 /// phase to 1e-8 rad.
@@ -48,11 +54,21 @@ pub const MEGAPARSEC_S: f64 = 3.085_677_581_491_367e22 / crate::units::SPEED_OF_
 /// Buonanno, Iyer, Ochsner, Pan & Sathyaprakash 2009, arXiv:0907.0700 (the approximants); docs/design/waveform.md has
 /// all equations.
 pub fn inspiral(binary: &Binary, options: &InspiralOptions) -> Result<Waveform> {
-    let span = rules::span(binary, options)?;
-    let orbit = Orbit::new(&span, options.fade_in_cycles / options.f_low_hz);
-    let scale = 4.0 * span.nu * span.mass_s / (options.distance_mpc * MEGAPARSEC_S);
-    let wave = orbit.wave(options.rate_hz, scale)?;
-    Waveform::new(name(binary), Some(*binary), options.rate_hz, wave, options.distance_mpc)
+    let wave = match options.approximant {
+        Approximant::IMRPhenomD => {
+            rules::check_options(options)?;
+            phenom_d::sampled(&PhenomD::new(binary)?, options)?
+        }
+        Approximant::TaylorT4 | Approximant::TaylorT2 => {
+            let span = rules::span(binary, options)?;
+            let orbit = Orbit::new(&span, options.fade_in_cycles / options.f_low_hz);
+            let scale = 4.0 * span.nu * span.mass_s / (options.distance_mpc * MEGAPARSEC_S);
+            orbit.wave(options.rate_hz, scale)?
+        }
+    };
+    let (rate_hz, distance_mpc) = (options.rate_hz, options.distance_mpc);
+    let wave = Waveform::new(name(binary), Some(*binary), rate_hz, wave, distance_mpc)?;
+    Ok(Waveform { approximant: Some(options.approximant.name().to_owned()), ..wave })
 }
 
 /// The masses and, where there are any, the spins.

@@ -15,10 +15,10 @@ const MAX_MASS_MSUN: f64 = 1e4;
 /// The longest rise, in cycles.
 const MAX_FADE_IN_CYCLES: f64 = 100.0;
 
-/// How the balance of energy and flux is turned into an orbit; both to 3.5PN.
+/// How a waveform is made of masses and spins: as inspirals alone, to 3.5PN, or with merger and ringdown.
 ///
 /// # Source
-/// Buonanno et al. 2009, arXiv:0907.0700, sections III.D (T4) and III.B (T2).
+/// Buonanno et al. 2009, arXiv:0907.0700, sections III.D (T4) and III.B (T2); Khan et al. 2016, arXiv:1508.07253 (D).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approximant {
     /// `dv/dt` as a series in v.
@@ -26,6 +26,27 @@ pub enum Approximant {
     TaylorT4,
     /// `dt/dv` as a series in v.
     TaylorT2,
+    /// Inspiral, merger and ringdown, calibrated to numerical relativity: [`super::PhenomD`].
+    IMRPhenomD,
+}
+
+/// Total mass in solar masses above which a merger is heard as well, so that inspirals alone do not do.
+const MERGER_MSUN: f64 = 4.0;
+
+impl Approximant {
+    /// The approximant of a binary where none is asked for: IMRPhenomD above 4 solar masses in total, TaylorT4 below.
+    pub fn usual(binary: &Binary) -> Self {
+        if binary.total_mass_msun() > MERGER_MSUN { Self::IMRPhenomD } else { Self::TaylorT4 }
+    }
+
+    /// Its name in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TaylorT4 => "TaylorT4",
+            Self::TaylorT2 => "TaylorT2",
+            Self::IMRPhenomD => "IMRPhenomD",
+        }
+    }
 }
 
 /// Where the inspiral ends, at the latest; it ends before where the approximant breaks down or at Nyquist's frequency.
@@ -66,7 +87,7 @@ pub enum SpinOrder {
     Full,
 }
 
-/// How to make an inspiral.
+/// How to make a waveform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InspiralOptions {
     /// The approximant.
@@ -77,13 +98,14 @@ pub struct InspiralOptions {
     pub rate_hz: u32,
     /// Distance of the source, in Mpc.
     pub distance_mpc: f64,
-    /// Cycles of the wave before `f_low_hz` over which the amplitude rises from 0 as a squared sine; 0 begins abruptly.
+    /// Cycles of an inspiral before `f_low_hz` over which the amplitude rises from 0 as a squared sine; 0 begins
+    /// abruptly. IMRPhenomD rises in frequency.
     pub fade_in_cycles: f64,
-    /// Where it ends.
+    /// Where an inspiral ends.
     pub end: End,
-    /// How the amplitude goes.
+    /// How an inspiral's amplitude goes.
     pub amplitude: Amplitude,
-    /// Up to which order spins act.
+    /// Up to which order spins act on an inspiral.
     pub spin_order: SpinOrder,
 }
 
@@ -215,17 +237,13 @@ impl Equations {
         };
         let energy_slope = bodies.energy().scaled(|power| 1.0 + power as f64 / 2.0);
         let series = bodies.flux().over(energy_slope);
-        let (rate, time) = match options.approximant {
-            Approximant::TaylorT4 => {
-                let is_tail = |power, spins| is_full && power == 8 && spins == 1;
-                let series =
-                    series.kept(|power, spins| is_kept(power, spins) || is_tail(power, spins));
-                (Rate::Inverse(series), None)
-            }
-            Approximant::TaylorT2 => {
-                let series = series.inverse().kept(is_kept);
-                (Rate::Direct(series), Some(series.antiderivative()))
-            }
+        let (rate, time) = if options.approximant == Approximant::TaylorT2 {
+            let series = series.inverse().kept(is_kept);
+            (Rate::Direct(series), Some(series.antiderivative()))
+        } else {
+            let is_tail = |power, spins| is_full && power == 8 && spins == 1;
+            let series = series.kept(|power, spins| is_kept(power, spins) || is_tail(power, spins));
+            (Rate::Inverse(series), None)
         };
         Self { rate, energy_slope: energy_slope.kept(is_kept), time }
     }
@@ -281,7 +299,7 @@ pub(super) fn check_binary(binary: &Binary) -> Result<()> {
     Ok(())
 }
 
-fn check_options(options: &InspiralOptions) -> Result<()> {
+pub(super) fn check_options(options: &InspiralOptions) -> Result<()> {
     let InspiralOptions { f_low_hz, rate_hz, distance_mpc, fade_in_cycles, .. } = *options;
     if rate_hz == 0 {
         return Err(Error::parameter("rate of the waveform (Hz)", 0, "it must be above 0"));

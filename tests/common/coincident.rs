@@ -220,7 +220,7 @@ pub fn gw150914(folder: &Path, backend: &Backend) -> Report {
     let inspirals = InspiralOptions { rate_hz: 4096, ..InspiralOptions::default() };
     let rates = Rates::Multi { lowest_hz: 128.0 };
     let source = Source {
-        waveforms: waveforms(file, &inspirals).expect("waveforms"),
+        waveforms: waveforms(file, &inspirals, None).expect("waveforms"),
         options: bank::Options { f_low_hz: 20.0, rates, ..bank::Options::default() },
     };
     let names = ["H-H1_LOSC_4_V2-1126259446-32.hdf5", "L-L1_LOSC_4_V2-1126259446-32.hdf5"];

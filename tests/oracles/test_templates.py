@@ -125,3 +125,20 @@ def test_spectra(tmp_path):
     [found] = read("--asd", tmp_path / "asd.npy")
     values = numpy.array(found["densities"], float)
     assert abs(values[known] / psd.numpy()[known] - 1).max() < 1e-9
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_series_of_pycbc(kind, tmp_path):
+    """What TimeSeries.save writes of a waveform, as the README's guide says it."""
+    client("pycbc")
+    from pycbc.types import TimeSeries
+    from pycbc.waveform import get_td_waveform
+
+    plus, cross = get_td_waveform(approximant="IMRPhenomD", mass1=39, mass2=34, f_lower=18, delta_t=1 / 4096)
+    wave = plus if kind == "real" else TimeSeries(plus.numpy() - 1j * cross.numpy(), delta_t=plus.delta_t)
+    path = tmp_path / "wave.hdf"
+    wave.save(str(path))
+    [found] = read(path)
+    first = numpy.flatnonzero(plus.numpy() - 1j * cross.numpy())[0]
+    peak = abs(plus.numpy() - 1j * cross.numpy()).argmax() - first
+    assert found["rate_hz"] == 4096 and abs(found["peak"] - peak) <= 2

@@ -1,4 +1,4 @@
-"""Our inspirals against PyCBC's (LALSimulation's) of the same approximant, and the design curve against PyCBC's."""
+"""Our waveforms against PyCBC's (LALSimulation's) of the same approximant, and the design curve against PyCBC's."""
 
 import json
 
@@ -9,7 +9,7 @@ from conftest import BUILT, call, client
 client("pycbc")
 
 from pycbc.psd import aLIGOZeroDetHighPower  # noqa: E402
-from pycbc.waveform import get_td_waveform  # noqa: E402
+from pycbc.waveform import get_fd_waveform, get_td_waveform  # noqa: E402
 
 RATE = 4096
 # Masses, spins, lowest frequency.
@@ -28,6 +28,21 @@ SPINNING = [
     (10.0, 10.0, -0.4, 0.3, 20),
     (30.0, 30.0, 0.5, 0.1, 15),
 ]
+
+
+# Masses, spins, lowest frequency of waveforms with merger and ringdown: total masses of 2 to 200, mass ratios to 18,
+# spins to 0.85, of equal masses to 0.98.
+MERGING = [
+    *((total * q / (1 + q), total / (1 + q), spin1z, spin2z, f_low)
+      for total, f_low in ((5, 40), (12, 20), (40, 20), (100, 15), (190, 10))
+      for q in (1.0, 2.0, 6.0, 18.0)
+      for spin1z, spin2z in ((0, 0), (0.85, 0.85), (-0.85, -0.85), (0.5, -0.7), (-0.3, 0.8))),
+    *((half, half, spin, spin, 20) for half in (5, 30, 100) for spin in (0.98, -0.98, 0.95)),
+    (1.0, 1.0, 0.1, -0.1, 40),
+    (1.4, 1.4, 0, 0, 20),
+    (39.0, 34.0, 0.3, -0.4, 20),
+    (30.0, 30.0, 0, 0, 15),
+]  # fmt: skip
 
 
 def ours(case, approximant, folder, amplitude="customary", rate=RATE):
@@ -116,6 +131,43 @@ def test_with_spins(case, approximant, name, tmp_path):
     print(case, approximant, f"overlap {match:.6f}, amplitude {ratio:.5f}")
     assert match >= 0.999
     assert abs(ratio - 1) < 0.01
+
+
+@pytest.mark.parametrize("case", MERGING, ids=lambda case: ",".join(f"{number:.4g}" for number in case))
+def test_with_merger(case, tmp_path):
+    """Our series against LALSimulation's waveform in frequency: from the lowest frequency on, against the aLIGO design."""
+    mass1, mass2, spin1z, spin2z, f_low = case
+    found = ours(case, "IMRPhenomD", tmp_path)
+    length = 1 << int(numpy.ceil(numpy.log2(len(found) + RATE)))
+    expected, _ = get_fd_waveform(
+        approximant="IMRPhenomD", mass1=mass1, mass2=mass2, spin1z=spin1z, spin2z=spin2z,
+        f_lower=f_low, delta_f=RATE / length, f_final=RATE / 2, distance=1,
+    )  # fmt: skip
+    theirs_ = numpy.zeros(length // 2 + 1, complex)
+    theirs_[: min(len(expected), len(theirs_))] = expected.numpy()[: len(theirs_)]
+    mine = numpy.fft.rfft(found.real, length) / RATE
+    psd = aLIGOZeroDetHighPower(length // 2 + 1, RATE / length, min(f_low, 9)).numpy()
+    band = slice(int(numpy.ceil(f_low * length / RATE)), -1)
+    weight = numpy.zeros(len(psd))
+    weight[band] = 1 / psd[band]
+    norms = [(abs(h) ** 2 * weight).sum() for h in (mine, theirs_)]
+    product = mine * theirs_.conj() * weight
+    # Over time: to a sample by a transform, then between samples.
+    whole = abs(numpy.fft.ifft(product, length)).argmax()
+    turns = numpy.arange(len(psd)) / length
+    peak = max(abs((product * numpy.exp(2j * numpy.pi * turns * (whole + part / 32))).sum()) for part in range(-32, 33))
+    match, ratio = peak / numpy.sqrt(norms[0] * norms[1]), numpy.sqrt(norms[0] / norms[1])
+    print(case, f"match {match:.6f}, amplitude {ratio:.5f}, {len(found)} samples")
+    assert match >= 0.9999
+    assert abs(ratio - 1) < 0.01
+    # The phase of h_plus - i h_cross falls with time: nothing turns the other way.
+    spectrum = abs(numpy.fft.fft(found, length))
+    assert spectrum[1 : length // 2].max() < 1e-3 * spectrum[length // 2 :].max()
+    # It begins and ends in silence, and the ringdown follows the peak.
+    size = abs(found)
+    peak = size.argmax()
+    assert size[0] < 1e-3 * size[peak] and size[-1] < 2e-3 * size[peak] and peak < len(found) - 8
+    assert abs(numpy.angle(-found[peak])) < 0.05
 
 
 def test_design_curve():

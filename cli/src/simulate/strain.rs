@@ -7,16 +7,16 @@ mod truth;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use sidereal::geometry::{Interferometer, interferometer};
 use sidereal::io::strain::StrainSource;
 use sidereal::io::strain::gwosc_writer::{ALL_INJECTIONS, ALL_QUALITY, GwoscHeader, GwoscWriter};
 use sidereal::simulate::strain::{Quality, Simulation, StrainOptions, StrainSimulator};
 use sidereal::units::Gps;
-use sidereal::waveform::Approximant;
 use sidereal::{Error, Result};
 
 pub(crate) use self::truth::Document;
+use crate::approximant::ApproximantWord;
 use crate::common::Common;
 use crate::interrupt;
 use crate::output::{Existing, Files, WritingFiles, beside};
@@ -94,7 +94,7 @@ struct Signals {
     /// A waveform (HDF5, plus and cross or complex, at the rate of the data) for injections without masses.
     #[arg(long, value_name = "FILE", help_heading = "Signals")]
     waveform: Option<PathBuf>,
-    /// Frequency at which inspirals begin, in Hz.
+    /// Frequency at which waveforms of masses begin, in Hz.
     #[arg(
         long,
         value_name = "HZ",
@@ -103,35 +103,17 @@ struct Signals {
         help_heading = "Signals"
     )]
     f_low: f64,
-    /// Inspirals: post-Newtonian, 3.5PN, aligned spins.
+    /// Waveforms of masses, with aligned spins: auto is IMRPhenomD (inspiral, merger, ringdown) above 4 solar masses in
+    /// total and TaylorT4 (inspiral, 3.5PN) below.
     #[arg(
         long,
         value_enum,
         value_name = "NAME",
-        default_value = "TaylorT4",
+        default_value = "auto",
         ignore_case = true,
         help_heading = "Signals"
     )]
     approximant: ApproximantWord,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ApproximantWord {
-    /// `dv/dt` as a series.
-    #[value(name = "TaylorT4")]
-    TaylorT4,
-    /// `dt/dv` as a series.
-    #[value(name = "TaylorT2")]
-    TaylorT2,
-}
-
-impl ApproximantWord {
-    fn approximant(self) -> Approximant {
-        match self {
-            Self::TaylorT4 => Approximant::TaylorT4,
-            Self::TaylorT2 => Approximant::TaylorT2,
-        }
-    }
 }
 
 /// What is wrong with it.

@@ -23,7 +23,7 @@ use crate::provenance::{self, Product, Provenance, Run};
 /// Makes a bank of filters from templates, for noise of one power spectrum.
 ///
 /// Templates are series in HDF5 (plus and cross, or complex), or masses and aligned spins in CSV, LIGO_LW
-/// (sngl_inspiral, .xml or .xml.gz) or a PyCBC bank; of masses it makes inspirals. Prints for each template its filters,
+/// (sngl_inspiral, .xml or .xml.gz) or a PyCBC bank; of masses it makes waveforms (--approximant). Prints for each template its filters,
 /// how many run at which rate, their match with the template, and the distance at which it is seen.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -69,6 +69,9 @@ pub(crate) struct Row {
     duration_s: f64,
     f_low_hz: f64,
     f_final_hz: f64,
+    /// How its waveform was made of masses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approximant: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mass1_msun: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,8 +126,8 @@ impl Document {
         let width = self.templates.iter().map(|row| row.name.len()).max().unwrap_or(0).max(8);
         let _ = writeln!(
             text,
-            "{:width$}  {:>7}  {:>9}  {:>7}  {:>12}  {:>9}  filters at each rate (Hz)",
-            "template", "filters", "effective", "match", "horizon (Mpc)", "length (s)"
+            "{:width$}  {:10}  {:>7}  {:>9}  {:>7}  {:>12}  {:>9}  filters at each rate (Hz)",
+            "template", "waveform", "filters", "effective", "match", "horizon (Mpc)", "length (s)"
         );
         for row in &self.templates {
             let rates: Vec<String> = row
@@ -134,8 +137,9 @@ impl Document {
                 .collect();
             let _ = writeln!(
                 text,
-                "{:width$}  {:>7}  {:>9.1}  {:>7.4}  {:>12.1}  {:>10.3}  {}",
+                "{:width$}  {:10}  {:>7}  {:>9.1}  {:>7.4}  {:>12.1}  {:>10.3}  {}",
                 row.name,
+                row.approximant.as_deref().unwrap_or("-"),
                 row.filters,
                 row.effective_filters,
                 row.fit,
@@ -165,6 +169,7 @@ fn row(template: &BankTemplate, rate_hz: u32) -> Row {
         duration_s: template.duration_s,
         f_low_hz: template.f_low_hz,
         f_final_hz: template.f_final_hz,
+        approximant: template.approximant.clone(),
         mass1_msun: template.binary.map(|binary| binary.mass1_msun),
         mass2_msun: template.binary.map(|binary| binary.mass2_msun),
     }
@@ -181,7 +186,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
         return Err(Error::parameter("--rate", arguments.rate, "it must be 16 to 1048576"));
     }
     let psd = spectrum(&arguments.psd, arguments.rate)?;
-    let source = arguments.design.source(&arguments.templates, arguments.rate)?;
+    let source = arguments.design.source(&arguments.templates, arguments.rate, common.quiet)?;
     let backend = common.backend()?;
     let threads = match backend.host() {
         Host::Cpu(_, threads) => threads,

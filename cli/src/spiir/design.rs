@@ -7,8 +7,11 @@ use sidereal::io::templates;
 use sidereal::pipeline::chirp::{Source, waveforms};
 use sidereal::spiir::Resampler;
 use sidereal::spiir::bank::{Options, Rates};
-use sidereal::waveform::{Approximant, InspiralOptions};
+use sidereal::waveform::InspiralOptions;
 use sidereal::{Error, Result};
+
+use crate::approximant::{ApproximantWord, extrapolated};
+use crate::say::warning;
 
 /// How templates become filters.
 #[derive(Args, Clone, Debug)]
@@ -25,12 +28,13 @@ pub(crate) struct Design {
     /// Highest frequency used, in Hz [default: half the rate].
     #[arg(long, value_name = "HZ", allow_negative_numbers = true, help_heading = "Templates")]
     pub(super) f_high: Option<f64>,
-    /// Waveforms of templates that are given as masses: post-Newtonian inspirals, 3.5PN, aligned spins.
+    /// Waveforms of templates that are given as masses, with aligned spins: auto is IMRPhenomD (inspiral, merger,
+    /// ringdown) above 4 solar masses in total and TaylorT4 (inspiral, 3.5PN) below, for each template.
     #[arg(
         long,
         value_enum,
         value_name = "NAME",
-        default_value = "TaylorT4",
+        default_value = "auto",
         ignore_case = true,
         help_heading = "Templates"
     )]
@@ -107,17 +111,6 @@ pub(crate) struct Design {
     pub(super) autocorrelation_length: Option<usize>,
 }
 
-/// The inspirals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ApproximantWord {
-    /// `dv/dt` as a series.
-    #[value(name = "TaylorT4")]
-    TaylorT4,
-    /// `dt/dv` as a series.
-    #[value(name = "TaylorT2")]
-    TaylorT2,
-}
-
 /// The resamplers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Resampling {
@@ -131,19 +124,17 @@ impl Design {
     /// The templates of a file for strain of a rate, and how they become filters.
     ///
     /// # Errors
-    /// What reading finds; [`Error::Parameter`] for masses without inspiral in band, or another rate.
-    pub(super) fn source(&self, path: &Path, rate_hz: u32) -> Result<Source> {
+    /// What reading finds; [`Error::Parameter`] for masses without a wave in band, or another rate.
+    pub(super) fn source(&self, path: &Path, rate_hz: u32, quiet: bool) -> Result<Source> {
         let options = self.options(rate_hz)?;
-        let inspirals = InspiralOptions {
-            approximant: match self.approximant {
-                ApproximantWord::TaylorT4 => Approximant::TaylorT4,
-                ApproximantWord::TaylorT2 => Approximant::TaylorT2,
-            },
-            f_low_hz: self.f_low,
-            rate_hz,
-            ..InspiralOptions::default()
-        };
-        Ok(Source { waveforms: waveforms(templates::open(path)?, &inspirals)?, options })
+        let inspirals =
+            InspiralOptions { f_low_hz: self.f_low, rate_hz, ..InspiralOptions::default() };
+        let waveforms = waveforms(templates::open(path)?, &inspirals, self.approximant.chosen())?;
+        let parts = waveforms.iter().map(|w| (&*w.name, w.binary, w.approximant.as_deref()));
+        if let Some(words) = extrapolated(parts) {
+            warning!(quiet: quiet, "{words}");
+        }
+        Ok(Source { waveforms, options })
     }
 
     /// How filters are made.

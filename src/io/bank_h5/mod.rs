@@ -7,6 +7,7 @@
 //! | `/psd/densities`           | one-sided power spectral density (`spacing_hz` its attribute)          |
 //! | `/resampler/down`, `up`    | taps (`down_delay`, `up_delay` the attributes of `/resampler`)         |
 //! | `/templates/NAME`          | one number (or the name) a template; masses and spins NaN if not known |
+//! | `/templates/approximant`   | the waveforms' approximants, empty if not known; older files have none |
 //! | `/filters/offset`          | the first filter of each template, and the end                         |
 //! | `/filters/halvings` ...    | `halvings`, `a`, `b`, `delay` of each filter                           |
 //! | `/autocorrelation/offset`  | as `/filters/offset`, into `values`                                    |
@@ -94,6 +95,8 @@ pub struct TemplateRecord {
     pub name: String,
     /// The binary, where known.
     pub binary: Option<Binary>,
+    /// The approximant of its waveform, where known.
+    pub approximant: Option<String>,
     /// Its filters, branch by branch.
     pub filters: Vec<FilterRecord>,
     /// The match of filters and whitened template.

@@ -253,6 +253,7 @@ impl<'a> Reader<'a> {
         let norms = self.floats("templates/autocorrelation_norm", Some(count), true)?;
         all.iter_mut().zip(norms).for_each(|(own, norm)| own.autocorrelation_norm = norm);
         self.binaries(&mut all)?;
+        self.approximants(&mut all)?;
         self.filters(&mut all)?;
         self.values("autocorrelation", &mut all, |own| &mut own.autocorrelation)?;
         self.values("whitened", &mut all, |own| &mut own.whitened)?;
@@ -271,6 +272,20 @@ impl<'a> Reader<'a> {
             let binary = Binary { mass1_msun, mass2_msun, spin1z, spin2z };
             let known = [mass1_msun, mass2_msun, spin1z, spin2z].iter().all(|x| x.is_finite());
             own.binary = known.then_some(binary);
+        }
+        Ok(())
+    }
+
+    /// What the templates' waveforms are; nothing in files of earlier versions.
+    fn approximants(&self, all: &mut [TemplateRecord]) -> Result<()> {
+        let field = "templates/approximant";
+        let names = self.names(field)?;
+        if !names.is_empty() && names.len() != all.len() {
+            let why = format!("{} elements found, expected {}", names.len(), all.len());
+            return Err(self.fault(field, why));
+        }
+        for (own, name) in all.iter_mut().zip(names) {
+            own.approximant = Some(name).filter(|name| !name.is_empty());
         }
         Ok(())
     }

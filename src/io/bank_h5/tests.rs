@@ -11,6 +11,7 @@ fn record(name: &str, filters: usize, known: bool) -> TemplateRecord {
     TemplateRecord {
         name: name.to_owned(),
         binary: known.then(|| Binary { spin1z: -0.3, ..Binary::of_masses(1.4, 1.35) }),
+        approximant: known.then(|| "IMRPhenomD".to_owned()),
         filters: (0..filters).map(filter).collect(),
         fit: 0.991,
         placement_fit: 0.977,

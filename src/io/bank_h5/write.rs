@@ -76,6 +76,9 @@ const GROUPS: [(&str, Fill); 4] = [
 fn templates(group: &mut GroupBuilder, all: &[TemplateRecord]) -> Built {
     let names: Vec<&str> = all.iter().map(|own| own.name.as_str()).collect();
     group.create_dataset("name").with_vlen_strings(&names);
+    let approximants: Vec<&str> =
+        all.iter().map(|own| own.approximant.as_deref().unwrap_or_default()).collect();
+    group.create_dataset("approximant").with_vlen_strings(&approximants);
     for number in NUMBERS {
         let column: Vec<f64> = all.iter().map(number.of).collect();
         group.create_dataset(number.name).with_f64_data(&column);

@@ -6,6 +6,7 @@
 //! | file                             | holds                                                             |
 //! |----------------------------------|-------------------------------------------------------------------|
 //! | HDF5 with series                 | plus and cross as two data sets or two rows, or complex series    |
+//! | PyCBC TimeSeries (.hdf)          | a complex series, or plus alone: a data set with `delta_t`        |
 //! | PyCBC bank (HDF5)                | `mass1`, `mass2`, `spin1z`, `spin2z`, `template_hash`             |
 //! | LIGO_LW (.xml, .xml.gz)          | a table `sngl_inspiral` with `mass1`, `mass2`, `spin1z`, `spin2z` |
 //! | CSV                              | the columns `mass1,mass2`, and any of `spin1z,spin2z,name`        |
@@ -72,8 +73,9 @@ pub fn open(path: &Path) -> Result<Templates> {
 /// Reads a file of templates of any kind.
 ///
 /// In an HDF5 file, the series' rate is the attribute `rate`, `fs` (or the like), or that of a sample's length, `dt`,
-/// of the data set, of its group, of a group `meta`, or of the file. A complex series is `h_plus - i h_cross`. Zeros at
-/// a series' ends are left out.
+/// of the data set, of its group, of a group `meta`, or of the file. A complex series is `h_plus - i h_cross`; of a
+/// real TimeSeries of PyCBC, which is `h_plus` alone, `h_cross` is made, a quarter of a turn behind. Zeros at a series'
+/// ends are left out.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Format`] with what was found in a file of which no templates can be made, or which has none,

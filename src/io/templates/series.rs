@@ -1,6 +1,7 @@
-//! Series of samples in an HDF5 file: plus and cross apart, as rows of one data set, or complex.
+//! Series of samples in an HDF5 file: plus and cross apart, as rows of one data set, complex, or plus alone.
 
 use num_complex::Complex64;
+use rustfft::FftPlanner;
 
 use super::TemplateOptions;
 use super::arrays::{Array, Numbers};
@@ -22,6 +23,13 @@ const RATES: [&str; 7] =
 
 /// Attributes that say how long a sample is.
 const STEPS: [&str; 5] = ["dt", "delta_t", "deltaT", "Xspacing", "dx"];
+
+/// The attributes by which a series of PyCBC is known, in time and in frequency.
+const PYCBC_TIME: &str = "delta_t";
+const PYCBC_FREQUENCY: &str = "delta_f";
+
+/// The most samples of a series of plus alone, whose cross is made.
+const MAX_PLUS: usize = 1 << 25;
 
 /// Attributes of the distance in Mpc.
 const DISTANCES: [&str; 3] = ["distance_mpc", "distance", "dist_mpc"];
@@ -55,8 +63,8 @@ pub(super) fn read(file: &Input, options: &TemplateOptions) -> Result<Vec<Wavefo
         told.truncate(TOLD);
         let found = if told.is_empty() { "no data sets".to_string() } else { told.join(", ") };
         let why = format!(
-            "found {found}; expected data sets plus and cross, one of two rows named template, complex series, or \
-             masses mass1 and mass2"
+            "found {found}; expected data sets plus and cross, one of two rows named template, complex series, a TimeSeries of \
+             PyCBC, or masses mass1 and mass2"
         );
         return Err(file.fault("templates", why));
     }
@@ -90,8 +98,14 @@ impl Search<'_> {
             if !self.file.is_series(&full) {
                 continue;
             }
+            if self.file.attribute(&full, PYCBC_FREQUENCY).is_some() {
+                let why = "found a PyCBC FrequencySeries, expected a TimeSeries: save its to_timeseries()";
+                return Err(self.file.fault(&full, why));
+            }
             if self.file.is_complex(&full) {
                 self.complex(group, name)?;
+            } else if self.is_plus(&full, name) {
+                self.plus(group, name)?;
             } else if TWO_ROWS.iter().any(|known| name.eq_ignore_ascii_case(known)) {
                 self.two_rows(group, name)?;
             }
@@ -140,6 +154,32 @@ impl Search<'_> {
         };
         let label = self.name(group, "", None);
         self.take(label, [&full, group], samples)
+    }
+
+    /// Whether a data set is a real TimeSeries of PyCBC that is not one of two polarizations.
+    fn is_plus(&self, full: &str, name: &str) -> bool {
+        let is_named = |known: &&str| name.eq_ignore_ascii_case(known);
+        self.file.attribute(full, PYCBC_TIME).is_some()
+            && self.file.shape(full).is_ok_and(|shape| shape.len() == 1)
+            && !PAIRS.iter().flatten().any(|known| is_named(known))
+    }
+
+    /// Plus alone: cross is that of a wave seen face on, a quarter of a turn behind at all frequencies.
+    fn plus(&mut self, group: &str, name: &str) -> Result<()> {
+        let full = full_name(group, name);
+        let numbers = self.file.numbers(&full).and_then(|array| self.reals(array, &full))?;
+        let bounds =
+            |is: fn(&f64) -> bool| (numbers.iter().position(is), numbers.iter().rposition(is));
+        let (Some(first), Some(last)) = bounds(|h| *h != 0.0) else {
+            return Err(self.file.fault(&full, "found nothing but zeros, expected a waveform"));
+        };
+        let plus = &numbers[first..=last];
+        if plus.len() > MAX_PLUS {
+            let why = format!("{} samples found, expected {MAX_PLUS} at most", plus.len());
+            return Err(self.file.fault(&full, why));
+        }
+        let label = self.name(group, name, None);
+        self.take(label, [&full, group], with_cross(plus))
     }
 
     /// Complex series, one or one a row.
@@ -241,6 +281,30 @@ fn full_name(group: &str, name: &str) -> String {
 /// `h_plus - i h_cross`.
 fn joined(plus: &[f64], cross: &[f64]) -> Vec<Complex64> {
     plus.iter().zip(cross).map(|(plus, cross)| Complex64::new(*plus, -cross)).collect()
+}
+
+/// `h_plus - i h_cross` of negative frequencies alone, so that its phase falls, from its real part.
+fn with_cross(plus: &[f64]) -> Vec<Complex64> {
+    let points = (2 * plus.len()).next_power_of_two();
+    let mut series: Vec<Complex64> = plus.iter().map(|h| Complex64::new(*h, 0.0)).collect();
+    series.resize(points, Complex64::ZERO);
+    let mut planner = FftPlanner::new();
+    planner.plan_fft_forward(points).process(&mut series);
+    let scale = 1.0 / points as f64;
+    for (bin, value) in series.iter_mut().enumerate() {
+        let is_shared = bin == 0 || bin == points / 2;
+        *value *= if is_shared {
+            scale
+        } else if bin < points / 2 {
+            0.0
+        } else {
+            2.0 * scale
+        };
+    }
+    planner.plan_fft_inverse(points).process(&mut series);
+    series.truncate(plus.len());
+    series.iter_mut().zip(plus).for_each(|(h, plus)| h.re = *plus);
+    series
 }
 
 /// Without the zeros at both ends, of which a filter would have no use.

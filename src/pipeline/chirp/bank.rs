@@ -10,7 +10,7 @@ use crate::math::power_spectrum::PowerSpectrum;
 use crate::spiir::bank::{self, Bank, BankTemplate};
 use crate::spiir::whiten::Psd;
 use crate::strain::Waveform;
-use crate::waveform::{InspiralOptions, inspiral};
+use crate::waveform::{Approximant, InspiralOptions, inspiral};
 
 /// What a bank is designed from.
 #[derive(Clone, Debug)]
@@ -21,11 +21,16 @@ pub struct Source {
     pub options: bank::Options,
 }
 
-/// The waveforms of a file of templates: those that it holds, or inspirals of its binaries.
+/// The waveforms of a file of templates: those that it holds, or those of its binaries by the approximant, for which
+/// each binary's usual one stands in where none is given; of `inspirals` its own is not used.
 ///
 /// # Errors
 /// [`Error::Parameter`] when a waveform has another rate than `inspirals.rate_hz`, or masses make no inspiral in band.
-pub fn waveforms(templates: Templates, inspirals: &InspiralOptions) -> Result<Vec<Waveform>> {
+pub fn waveforms(
+    templates: Templates,
+    inspirals: &InspiralOptions,
+    approximant: Option<Approximant>,
+) -> Result<Vec<Waveform>> {
     let rate_hz = inspirals.rate_hz;
     match templates {
         Templates::Waveforms(waveforms) => {
@@ -39,7 +44,8 @@ pub fn waveforms(templates: Templates, inspirals: &InspiralOptions) -> Result<Ve
         Templates::Binaries(binaries) => binaries
             .iter()
             .map(|(name, binary)| {
-                let waveform = inspiral(binary, inspirals)?;
+                let approximant = approximant.unwrap_or_else(|| Approximant::usual(binary));
+                let waveform = inspiral(binary, &InspiralOptions { approximant, ..*inspirals })?;
                 let named = if name.is_empty() { waveform.name.clone() } else { name.clone() };
                 Ok(Waveform { name: named, ..waveform })
             })

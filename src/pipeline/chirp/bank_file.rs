@@ -111,6 +111,7 @@ fn to_record(template: &BankTemplate) -> TemplateRecord {
     TemplateRecord {
         name: template.name.clone(),
         binary: template.binary,
+        approximant: template.approximant.clone(),
         filters: filters.collect(),
         fit: template.fit,
         placement_fit: template.placement_fit,
@@ -140,6 +141,7 @@ fn from_record(record: &TemplateRecord) -> BankTemplate {
     BankTemplate {
         name: record.name.clone(),
         binary: record.binary,
+        approximant: record.approximant.clone(),
         filters: Template { branches },
         fit: record.fit,
         placement_fit: record.placement_fit,

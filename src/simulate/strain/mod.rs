@@ -105,6 +105,7 @@ fn inject(
     Ok(InjectionTruth {
         name: wave.name.clone(),
         binary: wave.binary,
+        approximant: wave.approximant.clone(),
         gps: injection.gps,
         duration_s: wave.duration_s(),
         network_snr: detectors.iter().map(|one| one.snr * one.snr).sum::<f64>().sqrt(),

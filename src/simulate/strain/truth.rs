@@ -21,6 +21,8 @@ pub struct InjectionTruth {
     pub name: String,
     /// The binary, where known.
     pub binary: Option<Binary>,
+    /// The approximant of its waveform, where known.
+    pub approximant: Option<String>,
     /// When `|h|` peaks at the Earth's centre.
     pub gps: Gps,
     /// Length of the waveform in seconds.

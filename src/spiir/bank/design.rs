@@ -168,6 +168,7 @@ impl<'a> Designer<'a> {
         BankTemplate {
             name: self.waveform.name.clone(),
             binary: self.waveform.binary,
+            approximant: self.waveform.approximant.clone(),
             filters: assign::template(&round.filters),
             fit: self.target.fit(&response) * (self.target.power / self.template.power).sqrt(),
             placement_fit: round.placement_fit,

@@ -91,6 +91,8 @@ pub struct BankTemplate {
     pub name: String,
     /// The binary, where known.
     pub binary: Option<Binary>,
+    /// The approximant of its waveform, such as IMRPhenomD, where known.
+    pub approximant: Option<String>,
     /// The filters.
     pub filters: Template,
     /// The match of filters and whitened template, from 0 to 1: with the coefficients as they are rounded, with the

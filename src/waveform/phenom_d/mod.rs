@@ -1,17 +1,19 @@
-//! IMRPhenomD: inspiral, merger and ringdown of two black holes with aligned spins, in the frequency domain.
+//! IMRPhenomD: inspiral, merger and ringdown of two black holes with aligned spins.
 //!
-//! Invariant: pure functions of a binary; nothing of sampling, detectors or noise is known here.
+//! Invariant: pure functions of a binary; nothing of detectors or noise is known here.
 
 mod amplitude;
 mod coefficients;
 mod phase;
 mod remnant;
+mod sampled;
 
 use std::f64::consts::TAU;
 
 use self::amplitude::Amplitude;
 use self::phase::Phase;
 use self::remnant::Remnant;
+pub(super) use self::sampled::sampled;
 use super::rules::check_binary;
 use super::{MEGAPARSEC_S, SOLAR_MASS_S};
 use crate::error::{Error, Result};

@@ -9,7 +9,7 @@ use sidereal::simulate::strain::{
 };
 use sidereal::strain::{Binary, Waveform};
 use sidereal::units::Gps;
-use sidereal::waveform::InspiralOptions;
+use sidereal::waveform::{Approximant, InspiralOptions};
 use sidereal::{Error, Result};
 
 use super::{Signals, detector};
@@ -49,16 +49,17 @@ const GLITCH_Q: f64 = 9.0;
 /// What all injections have in common.
 pub(super) struct Binaries {
     inspiral: InspiralOptions,
+    /// None where each binary has its usual one.
+    approximant: Option<Approximant>,
     waveform: Option<Arc<Waveform>>,
 }
 
 impl Binaries {
     pub(super) fn new(signals: &Signals, rate_hz: u32) -> Result<Self> {
-        let approximant = signals.approximant.approximant();
         let f_low_hz = signals.f_low;
-        let inspiral = InspiralOptions { approximant, f_low_hz, rate_hz, ..Default::default() };
+        let inspiral = InspiralOptions { f_low_hz, rate_hz, ..Default::default() };
         let waveform = signals.waveform.as_deref().map(waveform).transpose()?;
-        Ok(Self { inspiral, waveform })
+        Ok(Self { inspiral, approximant: signals.approximant.chosen(), waveform })
     }
 
     /// An injection from `m1=30,m2=30,distance=800,...`.
@@ -74,7 +75,9 @@ impl Binaries {
                     spin2z: fields.or("spin2", 0.0),
                 };
                 let f_low_hz = fields.or("f_low", self.inspiral.f_low_hz);
-                Source::Inspiral(binary, InspiralOptions { f_low_hz, ..self.inspiral })
+                let approximant = self.approximant.unwrap_or_else(|| Approximant::usual(&binary));
+                let options = InspiralOptions { f_low_hz, approximant, ..self.inspiral };
+                Source::Inspiral(binary, options)
             }
         };
         Ok(Injection {

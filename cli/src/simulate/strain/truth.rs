@@ -9,6 +9,7 @@ use sidereal::simulate::strain::{
     DetectorTruth, Injection, InjectionTruth, Quality, Source, StrainOptions, Truth,
 };
 
+use crate::approximant::extrapolated;
 use crate::output::with_final_names;
 use crate::simulate::truth::list;
 
@@ -38,6 +39,9 @@ struct Event {
     template: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     binary: Option<Masses>,
+    /// How the waveform was made of masses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approximant: Option<String>,
     distance_mpc: f64,
     ra_rad: f64,
     dec_rad: f64,
@@ -134,7 +138,10 @@ impl Document {
             events,
             glitches,
             bad_seconds,
-            warnings: pairs.filter_map(|(_, is)| warning(is)).collect(),
+            warnings: pairs
+                .flat_map(|(_, is)| [warning(is), extrapolation(is)])
+                .flatten()
+                .collect(),
         }
     }
 
@@ -164,6 +171,11 @@ fn warning(is: &InjectionTruth) -> Option<String> {
     })
 }
 
+/// A word on a waveform beyond its approximant's calibration.
+fn extrapolation(is: &InjectionTruth) -> Option<String> {
+    extrapolated([(is.name.as_str(), is.binary, is.approximant.as_deref())].into_iter())
+}
+
 fn event(put: &Injection, is: &InjectionTruth) -> Event {
     let binary = is.binary.map(|binary| Masses {
         m1: binary.mass1_msun,
@@ -191,6 +203,7 @@ fn event(put: &Injection, is: &InjectionTruth) -> Event {
         network_snr: is.network_snr,
         template: is.name.clone(),
         binary,
+        approximant: is.approximant.clone(),
         distance_mpc: put.distance_mpc,
         ra_rad: put.ra_rad,
         dec_rad: put.dec_rad,

@@ -74,6 +74,8 @@ struct DetectorRow {
     duration_s: f64,
     livetime_s: f64,
     templates: usize,
+    /// Templates of each approximant that made waveforms of masses.
+    approximants: BTreeMap<String, usize>,
     filters: usize,
     lowest_match: f64,
     triggers: usize,
@@ -125,12 +127,13 @@ impl Document {
         for one in &self.detectors {
             let _ = writeln!(
                 text,
-                "{}: {} s from GPS {:.3}, {} s of them good; {} with {}, match {} at least; {}",
+                "{}: {} s from GPS {:.3}, {} s of them good; {}{} with {}, match {} at least; {}",
                 one.name,
                 short(one.duration_s, 4),
                 one.start_gps,
                 short(one.livetime_s, 4),
                 plural(one.templates, "template"),
+                made(&one.approximants),
                 plural(one.filters, "filter"),
                 short(one.lowest_match, 4),
                 plural(one.triggers, "trigger"),
@@ -234,6 +237,19 @@ fn event(report: &Report, event: &Event) -> EventRow {
     }
 }
 
+/// How templates were made of masses, as words that follow their number.
+fn made(approximants: &BTreeMap<String, usize>) -> String {
+    match approximants.len() {
+        0 => String::new(),
+        1 => approximants.keys().map(|name| format!(" ({name})")).collect(),
+        _ => {
+            let each: Vec<String> =
+                approximants.iter().map(|(name, count)| format!("{count} {name}")).collect();
+            format!(" ({})", each.join(", "))
+        }
+    }
+}
+
 fn row(trigger: &TimedTrigger) -> TriggerRow {
     TriggerRow {
         gps: trigger.gps.s(),
@@ -245,6 +261,10 @@ fn row(trigger: &TimedTrigger) -> TriggerRow {
 
 fn detector(one: &DetectorReport) -> DetectorRow {
     let fits = one.bank.templates.iter().map(|template| template.fit);
+    let mut approximants = BTreeMap::new();
+    for name in one.bank.templates.iter().filter_map(|template| template.approximant.as_ref()) {
+        *approximants.entry(name.clone()).or_insert(0) += 1;
+    }
     DetectorRow {
         name: one.name.clone(),
         start_gps: one.start.s(),
@@ -252,6 +272,7 @@ fn detector(one: &DetectorReport) -> DetectorRow {
         duration_s: one.duration_s,
         livetime_s: one.livetime_s,
         templates: one.bank.templates.len(),
+        approximants,
         filters: one.bank.templates.iter().map(|template| template.filters.filters()).sum(),
         lowest_match: fits.fold(1.0, f64::min),
         triggers: one.triggers.len(),

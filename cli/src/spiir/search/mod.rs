@@ -295,7 +295,7 @@ impl<'a> Work<'a> {
             .first()
             .map_or((1, 0.0), |recording| (recording.rate_hz, recording.duration_s()));
         let whitening = arguments.whitening.whitening(rate_hz, length_s, common.memory)?;
-        let inputs = arguments.inputs(recordings, rate_hz)?;
+        let inputs = arguments.inputs(recordings, rate_hz, common.quiet)?;
         let chosen = || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)));
         let backend = asked.map_or_else(chosen, Ok)?;
         if let Some(folder) = before {
@@ -453,9 +453,14 @@ impl Arguments {
     }
 
     /// Each recording with its templates or its bank.
-    fn inputs(&self, recordings: Vec<Strain>, rate_hz: u32) -> Result<Vec<(Strain, Input)>> {
+    fn inputs(
+        &self,
+        recordings: Vec<Strain>,
+        rate_hz: u32,
+        quiet: bool,
+    ) -> Result<Vec<(Strain, Input)>> {
         if let Some(path) = &self.templates {
-            let source = Arc::new(self.source(path, rate_hz)?);
+            let source = Arc::new(self.design.source(path, rate_hz, quiet)?);
             let with = |recording| (recording, Input::Shared(Arc::clone(&source)));
             return Ok(recordings.into_iter().map(with).collect());
         }
@@ -465,10 +470,6 @@ impl Arguments {
             Ok((recording, Input::Bank(Box::new(bank))))
         };
         recordings.into_iter().map(with).collect()
-    }
-
-    fn source(&self, path: &Path, rate_hz: u32) -> Result<sidereal::pipeline::chirp::Source> {
-        self.design.source(path, rate_hz)
     }
 }
 
