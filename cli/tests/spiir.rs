@@ -149,6 +149,60 @@ fn a_bank_is_told_and_filters_strain() {
 }
 
 #[test]
+fn a_template_that_misses_the_match_is_left_out_of_all_detectors_and_told() {
+    let home = home();
+    let folder = home.path();
+    fs::write(folder.join("long.csv"), "name,mass1,mass2\nlong,1.4,1.4\n30+30,30,30\n").unwrap();
+    let words = TEMPLATES.replace("binaries.csv", "long.csv").replace("--f-low 40", "--f-low 30");
+    let told = json(folder, &format!("spiir search {STRAIN} {words} -o found --no-plots"));
+    assert_eq!(told["events"][0]["template"], "30+30");
+    for detector in told["detectors"].as_array().unwrap() {
+        assert_eq!(detector["templates"], 1);
+        let left_out = &detector["left_out"][0];
+        assert_eq!(left_out["name"], "long");
+        let reason = left_out["reason"].as_str().unwrap();
+        assert!(reason.contains("24 s"), "{reason}");
+    }
+    // Below the floor a template is left out; above it, it is kept and told.
+    let bank = "spiir bank binaries.csv --overwrite --rate 2048 --f-low 40 -o";
+    let floor =
+        |words: &str| json(folder, &format!("{bank} one.h5 --match 0.9999 --match-floor {words}"));
+    let told = floor("0.9");
+    assert_eq!(told["below_match"].as_array().unwrap().len(), 2, "{told}");
+    assert!(told["left_out"].as_array().unwrap().is_empty(), "{told}");
+    let templates = told["templates"].as_array().unwrap();
+    let fits = templates.iter().map(|one| one["match"].as_f64().unwrap());
+    let least = fits.fold(1.0, f64::min) + 1e-9;
+    let told = floor(&least.to_string());
+    assert_eq!(told["templates"].as_array().unwrap().len(), 1, "{told}");
+    assert!(told["left_out"][0]["match"].as_f64().unwrap() < least, "{told}");
+    let text = done(folder, &format!("{bank} one.h5 --match 0.9999 --match-floor {least}"));
+    assert!(text.contains("1 template left out") && text.contains("1 template kept"), "{text}");
+    // The file remembers it: a bank of all templates for another detector is searched with the one that is left.
+    done(folder, &format!("{bank} both.h5"));
+    let words = format!("{STRAIN} --bank H1=one.h5 --bank L1=both.h5 -o banks --no-plots");
+    let told = json(folder, &format!("spiir search {words}"));
+    assert_eq!(told["detectors"][1]["templates"], 1, "{told}");
+    let reason = told["detectors"][1]["left_out"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("H1"), "{reason}");
+    let none = sidereal(folder, &format!("{bank} one.h5 --match 0.9999 --match-floor 0.99989"));
+    fails(&none, 1, &["any of 2 templates"]);
+}
+
+#[test]
+fn a_running_spectrum_says_what_it_learns_from() {
+    let home = home();
+    let run = |psd: &str| {
+        let words = format!("spiir search {STRAIN} {TEMPLATES} --psd {psd} -o {psd} --no-plots");
+        stderr(&sidereal(home.path(), &words))
+    };
+    let told = run("running");
+    assert!(told.contains("first 18 s of the 24 s of H1"), "{told}");
+    assert!(told.contains("--psd welch"), "{told}");
+    assert!(!run("welch").contains("learns"));
+}
+
+#[test]
 fn a_folder_with_what_is_read_is_not_replaced() {
     let home = home();
     let folder = home.path();

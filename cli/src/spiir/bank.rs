@@ -13,6 +13,7 @@ use sidereal::spiir::bank::{Bank, BankTemplate};
 use sidereal::{Error, Result};
 
 use super::design::Design;
+use super::left_out::Missed;
 use super::whitening::{spectrum, spectrum_file};
 use crate::common::Common;
 use crate::json;
@@ -94,6 +95,8 @@ pub(crate) struct Document {
     latency_s: f64,
     filters: usize,
     templates: Vec<Row>,
+    #[serde(flatten)]
+    missed: Missed,
 }
 
 impl Document {
@@ -110,6 +113,7 @@ impl Document {
             latency_s: plan.latency() as f64 / f64::from(bank.rate_hz),
             filters: plan.filters(),
             templates: bank.templates.iter().map(|one| row(one, bank.rate_hz)).collect(),
+            missed: Missed::new(bank),
         })
     }
 
@@ -147,6 +151,9 @@ impl Document {
                 row.duration_s,
                 rates.join(", "),
             );
+        }
+        for line in self.missed.lines() {
+            let _ = writeln!(text, "{line}");
         }
         text
     }

@@ -57,7 +57,7 @@ pub(crate) struct Design {
         help_heading = "Filters"
     )]
     pub(super) epsilon: f64,
-    /// The match of filters and template that must be reached, from 0 to 1.
+    /// The match of filters and template that is asked for, from 0 to 1: more filters are tried until it is reached.
     #[arg(
         long = "match",
         value_name = "MATCH",
@@ -66,6 +66,16 @@ pub(crate) struct Design {
         help_heading = "Filters"
     )]
     pub(super) minimum_match: f64,
+    /// A template whose filters reach less than this match is left out and reported; one between it and --match is kept
+    /// and reported. At 0.9 a signal loses a tenth of its SNR at most.
+    #[arg(
+        long,
+        value_name = "MATCH",
+        default_value_t = 0.9,
+        allow_negative_numbers = true,
+        help_heading = "Filters"
+    )]
+    pub(super) match_floor: f64,
     /// How rates are halved and doubled: as in the paper (384 and 32 taps of linear phase), or with less delay.
     #[arg(
         long,
@@ -150,6 +160,7 @@ impl Design {
         within("--before", self.before, (0.0, 86_400.0), "a day")?;
         within("--epsilon", self.epsilon, (1e-4, 0.5), "half a cycle")?;
         within("--match", self.minimum_match, (0.01, 0.9999), "what filters can reach")?;
+        within("--match-floor", self.match_floor, (0.0, 0.9999), "what filters can reach")?;
         within("--stop-band", self.stop_band, (20.0, 150.0), "what single precision holds")?;
         within("--lowest-rate", self.lowest_rate, (1.0, f64::from(rate_hz)), "the rate")?;
         within("--smoothing", self.smoothing, (0.0, nyquist), "half the rate")?;
@@ -164,6 +175,7 @@ impl Design {
             f_high_hz: self.f_high,
             epsilon: self.epsilon,
             minimum_match: self.minimum_match,
+            match_floor: self.match_floor,
             rates: match self.single_rate {
                 true => Rates::Single,
                 false => Rates::Multi { lowest_hz: self.lowest_rate },

@@ -97,6 +97,7 @@ pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<Exit> {
     arguments.whitening.check_bank()?;
     let asked = common.asked_backend()?;
     let strain = arguments.strain.open()?;
+    arguments.whitening.warn_of_learning(&strain, common);
     let mut banks = Banks::read(&arguments.bank)?;
     let own = strain.iter().map(|one| banks.take(&one.detector)).collect::<Result<Vec<Bank>>>()?;
     let ratios = strain.iter().zip(&own).map(|(one, bank)| one.times * bank.templates.len() as u64);

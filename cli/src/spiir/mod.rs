@@ -4,6 +4,7 @@ mod bank;
 mod design;
 mod filter;
 mod inputs;
+mod left_out;
 mod search;
 mod whitening;
 

@@ -6,11 +6,13 @@ use clap::{Args, ValueEnum};
 use sidereal::io::psd::{self, Density};
 use sidereal::math::design_psd;
 use sidereal::math::power_spectrum::PowerSpectrum;
-use sidereal::pipeline::chirp::{Spectrum, Whitening};
+use sidereal::pipeline::chirp::{Spectrum, Strain, Whitening};
 use sidereal::spiir::whiten::{Average, GateOptions, Method, RunningOptions, WelchOptions};
 use sidereal::{Error, Result};
 
 use super::design::within;
+use crate::common::Common;
+use crate::say::warning;
 
 /// Spacing of the design spectra, in Hz.
 const SPACING_HZ: f64 = 0.25;
@@ -44,8 +46,8 @@ pub(crate) struct Whiten {
     /// Length of the whitening filter, in seconds [default: twice the spectrum's segments for overlap, else once].
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Whitening")]
     pub(super) whitening_length: Option<f64>,
-    /// How the spectra of segments are joined: auto takes the median of 64 and more, and else the mean, because the
-    /// median of few is too low where it is divided by.
+    /// How the spectra of segments are joined: auto takes the median of 16 and more, which a loud wave hardly moves, and
+    /// else the mean, because the median of few is too low where it is divided by.
     #[arg(
         long,
         value_enum,
@@ -76,8 +78,11 @@ pub(super) enum AverageWord {
     Mean,
 }
 
-/// Segments from which on a median is hardly biased.
-const MANY: f64 = 64.0;
+/// Segments from which on a median gives ratios nearer to the truth than a mean, weak waves' too (docs/design/chirp.md).
+const MANY: f64 = 16.0;
+
+/// Parts of a recording that a running spectrum may learn from without a warning.
+const LEARNING: f64 = 0.1;
 
 /// The whitening filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -110,6 +115,24 @@ impl Whiten {
             return Err(Error::parameter("--whitening", "minimum-phase", rule));
         }
         Ok(())
+    }
+
+    /// Warns where a running spectrum learns from a large part of a recording, in which nothing can be found.
+    pub(super) fn warn_of_learning(&self, strain: &[Strain], common: &Common) {
+        if self.psd != "running" {
+            return;
+        }
+        let running = RunningOptions { segment_s: self.psd_segment, ..RunningOptions::default() };
+        let learning_s = running.learning_s();
+        for one in strain.iter().filter(|one| learning_s > LEARNING * one.duration_s()) {
+            let whole_s = one.duration_s();
+            warning!(
+                quiet: common.quiet,
+                "--psd running learns from the first {learning_s} s of the {whole_s} s of {}, in which nothing is found; \
+                 --psd welch searches all of a short recording",
+                one.detector
+            );
+        }
     }
 
     /// Returns the requested whitening for strain of a rate and a length, within a limit on memory.

@@ -12,6 +12,7 @@
 //! | `/filters/halvings` ...    | `halvings`, `a`, `b`, `delay` of each filter                           |
 //! | `/autocorrelation/offset`  | as `/filters/offset`, into `values`                                    |
 //! | `/whitened/offset`         | as `/filters/offset`, into `values`                                    |
+//! | `/left_out/index` ...      | `index`, `name`, `match` (NaN without one), `reason`, if any           |
 //!
 //! Complex numbers are compounds (r, i), as h5py has them. Nothing is compressed: what is read has the bits that were
 //! written.
@@ -53,6 +54,8 @@ pub struct BankFile {
     pub resampler: ResamplerRecord,
     /// The templates.
     pub templates: Vec<TemplateRecord>,
+    /// The templates that it was made of and that are no part of it.
+    pub left_out: Vec<LeftOutRecord>,
 }
 
 impl BankFile {
@@ -123,6 +126,19 @@ pub struct TemplateRecord {
     pub f_final_hz: f64,
     /// The whitened template; it may be left out.
     pub whitened: Vec<Complex<f32>>,
+}
+
+/// A template that the bank leaves out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LeftOutRecord {
+    /// Its place among the templates that the bank was made of.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// The best match that filters reached, where there were any.
+    pub fit: Option<f64>,
+    /// Why it was left out.
+    pub reason: String,
 }
 
 #[cfg(test)]

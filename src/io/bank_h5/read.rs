@@ -7,7 +7,9 @@ use hdf5_pure::{AttrValue, DType, Dataset, File, Layout, VlenStringReadOptions};
 use num_complex::Complex;
 
 use super::contents::{BINARY, NUMBERS, complex_type, complex_values};
-use super::{BankFile, FORMAT, FilterRecord, ResamplerRecord, TemplateRecord, VERSION};
+use super::{
+    BankFile, FORMAT, FilterRecord, LeftOutRecord, ResamplerRecord, TemplateRecord, VERSION,
+};
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::Binary;
@@ -60,6 +62,7 @@ pub fn read(path: &Path) -> Result<BankFile> {
         psd: psd.map_err(|error| reader.fault("psd", error.to_string()))?,
         resampler: ResamplerRecord { down, down_delay, up, up_delay },
         templates: reader.templates()?,
+        left_out: reader.left_out()?,
     })
 }
 
@@ -258,6 +261,31 @@ impl<'a> Reader<'a> {
         self.values("autocorrelation", &mut all, |own| &mut own.autocorrelation)?;
         self.values("whitened", &mut all, |own| &mut own.whitened)?;
         Ok(all)
+    }
+
+    /// Those of a file that has none are none.
+    fn left_out(&self) -> Result<Vec<LeftOutRecord>> {
+        if self.file.group("left_out").is_err() {
+            return Ok(Vec::new());
+        }
+        let is_index = |index: &f64| (0.0..1e9).contains(index) && index.fract() == 0.0;
+        let indices = self.reals("left_out/index", None, is_index)?;
+        let count = indices.len();
+        let fits = self.reals("left_out/match", Some(count), |fit| !fit.is_infinite())?;
+        let texts = |name: &str| -> Result<Vec<String>> {
+            let texts = self.names(name)?;
+            if texts.len() == count {
+                return Ok(texts);
+            }
+            Err(self.fault(name, format!("{} elements found, expected {count}", texts.len())))
+        };
+        let texts = texts("left_out/name")?.into_iter().zip(texts("left_out/reason")?);
+        let numbers = indices.into_iter().zip(fits);
+        let record = |((index, fit), (name, reason)): ((f64, f64), (String, String))| {
+            let fit = (!fit.is_nan()).then_some(fit);
+            LeftOutRecord { index: index as usize, name, fit, reason }
+        };
+        Ok(numbers.zip(texts).map(record).collect())
     }
 
     fn binaries(&self, all: &mut [TemplateRecord]) -> Result<()> {

@@ -42,6 +42,15 @@ fn bank() -> BankFile {
             up_delay: 3,
         },
         templates: vec![record("1.4+1.35", 12, true), record("", 1, false), record("ü", 3, true)],
+        left_out: vec![
+            LeftOutRecord {
+                index: 2,
+                name: "30+30".to_owned(),
+                fit: Some(0.5),
+                reason: "low".to_owned(),
+            },
+            LeftOutRecord { index: 4, ..LeftOutRecord::default() },
+        ],
     }
 }
 
@@ -56,6 +65,7 @@ fn what_is_written_reads_back_bit_by_bit() {
     assert_eq!(again.option("epsilon"), Some(0.1 + 0.2));
     let mut bare = bank();
     bare.options.clear();
+    bare.left_out.clear();
     bare.resampler = ResamplerRecord::default();
     bare.templates.iter_mut().for_each(|own| own.whitened.clear());
     write(&path, &bare).expect("a file");

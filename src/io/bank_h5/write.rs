@@ -6,7 +6,7 @@ use hdf5_pure::{AttrValue, FileBuilder, FormatError, GroupBuilder};
 use num_complex::Complex;
 
 use super::contents::{BINARY, NUMBERS, binary_numbers, complex_bytes, complex_type};
-use super::{BankFile, FORMAT, FilterRecord, TemplateRecord, VERSION};
+use super::{BankFile, FORMAT, FilterRecord, LeftOutRecord, TemplateRecord, VERSION};
 use crate::error::{Error, Result};
 use crate::io::atomic;
 
@@ -61,6 +61,11 @@ fn fill(builder: &mut FileBuilder, bank: &BankFile) -> Built {
         fill(&mut group, &bank.templates)?;
         builder.add_group(group.finish());
     }
+    if !bank.left_out.is_empty() {
+        let mut group = builder.create_group("left_out");
+        left_out(&mut group, &bank.left_out);
+        builder.add_group(group.finish());
+    }
     Ok(())
 }
 
@@ -107,6 +112,15 @@ fn filters(group: &mut GroupBuilder, all: &[TemplateRecord]) -> Built {
     let weights: Vec<_> = each.iter().map(|filter| filter.b).collect();
     complex(group, "a", &poles)?;
     complex(group, "b", &weights)
+}
+
+fn left_out(group: &mut GroupBuilder, all: &[LeftOutRecord]) {
+    let numbers = |of: fn(&LeftOutRecord) -> f64| all.iter().map(of).collect::<Vec<f64>>();
+    let texts = |of: fn(&LeftOutRecord) -> &str| all.iter().map(of).collect::<Vec<&str>>();
+    group.create_dataset("index").with_f64_data(&numbers(|one| one.index as f64));
+    group.create_dataset("match").with_f64_data(&numbers(|one| one.fit.unwrap_or(f64::NAN)));
+    group.create_dataset("name").with_vlen_strings(&texts(|one| &one.name));
+    group.create_dataset("reason").with_vlen_strings(&texts(|one| &one.reason));
 }
 
 /// Series of all templates, one behind the other.

@@ -1,5 +1,7 @@
 //! From files of templates to a filter bank for one detector's noise.
 
+use std::collections::BTreeMap;
+
 use super::phase::Turn;
 use super::spectrum::Whitening;
 use super::strain::Strain;
@@ -7,7 +9,7 @@ use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::io::templates::Templates;
 use crate::math::power_spectrum::PowerSpectrum;
-use crate::spiir::bank::{self, Bank, BankTemplate};
+use crate::spiir::bank::{self, Bank, BankTemplate, Designer, LeftOut};
 use crate::spiir::whiten::Psd;
 use crate::strain::Waveform;
 use crate::waveform::{Approximant, InspiralOptions, inspiral};
@@ -53,36 +55,32 @@ pub fn waveforms(
     }
 }
 
-/// Designs a bank for noise of a power spectrum, all templates at once on the threads.
+/// Designs a bank for noise of a power spectrum, all templates at once on the threads; those of which no filters can be
+/// made are [left out](Bank::left_out).
 ///
 /// # Errors
-/// As [`bank::design`], of the first template that fails; [`Error::Parameter`] when there is none.
+/// As [`Designer::new`]; [`Error::Parameter`] when there is no template, [`Error::Unavailable`] when none is left.
 pub fn design(source: &Source, psd: &PowerSpectrum, threads: &Threads) -> Result<Bank> {
-    let mut rows: Vec<(usize, Option<Result<BankTemplate>>)> =
+    let Some(first) = source.waveforms.first() else {
+        return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
+    };
+    let designer = Designer::new(psd, &source.options, first.rate_hz)?;
+    let mut rows: Vec<(usize, Option<std::result::Result<BankTemplate, LeftOut>>)> =
         (0..source.waveforms.len()).map(|index| (index, None)).collect();
     let mut scratch = vec![(); threads.count()];
     threads.for_each_chunk(&mut scratch, &mut rows, 1, |_, _, row| {
         for (index, made) in row {
-            *made = Some(bank::design(&source.waveforms[*index], psd, &source.options));
+            *made = Some(designer.design(&source.waveforms[*index]));
         }
     });
-    let templates = rows.into_iter().filter_map(|(_, made)| made).collect::<Result<Vec<_>>>()?;
-    let Some(first) = source.waveforms.first() else {
-        return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
-    };
-    Ok(Bank {
-        rate_hz: first.rate_hz,
-        options: source.options.clone(),
-        psd: psd.clone(),
-        resampler: source.options.resampler.clone(),
-        templates,
-    })
+    let made = rows.into_iter().filter_map(|(_, made)| made);
+    Bank::of(made, psd, &source.options, first.rate_hz)
 }
 
 /// Designs a bank for a recording as it will be whitened.
 ///
 /// # Errors
-/// As [`design`]; [`Error::Parameter`] for templates that are longer than the recording, or of another rate.
+/// As [`design`]; [`Error::Parameter`] for templates of another rate. Those longer than the recording are left out.
 pub(super) fn design_for(
     source: &Source,
     recording: &Strain,
@@ -97,7 +95,7 @@ pub(super) fn design_for(
     let psd = whitening.spectrum(recording)?;
     let whitener = whitening.options(rate_hz, &psd, source.options.f_low_hz);
     let turn = Turn::new(&whitener, Psd::Fixed(psd.clone()))?;
-    let bank = match turn {
+    let mut bank = match turn {
         None => design(source, &psd, threads)?,
         Some(turn) => {
             let turned = source.waveforms.iter().map(|waveform| turn.apply(waveform));
@@ -105,8 +103,42 @@ pub(super) fn design_for(
             design(&Source { waveforms, options: source.options.clone() }, &psd, threads)?
         }
     };
-    check_length(&bank, recording)?;
+    let (detector, length_s) = (&recording.detector, recording.duration_s());
+    bank.leave_out(&mut |_, one| {
+        let is_longer = one.duration_s > length_s;
+        let longer = || {
+            format!(
+                "it lasts {:.2} s, longer than the data of {detector} ({length_s} s)",
+                one.duration_s
+            )
+        };
+        is_longer.then(longer)
+    });
+    bank.some_left()?;
     Ok((bank, psd))
+}
+
+/// Leaves out of each detector's bank what the others leave out, where all were made of as many templates.
+///
+/// # Errors
+/// [`Error::Unavailable`] when no template is left.
+pub(super) fn keep_common(banks: &mut [(&str, &mut Bank)]) -> Result<()> {
+    let count = |bank: &Bank| bank.templates.len() + bank.left_out.len();
+    let is_same = banks.windows(2).all(|pair| count(pair[0].1) == count(pair[1].1));
+    if !is_same || banks.iter().all(|(_, bank)| bank.left_out.is_empty()) {
+        return Ok(());
+    }
+    let mut whose: BTreeMap<usize, String> = BTreeMap::new();
+    for (detector, bank) in banks.iter() {
+        for one in &bank.left_out {
+            whose.entry(one.index).or_insert_with(|| format!("{detector} leaves it out"));
+        }
+    }
+    for (_, bank) in banks {
+        bank.leave_out(&mut |index, _| whose.get(&index).cloned());
+        bank.some_left()?;
+    }
+    Ok(())
 }
 
 /// Fails unless all templates of a bank fit into the data.

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::io::bank_h5::{self, BankFile, FilterRecord, ResamplerRecord, TemplateRecord};
-use crate::spiir::bank::{Bank, BankTemplate, Options, Rates};
+use crate::io::bank_h5::{
+    self, BankFile, FilterRecord, LeftOutRecord, ResamplerRecord, TemplateRecord,
+};
+use crate::spiir::bank::{Bank, BankTemplate, LeftOut, Options, Rates};
 use crate::spiir::{Branch, Filter, Resampler, Template};
 
 /// Writes a bank; an existing file is replaced.
@@ -26,6 +28,7 @@ pub fn write_bank(path: &Path, bank: &Bank, detector: &str, comment: &str) -> Re
             up_delay: record(bank.resampler.up_delay),
         },
         templates: bank.templates.iter().map(to_record).collect(),
+        left_out: bank.left_out.iter().map(to_left_out).collect(),
     };
     bank_h5::write(path, &file)
 }
@@ -48,6 +51,7 @@ pub fn read_bank(path: &Path) -> Result<(Bank, String)> {
         psd: file.psd.clone(),
         resampler,
         templates: file.templates.iter().map(from_record).collect(),
+        left_out: file.left_out.iter().map(from_left_out).collect(),
     };
     bank.plan().map_err(|error| Error::format(path, "filters", 0, error.to_string()))?;
     Ok((bank, file.detector))
@@ -67,6 +71,7 @@ fn numbers(options: &Options) -> Vec<(String, f64)> {
         ("beta", options.beta),
         ("padding", options.padding),
         ("minimum_match", options.minimum_match),
+        ("match_floor", options.match_floor),
         ("lowest_rate_hz", lowest_hz),
         ("before_s", options.before_s),
         ("autocorrelation_length", options.autocorrelation_length as f64),
@@ -88,6 +93,7 @@ fn options(file: &BankFile, resampler: &Resampler) -> Options {
         beta: or("beta", usual.beta),
         padding: or("padding", usual.padding),
         minimum_match: or("minimum_match", usual.minimum_match),
+        match_floor: or("match_floor", usual.match_floor),
         rates: above("lowest_rate_hz")
             .map_or(Rates::Single, |lowest_hz| Rates::Multi { lowest_hz }),
         resampler: resampler.clone(),
@@ -96,6 +102,16 @@ fn options(file: &BankFile, resampler: &Resampler) -> Options {
         smoothing_hz: or("smoothing_hz", usual.smoothing_hz),
         power: or("power", usual.power),
     }
+}
+
+fn to_left_out(one: &LeftOut) -> LeftOutRecord {
+    let (name, reason) = (one.name.clone(), one.reason.clone());
+    LeftOutRecord { index: one.index, name, fit: one.fit, reason }
+}
+
+fn from_left_out(one: &LeftOutRecord) -> LeftOut {
+    let (name, reason) = (one.name.clone(), one.reason.clone());
+    LeftOut { index: one.index, name, fit: one.fit, reason }
 }
 
 fn to_record(template: &BankTemplate) -> TemplateRecord {

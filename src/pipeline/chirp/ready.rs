@@ -36,12 +36,19 @@ pub(super) struct Ready {
     valid: Vec<bool>,
 }
 
-impl Ready {
-    /// Makes the bank where there is none, and the chain.
+/// A detector's strain, its bank, and the spectrum that it is whitened with.
+pub(super) struct Prepared {
+    pub(super) strain: Strain,
+    pub(super) bank: Bank,
+    psd: PowerSpectrum,
+}
+
+impl Prepared {
+    /// Makes the bank where there is none.
     pub(super) fn new(
         (strain, input): (Strain, Input),
         options: &SearchOptions,
-        (backend, threads): (&Backend, &Threads),
+        threads: &Threads,
     ) -> Result<Self> {
         let whitening = &options.whitening;
         let (bank, psd) = match input {
@@ -53,6 +60,18 @@ impl Ready {
                 (*bank, psd)
             }
         };
+        Ok(Self { strain, bank, psd })
+    }
+}
+
+impl Ready {
+    /// Makes the chain.
+    pub(super) fn new(
+        Prepared { strain, bank, psd }: Prepared,
+        options: &SearchOptions,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let whitening = &options.whitening;
         let f_low_hz = bank.options.f_low_hz;
         let chain = DetectorOptions {
             whitening: whitening.options(strain.rate_hz, &psd, f_low_hz),

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::bank::Source;
+use super::bank::{Source, keep_common};
 use super::need::Need;
-use super::ready::Ready;
+use super::ready::{Prepared, Ready};
 use super::report::{DetectorReport, Report};
 use super::single;
 use super::spectrum::Whitening;
@@ -171,7 +171,11 @@ impl ChirpSearch {
             Host::Reference => Threads::new(1),
         };
         let pairs = strain.into_iter().zip(with);
-        let ready = pairs.map(|pair| Ready::new(pair, options, (backend, &threads)));
+        let prepared = pairs.map(|pair| Prepared::new(pair, options, &threads));
+        let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
+        let banks = prepared.iter_mut().map(|one| (one.strain.detector.as_str(), &mut one.bank));
+        keep_common(&mut banks.collect::<Vec<_>>())?;
+        let ready = prepared.into_iter().map(|one| Ready::new(one, options, backend));
         let mut detectors = ready.collect::<Result<Vec<_>>>()?;
         check_templates(&detectors)?;
         let needs = detectors.iter().map(Ready::need);

@@ -50,7 +50,8 @@ pub(super) fn most_halvings(options: &Options, rate_hz: u32) -> u32 {
 pub(super) fn assign(placed: &[Placed], options: &Options, most_halvings: u32) -> Vec<Assigned> {
     let to_rate = |filter: &Placed| {
         let frequency = filter.angle.abs() / TAU;
-        let octaves = -(2.0 * options.padding * frequency).max(1e-12).log2();
+        let held = options.padding * frequency + filter.reserve;
+        let octaves = -(2.0 * held).max(1e-12).log2();
         let halvings = (octaves.floor().max(0.0) as u32).min(most_halvings);
         let factor = 1_usize << halvings;
         let delay = filter.delay.div_ceil(factor);

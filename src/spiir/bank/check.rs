@@ -18,7 +18,7 @@ pub(super) fn options(options: &Options) -> Result<()> {
         Rates::Single => 1.0,
         Rates::Multi { lowest_hz } => lowest_hz,
     };
-    let rules: [(&'static str, f64, bool, &str); 9] = [
+    let rules: [(&'static str, f64, bool, &str); 10] = [
         (
             "tolerance (cycles)",
             options.epsilon,
@@ -37,6 +37,12 @@ pub(super) fn options(options: &Options) -> Result<()> {
             "match",
             options.minimum_match,
             (0.0..1.0).contains(&options.minimum_match),
+            "within 0 to 1, and below 1",
+        ),
+        (
+            "least match of a template",
+            options.match_floor,
+            (0.0..1.0).contains(&options.match_floor),
             "within 0 to 1, and below 1",
         ),
         ("lowest rate of a branch (Hz)", lowest_hz, is_above_0(lowest_hz), "finite and above 0"),

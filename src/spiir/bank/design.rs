@@ -1,14 +1,18 @@
 //! From a waveform to its filters.
 
 use std::f64::consts::TAU;
+use std::sync::OnceLock;
 
 use num_complex::Complex64;
 
 use super::assign::{self, Assigned, assign, exact, most_halvings, rounded};
 use super::chain::Chain;
 use super::gram::gram;
-use super::placement::{MOST_FILTERS, Placed, place};
+use super::placement::{Placed, place};
+use super::pursuit::pursue;
+use super::spectrum::Conditioned;
 use super::target::Target;
+use super::transforms::Transforms;
 use super::whitened::Whitened;
 use super::{BankTemplate, Options, check};
 use crate::error::{Error, Result};
@@ -21,32 +25,112 @@ const MOST_ROUNDS: usize = 10;
 const LEAST_EPSILON: f64 = 0.001;
 /// What keeps weights small where filters are nearly alike, as a part of the diagonal.
 const RIDGE: f64 = 1e-4;
+/// Filters that are added at once, and how often at most.
+const BATCH: usize = 6;
+const BATCHES: usize = 6;
+/// Filters are no longer added where they raise the match by less.
+const LEAST_GAIN: f64 = 5e-4;
+/// Filters are added over so many seconds before the template's end.
+const PURSUED_S: f64 = 0.25;
 /// Memories of the longest filter after which its response is left out of the match.
 const MEMORIES: f64 = 12.0;
 /// The signal-to-noise ratio at the horizon.
 const HORIZON_SNR: f64 = 8.0;
 
+/// Designs filters for noise of one power spectrum, which it smooths once for all waveforms.
+pub struct Designer {
+    options: Options,
+    rate_hz: u32,
+    conditioned: Conditioned,
+    transforms: Transforms,
+    /// The resampler's kernels for each number of halvings, once they were asked for.
+    chains: Vec<OnceLock<Chain>>,
+}
+
+/// A template that is no part of a bank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeftOut {
+    /// Its place among the waveforms that the bank was made of, from 0.
+    pub index: usize,
+    /// The waveform's name.
+    pub name: String,
+    /// The best match that filters reached, where they were made.
+    pub fit: Option<f64>,
+    /// Why it was left out.
+    pub reason: String,
+}
+
+impl Designer {
+    /// Takes the power spectrum for waveforms of a rate.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for options that can't be used and a spectrum that ends within the band.
+    pub fn new(psd: &PowerSpectrum, options: &Options, rate_hz: u32) -> Result<Self> {
+        check::options(options)?;
+        let conditioned = Conditioned::new(psd, options, rate_hz)?;
+        Ok(Self {
+            options: options.clone(),
+            rate_hz,
+            conditioned,
+            transforms: Transforms::new(),
+            chains: (0..=most_halvings(options, rate_hz)).map(|_| OnceLock::new()).collect(),
+        })
+    }
+
+    /// Designs the filters of one waveform.
+    ///
+    /// The template is whitened, filters are placed along it, each is brought to its rate, and the weights are fitted by
+    /// least squares with the poles as they are rounded and with the resampler's response. With a match below what is
+    /// asked for, filters are placed at half the tolerance, then between the last two tolerances, up to ten times.
+    ///
+    /// # Errors
+    /// [`LeftOut`] for a waveform of another rate, with nothing in the band, with nothing left after an early warning's
+    /// cut, or whose best match is below the floor.
+    /// # Numerics
+    /// The match is that of the rounded coefficients; it is exact but for what aliases, which changes with the phase of
+    /// the lower rates (see docs/design/spiir_bank.md).
+    /// # Source
+    /// Hooper et al. 2012, Phys. Rev. D 86, 024012 (placement); Guo et al. 2018 (rates).
+    pub fn design(&self, waveform: &Waveform) -> std::result::Result<BankTemplate, LeftOut> {
+        let out = |fit: Option<f64>, reason: String| LeftOut {
+            name: waveform.name.clone(),
+            index: 0,
+            fit,
+            reason,
+        };
+        if waveform.rate_hz != self.rate_hz {
+            let reason =
+                format!("it has {} Hz, and the bank {} Hz", waveform.rate_hz, self.rate_hz);
+            return Err(out(None, reason));
+        }
+        let template = Whitened::new(waveform, &self.conditioned, &self.options, &self.transforms)
+            .map_err(|reason| out(None, reason))?;
+        let fitter = Fitter::new(waveform, &template, self);
+        let round = fitter.search();
+        if round.fit < self.options.match_floor.min(self.options.minimum_match) {
+            let reason = format!(
+                "the best match is {:.4}, of {} filters at a tolerance of {:.4} cycles; a higher lowest frequency, a \
+                 lower highest frequency or a smoother power spectrum may help",
+                round.fit,
+                round.filters.len(),
+                round.epsilon
+            );
+            return Err(out(Some(round.fit), reason));
+        }
+        Ok(fitter.finished(round, f64::from(waveform.rate_hz)))
+    }
+}
+
 /// Designs the filters of one waveform for strain with this power spectrum.
 ///
-/// The template is whitened, filters are placed along it, each is brought to its rate, and the weights are fitted by
-/// least squares with the poles as they are rounded and with the resampler's response. With a match below what is
-/// asked for, filters are placed at half the tolerance, then between the last two tolerances, up to ten times.
-///
 /// # Errors
-/// [`Error::Parameter`] for options that can't be used, a spectrum that ends within the band, a waveform with nothing
-/// in the band or nothing left after an early warning's cut; [`Error::Unavailable`] when the match that is asked for
-/// can't be reached, with the best that was.
-/// # Numerics
-/// The match is that of the rounded coefficients; it is exact but for what aliases, which changes with the phase of the
-/// lower rates (see docs/design/spiir_bank.md).
-/// # Source
-/// Hooper et al. 2012, Phys. Rev. D 86, 024012 (placement); Guo et al. 2018 (rates).
+/// As [`Designer::new`]; [`Error::Unavailable`] for a waveform that [`Designer::design`] leaves out.
 pub fn design(waveform: &Waveform, psd: &PowerSpectrum, options: &Options) -> Result<BankTemplate> {
-    check::options(options)?;
-    let template = Whitened::new(waveform, psd, options)?;
-    let mut designer = Designer::new(waveform, &template, options)?;
-    let round = designer.search()?;
-    Ok(designer.finished(round, f64::from(waveform.rate_hz)))
+    let designer = Designer::new(psd, options, waveform.rate_hz)?;
+    designer.design(waveform).map_err(|left_out| Error::Unavailable {
+        what: format!("a filter bank for {}", left_out.name),
+        why: left_out.reason,
+    })
 }
 
 /// Filters that were tried.
@@ -58,44 +142,49 @@ struct Round {
     placement_fit: f64,
 }
 
-struct Designer<'a> {
+impl Round {
+    fn none(epsilon: f64) -> Self {
+        Self { epsilon, filters: Vec::new(), fit: 0.0, placement_fit: 0.0 }
+    }
+}
+
+struct Fitter<'a> {
     waveform: &'a Waveform,
     template: &'a Whitened,
     options: &'a Options,
     halvings: u32,
-    chain: Chain,
-    target: Target,
+    chain: &'a Chain,
+    target: Target<'a>,
 }
 
-impl<'a> Designer<'a> {
-    fn new(waveform: &'a Waveform, template: &'a Whitened, options: &'a Options) -> Result<Self> {
+impl<'a> Fitter<'a> {
+    fn new(waveform: &'a Waveform, template: &'a Whitened, designer: &'a Designer) -> Self {
+        let options = &designer.options;
         let placed = place(template, options, options.epsilon).unwrap_or_default();
         let memory = placed.iter().map(|filter| 1.0 / filter.decay).fold(0.0, f64::max);
         let most = most_halvings(options, waveform.rate_hz);
         let assigned = assign(&placed, options, most);
         let halvings = assigned.iter().map(|filter| filter.halvings).max().unwrap_or(most);
-        let chain = Chain::new(&options.resampler, halvings);
+        let make = || Chain::new(&options.resampler, halvings);
+        let chain = designer.chains[halvings as usize].get_or_init(make);
         // The autocorrelation's lags must not meet round the transform's end.
         let memory = (MEMORIES * memory) as usize + options.autocorrelation_length / 2;
-        let target = Target::new(&template.samples, &chain.once, halvings, memory);
-        Ok(Self { waveform, template, options, halvings, chain, target })
+        let target =
+            Target::new(&template.samples, (&chain.once, halvings), memory, &designer.transforms);
+        Self { waveform, template, options, halvings, chain, target }
     }
 
-    /// Looks for the greatest tolerance that reaches the match.
-    fn search(&self) -> Result<Round> {
+    /// Looks for the greatest tolerance that reaches the match, with filters added where those that are placed leave most;
+    /// where none does, for the best match.
+    fn search(&self) -> Round {
         let wanted = self.options.minimum_match;
         let mut epsilon = self.options.epsilon;
         let mut best: Option<Round> = None;
         let mut failed: Option<f64> = None;
-        let mut nearest = (0.0, 0, epsilon);
+        let mut nearest = Round::none(epsilon);
         for _ in 0..MOST_ROUNDS {
-            let Some(round) = self.round(epsilon) else {
-                let most = format!("more than {MOST_FILTERS} filters at {epsilon} cycles");
-                return Err(self.unreached(nearest, &most));
-            };
-            if round.fit > nearest.0 {
-                nearest = (round.fit, round.filters.len(), epsilon);
-            }
+            let Some(placed) = place(self.template, self.options, epsilon) else { break };
+            let round = self.pursued(epsilon, placed);
             if round.fit >= wanted {
                 best = Some(round);
                 // Between two tolerances a factor sqrt(2) apart there is nothing worth another round.
@@ -104,6 +193,9 @@ impl<'a> Designer<'a> {
                     _ => break,
                 }
             } else {
+                if round.fit > nearest.fit {
+                    nearest = round;
+                }
                 failed = Some(epsilon);
                 match &best {
                     Some(best) if epsilon / best.epsilon > 1.5 => {
@@ -115,31 +207,41 @@ impl<'a> Designer<'a> {
                 }
             }
         }
-        best.ok_or_else(|| self.unreached(nearest, "no more at finer tolerances"))
+        best.unwrap_or(nearest)
     }
 
-    fn unreached(&self, (fit, filters, epsilon): (f64, usize, f64), more: &str) -> Error {
-        let best = match filters {
-            0 => String::new(),
-            _ => format!(
-                "the best is {fit:.4}, of {filters} filters at a tolerance of {epsilon:.4} cycles, and "
-            ),
-        };
-        let why = format!(
-            "{best}{more}; a smoother power spectrum, a higher lowest frequency, another tolerance or a lower match may help"
-        );
-        let (wanted, name) = (self.options.minimum_match, &self.waveform.name);
-        Error::Unavailable { what: format!("a match of {wanted} for {name}"), why }
-    }
-
-    /// Filters at one tolerance, their weights fitted and rounded.
-    fn round(&self, epsilon: f64) -> Option<Round> {
-        let placed: Vec<Placed> = place(self.template, self.options, epsilon)?;
-        let mut filters = assign(&placed, self.options, self.halvings);
-        if filters.is_empty() {
-            return Some(Round { epsilon, filters, fit: 0.0, placement_fit: 0.0 });
+    /// Filters that were placed, and as many batches more as the match needs.
+    fn pursued(&self, epsilon: f64, mut placed: Vec<Placed>) -> Round {
+        let mut round = self.fitted(epsilon, &placed);
+        let placement_fit = round.placement_fit;
+        let rate_hz = f64::from(self.waveform.rate_hz);
+        let samples = ((PURSUED_S * rate_hz) as usize).min(self.template.samples.len());
+        for _ in 0..BATCHES {
+            if round.fit >= self.options.minimum_match {
+                break;
+            }
+            let response = self.target.response(&round.filters);
+            let rest = self.target.rest(&response, samples);
+            placed.extend(pursue(rest, self.options.f_low_hz / rate_hz, BATCH));
+            let next = self.fitted(epsilon, &placed);
+            let gain = next.fit - round.fit;
+            if gain > 0.0 {
+                round = Round { placement_fit, ..next };
+            }
+            if gain < LEAST_GAIN {
+                break;
+            }
         }
-        let matrix = gram(&filters, &self.chain);
+        round
+    }
+
+    /// Filters with their weights fitted and rounded.
+    fn fitted(&self, epsilon: f64, placed: &[Placed]) -> Round {
+        let mut filters = assign(placed, self.options, self.halvings);
+        if filters.is_empty() {
+            return Round::none(epsilon);
+        }
+        let matrix = gram(&filters, self.chain);
         let products = self.target.products(&filters);
         let fit = |weights: &[Complex64]| {
             let cross: Complex64 =
@@ -153,10 +255,10 @@ impl<'a> Designer<'a> {
         let scale = (2.0 / matrix.norm(&weights)).sqrt();
         weights.iter_mut().for_each(|b| *b = exact(rounded(*b * scale)));
         filters.iter_mut().zip(&weights).for_each(|(filter, b)| filter.weight = *b);
-        Some(Round { epsilon, fit: fit(&weights), filters, placement_fit })
+        Round { epsilon, fit: fit(&weights), filters, placement_fit }
     }
 
-    fn finished(&mut self, round: Round, rate_hz: f64) -> BankTemplate {
+    fn finished(&self, round: Round, rate_hz: f64) -> BankTemplate {
         let response = self.target.response(&round.filters);
         let half = self.options.autocorrelation_length / 2;
         let autocorrelation = self.target.autocorrelation(&response, half);

@@ -110,6 +110,7 @@ fn power(pole: Complex64, exponent: f64) -> Complex64 {
 #[cfg(test)]
 mod tests {
     use super::super::target::Target;
+    use super::super::transforms::Transforms;
     use super::*;
     use crate::spiir::plan::resample::Resampler;
 
@@ -132,7 +133,8 @@ mod tests {
             let chain = Chain::new(&resampler, 2);
             let wanted: Vec<Complex64> =
                 (0..700).map(|n| Complex64::cis(2e-4 * f64::from(n * n))).collect();
-            let mut target = Target::new(&wanted, &chain.once, 2, 4000);
+            let transforms = Transforms::new();
+            let target = Target::new(&wanted, (&chain.once, 2), 4000, &transforms);
             let matrix = gram(&filters, &chain);
             let products = target.products(&filters);
             // All weights but two are 0, so that one pair after the other is looked at.

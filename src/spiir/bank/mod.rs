@@ -6,9 +6,11 @@ mod check;
 mod design;
 mod gram;
 mod placement;
+mod pursuit;
 mod solve;
 mod spectrum;
 mod target;
+mod transforms;
 mod whitened;
 
 use num_complex::Complex;
@@ -18,7 +20,7 @@ use super::plan::{self, Filter, Plan, Template};
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::{Binary, Waveform};
-pub use design::design;
+pub use design::{Designer, LeftOut, design};
 
 /// The rates that filters may run at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,8 +49,10 @@ pub struct Options {
     pub beta: f64,
     /// Reserve between a filter's frequency and Nyquist's of its branch.
     pub padding: f64,
-    /// The match that must be reached, from 0 to 1.
+    /// The match that is asked for, from 0 to 1.
     pub minimum_match: f64,
+    /// A template that reaches less than this match is left out, one between it and what is asked for is kept.
+    pub match_floor: f64,
     /// The rates that filters may run at.
     pub rates: Rates,
     /// How rates are halved and doubled.
@@ -74,6 +78,7 @@ impl Default for Options {
             beta: 0.25,
             padding: 1.3,
             minimum_match: 0.97,
+            match_floor: 0.9,
             rates: Rates::Multi { lowest_hz: 32.0 },
             resampler: Resampler::default(),
             before_s: 0.0,
@@ -137,6 +142,8 @@ pub struct Bank {
     pub resampler: Resampler,
     /// The templates.
     pub templates: Vec<BankTemplate>,
+    /// The templates that it was made of and that are no part of it, by their index.
+    pub left_out: Vec<LeftOut>,
 }
 
 impl Bank {
@@ -154,7 +161,7 @@ impl Bank {
     /// Designs the filters of all waveforms, which share one rate.
     ///
     /// # Errors
-    /// As [`design`]; [`Error::Parameter`] when there is no waveform or their rates differ.
+    /// As [`Designer::new`] and [`Bank::of`]; [`Error::Parameter`] when there is no waveform or their rates differ.
     pub fn design(waveforms: &[Waveform], psd: &PowerSpectrum, options: &Options) -> Result<Self> {
         let Some(first) = waveforms.first() else {
             return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
@@ -163,14 +170,69 @@ impl Bank {
             let rule = format!("{} has {} Hz, and a bank one rate", first.name, first.rate_hz);
             return Err(Error::parameter("rate of the waveform (Hz)", other.rate_hz, rule));
         }
-        let templates = waveforms.iter().map(|waveform| design(waveform, psd, options));
-        Ok(Self {
-            rate_hz: first.rate_hz,
+        let designer = Designer::new(psd, options, first.rate_hz)?;
+        let made = waveforms.iter().map(|waveform| designer.design(waveform));
+        Self::of(made, psd, options, first.rate_hz)
+    }
+
+    /// Gathers designed templates, and those that were left out.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when no template is left, with the first one's reason.
+    pub fn of(
+        made: impl Iterator<Item = std::result::Result<BankTemplate, LeftOut>>,
+        psd: &PowerSpectrum,
+        options: &Options,
+        rate_hz: u32,
+    ) -> Result<Self> {
+        let (mut templates, mut left_out) = (Vec::new(), Vec::new());
+        for (index, one) in made.enumerate() {
+            match one {
+                Ok(template) => templates.push(template),
+                Err(one) => left_out.push(LeftOut { index, ..one }),
+            }
+        }
+        let bank = Self {
+            rate_hz,
             options: options.clone(),
             psd: psd.clone(),
             resampler: options.resampler.clone(),
-            templates: templates.collect::<Result<_>>()?,
-        })
+            templates,
+            left_out,
+        };
+        bank.some_left()?;
+        Ok(bank)
+    }
+
+    /// Leaves out templates, each for a reason; the index is that among the waveforms that the bank was made of.
+    pub fn leave_out(&mut self, reason: &mut dyn FnMut(usize, &BankTemplate) -> Option<String>) {
+        let before: Vec<usize> = self.left_out.iter().map(|one| one.index).collect();
+        let count = self.templates.len() + before.len();
+        let mut indices = (0..count).filter(|index| !before.contains(index));
+        let left_out = &mut self.left_out;
+        self.templates.retain(|template| {
+            let Some(index) = indices.next() else { return true };
+            let Some(reason) = reason(index, template) else { return true };
+            let (name, fit) = (template.name.clone(), Some(template.fit));
+            left_out.push(LeftOut { index, name, fit, reason });
+            false
+        });
+        left_out.sort_by_key(|one| one.index);
+    }
+
+    /// Fails when all templates were left out.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] with the first one's reason.
+    pub fn some_left(&self) -> Result<()> {
+        match (&self.templates[..], self.left_out.first()) {
+            ([], Some(first)) => Err(Error::Unavailable {
+                what: format!("a bank of any of {} templates", self.left_out.len()),
+                why: format!("{}: {}", first.name, first.reason),
+            }),
+            ([], None) => Err(Error::parameter("templates", 0, "a filter bank has at least 1")),
+            _ => Ok(()),
+        }
     }
 
     /// The plan that runs the bank.

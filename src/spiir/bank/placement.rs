@@ -23,17 +23,39 @@ pub(super) struct Placed {
     pub weight: Complex64,
     /// Delay in samples.
     pub delay: usize,
+    /// Cycles a sample beside its frequency that its branch must hold too.
+    pub reserve: f64,
+}
+
+/// Filters that the template's own phase may ask for, as a multiple of those that its guide's asks for: with more it is
+/// ripples of the whitening that they would follow.
+const MOST_OF_GUIDE: usize = 2;
+
+/// Places filters along the template, or along its guide where that needs far fewer. `None` when they would be too many.
+pub(super) fn place(template: &Whitened, options: &Options, epsilon: f64) -> Option<Vec<Placed>> {
+    let last = template.samples.len() - 1;
+    let own = place_along(&template.samples, (template.start, last), options, epsilon);
+    let Some(guide) = &template.guide else { return own };
+    let guided = place_along(guide, (template.start, template.end), options, epsilon);
+    match (own, guided) {
+        (Some(own), Some(guided)) if own.len() > MOST_OF_GUIDE * guided.len() => Some(guided),
+        (own, guided) => own.or(guided),
+    }
 }
 
 /// Places filters from the template's end to its start, so that the phase strays by at most `epsilon` cycles over the
 /// stretch of each. `None` when they would be too many.
-pub(super) fn place(template: &Whitened, options: &Options, epsilon: f64) -> Option<Vec<Placed>> {
-    let h = &template.samples;
+fn place_along(
+    h: &[Complex64],
+    (start, end): (usize, usize),
+    options: &Options,
+    epsilon: f64,
+) -> Option<Vec<Placed>> {
     let steps = phase_steps(h);
     let last = h.len() - 1;
     let mut filters = Vec::new();
-    let mut j = last;
-    while j > template.start.max(3) {
+    let mut j = end;
+    while j > start.max(3) {
         let second = (steps[j] - steps[j - 1]).abs() / TAU;
         let third = (steps[j] - 2.0 * steps[j - 1] + steps[j - 2]).abs() / TAU;
         // The phase turns too fast for any filter: the ringdown's noise.
@@ -44,13 +66,13 @@ pub(super) fn place(template: &Whitened, options: &Options, epsilon: f64) -> Opt
         let stretch = stretch(second, third, epsilon).min(j as f64);
         let k = (j as f64 - options.alpha * stretch).round() as usize;
         let k = k.clamp(1, j);
-        if k <= template.start.max(2) {
+        if k <= start.max(2) {
             break;
         }
         let angle = slope(&steps, k);
         let value = h[k] * Complex64::cis(angle * (j - k) as f64);
         let decay = options.beta / stretch;
-        filters.push(Placed { angle, decay, weight: value.conj(), delay: last - j });
+        filters.push(Placed { angle, decay, weight: value.conj(), delay: last - j, reserve: 0.0 });
         if filters.len() > MOST_FILTERS {
             return None;
         }
@@ -90,7 +112,15 @@ mod tests {
 
     fn template(phase: impl Fn(f64) -> f64) -> Whitened {
         let samples = (0..4000).map(|n| Complex64::cis(phase(f64::from(n)))).collect();
-        Whitened { samples, power: 4000.0, final_step: 0.1, start: 0, peak_offset: 0 }
+        Whitened {
+            samples,
+            guide: None,
+            power: 4000.0,
+            final_step: 0.1,
+            start: 0,
+            end: 3999,
+            peak_offset: 0,
+        }
     }
 
     #[test]

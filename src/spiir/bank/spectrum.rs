@@ -65,6 +65,11 @@ impl Conditioned {
         Ok(Self { smooth, f_low_hz, f_high_hz, rate_hz: f64::from(rate_hz) })
     }
 
+    /// The smoothed spectrum's spacing, in Hz.
+    pub(super) fn spacing_hz(&self) -> f64 {
+        self.smooth.spacing_hz()
+    }
+
     /// What whitening multiplies a frequency with: noise comes out with unit variance a sample.
     pub(super) fn gain(&self, frequency_hz: f64) -> f64 {
         let taper = self.taper(frequency_hz);

@@ -1,15 +1,14 @@
 //! The response that is wanted, seen from every rate, and the response that a bank has.
 
 use num_complex::Complex64;
-use rustfft::{Fft, FftPlanner};
-use std::sync::Arc;
 
 use super::assign::Assigned;
 use super::chain::Kernel;
+use super::transforms::Transforms;
 use super::whitened::fast_size;
 
 /// The wanted response `t[n] = conj(h[L - 1 - n])`: as a spectrum, and under the resampler at each rate.
-pub(super) struct Target {
+pub(super) struct Target<'a> {
     /// Spectrum of `t`, and of halving and doubling once.
     spectrum: Vec<Complex64>,
     once: Vec<Complex64>,
@@ -19,16 +18,20 @@ pub(super) struct Target {
     spread: usize,
     /// For each rate `q_m[k] = sum_n conj(r_m[n - k M]) t[n]`, from `k = 0`.
     seen: Vec<Vec<Complex64>>,
-    planner: FftPlanner<f64>,
+    transforms: &'a Transforms,
 }
 
-impl Target {
+impl<'a> Target<'a> {
     /// The target for a whitened template; `memory` samples are left for responses to die away in.
-    pub(super) fn new(h: &[Complex64], once: &Kernel, halvings: u32, memory: usize) -> Self {
+    pub(super) fn new(
+        h: &[Complex64],
+        (once, halvings): (&Kernel, u32),
+        memory: usize,
+        transforms: &'a Transforms,
+    ) -> Self {
         let spread = once.taps.len() * usize::from(halvings > 0);
         let size = fast_size(h.len() + 2 * (spread << halvings) + memory, halvings);
-        let mut planner = FftPlanner::new();
-        let forward = planner.plan_fft_forward(size);
+        let forward = transforms.forward(size);
         let mut spectrum: Vec<Complex64> = h.iter().rev().map(Complex64::conj).collect();
         spectrum.resize(size, Complex64::default());
         forward.process(&mut spectrum);
@@ -39,19 +42,19 @@ impl Target {
         forward.process(&mut response);
         let power = h.iter().map(Complex64::norm_sqr).sum();
         let mut target =
-            Self { spectrum, once: response, power, spread, seen: Vec::new(), planner };
+            Self { spectrum, once: response, power, spread, seen: Vec::new(), transforms };
         target.seen = target.look(halvings, h.len());
         target
     }
 
     /// Brings the target down, rate by rate: an inner product with what is brought up.
-    fn look(&mut self, halvings: u32, length: usize) -> Vec<Vec<Complex64>> {
+    fn look(&self, halvings: u32, length: usize) -> Vec<Vec<Complex64>> {
         let mut spectrum = self.spectrum.clone();
         let mut seen = Vec::new();
         for level in 0..=halvings {
             let factor = 1 << level;
             let mut series = spectrum.clone();
-            self.inverse(series.len()).process(&mut series);
+            self.transforms.inverse(series.len()).process(&mut series);
             let scale = 1.0 / series.len() as f64;
             series.truncate((length >> level) + self.spread);
             series.iter_mut().for_each(|value| *value *= scale);
@@ -68,10 +71,6 @@ impl Target {
         seen
     }
 
-    fn inverse(&mut self, size: usize) -> Arc<dyn Fft<f64>> {
-        self.planner.plan_fft_inverse(size)
-    }
-
     /// `<u_l, t>` for each filter with unit weight.
     pub(super) fn products(&self, filters: &[Assigned]) -> Vec<Complex64> {
         let product = |filter: &Assigned| {
@@ -85,7 +84,7 @@ impl Target {
     }
 
     /// Spectrum of the response of filters with their weights, on average over the phases of the lower rates.
-    pub(super) fn response(&mut self, filters: &[Assigned]) -> Vec<Complex64> {
+    pub(super) fn response(&self, filters: &[Assigned]) -> Vec<Complex64> {
         let size = self.spectrum.len();
         let deepest = filters.iter().map(|filter| filter.halvings).max().unwrap_or(0);
         let mut sum: Vec<Complex64> = Vec::new();
@@ -100,7 +99,7 @@ impl Target {
                     value *= filter.pole;
                 }
             }
-            self.planner.plan_fft_forward(length).process(&mut series);
+            self.transforms.forward(length).process(&mut series);
             if !sum.is_empty() {
                 for (k, out) in series.iter_mut().enumerate() {
                     *out += self.once[k << level] * sum[k % (length / 2)];
@@ -109,6 +108,22 @@ impl Target {
             sum = series;
         }
         sum
+    }
+
+    /// What a response, of the weight that fits best, leaves of the target: its first samples.
+    pub(super) fn rest(&self, response: &[Complex64], samples: usize) -> Vec<Complex64> {
+        let pairs = response.iter().zip(&self.spectrum);
+        let (cross, norm) =
+            pairs.clone().fold((Complex64::default(), 0.0), |(cross, norm), (u, t)| {
+                (cross + u.conj() * t, norm + u.norm_sqr())
+            });
+        let weight = if norm > 0.0 { cross / norm } else { Complex64::default() };
+        let mut series: Vec<Complex64> = pairs.map(|(u, t)| t - weight * u).collect();
+        let size = series.len();
+        self.transforms.inverse(size).process(&mut series);
+        series.truncate(samples);
+        series.iter_mut().for_each(|value| *value /= size as f64);
+        series
     }
 
     /// `|<u, t>| / (|u| |t|)` of a response's spectrum.
@@ -122,15 +137,11 @@ impl Target {
     }
 
     /// `A[m] = sum_n u[n] conj(t[n - m])` for `|m| <= half`, divided by `A[0]`.
-    pub(super) fn autocorrelation(
-        &mut self,
-        response: &[Complex64],
-        half: usize,
-    ) -> Vec<Complex64> {
+    pub(super) fn autocorrelation(&self, response: &[Complex64], half: usize) -> Vec<Complex64> {
         let pairs = response.iter().zip(&self.spectrum);
         let mut series: Vec<Complex64> = pairs.map(|(u, t)| u * t.conj()).collect();
         let size = series.len();
-        self.inverse(size).process(&mut series);
+        self.transforms.inverse(size).process(&mut series);
         let at = |m: i64| series[m.rem_euclid(size as i64) as usize] / series[0];
         let half = half as i64;
         (-half..=half).map(at).collect()

@@ -30,6 +30,13 @@ impl Default for RunningOptions {
     }
 }
 
+impl RunningOptions {
+    /// Returns the seconds from a recording's start that the spectrum is learned from, in which nothing is whitened.
+    pub fn learning_s(&self) -> f64 {
+        if self.initial.is_some() { 0.0 } else { (self.settle + 1) as f64 / 2.0 * self.segment_s }
+    }
+}
+
 /// A running power spectral density.
 ///
 /// `m` is each bin's median over the latest 7 periodograms, and `ln G += (ln m - b - ln G) / N`, `N` the number of

@@ -13,6 +13,7 @@ use sidereal::units::SECONDS_PER_YEAR;
 
 use crate::plots::{plural, short};
 use crate::progress::multiple;
+use crate::spiir::left_out::Missed;
 
 /// Events that the screen lists.
 const LISTED: usize = 10;
@@ -78,6 +79,8 @@ struct DetectorRow {
     approximants: BTreeMap<String, usize>,
     filters: usize,
     lowest_match: f64,
+    #[serde(flatten)]
+    missed: Missed,
     triggers: usize,
     latency_s: LatencyRow,
 }
@@ -138,6 +141,11 @@ impl Document {
                 short(one.lowest_match, 4),
                 plural(one.triggers, "trigger"),
             );
+        }
+        for one in &self.detectors {
+            for line in one.missed.lines() {
+                let _ = writeln!(text, "{}: {line}", one.name);
+            }
         }
         for one in self.detectors.iter().filter(|one| one.livetime_s < 0.5 * one.duration_s) {
             let _ = writeln!(
@@ -275,6 +283,7 @@ fn detector(one: &DetectorReport) -> DetectorRow {
         approximants,
         filters: one.bank.templates.iter().map(|template| template.filters.filters()).sum(),
         lowest_match: fits.fold(1.0, f64::min),
+        missed: Missed::new(&one.bank),
         triggers: one.triggers.len(),
         latency_s: one.latency.into(),
     }

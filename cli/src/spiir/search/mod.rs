@@ -34,7 +34,7 @@ pub(crate) use document::Document;
 use keeping::Keeping;
 
 /// What a bank in a file has settled, and templates.
-const DESIGN: [&str; 13] = [
+const DESIGN: [&str; 14] = [
     "templates",
     "f_low",
     "f_high",
@@ -42,6 +42,7 @@ const DESIGN: [&str; 13] = [
     "before",
     "epsilon",
     "minimum_match",
+    "match_floor",
     "resampling",
     "stop_band",
     "lowest_rate",
@@ -291,6 +292,7 @@ impl<'a> Work<'a> {
         }
         let asked = common.asked_backend()?;
         let recordings = arguments.strain.open()?;
+        arguments.whitening.warn_of_learning(&recordings, common);
         let (rate_hz, length_s) = recordings
             .first()
             .map_or((1, 0.0), |recording| (recording.rate_hz, recording.duration_s()));
