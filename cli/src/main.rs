@@ -5,6 +5,7 @@ mod band;
 mod bench;
 mod channelize;
 mod common;
+mod convert;
 mod correlate;
 mod dedisperse;
 mod demo;
@@ -95,6 +96,7 @@ enum Verb {
     Channelize(channelize::Arguments),
     Correlate(Box<correlate::Arguments>),
     Plan(plan::Arguments),
+    Convert(convert::Arguments),
     Simulate(simulate::Arguments),
     Spiir(spiir::Arguments),
     Rerun(rerun::Arguments),
@@ -112,6 +114,7 @@ impl Verb {
             Self::Info(_) => Some("info"),
             Self::Schema(_) => Some("schema"),
             Self::Plan(_) => Some("plan"),
+            Self::Convert(_) => Some("convert"),
             Self::Simulate(_) => Some("simulate"),
             Self::Spiir(arguments) => arguments.of_the_host(),
             Self::Bench(arguments) => arguments.of_the_host(),
@@ -177,6 +180,7 @@ fn run(arguments: &Arguments) -> Result<Exit> {
         Verb::Spiir(arguments) => spiir::run(arguments, common),
         Verb::Rerun(arguments) => run(&rerun::command_line(arguments, common)?),
         Verb::Plan(arguments) => plan::run(arguments, common).map(Exit::from),
+        Verb::Convert(arguments) => convert::run(arguments, common).map(Exit::from),
         Verb::Schema(arguments) => schema::run(arguments).map(Exit::from),
         Verb::Bench(arguments) => bench::run(arguments, common).map(Exit::from),
     }

@@ -7,15 +7,15 @@ use sidereal::Result;
 
 use crate::provenance::Product;
 use crate::{
-    bench, channelize, correlate, dedisperse, demo, info, json, plan, replot, search, simulate,
-    spiir,
+    bench, channelize, convert, correlate, dedisperse, demo, info, json, plan, replot, search,
+    simulate, spiir,
 };
 
 /// A document's name, and what makes its schema.
 type Entry = (&'static str, fn() -> Schema);
 
 /// Every document that lies in or beside a product, or is printed with --json.
-const DOCUMENTS: [Entry; 17] = [
+const DOCUMENTS: [Entry; 18] = [
     ("search", of::<search::Summary>),
     ("dedisperse", of::<dedisperse::Document<'static>>),
     ("replot", of::<replot::Document>),
@@ -28,6 +28,7 @@ const DOCUMENTS: [Entry; 17] = [
     ("spiir-bank", of::<spiir::BankDocument>),
     ("spiir-filter", of::<spiir::FilterDocument>),
     ("spiir-search", of::<spiir::SearchDocument>),
+    ("convert", of::<convert::Document>),
     ("info", of::<info::Examined>),
     ("plan", of::<plan::Document>),
     ("demo", of::<demo::Document<'static>>),

@@ -142,3 +142,59 @@ def test_several_series_of_gwpys_hdf5_are_read(read, tmp_path):
     for name, theirs in both.items():
         samples, _ = read(path, name)
         assert numpy.array_equal(samples, theirs.value)
+
+
+@pytest.mark.parametrize("compression", ["zlib", "none"])
+def test_frames_that_convert_writes_are_read_by_gwpy(compression, recording, tmp_path):
+    gwf = client("gwpy.io.gwf")
+    source = recording("gw/H-H1_LOSC_4_V2-1126259446-32.hdf5")
+    path = tmp_path / "H-H1_STRAIN-1126259446-32.gwf"
+    sidereal("convert", source, "-o", tmp_path, "--to", "gwf", "--compression", compression)
+    expected = gwpy.TimeSeries.read(source, format="hdf5.gwosc")
+    found = gwpy.TimeSeries.read(path, "H1:STRAIN", backend="lalframe")
+    assert numpy.array_equal(found.value, expected.value)
+    assert (found.t0, found.sample_rate) == (expected.t0, expected.sample_rate)
+    assert (str(found.unit), found.name) == ("strain", "H1:STRAIN")
+    assert set(gwf.get_channel_names(path)) == {"H1:STRAIN", "H1:DQMASK", "H1:INJMASK"}
+    bits = gwpy.StateVector.read(source, format="hdf5.gwosc")
+    mask = gwpy.TimeSeries.read(path, "H1:DQMASK", backend="lalframe")
+    assert numpy.array_equal(mask.value, bits.value) and mask.sample_rate.value == 1
+    assert lalframe.FrameUFileCksumValid(lalframe.FrameUFrFileOpen(str(path), "r")) == 1
+    back = tmp_path / "back.hdf5"
+    sidereal("convert", path, "-o", back)
+    again = gwpy.TimeSeries.read(back, format="hdf5.gwosc")
+    assert numpy.array_equal(again.value, expected.value) and again.t0 == expected.t0
+    assert numpy.array_equal(gwpy.StateVector.read(back, format="hdf5.gwosc").value, bits.value)
+    sidereal("convert", path, "-o", tmp_path / "raw.npy")
+    assert numpy.array_equal(numpy.load(tmp_path / "raw.npy"), expected.value)
+
+
+def test_frames_of_64_s_are_read_by_gwpy(tmp_path):
+    words = ["--length", 150, "--rate", 256, "--seed", 9, "--detectors", "V1", "--start", START]
+    sidereal("simulate", "strain", tmp_path / "a.gwf", *words)
+    sidereal("simulate", "strain", tmp_path / "a.hdf5", *words)
+    path = tmp_path / f"V-a_V1-{START}-150.gwf"
+    expected = gwpy.TimeSeries.read(tmp_path / "a_V1.hdf5", format="hdf5.gwosc")
+    found = gwpy.TimeSeries.read(path, "V1:STRAIN", backend="lalframe")
+    assert numpy.array_equal(found.value, expected.value) and found.t0 == expected.t0
+    part = gwpy.TimeSeries.read(path, "V1:STRAIN", start=START + 60, end=START + 70, backend="lalframe")
+    assert numpy.array_equal(part.value, expected.crop(START + 60, START + 70).value)
+
+
+def test_the_real_frame_is_converted(recording, tmp_path):
+    path = recording("gw/HLV-HW100916-968654552-1.gwf")
+    out = tmp_path / "v.gwf"
+    sidereal("convert", path, "--detector", "V1", "-o", out)
+    name = "V1:h_16384Hz"
+    theirs, ours = (gwpy.TimeSeries.read(one, name, backend="lalframe") for one in (path, out))
+    assert numpy.array_equal(theirs.value, ours.value) and theirs.t0 == ours.t0
+
+
+def test_gwpys_hdf5_is_converted_with_its_channel(tmp_path):
+    values = numpy.random.default_rng(6).normal(size=2048)
+    names = dict.fromkeys(["channel", "name"], "L1:GDS-CALIB_STRAIN")
+    series = gwpy.TimeSeries(values, t0=START + 0.5, sample_rate=1024, **names)
+    series.write(tmp_path / "a.h5", format="hdf5", path="strain")
+    sidereal("convert", tmp_path / "a.h5", "-o", tmp_path / "a.gwf")
+    found = gwpy.TimeSeries.read(tmp_path / "a.gwf", "L1:GDS-CALIB_STRAIN", backend="lalframe")
+    assert numpy.array_equal(found.value, values) and found.t0.value == START + 0.5

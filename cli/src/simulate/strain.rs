@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use clap::Args;
 use sidereal::geometry::{Interferometer, interferometer};
-use sidereal::io::strain::StrainSource;
-use sidereal::io::strain::gwosc_writer::{ALL_INJECTIONS, ALL_QUALITY, GwoscHeader, GwoscWriter};
+use sidereal::io::strain::gwosc_writer::{ALL_INJECTIONS, ALL_QUALITY};
+use sidereal::io::strain::{NewStrain, StrainSource, StrainWriter};
 use sidereal::simulate::strain::{Quality, Simulation, StrainOptions, StrainSimulator};
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
@@ -34,16 +34,17 @@ const EXAMPLES: &str = "Examples:\n  \
     sidereal simulate strain bbh.hdf5 --start 1400000000 --length 64 \\\n      \
     --inject m1=30,m2=30,distance=800,ra=1.2,dec=-0.4,inclination=0.3,time=1400000040.2\n  \
     sidereal simulate strain many.hdf5 --length 4096 --injections events.csv --f-low 15\n\n\
-    Each detector has a file of its own, as GWOSC writes them: bbh_H1.hdf5, bbh_L1.hdf5. Angles are in\n\
+    Each detector has a file of its own, as GWOSC writes them: bbh_H1.hdf5, bbh_L1.hdf5; or frames for bbh.gwf:\n\
+    H-bbh_H1-1400000000-64.gwf, with the channels H1:STRAIN, H1:DQMASK and H1:INJMASK. Angles are in\n\
     radians; right ascension is used as LAL does, against the mean sidereal time of date. An injection's\n\
     time is when its |h| peaks at the Earth's centre (GPS seconds); when it arrives at each detector, and\n\
     with which optimal SNR, stands in bbh.hdf5.truth.json. Masses are those seen here, redshifted.";
 
-/// Makes the strain of several interferometers (GWOSC HDF5): coloured Gaussian noise with binaries in it.
+/// Makes the strain of several interferometers (GWOSC HDF5 or GWF): coloured Gaussian noise with binaries in it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
-    /// Name of the files to write: _H1 and so on is put before .hdf5.
+    /// Name of the files to write: _H1 and so on is put before .hdf5; .gwf for frames.
     #[arg(value_name = "OUT", required_unless_present = "output")]
     out: Option<PathBuf>,
     /// The same as OUT.
@@ -135,7 +136,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
     let out = arguments.out.as_ref().or(arguments.output.as_ref());
     let out = out.map_or(Path::new(""), PathBuf::as_path);
     let detectors = arguments.detectors()?;
-    let places = places(out, &detectors)?;
+    let places = places(out, &detectors, (arguments.start, arguments.length))?;
     let existing = Existing::new(arguments.overwrite);
     let inputs = arguments.inputs();
     let writing = WritingFiles { option: "OUT", existing, inputs: &inputs, common };
@@ -171,15 +172,27 @@ fn summary(options: &StrainOptions, files: &[PathBuf], elapsed_s: f64, truth: &D
 }
 
 /// Each detector's file: its name goes before the ending.
-fn places(out: &Path, detectors: &[&Interferometer]) -> Result<Vec<PathBuf>> {
+fn places(
+    out: &Path,
+    detectors: &[&Interferometer],
+    (start_s, length_s): (i64, u64),
+) -> Result<Vec<PathBuf>> {
     let ending = out.extension().map_or("hdf5".into(), |ending| ending.to_string_lossy());
-    let (Some(stem), "hdf5" | "h5") = (out.file_stem(), &*ending) else {
-        let rule = "strain is written as HDF5; name it .hdf5";
+    let (Some(stem), "hdf5" | "h5" | "gwf") = (out.file_stem(), &*ending) else {
+        let rule = "strain is written as HDF5 or frames; name it .hdf5 or .gwf";
         return Err(Error::parameter("OUT", out.display(), rule));
     };
     let stem = stem.to_string_lossy();
-    let name = |detector: &str| out.with_file_name(format!("{stem}_{detector}.{ending}"));
-    Ok(detectors.iter().map(|one| name(one.name)).collect())
+    let name = |detector: &str| match &*ending {
+        // Frames are found by names of four parts, which hyphens divide.
+        "gwf" => {
+            let tag = stem.replace('-', "_");
+            let site = detector.get(..1).unwrap_or_default();
+            format!("{site}-{tag}_{detector}-{start_s}-{length_s}.gwf")
+        }
+        _ => format!("{stem}_{detector}.{ending}"),
+    };
+    Ok(detectors.iter().map(|one| out.with_file_name(name(one.name))).collect())
 }
 
 /// Writes all detectors' files; none is under its name before all are whole.
@@ -196,7 +209,7 @@ fn write(
     let mut writers = Vec::new();
     let mut done = 0;
     for (simulator, path) in simulators.iter_mut().zip(files) {
-        let mut writer = GwoscWriter::create(path, &header(simulator, options))?;
+        let mut writer = StrainWriter::create(path, &header(simulator, options))?;
         loop {
             interrupt::check()?;
             let times = simulator.read_recorded(&mut samples)?;
@@ -210,10 +223,10 @@ fn write(
         writers.push(writer);
     }
     progress.finish();
-    writers.into_iter().try_for_each(GwoscWriter::finish)
+    writers.into_iter().try_for_each(StrainWriter::finish)
 }
 
-fn header(simulator: &StrainSimulator, options: &StrainOptions) -> GwoscHeader {
+fn header(simulator: &StrainSimulator, options: &StrainOptions) -> NewStrain {
     let seconds = options.times / u64::from(options.rate_hz);
     let bits = |good: u32, bad: u32| {
         let of = move |second| match simulator.quality(second) {
@@ -223,14 +236,16 @@ fn header(simulator: &StrainSimulator, options: &StrainOptions) -> GwoscHeader {
         };
         (0..seconds).map(of).collect()
     };
-    GwoscHeader {
+    NewStrain {
         detector: simulator.header().detector.clone(),
-        start_s: options.start.ns.div_euclid(1_000_000_000),
+        channel: None,
+        start: options.start,
         rate_hz: options.rate_hz,
+        samples: options.times,
         description: format!("Simulated strain, seed {}", options.seed),
         // The lowest bit says that there are data.
-        quality: bits(ALL_QUALITY, 1),
-        injections: bits(ALL_INJECTIONS, ALL_INJECTIONS),
+        bits: Some([bits(ALL_QUALITY, 1), bits(ALL_INJECTIONS, ALL_INJECTIONS)]),
+        is_compressed: true,
     }
 }
 

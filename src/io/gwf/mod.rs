@@ -11,11 +11,13 @@ mod contents;
 mod input;
 mod structure;
 mod vector;
+mod write;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use vector::Encoding;
+pub use write::{GwfHeader, GwfWriter};
 
 use self::contents::{End, Frame, Place};
 use self::input::Input;

@@ -102,10 +102,19 @@ impl Header {
 
     /// The [`HEADER_BYTES`] bytes of a version 1.0 header of 32-bit floats.
     pub(super) fn encode_f32(shape: &[u64], is_fortran: bool) -> Vec<u8> {
+        Self::encode("<f4", shape, is_fortran)
+    }
+
+    /// The header of a series of 64-bit floats.
+    pub(in crate::io) fn encode_series(samples: u64) -> Vec<u8> {
+        Self::encode("<f8", &[samples], false)
+    }
+
+    fn encode(descr: &str, shape: &[u64], is_fortran: bool) -> Vec<u8> {
         let axes: String = shape.iter().map(|axis| format!("{axis}, ")).collect();
         let order = if is_fortran { "True" } else { "False" };
         let text = format!(
-            "{{'descr': '<f4', 'fortran_order': {order}, 'shape': ({}), }}",
+            "{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({}), }}",
             if shape.len() == 1 { axes.trim_end() } else { axes.trim_end_matches([',', ' ']) }
         );
         let mut bytes = b"\x93NUMPY\x01\x00".to_vec();

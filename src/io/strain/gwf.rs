@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::bits::whole_second;
 use super::gwosc_writer::{INJECTION_BITS, QUALITY_BITS};
 use super::join::join;
 use super::open::{OpenOptions, Said, finish_header};
@@ -21,8 +22,8 @@ use crate::io::gwf::{Gwf, Piece, Series};
 /// The end of the name of a channel of strain.
 const STRAIN: &str = "STRAIN";
 /// What GWOSC puts in its place for masks of quality and of injections.
-const QUALITY: &str = "DQMASK";
-const INJECTIONS: &str = "INJMASK";
+pub(super) const QUALITY: &str = "DQMASK";
+pub(super) const INJECTIONS: &str = "INJMASK";
 
 /// Opens a channel: the one that is asked for, or the only one that can be meant.
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
@@ -66,7 +67,7 @@ pub(super) fn detector_of_channel(name: &str) -> Option<String> {
 }
 
 /// The channel to read.
-fn choose(file: &Gwf, path: &Path, options: &OpenOptions) -> Result<String> {
+pub(super) fn choose(file: &Gwf, path: &Path, options: &OpenOptions) -> Result<String> {
     if let Some(name) = &options.channel {
         return Ok(file.channel(name)?.name);
     }
@@ -87,21 +88,48 @@ fn choose(file: &Gwf, path: &Path, options: &OpenOptions) -> Result<String> {
     }
 }
 
+/// Returns the name of the mask beside a channel of strain, if the file has it.
+fn mask_name(file: &Gwf, name: &str, ending: &str) -> Option<String> {
+    let mask = format!("{}{ending}", name.strip_suffix(STRAIN)?);
+    file.names().any(|name| name == mask).then_some(mask)
+}
+
+/// Reads the mask beside a channel of strain: for each piece its first second, and its numbers.
+pub(super) fn mask_of(
+    file: &Gwf,
+    name: &str,
+    ending: &str,
+    path: &Path,
+) -> Result<Vec<(i64, Vec<u32>)>> {
+    let Some(mask) = mask_name(file, name, ending) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for piece in file.pieces(&mask)? {
+        let fault = |why: String| Error::format(path, mask.as_str(), 0, why);
+        let first_s = whole_second(piece.spacing_s, piece.start.s()).map_err(fault)?;
+        if piece.samples > LONGEST_MASK {
+            let why = format!("{} found, expected {LONGEST_MASK} at most", piece.samples);
+            return Err(Error::format(path, mask.as_str(), 0, why));
+        }
+        let mut numbers = vec![0.0; piece.samples as usize];
+        file.open_piece(&piece)?.read(&mut numbers)?;
+        found.push((first_s, numbers.iter().map(|number| *number as u32).collect()));
+    }
+    Ok(found)
+}
+
 /// The masks of a channel that are asked for.
 struct Masks(Vec<(Vec<Piece>, u32)>);
 
 impl Masks {
     fn new(file: &Gwf, path: &Path, name: &str, options: &OpenOptions) -> Result<Self> {
         let mut masks = Vec::new();
-        let stem = name.strip_suffix(STRAIN);
         let injections = Some(&options.required_injections).filter(|names| !names.is_empty());
         let wanted = [
             (QUALITY, &QUALITY_BITS[..], options.required_quality.as_ref()),
             (INJECTIONS, &INJECTION_BITS[..], injections),
         ];
         for (ending, known, asked) in wanted {
-            let mask = stem.map(|stem| format!("{stem}{ending}"));
-            let mask = mask.filter(|mask| file.names().any(|name| name == mask));
+            let mask = mask_name(file, name, ending);
             let bit = |name: &str| known.iter().position(|(bit, _)| *bit == name);
             let names: Vec<&str> = match asked {
                 Some(names) => names.iter().map(String::as_str).collect(),

@@ -15,7 +15,7 @@ use crate::array::check_length;
 use crate::error::Result;
 use crate::units::Gps;
 
-const STRAIN: &str = "strain/Strain";
+pub(super) const STRAIN: &str = "strain/Strain";
 
 /// Opens a file in either layout.
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn StrainSource>> {
@@ -93,7 +93,17 @@ pub(super) fn channels(path: &Path) -> Result<Vec<String>> {
     Ok(gwpy_series(&input)?.into_iter().map(|one| one.name).collect())
 }
 
-fn gwpy(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
+/// The name of gwpy's series that is read, if it is a channel's; none of other files.
+pub(super) fn channel_of(path: &Path, options: &OpenOptions) -> Result<Option<String>> {
+    let Ok(input) = Input::open(path) else { return Ok(None) };
+    if input.has(STRAIN) {
+        return Ok(None);
+    }
+    Ok(Some(choose(&input, path, options)?.name).filter(|name| name.contains(':')))
+}
+
+/// The series of gwpy's that is asked for, or the only one that can be meant.
+fn choose(input: &Input, path: &Path, options: &OpenOptions) -> Result<GwpySeries> {
     let mut found = gwpy_series(input)?;
     let names: Vec<String> = found.iter().map(|one| one.name.clone()).collect();
     if found.is_empty() {
@@ -119,7 +129,11 @@ fn gwpy(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         return Err(ask_for_channel(path, &names));
     }
-    let GwpySeries { detector, series, spacing_s, start_s, .. } = found.remove(0);
+    Ok(found.remove(0))
+}
+
+fn gwpy(input: &Input, path: &Path, options: &OpenOptions) -> Result<Source> {
+    let GwpySeries { detector, series, spacing_s, start_s, .. } = choose(input, path, options)?;
     if let Some(bits) =
         options.required_quality.iter().flatten().chain(&options.required_injections).next()
     {

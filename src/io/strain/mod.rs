@@ -3,6 +3,7 @@
 //! Invariant: what is missing from a recording, or bad by its own flags, comes as samples marked invalid, of the
 //! right number.
 
+mod bits;
 mod gwf;
 pub mod gwosc_writer;
 mod hdf5;
@@ -12,10 +13,13 @@ mod open;
 mod quality;
 mod series;
 mod summary;
+mod writer;
 
+pub use bits::{Bits, bits};
 pub use join::join;
-pub use open::{OpenOptions, channels, is_strain, open, open_all};
+pub use open::{OpenOptions, channel_of, channels, is_strain, open, open_all};
 pub use summary::Summary;
+pub use writer::{NewStrain, StrainWriter};
 
 use std::path::PathBuf;
 

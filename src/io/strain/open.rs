@@ -89,6 +89,17 @@ pub fn channels(path: &Path) -> Result<Vec<String>> {
     hdf5::channels(path)
 }
 
+/// Returns the name of the channel that [`open`] reads, for formats that have channels.
+///
+/// # Errors
+/// As [`open`].
+pub fn channel_of(path: &Path, options: &OpenOptions) -> Result<Option<String>> {
+    if is_gwf(path) {
+        return gwf::choose(&Gwf::open(path)?, path, options).map(Some);
+    }
+    hdf5::channel_of(path, options)
+}
+
 /// The error that asks which channel is meant.
 pub(super) fn ask_for_channel(path: &Path, names: &[&str]) -> Error {
     let rule = format!("{} holds {}, one of which must be named", path.display(), listed(names));
