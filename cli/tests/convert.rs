@@ -45,12 +45,22 @@ fn strain_goes_round_all_formats_with_its_gaps_and_bits() {
     done(folder, "convert a_H1.hdf5 -o b.gwf -q");
     done(folder, "convert b.gwf -o c.hdf5 -q --compression none");
     done(folder, "convert b.gwf -o d.npy -q");
-    done(folder, "convert d.npy -o e.gwf -q --start 1400000000 --rate 1024 --detector H1 --compression none");
+    done(
+        folder,
+        "convert d.npy -o e.gwf -q --start 1400000000 --rate 1024 --detector H1 --compression none",
+    );
     fs::create_dir(folder.join("out")).unwrap();
-    let told = json(folder, &format!("convert {frame} -o out --to gwf --output-channel H1:NEW_STRAIN"));
+    let told =
+        json(folder, &format!("convert {frame} -o out --to gwf --output-channel H1:NEW_STRAIN"));
     assert_eq!(told["file"], "out/H-H1_NEW_STRAIN-1400000000-70.gwf");
-    assert_eq!((told["channel"].as_str(), told["samples"].as_u64()), (Some("H1:NEW_STRAIN"), Some(71_680)));
-    assert_eq!((told["complete"].as_bool(), told["valid_samples"].as_u64()), (Some(true), Some(69_632)));
+    assert_eq!(
+        (told["channel"].as_str(), told["samples"].as_u64()),
+        (Some("H1:NEW_STRAIN"), Some(71_680))
+    );
+    assert_eq!(
+        (told["complete"].as_bool(), told["valid_samples"].as_u64()),
+        (Some(true), Some(69_632))
+    );
     let bits: [Option<&[&str]>; 3] = [None, Some(&[]), Some(&["CBC_CAT1", "BURST_CAT2"])];
     for bits in bits {
         let expected = read(&folder.join("a_H1.hdf5"), bits);
@@ -62,7 +72,10 @@ fn strain_goes_round_all_formats_with_its_gaps_and_bits() {
     }
     // A raw series has no bits.
     let expected = read(&folder.join("a_H1.hdf5"), Some(&[]));
-    assert!(read(&folder.join("d.npy"), None) == expected && read(&folder.join("e.gwf"), None) == expected);
+    assert!(
+        read(&folder.join("d.npy"), None) == expected
+            && read(&folder.join("e.gwf"), None) == expected
+    );
     assert_eq!(document(folder, "c.hdf5.json")["gaps_gps"][0][0], 1_400_000_008.0);
 }
 
@@ -74,7 +87,10 @@ fn files_are_joined_and_converters_calibrated() {
     done(folder, &format!("simulate strain a.gwf {words} --length 4"));
     done(folder, &format!("simulate strain b.gwf {words} --length 3 --start 1400000006"));
     let told = json(folder, "convert L-b_L1-1400000006-3.gwf L-a_L1-1400000000-4.gwf -o both.hdf5");
-    assert_eq!((told["start_gps"].as_f64(), told["end_gps"].as_f64()), (Some(1.4e9), Some(1_400_000_009.0)));
+    assert_eq!(
+        (told["start_gps"].as_f64(), told["end_gps"].as_f64()),
+        (Some(1.4e9), Some(1_400_000_009.0))
+    );
     let (_, valid) = read(&folder.join("both.hdf5"), None);
     let second = |second: usize| valid[1024 * second..][..1024].iter().all(|valid| *valid);
     assert_eq!([0, 3, 4, 5, 6, 8].map(second), [true, true, false, false, true, true]);
@@ -123,6 +139,38 @@ fn what_cannot_be_converted_is_refused() {
         fails(&sidereal(folder, &words), expected, told);
         assert!(entries(folder).is_empty(), "{words}: {:?}", entries(folder));
     }
+}
+
+#[test]
+fn info_lists_channels_and_shows_the_one_that_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let kinds = seed("valid_all_kinds");
+    let kinds = kinds.display();
+    let told = json(home.path(), &format!("info {kinds}"));
+    assert_eq!((told["version"].as_u64(), told["frames"].as_u64()), (Some(8), Some(1)));
+    let channel = &told["channels"][0];
+    assert_eq!(
+        (channel["name"].as_str(), channel["dtype"].as_str()),
+        (Some("H1:f4_0"), Some("float32"))
+    );
+    assert_eq!(
+        (channel["rate_hz"].as_f64(), channel["unit"].as_str()),
+        (Some(64.0), Some("strain"))
+    );
+    assert!(told.get("rms").is_none());
+    let told = json(home.path(), &format!("info {kinds} --channel H1:i4_8"));
+    assert_eq!(
+        (told["samples"].as_u64(), told["start_gps"].as_f64()),
+        (Some(64), Some(1_126_259_446.0))
+    );
+    let told = json(home.path(), &format!("info {}", seed("cut_second_frame").display()));
+    assert_eq!((told["complete"].as_bool(), told["samples"].as_u64()), (Some(false), Some(64)));
+    let sum = seed("broken_sum_of_samples");
+    fails(
+        &sidereal(home.path(), &format!("info {}", sum.display())),
+        3,
+        &["FrVect.chkSum (at byte"],
+    );
 }
 
 #[test]

@@ -83,6 +83,8 @@ fn a_search_finds_the_wave_and_leaves_its_files() {
     let yearly = number("/far_per_year") / number("/far_hz");
     assert!((yearly - 365.25 * 86400.0).abs() < 1.0, "{yearly}");
     assert_eq!(event["template"].as_str(), Some("30+30"));
+    assert_eq!((number("/binary/mass1"), number("/binary/spin2z")), (30.0, 0.0), "{event}");
+    assert_eq!(event["approximant"], "IMRPhenomD");
     assert_eq!(told["detectors"][0]["approximants"]["IMRPhenomD"].as_u64(), Some(2));
     let latency = told["latency_s"]["total"].as_f64().unwrap();
     assert!((1.0..30.0).contains(&latency), "{latency}");

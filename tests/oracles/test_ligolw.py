@@ -108,6 +108,25 @@ def test_igwn_ligolw_opens_our_events(tmp_path, name):
     assert psds["L1"].deltaF == 0.25
 
 
+@pytest.mark.parametrize("table", ["sngl_inspiral", "process", "coinc_inspiral", "coinc_event", "process_params"])
+def test_gwpy_opens_our_tables_without_names_of_columns(tmp_path, table):
+    read = client("gwpy.table").EventTable.read
+    rows = read(str(describe(tmp_path, tmp_path / "events.xml")), format="ligolw", tablename=table)
+    if table == "sngl_inspiral":
+        assert list(rows["ifo"]) == list(IFOS)
+        assert list(rows["mass1"]) == [pytest.approx(MASSES[0])] * 3
+        assert list(rows["impulse_time"]) == [0, 0, 0] and numpy.isnan(rows["tau0"]).all()
+
+
+def test_bayestar_takes_our_events_with_its_default_waveform(tmp_path, monkeypatch):
+    """Below four solar masses, that is: above, it asks for a table of SEOBNRv4 that LALSuite does not bring."""
+    ligolw, bayestar = client("ligo.skymap.io.events.ligolw"), client("ligo.skymap.bayestar")
+    monkeypatch.setattr("test_ligolw.MASSES", (1.5, 1.4))
+    (event,) = ligolw.open(str(describe(tmp_path, tmp_path / "events.xml"))).values()
+    *_, horizons = bayestar.condition(event, waveform="o2-uberbank", f_low=30)
+    assert (numpy.asarray(horizons) > 100).all()
+
+
 def test_ligo_skymap_opens_our_events(tmp_path):
     ligolw = client("ligo.skymap.io.events.ligolw")
     source = ligolw.open(str(describe(tmp_path, tmp_path / "events.xml")))

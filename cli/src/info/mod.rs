@@ -164,6 +164,10 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Exami
         arguments.lacking.check_none(input)?;
         return Ok(document);
     }
+    if let Some(channel) = &arguments.channel {
+        let rule = "it is for frame files (GWF) and gwpy's HDF5";
+        return Err(Error::parameter("--channel", channel, rule));
+    }
     if is_file && is_voltages(input)? {
         if let Some(pol) = arguments.pol {
             let rule = "it is for filterbanks; of voltages every polarization is shown";

@@ -82,9 +82,10 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A cell of a stream.
-fn cell(field: &Field) -> String {
+/// A cell of a stream. A whole number that is not known is 0: gwpy makes one of every cell of such a column.
+fn cell(field: &Field, kind: &str) -> String {
     match field {
+        Field::Empty if kind.starts_with("int_") => "0".to_owned(),
         Field::Empty => String::new(),
         // The quotes around a text are the stream's own, so they stand as they are.
         Field::Text(text) => {
@@ -165,7 +166,9 @@ impl Sink {
                 let mut rows = rows.into_iter().peekable();
                 while let Some(row) = rows.next() {
                     debug_assert_eq!(row.len(), columns.len());
-                    let cells: Vec<String> = row.iter().map(cell).collect();
+                    let columns = columns.iter().map(|(_, kind)| *kind);
+                    let cells: Vec<String> =
+                        row.iter().zip(columns).map(|(field, kind)| cell(field, kind)).collect();
                     // An empty cell at the stream's end would not be seen without its delimiter.
                     let is_open = rows.peek().is_some() || row.last() == Some(&Field::Empty);
                     let end = if is_open { "," } else { "" };
@@ -218,7 +221,11 @@ mod tests {
             assert_eq!(real(number).parse(), Ok(number));
         }
         assert_eq!((real(1e-46), real(f64::NAN)), ("1e-46".to_owned(), "nan".to_owned()));
-        assert_eq!(cell(&Field::from("a\"b\\<&\u{1}")), "\"a\\\"b\\\\&lt;&amp;\u{fffd}\"");
-        assert_eq!(cell(&Field::from(None::<f64>)), "");
+        assert_eq!(
+            cell(&Field::from("a\"b\\<&\u{1}"), "lstring"),
+            "\"a\\\"b\\\\&lt;&amp;\u{fffd}\""
+        );
+        assert_eq!(cell(&Field::from(None::<f64>), "real_8"), "");
+        assert_eq!(cell(&Field::from(None::<i64>), "int_4s"), "0");
     }
 }

@@ -41,7 +41,7 @@ const HEAD: &str = "<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE LIGO_LW SY
 /// `pycbc` and says in its comment why.
 ///
 /// `chisq` is xi-squared with `chisq_dof` 1; `combined_far` is in Hz; `eff_distance` is in Mpc; what is not known is
-/// an empty cell.
+/// an empty cell, and 0 among whole numbers, of which gwpy takes no empty ones.
 ///
 /// # Errors
 /// [`Error::Parameter`] for an event without detectors or with one twice, a series that BAYESTAR would refuse (see

@@ -54,8 +54,22 @@ pub(crate) struct EventRow {
     far_per_year: Option<f64>,
     /// The template's name.
     pub(crate) template: String,
+    /// The template's binary; null for a waveform of which no masses are known.
+    binary: Option<BinaryRow>,
+    /// The approximant of the template's waveform, where known.
+    approximant: Option<String>,
     ranking: f64,
     pub(crate) detectors: BTreeMap<String, TriggerRow>,
+}
+
+/// Masses (in solar masses, as they are seen here) and aligned spins of a template.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct BinaryRow {
+    mass1: f64,
+    mass2: f64,
+    spin1z: f64,
+    spin2z: f64,
+    chirp_mass: f64,
 }
 
 /// One detector's trigger.
@@ -240,6 +254,14 @@ fn event(report: &Report, event: &Event) -> EventRow {
         far_sigma: event.far_sigma,
         far_per_year: event.far_hz.map(|rate| rate * SECONDS_PER_YEAR),
         template: template.map_or_else(String::new, |template| template.name.clone()),
+        binary: template.and_then(|template| template.binary).map(|binary| BinaryRow {
+            mass1: binary.mass1_msun,
+            mass2: binary.mass2_msun,
+            spin1z: binary.spin1z,
+            spin2z: binary.spin2z,
+            chirp_mass: binary.chirp_mass_msun(),
+        }),
+        approximant: template.and_then(|template| template.approximant.clone()),
         ranking: event.ranking,
         detectors: seen.collect(),
     }

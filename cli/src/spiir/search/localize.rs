@@ -31,12 +31,31 @@ pub(super) fn write(
     let file = EventsFile {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         comment: format!("sidereal spiir search\nrun: {}", json::line(&made.run)?),
-        parameters: made.provenance.options.iter().map(parameter).collect(),
+        parameters: parameters(report, most, made),
         span: ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
         psds: report.detectors.iter().map(psd).collect(),
         events,
     };
     write_events(path, &file)
+}
+
+/// The options, and the approximant of the events' templates, where they have one and no option says it.
+fn parameters(report: &Report, most: usize, made: &Made) -> Vec<(String, String)> {
+    const APPROXIMANT: &str = "--approximant";
+    let mut all: Vec<(String, String)> = made.provenance.options.iter().map(parameter).collect();
+    let templates = report.detectors.first().map_or(&[][..], |one| &one.bank.templates);
+    let events = report.found.events.iter().take(most);
+    let mut names: Vec<&str> = events
+        .filter_map(|event| templates.get(event.template as usize)?.approximant.as_deref())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    if let [name] = names[..]
+        && all.iter().all(|(option, _)| option != APPROXIMANT)
+    {
+        all.push((APPROXIMANT.to_owned(), name.to_owned()));
+    }
+    all
 }
 
 /// An option as a row of process_params.
