@@ -161,7 +161,7 @@ impl Search<'_> {
         let is_named = |known: &&str| name.eq_ignore_ascii_case(known);
         self.file.attribute(full, PYCBC_TIME).is_some()
             && self.file.shape(full).is_ok_and(|shape| shape.len() == 1)
-            && !PAIRS.iter().flatten().any(|known| is_named(known))
+            && !PAIRS.iter().flatten().any(is_named)
     }
 
     /// Plus alone: cross is that of a wave seen face on, a quarter of a turn behind at all frequencies.
