@@ -226,6 +226,14 @@ fn nonsense_is_refused_in_whole_sentences() {
         "L1 must have the same templates in the same order as H1, which has chirp 0",
     ];
     assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    let by = |approximant: &str| {
+        let mut bank = bank();
+        bank.templates[0].binary = Some(Binary::of_masses(1.0, 2.0));
+        bank.templates[0].approximant = Some(approximant.to_owned());
+        bank
+    };
+    let error = templates_differ([by("TaylorT4"), by("IMRPhenomD")]);
+    assert!(error.contains("spins 0 and 0, IMRPhenomD) at index 0"), "{error}");
     let mut more = bank();
     more.templates.push(more.templates[0].clone());
     let error = templates_differ([bank(), more]);

@@ -467,8 +467,13 @@ fn check_same(detectors: [&str; 2], templates: [&[BankTemplate]; 2]) -> Result<(
     if first.len() != other.len() {
         return Err(Error::parameter("templates", other.len(), rule(&first.len().to_string())));
     }
-    let mut pairs = first.iter().zip(other).enumerate();
-    match pairs.find(|(_, (a, b))| a.name != b.name || a.binary != b.binary) {
+    let pairs = first.iter().zip(other).enumerate();
+    // Banks of earlier versions do not say how their waveforms were made.
+    let differ = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
+    let mut pairs = pairs.filter(|(_, (a, b))| {
+        a.name != b.name || a.binary != b.binary || differ(&a.approximant, &b.approximant)
+    });
+    match pairs.next() {
         Some((index, (a, b))) => {
             let found = format!("{} at index {index}", told(b));
             Err(Error::parameter("template", found, rule(&told(a))))
@@ -477,13 +482,16 @@ fn check_same(detectors: [&str; 2], templates: [&[BankTemplate]; 2]) -> Result<(
     }
 }
 
-/// A template's name, and its binary where it has one.
+/// A template's name, and its binary and approximant where it has them.
 fn told(template: &BankTemplate) -> String {
     let name = &template.name;
+    let by = template.approximant.as_ref().map_or_else(String::new, |name| format!(", {name}"));
     template.binary.map_or_else(
         || name.clone(),
         |Binary { mass1_msun, mass2_msun, spin1z, spin2z }| {
-            format!("{name} (masses {mass1_msun} and {mass2_msun}, spins {spin1z} and {spin2z})")
+            format!(
+                "{name} (masses {mass1_msun} and {mass2_msun}, spins {spin1z} and {spin2z}{by})"
+            )
         },
     )
 }
