@@ -30,6 +30,10 @@ const BATCH: usize = 6;
 const BATCHES: usize = 6;
 /// Filters are no longer added where they raise the match by less.
 const LEAST_GAIN: f64 = 5e-4;
+/// Nor where there are more filters than this: the template has no phase that filters could follow.
+const MOST_PURSUED: usize = 512;
+/// No finer tolerance is tried where there are more filters than this.
+const MOST_REFINED: usize = 2048;
 /// Filters are added over so many seconds before the template's end.
 const PURSUED_S: f64 = 0.25;
 /// Memories of the longest filter after which its response is left out of the match.
@@ -193,8 +197,12 @@ impl<'a> Fitter<'a> {
                     _ => break,
                 }
             } else {
+                let is_crowded = round.filters.len() > MOST_REFINED;
                 if round.fit > nearest.fit {
                     nearest = round;
+                }
+                if is_crowded {
+                    break;
                 }
                 failed = Some(epsilon);
                 match &best {
@@ -217,7 +225,8 @@ impl<'a> Fitter<'a> {
         let rate_hz = f64::from(self.waveform.rate_hz);
         let samples = ((PURSUED_S * rate_hz) as usize).min(self.template.samples.len());
         for _ in 0..BATCHES {
-            if round.fit >= self.options.minimum_match {
+            let is_crowded = placed.len() > MOST_PURSUED;
+            if round.fit >= self.options.minimum_match || is_crowded {
                 break;
             }
             let response = self.target.response(&round.filters);
