@@ -50,3 +50,18 @@ def test_gwpy_opens_our_series(series):
     theirs = read(str(path), format="hdf5", path="H1/snr/0000")
     numpy.testing.assert_array_equal(theirs.value, ratios[0])
     assert theirs.t0.value == START - 0.015625 and theirs.name == "SNR of 30+30"
+
+
+def test_pycbc_opens_our_series(series, tmp_path):
+    path, strain, ratios = series
+    # PyCBC knows HDF5 by this ending alone.
+    link = tmp_path / "out.hdf"
+    link.symlink_to(path)
+    load = client("pycbc.types").load_timeseries
+    for group, expected, start in [("0000", ratios[0], START - 0.015625), ("0001", ratios[1], START), ("whitened", strain, START)]:
+        theirs = load(str(link), group=f"H1/pycbc/{group}")
+        numpy.testing.assert_array_equal(theirs.numpy(), expected)
+        assert theirs.delta_t == 1 / RATE and float(theirs.start_time) == start
+    with client("h5py").File(path) as file:
+        place = file["H1/pycbc/0001"].id.get_offset()
+        assert place == file["H1/snr/0001"].id.get_offset()

@@ -9,14 +9,16 @@
 //! | `/H1/snr/0000` ...    | complex signal-to-noise ratio of a template, compounds (r, i)                |
 //! | `/H1/whitened`        | whitened strain, each sample of unit variance                                |
 //! | `/H1/valid`           | whether a sample of it came from good data                                   |
+//! | `/H1/pycbc/0000` ...  | the same samples as `snr/0000` and `whitened`, once in the file, for PyCBC   |
 //!
-//! Series carry gwpy's attributes `x0`, `dx`, `xunit`, `unit`, `name` and `channel`. The `x0` of a ratio is the time of
+//! Series carry gwpy's attributes `x0`, `dx`, `xunit`, `unit`, `name` and `channel`, those for PyCBC `start_time` and
+//! `delta_t`, which are `x0` and `dx`. The `x0` of a ratio is the time of
 //! the event that its first sample answers: the first output sample's and the template's offset.
 //!
 //! Invariant: a file is under its name only when it is whole; memory does not grow with its length.
 //!
 //! # Source
-//! gwpy 4.1.0 (`types/io/hdf5.py`) for the attributes.
+//! gwpy 4.1.0 (`types/io/hdf5.py`) and PyCBC 2 (`pycbc.types.load_timeseries`) for the attributes.
 
 mod skeleton;
 mod writer;

@@ -13,6 +13,9 @@ use crate::io::hdf5_patch::{Place, patch};
 
 type Built<T = ()> = std::result::Result<T, FormatError>;
 
+/// The group of data sets with PyCBC's attributes.
+const PYCBC: &str = "pycbc";
+
 /// Series begin at multiples of this many bytes.
 const ALIGNMENT: u64 = 4096;
 
@@ -48,6 +51,17 @@ impl Series {
             Self::Snr { template, .. } => format!("{name}/snr/{}", leaf(template)),
             Self::Whitened { .. } => format!("{name}/whitened"),
             Self::Valid { .. } => format!("{name}/valid"),
+        }
+    }
+
+    /// The data set of the same samples that PyCBC reads: gwpy refuses attributes that it does not know, so both programs'
+    /// can't be at one.
+    fn pycbc_path(self, file: &SeriesFile) -> Option<String> {
+        let name = &file.detectors[self.detector()].detector;
+        match self {
+            Self::Snr { template, .. } => Some(format!("{name}/{PYCBC}/{}", leaf(template))),
+            Self::Whitened { .. } => Some(format!("{name}/{PYCBC}/whitened")),
+            Self::Valid { .. } => None,
         }
     }
 
@@ -134,14 +148,17 @@ impl Skeleton {
     ) -> Result<Vec<u8>> {
         let mut bytes = build(path, (file, is_complete), &self.series)?;
         let stand_ins = self.stand_ins(file, &bytes).map_err(|error| fault(path, &error))?;
-        let place = |((each, start), stand_in): ((&Series, &u64), u64)| Place {
-            stand_in,
-            axes: vec![length(*each)],
-            start: *start,
-            bytes: length(*each) * each.width(),
+        let place = |((each, start), stand_ins): ((&Series, &u64), Vec<u64>)| {
+            let (samples, bytes, start) = (length(*each), length(*each) * each.width(), *start);
+            stand_ins.into_iter().map(move |stand_in| Place {
+                stand_in,
+                axes: vec![samples],
+                start,
+                bytes,
+            })
         };
         let places: Vec<Place> =
-            self.series.iter().zip(&self.starts).zip(stand_ins).map(place).collect();
+            self.series.iter().zip(&self.starts).zip(stand_ins).flat_map(place).collect();
         let last = places.iter().map(|place| place.start + place.bytes).max().unwrap_or(0);
         let is_whole = bytes.len() as u64 == self.reserved && patch(&mut bytes, &places, last);
         if !is_whole {
@@ -151,20 +168,22 @@ impl Skeleton {
         Ok(bytes)
     }
 
-    /// Where hdf5-pure put the one element that each series has as yet.
+    /// Where hdf5-pure put the one element that each data set of each series has as yet.
     fn stand_ins(
         &self,
         file: &SeriesFile,
         bytes: &[u8],
-    ) -> std::result::Result<Vec<u64>, hdf5_pure::Error> {
+    ) -> std::result::Result<Vec<Vec<u64>>, hdf5_pure::Error> {
         let small = hdf5_pure::File::from_bytes(bytes.to_vec())?;
-        let find = |each: &Series| {
-            let layout = small.dataset(&each.path(file))?.layout()?;
+        let find = |path: String| {
+            let layout = small.dataset(&path)?.layout()?;
             // None has the address 0, where the superblock lies.
             let Layout::Contiguous { address, .. } = layout else { return Ok(0) };
             Ok(address.unwrap_or(0))
         };
-        self.series.iter().map(find).collect()
+        let paths = |each: &Series| [Some(each.path(file)), each.pycbc_path(file)];
+        let each = |each: &Series| paths(each).into_iter().flatten().map(find).collect();
+        self.series.iter().map(each).collect()
     }
 }
 
@@ -200,6 +219,7 @@ fn fill((file, is_complete): (&SeriesFile, bool), series: &[Series]) -> Built<Fi
             group.create_dataset("peak_offset_s").with_f64_data(&offsets);
         }
         let mut ratios = group.create_group("snr");
+        let mut pycbc = group.create_group(PYCBC);
         for each in series.iter().filter(|each| each.detector() == index) {
             match *each {
                 Series::Snr { template, .. } => {
@@ -207,10 +227,12 @@ fn fill((file, is_complete): (&SeriesFile, bool), series: &[Series]) -> Built<Fi
                     let name = format!("SNR of {}", of.name);
                     let place = Axis { offset_s: of.peak_offset_s, name: &name, unit: "" };
                     add(&mut ratios, &leaf(template), *each, own, place)?;
+                    add_for_pycbc(&mut pycbc, &leaf(template), *each, own, of.peak_offset_s)?;
                 }
                 Series::Whitened { .. } => {
                     let place = Axis { offset_s: 0.0, name: "whitened strain", unit: "" };
                     add(&mut group, "whitened", *each, own, place)?;
+                    add_for_pycbc(&mut pycbc, "whitened", *each, own, 0.0)?;
                 }
                 Series::Valid { .. } => {
                     let place = Axis { offset_s: 0.0, name: "good data", unit: "" };
@@ -219,6 +241,7 @@ fn fill((file, is_complete): (&SeriesFile, bool), series: &[Series]) -> Built<Fi
             }
         }
         group.add_group(ratios.finish());
+        group.add_group(pycbc.finish());
         builder.add_group(group.finish());
     }
     Ok(builder)
@@ -250,5 +273,23 @@ fn add(
         .set_attr("unit", text(axis.unit))
         .set_attr("name", text(axis.name))
         .set_attr("channel", text(format!("{}:SIDEREAL", own.detector)));
+    Ok(())
+}
+
+/// Adds a data set that gets the place of the series, with PyCBC's attributes.
+fn add_for_pycbc(
+    group: &mut GroupBuilder,
+    leaf: &str,
+    series: Series,
+    own: &DetectorSeries,
+    offset_s: f64,
+) -> Built {
+    let zeros = vec![0; series.width() as usize];
+    group
+        .create_dataset(leaf)
+        .with_raw_data(series.datatype()?, zeros, 1)
+        .with_shape(&[1])
+        .set_attr("start_time", AttrValue::F64(own.start.plus_s(offset_s).s()))
+        .set_attr("delta_t", AttrValue::F64(1.0 / f64::from(own.rate_hz)));
     Ok(())
 }

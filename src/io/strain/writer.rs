@@ -55,7 +55,7 @@ impl NewStrain {
     fn gwosc(&self) -> Result<GwoscHeader> {
         let rate = u64::from(self.rate_hz).max(1);
         let (second_ns, seconds) = (1_000_000_000, self.samples / rate);
-        if self.start.ns % second_ns != 0 || self.samples % rate != 0 {
+        if self.start.ns % second_ns != 0 || !self.samples.is_multiple_of(rate) {
             let found =
                 format!("{} s from GPS {} on", self.samples as f64 / rate as f64, self.start.s());
             let rule = "GWOSC's HDF5 has whole seconds: choose them, or write a frame file (.gwf)";
