@@ -19,7 +19,7 @@ use sidereal::spiir::matched::matched_whitened;
 use sidereal::spiir::trigger::Trigger;
 use sidereal::spiir::whiten::{Average, Method, WelchOptions, welch};
 use sidereal::strain::Binary;
-use sidereal::waveform::{InspiralOptions, inspiral};
+use sidereal::waveform::{Approximant, InspiralOptions, inspiral};
 
 const RATE_HZ: u32 = 2048;
 const LENGTH_S: u64 = 300;
@@ -51,8 +51,9 @@ fn run(method: Method) -> Run {
     let psd = welch(&recording.samples, &recording.valid, RATE_HZ, &average).expect("a spectrum");
     let wave = |masses: (f64, f64)| {
         let binary = Binary::of_masses(masses.0, masses.1);
-        let options =
-            InspiralOptions { f_low_hz: 40.0, rate_hz: RATE_HZ, ..InspiralOptions::default() };
+        let approximant = Approximant::usual(&binary);
+        let defaults = InspiralOptions::default();
+        let options = InspiralOptions { approximant, f_low_hz: 40.0, rate_hz: RATE_HZ, ..defaults };
         inspiral(&binary, &options).expect("a wave")
     };
     let waveforms = [(30.0, 30.0), (12.0, 10.0), (6.0, 5.0)].map(wave).to_vec();
@@ -135,8 +136,9 @@ fn check(method: Method) {
              overlap {overlap:.4} for a match of {:.4}",
             template.name, quadratures[0], quadratures[1], template.fit
         );
+        // Decaying exponentials reach into negative frequencies, so the quadratures of a short template differ a little.
         for rms in quadratures {
-            assert!((rms - 1.0).abs() < 0.02, "{}: {rms}", template.name);
+            assert!((rms - 1.0).abs() < 0.03, "{}: {rms}", template.name);
         }
         assert!(distance < 0.03, "{}: {distance}", template.name);
         assert!(
