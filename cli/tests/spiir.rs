@@ -31,6 +31,56 @@ fn home() -> TempDir {
     })
 }
 
+/// Without a file of templates, a range of masses places them, for a bank and for a search.
+#[test]
+fn templates_are_placed_for_ranges_of_masses() {
+    let home = home();
+    let design = "--f-low 40 --lowest-rate 256";
+    let space = "--masses 26:34 --spins=-0.2:0.2";
+    let bank = format!("spiir bank {space} --rate 2048 {design}");
+    let told = json(home.path(), &format!("{bank} -o bank.h5"));
+    let placement = &told["placement"];
+    let count = placement["templates"].as_u64().unwrap();
+    assert!((5..60).contains(&count), "{placement}");
+    assert_eq!(told["templates"].as_array().unwrap().len() as u64, count);
+    let (points, above) = (&placement["points"], &placement["points_above"]);
+    assert!(above.as_f64().unwrap() >= 0.96 * points.as_f64().unwrap(), "{placement}");
+    assert!(placement["lowest_match"].as_f64().unwrap() > 0.9, "{placement}");
+    let list = fs::read_to_string(home.path().join("bank.h5.csv")).unwrap();
+    assert_eq!(list.lines().count() as u64, count + 1);
+    // The list is a file of templates, and gives the same bank.
+    let again = format!("spiir bank bank.h5.csv --rate 2048 {design} -o again.h5");
+    assert_eq!(json(home.path(), &again)["templates"], told["templates"]);
+    // Fewer match is needed, fewer templates are there.
+    let coarse =
+        json(home.path(), &format!("{bank} -o coarse.h5 --min-match 0.9 --check-points 0"));
+    assert!(coarse["placement"]["templates"].as_u64().unwrap() < count);
+    assert_eq!(coarse["placement"]["lowest_match"], Value::Null);
+
+    let words =
+        format!("spiir search {STRAIN} {space} {design} --threshold 3.5 --no-plots -o found");
+    let event = &json(home.path(), &words)["events"][0];
+    assert!(event["network_snr"].as_f64().unwrap() > 17.5, "{event}");
+    assert!(entries(&home.path().join("found")).contains("bank_L1.h5"));
+
+    let bad = [
+        ("--masses 34:26", "must not be above"),
+        ("--masses 26", "cannot be used with"),
+        ("--spins 0.1", "--masses"),
+        ("--masses 26:34 --spins=-2:2", "-0.99 to 0.99"),
+        ("--masses 26:34 --min-match 1", "--min-match"),
+        ("--masses 26:34 --max-templates 2", "most templates is 2"),
+        ("--masses 26:34 --total-mass 5:6", "no binary"),
+        ("", "TEMPLATES"),
+    ];
+    for (words, expected) in bad {
+        let templates = if expected.starts_with("cannot") { "bank.h5.csv" } else { "" };
+        let words = format!("spiir bank {templates} {words} --rate 2048 {design} -o none.h5");
+        fails(&sidereal(home.path(), &words), 2, &[expected]);
+        assert!(!home.path().join("none.h5").exists() && !home.path().join("none.h5.csv").exists());
+    }
+}
+
 /// Light binaries are inspirals, heavy ones merge, and all that is made of them says so.
 #[test]
 fn each_template_has_the_waveform_of_its_mass() {

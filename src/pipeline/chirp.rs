@@ -10,6 +10,7 @@ mod device;
 mod latency;
 mod need;
 mod phase;
+pub mod placement;
 mod ready;
 mod recording;
 mod report;

@@ -12,7 +12,7 @@ mod interference;
 mod levels;
 mod noise;
 mod pulse_shape;
-mod rng;
+pub(crate) mod rng;
 mod signal;
 pub mod strain;
 pub mod telescopes;

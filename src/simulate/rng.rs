@@ -9,7 +9,7 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What a stream of random words is for; streams of one seed are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Noise = 1,
     NoiseTail = 2,
     Narrow = 3,
@@ -20,6 +20,7 @@ pub(super) enum Stream {
     ArraySource = 8,
     ArrayLayout = 9,
     Strain = 10,
+    Placement = 11,
 }
 
 /// Scrambles a word: each output bit depends on each input bit.
@@ -27,7 +28,7 @@ pub(super) enum Stream {
 /// # Source
 /// The finalizer of SplitMix64: Steele, Lea & Flood 2014, OOPSLA, fig. 16 (variant 13 of Stafford).
 #[inline(always)]
-pub(super) fn scramble(mut word: u64) -> u64 {
+pub(crate) fn scramble(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
@@ -35,22 +36,22 @@ pub(super) fn scramble(mut word: u64) -> u64 {
 
 /// The start of the words of one stream and one item of it (a row, a burst of interference).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Key(u64);
+pub(crate) struct Key(u64);
 
 impl Key {
-    pub(super) fn new(seed: u64, stream: Stream, item: u64) -> Self {
+    pub(crate) fn new(seed: u64, stream: Stream, item: u64) -> Self {
         let stream = scramble(scramble(seed ^ STEP).wrapping_add(STEP.wrapping_mul(stream as u64)));
         Self(scramble(stream ^ scramble(item.wrapping_mul(STEP))))
     }
 
     /// The random word with a number.
     #[inline(always)]
-    pub(super) fn word(self, number: u64) -> u64 {
+    pub(crate) fn word(self, number: u64) -> u64 {
         scramble(self.0.wrapping_add(number.wrapping_mul(STEP)))
     }
 
     /// A number in [0, 1) with 53 random bits.
-    pub(super) fn uniform(self, number: u64) -> f64 {
+    pub(crate) fn uniform(self, number: u64) -> f64 {
         (self.word(number) >> 11) as f64 / (1u64 << 53) as f64
     }
 }

@@ -3,17 +3,19 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Host;
 use sidereal::backend::threads::Threads;
+use sidereal::io::templates;
 use sidereal::pipeline::chirp::{design, write_bank};
 use sidereal::spiir::bank::{Bank, BankTemplate};
 use sidereal::{Error, Result};
 
 use super::design::Design;
 use super::left_out::Missed;
+use super::placement::{self, Placement};
 use super::whitening::{spectrum, spectrum_file};
 use crate::common::Common;
 use crate::json;
@@ -26,14 +28,19 @@ use crate::provenance::{self, Product, Provenance, Run};
 /// Templates are series in HDF5 (plus and cross, or complex), or masses and aligned spins in CSV, LIGO_LW
 /// (sngl_inspiral, .xml or .xml.gz) or a PyCBC bank; of masses it makes waveforms (--approximant). Prints for each template its filters,
 /// how many run at which rate, their match with the template, and the distance at which it is seen.
+///
+/// Without a file of templates, --masses places them: random binaries are proposed until nearly all match a template.
+/// BANK.csv lists the masses and spins then.
 #[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("waves").args(["templates", "masses"]).required(true))]
 #[command(after_help = "Examples:\n  \
     sidereal spiir bank masses.csv -o bank.h5 --psd aligo --f-low 30\n  \
-    sidereal spiir bank template.hdf5 -o bank.h5 --psd H1_asd.txt --match 0.98 --json")]
+    sidereal spiir bank template.hdf5 -o bank.h5 --psd H1_asd.txt --match 0.98 --json\n  \
+    sidereal spiir bank --masses 10:60 --spins=-0.9:0.9 --min-match 0.97 -o bank.h5")]
 pub(crate) struct Arguments {
     /// File of templates.
     #[arg(value_name = "TEMPLATES")]
-    templates: PathBuf,
+    templates: Option<PathBuf>,
     /// File to write.
     #[arg(short, long, value_name = "BANK", help_heading = "Output")]
     output: PathBuf,
@@ -51,8 +58,16 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "", help_heading = "Noise")]
     detector: String,
     #[command(flatten)]
+    placement: Placement,
+    #[command(flatten)]
     design: Design,
 }
+
+/// End of the name of the list of placed templates.
+const CSV: &str = ".csv";
+
+/// Templates that the screen lists.
+const LISTED: usize = 50;
 
 /// One template, as it is shown.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -94,6 +109,9 @@ pub(crate) struct Document {
     rate_hz: u32,
     latency_s: f64,
     filters: usize,
+    /// How the templates were placed, of a bank that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placement: Option<placement::Report>,
     templates: Vec<Row>,
     #[serde(flatten)]
     missed: Missed,
@@ -112,6 +130,7 @@ impl Document {
             rate_hz: bank.rate_hz,
             latency_s: plan.latency() as f64 / f64::from(bank.rate_hz),
             filters: plan.filters(),
+            placement: None,
             templates: bank.templates.iter().map(|one| row(one, bank.rate_hz)).collect(),
             missed: Missed::new(bank),
         })
@@ -127,13 +146,17 @@ impl Document {
             self.rate_hz,
             short(self.latency_s, 3),
         );
-        let width = self.templates.iter().map(|row| row.name.len()).max().unwrap_or(0).max(8);
+        if let Some(placement) = &self.placement {
+            let _ = writeln!(text, "{}", placement.text());
+        }
+        let shown = &self.templates[..self.templates.len().min(LISTED)];
+        let width = shown.iter().map(|row| row.name.len()).max().unwrap_or(0).max(8);
         let _ = writeln!(
             text,
             "{:width$}  {:10}  {:>7}  {:>9}  {:>7}  {:>12}  {:>9}  filters at each rate (Hz)",
             "template", "waveform", "filters", "effective", "match", "horizon (Mpc)", "length (s)"
         );
-        for row in &self.templates {
+        for row in shown {
             let rates: Vec<String> = row
                 .rates
                 .iter()
@@ -151,6 +174,10 @@ impl Document {
                 row.duration_s,
                 rates.join(", "),
             );
+        }
+        if shown.len() < self.templates.len() {
+            let more = plural(self.templates.len() - shown.len(), "template");
+            let _ = writeln!(text, "and {more} more, which --json lists");
         }
         for line in self.missed.lines() {
             let _ = writeln!(text, "{line}");
@@ -184,28 +211,43 @@ fn row(template: &BankTemplate, rate_hz: u32) -> Row {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: &Arguments, common: &Common) -> Result<()> {
-    let mut read = vec![arguments.templates.clone()];
+    let mut read = Vec::from_iter(arguments.templates.clone());
     read.extend(spectrum_file(&arguments.psd));
     let existing = Existing::new(arguments.overwrite);
     let writing = WritingFiles { option: "--output", existing, inputs: &read, common };
-    let files = Files::begin(&arguments.output, &[], &writing)?;
+    let lists: &[&str] = if arguments.placement.is_asked() { &[CSV] } else { &[] };
+    let files = Files::begin(&arguments.output, lists, &writing)?;
     if !(16..=1 << 20).contains(&arguments.rate) {
         return Err(Error::parameter("--rate", arguments.rate, "it must be 16 to 1048576"));
     }
     let psd = spectrum(&arguments.psd, arguments.rate)?;
-    let source = arguments.design.source(&arguments.templates, arguments.rate, common.quiet)?;
     let backend = common.backend()?;
     let threads = match backend.host() {
         Host::Cpu(_, threads) => threads,
         Host::Reference => Threads::new(1),
     };
+    let (templates, placed) = match &arguments.templates {
+        Some(path) => (templates::open(path)?, None),
+        None => {
+            let band_hz = arguments.design.band_hz(arguments.rate);
+            let (placed, report) = arguments.placement.place(&psd, band_hz, &threads)?;
+            placement::write_csv(&files.beside(CSV), &placed.binaries)?;
+            (placement::templates(&placed), Some(report))
+        }
+    };
+    let source = arguments.design.source(templates, arguments.rate, common.quiet)?;
     let bank = design(&source, &psd, &threads)?;
     let provenance = Provenance::new(common, &read)?;
     let run = Run::new(common).on(&backend);
     let lines = provenance::lines(&provenance, &run)?;
-    let comment = format!("{} for {}\n{lines}", arguments.templates.display(), arguments.psd);
+    let from = match &arguments.templates {
+        Some(path) => path.display().to_string(),
+        None => "placed templates".to_owned(),
+    };
+    let comment = format!("{from} for {}\n{lines}", arguments.psd);
     write_bank(&files.main(), &bank, &arguments.detector, &comment)?;
-    let document = Document::new(&arguments.output, &bank, &arguments.detector)?;
+    let mut document = Document::new(&arguments.output, &bank, &arguments.detector)?;
+    document.placement = placed;
     files.finish()?;
     if common.json {
         return json::print(&Product::new("spiir-bank", document, provenance, run));

@@ -1,9 +1,7 @@
 //! The options of a bank's design.
 
-use std::path::Path;
-
 use clap::{Args, ValueEnum};
-use sidereal::io::templates;
+use sidereal::io::templates::Templates;
 use sidereal::pipeline::chirp::{Source, waveforms};
 use sidereal::spiir::Resampler;
 use sidereal::spiir::bank::{Options, Rates};
@@ -131,20 +129,25 @@ pub(super) enum Resampling {
 }
 
 impl Design {
-    /// The templates of a file for strain of a rate, and how they become filters.
+    /// Templates for strain of a rate, and how they become filters.
     ///
     /// # Errors
-    /// What reading finds; [`Error::Parameter`] for masses without a wave in band, or another rate.
-    pub(super) fn source(&self, path: &Path, rate_hz: u32, quiet: bool) -> Result<Source> {
+    /// [`Error::Parameter`] for masses without a wave in band, or another rate.
+    pub(super) fn source(&self, templates: Templates, rate_hz: u32, quiet: bool) -> Result<Source> {
         let options = self.options(rate_hz)?;
         let inspirals =
             InspiralOptions { f_low_hz: self.f_low, rate_hz, ..InspiralOptions::default() };
-        let waveforms = waveforms(templates::open(path)?, &inspirals, self.approximant.chosen())?;
+        let waveforms = waveforms(templates, &inspirals, self.approximant.chosen())?;
         let parts = waveforms.iter().map(|w| (&*w.name, w.binary, w.approximant.as_deref()));
         if let Some(words) = extrapolated(parts) {
             warning!(quiet: quiet, "{words}");
         }
         Ok(Source { waveforms, options })
+    }
+
+    /// The band of templates, in Hz.
+    pub(super) fn band_hz(&self, rate_hz: u32) -> (f64, f64) {
+        (self.f_low, self.f_high.unwrap_or(f64::from(rate_hz) / 2.0))
     }
 
     /// How filters are made.

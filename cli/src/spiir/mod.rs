@@ -5,6 +5,7 @@ mod design;
 mod filter;
 mod inputs;
 mod left_out;
+mod placement;
 mod search;
 mod whitening;
 

@@ -13,13 +13,17 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use sidereal::backend::Backend;
-use sidereal::pipeline::chirp::{ChirpSearch, Input, Report, SearchOptions, Strain};
+use sidereal::backend::threads::Threads;
+use sidereal::io::templates::{self, Templates};
+use sidereal::pipeline::chirp::placement::harmonic_mean;
+use sidereal::pipeline::chirp::{ChirpSearch, Input, Report, SearchOptions, Strain, Whitening};
 use sidereal::pipeline::ending::Ending;
 use sidereal::spiir::coincidence::{Ranking, Sample};
 use sidereal::{Error, Result};
 
 use super::design::{Design, within};
 use super::inputs;
+use super::placement::{self, Placement};
 use super::whitening::Whiten;
 use crate::common::{self, Common, tell_notes};
 use crate::errors::Exit;
@@ -27,6 +31,7 @@ use crate::kept::{self, Identity, Keeper, Resume};
 use crate::output::{Contents, Existing, Folder, Writing as WritingFolder};
 use crate::progress::Progress;
 use crate::provenance::{Made, Product, Provenance, Run};
+use crate::say::note;
 use crate::space::Reserve;
 use crate::{errors, interrupt, json};
 use banks::Banks;
@@ -58,11 +63,12 @@ const DESIGN: [&str; 14] = [
 /// spectra that BAYESTAR localizes with), snr.h5 (SNR series of what was found, whitened strain), bank_H1.h5 and so on
 /// where banks were made (none of minimum-phase whitening, whose turn of phases they would hold), and pictures. False-alarm rates come from time slides.
 #[derive(Args, Clone, Debug)]
-#[command(group = ArgGroup::new("waves").args(["templates", "bank"]).required(true))]
+#[command(group = ArgGroup::new("waves").args(["templates", "bank", "masses"]).required(true))]
 #[command(after_help = "Examples:\n  \
     sidereal spiir search H-H1_STRAIN.hdf5 L-L1_STRAIN.hdf5 --templates GW150914_4_template.hdf5 -o found\n  \
     sidereal spiir search h1.hdf5 l1.hdf5 v1.hdf5 --templates masses.csv --f-low 30 --psd running -o found\n  \
-    sidereal spiir search h1.hdf5 l1.hdf5 --bank H1=h1_bank.h5 --bank L1=l1_bank.h5 -o found")]
+    sidereal spiir search h1.hdf5 l1.hdf5 --bank H1=h1_bank.h5 --bank L1=l1_bank.h5 -o found\n  \
+    sidereal spiir search h1.hdf5 l1.hdf5 --masses 10:60 --spins=-0.9:0.9 -o found")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     strain: inputs::Strain,
@@ -72,6 +78,8 @@ pub(crate) struct Arguments {
     /// A bank that was made before: FILE for all detectors, or NAME=FILE for one; how it was made is settled.
     #[arg(long, value_name = "BANK", conflicts_with_all = DESIGN, help_heading = "Templates")]
     bank: Vec<PathBuf>,
+    #[command(flatten)]
+    placement: Placement,
     #[command(flatten)]
     design: Design,
     #[command(flatten)]
@@ -287,7 +295,7 @@ impl<'a> Work<'a> {
     /// Fails unless `before`, where it is a folder, was left by the same search.
     fn begin(arguments: &'a Arguments, before: Option<&Folder>, common: &Common) -> Result<Self> {
         let options = arguments.detection.options(common.memory)?;
-        if arguments.templates.is_none() {
+        if !arguments.bank.is_empty() {
             arguments.whitening.check_bank()?;
         }
         let asked = common.asked_backend()?;
@@ -297,7 +305,7 @@ impl<'a> Work<'a> {
             .first()
             .map_or((1, 0.0), |recording| (recording.rate_hz, recording.duration_s()));
         let whitening = arguments.whitening.whitening(rate_hz, length_s, common.memory)?;
-        let inputs = arguments.inputs(recordings, rate_hz, common.quiet)?;
+        let inputs = arguments.inputs(recordings, &whitening, common)?;
         let chosen = || common.backend_for(common::Work::on_ratios(ratios_of(&inputs)));
         let backend = asked.map_or_else(chosen, Ok)?;
         if let Some(folder) = before {
@@ -314,7 +322,7 @@ impl<'a> Work<'a> {
         let whitening = &self.arguments.whitening;
         let provenance = Provenance::new(common, &self.arguments.files())?;
         let made = Made { provenance, run: Run::new(common).on(&self.backend) };
-        if self.arguments.templates.is_some() && !whitening.turns_phases() {
+        if self.arguments.bank.is_empty() && !whitening.turns_phases() {
             ratios::write_banks(folder, self.search.banks(), &comment(&made, "banks of")?)?;
         }
         let path = folder.file("");
@@ -443,10 +451,11 @@ impl Arguments {
     /// What the search is, for one that goes on where it is interrupted: all that results depend on.
     fn identity(&self, backend: &Backend) -> Result<Identity> {
         let detection = Detection { gulp: 0, ..self.detection.clone() };
-        let options: [(&str, &dyn Debug); 6] = [
+        let options: [(&str, &dyn Debug); 7] = [
             ("strain", &self.strain),
             ("--templates", &self.templates),
             ("--bank", &self.bank),
+            ("placement of templates", &self.placement),
             ("design of filters", &self.design),
             ("whitening", &self.whitening),
             ("detection", &detection),
@@ -458,11 +467,19 @@ impl Arguments {
     fn inputs(
         &self,
         recordings: Vec<Strain>,
-        rate_hz: u32,
-        quiet: bool,
+        whitening: &Whitening,
+        common: &Common,
     ) -> Result<Vec<(Strain, Input)>> {
-        if let Some(path) = &self.templates {
-            let source = Arc::new(self.design.source(path, rate_hz, quiet)?);
+        let rate_hz = recordings.first().map_or(1, |recording| recording.rate_hz);
+        let templates = match &self.templates {
+            Some(path) => Some(templates::open(path)?),
+            None if self.placement.is_asked() => {
+                Some(self.place(&recordings, whitening, common)?)
+            }
+            None => None,
+        };
+        if let Some(templates) = templates {
+            let source = Arc::new(self.design.source(templates, rate_hz, common.quiet)?);
             let with = |recording| (recording, Input::Shared(Arc::clone(&source)));
             return Ok(recordings.into_iter().map(with).collect());
         }
@@ -473,6 +490,25 @@ impl Arguments {
         };
         recordings.into_iter().map(with).collect()
     }
+
+    /// Places templates for the harmonic mean of the recordings' spectra: that of the network's signal-to-noise ratio.
+    fn place(
+        &self,
+        recordings: &[Strain],
+        whitening: &Whitening,
+        common: &Common,
+    ) -> Result<Templates> {
+        let spectra = recordings.iter().map(|recording| whitening.spectrum(recording));
+        let psd = harmonic_mean(&spectra.collect::<Result<Vec<_>>>()?)?;
+        let rate_hz = recordings.first().map_or(1, |recording| recording.rate_hz);
+        let threads = Threads::new(common.threads()?);
+        let band_hz = self.design.band_hz(rate_hz);
+        let (placed, report) = self.placement.place(&psd, band_hz, &threads)?;
+        if !common.quiet {
+            note!("{}", report.text());
+        }
+        Ok(placement::templates(&placed))
+    }
 }
 
 impl Detection {
@@ -480,7 +516,7 @@ impl Detection {
     fn options(
         &self,
         memory: Option<u64>,
-    ) -> Result<impl Fn(sidereal::pipeline::chirp::Whitening) -> SearchOptions + use<'_>> {
+    ) -> Result<impl Fn(Whitening) -> SearchOptions + use<'_>> {
         within("--threshold", self.threshold, (1.0, 1e3), "standard deviations")?;
         within("--window-pad", self.window_pad, (0.0, 0.1), "seconds")?;
         within("--cluster", self.cluster, (0.0, 60.0), "seconds")?;

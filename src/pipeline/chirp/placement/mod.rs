@@ -1,0 +1,275 @@
+//! Placement of templates: masses and spins such that any binary of a space matches one of them.
+//!
+//! Random binaries are proposed, and one that no template matches becomes a template, until nearly all proposals are
+//! matched; docs/design/template_bank.md explains it.
+
+mod coverage;
+mod neighbors;
+mod overlap;
+mod space;
+
+pub use coverage::{Coverage, coverage};
+pub use space::{Range, Space};
+
+use crate::backend::threads::Threads;
+use crate::error::{Error, Result};
+use crate::math::power_spectrum::PowerSpectrum;
+use crate::strain::Binary;
+use neighbors::Neighbors;
+use overlap::{Frame, NODES, Nodes, Shape, Wave};
+use space::Draws;
+
+/// Greatest ratio of the chirp masses of a slice, whose templates are compared in one frame.
+const SLICE: f64 = 1.25;
+/// Ratio of chirp masses beyond which binaries do not match.
+const APART: f64 = 1.5;
+/// Proposals that are compared at once with the templates before them.
+const BATCH: u64 = 256;
+/// The last batches, of whose proposals of each kind so few may be accepted at the end.
+const LAST_BATCHES: usize = 5;
+/// Waves from which a slice's frame is made.
+const SAMPLES: u64 = 64;
+
+/// What a bank must find, and how well.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlaceOptions {
+    /// The binaries.
+    pub space: Space,
+    /// The match that a binary must have with the nearest template, from 0 to 1.
+    pub min_match: f64,
+    /// Part of the proposals that must be matched at the end, in each part of the space.
+    pub covered: f64,
+    /// Lowest frequency used, in Hz.
+    pub f_low_hz: f64,
+    /// Highest frequency used, in Hz.
+    pub f_high_hz: f64,
+    /// Seed of the random proposals.
+    pub seed: u64,
+    /// Most templates.
+    pub most: usize,
+}
+
+impl PlaceOptions {
+    /// A bank of match 0.97 from 20 Hz to 2048 Hz.
+    pub fn new(space: Space) -> Self {
+        Self {
+            space,
+            min_match: 0.97,
+            covered: 0.97,
+            f_low_hz: 20.0,
+            f_high_hz: 2048.0,
+            seed: 1,
+            most: 20_000,
+        }
+    }
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the one out of range.
+    fn check(&self) -> Result<()> {
+        self.space.check()?;
+        let parts = [
+            ("minimal match", self.min_match, (0.5, 0.999)),
+            ("covered part of a template space", self.covered, (0.5, 0.999)),
+        ];
+        for (name, value, (least, most)) in parts {
+            if !(value >= least && value <= most) {
+                let rule = format!("it must be {least} to {most}");
+                return Err(Error::parameter(name, value, rule));
+            }
+        }
+        if !(self.f_low_hz > 0.0 && self.f_low_hz < self.f_high_hz) {
+            let rule = format!("it must be above 0 and below {} Hz", self.f_high_hz);
+            return Err(Error::parameter("lowest frequency (Hz)", self.f_low_hz, rule));
+        }
+        Ok(())
+    }
+
+    /// Slices of the space by chirp mass, from the lightest.
+    fn slices(&self) -> Vec<Space> {
+        let (low, high) = self.space.chirp_range();
+        if low.is_nan() || high.is_nan() || low > high {
+            return Vec::new();
+        }
+        let count = ((high / low).ln() / SLICE.ln()).ceil().max(1.0);
+        let edge = |index: f64| low * (high / low).powf(index / count);
+        let slice = |index| {
+            let index = f64::from(index);
+            self.space.slice((edge(index), edge(index + 1.0)))
+        };
+        (0..count as u32).map(slice).collect()
+    }
+
+    fn nodes(&self, psd: &PowerSpectrum, cells: usize) -> Result<Nodes> {
+        Nodes::new(psd, (self.f_low_hz, self.f_high_hz), cells)
+    }
+}
+
+/// The templates of a bank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed {
+    /// The binaries, by rising chirp mass; masses are rounded to seven digits, spins to four decimals.
+    pub binaries: Vec<Binary>,
+    /// Binaries that were proposed.
+    pub proposals: u64,
+}
+
+/// Places templates for noise of a power spectrum, on the threads; `tell` is told of the number of templates, and stops
+/// it by an error.
+///
+/// Waves are IMRPhenomD. The result depends on the spectrum and the options alone, not on the threads.
+///
+/// # Errors
+/// [`Error::Parameter`] for options out of range, a space without binaries in the band, or when more than
+/// [`PlaceOptions::most`] templates are needed; what `tell` gives.
+/// # Source
+/// Harry, Allen & Sathyaprakash 2009, Phys. Rev. D 80, 104014 (stochastic placement).
+pub fn place(
+    options: &PlaceOptions,
+    psd: &PowerSpectrum,
+    threads: &Threads,
+    tell: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Placed> {
+    options.check()?;
+    let nodes = options.nodes(psd, NODES)?;
+    let mut placed = Placed { binaries: Vec::new(), proposals: 0 };
+    for (space, item) in options.slices().iter().zip(0..) {
+        let waves = sample(&nodes, &Draws::by_chirp_times(space, options.seed, 2 * item));
+        if waves.is_empty() {
+            continue;
+        }
+        let mut slice = Slice {
+            options,
+            nodes: &nodes,
+            frame: Frame::new(&nodes, &waves),
+            draws: [
+                Draws::by_chirp_times(space, options.seed, 2 * item + 1),
+                Draws::by_masses(space, options.seed, 2 * item + 1),
+            ],
+            templates: Neighbors::new(options.min_match),
+            threads,
+        };
+        slice.take_up(&placed.binaries, space.chirp_msun.0 / APART);
+        slice.fill(&mut placed, tell)?;
+    }
+    if placed.binaries.is_empty() {
+        let rule = "no binary lies within all limits and has a wave in the band";
+        return Err(Error::parameter("masses and spins of a bank", "none", rule));
+    }
+    placed.binaries.sort_by(|a, b| a.chirp_mass_msun().total_cmp(&b.chirp_mass_msun()));
+    Ok(placed)
+}
+
+/// The harmonic mean of spectra, on the bins of the first: of a binary that all detectors see alike, the square of the
+/// network's signal-to-noise ratio is that of one detector with this noise times their number.
+///
+/// # Errors
+/// [`Error::Parameter`] where there is none.
+pub fn harmonic_mean(spectra: &[PowerSpectrum]) -> Result<PowerSpectrum> {
+    let Some(first) = spectra.first() else {
+        return Err(Error::parameter("spectra", 0, "there must be 1 at least"));
+    };
+    let count = spectra.len() as f64;
+    let density = |bin: usize| {
+        let f_hz = bin as f64 * first.spacing_hz();
+        count / spectra.iter().map(|psd| 1.0 / psd.at(f_hz)).sum::<f64>()
+    };
+    PowerSpectrum::new(first.spacing_hz(), (0..first.densities().len()).map(density).collect())
+}
+
+/// Waves of random binaries.
+fn sample(nodes: &Nodes, draws: &Draws) -> Vec<Wave> {
+    let first = draws.point(0).map(|_| 0..SAMPLES);
+    let binaries = first.into_iter().flatten().filter_map(|number| draws.point(number));
+    binaries.filter_map(|binary| nodes.wave(&binary).ok()).collect()
+}
+
+/// A slice of the space that is being filled.
+struct Slice<'a> {
+    options: &'a PlaceOptions,
+    nodes: &'a Nodes,
+    frame: Frame,
+    /// Proposals alternate between the density of templates and that of masses: the first alone would leave corners of
+    /// the masses' ranges, the second much of the space's light end.
+    draws: [Draws; 2],
+    templates: Neighbors,
+    threads: &'a Threads,
+}
+
+/// A proposal: its number, and what is left of it if no template before its batch matches.
+type Proposal = (u64, Option<(Binary, Shape)>);
+
+impl Slice<'_> {
+    fn shape(&self, binary: &Binary) -> Option<Shape> {
+        self.nodes.wave(binary).ok().map(|wave| self.frame.shape(&wave))
+    }
+
+    /// Takes up the templates of the slices before that may match.
+    fn take_up(&mut self, binaries: &[Binary], least_chirp_msun: f64) {
+        let near = |binary: &&Binary| binary.chirp_mass_msun() >= least_chirp_msun;
+        let mut rows: Vec<(Binary, Option<Shape>)> =
+            binaries.iter().filter(near).map(|binary| (*binary, None)).collect();
+        let mut scratch = vec![(); self.threads.count()];
+        self.threads.for_each_chunk(&mut scratch, &mut rows, 16, |(), _, rows| {
+            rows.iter_mut().for_each(|(binary, shape)| *shape = self.shape(binary));
+        });
+        rows.into_iter()
+            .filter_map(|(_, shape)| shape)
+            .for_each(|shape| self.templates.push(shape));
+    }
+
+    /// Proposes binaries until few of the last were accepted.
+    fn fill(
+        &mut self,
+        placed: &mut Placed,
+        tell: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        let least = self.options.min_match as f32;
+        let last = LAST_BATCHES as f64 * BATCH as f64 / self.draws.len() as f64;
+        let most = (1.0 - self.options.covered) * last;
+        let mut accepted: Vec<[usize; 2]> = Vec::new();
+        let mut scratch = vec![(); self.threads.count()];
+        let mut batch: Vec<Proposal> = Vec::new();
+        loop {
+            let first = accepted.len() as u64 * BATCH;
+            batch.clear();
+            batch.extend((first..first + BATCH).map(|number| (number, None)));
+            self.threads.for_each_chunk(&mut scratch, &mut batch, 4, |(), _, proposals| {
+                for (number, left) in proposals {
+                    let binary = self.draws[*number as usize % 2].point(*number / 2);
+                    let found = binary.and_then(|binary| Some((binary, self.shape(&binary)?)));
+                    *left =
+                        found.filter(|(_, one)| !self.templates.has(&self.frame, one, least, 0));
+                }
+            });
+            let before = self.templates.len();
+            let mut kinds = [0; 2];
+            for (number, left) in &batch {
+                let Some((binary, shape)) = *left else { continue };
+                if !self.templates.has(&self.frame, &shape, least, before) {
+                    self.templates.push(shape);
+                    placed.binaries.push(binary);
+                    kinds[*number as usize % 2] += 1;
+                }
+            }
+            if placed.binaries.len() > self.options.most {
+                let chirp_msun = placed.binaries.last().map_or(0.0, Binary::chirp_mass_msun);
+                let rule = format!(
+                    "more are needed, those of chirp masses above {chirp_msun:.2} not counted; allow more, \
+                     or ask for a smaller space, a lower match or a higher lowest frequency"
+                );
+                return Err(Error::parameter("most templates", self.options.most, rule));
+            }
+            placed.proposals += BATCH;
+            accepted.push(kinds);
+            tell(placed.binaries.len())?;
+            let last = &accepted[accepted.len().saturating_sub(LAST_BATCHES)..];
+            let is_low =
+                |kind: usize| last.iter().map(|kinds| kinds[kind]).sum::<usize>() as f64 <= most;
+            if accepted.len() >= LAST_BATCHES && is_low(0) && is_low(1) {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The binaries that a bank must find: ranges of masses and aligned spins, and random points of them.
+
+use crate::error::{Error, Result};
+use crate::simulate::rng::{Key, Stream};
+use crate::strain::Binary;
+
+/// The mass ratio up to which waveforms are calibrated.
+const CALIBRATED_RATIO: f64 = 18.0;
+/// The greatest spin that the waveforms take.
+const GREATEST_SPIN: f64 = 0.99;
+/// Lightest and heaviest body, in solar masses.
+const MASSES: (f64, f64) = (0.1, 1e4);
+/// Decimal digits of a mass that are kept, and decimals of a spin.
+const MASS_DIGITS: i32 = 7;
+const SPIN_DECIMALS: f64 = 1e4;
+/// Random points of the masses' ranges after which a space is taken as empty.
+const MOST_TRIES: u64 = 1 << 17;
+
+/// A range of values, its ends included.
+pub type Range = (f64, f64);
+
+/// Masses (as they are seen here, redshifted) and aligned spins of binaries; the first body is the heavier one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Space {
+    /// Mass of the heavier body, in solar masses.
+    pub mass1_msun: Range,
+    /// Mass of the lighter body, in solar masses.
+    pub mass2_msun: Range,
+    /// Sum of the masses, in solar masses.
+    pub total_msun: Range,
+    /// Mass of the heavier body over that of the lighter one.
+    pub ratio: Range,
+    /// Chirp mass, in solar masses.
+    pub chirp_msun: Range,
+    /// Spin of the heavier body along the orbit's angular momentum.
+    pub spin1z: Range,
+    /// Spin of the lighter body, likewise.
+    pub spin2z: Range,
+}
+
+impl Space {
+    /// Binaries of two component masses of one range without spins, of mass ratios up to 18.
+    pub fn of_masses(range: Range) -> Self {
+        let any = (0.0, f64::MAX);
+        Self {
+            mass1_msun: range,
+            mass2_msun: range,
+            total_msun: any,
+            ratio: (1.0, CALIBRATED_RATIO),
+            chirp_msun: any,
+            spin1z: (0.0, 0.0),
+            spin2z: (0.0, 0.0),
+        }
+    }
+
+    /// Checks that ranges rise and lie within what waveforms take.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the range.
+    pub fn check(&self) -> Result<()> {
+        let spins = (-GREATEST_SPIN, GREATEST_SPIN);
+        let ranges = [
+            ("masses of the heavier body (solar masses)", self.mass1_msun, MASSES),
+            ("masses of the lighter body (solar masses)", self.mass2_msun, MASSES),
+            ("total masses (solar masses)", self.total_msun, (0.0, f64::MAX)),
+            ("mass ratios", self.ratio, (1.0, 100.0)),
+            ("chirp masses (solar masses)", self.chirp_msun, (0.0, f64::MAX)),
+            ("spins of the heavier body", self.spin1z, spins),
+            ("spins of the lighter body", self.spin2z, spins),
+        ];
+        for (name, (low, high), (least, most)) in ranges {
+            let found = || format!("{low}:{high}");
+            if low.is_nan() || high.is_nan() || low > high {
+                let rule = "the first number of a range must not be above the second";
+                return Err(Error::parameter(name, found(), rule));
+            }
+            if low < least || high > most {
+                let rule = format!("they must lie within {least} to {most}");
+                return Err(Error::parameter(name, found(), rule));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a binary, the heavier body first, lies within it.
+    pub fn contains(&self, binary: &Binary) -> bool {
+        let within = |value: f64, (low, high): Range| (low..=high).contains(&value);
+        let Binary { mass1_msun, mass2_msun, spin1z, spin2z } = *binary;
+        mass1_msun >= mass2_msun
+            && within(mass1_msun, self.mass1_msun)
+            && within(mass2_msun, self.mass2_msun)
+            && within(binary.total_mass_msun(), self.total_msun)
+            && within(mass1_msun / mass2_msun, self.ratio)
+            && within(binary.chirp_mass_msun(), self.chirp_msun)
+            && within(spin1z, self.spin1z)
+            && within(spin2z, self.spin2z)
+    }
+
+    /// Limits that hold all of its chirp masses; the first is above the second where there are none.
+    pub(super) fn chirp_range(&self) -> Range {
+        let chirp = |first: f64, second: f64| Binary::of_masses(first, second).chirp_mass_msun();
+        let lighter = self.mass2_msun.1.min(self.mass1_msun.1);
+        let least = chirp(self.mass1_msun.0.max(self.mass2_msun.0), self.mass2_msun.0);
+        let most = chirp(self.mass1_msun.1, lighter);
+        // Of all binaries of a total mass, the equal ones have the greatest chirp mass.
+        let heaviest = self.total_msun.1 * 0.25_f64.powf(0.6);
+        // Sums and ratios of the corners' masses are rounded.
+        let least = least.max(self.chirp_msun.0) * (1.0 - 1e-9);
+        (least, most.min(self.chirp_msun.1).min(heaviest) * (1.0 + 1e-9))
+    }
+
+    /// A binary of four numbers from 0 to 1: masses uniform in their ranges, or in their logarithms, spins uniform. It
+    /// need not keep all limits.
+    fn at(&self, numbers: [f64; 4], is_logarithmic: bool) -> Binary {
+        let uniform = |(low, high): Range, part: f64| low + (high - low) * part;
+        let mass = |range: Range, part: f64| {
+            let mass = match is_logarithmic {
+                true => uniform((range.0.ln(), range.1.ln()), part).exp(),
+                false => uniform(range, part),
+            };
+            short(mass).clamp(range.0, range.1)
+        };
+        let spin = |range: Range, part: f64| {
+            let spin = (uniform(range, part) * SPIN_DECIMALS).round() / SPIN_DECIMALS;
+            spin.clamp(range.0, range.1)
+        };
+        Binary {
+            mass1_msun: mass(self.mass1_msun, numbers[0]),
+            mass2_msun: mass(self.mass2_msun, numbers[1]),
+            spin1z: spin(self.spin1z, numbers[2]),
+            spin2z: spin(self.spin2z, numbers[3]),
+        }
+    }
+
+    /// The part of it whose chirp masses lie in a range, with masses in ranges no wider than that needs.
+    pub(super) fn slice(&self, (low, high): Range) -> Self {
+        // Of masses q and 1, the chirp mass is q^(3/5) (1 + q)^(-1/5).
+        let of_ratio = |ratio: f64| (1.0 + ratio).powf(0.2) * ratio.powf(-0.6);
+        let (equal, most) = (of_ratio(1.0), self.ratio.1);
+        let heaviest = partner(high, self.mass2_msun.0).min(high * of_ratio(most) * most);
+        let heaviest = heaviest.min(self.mass1_msun.1).max(self.mass1_msun.0);
+        let lightest = partner(low, heaviest).max(low * of_ratio(most));
+        let mass1 = ((low * equal).clamp(self.mass1_msun.0, heaviest), heaviest);
+        let most = (high * equal).clamp(self.mass2_msun.0, self.mass2_msun.1);
+        let mass2 = (lightest.clamp(self.mass2_msun.0, most), most);
+        Self { mass1_msun: mass1, mass2_msun: mass2, chirp_msun: (low, high), ..*self }
+    }
+}
+
+/// The mass that gives a chirp mass together with another mass.
+fn partner(chirp: f64, mass: f64) -> f64 {
+    let (mut low, mut high) = (-40.0, 40.0);
+    for _ in 0..60 {
+        let middle: f64 = 0.5 * (low + high);
+        match Binary::of_masses(mass, middle.exp()).chirp_mass_msun() < chirp {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    (0.5 * (low + high)).exp()
+}
+
+/// Random binaries of a space.
+#[derive(Clone, Debug)]
+pub(super) struct Draws {
+    space: Space,
+    key: Key,
+    /// Greatest density of points that are uniform in chirp times, over that of uniform logarithms of masses; none for
+    /// points that are uniform in masses.
+    greatest: Option<f64>,
+}
+
+impl Draws {
+    /// Points uniform in the chirp times tau_0 and tau_3, in which templates have about one density, and in spins.
+    pub(super) fn by_chirp_times(space: &Space, seed: u64, item: u64) -> Self {
+        let ratio = (space.mass1_msun.1 / space.mass2_msun.0).clamp(space.ratio.0, space.ratio.1);
+        let of = |chirp, ratio: f64| chirp_time_density(chirp, ratio);
+        let greatest = of(space.chirp_msun.0, ratio);
+        let is_line = |range: Range| range.1 <= range.0 * (1.0 + 1e-6);
+        let is_flat = [space.mass1_msun, space.mass2_msun, space.ratio].into_iter().any(is_line);
+        let greatest = if is_flat { 0.0 } else { greatest };
+        let key = Key::new(seed, Stream::Placement, item);
+        Self { space: *space, key, greatest: Some(greatest) }
+    }
+
+    /// Points uniform in masses and spins.
+    pub(super) fn by_masses(space: &Space, seed: u64, item: u64) -> Self {
+        // Items of points by chirp times are below 2^63.
+        let key = Key::new(seed, Stream::Placement, !item);
+        Self { space: *space, key, greatest: None }
+    }
+
+    /// The point of a number; none where none is found.
+    pub(super) fn point(&self, number: u64) -> Option<Binary> {
+        (0..MOST_TRIES).find_map(|attempt| {
+            let first = 5 * (number * MOST_TRIES + attempt);
+            let numbers = [0, 1, 2, 3].map(|offset| self.key.uniform(first + offset));
+            let binary = self.space.at(numbers, self.greatest.is_some());
+            let is_kept = self.space.contains(&binary)
+                && self.greatest.is_none_or(|greatest| {
+                    let ratio = binary.mass1_msun / binary.mass2_msun;
+                    let density = chirp_time_density(binary.chirp_mass_msun(), ratio);
+                    self.key.uniform(first + 4) * greatest <= density
+                });
+            is_kept.then_some(binary)
+        })
+    }
+}
+
+/// `|d(tau_0, tau_3) / d(ln m_1, ln m_2)|` but for a constant: `tau_0 tau_3 (m_1 - m_2) / M`.
+fn chirp_time_density(chirp: f64, ratio: f64) -> f64 {
+    let nu = ratio / (1.0 + ratio).powi(2);
+    chirp.powf(-7.0 / 3.0) * nu.powf(-0.6) * (ratio - 1.0) / (ratio + 1.0)
+}
+
+/// A mass with so many significant digits that templates of 10^5 cycles differ.
+fn short(mass: f64) -> f64 {
+    let scale = 10_f64.powi(MASS_DIGITS - 1 - mass.log10().floor() as i32);
+    (mass * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_lie_in_their_space_and_slices_hold_all_of_it() {
+        let space = Space {
+            total_msun: (0.0, 100.0),
+            spin1z: (-0.5, 0.9),
+            ..Space::of_masses((3.0, 80.0))
+        };
+        let (low, high) = space.chirp_range();
+        let all = Draws::by_masses(&space, 1, 0);
+        let middle = (low * high).sqrt();
+        let slices = [space.slice((low, middle)), space.slice((middle, high))];
+        let mut found = [0; 2];
+        for number in 0..2000 {
+            let binary = all.point(number).expect("a point");
+            assert!(space.contains(&binary), "{binary:?}");
+            let inside = slices.map(|slice| slice.contains(&binary));
+            assert!(inside[0] || inside[1], "{binary:?}");
+            found[usize::from(inside[1])] += 1;
+        }
+        assert!(found.iter().all(|count| *count > 100), "{found:?}");
+        for (slice, item) in slices.iter().zip(1..) {
+            let draws = Draws::by_chirp_times(slice, 1, item);
+            for number in 0..500 {
+                let binary = draws.point(number).expect("a point");
+                assert!(slice.contains(&binary) && space.contains(&binary), "{binary:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_that_fall_or_leave_the_waveforms_are_refused() {
+        let good = Space::of_masses((1.0, 100.0));
+        assert!(good.check().is_ok());
+        let bad = [
+            Space::of_masses((60.0, 10.0)),
+            Space::of_masses((0.0, 10.0)),
+            Space::of_masses((f64::NAN, 10.0)),
+            Space { spin1z: (-1.0, 0.0), ..good },
+            Space { ratio: (0.5, 2.0), ..good },
+        ];
+        assert!(bad.iter().all(|space| space.check().is_err()));
+    }
+
+    #[test]
+    fn a_space_may_be_a_line_or_a_point() {
+        let point = Space::of_masses((30.0, 30.0));
+        let draws = Draws::by_chirp_times(&point.slice(point.chirp_range()), 1, 0);
+        assert_eq!(draws.point(0), Some(Binary::of_masses(30.0, 30.0)));
+        let line = Space { mass1_msun: (5.0, 10.0), ..Space::of_masses((1.4, 1.4)) };
+        let draws = Draws::by_chirp_times(&line.slice(line.chirp_range()), 1, 0);
+        assert!(draws.point(7).is_some_and(|binary| binary.mass2_msun == 1.4));
+        let nothing = Space { total_msun: (1.0, 2.0), ..point };
+        assert_eq!(Draws::by_masses(&nothing, 1, 0).point(0), None);
+    }
+}
