@@ -62,8 +62,8 @@ fn strain() -> Vec<f64> {
 fn every_type_and_compression_gives_the_same_numbers() {
     for name in ["valid_all_kinds", "valid_big_endian"] {
         let names = channels(&seed(name)).unwrap();
-        // Ten types, raw and zlib; eight of whole numbers by differences, six by zero suppression.
-        assert_eq!(names.len(), 2 * 10 + 8 + 6, "{name}");
+        // Ten types, raw and zlib; eight of whole numbers by differences, eight by zero suppression.
+        assert_eq!(names.len(), 2 * 10 + 8 + 8, "{name}");
         for channel in names {
             for block in [1, 7, 1000] {
                 let (samples, valid) = read(&seed(name), &of_channel(&channel), block);
@@ -88,6 +88,7 @@ fn versions_tables_and_checksums_may_differ() {
     let twice = [strain(), strain()].concat();
     for (name, frames, version) in [
         ("valid_plain", 2, 8),
+        ("valid_absent_lists", 2, 8),
         ("valid_no_table", 2, 8),
         ("valid_no_sums", 2, 8),
         ("valid_no_sums_no_table", 2, 8),
@@ -132,6 +133,16 @@ fn converters_are_calibrated_and_say_when_they_are_bad() {
 }
 
 #[test]
+fn flags_beside_a_converters_samples_are_honoured() {
+    let (samples, valid) = read(&seed("valid_flags"), &of_channel(STRAIN), 64);
+    assert_eq!(samples.len(), 192);
+    // Eight flags of 64 samples, of which the third and the seventh are not 0; another vector's are no flags.
+    let expected: Vec<bool> =
+        (0..192).map(|n| !(16..24).contains(&n) && !(48..56).contains(&n)).collect();
+    assert_eq!(valid, expected);
+}
+
+#[test]
 fn masks_of_gwosc_are_honoured() {
     let path = seed("valid_mask");
     let seconds = |options: &OpenOptions| -> Vec<bool> {
@@ -165,7 +176,7 @@ fn masks_of_gwosc_are_honoured() {
 fn of_several_channels_one_must_be_named() {
     let path = seed("valid_all_kinds");
     let error = refusal(&path, &OpenOptions::default());
-    for word in ["--channel", "valid_all_kinds.gwf holds", "H1:f8_1", "14 more"] {
+    for word in ["--channel", "valid_all_kinds.gwf holds", "H1:f8_1", "16 more"] {
         assert!(error.contains(word), "{word}: {error}");
     }
     let error = refusal(&path, &of_channel("H1:none"));
@@ -206,6 +217,8 @@ fn damaged_files_name_structure_and_place() {
             "broken_first_frame",
             "it ends at byte 1496, within the structure that begins at byte 1470",
         ),
+        ("broken_flags", "FrVect.data (at byte 1743): 7 flags of int16 found"),
+        ("broken_flags_missing", "FrAdcData.aux (at byte 1448): its vector is missing"),
         ("broken_place", "FrTOC (at byte 45)"),
         ("broken_place_far", "FrTOC.positionProc (at byte 3091): H1:TEST_STRAIN at byte 92233"),
         (

@@ -15,7 +15,8 @@ CLASSES = {
     "FrameH": "name STRING, run INT_4S, frame INT_4U, dataQuality INT_4U, GTimeS INT_4U, GTimeN INT_4U, ULeapS INT_2U, dt REAL_8",
     "FrProcData": "name STRING, type INT_2U, timeOffset REAL_8, nAuxParam INT_2U, auxParam REAL_8[nAuxParam], "
     "auxParamNames STRING[nAuxParam], data PTR_STRUCT(FrVect *)",
-    "FrAdcData": "name STRING, bias REAL_4, slope REAL_4, timeOffset REAL_8, dataValid INT_2U, data PTR_STRUCT(FrVect *)",
+    "FrAdcData": "name STRING, bias REAL_4, slope REAL_4, timeOffset REAL_8, dataValid INT_2U, data PTR_STRUCT(FrVect *), "
+    "aux PTR_STRUCT(FrVect *)",
     "FrSimData": "name STRING, sampleRate REAL_4, timeOffset REAL_8, data PTR_STRUCT (FrVect*)",
     VECTOR: "name STRING, compress INT_2U, type INT_2U, nData INT_8U, nBytes INT_8U, data CHAR[nBytes], nDim INT_4U, "
     "nx INT_8U[nDim], dx REAL_8[nDim], startX REAL_8[nDim], unitX STRING[nDim], unitY STRING, next PTR_STRUCT(FrVect *)",
@@ -67,8 +68,8 @@ def suppressed(values, block=8):
 class Writer:
     """A frame file in the making."""
 
-    def __init__(self, version=8, order="<", sums=True, table=True):
-        self.version, self.order, self.sums, self.table = version, order, sums, table
+    def __init__(self, version=8, order="<", sums=True, table=True, absent=False):
+        self.version, self.order, self.sums, self.table, self.absent = version, order, sums, table, absent
         self.content = b"IGWD\0" + bytes([version, 0, 2, 4, 8, 4, 8])
         self.content += struct.pack(order + "HIQfd", 0x1234, 0x12345678, 0x123456789ABCDEF, 3.1415927, 3.141592653589793)
         self.content += bytes([1, int(sums)]) if version >= 8 else b"AZ"
@@ -125,8 +126,17 @@ class Writer:
             own = struct.pack(order + "ffdH", get("bias", 0), get("slope", 0), offset_s, get("invalid", 0))
         else:
             own = struct.pack(order + "fd", rate, offset_s)
+        flags = get("flags")
+        if kind == "adc":
+            pointer += struct.pack(order + "HI", vector, get("aux_instance", self.count.get(vector, 0) + 1)) if flags is not None else bytes(6)
         place, _ = self.structure(self.learn(KINDS[kind]), self.text(name) + own + pointer)
         self.places.setdefault((kind, name), {})[len(self.frames) - 1] = get("place", place)
+        self.vector(name, values, rate, compress, changes)
+        if flags is not None:
+            self.vector(get("flags_name", "dataValid"), flags, rate * len(flags) / len(values), 0, {})
+
+    def vector(self, name, values, rate, compress, changes):
+        order, get, vector = self.order, changes.get, self.known[VECTOR]
         # Bit 8 says that the samples are little endian.
         little = compress & 256 or compress == 0 and order == "<"
         data = values.astype(values.dtype.newbyteorder("<" if little else ">"))
@@ -153,7 +163,9 @@ class Writer:
         body = struct.pack(order + "I", frames) + struct.pack(f"{order}{frames}I{frames}I{frames}d", *seconds, *nanoseconds, *lengths)
         for wanted in ("adc", "proc", "sim"):
             found = {name: places for (kind, name), places in self.places.items() if kind == wanted}
-            body += struct.pack(order + "I", len(found)) + b"".join(self.text(name) for name in found)
+            # frameCPP says so that a list is absent.
+            count = 2**32 - 1 if self.absent and not found else len(found)
+            body += struct.pack(order + "I", count) + b"".join(self.text(name) for name in found)
             for places in found.values():
                 body += struct.pack(f"{order}{frames}Q", *(places.get(frame, 0) for frame in range(frames)))
         return self.structure(number, body)[0]
@@ -209,7 +221,7 @@ def gwf_files():
         strain(name=f"H1:{kind}_{scheme}", values=ramp(kind), compress=scheme | 256)
         for kind in ("i2", "i4", "i8", "f4", "f8", "u1", "u2", "u4", "u8", "i1")
         for scheme in (0, 1, 3, {"2": 5, "4": 8, "8": 10}.get(kind[1], 0))
-        if scheme < 3 or kind[0] != "f"
+        if scheme != 3 or kind[0] != "f"
     ]
     plain = made([strain()], [strain()])
     put("valid_plain", plain)
@@ -223,6 +235,11 @@ def gwf_files():
     put("valid_version_6_big_endian", made([strain(values=ramp("i4"), compress=8)], version=6, order=">", table=False))
     adc = strain(kind="adc", values=ramp("i2"), bias=2, slope=0.5)
     put("valid_adc", made([adc, strain(name="H1:b", kind="sim")], [adc | {"invalid": 1}]))
+    flags = numpy.array([0, 0, 1, 0, 0, 0, 2, 0], "i2")
+    put("valid_flags", made([adc | {"flags": flags}], [adc | {"flags": flags, "flags_name": "other"}], [adc]))
+    put("valid_absent_lists", made([strain()], [strain()], absent=True))
+    put("broken_flags", made([adc | {"flags": flags[:7]}]))
+    put("broken_flags_missing", made([adc | {"flags": flags, "aux_instance": 9}]))
     good = numpy.array([3, 3, 1, 2], "i4")
     long = strain(name="H1:TEST_STRAIN", values=ramp("f8", 256))
     mask = {"name": "H1:TEST_DQMASK", "values": good, "rate": 1}

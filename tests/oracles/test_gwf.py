@@ -198,3 +198,65 @@ def test_gwpys_hdf5_is_converted_with_its_channel(tmp_path):
     sidereal("convert", tmp_path / "a.h5", "-o", tmp_path / "a.gwf")
     found = gwpy.TimeSeries.read(tmp_path / "a.gwf", "L1:GDS-CALIB_STRAIN", backend="lalframe")
     assert numpy.array_equal(found.value, values) and found.t0.value == START + 0.5
+
+
+COMPRESSIONS_OF_FRAMECPP = [
+    "RAW", "GZIP", "DIFF_GZIP", "ZERO_SUPPRESS_WORD_2", "ZERO_SUPPRESS_WORD_4", "ZERO_SUPPRESS_WORD_8",
+    "ZERO_SUPPRESS_OTHERWISE_GZIP",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS_OF_FRAMECPP)
+def test_frames_of_framecpp_are_read(compression, read, tmp_path):
+    """gwframe is frameCPP, by which the detectors write."""
+    gwframe = client("gwframe")
+    width = {"2": 2, "4": 4, "8": 8}.get(compression[-1])
+    kinds = [kind for kind in TYPES if width in (None, int(kind[1]))]
+    path = tmp_path / "H-CPP-1000000000-2.gwf"
+    with gwframe.FrameWriter(path, compression=gwframe.types.Compression[compression]) as writer:
+        for frame in range(2):
+            channels = {f"H1:{kind}_{where}": values(kind, frame) for kind in kinds for where in ("proc", "sim", "adc")}
+            made = gwframe.Frame(start=START + frame, duration=1.0, name="H1", run=1)
+            for name, samples in channels.items():
+                made.add_channel(name, samples, sample_rate=SAMPLES, unit="strain", channel_type=name.split("_")[1])
+            writer.write_frame(made)
+    document = json.loads(sidereal("info", "--json", path))
+    assert (document["version"], document["frames"], len(document["channels"])) == (8, 2, 3 * len(kinds))
+    for one in document["channels"]:
+        kind = one["name"][3:5]
+        samples, valid = read(path, one["name"])
+        expected = numpy.concatenate([values(kind, 0), values(kind, 1)])
+        assert numpy.array_equal(samples, expected.astype(float)), one
+        assert valid.all() and one["rate_hz"] == SAMPLES and one["start_gps"] == START
+
+
+@pytest.mark.parametrize("aux", [False, True])
+def test_samples_that_framecpp_masks_are_not_valid(aux, read, tmp_path):
+    """A mask in blocks of 1/16 s beside the channel, or the whole channel's flag."""
+    gwframe = client("gwframe")
+    path = tmp_path / "H-M-1000000000-1.gwf"
+    samples = numpy.arange(4096.0)
+    mask = numpy.zeros(4096, bool)
+    mask[512:1024] = True
+    if not aux:
+        mask[:] = True
+    masked = numpy.ma.masked_array(samples, mask)
+    gwframe.write(
+        path, {"H1:M": masked}, start=START, sample_rate=4096, name="H1", channel_type="adc", aux_mask=aux
+    )
+    _, valid = read(path, "H1:M")
+    assert numpy.array_equal(valid == 0, mask)
+
+
+@pytest.mark.parametrize("compression", ["zlib", "none"])
+def test_frames_that_convert_writes_are_read_by_framecpp(compression, recording, tmp_path):
+    gwframe = client("gwframe")
+    source = recording("gw/H-H1_LOSC_4_V2-1126259446-32.hdf5")
+    sidereal("convert", source, "-o", tmp_path, "--to", "gwf", "--compression", compression)
+    path = tmp_path / "H-H1_STRAIN-1126259446-32.gwf"
+    expected = gwpy.TimeSeries.read(source, format="hdf5.gwosc")
+    found = gwframe.read(path, channels=None)
+    assert set(found) == {"H1:STRAIN", "H1:DQMASK", "H1:INJMASK"}
+    strain = found["H1:STRAIN"]
+    assert numpy.array_equal(strain.array, expected.value)
+    assert (strain.start, strain.sample_rate, strain.unit) == (expected.t0.value, 4096, "strain")

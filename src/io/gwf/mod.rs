@@ -30,6 +30,10 @@ use crate::units::Gps;
 const HEADER_BYTES: usize = 40;
 /// The class of structures that hold samples.
 const VECTOR: &str = "FrVect";
+/// The field of an FrAdcData, and the name of the vector beside it, that tell whether samples are good.
+const FLAGS: &str = "dataValid";
+/// Flags of a channel in one frame at most.
+const MOST_FLAGS: u64 = 1 << 25;
 
 /// Returns whether a file begins as frame files do.
 pub fn is_gwf(path: &Path) -> bool {
@@ -80,6 +84,8 @@ pub struct Piece {
     /// How samples are encoded.
     pub encoding: Encoding,
     vector: Vector,
+    /// Flags of equal stretches of the samples, 0 for good ones.
+    flags: Option<Vector>,
     /// A sample is `bias + slope x`, x the number in the file.
     bias: f64,
     slope: f64,
@@ -187,6 +193,18 @@ impl Gwf {
         Ok(Series { samples, bias: piece.bias, slope: piece.slope })
     }
 
+    /// Reads the flags that the writer put beside a piece's samples, 0 for good ones: each stands for the same number of
+    /// samples. `None` where there are none.
+    ///
+    /// # Errors
+    /// As [`Self::open_piece`].
+    pub fn flags(&self, piece: &Piece) -> Result<Option<Vec<f64>>> {
+        let Some(vector) = &piece.flags else { return Ok(None) };
+        let mut flags = vec![0.0; vector.samples as usize];
+        vector.open(&self.input)?.read(&mut flags)?;
+        Ok(Some(flags))
+    }
+
     /// Number of frames.
     pub fn frames(&self) -> usize {
         self.frames.len()
@@ -233,8 +251,9 @@ impl Gwf {
             let why = format!("{} found, expected {}", record.class, place.kind.class());
             return Err(self.input.fault("FrTOC", place.offset, why));
         }
-        let Some(vector) = self.vector_of(&record)? else { return Ok(None) };
+        let Some(vector) = self.vector_of(&record, "data")? else { return Ok(None) };
         let vector = Vector::new(&self.input, &vector)?;
+        let Some(flags) = self.flags_of(&record, &vector)? else { return Ok(None) };
         let optional = |field: &str, without: f64| match record.has(field) {
             true => record.real(field),
             false => Ok(without),
@@ -263,23 +282,49 @@ impl Gwf {
             start: self.frames[place.frame].start.plus_s(late_s),
             spacing_s: vector.spacing_s,
             samples: vector.samples,
-            is_valid: !record.has("dataValid") || record.count("dataValid")? == 0,
+            is_valid: !record.has(FLAGS) || record.count(FLAGS)? == 0,
             encoding: vector.encoding,
             vector,
+            flags,
             bias: optional("bias", 0.0)?,
             slope,
         }))
     }
 
-    /// Finds the vector that a channel points to: it follows in the same frame.
-    fn vector_of(&self, channel: &Record) -> Result<Option<Record>> {
-        let wanted = channel.pointer("data")?;
+    /// Finds the flags beside an FrAdcData's samples, if it has them; `None` where the file ends before them.
+    fn flags_of(&self, channel: &Record, samples: &Vector) -> Result<Option<Option<Vector>>> {
+        if !channel.has(FLAGS) || !channel.points("aux") {
+            return Ok(Some(None));
+        }
+        let Some(record) = self.vector_of(channel, "aux")? else { return Ok(None) };
+        // Other writers put other series there.
+        if record.text("name")? != FLAGS {
+            return Ok(Some(None));
+        }
+        let flags = Vector::new(&self.input, &record)?;
+        let is_whole = samples.samples.is_multiple_of(flags.samples) && flags.samples <= MOST_FLAGS;
+        if flags.encoding.is_float() || !is_whole {
+            let why = format!(
+                "{} flags of {} found, expected whole numbers, {MOST_FLAGS} at most, of which each stands for as many \
+                 of {} samples",
+                flags.samples,
+                flags.encoding.name(),
+                samples.samples
+            );
+            return Err(record.fault("data", why));
+        }
+        Ok(Some(Some(flags)))
+    }
+
+    /// Finds the vector that a channel's field points to: it follows in the same frame.
+    fn vector_of(&self, channel: &Record, field: &str) -> Result<Option<Record>> {
+        let wanted = channel.pointer(field)?;
         let mut offset = channel.head.end();
         loop {
             let Some(head) = Head::read(&self.input, offset)? else {
                 let is_end = self.cut.is_none();
                 return if is_end {
-                    Err(channel.fault("data", "its vector is missing"))
+                    Err(channel.fault(field, "its vector is missing"))
                 } else {
                     Ok(None)
                 };
@@ -290,7 +335,7 @@ impl Gwf {
             }
             if contents::FRAME_EDGES.contains(&name) {
                 let why = format!("instance {} is not in its frame", wanted.instance);
-                return Err(channel.fault("data", why));
+                return Err(channel.fault(field, why));
             }
             offset = head.end();
         }

@@ -16,6 +16,8 @@ const FR_SH: u16 = 1;
 const FR_SE: u16 = 2;
 /// The last field of every structure since version 8.
 const CHECKSUM: &str = "chkSum";
+/// The length that frameCPP gives a list which a table of contents lacks.
+const ABSENT: u64 = u32::MAX as u64;
 /// Bytes of a structure, besides a vector's samples, at most.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -369,7 +371,10 @@ impl<'a> Reader<'a> {
         for axis in &field.axes {
             let length = match axis {
                 Length::Fixed(length) => *length,
-                Length::Field(name) => record.count(name)?,
+                Length::Field(name) => match record.count(name)? {
+                    ABSENT if field.kind != Kind::Char => 0,
+                    length => length,
+                },
             };
             count = count.and_then(|count| count.checked_mul(length));
         }
@@ -411,6 +416,11 @@ impl Record {
 
     fn odd(&self, field: &str, value: &Value, expected: &str) -> Error {
         self.fault(field, format!("{value:?} found, expected {expected}"))
+    }
+
+    /// Whether a field points to a structure.
+    pub(super) fn points(&self, field: &str) -> bool {
+        matches!(self.fields.get(field), Some(Value::Pointer(pointer)) if pointer.class != 0)
     }
 
     pub(super) fn has(&self, field: &str) -> bool {

@@ -117,11 +117,12 @@ impl Vector {
             (0, _) => Packing::Raw,
             (1, _) => Packing::Zlib,
             (3, _) if !encoding.is_float() => Packing::DifferencesZlib,
-            (5, 2) | (8, 4) | (10, 8) if !encoding.is_float() => Packing::Suppressed,
+            // frameCPP packs floating-point numbers by their bits.
+            (5, 2) | (8, 4) | (10, 8) => Packing::Suppressed,
             // Writers choose one of the others where 6 is asked for.
             (other, _) => {
                 let why = format!(
-                    "compression {other} of {} found, expected 0, 1, and 3, 5, 8 or 10 of whole numbers",
+                    "compression {other} of {} found, expected 0, 1, 3 (of whole numbers), or 5, 8 or 10 (of numbers of 2, 4 or 8 bytes)",
                     encoding.name()
                 );
                 return Err(record.fault("compress", why));

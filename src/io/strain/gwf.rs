@@ -181,6 +181,11 @@ impl Masks {
             file.open_piece(piece)?.read(&mut numbers)?;
             masks.push(Mask::new(place, &numbers, *wanted));
         }
+        if let Some(flags) = file.flags(strain)? {
+            let good: Vec<f64> =
+                flags.iter().map(|flag| f64::from(u8::from(*flag == 0.0))).collect();
+            masks.push(Mask::new([strain.samples / good.len() as u64, 0], &good, 1));
+        }
         Ok(masks)
     }
 }
