@@ -1,24 +1,24 @@
 #![doc = include_str!("../README.md")]
 
-pub mod align;
-pub mod array;
 pub mod backend;
 pub mod channelize;
 pub mod clean;
 pub mod correlate;
 pub mod dedisperse;
+pub mod delay;
 pub mod error;
 pub mod geometry;
 pub mod io;
 pub mod math;
 pub mod pipeline;
-pub mod pulse;
 pub mod sample;
 pub mod simulate;
+pub mod single_pulse;
 pub mod spiir;
 pub mod state;
 pub mod strain;
 pub mod units;
+pub mod view;
 pub mod voltage;
 pub mod waveform;
 

@@ -3,8 +3,8 @@
 //! Invariant: sub-byte samples are packed least significant first, wider ones are little endian.
 //! Readers of formats that differ bring their bytes into this order.
 
-use crate::array::check_length;
 use crate::error::Result;
+use crate::view::check_length;
 
 /// How one real sample is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,8 +8,8 @@ mod block;
 
 use num_complex::Complex;
 
-use crate::array::check_length;
 use crate::error::{Error, Result};
+use crate::view::check_length;
 pub use block::VoltageBlock;
 
 /// The outer level of optimally sampled 2-bit voltages, in units of the inner one.

@@ -11,7 +11,7 @@ use sidereal::backend::cuda::{Buffer, Device};
 use sidereal::backend::threads::Threads;
 use sidereal::geometry::DelayPolynomial;
 use sidereal::io::voltages::{Flag, VoltageHeader};
-use sidereal::pipeline::array::{
+use sidereal::pipeline::correlator::{
     ArrayCorrelator, CorrelateOptions, Gains, Integration, PhaseCentre, Summary,
 };
 use sidereal::voltage::VoltageEncoding;

@@ -3,7 +3,7 @@
 use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::io::voltages::VoltageHeader;
-use sidereal::pipeline::array::{ArrayCorrelator, CorrelateOptions, Gains, Integration};
+use sidereal::pipeline::correlator::{ArrayCorrelator, CorrelateOptions, Gains, Integration};
 use sidereal::voltage::{TWO_BIT_HIGH, VoltageEncoding};
 
 #[path = "array/mod.rs"]
@@ -168,7 +168,7 @@ fn antennas_of_one_file_far_apart_keep_their_samples_in_small_gulps() {
     let array = array::array(2);
     let run = |gulp| {
         let antennas = vec![array::name(0), array::name(1)];
-        let input = sidereal::pipeline::array::ArrayInput { antennas, source: one.boxed() };
+        let input = sidereal::pipeline::correlator::ArrayInput { antennas, source: one.boxed() };
         let options = CorrelateOptions { gulp, ..options() };
         let backend = Backend::best(1);
         let made = ArrayCorrelator::with_delays(&array, vec![input], &delays, &options, &backend);

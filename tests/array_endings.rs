@@ -11,7 +11,7 @@ use array::{drain, inputs, recording};
 use memory::{Memory, noise};
 use sidereal::backend::Backend;
 use sidereal::io::uvh5;
-use sidereal::pipeline::array::{
+use sidereal::pipeline::correlator::{
     ArrayCorrelator, CorrelateOptions, Integration, Labels, WriteReport, write_uvh5,
 };
 use sidereal::pipeline::ending::Ending;

@@ -3,7 +3,7 @@
 use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::io::voltages::{Flag, VoltageHeader};
-use sidereal::pipeline::array::{
+use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayInput, Baselines, CorrelateOptions, Integration, Missing,
 };
 use sidereal::units::Epoch;

@@ -4,7 +4,7 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::geometry::{Array, Location};
 use sidereal::io::voltages::VoltageHeader;
-use sidereal::pipeline::array::{
+use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayInput, Baselines, CorrelateOptions, Gains, Integration, PhaseCentre,
     write_uvh5,
 };

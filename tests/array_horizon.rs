@@ -4,7 +4,7 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::geometry::{Dut1, Sky};
 use sidereal::io::voltages::VoltageHeader;
-use sidereal::pipeline::array::{ArrayCorrelator, CorrelateOptions, PhaseCentre, Summary};
+use sidereal::pipeline::correlator::{ArrayCorrelator, CorrelateOptions, PhaseCentre, Summary};
 use sidereal::voltage::VoltageEncoding;
 
 #[path = "array/mod.rs"]

@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 use sidereal::io::voltages::{Flag, VoltageHeader};
-use sidereal::pipeline::array::CorrelateOptions;
+use sidereal::pipeline::correlator::CorrelateOptions;
 use sidereal::voltage::VoltageEncoding;
 
 #[path = "array/mod.rs"]

@@ -5,7 +5,7 @@ use sidereal::backend::Backend;
 use sidereal::channelize::{Options, Plan};
 use sidereal::geometry::{Array, Direction, Location, Sky};
 use sidereal::io::uvh5;
-use sidereal::pipeline::array::{
+use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayInput, CorrelateOptions, Integration, Labels, PhaseCentre, write_uvh5,
 };
 use sidereal::pipeline::ending::Ending;

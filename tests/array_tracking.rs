@@ -6,7 +6,7 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::geometry::DelayPolynomial;
 use sidereal::io::voltages::{Flag, VoltageHeader};
-use sidereal::pipeline::array::{
+use sidereal::pipeline::correlator::{
     ArrayCorrelator, CorrelateOptions, Gains, Integration, PhaseCentre,
 };
 use sidereal::voltage::VoltageEncoding;

@@ -13,13 +13,12 @@ const LONGEST: usize = 1000;
 /// Files that may be longer, each with its reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-const GROUND: &[&str] =
-    &["error", "array", "sample", "voltage", "state", "strain", "units", "math"];
+const GROUND: &[&str] = &["error", "view", "sample", "voltage", "state", "strain", "units", "math"];
 const STAGES: &[&str] =
-    &["channelize", "align", "correlate", "clean", "dedisperse", "pulse", "spiir"];
+    &["channelize", "delay", "correlate", "clean", "dedisperse", "single_pulse", "spiir"];
 const VARIANTS: &[&str] = &["reference", "cpu", "cuda"];
 /// Parts of a stage that are built as a stage is: with a reference and variants of their own.
-const PARTS: &[[&str; 2]] = &[["correlate", "turn"], ["spiir", "trigger"]];
+const PARTS: &[[&str; 2]] = &[["correlate", "corner_turn"], ["spiir", "trigger"]];
 /// What the crate's root re-exports from the ground floor.
 const ROOT: &[&str] = &["Error", "Result"];
 
@@ -235,14 +234,14 @@ fn planted(path: &str, text: &str) -> Vec<String> {
 #[test]
 fn planted_arrows_are_found() {
     let nevers = [
-        ("src/pulse/mod.rs", "use crate::dedisperse::Plan;"),
-        ("src/pulse/cluster.rs", "use crate::{error::Result, dedisperse as other};"),
+        ("src/single_pulse/mod.rs", "use crate::dedisperse::Plan;"),
+        ("src/single_pulse/cluster.rs", "use crate::{error::Result, dedisperse as other};"),
         ("src/dedisperse/cpu.rs", "use crate::io::FilterbankHeader;"),
         ("src/dedisperse/plan.rs", "use crate::stream::ring;"),
         ("src/clean/mod.rs", "fn f(x: &crate::io::FilterbankHeader) {}"),
         ("src/io/fil.rs", "use crate::{\n    error::Result,\n    pulse::{Event, Plan},\n};"),
-        ("src/io/fil.rs", "use super::super::pulse::Event;"),
-        ("src/io/candidates/cand.rs", "use super::super::super::pulse::Event;"),
+        ("src/io/fil.rs", "use super::super::single_pulse::Event;"),
+        ("src/io/candidates/cand.rs", "use super::super::super::single_pulse::Event;"),
         ("src/stream/ring.rs", "use crate::clean::Cleaner;"),
         ("src/stream/ring.rs", "use crate::io;\nuse crate::io::open;"),
         ("src/dedisperse/plan.rs", "use super::cpu::Engine;"),
@@ -251,14 +250,14 @@ fn planted_arrows_are_found() {
         ("src/dedisperse/plan.rs", "mod tests { use super::super::reference; }"),
         ("src/dedisperse/cpu.rs", "use super::reference::Engine;"),
         ("src/dedisperse/cpu/tile.rs", "use super::super::reference::Engine;"),
-        ("src/correlate/turn/cpu/tile.rs", "use super::super::reference::turn;"),
-        ("src/correlate/turn/cpu/tile.rs", "use crate::correlate::cpu::Engine;"),
-        ("src/correlate/turn/mod.rs", "fn f() { unsafe { g() } }"),
+        ("src/correlate/corner_turn/cpu/tile.rs", "use super::super::reference::turn;"),
+        ("src/correlate/corner_turn/cpu/tile.rs", "use crate::correlate::cpu::Engine;"),
+        ("src/correlate/corner_turn/mod.rs", "fn f() { unsafe { g() } }"),
         ("src/dedisperse/reference.rs", "use crate::dedisperse::{plan::Plan, cpu::tile};"),
         ("src/dedisperse/reference.rs", "use super::*;"),
         ("src/error.rs", "use crate::units::Band;"),
         ("src/units.rs", "use crate::backend::Backend;"),
-        ("src/math/statistics.rs", "use crate::pulse::Plan;"),
+        ("src/math/statistics.rs", "use crate::single_pulse::Plan;"),
         ("src/backend/mod.rs", "use crate::dedisperse::Plan;"),
         ("src/simulate/burst.rs", "use crate::dedisperse::Plan;"),
         ("src/pipeline/burst.rs", "use clap::Parser;"),
@@ -283,8 +282,11 @@ fn downward_arrows_pass() {
         ),
         ("src/pipeline/burst.rs", "use crate::{clean, dedisperse, io, pulse};"),
         ("src/simulate/burst.rs", "use crate::io::FilterbankSource;"),
-        ("src/correlate/turn/mod.rs", "use crate::correlate::plan::Plan;\nuse cpu::Engine;"),
-        ("src/correlate/turn/cpu/tile.rs", "use super::super::source::Rows;\nfn f() { unsafe {} }"),
+        ("src/correlate/corner_turn/mod.rs", "use crate::correlate::plan::Plan;\nuse cpu::Engine;"),
+        (
+            "src/correlate/corner_turn/cpu/tile.rs",
+            "use super::super::source::Rows;\nfn f() { unsafe {} }",
+        ),
         ("src/io/fil.rs", "use super::FilterbankHeader;\nfn f<'a>(c: char) -> bool { c == '\"' }"),
     ];
     for (path, text) in fine {

@@ -8,7 +8,7 @@ use num_complex::Complex64;
 use sidereal::Error;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
-use sidereal::pipeline::chirp::{
+use sidereal::pipeline::cbc::{
     ChirpDetector, ChirpSearch, DetectorOptions, Input, Piece, Recording, SearchOptions, Source,
     Spectrum, Whitening, design, read_bank, series, write_bank,
 };
@@ -118,7 +118,7 @@ fn options() -> SearchOptions {
 fn search(
     recordings: Vec<Recording>,
     asked: &SearchOptions,
-) -> sidereal::Result<sidereal::pipeline::chirp::Report> {
+) -> sidereal::Result<sidereal::pipeline::cbc::Report> {
     let inputs = recordings.into_iter().map(|one| (one, Input::Templates(source()))).collect();
     ChirpSearch::new(inputs, asked, &Backend::best(1))?.run(&mut |_| true)
 }

@@ -18,7 +18,7 @@ use num_complex::{Complex, Complex64};
 use random::Random;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::Device;
-use sidereal::pipeline::chirp::{
+use sidereal::pipeline::cbc::{
     ChirpDetector, ChirpSearch, DetectorOptions, DetectorReport, Input, Piece, Report,
     SearchOptions,
 };

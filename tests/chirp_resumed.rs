@@ -12,7 +12,7 @@ use coincident::{
 };
 use sidereal::backend::Backend;
 use sidereal::io::strain::{StrainHeader, StrainSource};
-use sidereal::pipeline::chirp::{
+use sidereal::pipeline::cbc::{
     ChirpSearch, Input, Recording, SearchOptions, Spectrum, Strain, Whitening,
 };
 use sidereal::pipeline::ending::Ending;

@@ -11,7 +11,7 @@ mod random;
 use aligned::{Case, DIRT, INPUTS};
 use num_complex::Complex;
 use random::Random;
-use sidereal::align::{DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
+use sidereal::delay::{DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
 use sidereal::voltage::VoltageEncoding::{self, Complex8};
 
 /// What does not fit is said, and nothing is launched.

@@ -11,8 +11,8 @@ mod random;
 use aligned::{Case, complex, wide};
 use num_complex::Complex64;
 use random::Random;
-use sidereal::align::Form;
 use sidereal::backend::cuda::Device;
+use sidereal::delay::Form;
 use sidereal::voltage::VoltageEncoding::{Complex4, Complex8, ComplexF32};
 use sidereal::voltage::voltage;
 

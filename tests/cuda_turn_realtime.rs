@@ -9,7 +9,7 @@ mod cuda;
 
 use counting::{Counting, assert_quiet};
 use num_complex::Complex;
-use sidereal::align::{
+use sidereal::delay::{
     Band, DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural,
 };
 use sidereal::voltage::VoltageEncoding;

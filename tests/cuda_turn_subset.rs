@@ -15,8 +15,8 @@ mod random;
 use aligned::{Case, DIRT, INPUTS};
 use num_complex::Complex64;
 use random::Random;
-use sidereal::align::{Form, Natural};
 use sidereal::backend::cuda::Device;
+use sidereal::delay::{Form, Natural};
 use sidereal::voltage::VoltageEncoding::{
     Complex4, Complex8, Complex16, ComplexF32, ComplexOffset8,
 };

@@ -7,13 +7,13 @@
 mod random;
 
 use random::Random;
-use sidereal::array::PlaneMut;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::Device;
 use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::{Dedisperser, Options, Output, Plan};
 use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
+use sidereal::view::PlaneMut;
 
 const DIRTY: i32 = -0x5a5a_5a5a;
 

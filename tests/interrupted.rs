@@ -10,9 +10,9 @@ use sidereal::pipeline::ending::Ending;
 use sidereal::pipeline::series::{
     self, Block, SeriesRange, SeriesReport, SeriesSink, dedisperse, dedisperse_from,
 };
-use sidereal::pulse::cluster::Candidate;
 use sidereal::sample::Encoding;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
+use sidereal::single_pulse::cluster::Candidate;
 use sidereal::units::Band;
 use sidereal::{Error, Result};
 

@@ -11,8 +11,8 @@ use std::f64::consts::TAU;
 use num_complex::Complex;
 use proptest::prelude::*;
 use random::Random;
-use sidereal::align::{Aligner, Options, Plan, Rows, Slope};
 use sidereal::backend::Backend;
+use sidereal::delay::{Aligner, Options, Plan, Rows, Slope};
 use sidereal::voltage::{VoltageEncoding, voltage};
 
 type Complex64 = Complex<f64>;

@@ -6,13 +6,13 @@
 mod random;
 
 use random::Random;
-use sidereal::array::{PlaneMut, Progress};
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::{Device, Plane, PlaneKind};
 use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::{Dedisperser, Options, Output, Plan};
 use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
+use sidereal::view::{PlaneMut, Progress};
 
 const GUARD: u32 = 0xa5a5_a5a5;
 

@@ -5,9 +5,9 @@ mod random;
 
 use proptest::prelude::*;
 use random::Random;
-use sidereal::array::Plane;
 use sidereal::backend::Backend;
-use sidereal::pulse::{Detector, Event, Input, Options, Plan};
+use sidereal::single_pulse::{Detector, Event, Input, Options, Plan};
+use sidereal::view::Plane;
 
 const CASES: u32 = 24;
 

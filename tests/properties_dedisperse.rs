@@ -1,13 +1,13 @@
 //! Dedispersion: every variant equals the equation, on random plans, streams and data.
 
 use proptest::prelude::*;
-use sidereal::array::PlaneMut;
 use sidereal::backend::Backend;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::{Dedisperser, Options, Output, Plan};
 use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
+use sidereal::view::PlaneMut;
 
 const GUARD: i32 = -0x5a5a_5a5a;
 
@@ -183,8 +183,8 @@ fn with_output(
     dedisperser: &mut Dedisperser,
     width: usize,
     rows: &mut [Vec<u32>],
-    work: impl FnOnce(&mut Dedisperser, Output<'_>) -> sidereal::Result<sidereal::array::Progress>,
-) -> sidereal::array::Progress {
+    work: impl FnOnce(&mut Dedisperser, Output<'_>) -> sidereal::Result<sidereal::view::Progress>,
+) -> sidereal::view::Progress {
     let dms = dedisperser.plan().dms().len();
     let mut buffer = vec![GUARD; dms * width + 2];
     let inner = &mut buffer[1..=dms * width];

@@ -4,11 +4,11 @@
 mod random;
 
 use random::Random;
-use sidereal::array::Plane;
 use sidereal::backend::Backend;
-use sidereal::pulse::cluster::{BandEdges, Candidate, Clusterer, TrialRange};
-use sidereal::pulse::{Detector, Event, Input, Options, Plan};
+use sidereal::single_pulse::cluster::{BandEdges, Candidate, Clusterer, TrialRange};
+use sidereal::single_pulse::{Detector, Event, Input, Options, Plan};
 use sidereal::units::{DM_CONSTANT, dispersion_delay_s};
+use sidereal::view::Plane;
 
 const MEAN: f64 = 20_000.0;
 const SIGMA: f64 = 300.0;

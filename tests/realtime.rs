@@ -6,12 +6,12 @@
 mod counting;
 
 use counting::{Counting, assert_quiet, requests_during};
-use sidereal::array::{Plane, PlaneMut};
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT};
-use sidereal::{clean, dedisperse, pulse};
+use sidereal::view::{Plane, PlaneMut};
+use sidereal::{clean, dedisperse, single_pulse};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -94,7 +94,7 @@ fn dedispersion(backend: &Backend, encoding: Encoding) {
 }
 
 fn pulse_search(backend: &Backend, is_integer: bool) {
-    let options = pulse::Options {
+    let options = single_pulse::Options {
         dms: (0..TRIALS).map(|trial| trial as f64).collect(),
         tsamp_s: 1e-3,
         max_width_s: 0.05,
@@ -102,8 +102,8 @@ fn pulse_search(backend: &Backend, is_integer: bool) {
         snr: 3.5,
         bound: is_integer.then_some((0, 64)),
     };
-    let plan = pulse::Plan::new(options).unwrap();
-    let mut stage = pulse::Detector::new(plan, backend).unwrap();
+    let plan = single_pulse::Plan::new(options).unwrap();
+    let mut stage = single_pulse::Detector::new(plan, backend).unwrap();
     let integers: Vec<i32> = noise(TRIALS * TIMES).into_iter().map(i32::from).collect();
     let floats: Vec<f32> = integers.iter().map(|x| *x as f32).collect();
     let mut events = Vec::with_capacity(1 << 20);
@@ -111,9 +111,9 @@ fn pulse_search(backend: &Backend, is_integer: bool) {
     let name = format!("pulse search (integer: {is_integer}) on {}", backend.name());
     assert_quiet(&name, 3, 5, || {
         let input = if is_integer {
-            pulse::Input::I32(Plane::new(&integers, TRIALS, TIMES, TIMES).unwrap())
+            single_pulse::Input::I32(Plane::new(&integers, TRIALS, TIMES, TIMES).unwrap())
         } else {
-            pulse::Input::F32(Plane::new(&floats, TRIALS, TIMES, TIMES).unwrap())
+            single_pulse::Input::F32(Plane::new(&floats, TRIALS, TIMES, TIMES).unwrap())
         };
         events.clear();
         stage.run(input, &mut events).unwrap();

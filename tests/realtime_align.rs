@@ -7,9 +7,9 @@ mod counting;
 
 use counting::{Counting, assert_quiet};
 use num_complex::Complex;
-use sidereal::align::{self, Aligner, Slope};
 use sidereal::backend::Backend;
 use sidereal::correlate::{BlockBuffer, CornerTurn, Options, Plan, Rows};
+use sidereal::delay::{self, Aligner, Slope};
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
 #[global_allocator]
@@ -43,9 +43,9 @@ fn start_threads(backend: &Backend) {
 fn check_align(backend: &Backend, encoding: VoltageEncoding, (coarse, channels): (usize, usize)) {
     let gains = vec![Complex::new(3.0, 1.0); 2 * coarse * channels];
     let (polarizations, coarse_channels) = (2, coarse);
-    let options = align::Options { polarizations, coarse_channels, channels, encoding, gains };
+    let options = delay::Options { polarizations, coarse_channels, channels, encoding, gains };
     let name = format!("aligning {coarse} x {channels} {encoding:?} on {}", backend.name());
-    let plan = align::Plan::new(options).unwrap();
+    let plan = delay::Plan::new(options).unwrap();
     let times = 5;
     // Every other sample has to be limited, or is not a number.
     let value = |i: usize| Complex::new(i as f32, [1.0, f32::NAN][i % 2]);
@@ -56,7 +56,7 @@ fn check_align(backend: &Backend, encoding: VoltageEncoding, (coarse, channels):
     let mut bytes = vec![0u8; times * plan.row_elements() * plan.element_bytes()];
     let mut aligner = Aligner::new(plan, backend);
     assert_quiet(&name, 2, 4, || {
-        let rows = align::Rows { bytes: &mut bytes, times, first: 0 };
+        let rows = delay::Rows { bytes: &mut bytes, times, first: 0 };
         aligner.run(&spectra, &slopes, rows).unwrap();
     });
 }

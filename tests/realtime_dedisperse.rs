@@ -4,11 +4,11 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sidereal::array::PlaneMut;
 use sidereal::backend::Backend;
 use sidereal::dedisperse::{Dedisperser, Options, Output, Plan};
 use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT};
+use sidereal::view::PlaneMut;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 

@@ -5,7 +5,9 @@
 mod tracked;
 
 use sidereal::geometry::{Dut1, Sky};
-use sidereal::pipeline::array::{ArrayHeader, CorrelateOptions, Gains, Integration, PhaseCentre};
+use sidereal::pipeline::correlator::{
+    ArrayHeader, CorrelateOptions, Gains, Integration, PhaseCentre,
+};
 use sidereal::simulate::array::ArraySimulator;
 use sidereal::voltage::VoltageEncoding::{Complex4, ComplexF32, Real2, Real8};
 use tracked::{

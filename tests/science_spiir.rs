@@ -11,7 +11,7 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::io::strain::{OpenOptions, open};
 use sidereal::io::templates::{self, Templates};
-use sidereal::pipeline::chirp::{
+use sidereal::pipeline::cbc::{
     ChirpSearch, DetectorReport, Input, Recording, Report, SearchOptions, Source, Spectrum,
     Whitening, series, waveforms,
 };

@@ -5,7 +5,7 @@
 mod binaries;
 
 use binaries::{Scene, bank_options, errors, record, search, search_options, truth};
-use sidereal::pipeline::chirp::{Recording, Report};
+use sidereal::pipeline::cbc::{Recording, Report};
 use sidereal::simulate::strain::{DetectorTruth, Flagged, Glitch, Quality, StrainOptions};
 use sidereal::spiir::Resampler;
 use sidereal::spiir::bank::{Options, Rates};

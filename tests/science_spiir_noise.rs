@@ -13,7 +13,7 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::backend::threads::Threads;
 use sidereal::geometry::interferometer::by_name;
-use sidereal::pipeline::chirp::{ChirpDetector, DetectorOptions, Piece, Recording, Source, design};
+use sidereal::pipeline::cbc::{ChirpDetector, DetectorOptions, Piece, Recording, Source, design};
 use sidereal::simulate::strain::StrainOptions;
 use sidereal::spiir::bank::Bank;
 use sidereal::spiir::matched::matched_whitened;

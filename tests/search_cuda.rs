@@ -14,10 +14,10 @@ use sidereal::io::{FilterbankSource, OpenOptions, open};
 use sidereal::pipeline::burst::{
     Checkpoint, Observer, Report, Resident, SearchOptions, Status, search, search_from,
 };
-use sidereal::pulse::cluster::Candidate;
 use sidereal::sample::Encoding;
 use sidereal::simulate::BroadInterference;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
+use sidereal::single_pulse::cluster::Candidate;
 use sidereal::units::Band;
 
 /// The GPU; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.

@@ -4,7 +4,7 @@ use sidereal::Error;
 use sidereal::backend::threads::Threads;
 use sidereal::math::design_psd::advanced_ligo;
 use sidereal::math::power_spectrum::PowerSpectrum;
-use sidereal::pipeline::chirp::placement::{
+use sidereal::pipeline::cbc::placement::{
     PlaceOptions, Placed, Space, coverage, harmonic_mean, place,
 };
 use sidereal::strain::Binary;

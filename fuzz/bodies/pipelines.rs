@@ -16,11 +16,11 @@ use sidereal::io::voltages::{VoltageHeader, VoltageSource};
 use sidereal::io::{FilterbankHeader, FilterbankSource};
 use sidereal::math::power_spectrum::PowerSpectrum;
 use sidereal::math::window::Window;
-use sidereal::pipeline::array::{
+use sidereal::pipeline::burst::{self, SearchOptions, Status};
+use sidereal::pipeline::cbc::{ChirpDetector, DetectorOptions, Piece, Source, design};
+use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayInput, Baselines, CorrelateOptions, Gains, Integration, PhaseCentre,
 };
-use sidereal::pipeline::burst::{self, SearchOptions, Status};
-use sidereal::pipeline::chirp::{ChirpDetector, DetectorOptions, Piece, Source, design};
 use sidereal::pipeline::series::{self, Block, SeriesRange, SeriesSink};
 use sidereal::pipeline::voltage::{
     ChannelizeOptions, Depth, Destination, VoltageFilterbank, write_filterbank,

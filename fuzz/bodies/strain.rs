@@ -8,7 +8,7 @@ use sidereal::io::ligolw::Values;
 use sidereal::io::psd::Density;
 use sidereal::io::strain::{OpenOptions, StrainSource, open};
 use sidereal::io::templates::{TemplateOptions, Templates};
-use sidereal::pipeline::chirp::waveforms;
+use sidereal::pipeline::cbc::waveforms;
 use sidereal::spiir::Spiir;
 use sidereal::spiir::bank::Bank;
 use sidereal::spiir::whiten::{self, Method, Psd, Whitener};
@@ -114,7 +114,7 @@ pub(super) fn bank_h5(bytes: &[u8]) -> Outcome {
         let again = io::bank_h5::read(path).expect("what was written can be read");
         assert_eq!(again.templates, bank.templates);
         assert_eq!((again.rate_hz, again.resampler), (bank.rate_hz, bank.resampler));
-        let (bank, _) = sidereal::pipeline::chirp::read_bank(path)?;
+        let (bank, _) = sidereal::pipeline::cbc::read_bank(path)?;
         filter_with(&bank)?;
         Ok(Read::Whole)
     })

@@ -11,9 +11,9 @@ pub mod reference;
 
 use num_complex::Complex;
 
-use crate::array::{Progress, check_length};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
+use crate::view::{Progress, check_length};
 use crate::voltage::Voltages;
 #[cfg(feature = "cuda")]
 pub use cuda::{DeviceVoltages, Joining, RowJoiner, kernels};

@@ -244,7 +244,7 @@ fn check_form(options: &Options) -> Result<()> {
                 return Ok(());
             }
             let expected = options.channels * options.input.coarse_channels;
-            crate::array::check_length("gains (recorded channel, channel)", expected, gains.len())
+            crate::view::check_length("gains (recorded channel, channel)", expected, gains.len())
         }
     }
 }

@@ -16,13 +16,13 @@ pub use cuda::{GapFiller, kernels};
 pub use mitigate::{Bandpass, Mitigated, Mitigator, Steps, iqrm_mask};
 pub use plan::{Options, Plan, TimeMask};
 
-use crate::array::{Progress, check_length};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::math::running_median::RunningMedian;
 use crate::sample::Samples;
+use crate::view::{Progress, check_length};
 
 /// Takes from every time its mean over channels, and replaces masked cells.
 ///

@@ -3,8 +3,8 @@
 use num_complex::Complex;
 
 use super::plan::{LANES, Plan};
-use crate::array::check_length;
 use crate::error::{Error, Result};
+use crate::view::check_length;
 use crate::voltage::{VoltageEncoding, voltage};
 
 /// Bytes of a cache line: where a buffer begins.

@@ -4,28 +4,28 @@
 //! the same bits.
 
 mod block;
+mod corner_turn;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod output;
 pub mod plan;
 pub mod reference;
-mod turn;
 
 use std::ops::Range;
 
-use crate::array::{check_length, check_memory};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
+use crate::view::{check_length, check_memory};
 use crate::voltage::VoltageEncoding;
 pub use block::{Block, BlockBuffer};
+pub use corner_turn::{CornerTurn, Rows};
 #[cfg(feature = "cuda")]
 pub use cuda::{DeviceSpectra, kernels};
 pub use output::Output;
 pub use plan::{Options, Plan, Precision};
-pub use turn::{CornerTurn, Rows};
 
 #[derive(Debug)]
 enum Engine {

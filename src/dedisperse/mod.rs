@@ -10,12 +10,12 @@ pub mod dm_plan;
 pub mod plan;
 pub mod reference;
 
-use crate::array::{PlaneMut, Progress, check_length};
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Plane, PlaneKind, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::sample::Samples;
+use crate::view::{PlaneMut, Progress, check_length};
 #[cfg(feature = "cuda")]
 pub use cuda::kernels;
 pub use plan::{Options, Plan};

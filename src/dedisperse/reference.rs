@@ -1,8 +1,8 @@
 //! The equation as loops in f64.
 
 use super::plan::Plan;
-use crate::array::PlaneMut;
 use crate::sample::Samples;
+use crate::view::PlaneMut;
 
 /// Sums held as binned rows: axes time, channel.
 #[derive(Debug)]

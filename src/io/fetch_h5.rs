@@ -10,9 +10,9 @@ use std::path::Path;
 
 use hdf5_pure::{AttrValue, FileBuilder};
 
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::io::atomic;
+use crate::view::check_length;
 
 /// Both planes are this many pixels long and wide: what FETCH's models take.
 pub const PIXELS: usize = 256;

@@ -41,10 +41,10 @@ pub use observation::join;
 pub(crate) use open::check_seekable;
 pub use open::{OpenOptions, is_stream, open, open_with};
 
-use crate::array::check_length;
 use crate::error::Result;
 use crate::sample::Encoding;
 use crate::units::Band;
+use crate::view::check_length;
 
 /// Sampling times of filterbanks that are taken for real, in seconds: a day a sample is absurd, and so is less than a
 /// nanosecond.

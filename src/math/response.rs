@@ -6,8 +6,8 @@ use std::fmt;
 use num_complex::Complex;
 use rustfft::FftPlanner;
 
-use crate::array::check_length;
 use crate::error::Result;
+use crate::view::check_length;
 
 /// Offsets tried in each `1 / taps` of a channel: between two of them a lobe rises by less than 0.7 dB.
 const STEPS_PER_LOBE: usize = 4;

@@ -101,7 +101,7 @@ impl Window {
             }
             Self::Rectangular => Ok(vec![1.0 / length as f64; length]),
             Self::Custom(own) => {
-                crate::array::check_length("window (taps x points)", length, own.len())?;
+                crate::view::check_length("window (taps x points)", length, own.len())?;
                 match own.iter().find(|b| !b.is_finite()) {
                     Some(bad) => {
                         Err(Error::parameter("window", bad, "coefficients must be finite"))

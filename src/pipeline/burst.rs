@@ -26,8 +26,8 @@ use crate::backend::Backend;
 use crate::clean::Mitigated;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
-use crate::pulse::cluster::{Absorbed, Candidate, Clusterer};
 use crate::sample::Samples;
+use crate::single_pulse::cluster::{Absorbed, Candidate, Clusterer};
 use checkpoint::Onlooker;
 pub use checkpoint::{Checkpoint, Observer};
 #[cfg(feature = "cuda")]

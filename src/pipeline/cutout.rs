@@ -106,7 +106,7 @@ fn check(source: &dyn FilterbankSource, options: &Options) -> Result<()> {
     }
     let channels = source.header().channels();
     if !options.masked.is_empty() {
-        crate::array::check_length("masked channels", channels, options.masked.len())?;
+        crate::view::check_length("masked channels", channels, options.masked.len())?;
     }
     Ok(())
 }

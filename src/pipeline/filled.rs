@@ -5,8 +5,8 @@
 use super::flagged::LostRows;
 use crate::dedisperse;
 use crate::io::Gap;
-use crate::pulse::Event;
-use crate::pulse::partial::PartialEvent;
+use crate::single_pulse::Event;
+use crate::single_pulse::partial::PartialEvent;
 
 /// Channels at which the part of a window that was filled is looked at.
 const CHANNELS: usize = 32;

@@ -5,13 +5,13 @@ use crate::backend::cuda::{Extent, Variant, kernels};
 /// Every kernel file, with the room that it belongs to.
 pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
     let rooms = [
-        ("align", crate::align::kernels(extent)),
+        ("align", crate::delay::kernels(extent)),
         ("backend", kernels(extent)),
         ("channelize", crate::channelize::kernels(extent)),
         ("clean", crate::clean::kernels(extent)),
         ("correlate", crate::correlate::kernels(extent)),
         ("dedisperse", crate::dedisperse::kernels(extent)),
-        ("pulse", crate::pulse::kernels(extent)),
+        ("pulse", crate::single_pulse::kernels(extent)),
         ("spiir", crate::spiir::kernels(extent)),
         ("triggers", crate::spiir::trigger::kernels(extent)),
     ];

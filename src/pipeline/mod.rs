@@ -3,12 +3,12 @@
 //! Invariant: the only rooms that know both files and stages.
 
 pub mod antennas;
-pub mod array;
 mod budget;
 pub mod burst;
-pub mod chirp;
+pub mod cbc;
 pub mod cleaned;
 mod cleaning;
+pub mod correlator;
 pub mod cutout;
 pub mod ending;
 mod filled;

@@ -7,18 +7,18 @@ mod edge;
 use super::filled::Filled;
 use super::options::SearchOptions;
 use super::trials::{Trials, advance, stride};
-#[cfg(feature = "cuda")]
-use crate::array::check_length;
-use crate::array::{Plane, PlaneMut, Progress};
 use crate::backend::Backend;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::{Error, Result};
 use crate::io::FilterbankHeader;
-use crate::pulse::cluster::{BandEdges, Candidate, Clusterer, TrialRange};
-use crate::pulse::{self, Detector, Event, Input};
 use crate::sample::Samples;
+use crate::single_pulse::cluster::{BandEdges, Candidate, Clusterer, TrialRange};
+use crate::single_pulse::{self, Detector, Event, Input};
+#[cfg(feature = "cuda")]
+use crate::view::check_length;
+use crate::view::{Plane, PlaneMut, Progress};
 pub(super) use edge::Edge;
 
 /// Words that a row of a device's plane is a multiple of: 128 bytes.
@@ -77,7 +77,7 @@ impl RangeSearch {
         let bound = cleaning
             .range()
             .map(|(low, high)| (i64::from(low).min(0) * summed, i64::from(high).max(0) * summed));
-        let detector_plan = pulse::Plan::new(pulse::Options {
+        let detector_plan = single_pulse::Plan::new(single_pulse::Options {
             dms: plan.dms().to_vec(),
             tsamp_s: plan.tsamp_s(),
             max_width_s: options.max_width_s,
@@ -262,7 +262,7 @@ impl RangeSearch {
     /// Goes on from what another process carried; returns the first row that is needed again.
     pub(super) fn restore(&mut self, words: &[u64]) -> Result<u64> {
         let plan = self.dedisperser.plan();
-        let carried = pulse::Carried::from_words(words, plan.dms().len())?;
+        let carried = single_pulse::Carried::from_words(words, plan.dms().len())?;
         let window_rows = self.detector.plan().window_times() as u64 * plan.downsample() as u64;
         let first_row = carried.window.checked_mul(window_rows).ok_or_else(|| {
             Error::parameter("window of the checkpoint", carried.window, "it is damaged")

@@ -11,7 +11,6 @@ use super::cleaning::Cleaning;
 use super::ending::Ending;
 use super::options::{Part, SearchOptions, skip_to};
 use super::trials::{Trials, advance, stride};
-use crate::array::{Plane, PlaneMut, Progress};
 use crate::backend::Backend;
 use crate::clean::Mitigated;
 use crate::dedisperse::{self, Dedisperser, Output};
@@ -19,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Samples;
 use crate::state::GREATEST;
+use crate::view::{Plane, PlaneMut, Progress};
 
 /// Most bytes of series that are held at once, over all ranges.
 const PLANE_BYTES: usize = 128 << 20;

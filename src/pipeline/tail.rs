@@ -1,9 +1,9 @@
 //! The latest rows of a stream, as its first stage takes them.
 
-use crate::array::check_memory;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::error::Result;
+use crate::view::check_memory;
 
 /// The last rows of those that passed, in a ring.
 #[derive(Debug)]

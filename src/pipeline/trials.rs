@@ -4,12 +4,12 @@
 
 use super::cleaning::Cleaning;
 use super::options::{Part, SearchOptions};
-use crate::array::Progress;
 use crate::dedisperse::dm_plan::DmRange;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
 use crate::io::FilterbankHeader;
 use crate::sample::Samples;
+use crate::view::Progress;
 
 /// Most output times that are flushed at once.
 pub(super) const FLUSH_TIMES: usize = 1 << 12;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use num_complex::{Complex, Complex64};
 use rustfft::{Fft, FftPlanner};
 
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::Waveform;
+use crate::view::check_length;
 
 /// The frequencies that a matched filter takes in.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,12 +15,12 @@ pub mod whiten;
 
 use num_complex::Complex;
 
-use crate::array::Progress;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Stream};
 use crate::backend::{Backend, Host};
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
+use crate::view::Progress;
 #[cfg(feature = "cuda")]
 pub use cuda::kernels;
 pub use plan::resample::{self, Resampler};
@@ -210,7 +210,7 @@ impl Spiir {
     }
 
     fn check_output(&self, length: usize, stride: usize, times: usize) -> Result<()> {
-        crate::array::check_length(
+        crate::view::check_length(
             "signal-to-noise ratios (template, time)",
             self.plan.templates() * stride,
             length,

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{VoltageEncoding, Voltages};
-use crate::array::check_length;
 use crate::error::{Error, Result};
+use crate::view::check_length;
 
 /// A buffer of voltages that a source fills, its own or lent: axes stream, time.
 #[derive(Debug)]

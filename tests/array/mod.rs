@@ -6,7 +6,7 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::geometry::{Array, DelayPolynomial, Location};
 use sidereal::io::voltages::VoltageHeader;
-use sidereal::pipeline::array::{ArrayCorrelator, ArrayInput, CorrelateOptions, Integration};
+use sidereal::pipeline::correlator::{ArrayCorrelator, ArrayInput, CorrelateOptions, Integration};
 use sidereal::units::Epoch;
 
 use super::memory::Memory;

@@ -6,7 +6,7 @@ use num_complex::Complex;
 use sidereal::backend::Backend;
 use sidereal::geometry::DelayPolynomial;
 use sidereal::io::voltages::VoltageHeader;
-use sidereal::pipeline::array::{ArrayCorrelator, CorrelateOptions};
+use sidereal::pipeline::correlator::{ArrayCorrelator, CorrelateOptions};
 use sidereal::units::Epoch;
 use sidereal::voltage::VoltageEncoding;
 

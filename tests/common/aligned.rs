@@ -5,10 +5,10 @@
 use std::f64::consts::TAU;
 
 use num_complex::{Complex, Complex64};
-use sidereal::align::{
+use sidereal::backend::cuda::Device;
+use sidereal::delay::{
     Band, Delay, DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural,
 };
-use sidereal::backend::cuda::Device;
 use sidereal::voltage::VoltageEncoding::{self, Complex4, ComplexF32};
 use sidereal::voltage::voltage;
 

@@ -4,9 +4,9 @@
 use std::f64::consts::TAU;
 
 use num_complex::Complex;
-use sidereal::array::Progress;
 use sidereal::backend::Backend;
 use sidereal::channelize::{Channelizer, Form, Output, Plan};
+use sidereal::view::Progress;
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
 use super::random::Random;

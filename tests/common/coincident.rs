@@ -10,7 +10,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::io::strain::{OpenOptions, open};
 use sidereal::io::templates;
 use sidereal::math::power_spectrum::PowerSpectrum;
-use sidereal::pipeline::chirp::{
+use sidereal::pipeline::cbc::{
     ChirpSearch, DetectorOptions, DetectorReport, Input, Keeper, Recording, Report, SearchOptions,
     Source, Spectrum, Status, Whitening, design, waveforms,
 };

@@ -6,7 +6,7 @@ use sidereal::backend::Backend;
 use sidereal::channelize::{Options as BankOptions, Plan};
 use sidereal::geometry::{Array, Direction, Dut1, Location, Sky};
 use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
-use sidereal::pipeline::array::{
+use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, PhaseCentre,
 };
 use sidereal::simulate::array::{ArrayAntenna, ArrayOptions, ArraySimulator, PointSource};

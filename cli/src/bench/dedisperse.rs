@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use sidereal::array::PlaneMut;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
 use sidereal::dedisperse::{Dedisperser, Options, Output, Plan};
 use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT};
+use sidereal::view::PlaneMut;
 use sidereal::{Error, Result};
 
 #[cfg(feature = "cuda")]

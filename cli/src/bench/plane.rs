@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sidereal::array::PlaneMut;
 use sidereal::backend::Backend;
 use sidereal::dedisperse::{self, Dedisperser};
 use sidereal::io::FilterbankSource;
 use sidereal::sample::{Encoding, Samples};
 use sidereal::simulate::burst::{Burst, Simulator};
 use sidereal::units::{Band, DM_CONSTANT};
+use sidereal::view::PlaneMut;
 use sidereal::{Error, Result};
 
 use crate::common::Common;

@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use clap::Args;
 use sidereal::Result;
-use sidereal::array::Plane;
 use sidereal::backend::Backend;
 use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
-use sidereal::pulse::{Detector, Event, Input, Options, Plan, reference};
+use sidereal::single_pulse::{Detector, Event, Input, Options, Plan, reference};
+use sidereal::view::Plane;
 
 #[cfg(feature = "cuda")]
 use super::Quick;

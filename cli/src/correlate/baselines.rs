@@ -1,6 +1,6 @@
 //! `--baselines`: all, auto, or pairs of antennas.
 
-use sidereal::pipeline::array::Baselines;
+use sidereal::pipeline::correlator::Baselines;
 use sidereal::{Error, Result};
 
 use super::inputs::listed;

@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::correlate::Precision;
-use sidereal::pipeline::array::{ArrayHeader, CorrelateOptions, Gains, PhaseCentre, WriteReport};
+use sidereal::pipeline::correlator::{
+    ArrayHeader, CorrelateOptions, Gains, PhaseCentre, WriteReport,
+};
 use sidereal::units::HZ_PER_MHZ;
 
 use crate::output::with_final_names;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use num_complex::Complex;
-use sidereal::pipeline::array::Gains;
+use sidereal::pipeline::correlator::Gains;
 use sidereal::{Error, Result};
 
 /// The columns that a file of gains may have.

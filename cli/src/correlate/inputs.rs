@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use sidereal::io::voltages::{VoltageHeader, VoltageSource};
-use sidereal::pipeline::array::ArrayInput;
+use sidereal::pipeline::correlator::ArrayInput;
 use sidereal::{Error, Result};
 
 use crate::voltage_arguments::Lacking;

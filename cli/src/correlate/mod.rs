@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use sidereal::io::voltages::VoltageHeader;
 use sidereal::math::window::Window;
-use sidereal::pipeline::array::{
+use sidereal::pipeline::burst::Status;
+use sidereal::pipeline::correlator::{
     self, ArrayCorrelator, ArrayHeader, ArrayInput, CorrelateOptions, Integration, Labels, Missing,
     PhaseCentre, WriteReport, write_uvh5,
 };
-use sidereal::pipeline::burst::Status;
 use sidereal::pipeline::ending::Ending;
 use sidereal::units::HZ_PER_MHZ;
 use sidereal::{Error, Result};
@@ -119,7 +119,7 @@ pub(crate) fn make(
     let provenance = Provenance::new(common, &read)?;
     let run = Run::new(common).on(&backend);
     let history =
-        [array::history(&header, &options), provenance::lines(&provenance, &run)?].join("\n");
+        [correlator::history(&header, &options), provenance::lines(&provenance, &run)?].join("\n");
     let labels = Labels { history, ..Labels::default() };
     let mut report = write(&mut correlator, &outputs, &labels, &mut see, common)?;
     tell_notes(&backend, common);

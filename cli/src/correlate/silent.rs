@@ -1,6 +1,6 @@
 //! Antennas that recorded nothing but zeros, which no flag tells.
 
-use sidereal::pipeline::array::{ArrayHeader, Integration};
+use sidereal::pipeline::correlator::{ArrayHeader, Integration};
 
 /// What autocorrelations say of each antenna.
 #[derive(Debug)]

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use sidereal::array::Plane;
 use sidereal::io::FilterbankHeader;
 use sidereal::io::npy::{self, Order};
 use sidereal::io::presto::{Inf, SeriesWriter, good_length};
@@ -13,6 +12,7 @@ use sidereal::pipeline::burst::Status;
 use sidereal::pipeline::ending::Ending;
 use sidereal::pipeline::series::{Block, Checkpoint, SeriesRange, SeriesReport, SeriesSink};
 use sidereal::units::{DM_CONSTANT, HZ_PER_MHZ, SECONDS_PER_DAY, dispersion_delay_s};
+use sidereal::view::Plane;
 use sidereal::{Error, Result};
 
 use super::Format;

@@ -9,7 +9,7 @@ use num_complex::Complex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sidereal::math::window::Window;
-use sidereal::pipeline::array::{ArrayHeader, Integration};
+use sidereal::pipeline::correlator::{ArrayHeader, Integration};
 use sidereal::{Error, Result};
 
 use super::page;

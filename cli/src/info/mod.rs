@@ -194,7 +194,7 @@ fn examine(input: &Path, arguments: &Arguments, common: &Common) -> Result<Exami
 /// A recording of strain, or a filter bank, if it is one.
 fn strain_or_bank(input: &Path, arguments: &Arguments) -> Result<Option<Examined>> {
     if bank_h5::is_bank(input) {
-        let (bank, detector) = sidereal::pipeline::chirp::read_bank(input)?;
+        let (bank, detector) = sidereal::pipeline::cbc::read_bank(input)?;
         let document = spiir::BankDocument::new(input, &bank, &detector)?;
         let document = Document::Bank(Box::new(document));
         return Ok(Some(Examined::new(document, &[], None)));

@@ -9,8 +9,8 @@ use sidereal::dedisperse::dm_plan::{DmPlan, DmRange};
 use sidereal::geometry::{Direction, Dut1, barycentric_mjd, site_itrf_m};
 use sidereal::io::FilterbankHeader;
 use sidereal::pipeline::burst::Report;
-use sidereal::pulse::cluster;
-use sidereal::pulse::repeats::Repeater;
+use sidereal::single_pulse::cluster;
+use sidereal::single_pulse::repeats::Repeater;
 use sidereal::units::{Epoch, HZ_PER_MHZ, SECONDS_PER_DAY};
 
 use crate::errors;

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use sidereal::array::check_memory;
 use sidereal::backend::threads::Threads;
 use sidereal::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use sidereal::simulate::voltages::{Options, VoltageSimulator};
 use sidereal::units::{DM_CONSTANT, Epoch, HZ_PER_MHZ, MAX_CHANNELS};
+use sidereal::view::check_memory;
 use sidereal::voltage::VoltageEncoding;
 use sidereal::{Error, Result};
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sidereal::backend::Host;
 use sidereal::backend::threads::Threads;
 use sidereal::io::templates;
-use sidereal::pipeline::chirp::{design, write_bank};
+use sidereal::pipeline::cbc::{design, write_bank};
 use sidereal::spiir::bank::{Bank, BankTemplate};
 use sidereal::{Error, Result};
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use sidereal::io::templates::Templates;
-use sidereal::pipeline::chirp::{Source, waveforms};
+use sidereal::pipeline::cbc::{Source, waveforms};
 use sidereal::spiir::Resampler;
 use sidereal::spiir::bank::{Options, Rates};
 use sidereal::waveform::InspiralOptions;

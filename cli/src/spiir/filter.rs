@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Backend;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
-use sidereal::pipeline::chirp::{
+use sidereal::pipeline::cbc::{
     ChirpDetector, DetectorOptions, Latency, Need, Piece, Reader, Strain, check_length,
 };
 use sidereal::pipeline::ending::Ending;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sidereal::io::strain::{OpenOptions, open_all};
-use sidereal::pipeline::chirp::{self, common_span};
+use sidereal::pipeline::cbc::{self, common_span};
 use sidereal::units::Gps;
 use sidereal::{Error, Result};
 
@@ -60,11 +60,11 @@ impl Strain {
     /// # Errors
     /// What reading finds; [`Error::Parameter`] for strain of a detector that nothing names, of different rates, without
     /// common time, or a time range without strain.
-    pub(super) fn open(&self) -> Result<Vec<chirp::Strain>> {
+    pub(super) fn open(&self) -> Result<Vec<cbc::Strain>> {
         let mut recordings = Vec::new();
         for one in self.given()? {
             let options = self.options(&one)?;
-            recordings.push(chirp::Strain::new(move || open_all(&one.files, &options))?);
+            recordings.push(cbc::Strain::new(move || open_all(&one.files, &options))?);
         }
         check_rates(&recordings)?;
         let (from, until) = common_span(&recordings)?;
@@ -184,7 +184,7 @@ fn split(word: &Path) -> (Option<String>, PathBuf) {
     }
 }
 
-fn check_rates(recordings: &[chirp::Strain]) -> Result<()> {
+fn check_rates(recordings: &[cbc::Strain]) -> Result<()> {
     let Some((first, rest)) = recordings.split_first() else { return Ok(()) };
     match rest.iter().find(|other| other.rate_hz != first.rate_hz) {
         None => Ok(()),

@@ -9,9 +9,7 @@ use serde::Serialize;
 use sidereal::backend::threads::Threads;
 use sidereal::io::templates::Templates;
 use sidereal::math::power_spectrum::PowerSpectrum;
-use sidereal::pipeline::chirp::placement::{
-    Coverage, PlaceOptions, Placed, Space, coverage, place,
-};
+use sidereal::pipeline::cbc::placement::{Coverage, PlaceOptions, Placed, Space, coverage, place};
 use sidereal::strain::Binary;
 use sidereal::{Error, Result};
 

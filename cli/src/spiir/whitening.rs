@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use sidereal::io::psd::{self, Density};
 use sidereal::math::design_psd;
 use sidereal::math::power_spectrum::PowerSpectrum;
-use sidereal::pipeline::chirp::{Spectrum, Strain, Whitening};
+use sidereal::pipeline::cbc::{Spectrum, Strain, Whitening};
 use sidereal::spiir::whiten::{Average, GateOptions, Method, RunningOptions, WelchOptions};
 use sidereal::{Error, Result};
 
@@ -78,7 +78,7 @@ pub(super) enum AverageWord {
     Mean,
 }
 
-/// Segments from which on a median gives ratios nearer to the truth than a mean, weak waves' too (docs/design/chirp.md).
+/// Segments from which on a median gives ratios nearer to the truth than a mean, weak waves' too (docs/design/cbc.md).
 const MANY: f64 = 16.0;
 
 /// Parts of a recording that a running spectrum may learn from without a warning.

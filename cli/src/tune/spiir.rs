@@ -7,7 +7,7 @@ use clap::Args;
 use num_complex::Complex;
 use sidereal::backend::cuda::tune::{Tuned, Work, digest};
 use sidereal::backend::cuda::{Buffer, Stream};
-use sidereal::pipeline::chirp::read_bank;
+use sidereal::pipeline::cbc::read_bank;
 use sidereal::spiir::plan::MAX_HALVINGS;
 use sidereal::spiir::{Plan, Spiir};
 use sidereal::{Error, Result};

@@ -3,8 +3,8 @@
 use bytemuck::Pod;
 
 use super::{Buffer, Device, Event, Pinned, Stream};
-use crate::array::check_length;
 use crate::error::Result;
+use crate::view::check_length;
 
 /// Buffers of the host and of a device, in pairs that are used in turn: of bytes, unless it is said.
 ///

@@ -1,8 +1,8 @@
 //! A plane of trials that stays on a device.
 
 use super::{Buffer, Device};
-use crate::array::check_length;
 use crate::error::{Error, Result};
+use crate::view::check_length;
 
 /// What the words of a plane are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -96,7 +96,7 @@ impl Engine {
         let plan = self.launcher.plan().input();
         let (encoding, streams) = (plan.encoding, plan.streams());
         let whole = layout.times.next_multiple_of(encoding.samples_per_byte());
-        crate::array::check_length("times, rounded up to whole bytes", whole, layout.times)?;
+        crate::view::check_length("times, rounded up to whole bytes", whole, layout.times)?;
         let row = encoding.bytes(layout.times);
         if row > layout.stride && streams > 1 {
             let (expected, actual) = (row, layout.stride);

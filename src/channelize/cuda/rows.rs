@@ -1,9 +1,9 @@
 //! One antenna's rows of a filter bank's detected rows, on a device.
 
 use super::variants;
-use crate::array::check_length;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::error::{Error, Result};
+use crate::view::check_length;
 
 /// Threads along a row.
 const BLOCK: usize = 256;

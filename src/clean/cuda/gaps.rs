@@ -1,9 +1,9 @@
 //! Gaps in rows that are on a device, filled with each number's level over rows before.
 
 use super::kernels;
-use crate::array::check_length;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::error::{Error, Result};
+use crate::view::check_length;
 
 /// Threads along a row.
 const BLOCK: usize = 256;

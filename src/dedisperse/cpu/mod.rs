@@ -15,11 +15,11 @@ mod unpack;
 mod vector;
 
 use super::plan::{Lane, Plan};
-use crate::array::PlaneMut;
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::sample::Samples;
+use crate::view::PlaneMut;
 use execute::{History, Target};
 use history::{Lanes, Size};
 use placement::Pass;

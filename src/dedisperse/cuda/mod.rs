@@ -17,11 +17,11 @@ mod tests;
 mod variants;
 
 use super::plan::Plan;
-use crate::array::PlaneMut;
 use crate::backend::cuda::{Buffer, Device, Event, Plane, Stream};
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::sample::Samples;
+use crate::view::PlaneMut;
 use fast::Fast;
 use general::General;
 use job::Job;

@@ -1,9 +1,9 @@
 //! The host's side: page-locked buffers, two of each, so that copies in, kernels and copies out overlap.
 
-use crate::array::PlaneMut;
 use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
+use crate::view::PlaneMut;
 
 /// Bytes of an input buffer, unless that is more than a part of the free memory.
 const INPUT_BYTES: usize = 8 << 20;

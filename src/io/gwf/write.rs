@@ -12,10 +12,10 @@ use sofars::ts::dat;
 
 use super::checksum::Checksum;
 use super::structure::HEAD_BYTES;
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::units::{Gps, SECONDS_PER_DAY};
+use crate::view::check_length;
 
 /// Seconds of a frame at most.
 const FRAME_S: u64 = 64;

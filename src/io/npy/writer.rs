@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use super::header::Header;
-use crate::array::{Plane, check_length};
 use crate::error::Result;
 use crate::io::atomic::{self, AtomicFile};
+use crate::view::{Plane, check_length};
 
 /// Which axis of a two-axis array runs fastest in the file, and so has a length known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

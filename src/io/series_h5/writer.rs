@@ -8,9 +8,9 @@ use num_complex::Complex;
 
 use super::SeriesFile;
 use super::skeleton::{Series, Skeleton};
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
+use crate::view::check_length;
 
 /// Samples that are brought into the file's order together.
 const BATCH: usize = 1 << 16;

@@ -91,7 +91,7 @@ impl FilterbankWriter {
     /// [`Error::Shape`] unless `rows` holds whole rows; [`Error::Io`].
     pub fn write(&mut self, rows: &[u8]) -> Result<()> {
         let whole = rows.len() / self.row_bytes;
-        crate::array::check_length("rows to write (bytes)", whole * self.row_bytes, rows.len())?;
+        crate::view::check_length("rows to write (bytes)", whole * self.row_bytes, rows.len())?;
         match &mut self.output {
             Output::File(file) => file.append(rows)?,
             Output::Pipe(pipe) => {

@@ -15,9 +15,9 @@ use super::join::join;
 use super::open::{OpenOptions, Said, finish_header};
 use super::quality::{DEFAULT_BITS, LONGEST_MASK, Mask, place};
 use super::{StrainHeader, StrainSource};
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::io::gwf::{Gwf, Piece, Series};
+use crate::view::check_length;
 
 /// The end of the name of a channel of strain.
 const STRAIN: &str = "STRAIN";

@@ -100,7 +100,7 @@ impl GwoscHeader {
         if self.quality.is_empty() {
             return Err(Error::parameter("length (s)", 0, "a file has one second at least"));
         }
-        crate::array::check_length("injections (second)", self.quality.len(), self.injections.len())
+        crate::view::check_length("injections (second)", self.quality.len(), self.injections.len())
     }
 }
 

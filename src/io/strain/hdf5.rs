@@ -11,9 +11,9 @@ use super::open::{OpenOptions, Said, ask_for_channel, finish_header};
 use super::quality::{self, Mask};
 use super::series::{Input, Series};
 use super::{StrainHeader, StrainSource};
-use crate::array::check_length;
 use crate::error::Result;
 use crate::units::Gps;
+use crate::view::check_length;
 
 pub(super) const STRAIN: &str = "strain/Strain";
 

@@ -3,8 +3,8 @@
 //! Invariant: sample `k` of the stream is at `start + k / rate`, whatever is missing between the files.
 
 use super::{StrainHeader, StrainSource};
-use crate::array::check_length;
 use crate::error::{Error, Result};
+use crate::view::check_length;
 
 /// The longest gap between two files, in seconds: more is taken for a mistake.
 const LONGEST_GAP_S: u64 = 1_000_000;

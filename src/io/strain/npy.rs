@@ -8,9 +8,9 @@ use std::path::Path;
 
 use super::open::{OpenOptions, Said, finish_header};
 use super::{StrainHeader, StrainSource};
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::io::npy::{Header, Kind};
+use crate::view::check_length;
 
 /// Bytes that are read at once, and of a header at most.
 const PIECE_BYTES: usize = 1 << 16;

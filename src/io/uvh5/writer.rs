@@ -9,10 +9,10 @@ use super::MJD_ZERO;
 use super::header::Header;
 use super::rows::{Row, Rows};
 use super::skeleton::{Counts, Skeleton};
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::units::{Epoch, SECONDS_PER_DAY};
+use crate::view::check_length;
 
 /// Bytes of visibilities that are brought into the file's order together.
 const BATCH_BYTES: usize = 1 << 22;

@@ -21,9 +21,9 @@ use std::path::PathBuf;
 pub use fields::Fields;
 pub use open::{is_voltages, open};
 
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::units::Epoch;
+use crate::view::check_length;
 use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
 
 /// What every voltage format says of its data; streams are antenna, recorded channel, polarization.

@@ -5,7 +5,7 @@
 use super::super::range::RangeSearch;
 use super::{Candidate, Status};
 use crate::error::{Error, Result};
-use crate::pulse::cluster::{Absorbed, Clusterer, State};
+use crate::single_pulse::cluster::{Absorbed, Clusterer, State};
 use crate::state::GREATEST;
 
 /// Follows a search while it runs, and keeps what it finds.

@@ -12,7 +12,7 @@ use crate::backend::cuda::{Buffer, Device, Filling, Inbox, Plane, PlaneKind, Str
 use crate::clean::Cleaner;
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
-use crate::pulse::cluster::Clusterer;
+use crate::single_pulse::cluster::Clusterer;
 
 /// Pairs of buffers on the way in: one is worked on while the next is copied and the one after it filled.
 pub(super) const SLOTS: usize = 3;

@@ -8,8 +8,8 @@ use super::super::tail::Tail;
 use super::{GULP_BYTES, Step};
 use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
-use crate::pulse::cluster::Clusterer;
 use crate::sample::Samples;
+use crate::single_pulse::cluster::Clusterer;
 
 /// Bytes of the dedispersed planes that one gulp may fill, all ranges together.
 const PLANE_BYTES: usize = 96 << 20;

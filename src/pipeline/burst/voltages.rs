@@ -14,7 +14,7 @@ use super::device::{Need, ROW_BYTES, SLOTS, Stage, told};
 use crate::backend::cuda::{Device, Inbox};
 use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
-use crate::pulse::cluster::Clusterer;
+use crate::single_pulse::cluster::Clusterer;
 use reading::{Content, Gulp, Reading};
 
 /// The recording whose voltages a search on `device` takes itself; none where it takes rows from the host:

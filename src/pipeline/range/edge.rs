@@ -9,15 +9,15 @@ use std::ops::Range;
 
 use super::super::trials::FLUSH_TIMES;
 use super::{PlaneBuffer, RangeSearch};
-use crate::array::{Plane, PlaneMut};
 use crate::backend::Backend;
 use crate::dedisperse::{self, Dedisperser, Output};
 use crate::error::Result;
 use crate::math::statistics::median;
-use crate::pulse::cluster::Clusterer;
-use crate::pulse::partial::{Coverage, Expected, PartialDetector, Span};
-use crate::pulse::{self, Input};
 use crate::sample::{Samples, unpack_f32};
+use crate::single_pulse::cluster::Clusterer;
+use crate::single_pulse::partial::{Coverage, Expected, PartialDetector, Span};
+use crate::single_pulse::{self, Input};
+use crate::view::{Plane, PlaneMut};
 
 /// Samples that have all channels, from which the noise of a trial is taken.
 const NOISE_TIMES: usize = 1024;
@@ -276,8 +276,8 @@ impl RangeSearch {
         let mut pass = Pass::new(self);
         let options = self.detector.plan().options().clone();
         let least = options.snr + MARGIN;
-        let options = pulse::Options { snr: least, ..options };
-        let mut partial = PartialDetector::new(pulse::Plan::new(options)?, backend);
+        let options = single_pulse::Options { snr: least, ..options };
+        let mut partial = PartialDetector::new(single_pulse::Plan::new(options)?, backend);
         // Of a short recording the start is taken.
         let noise = near(NOISE_TIMES);
         let noise = noise.start..noise.end.min(noise.start + reach(NOISE_TIMES));

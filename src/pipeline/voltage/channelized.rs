@@ -335,7 +335,7 @@ fn given(gains: &[f32], header: &VoltageHeader) -> Result<Vec<f32>> {
     if let [one] = gains {
         return Ok(vec![*one; channels]);
     }
-    crate::array::check_length("gains (one a channel)", channels, gains.len())?;
+    crate::view::check_length("gains (one a channel)", channels, gains.len())?;
     Ok(gains.to_vec())
 }
 

@@ -150,7 +150,7 @@ impl VoltageFilterbank {
     pub fn read_rows(&mut self, rows: &mut [f32]) -> Result<usize> {
         let elements = self.row_elements();
         let times = rows.len() / elements;
-        crate::array::check_length("rows (numbers)", times * elements, rows.len())?;
+        crate::view::check_length("rows (numbers)", times * elements, rows.len())?;
         let times = self.rows.read(rows)?;
         if times == 0 {
             self.check_fault()?

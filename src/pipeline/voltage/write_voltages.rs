@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::channelized::ChannelizedVoltages;
-use crate::array::check_memory;
 use crate::error::Result;
 use crate::io::voltages::{VoltageHeader, VoltageSource, dada, guppi};
 use crate::pipeline::burst::Status;
 use crate::pipeline::ending::Ending;
+use crate::view::check_memory;
 use crate::voltage::Voltages;
 
 /// Bytes of spectra that are made before they are written, about.

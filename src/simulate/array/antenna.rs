@@ -6,11 +6,11 @@ use super::filter::HOP;
 use super::scene::Scene;
 use super::track::Track;
 use super::wave::Scratch;
-use crate::array::check_length;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::simulate::voltages::store;
+use crate::view::check_length;
 use crate::voltage::VoltageBlock;
 
 /// The voltages of one antenna of an [`super::ArraySimulator`]; axes stream (recorded channel,

@@ -23,10 +23,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use self::scene::{Received, Scene};
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::geometry::{DelayModel, PhaseCentre, Sky, plus_elapsed_s};
 use crate::io::voltages::VoltageHeader;
+use crate::view::check_length;
 
 /// Makes the voltages that the antennas of an array would have recorded.
 ///

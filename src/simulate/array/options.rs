@@ -160,7 +160,7 @@ impl ArrayOptions {
             let rule = format!("there must be 1 to {MAX_ANTENNAS}");
             return Err(Error::parameter("antennas", antennas, rule));
         }
-        crate::array::check_length("receivers", antennas, self.receivers.len())?;
+        crate::view::check_length("receivers", antennas, self.receivers.len())?;
         self.check_streams()?;
         recorded_band("--bandwidth over --channels (Hz)", &self.centres_hz, self.channel_width_hz)?;
         let whole = self.encoding.samples_per_byte() as u64;

@@ -14,9 +14,9 @@ pub use truth::{DetectorTruth, InjectionTruth, Truth};
 use self::noise::Coloured;
 use self::signal::{Signal, SineGaussian};
 use self::truth::{Products, Projection, Spectrum};
-use crate::array::check_length;
 use crate::error::Result;
 use crate::io::strain::{StrainHeader, StrainSource};
+use crate::view::check_length;
 
 /// The detectors of a simulation, and what is in their data.
 pub struct Simulation {

@@ -27,10 +27,10 @@ use self::wave::Source;
 use self::waves::Waves;
 use super::noise;
 use super::rng::{Key, Stream};
-use crate::array::check_length;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
+use crate::view::check_length;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
 /// Samples whose noise comes from one row of random numbers.

@@ -15,11 +15,11 @@ mod x86;
 use num_complex::Complex;
 
 use super::plan::Plan;
-use crate::array::check_memory;
 use crate::backend::simd::Level;
 use crate::backend::threads::Threads;
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
+use crate::view::check_memory;
 use input::{Inputs, PIECE};
 use pack::Bundle;
 use resample::Phases;

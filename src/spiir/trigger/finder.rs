@@ -8,9 +8,9 @@ use super::options::{Autocorrelation, TriggerOptions};
 use super::series::{Series, power};
 use super::shape::{Measure, Peak};
 use super::sizes::Sizes;
-use crate::array::{check_length, check_memory};
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
+use crate::view::{check_length, check_memory};
 
 /// Samples that are compared with the threshold together.
 const TOGETHER: usize = 64;

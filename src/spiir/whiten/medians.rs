@@ -6,8 +6,8 @@
 //!
 //! Invariant: the medians are those of all numbers sorted, bit for bit, whatever the memory.
 
-use crate::array::check_memory;
 use crate::error::Result;
+use crate::view::check_memory;
 
 /// Segments that are held whatever they take: transforms of a segment take as much.
 const FEW: usize = 16;

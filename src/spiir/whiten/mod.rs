@@ -16,10 +16,10 @@ use std::collections::VecDeque;
 use num_complex::Complex;
 use rustfft::FftPlanner;
 
-use crate::array::{Progress, check_length};
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::state::{Saved, Saving};
+use crate::view::{Progress, check_length};
 use fade::{Edges, Fade};
 use kernel::{Designer, Shape};
 pub use options::{GateOptions, Method, Options, Psd, Taper};

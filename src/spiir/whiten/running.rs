@@ -114,7 +114,7 @@ impl RunningPsd {
     /// # Errors
     /// [`Error::Shape`] unless they are as many as the spectrum has bins.
     pub fn update(&mut self, densities: &[f64]) -> Result<()> {
-        crate::array::check_length(
+        crate::view::check_length(
             "densities of a segment",
             self.logarithms.len(),
             densities.len(),

@@ -10,9 +10,9 @@ use num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
 use super::medians;
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
+use crate::view::check_length;
 
 /// How the segments' spectra are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

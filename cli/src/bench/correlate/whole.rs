@@ -11,7 +11,7 @@ use sidereal::backend::simd::Level;
 use sidereal::backend::threads::Threads;
 use sidereal::backend::{Backend, roof};
 use sidereal::geometry::{Array, Dut1, Location, Sky};
-use sidereal::pipeline::array::{
+use sidereal::pipeline::correlator::{
     ArrayCorrelator, ArrayInput, CorrelateOptions, Integration, Labels, PhaseCentre, WriteReport,
     write_uvh5,
 };

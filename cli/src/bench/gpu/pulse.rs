@@ -1,9 +1,9 @@
 //! `bench pulse` on a GPU: samples a second through the single-pulse search, planes on the device.
 
-use sidereal::array;
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::{Plane, PlaneKind, measure};
-use sidereal::pulse::{Detector, Event, Input};
+use sidereal::single_pulse::{Detector, Event, Input};
+use sidereal::view;
 use sidereal::{Error, Result};
 
 use super::{Figure, Gpu, table};
@@ -77,8 +77,8 @@ fn is_right(case: &Case, whole: &[i32], times: usize, events: &[Event]) -> Resul
     let mut detector = Detector::new(case.plan(TRIALS)?, &Backend::best(0))?;
     let floats: Vec<f32> = whole.iter().map(|y| *y as f32).collect();
     let input = match case.bound {
-        Some(_) => Input::I32(array::Plane::new(whole, TRIALS, times, times)?),
-        None => Input::F32(array::Plane::new(&floats, TRIALS, times, times)?),
+        Some(_) => Input::I32(view::Plane::new(whole, TRIALS, times, times)?),
+        None => Input::F32(view::Plane::new(&floats, TRIALS, times, times)?),
     };
     let mut truth = Vec::new();
     detector.run(input, &mut truth)?;

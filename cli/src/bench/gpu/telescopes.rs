@@ -10,8 +10,8 @@ use sidereal::backend::Backend;
 use sidereal::backend::cuda::measure;
 use sidereal::clean::{Bandpass, Steps};
 use sidereal::pipeline::burst::{Report, Resident, SearchOptions, search};
-use sidereal::pulse::cluster::Candidate;
 use sidereal::simulate::telescopes::Telescope;
+use sidereal::single_pulse::cluster::Candidate;
 use sidereal::{Error, Result};
 
 use super::Gpu;

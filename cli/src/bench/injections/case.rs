@@ -8,9 +8,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::geometry::interferometer;
 use sidereal::math::design_psd::advanced_ligo;
 use sidereal::math::power_spectrum::PowerSpectrum;
-use sidereal::pipeline::chirp::{
-    self, ChirpSearch, Input, Recording, Report, SearchOptions, Source,
-};
+use sidereal::pipeline::cbc::{self, ChirpSearch, Input, Recording, Report, SearchOptions, Source};
 use sidereal::simulate::strain::{
     DetectorTruth, Injection, Simulation, Source as Wave, StrainOptions,
 };
@@ -100,8 +98,8 @@ impl Setup {
         };
         let welch = WelchOptions { average: Average::Mean, ..WelchOptions::default() };
         let spectrum = match arguments.psd {
-            Spectrum::Design => chirp::Spectrum::Given(psd.clone()),
-            Spectrum::Welch => chirp::Spectrum::Welch(welch),
+            Spectrum::Design => cbc::Spectrum::Given(psd.clone()),
+            Spectrum::Welch => cbc::Spectrum::Welch(welch),
         };
         let method = match arguments.whitening {
             Whitening::Overlap => Method::Overlap { fft_s: 8.0 },
@@ -118,11 +116,7 @@ impl Setup {
                 ..bank::Options::default()
             },
             search: SearchOptions {
-                whitening: chirp::Whitening {
-                    spectrum,
-                    method,
-                    gate: Some(GateOptions::default()),
-                },
+                whitening: cbc::Whitening { spectrum, method, gate: Some(GateOptions::default()) },
                 threshold: 4.0,
                 window_s: 0.1,
                 gate_pad_s: 0.25,
@@ -160,11 +154,11 @@ impl Setup {
         let mut inputs = Vec::new();
         let shared = match self.search.whitening {
             // The bank of one spectrum does for both detectors, unless the whitener turns phases.
-            chirp::Whitening {
-                spectrum: chirp::Spectrum::Given(_),
+            cbc::Whitening {
+                spectrum: cbc::Spectrum::Given(_),
                 method: Method::Overlap { .. },
                 ..
-            } => Some(chirp::design(&source, &self.psd, &Threads::new(1))?),
+            } => Some(cbc::design(&source, &self.psd, &Threads::new(1))?),
             _ => None,
         };
         for mut detector in simulation.detectors {

@@ -4,8 +4,8 @@ use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::dedisperse::dm_plan::{DmPlan, ToleranceOptions};
 use sidereal::pipeline::burst::{SearchOptions, search};
-use sidereal::pulse::cluster::Candidate;
 use sidereal::simulate::burst::{Burst, BurstTruth, Options, Simulator};
+use sidereal::single_pulse::cluster::Candidate;
 use sidereal::units::{self, DM_CONSTANT};
 
 /// Sampling time of the campaign's recordings, in seconds.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sidereal::pipeline::chirp::read_bank;
+use sidereal::pipeline::cbc::read_bank;
 use sidereal::spiir::bank::Bank;
 use sidereal::{Error, Result};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sidereal::backend::Backend;
-use sidereal::pipeline::chirp::{DetectorReport, Latency, Report};
+use sidereal::pipeline::cbc::{DetectorReport, Latency, Report};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 use sidereal::units::SECONDS_PER_YEAR;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use num_complex::Complex;
 use serde::{Deserialize, Serialize};
-use sidereal::pipeline::chirp::{self, ChirpSearch, Status};
+use sidereal::pipeline::cbc::{self, ChirpSearch, Status};
 use sidereal::spiir::coincidence::TimedTrigger;
 use sidereal::spiir::trigger::Trigger;
 use sidereal::{Error, Result};
@@ -87,7 +87,7 @@ impl<'a> Keeping<'a> {
     }
 }
 
-impl chirp::Keeper for Keeping<'_> {
+impl cbc::Keeper for Keeping<'_> {
     fn at(&mut self, status: &Status) -> bool {
         self.progress.total(Some(status.total));
         self.progress.at(status.times);

@@ -8,7 +8,7 @@ use sidereal::backend::Backend;
 use sidereal::io::ligolw::{
     DetectorRow, EventRow, EventsFile, PsdRow, SnrSeries, TemplateRow, write_events,
 };
-use sidereal::pipeline::chirp::{DetectorReport, Report, series};
+use sidereal::pipeline::cbc::{DetectorReport, Report, series};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 
 use crate::json;

@@ -2,7 +2,7 @@
 
 use sidereal::Result;
 use sidereal::backend::Backend;
-use sidereal::pipeline::chirp::{DetectorReport, Report, Series, series};
+use sidereal::pipeline::cbc::{DetectorReport, Report, Series, series};
 use sidereal::spiir::coincidence::{Event, TimedTrigger};
 use sidereal::units::Gps;
 

@@ -6,7 +6,7 @@ use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::Backend;
 use sidereal::io::series_h5::{DetectorSeries, SeriesFile, TemplateSeries, Writer};
-use sidereal::pipeline::chirp::{DetectorReport, Report, write_bank};
+use sidereal::pipeline::cbc::{DetectorReport, Report, write_bank};
 use sidereal::spiir::bank::Bank;
 use sidereal::spiir::{Options, Plan, Spiir};
 

@@ -11,10 +11,10 @@ use super::index::{FrameRate, Index, Run, Timeline};
 use super::layout::Layout;
 use super::streams::Streams;
 use super::unpack::{Samples, Unpacker, Words};
-use crate::array::check_length;
 use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageOptions, VoltageSource};
 use crate::units::Epoch;
+use crate::view::check_length;
 use crate::voltage::VoltageBlock;
 
 /// Bytes of the files read at once, if a frame is not longer.

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use super::cards::CARD_BYTES;
 use super::scan::DIRECTIO_BYTES;
-use crate::array::check_memory;
 use crate::error::{Error, Result};
 use crate::io::atomic::AtomicFile;
 use crate::io::sexagesimal;
@@ -12,6 +11,7 @@ use crate::io::voltages::describe::{EvenBand, counts, filter_fields};
 use crate::io::voltages::layout::{Axis, Layout};
 use crate::io::voltages::{VoltageHeader, check_streams};
 use crate::units::HZ_PER_MHZ;
+use crate::view::check_memory;
 use crate::voltage::{VoltageEncoding, Voltages};
 
 /// Bytes of a block of which nothing else is said.

@@ -2,11 +2,11 @@
 //! while the other works.
 
 use super::Spectra;
-use crate::array::check_length;
 use crate::backend::cuda::{Buffer, Stream};
 use crate::channelize::{Channelizer, DeviceVoltages};
 use crate::error::Result;
 use crate::io::voltages::VoltageSource;
+use crate::view::check_length;
 use crate::voltage::VoltageBlock;
 
 /// Samples that the filter bank has not been given.

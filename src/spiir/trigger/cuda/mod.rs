@@ -13,12 +13,12 @@ use super::found::Trigger;
 use super::gate::Gate;
 use super::options::{Autocorrelation, TriggerOptions};
 use super::sizes::Sizes;
-use crate::array::check_length;
 use crate::backend::cuda::{
     Arguments, Buffer, Device, Event, Extent, Function, Source, Stream, Variant,
 };
 use crate::error::{Error, Result};
 use crate::state::{Saved, Saving};
+use crate::view::check_length;
 use slot::Slot;
 use tables::Tables;
 

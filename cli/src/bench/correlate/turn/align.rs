@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use num_complex::Complex;
 use sidereal::Result;
-use sidereal::align::{Aligner, Options, Plan, Rows, Slope};
 use sidereal::backend::simd::Level;
 use sidereal::backend::{Backend, roof};
+use sidereal::delay::{Aligner, Options, Plan, Rows, Slope};
 use sidereal::voltage::VoltageEncoding::{self, Complex4, Complex8, ComplexF32};
 use sidereal::voltage::voltage;
 

@@ -2,12 +2,12 @@
 
 use num_complex::Complex;
 use sidereal::Result;
-use sidereal::align::{
-    Band, Delay, DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural,
-};
 use sidereal::backend::cuda::{Buffer, Inbox, Stream};
 use sidereal::channelize::{self, Channelizer, DeviceVoltages, Order};
 use sidereal::correlate::{self, Correlator, DeviceSpectra, Output};
+use sidereal::delay::{
+    Band, Delay, DeviceAligner, DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural,
+};
 use sidereal::voltage::VoltageEncoding;
 
 use super::Size;

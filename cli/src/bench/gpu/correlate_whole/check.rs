@@ -2,10 +2,10 @@
 
 use num_complex::Complex;
 use sidereal::Result;
-use sidereal::align::{self, Aligner, Rows, Slope};
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::Inbox;
 use sidereal::channelize::{Channelizer, Output};
+use sidereal::delay::{self, Aligner, Rows, Slope};
 use sidereal::voltage::{VoltageEncoding, Voltages};
 
 use super::chain::{Chain, band, bank, delay, gain};
@@ -59,14 +59,14 @@ fn aligned(chain: &Chain, antenna: usize, own: &[u8], host: &Backend) -> Result<
     let mut spectra = vec![Complex::ZERO; plan.row_elements() * plan.max_rows(samples)];
     let mut channelizer = Channelizer::new(plan, host)?;
     let made = channelizer.run(input, Output::Complex(&mut spectra))?.produced;
-    let options = align::Options {
+    let options = delay::Options {
         polarizations: 2,
         coarse_channels: 1,
         channels: size.channels,
         encoding: VoltageEncoding::Complex8,
         gains: vec![gain(size)],
     };
-    let mut aligner = Aligner::new(align::Plan::new(options)?, host);
+    let mut aligner = Aligner::new(delay::Plan::new(options)?, host);
     let band = band(size);
     let slopes: Vec<Slope> = (0..made).map(|time| band.slope(0, delay(antenna, time))).collect();
     let mut bytes = vec![0; 2 * made * size.channels * 2];

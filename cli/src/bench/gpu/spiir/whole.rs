@@ -10,7 +10,7 @@ use sidereal::backend::threads::Threads;
 use sidereal::geometry::interferometer::{self, Interferometer};
 use sidereal::math::design_psd::advanced_ligo;
 use sidereal::math::power_spectrum::PowerSpectrum;
-use sidereal::pipeline::chirp::{
+use sidereal::pipeline::cbc::{
     ChirpDetector, ChirpSearch, DetectorOptions, Input, Recording, Report, SearchOptions, Source,
     Spectrum, Whitening, design,
 };

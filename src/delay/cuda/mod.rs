@@ -1,0 +1,237 @@
+//! Alignment on a GPU, joined with the corner turn: what antennas' samples are there become what an X-engine reads.
+//!
+//! Invariant: a sample's bits depend on its value, its delay, its gain and its channel alone.
+#![allow(unsafe_code)]
+
+mod options;
+mod variants;
+
+use num_complex::Complex;
+
+use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
+use crate::error::{Error, Result};
+use crate::view::check_length;
+use crate::voltage::VoltageEncoding;
+pub use options::{DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
+use variants::Shape;
+pub use variants::kernels;
+
+/// Brings antennas' samples that are on a device into step, and into the order in which an X-engine reads them.
+///
+/// `y[c C + k, i, t] = round(g[i, c C + k] x[i, c C + k, t] exp(2 pi i (start[a, t, c] + k step[a, t])))`, C channels of
+/// recorded channel c, with the slopes of [`crate::delay::Band::slope`], as [`crate::delay::Aligner`] does.
+///
+/// | buffer   | axes                                       | type                    | access      |
+/// |----------|--------------------------------------------|-------------------------|-------------|
+/// | `x`      | the [`Form`]'s                             | the [`Form`]'s          | read        |
+/// | `delays` | antenna, time, (late, rest)                | f64, in seconds         | read        |
+/// | `y`      | channel, input, time                       | complex 4 or 8 bit, f32 | overwritten |
+///
+/// Inputs of other antennas are not written. Behind the last time of a row anything may be, up to a multiple of 16 bytes.
+///
+/// # Numerics
+/// As [`crate::delay::Aligner`]: within `2^-20` of the value's magnitude before rounding. Slopes are the host's, rounding
+/// for rounding, in double precision; from there on phases are 64-bit fractions of a turn. Integers differ by one from
+/// another backend's only where a value lies at the middle between two. The same bits for any split.
+/// # Real time
+/// [`enqueue`](Self::enqueue) allocates nothing.
+/// # Source
+/// As [`crate::delay::Aligner`].
+#[derive(Debug)]
+pub struct DeviceAligner {
+    device: Device,
+    options: DeviceOptions,
+    function: Function,
+    inputs: Buffer<u32>,
+    /// Zero frequencies; one that is not used where nothing is turned.
+    zeros: Buffer<f64>,
+    /// Axes antenna, polarization, channel, (re, im), and the same on the device.
+    table: Vec<f32>,
+    gains: Buffer<f32>,
+    /// Of each input, samples that were limited.
+    limited: Buffer<u64>,
+}
+
+impl DeviceAligner {
+    /// Binds it to a device; gains are 0 until they are set.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for what no kernel does; [`Error::Unavailable`] without memory or NVRTC; [`Error::Device`] when
+    /// the driver refuses.
+    pub fn new(device: &Device, options: DeviceOptions) -> Result<Self> {
+        options.check()?;
+        let shape = Shape {
+            bits: options.encoding.bits(),
+            polarizations: options.polarizations,
+            turns: options.band.is_some(),
+        };
+        let (source, name) = match options.form {
+            Form::Spectra => (variants::spectra(shape), "turn_spectra"),
+            Form::Voltages { encoding, .. } => (variants::streams(shape, encoding), "turn_streams"),
+            Form::Recorded => (variants::copies(), "copy_streams"),
+        };
+        let module = device.module(&source)?;
+        let inputs: Vec<u32> = options.inputs.iter().map(|input| *input as u32).collect();
+        let zeros = options.band.as_ref().map_or(vec![0.0], |band| band.zeros_hz.clone());
+        let table = match options.form {
+            Form::Recorded => Vec::new(),
+            _ => vec![0.0; 2 * options.inputs.len() * options.elements()],
+        };
+        Ok(Self {
+            device: device.clone(),
+            function: module.function(name, 0)?,
+            inputs: device.upload(&inputs)?,
+            zeros: device.upload(&zeros)?,
+            gains: device.upload(&table)?,
+            table,
+            limited: device.upload(&vec![0; options.inputs_end()])?,
+            options,
+        })
+    }
+
+    /// What it was asked for.
+    pub fn options(&self) -> &DeviceOptions {
+        &self.options
+    }
+
+    /// Sets the gains of some antennas, each by its place among the inputs: one for all elements, or axes polarization,
+    /// channel. Work that was queued before has the gains of before.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of gains; [`Error::Parameter`] for antennas that are not there, or of voltages that
+    /// stay as they are; as [`Self::new`].
+    pub fn set_gains<'a>(
+        &mut self,
+        antennas: impl IntoIterator<Item = (usize, &'a [Complex<f32>])>,
+    ) -> Result<()> {
+        let elements = self.options.elements();
+        for (antenna, gains) in antennas {
+            if antenna >= self.options.inputs.len() || self.table.is_empty() {
+                let rule = format!("{} antennas have gains", self.table.len() / (2 * elements));
+                return Err(Error::parameter("antenna", antenna, rule));
+            }
+            if gains.len() != 1 {
+                check_length("gains (polarization, channel)", elements, gains.len())?;
+            }
+            let own = self.table[2 * antenna * elements..][..2 * elements].chunks_exact_mut(2);
+            for (parts, gain) in own.zip(gains.iter().cycle()) {
+                parts.copy_from_slice(&[gain.re, gain.im]);
+            }
+        }
+        // The driver lets go of the old ones when nothing reads them any more.
+        self.gains = self.device.upload(&self.table)?;
+        Ok(())
+    }
+
+    /// Complex samples of each input that rounding had to limit, of all work that was queued; axes antenna, polarization.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when any of it failed.
+    pub fn saturated(&self) -> Result<Vec<u64>> {
+        let mut all = vec![0; self.limited.len()];
+        self.limited.download(0, &mut all)?;
+        let own = |input: &usize| all[*input..*input + self.options.polarizations].to_vec();
+        Ok(self.options.inputs.iter().flat_map(own).collect())
+    }
+
+    /// Queues the work on `stream` and returns. Nothing but `stream` may touch the buffers until it has run.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for buffers of another device, addresses that kernels can't read, or missing delays;
+    /// [`Error::Shape`] when anything does not lie in its buffer; [`Error::Device`] when the driver refuses.
+    pub fn enqueue(
+        &mut self,
+        (samples, from): (&Buffer<u8>, DeviceSamples),
+        delays: Option<DeviceDelays<'_>>,
+        (spectra, to): (&mut Buffer<u8>, Natural),
+        stream: &Stream,
+    ) -> Result<()> {
+        let options = &self.options;
+        samples.check_on(&self.device)?;
+        spectra.check_on(&self.device)?;
+        if from.times == 0 {
+            return Ok(());
+        }
+        options.check_samples(samples, from)?;
+        options.check_delays(delays.as_ref(), from.times, &self.device)?;
+        options.check_natural(spectra, to, from.times)?;
+        let (grid, threads) = self.grid(from.times);
+        let all = Arguments::new().with(samples.at(from.first_byte));
+        let all = self.geometry(all, from);
+        let all = match options.form {
+            Form::Recorded => all,
+            _ => self.weights(all, delays.as_ref()),
+        };
+        let all = all
+            .with(self.inputs.address())
+            .with(spectra.at(to.first_byte))
+            .with(to.channel_stride as u64)
+            .with(to.input_stride as u64);
+        let all = match options.form {
+            Form::Recorded => all,
+            _ => all.with(self.limited.address()),
+        };
+        // SAFETY: the arguments are the kernel's, in its order; the samples, delays and rows lie in their buffers.
+        unsafe { stream.launch(&self.function, grid, [threads, 1, 1], &all) }
+    }
+
+    /// Blocks, and threads of each.
+    fn grid(&self, times: usize) -> ([usize; 3], usize) {
+        let options = &self.options;
+        let (antennas, coarse) = (options.inputs.len(), options.coarse_channels);
+        let is_float = options.encoding == VoltageEncoding::ComplexF32;
+        match options.form {
+            Form::Spectra => {
+                // 32 words of times, of 32 bits or a float sample.
+                let tile = if is_float { 32 } else { 32 * 16 / options.encoding.bits() };
+                ([coarse * options.channels.div_ceil(32), times.div_ceil(tile), antennas], 256)
+            }
+            Form::Voltages { .. } => {
+                let tile = 32 * if is_float { 2 } else { 8 };
+                ([times.div_ceil(tile), coarse.div_ceil(32), antennas], 128)
+            }
+            Form::Recorded => {
+                let pieces = options.encoding.bytes(times).div_ceil(16);
+                let rows = coarse * options.polarizations;
+                ([pieces.div_ceil(32), rows.div_ceil(64), antennas], 256)
+            }
+        }
+    }
+
+    /// What kernels are told of the samples.
+    fn geometry(&self, all: Arguments, from: DeviceSamples) -> Arguments {
+        let options = &self.options;
+        match options.form {
+            Form::Spectra => all
+                .with((from.stride / 8) as u64)
+                .with(from.times as u32)
+                .with((options.coarse_channels * options.channels) as u32)
+                .with(options.channels as u32),
+            Form::Voltages { scale, .. } => all
+                .with(from.stride as u64)
+                .with(from.times as u32)
+                .with(options.coarse_channels as u32)
+                .with(scale),
+            Form::Recorded => all
+                .with(from.stride as u64)
+                .with(options.encoding.bytes(from.times).div_ceil(16) as u32)
+                .with(options.coarse_channels as u32)
+                .with(options.polarizations as u32),
+        }
+    }
+
+    /// Delays, the band and gains.
+    fn weights(&self, all: Arguments, delays: Option<&DeviceDelays<'_>>) -> Arguments {
+        let used = delays.filter(|_| self.options.band.is_some());
+        let (first, stride) =
+            used.map_or((0, 0), |own| (own.seconds.at(2 * own.first), own.stride));
+        let (first_hz, step_hz) =
+            self.options.band.as_ref().map_or((0.0, 0.0), |band| (band.first_hz, band.step_hz));
+        all.with(first)
+            .with(stride as u64)
+            .with(self.zeros.address())
+            .with(first_hz)
+            .with(step_hz)
+            .with(self.gains.address())
+    }
+}

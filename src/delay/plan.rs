@@ -1,0 +1,157 @@
+//! What is done to one antenna's spectra before they are correlated: phases, gains, and the form out.
+//!
+//! Invariant: a plan that exists can be run; all sizes follow from it.
+
+use num_complex::Complex;
+
+use crate::error::{Error, Result};
+use crate::view::check_length;
+use crate::voltage::VoltageEncoding;
+
+/// One antenna's spectra, and what becomes of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Polarizations, 1 or 2.
+    pub polarizations: usize,
+    /// Recorded (coarse) channels.
+    pub coarse_channels: usize,
+    /// Channels of each recorded channel; 1 for voltages that are channelized already.
+    pub channels: usize,
+    /// Out: [`VoltageEncoding::Complex4`], [`VoltageEncoding::Complex8`] or [`VoltageEncoding::ComplexF32`].
+    pub encoding: VoltageEncoding,
+    /// Complex gains that spectra are multiplied by: one for all, or axes polarization, channel (of all
+    /// recorded channels).
+    pub gains: Vec<Complex<f32>>,
+}
+
+/// The phase that the channels of a recorded channel are turned by, at one time: channel `k` by
+/// `start + k step`, in turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Slope {
+    /// Of the first channel.
+    pub start: f64,
+    /// From channel to channel.
+    pub step: f64,
+}
+
+/// How late the wave reaches an antenna, and what is left of that behind the whole samples that were taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delay {
+    /// All of it, in seconds.
+    pub late_s: f64,
+    /// The rest, in seconds.
+    pub rest_s: f64,
+}
+
+/// How phases follow from a delay: channel `k` of recorded channel `c` is turned by
+/// `zeros_hz[c] late_s + (first_hz + k step_hz) rest_s` turns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// Sky frequency of each recorded channel's zero frequency; of a lower sideband, its negative.
+    pub zeros_hz: Vec<f64>,
+    /// Voltage frequency of a recorded channel's first channel.
+    pub first_hz: f64,
+    /// Voltage frequency from channel to channel.
+    pub step_hz: f64,
+}
+
+impl Band {
+    /// What a recorded channel's channels are turned by.
+    pub fn slope(&self, coarse: usize, delay: Delay) -> Slope {
+        Slope {
+            start: self.zeros_hz[coarse] * delay.late_s + self.first_hz * delay.rest_s,
+            step: self.step_hz * delay.rest_s,
+        }
+    }
+}
+
+/// Checked options and all sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    options: Options,
+}
+
+impl Plan {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] naming the option that is out of range; [`Error::Shape`] for gains of the wrong
+    /// length.
+    pub fn new(options: Options) -> Result<Self> {
+        within("polarizations", options.polarizations, 1, 2)?;
+        within("recorded channels", options.coarse_channels, 1, 1 << 20)?;
+        within("channels", options.channels, 1, 1 << 20)?;
+        use VoltageEncoding::{Complex4, Complex8, ComplexF32};
+        if !matches!(options.encoding, Complex4 | Complex8 | ComplexF32) {
+            let rule = "spectra are complex, of 4 or 8 bit integers or 32-bit floats";
+            return Err(Error::parameter("encoding", format!("{:?}", options.encoding), rule));
+        }
+        if let Some(bad) = options.gains.iter().find(|gain| !gain.is_finite()) {
+            return Err(Error::parameter("gain", bad, "gains must be finite"));
+        }
+        if options.gains.len() != 1 {
+            let expected = options.polarizations * options.coarse_channels * options.channels;
+            check_length("gains (polarization, channel)", expected, options.gains.len())?;
+        }
+        Ok(Self { options })
+    }
+
+    /// What was asked for.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Channels of all recorded channels together.
+    pub fn channels(&self) -> usize {
+        self.options.coarse_channels * self.options.channels
+    }
+
+    /// Elements of one spectrum of all polarizations.
+    pub fn row_elements(&self) -> usize {
+        self.options.polarizations * self.channels()
+    }
+
+    /// Bytes of one element out.
+    pub fn element_bytes(&self) -> usize {
+        self.options.encoding.sample_bits() / 8
+    }
+
+    /// The gain of an element of a spectrum.
+    pub fn gain(&self, element: usize) -> Complex<f32> {
+        self.options.gains[element % self.options.gains.len()]
+    }
+}
+
+fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_name_the_option() {
+        let options = Options {
+            polarizations: 2,
+            coarse_channels: 3,
+            channels: 4,
+            encoding: VoltageEncoding::Complex8,
+            gains: vec![Complex::new(1.0, 0.0)],
+        };
+        let plan = Plan::new(options.clone()).unwrap();
+        assert_eq!((plan.channels(), plan.row_elements(), plan.element_bytes()), (12, 24, 2));
+        let refused = |change: &dyn Fn(&mut Options)| {
+            let mut options = options.clone();
+            change(&mut options);
+            Plan::new(options).unwrap_err().to_string()
+        };
+        assert!(refused(&|o| o.polarizations = 3).contains("polarizations"));
+        assert!(refused(&|o| o.encoding = VoltageEncoding::Real8).contains("encoding"));
+        assert!(refused(&|o| o.gains = vec![Complex::new(1.0, 0.0); 2]).contains("gains"));
+        assert!(refused(&|o| o.gains[0].re = f32::NAN).contains("gain"));
+    }
+}

@@ -1,0 +1,398 @@
+//! From recordings and options to what correlates them.
+//!
+//! Invariant: what is built can be run; every fault of options and headers is found here.
+
+use super::bank::Bank;
+use super::baselines::{Baseline, chosen, numbers};
+use super::channels::Channels;
+use super::cross::Cross;
+use super::delays::{Delays, Model};
+use super::flags::Flags;
+use super::front::{Front, Parts, Spectra};
+use super::gains::{self, Table};
+use super::header::{ArrayHeader, BankHeader};
+use super::inputs::{ArrayInput, Recordings};
+use super::level::{self, Level, encoding};
+use super::options::{CorrelateOptions, Gains};
+use super::place::Place;
+use super::sizes::{self, bank, integration, read_times};
+use super::station::Station;
+use super::tracking::{self, Tracking};
+use super::widened::{widened, widest};
+use super::window::Feed;
+use crate::backend::threads::Threads;
+use crate::backend::{Backend, Host};
+use crate::channelize::{self, Channelizer, Input};
+use crate::correlate;
+use crate::error::{Error, Result};
+use crate::geometry::{Array, DelayPolynomial};
+use crate::io::voltages::{VoltageHeader, VoltageSource};
+use crate::pipeline::budget;
+use crate::view::check_memory;
+use crate::voltage::{VoltageBlock, VoltageEncoding};
+
+/// Bytes of an antenna's spectra between filter bank and alignment.
+const TILE_BYTES: usize = 1 << 20;
+
+/// What is asked, of which array.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) array: &'a Array,
+    pub(super) options: &'a CorrelateOptions,
+    /// Delays of one's own, one polynomial an antenna.
+    pub(super) delays: Option<&'a [DelayPolynomial]>,
+    pub(super) backend: &'a Backend,
+}
+
+/// All that correlates.
+pub(super) struct Built {
+    pub(super) header: ArrayHeader,
+    pub(super) tracking: Tracking,
+    pub(super) front: Front,
+    pub(super) cross: Cross,
+    pub(super) baselines: Vec<Baseline>,
+}
+
+/// Geometry of the spectra.
+pub(super) struct Shape {
+    recordings: Recordings,
+    /// The filter bank; none where voltages are channelized.
+    pub(super) bank: Option<channelize::Plan>,
+    pub(super) channels: Channels,
+    /// Whether there are no delays.
+    pub(super) fixed: bool,
+    /// Whether recorded integers are multiplied as they are.
+    pub(super) direct: bool,
+    pub(super) encoding: VoltageEncoding,
+    /// All spectra.
+    pub(super) spectra: u64,
+    /// Those of an integration.
+    integration: u64,
+}
+
+/// Where spectra are made.
+pub(super) struct Room {
+    pub(super) spectra: Spectra,
+    /// How many at once.
+    pub(super) capacity: usize,
+    /// Why not on the GPU that multiplies them, if there is one.
+    pub(super) not_on_device: Option<String>,
+}
+
+/// Builds it.
+///
+/// # Errors
+/// As [`super::ArrayCorrelator::new`].
+pub(super) fn build(asked: Asked<'_>, inputs: Vec<ArrayInput>) -> Result<Built> {
+    let options = asked.options;
+    let numbers = numbers(asked.array, &inputs, options.missing)?;
+    let headers: Vec<&VoltageHeader> = inputs.iter().map(|input| input.source.header()).collect();
+    let cut: Vec<bool> = inputs.iter().map(|input| input.source.cut().is_some()).collect();
+    let recordings = Recordings::new(&headers, &cut, options)?;
+    let tracking = Tracking::new(asked.array, &recordings.header, recordings.times, options)?;
+    let model = tracking::model(&asked, &tracking, &recordings)?;
+    if matches!(model, Model::None) {
+        recordings.check_whole(&headers)?;
+    }
+    let shape = Shape::new(recordings, &headers, options, matches!(model, Model::None))?;
+    let mut stations = numbers.clone();
+    stations.sort_unstable();
+    let baselines = chosen(asked.array, &options.baselines, &stations)?;
+    let header = shape.header(&asked, &stations, &baselines, tracking.dut1_s());
+    let threads = match &asked.backend.host() {
+        Host::Reference => Threads::new(1),
+        Host::Cpu(_, threads) => threads.clone(),
+    };
+    let plan = correlate::Plan::new(correlate::Options {
+        antennas: stations.len(),
+        polarizations: header.polarizations,
+        channels: shape.channels.correlated(),
+        encoding: shape.encoding,
+    })?
+    .with_precision(options.precision);
+    let options = &shape.fitted(&asked, &plan, baselines.len(), &inputs)?;
+    let asked = Asked { options, ..asked };
+    let capacity = sizes::capacity(&plan, shape.spectra, options.gulp);
+    shape.check_memory(&asked, &plan, capacity, baselines.len(), &inputs)?;
+    let cross = Cross::new(plan.clone(), shape.integration, asked.backend, &threads)?;
+    let delays = Delays::new(model, header.spectrum_s / shape.steps().0 as f64, shape.steps());
+    let sources = shape.sources(inputs);
+    let Room { spectra, capacity, not_on_device } =
+        shape.room(&asked, &plan, (&sources, &numbers), capacity)?;
+    let mut stations = shape.stations(&asked, &sources, &numbers, capacity)?;
+    if !matches!(spectra, Spectra::Rows(_) | Spectra::Streams(_)) {
+        stations = stations.into_iter().map(Station::on_device).collect();
+    }
+    let feeds = shape.feeds(sources, capacity);
+    let parts = Parts { feeds, stations, channels: shape.channels, delays, not_on_device };
+    let front = Front::new(parts, spectra, capacity, &threads);
+    Ok(Built { header, tracking, front, cross, baselines })
+}
+
+impl Shape {
+    fn new(
+        recordings: Recordings,
+        headers: &[&VoltageHeader],
+        options: &CorrelateOptions,
+        fixed: bool,
+    ) -> Result<Self> {
+        let header = &recordings.header;
+        let divided = options.channelize.unwrap_or(header.filter.is_none());
+        if !divided && !header.encoding.is_complex() {
+            let rule = "real samples are no channels: they must be channelized";
+            return Err(Error::parameter("encoding", format!("{:?}", header.encoding), rule));
+        }
+        let bank = divided.then(|| bank(header, options)).transpose()?;
+        let channels = Channels::new(header, bank.as_ref(), options.average_channels)?;
+        let asked = encoding(options.nbits)?;
+        level::check_precision(options.precision, options.nbits)?;
+        let recorded = header.encoding;
+        let exact =
+            [VoltageEncoding::Complex4, VoltageEncoding::Complex8, VoltageEncoding::ComplexF32];
+        let direct = !divided
+            && fixed
+            && options.gains == Gains::Auto
+            && exact.contains(&recorded)
+            && recorded.bits() <= asked.bits()
+            && headers.iter().all(|other| other.encoding == recorded);
+        let (hop, span) = bank.as_ref().map_or((1, 1), |plan| (plan.hop(), plan.span()));
+        let times = recordings.times;
+        let spectra = if times < span as u64 { 0 } else { (times - span as u64) / hop as u64 + 1 };
+        if spectra == 0 {
+            let rule = format!(
+                "a spectrum has {span} samples under its window (--taps, --channels), and {} has no more",
+                header.path.display(),
+            );
+            return Err(Error::parameter("samples that all recordings have", times, rule));
+        }
+        let integration = integration(options, header, times, hop)?;
+        let encoding = if direct { recorded } else { asked };
+        Ok(Self { recordings, bank, channels, fixed, direct, encoding, spectra, integration })
+    }
+
+    /// Samples from one spectrum to the next, and under a window.
+    fn steps(&self) -> (u64, u64) {
+        self.bank.as_ref().map_or((1, 1), |plan| (plan.hop() as u64, plan.span() as u64))
+    }
+
+    /// The options with so few spectra at once that all of it stays within the limit on memory.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when one spectrum at once is too much, with the need and the limit.
+    fn fitted(
+        &self,
+        asked: &Asked<'_>,
+        plan: &correlate::Plan,
+        baselines: usize,
+        inputs: &[ArrayInput],
+    ) -> Result<CorrelateOptions> {
+        let mut options = asked.options.clone();
+        if options.memory.is_none() {
+            return Ok(options);
+        }
+        loop {
+            let asked = Asked { options: &options, ..*asked };
+            let capacity = sizes::capacity(plan, self.spectra, options.gulp);
+            let bytes = self.bytes(&asked, plan, capacity, baselines, inputs);
+            let held = bytes.unwrap_or(usize::MAX);
+            match budget::room(options.memory, "the correlation", held, 0) {
+                Ok(_) => return Ok(options),
+                Err(error) if capacity == 1 => return Err(error),
+                Err(_) => options.gulp = capacity / 2,
+            }
+        }
+    }
+
+    /// Checks that there is room for the X-engine, a gulp and an integration.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] naming the bytes.
+    fn check_memory(
+        &self,
+        asked: &Asked<'_>,
+        plan: &correlate::Plan,
+        capacity: usize,
+        baselines: usize,
+        inputs: &[ArrayInput],
+    ) -> Result<()> {
+        let bytes = self.bytes(asked, plan, capacity, baselines, inputs);
+        let what = format!(
+            "{} antennas with {} polarizations and {} channels",
+            plan.antennas(),
+            plan.polarizations(),
+            plan.channels()
+        );
+        check_memory(&what, bytes)
+    }
+
+    /// Bytes of the X-engine, a gulp and an integration; `None` when they can't be counted.
+    fn bytes(
+        &self,
+        asked: &Asked<'_>,
+        plan: &correlate::Plan,
+        capacity: usize,
+        baselines: usize,
+        inputs: &[ArrayInput],
+    ) -> Option<usize> {
+        let row = plan.inputs() * plan.channels() * self.encoding.sample_bits() / 8;
+        let channels = plan.channels() / self.channels.average();
+        let visibilities = (baselines * channels).checked_mul(16 * plan.pairs() + 8);
+        let (hop, span) = (self.steps().0 as usize, self.steps().1 as usize);
+        let together = sizes::most_capacity(plan, self.spectra, asked.options.gulp, asked.backend);
+        let times = together.checked_mul(hop).and_then(|times| times.checked_add(span));
+        let window = |input: &ArrayInput| {
+            let header = input.source.header();
+            let bits = widest(header.encoding).sample_bits();
+            Some(header.streams().checked_mul(times?)?.checked_mul(bits)? / 8)
+        };
+        let windows = inputs.iter().map(window);
+        let parts =
+            [Cross::bytes(plan, capacity, asked.backend), capacity.checked_mul(row), visibilities];
+        let all = parts.into_iter().chain(windows);
+        all.reduce(|sum, part| sum?.checked_add(part?)).flatten()
+    }
+
+    /// Where spectra are made, and how many at once: on a device, if there is room for them.
+    fn room(
+        &self,
+        asked: &Asked<'_>,
+        plan: &correlate::Plan,
+        recorded: (&[Box<dyn VoltageSource>], &[usize]),
+        capacity: usize,
+    ) -> Result<Room> {
+        #[cfg(feature = "cuda")]
+        let not_on_device = match self.room_on_device(asked, plan, recorded)? {
+            Ok(room) => return Ok(room),
+            Err(why) => why,
+        };
+        #[cfg(not(feature = "cuda"))]
+        let (not_on_device, _) = (None, (asked, recorded));
+        let streams = plan.inputs() * plan.channels();
+        let row = streams * self.encoding.sample_bits() / 8;
+        let spectra = match self.direct {
+            true => Spectra::Streams(VoltageBlock::new(self.encoding, streams, capacity)),
+            false => Spectra::Rows(vec![0; capacity * row]),
+        };
+        Ok(Room { spectra, capacity, not_on_device })
+    }
+
+    fn header(
+        &self,
+        asked: &Asked<'_>,
+        stations: &[usize],
+        baselines: &[Baseline],
+        dut1_s: f64,
+    ) -> ArrayHeader {
+        let recorded = &self.recordings.header;
+        let antennas = asked.array.antennas.len();
+        ArrayHeader {
+            array: asked.array.clone(),
+            present: (0..antennas).map(|i| stations.binary_search(&i).is_ok()).collect(),
+            baselines: baselines.iter().map(|baseline| baseline.antennas).collect(),
+            polarizations: recorded.polarizations,
+            circular: recorded.circular == Some(true),
+            frequencies_hz: self.channels.centres_hz().to_vec(),
+            channel_width_hz: self.channels.width_hz(),
+            average_channels: self.channels.average(),
+            start: recorded.start,
+            spectrum_s: self.steps().0 as f64 * recorded.tsamp_s,
+            window_s: self.steps().1 as f64 * recorded.tsamp_s,
+            spectra: self.spectra,
+            integration_spectra: self.integration,
+            integrations: self.spectra.div_ceil(self.integration),
+            phase_centre: asked.options.phase_centre.clone(),
+            dut1_s,
+            source_name: recorded.source_name.clone(),
+            bank: BankHeader {
+                channelized_here: self.bank.is_some(),
+                channels: self.channels.fine,
+                taps: self.bank.as_ref().map_or(0, channelize::Plan::taps),
+                window: self.bank.as_ref().map_or(String::new(), |p| p.options().window.name()),
+                nbits: self.encoding.bits(),
+                precision: match asked.backend.is_gpu() {
+                    true => asked.options.precision,
+                    false => correlate::Precision::F32,
+                },
+                as_recorded: self.direct,
+                sample_rate_hz: 1.0 / recorded.tsamp_s,
+            },
+        }
+    }
+
+    /// Sources whose windows may begin where they have to.
+    fn sources(&self, inputs: Vec<ArrayInput>) -> Vec<Box<dyn VoltageSource>> {
+        let hop = self.steps().0;
+        let sources = inputs.into_iter().zip(&self.recordings.offsets).map(|(input, offset)| {
+            let source = input.source;
+            let step = source.header().encoding.samples_per_byte() as u64;
+            let whole = offset.is_multiple_of(step) && hop.is_multiple_of(step);
+            if self.fixed && whole { source } else { widened(source) }
+        });
+        sources.collect()
+    }
+
+    fn feeds(&self, sources: Vec<Box<dyn VoltageSource>>, capacity: usize) -> Vec<Feed> {
+        let Recordings { lengths, offsets, times, .. } = &self.recordings;
+        let pairs = sources.into_iter().zip(lengths.iter().zip(offsets));
+        let feed = |(source, (length, offset)): (Box<dyn VoltageSource>, (&u64, &u64))| {
+            let gulp = read_times(source.header(), capacity, self.steps());
+            Feed::new(source, (*length, offset + times), (gulp, self.steps().1))
+        };
+        pairs.map(feed).collect()
+    }
+
+    /// Antennas by rising number in the array.
+    fn stations(
+        &self,
+        asked: &Asked<'_>,
+        sources: &[Box<dyn VoltageSource>],
+        numbers: &[usize],
+        capacity: usize,
+    ) -> Result<Vec<Station>> {
+        let (channels, options) = (&self.channels, asked.options);
+        let backend = match &asked.backend.host() {
+            Host::Reference => Backend::Reference,
+            Host::Cpu(level, _) => Backend::Cpu(*level, Threads::new(1)),
+        };
+        let table =
+            Table::new(&options.gains, asked.array.antennas.len(), &self.recordings, channels)?;
+        let mut stations = Vec::new();
+        let mut numbers = numbers.iter();
+        for (feed, source) in sources.iter().enumerate() {
+            let header = source.header();
+            let each = header.coarse_channels() * header.polarizations;
+            for (antenna, number) in (0..header.antennas).zip(numbers.by_ref()) {
+                let place = Place {
+                    antenna: *number,
+                    feed,
+                    streams: antenna * each..(antenna + 1) * each,
+                    offset: self.recordings.offsets[feed],
+                    late: if self.fixed { 0.0 } else { self.recordings.late[feed] },
+                    length: self.recordings.lengths[feed],
+                };
+                let flags = Flags::new(source.flags(), &place.streams, header.polarizations);
+                let parts = (self.bank(header, &backend)?, flags);
+                let gains = match self.direct {
+                    true => level::Source::Fixed((1.0 / header.scale) as f32),
+                    false => gains::source(&options.gains, &table, *number),
+                };
+                let shape = (channels.coarse, channels.fine);
+                let level = Level::new(header.polarizations, shape, self.encoding, gains);
+                let tile = (TILE_BYTES / (8 * level.elements())).clamp(4, 256);
+                stations.push(Station::new(place, parts, level, (tile, capacity), &backend));
+            }
+        }
+        stations.sort_by_key(|station: &Station| station.place().antenna);
+        Ok(stations)
+    }
+
+    fn bank(&self, header: &VoltageHeader, backend: &Backend) -> Result<Bank> {
+        let Some(plan) = &self.bank else {
+            let scale = if self.direct { 1.0 } else { header.scale as f32 };
+            return Ok(Bank::Recorded { polarizations: header.polarizations, scale });
+        };
+        let input = Input { encoding: header.encoding, scale: header.scale, ..*plan.input() };
+        let plan = channelize::Plan::new(channelize::Options { input, ..plan.options().clone() })?;
+        Ok(Bank::Filter(Box::new(Channelizer::new(plan, backend)?)))
+    }
+}

@@ -1,0 +1,331 @@
+//! The loops over samples: moments, prefix sums, and the screen for boxcars above threshold.
+//!
+//! Invariant: integers wrap only where the plan has shown that differences do not.
+#![allow(unsafe_code)]
+
+use std::fmt::Debug;
+
+use crate::backend::simd::Level;
+use crate::single_pulse::plan::BLOCK;
+use crate::single_pulse::rules::{Clip, Moments};
+
+/// A sample of a series.
+pub(in crate::single_pulse) trait Sample:
+    Copy + Debug + Send + Sync
+{
+    /// Its value.
+    fn value(self) -> f64;
+    /// Its value, of an integer series.
+    fn integer(self) -> i32;
+    /// Moments of a window; `narrow` promises that differences fit 32 bits.
+    fn moments(level: Level, window: &[Self], clip: Clip, narrow: bool) -> Moments;
+    /// The sample nearest to a mean.
+    fn filler(mean: f64) -> Self;
+    /// Replaces what is not finite.
+    fn repair(samples: &mut [Self], mean: f64);
+}
+
+impl Sample for i32 {
+    fn value(self) -> f64 {
+        f64::from(self)
+    }
+
+    #[inline(always)]
+    fn integer(self) -> i32 {
+        self
+    }
+
+    fn moments(level: Level, window: &[Self], clip: Clip, narrow: bool) -> Moments {
+        let limit = clip.limit.min(f64::from(i32::MAX));
+        let total = window.len() as f64 * limit * limit;
+        if narrow && total < i64::MAX as f64 {
+            let (count, sum, squares) = clipped(level, window, clip.centre as i32, limit as i32);
+            return Moments { count: count as f64, sum: sum as f64, squares: squares as f64 };
+        }
+        clipped_wide(window, clip.centre as i64, clip.limit.min(i64::MAX as f64) as i64)
+    }
+
+    fn filler(mean: f64) -> Self {
+        mean.round() as Self
+    }
+
+    fn repair(_: &mut [Self], _: f64) {}
+}
+
+impl Sample for f32 {
+    fn value(self) -> f64 {
+        f64::from(self)
+    }
+
+    fn integer(self) -> i32 {
+        self as i32
+    }
+
+    fn moments(level: Level, window: &[Self], clip: Clip, _: bool) -> Moments {
+        clipped_float(level, window, clip)
+    }
+
+    fn filler(mean: f64) -> Self {
+        mean as Self
+    }
+
+    fn repair(samples: &mut [Self], mean: f64) {
+        samples.iter_mut().filter(|y| !y.is_finite()).for_each(|y| *y = Self::filler(mean));
+    }
+}
+
+/// Calls `flag(block)` for each block of starts in which a boxcar reaches its threshold.
+pub(super) trait Screen: Sum {
+    fn screen(level: Level, boxes: &Boxes<Self>, blocks: usize, flag: impl FnMut(usize));
+}
+
+macro_rules! screens {
+    ($type:ty, $avx2:ident, $avx512:ident) => {
+        impl Screen for $type {
+            fn screen(level: Level, boxes: &Boxes<Self>, blocks: usize, flag: impl FnMut(usize)) {
+                #[cfg(target_arch = "x86_64")]
+                match level {
+                    Level::Avx512(_) => {
+                        // SAFETY: holding the level is the proof that its instructions exist.
+                        return unsafe { super::screen::$avx512(boxes, blocks, flag) };
+                    }
+                    Level::Avx2(_) => {
+                        // SAFETY: as above.
+                        return unsafe { super::screen::$avx2(boxes, blocks, flag) };
+                    }
+                    Level::Portable => {}
+                }
+                let _ = level;
+                screen_body(boxes, blocks, flag);
+            }
+        }
+    };
+}
+
+screens!(i32, i32_avx2, i32_avx512);
+screens!(i64, i64_avx2, i64_avx512);
+screens!(f64, f64_avx2, f64_avx512);
+
+/// A sum of samples: an integer that may wrap, or a double.
+pub(super) trait Sum: Copy + PartialOrd {
+    const LEAST: Self;
+    const ZERO: Self;
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+    /// What the screen keeps the largest of; `offset` is the threshold, for integers with the
+    /// prefix of the block's start.
+    fn excess(later: Self, first: Self, offset: Self) -> Self;
+    /// The screen's offset.
+    fn offset(threshold: Self, base: Self) -> Self;
+    /// The least excess of a hit.
+    fn floor(first: Self, base: Self) -> Self;
+}
+
+macro_rules! integer_sum {
+    ($type:ty) => {
+        impl Sum for $type {
+            const LEAST: Self = <$type>::MIN;
+            const ZERO: Self = 0;
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+            #[inline(always)]
+            fn excess(later: Self, _: Self, offset: Self) -> Self {
+                later.wrapping_sub(offset)
+            }
+            #[inline(always)]
+            fn offset(threshold: Self, base: Self) -> Self {
+                base.wrapping_add(threshold)
+            }
+            #[inline(always)]
+            fn floor(first: Self, base: Self) -> Self {
+                first.wrapping_sub(base)
+            }
+        }
+    };
+}
+
+integer_sum!(i32);
+integer_sum!(i64);
+
+impl Sum for f64 {
+    const LEAST: Self = Self::NEG_INFINITY;
+    const ZERO: Self = 0.0;
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+    #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        self - other
+    }
+    #[inline(always)]
+    fn excess(later: Self, first: Self, offset: Self) -> Self {
+        (later - first) - offset
+    }
+    #[inline(always)]
+    fn offset(threshold: Self, _: Self) -> Self {
+        threshold
+    }
+    #[inline(always)]
+    fn floor(_: Self, _: Self) -> Self {
+        0.0
+    }
+}
+
+/// A public door to a body: one call a level.
+macro_rules! levels {
+    ($name:ident [$($generic:tt)*] ($($argument:ident: $type:ty),*) -> $output:ty, $body:ident) => {
+        pub(super) fn $name<$($generic)*>(level: Level, $($argument: $type),*) -> $output {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2<$($generic)*>($($argument: $type),*) -> $output {
+                    $body($($argument),*)
+                }
+                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+                fn avx512<$($generic)*>($($argument: $type),*) -> $output {
+                    $body($($argument),*)
+                }
+                match level {
+                    // SAFETY: holding the level is the proof that its instructions exist.
+                    Level::Avx512(_) => return unsafe { avx512($($argument),*) },
+                    // SAFETY: as above.
+                    Level::Avx2(_) => return unsafe { avx2($($argument),*) },
+                    Level::Portable => {}
+                }
+            }
+            let _ = level;
+            $body($($argument),*)
+        }
+    };
+}
+
+levels!(clipped [] (window: &[i32], centre: i32, limit: i32) -> (u64, i64, i64), clipped_body);
+levels!(clipped_float [] (window: &[f32], clip: Clip) -> Moments, clipped_float_body);
+levels!(thin [S: Sum] (dense: &[S], sparse: &mut Vec<S>) -> (), thin_body);
+
+#[inline(always)]
+fn clipped_body(window: &[i32], centre: i32, limit: i32) -> (u64, i64, i64) {
+    let (mut count, mut sum, mut squares) = (0u64, 0i64, 0i64);
+    for part in window.chunks(1 << 16) {
+        let mut outside = 0i32;
+        for y in part {
+            let difference = y.wrapping_sub(centre);
+            let out = difference.wrapping_abs() > limit;
+            outside += i32::from(out);
+            let difference = i64::from(if out { 0 } else { difference });
+            sum += difference;
+            squares += difference * difference;
+        }
+        count += part.len() as u64 - outside as u64;
+    }
+    (count, sum, squares)
+}
+
+/// Moments of integers of any size.
+fn clipped_wide(window: &[i32], centre: i64, limit: i64) -> Moments {
+    let (mut count, mut sum, mut squares) = (0u64, 0i64, 0i128);
+    for difference in window.iter().map(|y| i64::from(*y) - centre).filter(|d| d.abs() <= limit) {
+        count += 1;
+        sum += difference;
+        squares += i128::from(difference) * i128::from(difference);
+    }
+    Moments { count: count as f64, sum: sum as f64, squares: squares as f64 }
+}
+
+/// Eight sums side by side, so that every level adds in the same order.
+#[inline(always)]
+fn clipped_float_body(window: &[f32], clip: Clip) -> Moments {
+    const LANES: usize = 8;
+    let (mut count, mut sum, mut squares) = ([0.0f64; LANES], [0.0; LANES], [0.0; LANES]);
+    let (whole, rest) = window.as_chunks::<LANES>();
+    let mut last = [f32::NAN; LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    let limit = clip.limit.min(f64::MAX);
+    // A sample that is not a number is never within the limit.
+    for values in whole.iter().chain(std::iter::once(&last)) {
+        for lane in 0..LANES {
+            let difference = f64::from(values[lane]) - clip.centre;
+            let inside = difference.abs() <= limit;
+            let difference = if inside { difference } else { 0.0 };
+            count[lane] += if inside { 1.0 } else { 0.0 };
+            sum[lane] += difference;
+            squares[lane] += difference * difference;
+        }
+    }
+    let total = |lanes: [f64; LANES]| lanes.iter().sum();
+    Moments { count: total(count), sum: total(sum), squares: total(squares) }
+}
+
+/// The boxcars of one group over one window.
+#[derive(Debug)]
+pub(super) struct Boxes<S> {
+    /// Sums of all samples before each multiple of the stride.
+    pub(super) prefix: Vec<S>,
+    /// Width in strides and least sum of each boxcar.
+    pub(super) boxcars: Vec<(usize, S)>,
+}
+
+/// Sums before each multiple of `stride`, in order, with the sum of all whole strides at the end.
+pub(super) fn accumulate<T: Copy, S: Sum>(
+    samples: &[T],
+    stride: usize,
+    prefix: &mut Vec<S>,
+    lift: impl Fn(T) -> S,
+) {
+    prefix.clear();
+    let mut sum = S::ZERO;
+    prefix.push(sum);
+    if stride == 1 {
+        prefix.extend(samples.iter().map(|y| {
+            sum = sum.plus(lift(*y));
+            sum
+        }));
+        return;
+    }
+    prefix.extend(samples.chunks_exact(stride).map(|part| {
+        sum = part.iter().fold(sum, |sum, y| sum.plus(lift(*y)));
+        sum
+    }));
+}
+
+/// Every other prefix sum.
+#[inline(always)]
+fn thin_body<S: Sum>(dense: &[S], sparse: &mut Vec<S>) {
+    sparse.clear();
+    let (pairs, rest) = dense.as_chunks::<2>();
+    sparse.extend(pairs.iter().map(|pair| pair[0]));
+    sparse.extend_from_slice(rest);
+}
+
+/// Calls `flag(block)` for each block of starts in which a boxcar reaches its threshold: the portable
+/// form.
+fn screen_body<S: Sum>(boxes: &Boxes<S>, blocks: usize, mut flag: impl FnMut(usize)) {
+    for block in 0..blocks {
+        let prefix = &boxes.prefix[block * BLOCK..];
+        let Some((firsts, _)) = prefix.split_first_chunk::<BLOCK>() else { return };
+        let base = firsts[0];
+        let mut largest = [S::LEAST; BLOCK];
+        for (width, threshold) in &boxes.boxcars {
+            let Some((laters, _)) = prefix[*width..].split_first_chunk::<BLOCK>() else { return };
+            let offset = S::offset(*threshold, base);
+            for ((largest, later), first) in largest.iter_mut().zip(laters).zip(firsts) {
+                let excess = S::excess(*later, *first, offset);
+                *largest = if excess > *largest { excess } else { *largest };
+            }
+        }
+        let mut any = false;
+        for (largest, first) in largest.iter().zip(firsts) {
+            any |= *largest >= S::floor(*first, base);
+        }
+        if any {
+            flag(block);
+        }
+    }
+}

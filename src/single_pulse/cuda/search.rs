@@ -1,0 +1,437 @@
+//! The kernels of one batch of windows, and what they find.
+
+use super::kernels::{Kernels, Noise};
+use super::memory::{EVENT_WORDS, HEADER_WORDS, HIT_WORDS, Memory, ROUNDS, SWEEP_WORDS};
+use super::sizes::{BLOCK, Sizes, Sums};
+use crate::backend::cuda::{Arguments, Function, Stream};
+use crate::error::Result;
+use crate::single_pulse::rules::{Event, Hit, Sweep};
+
+/// Events that come to the host with their number.
+const FIRST_EVENTS: usize = 512;
+
+/// Where the samples of a batch lie: before `split`, counted from the batch's first sample, in the history, from
+/// there on in a plane; both addresses are those that the batch's first sample would have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    pub(super) history: u64,
+    pub(super) plane: u64,
+    pub(super) plane_stride: usize,
+    pub(super) split: usize,
+    /// The first sample and the number of all that are there, counted from the start of the stream.
+    pub(super) first: u64,
+    pub(super) seen: u64,
+    pub(super) windows: usize,
+}
+
+impl Batch {
+    /// One of its windows, of so many samples.
+    fn window(&self, index: usize, samples: usize) -> Self {
+        let skipped = index * samples;
+        let bytes = (skipped * size_of::<u32>()) as u64;
+        Self {
+            history: self.history.wrapping_add(bytes),
+            plane: self.plane.wrapping_add(bytes),
+            split: self.split.saturating_sub(skipped),
+            first: self.first + skipped as u64,
+            windows: 1,
+            ..*self
+        }
+    }
+}
+
+/// The parts of a search that its kernels need.
+#[derive(Debug)]
+pub(super) struct Search {
+    pub(super) kernels: Kernels,
+    pub(super) sizes: Sizes,
+    pub(super) memory: Memory,
+    pub(super) snr: f64,
+    /// Which of the two buffers of best hits is the present one.
+    pub(super) present: usize,
+}
+
+impl Search {
+    /// Searches a batch of windows and hands over what it ends; waits for the device.
+    pub(super) fn batch(
+        &mut self,
+        batch: Batch,
+        stream: &Stream,
+        events: &mut Vec<Event>,
+    ) -> Result<()> {
+        if self.look(batch, stream, events)? {
+            return self.carry(batch, stream);
+        }
+        for window in 0..batch.windows {
+            let one = batch.window(window, self.sizes.window);
+            self.look(one, stream, events)?;
+            self.carry(one, stream)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at a batch; false, and nothing has happened, when one window's noise depends on the one before.
+    fn look(&mut self, batch: Batch, stream: &Stream, events: &mut Vec<Event>) -> Result<bool> {
+        self.estimate_noise(batch, stream)?;
+        self.flag(batch, stream)?;
+        let mut begin = 0;
+        loop {
+            self.round(batch, begin, stream)?;
+            let Some(blocks) = self.collect(stream, events)? else {
+                self.present = 1 - self.present;
+                return Ok(false);
+            };
+            begin += self.sizes.room;
+            if begin >= blocks {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Ends every trial's last event; waits for the device.
+    pub(super) fn end(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<()> {
+        stream.fill(&mut self.memory.events, 0..1, 0)?;
+        self.sweep((0, 0, 0), true, stream)?;
+        self.collect(stream, events).map(|_| ())
+    }
+
+    /// The event of each trial that later hits may still join; waits for the device.
+    pub(super) fn sweeps(&mut self, stream: &Stream) -> Result<impl Iterator<Item = Sweep>> {
+        let words = SWEEP_WORDS * self.sizes.dms;
+        let Memory { bests, told_bests, .. } = &mut self.memory;
+        // SAFETY: nothing touches the host's memory before the stream is done.
+        unsafe { stream.copy_out(&bests[self.present], 0..words, told_bests, 0)? };
+        stream.synchronize()?;
+        Ok(told_bests.as_slice()[..words].chunks_exact(SWEEP_WORDS).map(sweep_of))
+    }
+
+    /// Tells the device these events in place of its own; waits for it.
+    pub(super) fn tell_sweeps(
+        &mut self,
+        sweeps: impl Iterator<Item = Sweep>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let words = SWEEP_WORDS * self.sizes.dms;
+        let Memory { bests, told_bests, .. } = &mut self.memory;
+        let hits = told_bests.as_mut_slice()[..words].chunks_exact_mut(SWEEP_WORDS);
+        hits.zip(sweeps).for_each(|(words, sweep)| words.copy_from_slice(&words_of(sweep)));
+        // SAFETY: nothing touches the host's memory before the stream is done.
+        unsafe { stream.copy_in(told_bests, 0..words, &mut bests[self.present], 0)? };
+        stream.synchronize()
+    }
+
+    /// Forgets what was found before.
+    pub(super) fn reset(&mut self, stream: &Stream) -> Result<()> {
+        for bests in &mut self.memory.bests {
+            let words = bests.len();
+            stream.fill(bests, 0..words, 0)?;
+        }
+        stream.fill(&mut self.memory.spoilt, 0..1, 0)?;
+        // More events come to the host than were found.
+        let words = self.memory.events.len();
+        stream.fill(&mut self.memory.events, 0..words, 0)
+    }
+
+    fn series(&self, batch: Batch) -> Arguments {
+        let sizes = &self.sizes;
+        Arguments::new()
+            .with(batch.history)
+            .with(sizes.history_stride() as u64)
+            .with(batch.plane)
+            .with(batch.plane_stride as u64)
+            .with(self.memory.ends.address())
+            .with(batch.first)
+            .with(batch.seen)
+            .with(batch.split as u32)
+            .with(sizes.window as u32)
+            .with(sizes.reach as u32)
+            .with(batch.windows as u32)
+    }
+
+    /// The series, and the noise that is known.
+    fn series_and_noise(&self, batch: Batch) -> Arguments {
+        self.series(batch).with(self.memory.own.address()).with(self.memory.carried.address())
+    }
+
+    fn estimate_noise(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
+        let Noise::Short { estimate } = &self.kernels.noise else {
+            return self.estimate_long(batch, stream);
+        };
+        let all = self.sizes.dms * batch.windows;
+        let group = self.sizes.group(all);
+        let own = self.memory.own.address();
+        let arguments = self.series(batch).with(own).with(group as u32).with(self.sizes.dms as u32);
+        launch(stream, estimate, all.div_ceil(4 * group), 128, &arguments)
+    }
+
+    /// The noise of long windows, by passes over those that need one.
+    fn estimate_long(&mut self, batch: Batch, stream: &Stream) -> Result<()> {
+        stream.fill(&mut self.memory.active, 0..ROUNDS + 1, 0)?;
+        stream.fill(&mut self.memory.spoilt, 0..1, 0)?;
+        let Noise::Long { guess, moments, refine, settle } = &self.kernels.noise else {
+            return Ok(());
+        };
+        let all = self.sizes.dms * batch.windows;
+        let (memory, dms) = (&self.memory, self.sizes.dms as u32);
+        let arguments = self
+            .series_and_noise(batch)
+            .with(memory.estimates.address())
+            .with(memory.lists[0].address())
+            .with(memory.active.address())
+            .with(memory.spoilt.address())
+            .with(dms);
+        launch(stream, guess, all.div_ceil(4), 128, &arguments)?;
+        let (windows, threads, blocks) = match self.sizes.sums {
+            Sums::F64 => (16, 128, 16 * self.sizes.multiprocessors),
+            _ => (1, 512, 2 * self.sizes.multiprocessors),
+        };
+        for round in 0..ROUNDS {
+            let (list, next) = (&memory.lists[round % 2], &memory.lists[(round + 1) % 2]);
+            let arguments = self
+                .series_and_noise(batch)
+                .with(memory.estimates.address())
+                .with(list.address())
+                .with(memory.active.at(round))
+                .with(memory.spoilt.address());
+            let grid = all.div_ceil(windows).min(blocks);
+            launch(stream, moments, grid, threads, &arguments)?;
+            let arguments = Arguments::new()
+                .with(memory.estimates.address())
+                .with(list.address())
+                .with(memory.active.at(round))
+                .with(next.address())
+                .with(memory.active.at(round + 1));
+            let grid = all.div_ceil(64).min(4 * self.sizes.multiprocessors);
+            launch(stream, refine, grid, 64, &arguments)?;
+        }
+        let arguments = self
+            .series(batch)
+            .with(memory.own.address())
+            .with(memory.estimates.address())
+            .with(memory.loud.address())
+            .with(dms);
+        launch(stream, settle, all.div_ceil(128), 128, &arguments)
+    }
+
+    /// Marks the blocks of starts that may hold a hit.
+    fn flag(&self, batch: Batch, stream: &Stream) -> Result<()> {
+        let (sizes, kernels, memory) = (&self.sizes, &self.kernels, &self.memory);
+        let floats = sizes.sums == Sums::F64;
+        if sizes.entries > 0 && !floats {
+            self.sum_all(batch, stream)?;
+        }
+        let tiling = sizes.tiling(batch.windows);
+        let arguments = self.series_and_noise(batch).with(memory.flags.address()).with(self.snr);
+        let arguments = match sizes.sums {
+            Sums::F64 => arguments.with(memory.loud.address()),
+            _ => arguments.with(sizes.range),
+        };
+        let arguments = arguments
+            .with(sizes.tiles() as u32)
+            .with(tiling.starts as u32)
+            .with(tiling.length as u32)
+            .with(sizes.tile_widths as u32)
+            .with(tiling.windows as u32);
+        launch(stream, &kernels.screen, tiling.tiles, 512, &arguments)?;
+        if floats {
+            self.sum_flagged(batch, stream)?;
+        }
+        if sizes.tile_widths == sizes.widths {
+            return Ok(());
+        }
+        let arguments = self
+            .series_and_noise(batch)
+            .with(memory.flags.address())
+            .with(memory.totals.address())
+            .with(self.snr)
+            .with(sizes.entries as u32)
+            .with(sizes.grain as u32)
+            .with(sizes.window_words() as u32)
+            .with(sizes.tile_widths as u32)
+            .with(sizes.widths as u32)
+            .with(sizes.dms as u32);
+        let words = sizes.dms * batch.windows * sizes.window_words();
+        launch(stream, &kernels.wide, words.div_ceil(8), 256, &arguments)
+    }
+
+    /// Keeps sums of all samples of every window, of integers.
+    fn sum_all(&self, batch: Batch, stream: &Stream) -> Result<()> {
+        let sizes = &self.sizes;
+        let arguments = self
+            .series_and_noise(batch)
+            .with(self.memory.totals.address())
+            .with(sizes.entries as u32)
+            .with(sizes.grain as u32)
+            .with(sizes.dms as u32);
+        launch(stream, &self.kernels.sums, sizes.dms * batch.windows, 256, &arguments)
+    }
+
+    /// Keeps sums of the windows of floats that will be looked at: the flagged ones, or all where boxcars are too wide
+    /// for a tile.
+    fn sum_flagged(&self, batch: Batch, stream: &Stream) -> Result<()> {
+        let (sizes, memory) = (&self.sizes, &self.memory);
+        let arguments = self
+            .series_and_noise(batch)
+            .with(memory.totals.address())
+            .with(sizes.entries as u32)
+            .with(memory.flags.address())
+            .with(memory.loud.address())
+            .with(sizes.window_words() as u32)
+            .with(sizes.word_blocks() as u32)
+            .with(u32::from(sizes.tile_widths < sizes.widths))
+            .with(sizes.dms as u32);
+        let windows = sizes.dms * batch.windows;
+        launch(stream, &self.kernels.sums, windows.div_ceil(4), 128, &arguments)
+    }
+
+    /// Looks closely at the flagged blocks from number `begin` on, as many as there is room for.
+    fn round(&mut self, batch: Batch, begin: usize, stream: &Stream) -> Result<()> {
+        stream.fill(&mut self.memory.events, 0..1, 0)?;
+        let (sizes, kernels, memory) = (&self.sizes, &self.kernels, &self.memory);
+        let (dms, begin, room) = (sizes.dms as u32, begin as u32, sizes.room as u32);
+        let trial_words = (batch.windows * sizes.window_words()) as u32;
+        let flags = Arguments::new().with(memory.flags.address()).with(trial_words);
+        let arguments = flags.with(memory.counts.address()).with(dms);
+        launch(stream, &kernels.count, sizes.dms.div_ceil(8), 256, &arguments)?;
+        let arguments = Arguments::new()
+            .with(memory.counts.address())
+            .with(memory.offsets.address())
+            .with(memory.events.address())
+            .with(memory.spoilt.address())
+            .with(dms);
+        launch(stream, &kernels.scan, 1, 1024, &arguments)?;
+        let arguments = flags
+            .with(sizes.word_blocks() as u32)
+            .with(memory.offsets.address())
+            .with(memory.blocks.address())
+            .with(begin)
+            .with(room)
+            .with(dms);
+        launch(stream, &kernels.list_blocks, sizes.dms.div_ceil(8), 256, &arguments)?;
+        let arguments = self
+            .series_and_noise(batch)
+            .with(memory.totals.address())
+            .with(memory.blocks.address())
+            .with(memory.events.address())
+            .with(memory.snrs.address())
+            .with(memory.widths.address())
+            .with(self.snr)
+            .with(begin)
+            .with(room)
+            .with(sizes.entries as u32)
+            .with(sizes.grain as u32)
+            .with(sizes.tile_widths as u32)
+            .with(sizes.widths as u32);
+        let grid = sizes.room.min(12 * self.sizes.multiprocessors);
+        launch(stream, &kernels.evaluate, grid, BLOCK, &arguments)?;
+        self.sweep((batch.first, begin, room), false, stream)
+    }
+
+    /// Walks over the blocks from the second number on, as many as the third; the first is their first sample.
+    fn sweep(
+        &mut self,
+        (first, begin, room): (u64, u32, u32),
+        is_last: bool,
+        stream: &Stream,
+    ) -> Result<()> {
+        let memory = &self.memory;
+        let arguments = Arguments::new()
+            .with(memory.blocks.address())
+            .with(memory.snrs.address())
+            .with(memory.widths.address())
+            .with(memory.offsets.address())
+            .with(memory.bests[self.present].address())
+            .with(memory.bests[1 - self.present].address())
+            .with(memory.events.at(HEADER_WORDS))
+            .with(memory.events.address())
+            .with(first)
+            .with(begin)
+            .with(room)
+            .with(u32::from(is_last))
+            .with(self.sizes.dms as u32);
+        self.present = 1 - self.present;
+        launch(stream, &self.kernels.sweep, self.sizes.dms.div_ceil(64), 64, &arguments)
+    }
+
+    /// Waits for the events of a round and hands them over; gives back the number of flagged blocks, or none, and no
+    /// events, where the batch was spoilt.
+    fn collect(&mut self, stream: &Stream, events: &mut Vec<Event>) -> Result<Option<usize>> {
+        let all = self.memory.events.len();
+        let first = all.min(HEADER_WORDS + FIRST_EVENTS * EVENT_WORDS);
+        self.copy_out(0..first, stream)?;
+        let [header, spoilt] = [0, 1].map(|word| self.memory.found.as_slice()[word]);
+        if spoilt != 0 {
+            return Ok(None);
+        }
+        let count = header as u32 as usize;
+        let last = HEADER_WORDS + count * EVENT_WORDS;
+        if last > first {
+            self.copy_out(first..last, stream)?;
+        }
+        let words = &self.memory.found.as_slice()[HEADER_WORDS..last];
+        events.extend(words.chunks_exact(EVENT_WORDS).map(event));
+        Ok(Some((header >> 32) as usize))
+    }
+
+    fn copy_out(&mut self, words: std::ops::Range<usize>, stream: &Stream) -> Result<()> {
+        let Memory { events, found, .. } = &mut self.memory;
+        // SAFETY: nothing touches the host's memory before the stream is done.
+        unsafe { stream.copy_out(events, words.clone(), found, words.start)? };
+        stream.synchronize()
+    }
+
+    /// Keeps the noise that the next batch may need.
+    fn carry(&self, batch: Batch, stream: &Stream) -> Result<()> {
+        let arguments = self.series_and_noise(batch).with(self.sizes.dms as u32);
+        launch(stream, &self.kernels.carry, self.sizes.dms.div_ceil(128), 128, &arguments)
+    }
+
+    /// Tells the device where the trials end.
+    pub(super) fn tell_ends(&mut self, ends: &[u64], stream: &Stream) -> Result<()> {
+        let Memory { ends: buffer, told_ends, told, .. } = &mut self.memory;
+        told.synchronize()?;
+        told_ends.as_mut_slice()[..ends.len()].copy_from_slice(ends);
+        // SAFETY: the host's memory is written again only when the copy has run.
+        unsafe { stream.copy_in(told_ends, 0..ends.len(), buffer, 0)? };
+        stream.record(told)
+    }
+}
+
+fn launch(
+    stream: &Stream,
+    function: &Function,
+    grid: usize,
+    threads: usize,
+    arguments: &Arguments,
+) -> Result<()> {
+    // SAFETY: every caller names the arguments in the kernel's order and types; the buffers are the search's own
+    // and the caller's plane, and work on them is queued on streams that wait for each other.
+    unsafe { stream.launch(function, [grid, 1, 1], [threads, 1, 1], arguments) }
+}
+
+/// An event as the device writes it.
+fn event(words: &[u64]) -> Event {
+    let snr = f32::from_bits(words[2] as u32);
+    Event { dm: words[1] as u32, time: words[0], width: (words[1] >> 32) as u32, snr }
+}
+
+/// An open event as the device writes it.
+fn sweep_of(words: &[u64]) -> Sweep {
+    let (best, inner) = words.split_at(HIT_WORDS);
+    Sweep { best: hit_of(best), inner: hit_of(inner) }
+}
+
+/// A hit as the device writes it: time, significance, width, which is 0 where there is none.
+fn hit_of(words: &[u64]) -> Option<Hit> {
+    let width = words[2] & u64::from(u32::MAX);
+    let hit = Hit { time: words[0], width, snr: f64::from_bits(words[1]) };
+    (width > 0).then_some(hit)
+}
+
+fn words_of(sweep: Sweep) -> [u64; SWEEP_WORDS] {
+    let hit = |hit: Option<Hit>| {
+        hit.map_or([0; HIT_WORDS], |hit| [hit.time, hit.snr.to_bits(), hit.width])
+    };
+    let ([a, b, c], [d, e, f]) = (hit(sweep.best), hit(sweep.inner));
+    [a, b, c, d, e, f]
+}

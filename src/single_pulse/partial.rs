@@ -1,0 +1,451 @@
+//! Boxcars over samples of which the stream's start or end cuts off a part of the channels.
+//!
+//! Invariant: every boxcar found holds a sample that lacks channels; those that hold none are [`super::Detector`]'s.
+
+use std::ops::Range;
+
+use super::input::Input;
+use super::plan::Plan;
+use super::rules::{FEWEST, Hit, Noise, Sweep};
+use crate::backend::threads::Threads;
+use crate::error::Result;
+use crate::view::check_length;
+
+/// Added to times while hits are merged, so that those before the stream's first sample are not negative.
+const OFFSET: i64 = 1 << 40;
+
+/// The least part of a boxcar's variance that its channels may have: with less, the level of channels that do not vary is
+/// all that it holds.
+const LEAST_SHARE: f64 = 0.01;
+
+/// One boxcar above the threshold that lacks a part of the channels in some of its samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PartialEvent {
+    /// Index of the trial.
+    pub dm: u32,
+    /// First sample of the boxcar, counted from the start of the stream: negative before it.
+    pub time: i64,
+    /// Width of the boxcar in samples.
+    pub width: u32,
+    /// Signal-to-noise ratio in the channels that are there.
+    pub snr: f32,
+    /// The part of the channels that are there.
+    pub band: f32,
+}
+
+/// What noise alone is expected to give in one sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// Sum over the channels that are there.
+    pub sum: f64,
+    /// Their part of the variance of all channels.
+    pub share: f64,
+}
+
+/// Samples of one trial, counted from the start of the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Samples that have enough channels.
+    pub searched: Range<i64>,
+    /// Samples that have all channels.
+    pub whole: Range<i64>,
+}
+
+/// What is known of the samples of each trial.
+pub trait Coverage: Sync {
+    /// Returns which samples of a trial are searched, and which of them have all channels.
+    fn span(&self, dm: usize) -> Span;
+
+    /// Fills in what noise gives in a trial's samples from `first` on.
+    fn expect(&self, dm: usize, first: i64, expected: &mut [Expected]);
+
+    /// Returns the part of the channels that a trial's sample has.
+    fn band(&self, dm: usize, time: i64) -> f64;
+}
+
+/// Finds boxcar pulses where the stream's start or end leaves a part of the channels.
+///
+/// `snr[d, t, w] = sum_{i < w} (y[d, t + i] - e[d, t + i]) / (sigma sqrt(sum_{i < w} s[d, t + i]))`: `e` is the sum that
+/// noise is expected to give in the channels that are there and `s` their part of the variance ([`Coverage`]), and `sigma`
+/// the deviation of samples that have all channels. This is the best that a pulse gives which is as strong, beside its
+/// noise, in each channel. Boxcars at or above the threshold are merged as [`super::Detector`] merges them.
+///
+/// It works on the host whatever the backend: such samples are few.
+///
+/// # Numerics
+/// Sums in f64; equal input in equal blocks gives equal events.
+#[derive(Debug)]
+pub struct PartialDetector {
+    plan: Plan,
+    threads: Threads,
+    rules: Rules,
+    trials: Vec<Trial>,
+    scratch: Vec<Scratch>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Trial {
+    /// Deviation of a sample that has all channels; 0 where it is not known.
+    sigma: f64,
+    sweep: Sweep,
+}
+
+type Hits = fn(&Plan, Block<'_>) -> Vec<(i64, u64, f64)>;
+
+/// What is taken from the reference.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// The noise of samples that have all channels.
+    pub(super) noise: fn(&Plan, &[f64]) -> Noise,
+    /// The strongest hit of each start of a block, its time, width and significance, by plain loops.
+    pub(super) hits: Option<Hits>,
+}
+
+/// A block of one trial.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<'a> {
+    /// Samples from `first` on.
+    pub(super) series: &'a [f64],
+    pub(super) expected: &'a [Expected],
+    pub(super) first: i64,
+    /// Where boxcars begin.
+    pub(super) starts: &'a Range<i64>,
+    pub(super) span: &'a Span,
+    pub(super) sigma: f64,
+}
+
+/// Buffers of one thread.
+#[derive(Debug, Default)]
+struct Scratch {
+    series: Vec<f64>,
+    expected: Vec<Expected>,
+    /// Sums before each sample: of what is above the expectation, and of the shares of variance.
+    above: Vec<f64>,
+    shares: Vec<f64>,
+    /// The best width and its S/N at each start; 0 where none reaches the threshold.
+    best: Vec<(u64, f64)>,
+    events: Vec<PartialEvent>,
+}
+
+impl PartialDetector {
+    pub(super) fn on(plan: Plan, threads: Threads, rules: Rules) -> Self {
+        let trials = vec![Trial::default(); plan.dms()];
+        let scratch = (0..threads.count()).map(|_| Scratch::default()).collect();
+        Self { plan, threads, rules, trials, scratch }
+    }
+
+    /// Takes the noise of each trial from samples that have all channels: the first `valid(dm)` of its row. A trial with
+    /// fewer than 32 is not searched.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] unless the input has the plan's trials.
+    pub fn learn(
+        &mut self,
+        input: Input<'_>,
+        valid: &(dyn Fn(usize) -> usize + Sync),
+    ) -> Result<()> {
+        check_length("trials of the pulse search", self.plan.dms(), input.dms())?;
+        let Self { plan, threads, rules, trials, scratch } = self;
+        threads.for_each_chunk(scratch, trials, 1, |scratch, dm, trial| {
+            fill(&mut scratch.series, input, dm);
+            scratch.series.truncate(valid(dm));
+            let is_known = scratch.series.len() >= FEWEST;
+            trial[0].sigma =
+                if is_known { (rules.noise)(plan, &scratch.series).sigma } else { 0.0 };
+        });
+        Ok(())
+    }
+
+    /// Searches boxcars that begin in `starts`, in samples from `first` on; later calls have later starts.
+    ///
+    /// # Errors
+    /// As [`PartialDetector::learn`].
+    pub fn run(
+        &mut self,
+        input: Input<'_>,
+        (first, starts): (i64, Range<i64>),
+        coverage: &dyn Coverage,
+        events: &mut Vec<PartialEvent>,
+    ) -> Result<()> {
+        check_length("trials of the pulse search", self.plan.dms(), input.dms())?;
+        let Self { plan, threads, rules, trials, scratch } = self;
+        let end = first + input.times() as i64;
+        threads.for_each_chunk(scratch, trials, 1, |scratch, dm, trial| {
+            let (trial, span) = (&mut trial[0], coverage.span(dm));
+            if trial.sigma == 0.0 || !lacks_some(plan, &span, (&starts, end)) {
+                return;
+            }
+            fill(&mut scratch.series, input, dm);
+            scratch.expected.clear();
+            scratch.expected.resize(scratch.series.len(), Expected::default());
+            coverage.expect(dm, first, &mut scratch.expected);
+            let hits = scratch.hits(plan, (first, &starts), &span, (trial.sigma, *rules));
+            for hit in hits {
+                let ended = trial.sweep.offer(hit);
+                scratch.events.extend(ended.map(|hit| event(hit, dm, coverage)));
+            }
+        });
+        self.collect(events);
+        Ok(())
+    }
+
+    /// Ends the stream: hands over the last event of each trial.
+    pub fn flush(&mut self, coverage: &dyn Coverage, events: &mut Vec<PartialEvent>) {
+        for (dm, trial) in self.trials.iter_mut().enumerate() {
+            events.extend(trial.sweep.end().map(|hit| event(hit, dm, coverage)));
+        }
+    }
+
+    /// Hands over what the threads found, in the order of trial and time.
+    fn collect(&mut self, events: &mut Vec<PartialEvent>) {
+        let old = events.len();
+        self.scratch.iter_mut().for_each(|scratch| events.append(&mut scratch.events));
+        events[old..].sort_unstable_by_key(|event| (event.dm, event.time));
+    }
+}
+
+impl Scratch {
+    /// The strongest hit of each start of a block.
+    fn hits(
+        &mut self,
+        plan: &Plan,
+        (first, starts): (i64, &Range<i64>),
+        span: &Span,
+        (sigma, rules): (f64, Rules),
+    ) -> Vec<Hit> {
+        if let Some(hits) = rules.hits {
+            let (series, expected) = (&self.series, &self.expected);
+            let block = Block { series, expected, first, starts, span, sigma };
+            return hits(plan, block)
+                .into_iter()
+                .map(|(time, width, snr)| hit(time, width, snr))
+                .collect();
+        }
+        let above = self.series.iter().zip(&self.expected).map(|(y, expected)| y - expected.sum);
+        accumulate(above, &mut self.above);
+        accumulate(self.expected.iter().map(|expected| expected.share), &mut self.shares);
+        let end = first + self.series.len() as i64;
+        self.best.clear();
+        self.best.resize((starts.end - starts.start).max(0) as usize, (0, 0.0));
+        for &width in plan.widths() {
+            for range in ranges((span, end), starts, width) {
+                self.look(plan, (first, starts.start), (width, range), sigma);
+            }
+        }
+        let found = self.best.iter().enumerate().filter(|(_, (width, _))| *width > 0);
+        found.map(|(start, (width, snr))| hit(starts.start + start as i64, *width, *snr)).collect()
+    }
+
+    /// Looks at the boxcars of one width that begin in a range.
+    fn look(
+        &mut self,
+        plan: &Plan,
+        (first, begin): (i64, i64),
+        (width, range): (usize, Range<i64>),
+        sigma: f64,
+    ) {
+        let stride = plan.stride(width) as i64;
+        let least = (plan.options().snr * sigma).powi(2);
+        let mut time = range.start + (-range.start).rem_euclid(stride);
+        while time < range.end {
+            let from = (time - first) as usize;
+            let above = self.above[from + width] - self.above[from];
+            let share = self.shares[from + width] - self.shares[from];
+            if above > 0.0 && above * above >= least * share && has_variance(share, width) {
+                let snr = above / (sigma * share.sqrt());
+                let best = &mut self.best[(time - begin) as usize];
+                if snr > best.1 {
+                    *best = (width as u64, snr);
+                }
+            }
+            time += stride;
+        }
+    }
+}
+
+/// Where boxcars of a width begin that lie within the searched samples and hold one that lacks channels: before the whole
+/// samples, and after them.
+fn ranges((span, end): (&Span, i64), starts: &Range<i64>, width: usize) -> [Range<i64>; 2] {
+    let width = width as i64;
+    let low = starts.start.max(span.searched.start);
+    let high = starts.end.min(span.searched.end.min(end) - width + 1);
+    let before = low..high.min(span.whole.start);
+    let after = low.max(span.whole.end - width + 1).max(span.whole.start)..high;
+    [before, after]
+}
+
+/// Returns whether any boxcar from these starts on, in samples up to `end`, may lack channels.
+fn lacks_some(plan: &Plan, span: &Span, (starts, end): (&Range<i64>, i64)) -> bool {
+    let (low, high) = (starts.start, starts.end + plan.max_width() as i64);
+    let is_before = low < span.whole.start && high > span.searched.start;
+    let is_after = high.min(end) > span.whole.end && low < span.searched.end;
+    !span.whole.is_empty() && (is_before || is_after)
+}
+
+/// Returns whether a boxcar's variance is enough to tell a pulse.
+pub(super) fn has_variance(share: f64, width: usize) -> bool {
+    share >= LEAST_SHARE * width as f64
+}
+
+fn hit(time: i64, width: u64, snr: f64) -> Hit {
+    Hit { time: (time + OFFSET) as u64, width, snr }
+}
+
+fn event(hit: Hit, dm: usize, coverage: &dyn Coverage) -> PartialEvent {
+    let time = hit.time as i64 - OFFSET;
+    let band = coverage.band(dm, time + hit.width as i64 / 2) as f32;
+    PartialEvent { dm: dm as u32, time, width: hit.width as u32, snr: hit.snr as f32, band }
+}
+
+/// A trial's samples; those that are not finite are 0, as no cleaned row makes any.
+fn fill(series: &mut Vec<f64>, input: Input<'_>, dm: usize) {
+    series.clear();
+    match input {
+        Input::I32(plane) => series.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
+        Input::F32(plane) => series.extend(plane.row(dm).iter().map(|y| f64::from(*y))),
+    }
+}
+
+fn accumulate(values: impl Iterator<Item = f64>, sums: &mut Vec<f64>) {
+    let mut sum = 0.0;
+    sums.clear();
+    sums.push(0.0);
+    sums.extend(values.map(|value| {
+        sum += value;
+        sum
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Options;
+    use super::*;
+    use crate::backend::Backend;
+    use crate::view::Plane;
+
+    const CHANNELS: i64 = 16;
+    const TIMES: i64 = 900;
+
+    /// A channel more is there with each sample from the start on, and a channel less towards the end.
+    struct Ramps {
+        reach: i64,
+    }
+
+    impl Ramps {
+        fn channels(&self, time: i64) -> i64 {
+            let after = TIMES - 1 - time;
+            let lacking = |before: i64| {
+                if before < 0 { (-before * CHANNELS + self.reach - 1) / self.reach } else { 0 }
+            };
+            (CHANNELS - lacking(time) - lacking(after)).max(0)
+        }
+    }
+
+    impl Coverage for Ramps {
+        fn span(&self, _: usize) -> Span {
+            let enough = 3 * self.reach / 4;
+            Span { searched: -enough..TIMES + enough, whole: 0..TIMES }
+        }
+
+        fn expect(&self, _: usize, first: i64, expected: &mut [Expected]) {
+            for (index, expected) in expected.iter_mut().enumerate() {
+                let channels = self.channels(first + index as i64) as f64;
+                *expected =
+                    Expected { sum: 20.0 * channels, share: channels / f64::from(CHANNELS as i32) };
+            }
+        }
+
+        fn band(&self, _: usize, time: i64) -> f64 {
+            self.channels(time) as f64 / f64::from(CHANNELS as i32)
+        }
+    }
+
+    fn noise(index: i64) -> i32 {
+        let mut word = (index as u64).wrapping_add(77).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word = (word ^ (word >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bytes = (word ^ (word >> 29)).to_le_bytes();
+        bytes.iter().map(|byte| i32::from(*byte & 7)).sum::<i32>() - 28
+    }
+
+    fn found(backend: &Backend, snr: f64, block: usize) -> Vec<PartialEvent> {
+        let coverage = Ramps { reach: 160 };
+        let first = -160;
+        let series: Vec<i32> = (first..TIMES + 160)
+            .map(|time| {
+                let channels = coverage.channels(time);
+                let scale = (channels as f64 / CHANNELS as f64).sqrt();
+                let pulse = |begin: i64, width: i64, height: f64| {
+                    if (begin..begin + width).contains(&time) { height } else { 0.0 }
+                };
+                let pulses =
+                    pulse(-116, 40, 12.0) + pulse(-20, 12, 20.0) + pulse(TIMES + 60, 12, 20.0);
+                let above = (f64::from(noise(time)) + pulses) * scale;
+                20 * channels as i32 + above.round() as i32
+            })
+            .collect();
+        let plan = Plan::new(Options {
+            dms: vec![10.0],
+            tsamp_s: 1e-3,
+            max_width_s: 0.05,
+            baseline_s: 1.0,
+            snr,
+            bound: Some((-1000, 1000)),
+        })
+        .unwrap();
+        let (reach, length) = (plan.max_width(), series.len());
+        let mut detector = PartialDetector::new(plan, backend);
+        let view = |range: Range<usize>| {
+            let data = &series[range.clone()];
+            Input::I32(Plane::new(data, 1, data.len(), data.len()).unwrap())
+        };
+        detector.learn(view(160..160 + TIMES as usize), &|_| TIMES as usize).unwrap();
+        let mut events = Vec::new();
+        let mut start = 0;
+        while start < length {
+            let stop = (start + block).min(length);
+            let end = if stop == length { length } else { (stop + reach).min(length) };
+            let starts = first + start as i64..first + stop as i64;
+            let input = view(start..end);
+            detector.run(input, (first + start as i64, starts), &coverage, &mut events).unwrap();
+            start = stop;
+        }
+        detector.flush(&coverage, &mut events);
+        events
+    }
+
+    #[test]
+    fn pulses_before_the_start_and_after_the_end_have_the_ratio_of_their_channels() {
+        let events = found(&Backend::best(1), 7.0, 5000);
+        let expected = [(-116, 40, 12.0, 0.375), (-20, 12, 20.0, 0.875), (960, 12, 20.0, 0.5625)];
+        assert_eq!(events.len(), expected.len(), "{events:?}");
+        for (event, (time, width, height, band)) in events.iter().zip(expected) {
+            let near = (event.time - time).abs() <= 4 && event.width.abs_diff(width) <= width / 4;
+            assert!(near && (event.band - band).abs() < 0.1, "{event:?}");
+            // The noise has a deviation of 6.5, and pulse and noise lack the same channels.
+            let expected = height * f64::from(width).sqrt() / 6.5;
+            assert!((f64::from(event.snr) / expected - 1.0).abs() < 0.2, "{event:?} {expected}");
+        }
+    }
+
+    #[test]
+    fn the_fast_way_is_the_reference_and_blocks_do_not_matter() {
+        let expected = found(&Backend::Reference, 2.0, 5000);
+        assert!(
+            expected.len() > 2 && expected.iter().any(|event| event.width > 31),
+            "{expected:?}"
+        );
+        for (threads, block) in [(1, 5000), (2, 100), (3, 333)] {
+            let backend = match Backend::best(threads) {
+                Backend::Cpu(level, threads) => Backend::Cpu(level, threads),
+                other => other.on_host(),
+            };
+            let events = found(&backend, 2.0, block);
+            assert_eq!(events.len(), expected.len());
+            for (event, expected) in events.iter().zip(&expected) {
+                let place = |event: &PartialEvent| (event.time, event.width, event.band);
+                assert_eq!(place(event), place(expected));
+                assert!((event.snr / expected.snr - 1.0).abs() < 1e-5);
+            }
+        }
+    }
+}
