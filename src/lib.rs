@@ -23,3 +23,7 @@ pub mod voltage;
 pub mod waveform;
 
 pub use error::{Error, Result};
+
+// The helpers of tests/common name the crate as other crates do.
+#[cfg(test)]
+extern crate self as sidereal;

@@ -8,6 +8,8 @@
 #[path = "common/coincident.rs"]
 mod coincident;
 mod common;
+#[path = "common/cuda.rs"]
+mod cuda;
 #[path = "common/random.rs"]
 mod random;
 
@@ -24,25 +26,6 @@ use sidereal::pipeline::cbc::{
 };
 use sidereal::spiir::trigger::{Autocorrelation, DeviceFinder, Finder, Trigger, TriggerOptions};
 use sidereal::state::{Saved, Saving};
-
-/// The GPU; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
-fn gpu() -> Option<(Backend, Device)> {
-    let found = Backend::available(2).into_iter().find_map(|backend| match &backend {
-        Backend::Cuda(device, _) => Some((backend.clone(), device.clone())),
-        _ => None,
-    });
-    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
-    if found.is_none() {
-        assert!(!required.split(',').any(|word| word == "cuda"), "no GPU was found");
-        eprintln!("skipped: no GPU");
-    }
-    found
-}
-
-/// Whether the device is slow enough for small data only.
-fn is_emulated(backend: &Backend) -> bool {
-    backend.name().contains("Emulated")
-}
 
 /// The same samples and templates, and the same measures but for the order of sums.
 fn assert_same(found: &[Trigger], expected: &[Trigger], what: &str) {
@@ -114,7 +97,7 @@ fn on_device(
 
 #[test]
 fn fixed_subset_peaks_are_those_of_the_host_for_any_split() {
-    let Some((_, device)) = gpu() else { return };
+    let Some(device) = cuda::device() else { return };
     let (rows, times) = (3, 5000);
     let (mut z, shapes) = noise(rows, times);
     // Equal neighbours, values that are not finite, peaks at both ends, and gates.
@@ -150,7 +133,7 @@ fn fixed_subset_peaks_are_those_of_the_host_for_any_split() {
 
 #[test]
 fn nonsense_is_refused_by_name() {
-    let Some((_, device)) = gpu() else { return };
+    let Some(device) = cuda::device() else { return };
     let (z, shapes) = noise(2, 100);
     let options = TriggerOptions::new(1000);
     let mut finder = DeviceFinder::new(&options, &shapes, &device).expect("a finder");
@@ -191,7 +174,7 @@ fn run(backend: &Backend, block: usize) -> (Vec<Trigger>, usize) {
 
 #[test]
 fn a_chain_gives_the_same_triggers_for_any_split() {
-    let Some((gpu, _)) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let expected = run(&Backend::best(2), 5000);
     let whole = run(&gpu, 16_384);
     assert_same(&whole.0, &expected.0, "chain");
@@ -201,7 +184,7 @@ fn a_chain_gives_the_same_triggers_for_any_split() {
 
 #[test]
 fn fixed_subset_a_chain_that_was_saved_goes_on_with_the_same_triggers() {
-    let Some((gpu, _)) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let one = spoilt().swap_remove(0);
     let begun = || {
         let asked = DetectorOptions { threshold: 3.5, ..chain() };
@@ -259,7 +242,7 @@ fn assert_same_events(found: &Report, expected: &Report) {
 
 #[test]
 fn a_simulated_chirp_is_found_as_on_the_processor() {
-    let Some((gpu, _)) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let expected = search(pair(), &Backend::best(2));
     let found = search(pair(), &gpu);
     assert!((25.0..31.0).contains(&found.found.events[0].network_snr));
@@ -274,7 +257,7 @@ fn a_simulated_chirp_is_found_as_on_the_processor() {
 
 #[test]
 fn a_search_that_goes_on_gives_the_bits_of_one_that_was_not_stopped() {
-    let Some((gpu, _)) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let begun = |block: usize| {
         let bank = || Input::Bank(Box::new(chirp_bank()));
         let inputs = spoilt().into_iter().map(|one| (one, bank())).collect();
@@ -295,9 +278,9 @@ fn a_search_that_goes_on_gives_the_bits_of_one_that_was_not_stopped() {
 
 #[test]
 fn gw150914_is_found_as_on_the_processor() {
-    let Some((gpu, _)) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let Some(folder) = common::data_dir() else { return };
-    if is_emulated(&gpu) {
+    if cuda::is_emulated(&gpu) {
         eprintln!("skipped: GW150914 takes too long on an emulated device");
         return;
     }

@@ -3,13 +3,13 @@
 
 #![cfg(feature = "cuda")]
 
+#[path = "common/cuda.rs"]
+mod cuda;
 #[path = "common/random.rs"]
 mod random;
 
 use random::Random;
 use sidereal::backend::Backend;
-use sidereal::backend::cuda::Device;
-use sidereal::backend::threads::Threads;
 use sidereal::dedisperse::{Dedisperser, Options, Output, Plan};
 use sidereal::sample::{Encoding, Samples};
 use sidereal::units::{Band, DM_CONSTANT, dispersion_delay_s};
@@ -71,8 +71,7 @@ fn check(options: &Options, times: usize, gulp: usize, brightest: bool) {
     let plan = Plan::new(options.clone()).unwrap();
     let bytes = bytes(times * plan.channels() * plan.encoding().bits() / 8, brightest);
     let expected = sums(&plan, &Backend::Reference, &bytes, times);
-    for device in Device::all() {
-        let backend = Backend::Cuda(device, Threads::new(2));
+    for (backend, _) in cuda::devices(2) {
         let found = sums(&plan, &backend, &bytes, gulp);
         assert!(found == expected, "{options:?}");
     }

@@ -6,6 +6,8 @@
 #![cfg(feature = "cuda")]
 
 mod common;
+#[path = "common/cuda.rs"]
+mod cuda;
 
 use sidereal::backend::Backend;
 use sidereal::clean::{Bandpass, Steps};
@@ -19,22 +21,6 @@ use sidereal::simulate::BroadInterference;
 use sidereal::simulate::burst::{Burst, Options, Simulator};
 use sidereal::single_pulse::cluster::Candidate;
 use sidereal::units::Band;
-
-/// The GPU; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
-fn gpu() -> Option<Backend> {
-    let found = Backend::available(2).into_iter().find(Backend::is_gpu);
-    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
-    if found.is_none() {
-        assert!(!required.split(',').any(|word| word == "cuda"), "no GPU was found");
-        eprintln!("skipped: no GPU");
-    }
-    found
-}
-
-/// Whether the device is slow enough for small data only.
-fn is_emulated(backend: &Backend) -> bool {
-    backend.name().contains("Emulated")
-}
 
 /// Two bursts, one of which ends with the data.
 fn simulation(encoding: Encoding) -> Simulator {
@@ -73,7 +59,7 @@ fn assert_same(found: &[Candidate], expected: &[Candidate], what: &str) {
 
 #[test]
 fn candidates_are_those_of_the_processor() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     for (encoding, zero_dm, gulp) in [
         (Encoding::U8, false, 0),
         (Encoding::U8, true, 700),
@@ -95,7 +81,7 @@ fn candidates_are_those_of_the_processor() {
 
 #[test]
 fn interference_is_taken_away_as_on_the_processor() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let steps = Steps { iqrm: true, bandpass: Bandpass::Outliers, time: true };
     for (encoding, gulp) in [(Encoding::U8, 0), (Encoding::F32, 777)] {
         let simulation = || {
@@ -119,7 +105,7 @@ fn interference_is_taken_away_as_on_the_processor() {
 
 #[test]
 fn bursts_that_start_and_end_cut_are_those_of_the_processor() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     for (encoding, zero_dm, gulp) in [(Encoding::U8, false, 700), (Encoding::U8, true, 0)] {
         let mut simulated = Options::new(Band::uniform(1500.0, -4.0, 32).unwrap(), 1e-3, 4500);
         (simulated.encoding, simulated.seed) = (encoding, 5);
@@ -138,7 +124,7 @@ fn bursts_that_start_and_end_cut_are_those_of_the_processor() {
 
 #[test]
 fn a_resident_recording_can_be_searched_again() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let options = SearchOptions { gulp: 1500, ..options() };
     let expected = run(&mut simulation(Encoding::U8), &options, &Backend::best(2));
     let mut resident = Resident::new(&mut simulation(Encoding::U8), &options, &gpu).unwrap();
@@ -183,7 +169,7 @@ impl Observer for Keeper {
 
 #[test]
 fn an_interrupted_search_goes_on() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     for (encoding, stop) in [(Encoding::U8, 1500), (Encoding::U8, 3500), (Encoding::F32, 2500)] {
         // Noise above the threshold, so that events are open at the edges of windows.
         let options = SearchOptions { gulp: 500, snr: 3.5, ..options() };
@@ -204,8 +190,8 @@ fn an_interrupted_search_goes_on() {
 
 #[test]
 fn frb180417_is_found_as_on_the_processor() {
-    let Some(gpu) = gpu() else { return };
-    if is_emulated(&gpu) {
+    let Some(gpu) = cuda::backend(2) else { return };
+    if cuda::is_emulated(&gpu) {
         eprintln!("skipped: the emulator is too slow for a real recording");
         return;
     }

@@ -6,6 +6,9 @@
 //! Fourier transform.
 #![cfg(feature = "cuda")]
 
+#[path = "common/cuda.rs"]
+mod cuda;
+
 use num_complex::Complex;
 use sidereal::Result;
 use sidereal::backend::Backend;
@@ -21,17 +24,6 @@ use sidereal::voltage::VoltageEncoding;
 mod memory;
 
 use memory::{Memory, header, noise};
-
-/// The GPU; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
-fn gpu() -> Option<Backend> {
-    let found = Backend::available(2).into_iter().find(Backend::is_gpu);
-    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
-    if found.is_none() {
-        assert!(!required.split(',').any(|word| word == "cuda"), "no GPU was found");
-        eprintln!("skipped: no GPU");
-    }
-    found
-}
 
 /// The rows of another source, and nothing else of it.
 struct Rows(VoltageFilterbank);
@@ -146,7 +138,7 @@ impl Case {
 
 #[test]
 fn candidates_are_those_of_the_processor() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let one = header(&[400.0], VoltageEncoding::Complex8);
     let jumbled = |encoding| VoltageHeader {
         antennas: 3,
@@ -195,7 +187,7 @@ fn candidates_are_those_of_the_processor() {
 
 #[test]
 fn any_gulp_and_any_part_give_the_same() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let whole = Case::new("whole", plain(), channels(8, 4)).check(&gpu);
     for gulp in [1, 77, 1000] {
         let mut case = Case::new("gulps", plain(), channels(8, 4));
@@ -221,7 +213,7 @@ fn any_gulp_and_any_part_give_the_same() {
 
 #[test]
 fn gaps_are_filled_as_on_the_host() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let silent = |case: &mut Case, flags: &[(u64, u64)]| {
         let streams = case.source.streams.len();
         for &(start, times) in flags {
@@ -258,7 +250,7 @@ fn gaps_are_filled_as_on_the_host() {
 
 #[test]
 fn samples_that_are_not_finite_are_zeros_on_the_way_too() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let floats = header(&[401.0, 400.0], VoltageEncoding::ComplexF32);
     let mut case = Case::new("not finite", floats, channels(8, 4));
     let not = Complex::new(f32::NAN, f32::INFINITY);
@@ -271,7 +263,7 @@ fn samples_that_are_not_finite_are_zeros_on_the_way_too() {
 
 #[test]
 fn no_rows_come_back() {
-    let Some(gpu) = gpu() else { return };
+    let Some(gpu) = cuda::backend(2) else { return };
     let Backend::Cuda(device, _) = &gpu else { unreachable!("it is a GPU") };
     let mut case =
         Case::new("one stream", header(&[400.0], VoltageEncoding::Complex8), channels(32, 1));

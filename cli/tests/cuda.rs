@@ -7,23 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{document, done, fails, json, program, sidereal, stderr, strain};
+use common::{document, done, fails, gpu, json, program, sidereal, stderr, strain};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// The GPU's name; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
-fn gpu(folder: &Path) -> Option<String> {
-    let devices = json(folder, "devices");
-    let found = devices["devices"].as_array().unwrap().iter().find(|one| one["kind"] == "cuda");
-    let name = found.map(|one| one["name"].as_str().unwrap().to_owned());
-    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
-    if name.is_none() {
-        assert!(!required.split(',').any(|word| word == "cuda"), "no GPU was found");
-        eprintln!("skipped: no GPU");
-    }
-    name
-}
 
 /// A folder with 3 s of 32 channels in it, and one burst at DM 60 and 1.5 s; none without a GPU.
 fn burst() -> Option<(TempDir, String)> {

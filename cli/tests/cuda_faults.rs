@@ -8,20 +8,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{code, document, entries, fails, json, program, recording, stderr, stdout};
+use common::{
+    code, document, entries, fails, has_emulated_gpu, program, recording, stderr, stdout,
+};
 use tempfile::TempDir;
 
-/// A folder with a recording, a.fil, where the GPU is an emulated one.
+/// Returns a folder with a recording, a.fil, where the GPU is an emulated one.
 fn emulated() -> Option<TempDir> {
     let home = recording();
-    let devices = json(home.path(), "devices");
-    let mut names =
-        devices["devices"].as_array().unwrap().iter().map(|one| one["name"].to_string());
-    if names.any(|name| name.contains("Emulated")) {
-        return Some(home);
-    }
-    eprintln!("skipped: no emulated GPU, whose surroundings can be chosen");
-    None
+    has_emulated_gpu(home.path()).then_some(home)
 }
 
 const DEDISPERSE: &str = "dedisperse a.fil --dm-min 40 --dm-max 80 --dm-step 1 --format npy --no-progress -q --device cuda";

@@ -6,21 +6,14 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{done, fails, json, program, sidereal, stderr};
+use common::{done, fails, gpu, json, program, sidereal, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder, if this machine has a GPU; a missing one is reported, and is a failure where `SIDEREAL_REQUIRE` names `cuda`.
+/// Returns a folder, if this machine has a GPU.
 fn folder() -> Option<TempDir> {
     let folder = TempDir::new().unwrap();
-    let devices = json(folder.path(), "devices");
-    let has_gpu = devices["devices"].as_array().unwrap().iter().any(|one| one["kind"] == "cuda");
-    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
-    if !has_gpu {
-        assert!(!required.split(',').any(|word| word == "cuda"), "no GPU was found");
-        eprintln!("skipped: no GPU");
-    }
-    has_gpu.then_some(folder)
+    gpu(folder.path()).map(|_| folder)
 }
 
 /// The choices of each kernel of a plan, each launched and measured.

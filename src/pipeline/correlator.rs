@@ -6,13 +6,13 @@
 mod bank;
 mod baselines;
 mod channels;
-mod correlator;
 mod cross;
 mod delays;
 #[cfg(feature = "cuda")]
 mod device;
 mod flags;
 mod front;
+mod fx;
 mod gains;
 mod header;
 mod inputs;
@@ -30,7 +30,7 @@ mod widened;
 mod window;
 mod write;
 
-pub use correlator::{ArrayCorrelator, Watch};
+pub use fx::{ArrayCorrelator, Watch};
 pub use header::{ArrayHeader, BankHeader};
 pub use inputs::ArrayInput;
 pub use integration::Integration;

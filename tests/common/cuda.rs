@@ -2,15 +2,29 @@
 // Each test binary that takes this file in uses a part of it.
 #![allow(dead_code)]
 
+#[path = "skip.rs"]
+#[allow(clippy::duplicate_mod)]
+mod skip;
+
 use sidereal::backend::Backend;
 use sidereal::backend::cuda::{Device, Source};
 
-/// The first device; without one the test is skipped, and fails where `SIDEREAL_REQUIRE` names `cuda`.
+/// Returns the first device; without one skips the test, which fails where `SIDEREAL_REQUIRE` names `cuda`.
 pub(crate) fn device() -> Option<Device> {
-    Device::open(0).map_err(|error| skip(&error.to_string())).ok()
+    Device::open(0).map_err(|error| no_device(&error.to_string())).ok()
 }
 
-/// Every device, with so many threads of the host; without any as [`device`].
+/// Returns the first device as a backend with `threads` threads of the host; without one as [`device`].
+pub(crate) fn backend(threads: usize) -> Option<Backend> {
+    devices(threads).into_iter().next().map(|(backend, _)| backend)
+}
+
+/// Returns whether a backend's device is the emulated one, which is fast enough for small data only.
+pub(crate) fn is_emulated(backend: &Backend) -> bool {
+    backend.name().contains("Emulated")
+}
+
+/// Returns every device, each with `threads` threads of the host; without any as [`device`].
 pub(crate) fn devices(threads: usize) -> Vec<(Backend, Device)> {
     let device = |backend: Backend| match &backend {
         Backend::Cuda(device, _) => Some((backend.clone(), device.clone())),
@@ -18,16 +32,13 @@ pub(crate) fn devices(threads: usize) -> Vec<(Backend, Device)> {
     };
     let found: Vec<_> = Backend::available(threads).into_iter().filter_map(device).collect();
     if found.is_empty() {
-        skip("there is none");
+        no_device("there is none");
     }
     found
 }
 
-fn skip(why: &str) {
-    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
-    let is_required = required.split(',').any(|word| word == "cuda");
-    assert!(!is_required, "SIDEREAL_REQUIRE asks for a CUDA device: {why}");
-    eprintln!("skipped: no CUDA device");
+fn no_device(why: &str) {
+    skip::skip("cuda", &format!("no CUDA device: {why}"));
 }
 
 /// A source without constants or files of its own.

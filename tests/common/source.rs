@@ -1,5 +1,7 @@
 //! Reads Rust source just well enough to see which paths a file names.
 
+use std::collections::BTreeMap;
+
 /// A word or a mark of the source; comments, strings and numbers are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
@@ -123,6 +125,94 @@ fn skip_word(chars: &[char], mut at: usize) -> usize {
         at += 1;
     }
     at
+}
+
+/// The names that a file takes from other modules, and those that it hands on.
+pub(crate) struct Imports {
+    /// Paths from the crate's root, without those of `pub use`.
+    pub(crate) paths: Vec<Vec<String>>,
+    /// Targets of `pub use` by the name that they have here.
+    pub(crate) exports: BTreeMap<String, Vec<String>>,
+}
+
+/// Source up to its inline tests.
+pub(crate) fn without_tests(source: &str) -> &str {
+    source.split("#[cfg(test)]\nmod tests {").next().unwrap_or(source)
+}
+
+/// Reads what a file that is the module `module` imports: by `crate::`, `super::`, `self::` and by names of its
+/// submodules. Inline tests are left out.
+pub(crate) fn imports(source: &str, module: &[String]) -> Imports {
+    let source = without_tests(source);
+    let module: Vec<&str> = module.iter().map(String::as_str).collect();
+    let tokens = tokens(source);
+    let word = |at: usize| match tokens.get(at) {
+        Some((Token::Word(word), _)) => word.as_str(),
+        _ => "",
+    };
+    let children: Vec<&str> = (1..tokens.len())
+        .filter(|at| {
+            word(at - 1) == "mod" && matches!(tokens.get(at + 1), Some((Token::Mark(';'), _)))
+        })
+        .map(word)
+        .collect();
+    let own: Vec<String> = module.iter().map(|name| (*name).to_owned()).collect();
+    let mut exports = BTreeMap::new();
+    let mut paths = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let is_start = at == 0 || tokens[at - 1].0 != Token::Path;
+        let is_known = is_root(word(at)) || children.contains(&word(at));
+        let is_path =
+            is_start && is_known && tokens.get(at + 1).map(|token| &token.0) == Some(&Token::Path);
+        if !is_path || is_visibility(&tokens[..at]) {
+            at += 1;
+            continue;
+        }
+        let mut found = Vec::new();
+        let start = match is_root(word(at)).then(|| root(word(at), &own)).flatten() {
+            Some(start) => start,
+            None => own.iter().cloned().chain([word(at).to_owned()]).collect(),
+        };
+        let end = tree(&tokens, at + 2, start, &mut found);
+        let found = found.into_iter().map(|reference| reference.path);
+        if is_export(&tokens[..at]) {
+            exports.extend(found.filter_map(|path| Some((path.last()?.clone(), path))));
+        } else {
+            paths.extend(found);
+        }
+        at = end.max(at + 1);
+    }
+    Imports { paths, exports }
+}
+
+/// Do the tokens end in `pub use`, with or without a restriction?
+fn is_export(tokens: &[(Token, usize)]) -> bool {
+    let [before @ .., (Token::Word(keyword), _)] = tokens else { return false };
+    let is_public = |token: &(Token, usize)| matches!(&token.0, Token::Word(word) if word == "pub");
+    let statement = before
+        .iter()
+        .rev()
+        .take_while(|(token, _)| !matches!(token, Token::Mark(';' | '}' | '{' | ']')));
+    keyword == "use" && statement.into_iter().any(is_public)
+}
+
+/// The text of all comments, each begun by an empty line.
+pub(crate) fn comments(source: &str) -> String {
+    let mut text = String::new();
+    let mut last = 0;
+    for (number, line) in source.lines().enumerate() {
+        // Strings that hold `//` are addresses.
+        let Some((before, comment)) = line.split_once("//") else { continue };
+        if before.ends_with(':') {
+            continue;
+        }
+        let is_next = number == last + 1 && before.trim().is_empty();
+        text.push_str(if is_next { "\n" } else { "\n\n" });
+        text.push_str(comment.trim_start_matches(['/', '!']).trim());
+        last = number;
+    }
+    text
 }
 
 /// Every `crate::`, `super::` and `self::` path of a file that is the module `module`.

@@ -3,6 +3,8 @@
 #![allow(dead_code)]
 
 pub(crate) mod array;
+#[path = "../../../tests/common/skip.rs"]
+pub(crate) mod skip;
 pub(crate) mod strain;
 pub(crate) mod voltages;
 
@@ -91,10 +93,28 @@ pub(crate) fn recordings() -> Option<PathBuf> {
     if folder.join("baseband").is_dir() {
         return Some(folder.join("baseband"));
     }
-    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|word| word == "data"), "no recordings in {folder:?}");
-    eprintln!("skipped: no recordings in {}", folder.display());
+    skip::skip("data", &format!("no recordings in {}", folder.display()));
     None
+}
+
+/// Returns the GPU's name; without one skips the test, which fails where `SIDEREAL_REQUIRE` names `cuda`.
+pub(crate) fn gpu(folder: &Path) -> Option<String> {
+    let devices = json(folder, "devices");
+    let found = devices["devices"].as_array().unwrap().iter().find(|one| one["kind"] == "cuda");
+    let name = found.map(|one| one["name"].as_str().unwrap().to_owned());
+    if name.is_none() {
+        skip::skip("cuda", "no GPU");
+    }
+    name
+}
+
+/// Returns whether the GPU is the emulated one, whose memory and faults can be chosen; otherwise skips the test.
+pub(crate) fn has_emulated_gpu(folder: &Path) -> bool {
+    let is_emulated = gpu(folder).is_some_and(|name| name.contains("Emulated"));
+    if !is_emulated {
+        eprintln!("skipped: no emulated GPU, whose surroundings can be chosen");
+    }
+    is_emulated
 }
 
 /// Checks that a call lost its GPU, and that what it had made before, if it came so far, is kept in `out`, whose

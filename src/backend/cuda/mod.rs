@@ -20,6 +20,9 @@ mod status;
 mod stream;
 mod target;
 mod tensor;
+#[cfg(test)]
+#[path = "../../../tests/common/cuda.rs"]
+pub(crate) mod testing;
 pub mod tune;
 mod variants;
 

@@ -10,22 +10,11 @@ use super::mma::Mma;
 use super::shape::Shape;
 use super::wgmma::Wgmma;
 use crate::backend::Backend;
+use crate::backend::cuda::testing::device;
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::voltage::{VoltageEncoding, voltage};
-
-/// The first device; without one a test is skipped, and fails where `SIDEREAL_REQUIRE` names `cuda`.
-fn device() -> Option<Device> {
-    Device::open(0)
-        .map_err(|error| {
-            let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
-            let is_required = required.split(',').any(|word| word == "cuda");
-            assert!(!is_required, "SIDEREAL_REQUIRE asks for a CUDA device: {error}");
-            eprintln!("skipped: no CUDA device");
-        })
-        .ok()
-}
 
 /// Spectra in natural order, rubbish behind each row, of numbers that fill all bits or are the most extreme.
 struct Spectra {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::correlator::ArrayCorrelator;
+use super::fx::ArrayCorrelator;
 use super::header::ArrayHeader;
 use super::integration::Integration;
 use super::options::{CorrelateOptions, Gains, PhaseCentre};

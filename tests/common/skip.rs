@@ -1,0 +1,14 @@
+//! Skips a test aloud, or fails it where it may not be skipped.
+
+/// Reports on the standard error that a test cannot run here, and why.
+///
+/// # Panics
+/// Where the environment variable `SIDEREAL_REQUIRE`, a list separated by commas, names `what`.
+pub(crate) fn skip(what: &str, why: &str) {
+    let required = std::env::var("SIDEREAL_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.split(',').any(|word| word == what),
+        "SIDEREAL_REQUIRE asks for {what}, but {why}"
+    );
+    eprintln!("skipped: {why}");
+}
