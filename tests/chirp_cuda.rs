@@ -2,7 +2,7 @@
 //! there: a real one, or the emulator of `tests/cuda_on_host`.
 //!
 //! Verification method: test against the processor, whose results have published and simulated truths of their own
-//! (`science_spiir.rs`, `science_spiir_events.rs`, `spiir_triggers.rs`).
+//! (`cbc/science.rs`, `cbc/science_events.rs`, `cbc/triggers.rs`).
 #![cfg(feature = "cuda")]
 
 #[path = "common/coincident.rs"]

@@ -2,7 +2,7 @@
 //! or the emulator of `tests/cuda_on_host`.
 //!
 //! Verification method: test against the same search on the processor, whose results have published and
-//! simulated truths of their own (`science.rs`).
+//! simulated truths of their own (`search/science.rs`).
 #![cfg(feature = "cuda")]
 
 mod common;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sidereal::io::voltages::VoltageSource;
 use sidereal::voltage::{TWO_BIT_HIGH, voltage};
 
-use crate::random::Random;
+use super::random::Random;
 
 /// A VDIF frame's header fields.
 #[derive(Clone, Copy, Debug)]

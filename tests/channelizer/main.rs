@@ -1,0 +1,5 @@
+//! The polyphase filter bank on the CPU.
+
+mod cpu;
+mod science;
+mod support;

@@ -1,0 +1,21 @@
+//! Helpers of the theme, shared with other themes.
+#![allow(dead_code)]
+
+#[path = "../array/mod.rs"]
+pub(crate) mod array;
+#[path = "../common/mod.rs"]
+pub(crate) mod common;
+#[path = "../common/correlate.rs"]
+pub(crate) mod correlate;
+#[path = "../voltage/memory.rs"]
+pub(crate) mod memory;
+#[path = "../common/random.rs"]
+pub(crate) mod random;
+#[path = "../array/scene.rs"]
+pub(crate) mod scene;
+#[path = "../common/sums.rs"]
+pub(crate) mod sums;
+#[path = "../common/tbx.rs"]
+pub(crate) mod tbx;
+#[path = "../common/tracked.rs"]
+pub(crate) mod tracked;

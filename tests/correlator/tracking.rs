@@ -1,0 +1,284 @@
+//! Delays that change: after tracking, a source's phase is zero in every channel at every time.
+
+use crate::support::array;
+use crate::support::memory;
+use crate::support::scene;
+use std::f64::consts::TAU;
+
+use num_complex::Complex;
+use sidereal::backend::Backend;
+use sidereal::geometry::DelayPolynomial;
+use sidereal::io::voltages::{Flag, VoltageHeader};
+use sidereal::pipeline::correlator::{
+    ArrayCorrelator, CorrelateOptions, Gains, Integration, PhaseCentre,
+};
+use sidereal::voltage::VoltageEncoding;
+
+use array::{degrees, drain, inputs, polynomial, recording};
+use memory::{Memory, noise};
+use scene::{CHANNELS, SPECTRA, Scene};
+
+/// Ten spectra an integration, in single precision.
+fn options(header: &VoltageHeader) -> CorrelateOptions {
+    let hop = if header.encoding.is_complex() { CHANNELS } else { 2 * CHANNELS };
+    CorrelateOptions {
+        nbits: 32,
+        integration_s: 10.0 * hop as f64 * header.tsamp_s,
+        ..CorrelateOptions::new(CHANNELS)
+    }
+}
+
+/// The largest phase in degrees, and how far amplitudes are off at most.
+fn worst(all: &[Integration], expected: &[Option<f64>]) -> (f64, f64) {
+    let mut worst = (0.0_f64, 0.0_f64);
+    for integration in all {
+        for baseline in 0..6 {
+            for (channel, amplitude) in expected.iter().enumerate() {
+                let at = baseline * expected.len() + channel;
+                let Some(amplitude) = amplitude else { continue };
+                assert!(integration.counts[at] > 0, "no valid sample");
+                let mean = integration.sums[at] / integration.counts[at] as f64 / amplitude.powi(2);
+                worst.0 = worst.0.max(degrees(mean, Complex::ONE).abs());
+                worst.1 = worst.1.max((mean.norm() - 1.0).abs());
+            }
+        }
+    }
+    worst
+}
+
+#[test]
+fn parts_of_a_sample_between_starts_are_taken_out() {
+    for encoding in [VoltageEncoding::ComplexF32, VoltageEncoding::RealF32] {
+        for (lower, late) in [(false, [0.0, 0.04, -0.04]), (true, [0.02, -0.02, 0.45])] {
+            let mut scene = Scene::new(&[21.0, 20.0], encoding, lower);
+            scene.late = late;
+            let options = options(&scene.header);
+            let all = drain(&mut scene.correlator(&scene.recordings(1.0), &options, 2));
+            let worst = worst(&all[1..all.len() - 1], &scene.expected());
+            assert!(worst.0 < 0.3 && worst.1 < 0.03, "{encoding:?} {lower} {worst:?}");
+        }
+    }
+}
+
+#[test]
+fn phases_are_flat_over_band_and_time() {
+    use VoltageEncoding::{ComplexF32, RealF32};
+    for (centres, encoding) in [
+        (&[20.0][..], ComplexF32),
+        (&[20.0], RealF32),
+        (&[21.0, 20.0, 22.0], ComplexF32),
+        (&[21.0, 20.0], RealF32),
+    ] {
+        for lower in [false, true] {
+            let scene = Scene::new(centres, encoding, lower);
+            let options = options(&scene.header);
+            let all = drain(&mut scene.correlator(&scene.recordings(1.0), &options, 2));
+            assert_eq!(all.len(), SPECTRA / 10);
+            let worst = worst(&all, &scene.expected());
+            assert!(worst.0 < 0.3 && worst.1 < 0.03, "{centres:?} {encoding:?} {lower} {worst:?}");
+        }
+    }
+}
+
+#[test]
+fn delays_of_the_wrong_sign_are_not_flat() {
+    let scene = Scene::new(&[20.0], VoltageEncoding::ComplexF32, false);
+    let array = array::array(3);
+    let turned: Vec<DelayPolynomial> = scene
+        .delays
+        .iter()
+        .map(|own| DelayPolynomial { coefficients: own.coefficients.map(|c| -c), ..*own })
+        .collect();
+    let recordings = scene.recordings(1.0);
+    let options = options(&scene.header);
+    let backend = Backend::best(2);
+    let mut correlator =
+        ArrayCorrelator::with_delays(&array, inputs(&recordings), &turned, &options, &backend)
+            .unwrap();
+    let all = drain(&mut correlator);
+    let phase = |integration: &Integration| degrees(integration.sums[CHANNELS], Complex::ONE);
+    let spread = all.iter().filter(|integration| phase(integration).abs() > 30.0).count();
+    assert!(spread > all.len() / 2, "{spread}");
+}
+
+#[test]
+fn spectra_that_a_delay_moves_over_an_end_are_missing_from_counts() {
+    let scene = Scene::new(&[20.0], VoltageEncoding::ComplexF32, false);
+    let mut correlator = scene.correlator(&scene.recordings(1.0), &options(&scene.header), 1);
+    let all = drain(&mut correlator);
+    let count =
+        |integration: &Integration, baseline: usize| integration.counts[baseline * CHANNELS];
+    // Antenna 2 takes samples 6 early at the start, antenna 1 some late at the end.
+    let first: Vec<u64> = (0..6).map(|baseline| count(&all[0], baseline)).collect();
+    assert_eq!(first, [10, 10, 10, 9, 9, 9]);
+    let last: Vec<u64> = (0..6).map(|baseline| count(&all[all.len() - 1], baseline)).collect();
+    assert_eq!(last, [10, 9, 9, 10, 9, 10]);
+    assert!(all[1..all.len() - 1].iter().all(|own| own.counts.iter().all(|count| *count == 10)));
+}
+
+#[test]
+fn eight_and_four_bits_keep_scale() {
+    let scene = Scene::new(&[20.0], VoltageEncoding::Complex8, false);
+    // Noise that all share, and as much of each antenna's own.
+    let noisy = |antenna: usize| {
+        recording(&scene.header, antenna, scene.times, |_, time| {
+            (noise(50, time) + noise(antenna, time)) * 20.0
+        })
+    };
+    let recordings: Vec<Memory> = (0..3).map(noisy).collect();
+    let whole = CorrelateOptions { integration_s: 30e-3, ..options(&scene.header) };
+    let exact = drain(&mut scene.correlator(&recordings, &whole, 1)).remove(0);
+    for (nbits, gains, off) in
+        [(8, Gains::Auto, 0.002), (8, Gains::Fixed(4.0), 0.01), (4, Gains::Auto, 0.02)]
+    {
+        let options = CorrelateOptions { nbits, gains: gains.clone(), ..whole.clone() };
+        let mut correlator = scene.correlator(&recordings, &options, 2);
+        let found = drain(&mut correlator).remove(0);
+        assert_eq!(exact.counts, found.counts);
+        for (at, (x, y)) in exact.sums.iter().zip(&found.sums).enumerate() {
+            let channel = at % CHANNELS;
+            let power = exact.sums[channel].re.max(exact.sums[5 * CHANNELS + channel].re);
+            assert!((x - y).norm() < off * power, "{nbits} {gains:?} {at} {x} {y}");
+        }
+        let summary = correlator.summary();
+        let most = if nbits == 8 { 1e-4 } else { 0.03 };
+        assert!(summary.antennas.iter().all(|own| own.saturated < most), "{summary:?}");
+    }
+}
+
+#[test]
+fn gains_of_a_table_stay_and_belong_to_the_sky() {
+    for lower in [false, true] {
+        let scene = Scene::new(&[21.0, 20.0], VoltageEncoding::ComplexF32, lower);
+        let recordings = scene.recordings(1.0);
+        let plain = options(&scene.header);
+        let channels = 2 * CHANNELS;
+        let gain = |at: usize| {
+            Complex::from_polar(1.0 + 0.1 * (at % 7) as f32, 0.2 * (at % channels) as f32)
+        };
+        let gain = |at: usize| gain(at) * Complex::from_polar(1.0, (at / channels) as f32);
+        let table = (0..3 * channels).map(gain).collect();
+        let asked = CorrelateOptions { gains: Gains::Table(table), ..plain.clone() };
+        let without = drain(&mut scene.correlator(&recordings, &plain, 1));
+        let with = drain(&mut scene.correlator(&recordings, &asked, 1));
+        for (a, b) in without.iter().zip(&with) {
+            for (row, (i, j)) in [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)].iter().enumerate()
+            {
+                for channel in 0..channels {
+                    let wide = |at: usize| {
+                        let own = gain(at);
+                        Complex::new(f64::from(own.re), f64::from(own.im))
+                    };
+                    let product =
+                        wide(i * channels + channel) * wide(j * channels + channel).conj();
+                    let at = row * channels + channel;
+                    let off = (b.sums[at] - a.sums[at] * product).norm();
+                    assert!(off < 1e-4 * (a.sums[at].norm() + 1.0), "{lower} {i} {j} {channel}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn any_gulp_and_thread_count_gives_the_same_bits() {
+    for (encoding, channelize) in [
+        (VoltageEncoding::Complex8, true),
+        (VoltageEncoding::Real8, true),
+        (VoltageEncoding::Complex8, false),
+    ] {
+        let scene = Scene::new(&[21.0, 20.0], encoding, false);
+        let mut recordings: Vec<Memory> = (0..3)
+            .map(|antenna| {
+                recording(&scene.header, antenna, 9000, |stream, time| {
+                    noise(10 * antenna + stream, time) * 40.0
+                })
+            })
+            .collect();
+        recordings[1].flags = vec![
+            Flag { streams: 0..1, start: 0, times: 700 },
+            Flag { streams: 1..2, start: 3000, times: 40 },
+        ];
+        recordings[2].flags = vec![Flag { streams: 0..2, start: 0, times: 2500 }];
+        for nbits in [8, 4, 32] {
+            let asked = CorrelateOptions {
+                nbits,
+                integration_s: 1.1e-3,
+                channelize: Some(channelize),
+                ..options(&scene.header)
+            };
+            let run = |threads, gulp| {
+                let asked = CorrelateOptions { gulp, ..asked.clone() };
+                drain(&mut scene.correlator(&recordings, &asked, threads))
+            };
+            let whole = run(1, 0);
+            assert!(whole.iter().any(|own| own.counts.contains(&0)));
+            for (threads, gulp) in [(3, 0), (1, 50), (2, 64), (2, 333), (1, 1)] {
+                assert!(run(threads, gulp) == whole, "{encoding:?} {nbits} {threads} {gulp}");
+            }
+        }
+    }
+}
+
+#[test]
+fn channelized_voltages_are_tracked_without_another_filter_bank() {
+    // Tones in the middle of each recorded channel.
+    let centres: Vec<f64> = (0..8).map(|k| 20.0 + 0.0625 * f64::from(k)).collect();
+    for lower_sideband in [false, true] {
+        let header = VoltageHeader {
+            lower_sideband,
+            tsamp_s: 16e-6,
+            ..memory::header(&centres, VoltageEncoding::ComplexF32)
+        };
+        let delays: Vec<DelayPolynomial> = [[2e-6, 1e-7], [-31e-6, -2e-4], [40e-6, 1e-4]]
+            .iter()
+            .map(|own| polynomial(header.start, own))
+            .collect();
+        let recordings: Vec<Memory> = (0..3)
+            .map(|antenna| {
+                recording(&header, antenna, 6000, |stream, time| {
+                    let middle_s = (time as f64 + 0.5) * 16e-6;
+                    let late = header.centres_hz[stream] * delays[antenna].at(middle_s);
+                    let turns = if lower_sideband { late } else { -late };
+                    Complex::from_polar(100.0, TAU * turns.fract())
+                })
+            })
+            .collect();
+        let options = CorrelateOptions {
+            channelize: Some(false),
+            nbits: 32,
+            integration_s: 1.6e-3,
+            ..CorrelateOptions::new(8)
+        };
+        let (array, backend) = (array::array(3), Backend::best(2));
+        let inputs = inputs(&recordings);
+        let mut correlator =
+            ArrayCorrelator::with_delays(&array, inputs, &delays, &options, &backend).unwrap();
+        for integration in drain(&mut correlator) {
+            for (sum, count) in integration.sums.iter().zip(&integration.counts) {
+                let mean = sum / *count as f64;
+                assert!(degrees(mean, Complex::ONE).abs() < 0.3, "{lower_sideband} {mean}");
+                assert!((mean.norm() / 1e4 - 1.0).abs() < 0.01, "{mean}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cables_are_taken_out_of_a_drift_scan() {
+    let mut scene = Scene::new(&[20.0], VoltageEncoding::ComplexF32, false);
+    let cables = [0.3e-6, -2.6e-6, 11.1e-6];
+    let start = scene.header.start;
+    scene.delays = cables.iter().map(|delay| polynomial(start, &[*delay])).collect();
+    let recordings = scene.recordings(1.0);
+    let options = CorrelateOptions { cable_delays_s: cables.to_vec(), ..options(&scene.header) };
+    assert_eq!(options.phase_centre, PhaseCentre::Drift);
+    let (array, backend) = (array::array(3), Backend::best(1));
+    let mut correlator =
+        ArrayCorrelator::new(&array, inputs(&recordings), &options, &backend).unwrap();
+    for integration in drain(&mut correlator) {
+        assert!(integration.sums.iter().all(|sum| sum.norm() > 0.0), "nothing was summed");
+        let phases = integration.sums.iter().map(|sum| degrees(*sum, Complex::ONE));
+        assert!(phases.fold(0.0_f64, |most, own| most.max(own.abs())) < 0.3);
+    }
+}

@@ -1,0 +1,9 @@
+//! Simulated recordings hold what they promise.
+
+mod array;
+mod array_sky;
+mod bursts;
+mod strain;
+mod support;
+mod voltages;
+mod voltages_pulse;
