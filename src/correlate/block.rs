@@ -1,4 +1,4 @@
-//! Spectra of all inputs, packed for the X-engine: the borrowed view, and the buffer that a corner turn fills.
+//! Packed spectra of all inputs for the X-engine: the borrowed view, and the buffer that a corner turn fills.
 
 use num_complex::Complex;
 
@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::view::check_length;
 use crate::voltage::{VoltageEncoding, voltage};
 
-/// Bytes of a cache line: where a buffer begins.
+/// Bytes of a cache line, the alignment of a buffer.
 const LINE: usize = 64;
 
-/// Packed spectra of every input, and which of them are valid.
+/// Packed spectra of all inputs, with their validity mask.
 ///
-/// The axes of the bytes are those of [`Plan::packed_bytes`]; inputs that fill up the last panel, and the
-/// second time of an odd last pair, may hold anything.
+/// The axes of the bytes are those of [`Plan::packed_bytes`]. Inputs that pad the last panel, and the second time of
+/// an odd last pair, may hold anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
     bytes: &'a [u8],
@@ -22,11 +22,11 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// A view of `times` spectra. `valid` has the axes channel, antenna, word of 64 times, bit `t % 64` of
-    /// word `t / 64` set where antenna and channel are valid at time `t`; `None`: all are.
+    /// Creates a view of `times` spectra. `valid` has the axes channel, antenna, word of 64 times. Bit `t % 64` of
+    /// word `t / 64` is set if antenna and channel are valid at time `t`. `None` means that all samples are valid.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless both are as long as the plan says.
+    /// [`Error::Shape`] unless both lengths match the plan.
     pub fn new(
         plan: &Plan,
         bytes: &'a [u8],
@@ -47,34 +47,34 @@ impl<'a> Block<'a> {
         Ok(Self { bytes, times, valid })
     }
 
-    /// Spectra.
+    /// Returns the number of spectra.
     pub fn times(&self) -> usize {
         self.times
     }
 
-    /// The packed bytes.
+    /// Returns the packed bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Which samples are valid; `None`: all.
+    /// Returns the validity mask; `None` if all samples are valid.
     pub fn valid(&self) -> Option<&'a [u64]> {
         self.valid
     }
 
-    /// Which samples of an antenna in a channel are valid.
+    /// Returns the validity mask of an antenna in a channel.
     pub fn mask(&self, plan: &Plan, channel: usize, antenna: usize) -> Option<&'a [u64]> {
         let words = Plan::mask_words(self.times);
         self.valid.map(|valid| &valid[(channel * plan.antennas() + antenna) * words..][..words])
     }
 
-    /// Whether a sample is valid: slow and plain, for references and tests.
+    /// Returns whether a sample is valid. Slow; for references and tests.
     pub fn is_valid(&self, plan: &Plan, channel: usize, antenna: usize, time: usize) -> bool {
         let mask = self.mask(plan, channel, antenna);
         mask.is_none_or(|words| words[time / 64] >> (time % 64) & 1 == 1)
     }
 
-    /// One sample's value, whether valid or not: slow and plain, for references and tests.
+    /// Returns the value of a sample, valid or not. Slow; for references and tests.
     pub fn value(&self, plan: &Plan, channel: usize, input: usize, time: usize) -> Complex<f64> {
         let size = plan.panel_bytes(self.times);
         let panel = &self.bytes[(channel * plan.panels() + input / LANES) * size..][..size];
@@ -91,7 +91,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// A buffer of packed spectra with their mask, which begins at a cache line.
+/// Buffer of packed spectra with their mask, aligned to a cache line.
 #[derive(Debug)]
 pub struct BlockBuffer {
     plan: Plan,
@@ -103,7 +103,7 @@ pub struct BlockBuffer {
 }
 
 impl BlockBuffer {
-    /// Room for `capacity` spectra.
+    /// Allocates memory for `capacity` spectra.
     pub fn new(plan: &Plan, capacity: usize) -> Self {
         let words = plan.channels() * plan.antennas() * Plan::mask_words(capacity);
         Self {
@@ -116,25 +116,25 @@ impl BlockBuffer {
         }
     }
 
-    /// The X-engine's plan.
+    /// Returns the X-engine's plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The most spectra that it can hold.
+    /// Returns the largest number of spectra.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Spectra that it holds.
+    /// Returns the number of spectra.
     pub fn times(&self) -> usize {
         self.times
     }
 
-    /// Says how many spectra it holds, all valid; what it held is void.
+    /// Sets the number of spectra and marks all as valid. The previous contents become undefined.
     ///
     /// # Errors
-    /// [`Error::Shape`] for more than its capacity.
+    /// [`Error::Shape`] for more than the capacity.
     pub fn set_times(&mut self, times: usize) -> Result<()> {
         if times > self.capacity {
             let (expected, actual) = (self.capacity, times);
@@ -145,20 +145,20 @@ impl BlockBuffer {
         Ok(())
     }
 
-    /// The packed bytes, to be written.
+    /// Returns the packed bytes for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let offset = self.bytes.as_ptr().align_offset(LINE).min(LINE);
         &mut self.bytes[offset..][..self.plan.packed_bytes(self.times)]
     }
 
-    /// The mask, to be written; from now on it counts. It holds what it held: write all of it.
+    /// Returns the mask for writing and activates it. It holds old values, so the caller must write all of it.
     pub fn mask_mut(&mut self) -> &mut [u64] {
         self.all_valid = false;
         let words = Plan::mask_words(self.times);
         &mut self.valid[..self.plan.channels() * self.plan.antennas() * words]
     }
 
-    /// What it holds.
+    /// Returns the contents.
     pub fn block(&self) -> Block<'_> {
         let offset = self.bytes.as_ptr().align_offset(LINE).min(LINE);
         let words = self.plan.channels() * self.plan.antennas() * Plan::mask_words(self.times);

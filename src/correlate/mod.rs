@@ -1,4 +1,4 @@
-//! Multiplies every antenna with every other, and sums over time: the X-engine.
+//! X-engine: multiplies every antenna with every other and sums over time.
 //!
 //! Invariant: integer sums are exact for all values and any number of samples; any split of a stream gives
 //! the same bits.
@@ -51,7 +51,7 @@ impl Engine {
     }
 }
 
-/// Correlates the spectra of all antennas, channel by channel, and accumulates until it is reset.
+/// Correlates the spectra of all antennas, channel by channel, and accumulates until reset.
 ///
 /// `V_ij[p, q] = sum_t x_ip[t] conj(x_jq[t])`, `i >= j`, over the times at which antennas i and j are both
 /// valid.
@@ -64,14 +64,15 @@ impl Engine {
 /// | `counts` | channel, baseline                    | u64, samples                           | overwritten |
 ///
 /// # Numerics
-/// Integers: exact, for every backend, all values (-128 and -8 included) and fewer than 2^48 samples.
-/// Floats: single-precision sums of runs of at most 256 samples, counted from the last reset, added in
-/// double precision; the same bits for any split and any number of threads at one vector level, unless a GPU may round
-/// ([`Plan::with_precision`]). A sample that is not finite spoils the visibilities of its own input and channel, and no others.
+/// Integers: exact, for every backend, all values (-128 and -8 included) and fewer than 2^48 samples. Floats:
+/// single-precision sums of runs of at most 256 samples, counted from the last reset, added in double precision. The
+/// bits are the same for any split and any number of threads at one vector level, unless a GPU may round
+/// ([`Plan::with_precision`]). A sample that is not finite affects only the visibilities of its own input and
+/// channel.
 /// # Real time
-/// [`run`](Self::run), [`read`](Self::read) and [`reset`](Self::reset) allocate nothing. On a GPU so does
-/// `enqueue`; memory to copy through is taken at the first use and for a larger block than before, and 64-bit sums when an
-/// integration first gets too long for 32 bits.
+/// [`run`](Self::run), [`read`](Self::read) and [`reset`](Self::reset) allocate nothing on the CPU. On a GPU they and
+/// `enqueue` allocate only staging memory, at first use and for a block larger than before, and the 64-bit sums, when
+/// an integration first gets too long for 32 bits.
 /// # Source
 /// Clark, La Plante & Greenhill 2011 (Accelerating radio astronomy cross-correlation with graphics
 /// processing units), eq. 1.
@@ -83,17 +84,17 @@ pub struct Correlator {
 }
 
 impl Correlator {
-    /// Binds a plan to a backend: allocates the sums of all channels and baselines.
+    /// Binds a plan to a backend and allocates the sums of all channels and baselines.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the system, or the GPU, has not as much memory, or NVRTC does not know the GPU.
+    /// [`Error::Unavailable`] when the system or the GPU lacks memory, or NVRTC does not support the GPU.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         let engine = Engine::new(&plan, backend)?;
         Ok(Self { plan, engine, times: 0 })
     }
 
-    /// Bytes of the sums of all channels and baselines, and of their counts; none when they can't be counted. On a
-    /// GPU they are its own.
+    /// Returns the bytes of the sums and counts of all channels and baselines, or none on overflow. On a GPU they are
+    /// device memory.
     pub fn bytes(plan: &Plan, backend: &Backend) -> Option<usize> {
         #[cfg(feature = "cuda")]
         if backend.is_gpu() {
@@ -109,11 +110,11 @@ impl Correlator {
         channel.checked_mul(plan.channels()).filter(|bytes| *bytes <= isize::MAX as usize)
     }
 
-    /// Makes room for integrations of so many spectra: on a GPU, for the 64-bit sums of long ones and for reading out,
-    /// which would be taken when they are first needed.
+    /// Allocates memory for integrations of `spectra` spectra: on a GPU the 64-bit sums of long ones and the read-out
+    /// buffers, which are otherwise allocated at first use.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the GPU has no room; [`Error::Device`] when the driver refuses.
+    /// [`Error::Unavailable`] when the GPU lacks memory; [`Error::Device`] when the driver fails.
     pub fn reserve(&mut self, spectra: u64) -> Result<()> {
         match &mut self.engine {
             #[cfg(feature = "cuda")]
@@ -125,12 +126,12 @@ impl Correlator {
         }
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Spectra since the last reset, valid or not.
+    /// Returns the number of spectra since the last reset, valid or not.
     pub fn times(&self) -> u64 {
         self.times
     }
@@ -138,8 +139,8 @@ impl Correlator {
     /// Adds all samples of a block. On a GPU the work is queued when this returns.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the block was made for another plan; on a GPU [`Error::Unavailable`] without memory to
-    /// copy through, and [`Error::Device`] when the driver refuses or work before this failed.
+    /// [`Error::Shape`] when the block was made for another plan; on a GPU [`Error::Unavailable`] without enough
+    /// staging memory, and [`Error::Device`] when the driver fails or earlier work failed.
     pub fn run(&mut self, block: Block<'_>) -> Result<()> {
         let expected = self.plan.packed_bytes(block.times());
         check_length("packed spectra (bytes)", expected, block.bytes().len())?;
@@ -158,11 +159,11 @@ impl Correlator {
         Ok(())
     }
 
-    /// Writes the sums of some channels, and how many valid samples each baseline has in them; they stay.
+    /// Writes the sums of some channels and the number of valid samples of each baseline. Does not reset them.
     ///
     /// # Errors
     /// [`Error::Shape`] when a length differs from the plan's; [`Error::Parameter`] for the wrong kind of
-    /// output, or channels that are not there; [`Error::Device`] when a GPU's work failed.
+    /// output, or channels out of range; [`Error::Device`] when work on a GPU failed.
     pub fn read(
         &mut self,
         channels: Range<usize>,
@@ -192,7 +193,7 @@ impl Correlator {
         Ok(())
     }
 
-    /// Begins another integration.
+    /// Begins a new integration.
     pub fn reset(&mut self) {
         match &mut self.engine {
             Engine::Reference(engine) => engine.reset(),
@@ -204,11 +205,11 @@ impl Correlator {
     }
 }
 
-/// On a device, without the host's memory.
+/// Correlation of spectra in device memory.
 #[cfg(feature = "cuda")]
 impl Correlator {
-    /// As [`run`](Self::run), for spectra in a device's memory, used in the order of `stream`: the call returns when the
-    /// work is queued. Samples that are not valid are set to zero in place. Blocks may go through either.
+    /// Like [`run`](Self::run), for spectra in device memory, in the order of `stream`. Returns when the work is
+    /// queued. Sets invalid samples to zero in place. Blocks may go through either function.
     ///
     /// | buffer    | axes                                 | type                    | access      |
     /// |-----------|--------------------------------------|-------------------------|-------------|
@@ -216,10 +217,10 @@ impl Correlator {
     /// | `valid`   | channel, antenna, word of 64 times   | u64                     | read        |
     ///
     /// # Errors
-    /// [`Error::Shape`] when a buffer is too short or a stride smaller than a row; [`Error::Parameter`] for what is not at
-    /// a multiple of 16 bytes, on another device, or has inputs 4 GiB apart that its kernels can't reach;
-    /// [`Error::Unavailable`] when the backend is not a GPU, or its memory
-    /// too small for a long integration; [`Error::Device`] when the driver refuses.
+    /// [`Error::Shape`] when a buffer is too short or a stride smaller than a row; [`Error::Parameter`] for addresses
+    /// or strides that are not multiples of 16 bytes, a buffer on another device, or inputs 4 GiB apart or more,
+    /// which some kernels cannot address; [`Error::Unavailable`] when the backend is not a GPU, or its memory is too
+    /// small for a long integration; [`Error::Device`] when the driver fails.
     pub fn enqueue(
         &mut self,
         spectra: &mut Buffer<u8>,
@@ -238,7 +239,7 @@ impl Correlator {
         Ok(())
     }
 
-    /// How a GPU makes the products, for tables; none on the host.
+    /// Returns the name of a GPU's product kernel; none on the host.
     pub fn path(&self) -> Option<&'static str> {
         match &self.engine {
             Engine::Cuda(engine) => Some(engine.path()),

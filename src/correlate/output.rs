@@ -1,18 +1,18 @@
-//! Where an X-engine writes its sums.
+//! Destination of the sums of an X-engine.
 
 use num_complex::Complex;
 
-/// Where sums are written; axes channel, baseline, polarization pair.
+/// Destination of sums; axes channel, baseline, polarization pair.
 #[derive(Debug)]
 pub enum Output<'a> {
-    /// Of integer spectra: exact.
+    /// Sums of integer spectra: exact.
     Integer(&'a mut [Complex<i64>]),
-    /// Of single-precision spectra.
+    /// Sums of single-precision spectra.
     Float(&'a mut [Complex<f64>]),
 }
 
 impl Output<'_> {
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Integer(sums) => sums.len(),
@@ -20,7 +20,7 @@ impl Output<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,23 +1,23 @@
-//! What an X-engine is asked for, and the packed order in which it takes spectra.
+//! Options of an X-engine, and the packed order of its input spectra.
 //!
 //! Invariant: a plan that exists can be run; all sizes follow from it.
 
 use crate::error::{Error, Result};
 use crate::voltage::VoltageEncoding;
 
-/// The most antennas.
+/// Most antennas.
 pub const MAX_ANTENNAS: usize = 4096;
 
-/// The most channels.
+/// Most channels.
 pub const MAX_CHANNELS: usize = 1 << 20;
 
-/// Inputs that stand side by side in the packed order.
+/// Inputs of a panel, which are adjacent in the packed order.
 pub const LANES: usize = 16;
 
-/// Products of integers that a 32-bit sum holds for certain: two of 2^14 a sample stay below 2^31.
+/// Most samples in a 32-bit integer sum: two products of at most 2^14 per sample stay below 2^31.
 pub const MAX_INTEGER_TIMES: usize = 65_535;
 
-/// What is correlated.
+/// Options of an X-engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Antennas, 1 to [`MAX_ANTENNAS`].
@@ -30,19 +30,19 @@ pub struct Options {
     pub encoding: VoltageEncoding,
 }
 
-/// How a GPU may round single-precision samples before it multiplies them; sums are single precision in any case. The
-/// CPU, and a GPU without matrix instructions, round nothing.
+/// Rounding of single-precision samples that a GPU may apply before the products. Sums are single precision in any
+/// case. The CPU, and a GPU without matrix instructions, round nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// Not at all.
+    /// No rounding.
     #[default]
     F32,
-    /// In two parts of 11 significant bits each: within the same bound as `F32`, and faster. Of this and all that follow
-    /// the last bits depend on how a stream was split.
+    /// Split into two parts of 11 significant bits each: the same error bound as `F32`, and faster. For this and all
+    /// that follow, the last bits depend on the split of the stream.
     Split,
-    /// To 11 significant bits: a sum errs by at most 2^-10 of that of its terms' magnitudes.
+    /// Rounding to 11 significant bits: error of a sum at most 2^-10 of the sum of its terms' magnitudes.
     Tf32,
-    /// To 16-bit floats: as `Tf32`, for magnitudes of 6.2e-5 to 65504; what is larger becomes infinite.
+    /// Rounding to 16-bit floats: as `Tf32`, for magnitudes of 6.2e-5 to 65504; larger values become infinite.
     F16,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Display for Precision {
     }
 }
 
-/// A checked X-engine: geometry and all sizes.
+/// Checked parameters of an X-engine: geometry and all sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     options: Options,
@@ -68,8 +68,8 @@ impl Plan {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that is out of range, or saying that the sums of all
-    /// baselines and channels can't be addressed.
+    /// [`Error::Parameter`] for an option out of range, or when the sums of all baselines and channels exceed the
+    /// address space.
     pub fn new(options: Options) -> Result<Self> {
         within("antennas", options.antennas, 1, MAX_ANTENNAS)?;
         within("polarizations", options.polarizations, 1, 2)?;
@@ -80,7 +80,7 @@ impl Plan {
             return Err(Error::parameter("encoding", format!("{:?}", options.encoding), rule));
         }
         let plan = Self { options, precision: Precision::default() };
-        // Both accumulators and their padding take less than 64 bytes a product.
+        // Both accumulators and their padding take less than 64 bytes per product.
         let fits = plan.row_elements().checked_mul(options_bytes(plan.channels()));
         if fits.is_none_or(|bytes| bytes > isize::MAX as usize) {
             let rule = "the visibilities of all channels can't be addressed";
@@ -89,78 +89,78 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Lets a GPU round samples.
+    /// Sets the rounding that a GPU may apply to samples.
     #[must_use]
     pub fn with_precision(self, precision: Precision) -> Self {
         Self { precision, ..self }
     }
 
-    /// How a GPU may round samples.
+    /// Returns the rounding that a GPU may apply to samples.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// What was asked for.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Antennas.
+    /// Returns the number of antennas.
     pub fn antennas(&self) -> usize {
         self.options.antennas
     }
 
-    /// Polarizations of each antenna.
+    /// Returns the polarizations of each antenna.
     pub fn polarizations(&self) -> usize {
         self.options.polarizations
     }
 
-    /// Frequency channels.
+    /// Returns the number of frequency channels.
     pub fn channels(&self) -> usize {
         self.options.channels
     }
 
-    /// How spectra are encoded.
+    /// Returns the encoding of the spectra.
     pub fn encoding(&self) -> VoltageEncoding {
         self.options.encoding
     }
 
-    /// Inputs: antennas x polarizations, in the order antenna, polarization.
+    /// Returns the number of inputs: antennas x polarizations, in the order antenna, polarization.
     pub fn inputs(&self) -> usize {
         self.antennas() * self.polarizations()
     }
 
-    /// Panels of [`LANES`] inputs, the last filled up with inputs that are nobody's.
+    /// Returns the number of panels of [`LANES`] inputs; padding inputs fill up the last.
     pub fn panels(&self) -> usize {
         self.inputs().div_ceil(LANES)
     }
 
-    /// Baselines (i, j), i >= j, with autocorrelations, in the order i (i + 1) / 2 + j.
+    /// Returns the number of baselines (i, j), i >= j, with autocorrelations, in the order i (i + 1) / 2 + j.
     pub fn baselines(&self) -> usize {
         self.antennas() * (self.antennas() + 1) / 2
     }
 
-    /// The place of baseline (i, j), i >= j.
+    /// Returns the index of baseline (i, j), i >= j.
     pub fn baseline(i: usize, j: usize) -> usize {
         i * (i + 1) / 2 + j
     }
 
-    /// Polarization pairs of a baseline: 1 (XX), or 4 (XX, XY, YX, YY).
+    /// Returns the polarization pairs of a baseline: 1 (XX), or 4 (XX, XY, YX, YY).
     pub fn pairs(&self) -> usize {
         self.polarizations() * self.polarizations()
     }
 
-    /// Visibilities of one channel: baselines x pairs.
+    /// Returns the visibilities of one channel: baselines x pairs.
     pub fn row_elements(&self) -> usize {
         self.baselines() * self.pairs()
     }
 
-    /// Times that stand together in the packed order: 2 of integers, 1 of floats.
+    /// Returns the times per group of the packed order: 2 for integers, 1 for floats.
     pub fn group(&self) -> usize {
         if self.encoding() == VoltageEncoding::ComplexF32 { 1 } else { 2 }
     }
 
-    /// Bytes of a packed block of `times` spectra.
+    /// Returns the bytes of a packed block of `times` spectra.
     ///
     /// | encoding   | axes                                                             | bytes |
     /// |------------|------------------------------------------------------------------|-------|
@@ -171,19 +171,19 @@ impl Plan {
         self.channels() * self.panels() * self.panel_bytes(times)
     }
 
-    /// Bytes of one channel's panel in a packed block of `times` spectra.
+    /// Returns the bytes of one channel's panel in a packed block of `times` spectra.
     pub fn panel_bytes(&self, times: usize) -> usize {
         let times = times.next_multiple_of(self.group());
         times * LANES * self.encoding().sample_bits() / 8
     }
 
-    /// Words of 64 bits that say which of `times` samples are valid, of one antenna in one channel.
+    /// Returns the 64-bit words of the validity mask of one antenna in one channel.
     pub fn mask_words(times: usize) -> usize {
         times.div_ceil(64)
     }
 }
 
-/// Bytes that one product of all channels takes at most.
+/// Returns an upper bound of the bytes of one product in all channels.
 fn options_bytes(channels: usize) -> usize {
     channels.saturating_mul(64)
 }

@@ -1,4 +1,4 @@
-//! The X-engine's equation as loops: slow, and the truth that the other variants are tested against.
+//! Reference implementation of the X-engine's equation as loops: slow; all other variants are tested against it.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::output::Output;
 use super::plan::Plan;
 use crate::voltage::VoltageEncoding;
 
-/// Sums over time as the equation has them; integers in 64 bits, floats in double precision.
+/// Sums over time, directly by the equation; integers in 64 bits, floats in double precision.
 #[derive(Debug)]
 pub struct Engine {
     plan: Plan,
@@ -19,7 +19,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Sums of nothing yet.
+    /// Creates zero sums.
     pub fn new(plan: &Plan) -> Self {
         let elements = plan.channels() * plan.row_elements();
         let float = plan.encoding() == VoltageEncoding::ComplexF32;
@@ -67,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// The sums of some channels, and the valid samples in each.
+    /// Writes the sums of some channels, and the valid samples in each.
     pub fn read(&self, channels: Range<usize>, output: Output<'_>, counts: &mut [u64]) {
         let row = self.plan.row_elements();
         let elements = channels.start * row..channels.end * row;
@@ -79,7 +79,7 @@ impl Engine {
         counts.copy_from_slice(&self.counts[channels.start * baselines..channels.end * baselines]);
     }
 
-    /// Forgets all samples.
+    /// Resets all sums and counts.
     pub fn reset(&mut self) {
         self.integers.fill(Complex::new(0, 0));
         self.floats.fill(Complex::new(0.0, 0.0));

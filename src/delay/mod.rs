@@ -1,4 +1,4 @@
-//! Brings one antenna's spectra into step with the other antennas': delay phases, gains, requantization.
+//! Delay correction of one antenna's spectra: delay phases, gains, requantization.
 //!
 //! Invariant: each spectrum is treated by itself; any split of a stream gives the same bits.
 
@@ -25,7 +25,7 @@ enum Engine {
     Cpu(Box<cpu::Engine>),
 }
 
-/// Turns the channels of one antenna's spectra by a phase that is linear within each recorded channel,
+/// Rotates the channels of one antenna's spectra by a phase that is linear within each recorded channel,
 /// multiplies by gains, and rounds to integers.
 ///
 /// `y[p, t, c, k] = round(g[p, c, k] x[t, p, c, k] exp(2 pi i (start[t, c] + k step[t, c])))`
@@ -37,17 +37,18 @@ enum Engine {
 /// | `y`      | polarization, time, recorded channel, channel | complex 4 or 8 bit, f32 |       | overwritten |
 ///
 /// # Numerics
-/// Before rounding, within `2^-20` of the value's magnitude, at every vector level: phases are reduced to a
-/// fraction of a turn in double precision (whole turns of `start` and `step` are taken away before), phasors
-/// and products are single precision. Rounded to nearest, ties to even, and limited to the integers there
-/// are; a complex sample of which a part had to be limited is counted. A sample that is not finite, or is
-/// not once it is turned and weighed, becomes 0, is not counted, and touches no other sample; so does every
-/// sample of a recorded channel whose slope is not finite. Between vector levels floats differ within the
-/// bound, and integers by one where a value lies at the middle between two.
+/// Before rounding, within `2^-20` of the value's magnitude, at every vector level. Phases are reduced to a fraction
+/// of a turn in double precision, after whole turns of `start` and `step` are removed; phasors and products are
+/// single precision. Values are rounded to nearest, ties to even, and clipped to the integer range. A complex sample
+/// with a clipped part counts as saturated. A sample that is not finite, before or after rotation and gain, becomes
+/// 0, does not count as saturated, and affects no other sample; so does every sample of a recorded channel whose
+/// slope is not finite. Between vector levels floats differ within the bound, and integers by one where a value lies
+/// midway between two.
 /// # Real time
 /// [`run`](Self::run) allocates nothing.
 /// # Source
-/// Thompson, Moran & Swenson 2017, chapter 9: delay in whole samples before, as a phase after a filter bank.
+/// Thompson, Moran & Swenson 2017, chapter 9: whole-sample delay before the filter bank, the rest as a phase after
+/// it.
 #[derive(Debug)]
 pub struct Aligner {
     plan: Plan,
@@ -55,7 +56,7 @@ pub struct Aligner {
 }
 
 impl Aligner {
-    /// Binds a plan to a backend; the work is done on the calling thread.
+    /// Binds a plan to a backend. The calling thread does the work.
     pub fn new(plan: Plan, backend: &Backend) -> Self {
         let engine = match &backend.host() {
             Host::Reference => Engine::Reference(Box::new(reference::Engine::new(&plan))),
@@ -64,15 +65,15 @@ impl Aligner {
         Self { plan, engine }
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Takes spectra, and writes as many.
+    /// Processes spectra and writes as many.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] unless spectra are whole, slopes are as many, and rows have room.
+    /// [`crate::Error::Shape`] unless spectra are whole, the number of slopes matches, and the rows have room.
     pub fn run(
         &mut self,
         spectra: &[Complex<f32>],
@@ -105,7 +106,7 @@ impl Aligner {
         Ok(())
     }
 
-    /// Complex samples that rounding had to limit since the stream's start; axes polarization, channel.
+    /// Returns the saturated complex samples since the start of the stream; axes polarization, channel.
     pub fn saturated(&self) -> &[u64] {
         match &self.engine {
             Engine::Reference(engine) => engine.saturated(),
@@ -113,7 +114,7 @@ impl Aligner {
         }
     }
 
-    /// Starts another stream.
+    /// Starts a new stream.
     pub fn reset(&mut self) {
         match &mut self.engine {
             Engine::Reference(engine) => **engine = reference::Engine::new(&self.plan),

@@ -1,4 +1,4 @@
-//! What is done to one antenna's spectra before they are correlated: phases, gains, and the form out.
+//! Options of the delay correction of one antenna's spectra: phases, gains, and output encoding.
 //!
 //! Invariant: a plan that exists can be run; all sizes follow from it.
 
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::view::check_length;
 use crate::voltage::VoltageEncoding;
 
-/// One antenna's spectra, and what becomes of them.
+/// Options for one antenna's spectra.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Polarizations, 1 or 2.
@@ -17,46 +17,45 @@ pub struct Options {
     pub coarse_channels: usize,
     /// Channels of each recorded channel; 1 for voltages that are channelized already.
     pub channels: usize,
-    /// Out: [`VoltageEncoding::Complex4`], [`VoltageEncoding::Complex8`] or [`VoltageEncoding::ComplexF32`].
+    /// Output: [`VoltageEncoding::Complex4`], [`VoltageEncoding::Complex8`] or [`VoltageEncoding::ComplexF32`].
     pub encoding: VoltageEncoding,
-    /// Complex gains that spectra are multiplied by: one for all, or axes polarization, channel (of all
-    /// recorded channels).
+    /// Complex gains that multiply the spectra: one for all, or axes polarization, channel (of all recorded
+    /// channels).
     pub gains: Vec<Complex<f32>>,
 }
 
-/// The phase that the channels of a recorded channel are turned by, at one time: channel `k` by
-/// `start + k step`, in turns.
+/// Phase rotation of the channels of a recorded channel at one time: `start + k step` turns for channel `k`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slope {
-    /// Of the first channel.
+    /// Phase of the first channel.
     pub start: f64,
-    /// From channel to channel.
+    /// Phase difference of adjacent channels.
     pub step: f64,
 }
 
-/// How late the wave reaches an antenna, and what is left of that behind the whole samples that were taken away.
+/// Delay of the wave at an antenna, and its remainder after the correction by whole samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
-    /// All of it, in seconds.
+    /// Total delay, in seconds.
     pub late_s: f64,
-    /// The rest, in seconds.
+    /// Remainder, in seconds.
     pub rest_s: f64,
 }
 
-/// How phases follow from a delay: channel `k` of recorded channel `c` is turned by
+/// Conversion of delays to phases: channel `k` of recorded channel `c` is rotated by
 /// `zeros_hz[c] late_s + (first_hz + k step_hz) rest_s` turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
-    /// Sky frequency of each recorded channel's zero frequency; of a lower sideband, its negative.
+    /// Sky frequency of each recorded channel's zero frequency; negative for a lower sideband.
     pub zeros_hz: Vec<f64>,
-    /// Voltage frequency of a recorded channel's first channel.
+    /// Voltage frequency of the first channel of a recorded channel.
     pub first_hz: f64,
-    /// Voltage frequency from channel to channel.
+    /// Voltage frequency difference of adjacent channels.
     pub step_hz: f64,
 }
 
 impl Band {
-    /// What a recorded channel's channels are turned by.
+    /// Returns the phase rotation of a recorded channel's channels.
     pub fn slope(&self, coarse: usize, delay: Delay) -> Slope {
         Slope {
             start: self.zeros_hz[coarse] * delay.late_s + self.first_hz * delay.rest_s,
@@ -75,8 +74,7 @@ impl Plan {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that is out of range; [`Error::Shape`] for gains of the wrong
-    /// length.
+    /// [`Error::Parameter`] for an option out of range; [`Error::Shape`] for gains of the wrong length.
     pub fn new(options: Options) -> Result<Self> {
         within("polarizations", options.polarizations, 1, 2)?;
         within("recorded channels", options.coarse_channels, 1, 1 << 20)?;
@@ -96,27 +94,27 @@ impl Plan {
         Ok(Self { options })
     }
 
-    /// What was asked for.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Channels of all recorded channels together.
+    /// Returns the channels of all recorded channels together.
     pub fn channels(&self) -> usize {
         self.options.coarse_channels * self.options.channels
     }
 
-    /// Elements of one spectrum of all polarizations.
+    /// Returns the elements of one spectrum of all polarizations.
     pub fn row_elements(&self) -> usize {
         self.options.polarizations * self.channels()
     }
 
-    /// Bytes of one element out.
+    /// Returns the bytes of one output element.
     pub fn element_bytes(&self) -> usize {
         self.options.encoding.sample_bits() / 8
     }
 
-    /// The gain of an element of a spectrum.
+    /// Returns the gain of an element of a spectrum.
     pub fn gain(&self, element: usize) -> Complex<f32> {
         self.options.gains[element % self.options.gains.len()]
     }

@@ -1,4 +1,4 @@
-//! The alignment's equation as loops: slow, and the truth that the other variants are tested against.
+//! Reference implementation of the delay correction as loops: slow; all other variants are tested against it.
 
 use std::f64::consts::TAU;
 
@@ -8,7 +8,7 @@ use super::plan::{Plan, Slope};
 use super::rows::Rows;
 use crate::voltage::VoltageEncoding;
 
-/// Turns, weighs and rounds in double precision.
+/// Rotates, applies gains and rounds in double precision.
 #[derive(Debug)]
 pub struct Engine {
     plan: Plan,
@@ -16,7 +16,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A new stream.
+    /// Starts a new stream.
     pub fn new(plan: &Plan) -> Self {
         Self { plan: plan.clone(), saturated: vec![0; plan.row_elements()] }
     }
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Complex samples that rounding had to limit; axes polarization, channel.
+    /// Returns the saturated complex samples; axes polarization, channel.
     pub fn saturated(&self) -> &[u64] {
         &self.saturated
     }
@@ -51,7 +51,7 @@ fn wide(value: Complex<f32>) -> Complex64 {
     Complex64::new(f64::from(value.re), f64::from(value.im))
 }
 
-/// Rounds to nearest, ties to even, limits and stores; whether it was limited.
+/// Rounds to nearest, ties to even, clips and stores a value. Returns whether it was clipped.
 fn write(value: Complex64, encoding: VoltageEncoding, bytes: &mut [u8]) -> bool {
     let is_number = (value.re as f32).is_finite() && (value.im as f32).is_finite();
     let value = if is_number { value } else { Complex64::ZERO };

@@ -1,12 +1,12 @@
-//! Where aligned spectra are written.
+//! Destination of delay-corrected spectra.
 
-/// Rows to be written; axes polarization, time, channel. A call writes its spectra from time `first` on.
+/// Destination rows; axes polarization, time, channel. A call writes its spectra from time `first` on.
 #[derive(Debug)]
 pub struct Rows<'a> {
-    /// The encoding's bytes of all polarizations, `times` spectra and all channels.
+    /// Bytes of all polarizations, `times` spectra and all channels.
     pub bytes: &'a mut [u8],
-    /// Spectra that there is room for in each polarization.
+    /// Allocated spectra of each polarization.
     pub times: usize,
-    /// Where the first spectrum goes.
+    /// Index of the first spectrum to write.
     pub first: usize,
 }

@@ -1,4 +1,4 @@
-//! The corner turn: spectra of one antenna behind another, brought into the X-engine's packed order.
+//! Corner turn: transposes the spectra of all antennas into the X-engine's packed order.
 
 mod cpu;
 mod reference;
@@ -19,8 +19,7 @@ enum Engine {
     Cpu(Box<cpu::Engine>),
 }
 
-/// Brings spectra of all inputs from the order in which antennas make them into the order in which the
-/// X-engine reads them.
+/// Transposes spectra of all inputs from the order of the F-engines to the packed order of the X-engine.
 ///
 /// | buffer     | axes                                    | type                    | access      |
 /// |------------|-----------------------------------------|-------------------------|-------------|
@@ -28,11 +27,11 @@ enum Engine {
 /// | `voltages` | antenna, channel, polarization, time    | complex 4 or 8 bit, f32 | read        |
 /// | `buffer`   | those of [`Plan::packed_bytes`]         | complex 4 or 8 bit, f32 | overwritten |
 ///
-/// Inputs that fill up the last panel, and the second time of an odd last pair, become 0. The buffer's mask
-/// stays as it is.
+/// Inputs that pad the last panel, and the second time of an odd last pair, become 0. The buffer's mask is not
+/// changed.
 ///
 /// # Numerics
-/// No value is changed.
+/// All values are copied unchanged.
 /// # Real time
 /// [`rows`](Self::rows) and [`streams`](Self::streams) allocate nothing.
 #[derive(Debug)]
@@ -53,16 +52,16 @@ impl CornerTurn {
         Self { plan: plan.clone(), engine }
     }
 
-    /// The X-engine's plan.
+    /// Returns the X-engine's plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Fills the buffer with as many spectra as it says it holds, from time `first` of the rows on.
+    /// Fills the buffer with its number of spectra, from time `first` of the rows on.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless rows are as long as the plan and their times say, and hold all times that are
-    /// asked for; [`Error::Parameter`] for a buffer of another plan.
+    /// [`Error::Shape`] unless the rows have the length that the plan and their times require, and contain all
+    /// requested times; [`Error::Parameter`] for a buffer of another plan.
     pub fn rows(&mut self, rows: Rows<'_>, first: usize, buffer: &mut BlockBuffer) -> Result<()> {
         let plan = &self.plan;
         self.check_buffer(buffer)?;
@@ -80,11 +79,10 @@ impl CornerTurn {
         Ok(())
     }
 
-    /// Fills the buffer with voltages that are channelized already; they are as many as the buffer says it
-    /// holds.
+    /// Fills the buffer with channelized voltages, which have its number of spectra.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless streams and times are as many as the plan's and the buffer's;
+    /// [`Error::Shape`] unless the numbers of streams and times match the plan and the buffer;
     /// [`Error::Parameter`] for voltages of another encoding than the plan's, or a buffer of another plan.
     pub fn streams(&mut self, voltages: Voltages<'_>, buffer: &mut BlockBuffer) -> Result<()> {
         let plan = &self.plan;

@@ -1,4 +1,4 @@
-//! The corner turn sample by sample: slow, and the truth that the other variants are tested against.
+//! Reference implementation of the corner turn, sample by sample: slow; all other variants are tested against it.
 
 use super::source::Source;
 use crate::correlate::plan::{LANES, Plan};

@@ -1,4 +1,4 @@
-//! What is turned.
+//! Input of the corner turn.
 
 use crate::correlate::plan::Plan;
 use crate::voltage::Voltages;
@@ -6,23 +6,23 @@ use crate::voltage::Voltages;
 /// Spectra of all inputs; axes antenna, polarization, time, channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
-    /// The encoding's bytes of all inputs, `times` spectra and all channels.
+    /// Bytes of all inputs, `times` spectra and all channels.
     pub bytes: &'a [u8],
-    /// Spectra that there is room for in each input.
+    /// Allocated spectra of each input.
     pub times: usize,
 }
 
-/// Where samples come from.
+/// Source of samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source<'a> {
-    /// Spectra from a time on.
+    /// Spectra, from a time on.
     Rows(Rows<'a>, usize),
-    /// A stream for each input and channel.
+    /// One stream for each input and channel.
     Streams(Voltages<'a>),
 }
 
 impl<'a> Source<'a> {
-    /// All bytes from a sample on: to the end of the rows, or of its stream.
+    /// Returns all bytes from a sample on: to the end of the rows, or of its stream.
     pub(super) fn sample(
         &self,
         plan: &Plan,

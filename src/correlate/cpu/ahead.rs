@@ -1,16 +1,16 @@
-//! What will be needed next, asked for while samples are multiplied.
+//! Prefetch of samples that the next tiles need.
 #![allow(unsafe_code)]
 
 use super::memory::LINE;
 use super::shape::BAND;
 
-/// Samples of some panels, of equal length.
+/// Remaining samples to prefetch of several panels of equal length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     panels: [*const u8; BAND],
-    /// Lines that are left of each.
+    /// Cache lines left per panel.
     lines: usize,
-    /// Lines of each in a step.
+    /// Cache lines per panel and step.
     step: usize,
 }
 
@@ -21,11 +21,11 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// All of them will have been asked for after so many steps.
+    /// Creates a stream that is complete after `steps` steps.
     pub(super) fn new<'a>(panels: impl Iterator<Item = &'a [u8]>, steps: usize) -> Self {
         let mut stream = Self::default();
         for (index, panel) in panels.enumerate() {
-            // Where there are fewer, the first is asked for again, which costs nothing.
+            // Unused entries repeat the last panel; a second prefetch costs nothing.
             stream.panels[index..].fill(panel.as_ptr());
             stream.lines = panel.len().div_ceil(LINE);
         }
@@ -51,17 +51,17 @@ impl Stream {
     }
 }
 
-/// What will be needed next.
+/// Streams to prefetch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ahead {
-    /// The next columns.
+    /// Columns of the next tiles.
     pub(super) columns: Stream,
-    /// The next band's rows.
+    /// Rows of the next band.
     pub(super) rows: Stream,
 }
 
 impl Ahead {
-    /// Asks for a few lines.
+    /// Prefetches a few lines.
     #[inline(always)]
     pub(super) fn step(&mut self) {
         self.columns.step();

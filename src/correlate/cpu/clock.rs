@@ -1,36 +1,36 @@
-//! When narrow sums begin anew, and when they are added to the wide ones.
+//! Schedule of the narrow sums: when they start again and when they are added to the wide ones.
 //!
 //! Invariant: integers are settled before they can overflow; floats after runs that are counted from the
 //! last reset, however the stream was split.
 
 use super::super::plan::MAX_INTEGER_TIMES;
 
-/// Samples that are summed in single precision.
+/// Samples summed in single precision.
 pub(super) const RUN: usize = 256;
 
-/// The most times in a piece.
+/// Most times in a piece.
 pub(super) const MOST: usize = 512;
 
-/// Where a stream stands.
+/// State of a stream since the last reset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     float: bool,
     /// Samples in the narrow sums.
     pub(super) pending: usize,
-    /// Whether the wide sums hold any.
+    /// Whether the wide sums hold samples.
     pub(super) settled: bool,
 }
 
-/// Times of a block that are worked in one go.
+/// Times of a block that are processed together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) first: usize,
     pub(super) times: usize,
-    /// Whether narrow sums begin with it.
+    /// Whether the narrow sums start again with it.
     pub(super) fresh: bool,
-    /// Whether narrow sums go into the wide ones after it.
+    /// Whether the narrow sums are added to the wide ones after it.
     pub(super) settle: bool,
-    /// Whether wide sums begin with that.
+    /// Whether that overwrites the wide sums.
     pub(super) replace: bool,
 }
 
@@ -39,8 +39,8 @@ impl Clock {
         Self { float, pending: 0, settled: false }
     }
 
-    /// Takes at most `most` of the times from `first` on, of which `left` are left. Integers' pieces begin
-    /// at even times: only the last of a block is odd.
+    /// Returns the next piece, of at most `most` of the `left` times from `first` on. Pieces of integers begin at
+    /// even times: only the last of a block has an odd length.
     #[inline(always)]
     pub(super) fn take(&mut self, first: usize, left: usize, most: usize) -> Piece {
         let mut times = left.min(most);
@@ -58,7 +58,7 @@ impl Clock {
         Piece { first, times, fresh, settle, replace }
     }
 
-    /// Passes a block.
+    /// Advances over a block.
     pub(super) fn pass(&mut self, times: usize, most: usize) {
         let mut first = 0;
         while first < times {

@@ -1,4 +1,4 @@
-//! How many valid samples each baseline has.
+//! Valid samples of each baseline.
 
 use super::super::plan::Plan;
 use super::panel::Channel;
@@ -7,12 +7,12 @@ use super::shape::Band;
 /// Valid samples of a band's baselines.
 #[derive(Debug)]
 pub(super) struct Counts {
-    /// Of all baselines alike.
+    /// Samples counted for all baselines alike.
     all: u64,
-    /// Of each baseline besides; zeros unless `some`.
+    /// Further samples of each baseline; zeros unless `some`.
     each: Vec<u64>,
     some: bool,
-    /// Before the first of its baselines.
+    /// Index of the band's first baseline.
     first: usize,
 }
 
@@ -23,7 +23,7 @@ impl Counts {
         Self { all: 0, each: vec![0; last - first], some: false, first }
     }
 
-    /// Bytes of a band's.
+    /// Returns the bytes of a band's counts.
     pub(super) fn bytes(band: &Band) -> usize {
         let first = Plan::baseline(band.antennas.start, 0);
         size_of::<u64>() * (Plan::baseline(band.antennas.end, 0) - first)
@@ -36,12 +36,12 @@ impl Counts {
         (self.all, self.some) = (0, false);
     }
 
-    /// Those of one of the band's baselines.
+    /// Returns the valid samples of one of the band's baselines.
     pub(super) fn baseline(&self, baseline: usize) -> u64 {
         self.all + self.each[baseline - self.first]
     }
 
-    /// Counts a channel's samples; `valid` has room for a number of each antenna.
+    /// Counts a channel's samples; `valid` is scratch for one number per antenna.
     pub(super) fn add(&mut self, band: &Band, channel: Channel<'_>, valid: &mut [u64]) {
         let times = channel.block.times() as u64;
         let mask = |antenna| channel.block.mask(channel.plan, channel.channel, antenna);
@@ -74,7 +74,7 @@ impl Counts {
     }
 }
 
-/// Times that are valid in both.
+/// Counts the times that are valid in both masks.
 fn common(a: &[u64], b: &[u64], times: usize) -> u64 {
     let words = a.iter().zip(b).take(times / 64);
     let mut count: u64 = words.map(|(a, b)| u64::from((a & b).count_ones())).sum();

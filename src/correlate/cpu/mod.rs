@@ -1,4 +1,4 @@
-//! The X-engine on the CPU: tiles of sums in registers, panels of samples in the caches.
+//! X-engine on the CPU: tiles of sums in registers, panels of samples in the caches.
 //!
 //! Invariant: the same bits for any split of a stream and any number of threads.
 #![allow(unsafe_code)]
@@ -38,31 +38,31 @@ use shape::Band;
 use sums::Sums;
 use work::{Kernel, Scratch, Work};
 
-/// Elements that a thread reads out at once, about.
+/// Approximate number of elements that a thread reads out at once.
 const READ: usize = 1 << 14;
 
-/// A plan bound to vector instructions and threads.
+/// Plan bound to vector instructions and threads.
 #[derive(Debug)]
 pub(super) struct Engine {
     plan: Plan,
     threads: Threads,
     kernel: Kernel,
     clock: Clock,
-    /// Of any channel, the last rows first.
+    /// Bands of every channel, last rows first.
     bands: Vec<Band>,
     /// Axes channel, band.
     units: Vec<Unit>,
     workers: Vec<Worker>,
 }
 
-/// A channel's band.
+/// Sums and counts of one band of one channel.
 #[derive(Debug)]
 struct Unit {
     sums: Sums,
     counts: Counts,
 }
 
-/// What a thread needs for itself.
+/// Scratch memory of a thread.
 #[derive(Debug)]
 struct Worker {
     scratch: Scratch,
@@ -102,7 +102,7 @@ impl Engine {
                 (channel, &bands[after % bands.len()])
             });
             let work = Work { channel, band, clock: begin, next };
-            // SAFETY: a level is proof of its instructions, and the unit is this band's.
+            // SAFETY: a level proves that its instructions exist, and the unit belongs to this band.
             unsafe { kernel.run(work, &mut unit[0].sums, &mut worker.scratch) };
         });
         clock.pass(block.times(), kernel.times());
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// Writes sums of whole channels from `first` on.
+    /// Writes the sums of whole channels from `first` on.
     fn write<T: Send>(
         &mut self,
         first: usize,
@@ -168,19 +168,19 @@ impl Engine {
     }
 }
 
-/// Bytes of one channel's sums and counts.
+/// Returns the bytes of one channel's sums and counts.
 pub(super) fn bytes(plan: &Plan, threads: usize) -> usize {
     let own = |band: &Band| size_of::<Unit>() + Sums::bytes(band) + Counts::bytes(band);
     shape::bands(plan, threads).iter().map(own).sum()
 }
 
-/// The first antenna of a baseline.
+/// Returns the first antenna of a baseline.
 fn antenna(baseline: usize) -> usize {
     let guess = ((8.0 * baseline as f64 + 1.0).sqrt() as usize).saturating_sub(1) / 2;
     if Plan::baseline(guess + 1, 0) <= baseline { guess + 1 } else { guess }
 }
 
-/// The fastest kernel of a level.
+/// Returns the fastest kernel of a vector level.
 fn kernel(level: Level, float: bool) -> Kernel {
     match (level, float) {
         #[cfg(target_arch = "x86_64")]

@@ -1,11 +1,11 @@
-//! One panel's spectra as the arithmetic takes them: 8 bit or floats, zeros where nothing is valid.
+//! Spectra of one panel in the form of the arithmetic: 8 bit or floats, invalid samples zero.
 
 use super::super::block::Block;
 use super::super::plan::{LANES, Plan};
 use super::clock::Piece;
 use crate::voltage::VoltageEncoding;
 
-/// A channel of a block.
+/// Channel of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Channel<'a> {
     pub(super) plan: &'a Plan,
@@ -14,7 +14,7 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    /// A panel's packed bytes of some times, which begin at an even one.
+    /// Returns a panel's packed bytes of some times, which begin at an even one.
     #[inline(always)]
     pub(super) fn packed(&self, panel: usize, first: usize, times: usize) -> &'a [u8] {
         let size = self.plan.panel_bytes(self.block.times());
@@ -22,14 +22,14 @@ impl<'a> Channel<'a> {
         &bytes[self.plan.panel_bytes(first)..][..self.plan.panel_bytes(times)]
     }
 
-    /// A panel's antennas.
+    /// Returns a panel's antennas.
     #[inline(always)]
     fn antennas(&self, panel: usize) -> std::ops::Range<usize> {
         let antennas = LANES / self.plan.polarizations();
         panel * antennas..self.plan.antennas().min((panel + 1) * antennas)
     }
 
-    /// A panel's spectra of a piece: as they are packed, or changed, in the buffer.
+    /// Returns a panel's spectra of a piece: the packed bytes, or a modified copy in the buffer.
     #[inline(always)]
     pub(super) fn spectra<'b>(&self, panel: usize, piece: Piece, buffer: &'b mut [u8]) -> &'b [u8]
     where
@@ -62,7 +62,7 @@ impl<'a> Channel<'a> {
         buffer
     }
 
-    /// Zeros where a panel's antennas are not valid.
+    /// Sets invalid samples of a panel's antennas to zero.
     fn clear(&self, panel: usize, piece: Piece, buffer: &mut [u8]) {
         let polarizations = self.plan.polarizations();
         let float = self.plan.encoding() == VoltageEncoding::ComplexF32;
@@ -90,7 +90,7 @@ impl<'a> Channel<'a> {
     }
 }
 
-/// The piece's invalid times, up to 64 at once: the first one's number in the piece, and a bit for each.
+/// Yields the piece's invalid times in groups of 64: index of the first time in the piece, and one bit per time.
 #[inline(always)]
 fn invalid(mask: &[u64], piece: Piece) -> impl Iterator<Item = (usize, u64)> {
     (0..piece.times).step_by(64).map(move |start| {
@@ -104,11 +104,11 @@ fn invalid(mask: &[u64], piece: Piece) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// Nibbles to bytes: (real, imaginary), each with its sign.
+/// Unpacks nibbles to bytes: (real, imaginary), sign-extended.
 #[inline(always)]
 fn widen(packed: &[u8], buffer: &mut [u8]) {
     for (from, to) in packed.iter().zip(buffer.chunks_exact_mut(2)) {
-        // A nibble moved to the top of a byte brings its sign; the shift back repeats it.
+        // The shift left puts the nibble's sign at the top of the byte; the arithmetic shift right extends it.
         let high = |byte: u8| ((byte as i8) >> 4) as u8;
         (to[0], to[1]) = (high(*from), high(*from << 4));
     }

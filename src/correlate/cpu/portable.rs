@@ -1,4 +1,4 @@
-//! The arithmetic in plain arrays, and the ways into columns and rows that need no vector instructions.
+//! Arithmetic on plain arrays, and the preparation of columns and rows without vector instructions.
 #![allow(unsafe_code)]
 
 use super::super::plan::LANES;
@@ -10,7 +10,7 @@ pub(super) struct Integers;
 /// Single-precision floats in plain arrays.
 pub(super) struct Floats;
 
-// SAFETY: nothing beyond the pointers' validity, which callers promise.
+// SAFETY: nothing is required beyond valid pointers, which callers guarantee.
 unsafe impl Arithmetic for Integers {
     const TIMES: usize = 1;
     const COLUMN: usize = 64;
@@ -25,22 +25,22 @@ unsafe impl Arithmetic for Integers {
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self::Sum {
-        // SAFETY: the caller promises a vector.
+        // SAFETY: the caller guarantees a readable vector.
         unsafe { from.cast::<[i32; 8]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(sum: Self::Sum, to: *mut u8) {
-        // SAFETY: the caller promises room for a vector.
+        // SAFETY: the caller guarantees room for a vector.
         unsafe { to.cast::<[i32; 8]>().write_unaligned(sum) }
     }
     #[inline(always)]
     unsafe fn row(from: *const u8) -> Self::Row {
-        // SAFETY: the caller promises a row.
+        // SAFETY: the caller guarantees a readable row.
         unsafe { from.cast::<[i16; 4]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn column(from: *const u8) -> Self::Column {
-        // SAFETY: the caller promises a vector.
+        // SAFETY: the caller guarantees a readable vector.
         unsafe { from.cast::<[i16; 16]>().read_unaligned() }
     }
     #[inline(always)]
@@ -56,17 +56,17 @@ unsafe impl Arithmetic for Integers {
     unsafe fn add_more(_sums: &mut [Self::Sum; 2], _row: Self::Row, _column: Self::Column) {}
     #[inline(always)]
     unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { widened(packed, steps, buffer) }
     }
     #[inline(always)]
     unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { wide_rows(columns, steps, rows, group) }
     }
 }
 
-// SAFETY: nothing beyond the pointers' validity, which callers promise.
+// SAFETY: nothing is required beyond valid pointers, which callers guarantee.
 unsafe impl Arithmetic for Floats {
     const TIMES: usize = 1;
     const COLUMN: usize = 128;
@@ -81,22 +81,22 @@ unsafe impl Arithmetic for Floats {
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self::Sum {
-        // SAFETY: the caller promises a vector.
+        // SAFETY: the caller guarantees a readable vector.
         unsafe { from.cast::<[f32; 8]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(sum: Self::Sum, to: *mut u8) {
-        // SAFETY: the caller promises room for a vector.
+        // SAFETY: the caller guarantees room for a vector.
         unsafe { to.cast::<[f32; 8]>().write_unaligned(sum) }
     }
     #[inline(always)]
     unsafe fn row(from: *const u8) -> Self::Row {
-        // SAFETY: the caller promises a row.
+        // SAFETY: the caller guarantees a readable row.
         unsafe { from.cast::<[f32; 2]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn column(from: *const u8) -> Self::Column {
-        // SAFETY: the caller promises a vector of both parts.
+        // SAFETY: the caller guarantees readable vectors of both parts.
         unsafe { [Self::load(from), Self::load(from.add(64))] }
     }
     #[inline(always)]
@@ -119,19 +119,19 @@ unsafe impl Arithmetic for Floats {
     }
     #[inline(always)]
     unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { float_rows(columns, steps, rows, group) }
     }
 }
 
-/// Bytes of pairs of times to 16-bit integers, axes time, input, (re, im).
+/// Converts bytes of pairs of times to 16-bit integers, axes time, input, (re, im).
 ///
 /// # Safety
 /// Both pointers are valid for `steps` times, rounded up to pairs.
 #[inline(always)]
 pub(super) unsafe fn widened(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
     for pair in 0..steps.div_ceil(2) {
-        // SAFETY: the caller promises whole pairs.
+        // SAFETY: the caller guarantees whole pairs.
         unsafe {
             let x = packed.add(pair * 64).cast::<[[i8; 4]; LANES]>().read_unaligned();
             let mut wide = [[[0i16; 2]; LANES]; 2];
@@ -145,14 +145,14 @@ pub(super) unsafe fn widened(packed: *const u8, steps: usize, buffer: *mut u8) -
     buffer
 }
 
-/// Rows of 16-bit integers: (re, im) and (im, -re).
+/// Prepares rows of 16-bit integers: (re, im) and (im, -re).
 ///
 /// # Safety
 /// As for [`Arithmetic::rows`].
 #[inline(always)]
 pub(super) unsafe fn wide_rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
     for step in 0..steps {
-        // SAFETY: the caller promises columns and rows of all steps.
+        // SAFETY: the caller guarantees columns and rows of all steps.
         unsafe {
             let x = columns.add(step * 64).cast::<[[i16; 2]; LANES]>().read_unaligned();
             for (g, x) in x.chunks_exact(ROWS).enumerate() {
@@ -167,14 +167,14 @@ pub(super) unsafe fn wide_rows(columns: *const u8, steps: usize, rows: *mut u8, 
     }
 }
 
-/// Rows of floats: (re, im).
+/// Prepares rows of floats: (re, im).
 ///
 /// # Safety
 /// As for [`Arithmetic::rows`].
 #[inline(always)]
 pub(super) unsafe fn float_rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
     for step in 0..steps {
-        // SAFETY: the caller promises columns and rows of all steps.
+        // SAFETY: the caller guarantees columns and rows of all steps.
         unsafe {
             let [re, im] = columns.add(step * 128).cast::<[[f32; LANES]; 2]>().read_unaligned();
             for g in 0..LANES / ROWS {

@@ -1,4 +1,4 @@
-//! Sums of tiles, written out baseline by baseline.
+//! Read-out of sums from tiles to the order of baselines.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::shape::{Band, ROW_SUMS};
 use super::sums::Sums;
 use super::tile::Kind;
 
-/// A band's sums, to be read.
+/// Sums of a band, for read-out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     pub(super) plan: &'a Plan,
@@ -21,14 +21,14 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Baselines of antenna `i` with some others.
+    /// Writes the baselines of antenna `i` with antennas `others`.
     pub(super) fn integers(&self, i: usize, others: Range<usize>, output: &mut [Complex<i64>]) {
         self.write(i, others, output, |at, column| {
             self.sums.integers(self.kind, self.clock, at, column)
         });
     }
 
-    /// The same of floats.
+    /// Like `integers`, for floats.
     pub(super) fn floats(&self, i: usize, others: Range<usize>, output: &mut [Complex<f64>]) {
         self.write(i, others, output, |at, _| self.sums.floats(self.clock, at));
     }

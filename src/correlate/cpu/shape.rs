@@ -1,4 +1,4 @@
-//! How a channel's sums are divided into bands of rows, and in which order they lie.
+//! Division of a channel's sums into bands of rows, and their layout.
 //!
 //! Invariant: bands share nothing, so that each can be worked by a thread of its own.
 
@@ -7,21 +7,21 @@ use std::ops::Range;
 use super::super::plan::{LANES, Plan};
 use super::tile::{ROWS, SUMS, WIDTH};
 
-/// Panels of rows in a band, at most: 64 rows, whose prepared samples stay in the second-level cache.
+/// Most panels of rows in a band: 64 rows, whose prepared samples fit the second-level cache.
 pub(super) const BAND: usize = 4;
 
-/// Sums of one row with a panel of columns: real ones, imaginary ones.
+/// Sums of one row with a panel of columns: real ones, then imaginary ones.
 pub(super) const ROW_SUMS: usize = SUMS / size_of::<f32>();
 
-/// Some panels of rows, with all columns up to them.
+/// Band of panels of rows, with all columns up to the diagonal.
 #[derive(Clone, Debug)]
 pub(super) struct Band {
     /// Panels of rows.
     pub(super) panels: Range<usize>,
     pub(super) antennas: Range<usize>,
-    /// Where the sums of each panel of rows begin.
+    /// Index of the first sum of each panel of rows.
     starts: Vec<usize>,
-    /// Rows of each panel, in whole groups.
+    /// Rows of each panel, rounded up to whole groups.
     rows: Vec<usize>,
     /// Sums of rows by columns.
     pub(super) products: usize,
@@ -43,43 +43,43 @@ impl Band {
         Self { panels, antennas, starts, rows, products }
     }
 
-    /// Sums, those of the columns behind those of the products.
+    /// Returns the number of sums. Those of the columns alone come after the products.
     pub(super) fn sums(&self) -> usize {
         self.products + self.panels.end * ROW_SUMS
     }
 
-    /// Rows of a panel, in whole groups.
+    /// Returns the rows of a panel, rounded up to whole groups.
     #[inline(always)]
     pub(super) fn rows(&self, panel: usize) -> usize {
         self.rows[panel - self.panels.start]
     }
 
-    /// Rows that meet a panel of columns.
+    /// Returns the number of rows that are multiplied with a panel of columns.
     #[inline(always)]
     pub(super) fn rows_from(&self, column: usize) -> usize {
         (self.panels.start.max(column)..self.panels.end).map(|panel| self.rows(panel)).sum()
     }
 
-    /// Tiles in a piece.
+    /// Returns the number of tiles in a piece.
     pub(super) fn tiles(&self) -> usize {
         let groups = (0..self.panels.end).step_by(WIDTH);
         groups.map(|column| self.rows_from(column) / ROWS).sum()
     }
 
-    /// Where the sums of a panel's first row with a panel of columns begin.
+    /// Returns the index of the first sum of a panel of rows with a panel of columns.
     #[inline(always)]
     pub(super) fn at(&self, panel: usize, column: usize) -> usize {
         self.starts[panel - self.panels.start] + column * self.rows(panel) * ROW_SUMS
     }
 
-    /// Where the sums of a panel of columns alone begin.
+    /// Returns the index of the first sum of a panel of columns alone.
     #[inline(always)]
     pub(super) fn column(&self, column: usize) -> usize {
         self.products + column * ROW_SUMS
     }
 }
 
-/// A channel's bands, the largest first; smaller ones where there are too few for the threads.
+/// Divides a channel into bands, the largest first; smaller ones if there are too few for the threads.
 pub(super) fn bands(plan: &Plan, threads: usize) -> Vec<Band> {
     let enough = 4 * threads;
     let mut panels = BAND;
@@ -93,7 +93,7 @@ pub(super) fn bands(plan: &Plan, threads: usize) -> Vec<Band> {
     bands
 }
 
-/// Panels of rows in each band but the last.
+/// Returns the panels of rows in each band but the last.
 pub(super) fn panels(bands: &[Band]) -> usize {
     bands[bands.len() - 1].panels.len()
 }

@@ -1,4 +1,4 @@
-//! A band's sums: narrow ones in the order of tiles, and the wide ones that they go into.
+//! Sums of a band: narrow ones in the layout of tiles, and the wide ones that they are added to.
 
 use super::clock::Clock;
 use super::memory::Aligned;
@@ -6,15 +6,15 @@ use super::shape::{Band, ROW_SUMS};
 use super::tile::{Kind, ROWS};
 use crate::error::Result;
 
-/// A vector's worth of one part.
+/// Real, or imaginary, sums of one row with a panel.
 const PART: usize = ROW_SUMS / 2;
 
-/// A band's sums.
+/// Narrow and wide sums of a band.
 #[derive(Debug)]
 pub(super) struct Sums {
-    /// 32-bit integers or floats: row by row, real and imaginary; then those of the columns.
+    /// 32-bit integers or floats: products row by row, real then imaginary; then the column sums.
     pub(super) narrow: Aligned,
-    /// 64-bit integers or floats, the products' only.
+    /// 64-bit integers or floats, of the products only.
     pub(super) wide: Aligned,
 }
 
@@ -24,13 +24,13 @@ impl Sums {
         Ok(Self { narrow: new(4 * band.sums())?, wide: new(8 * band.products)? })
     }
 
-    /// Bytes of a band's.
+    /// Returns the bytes of a band's sums.
     pub(super) fn bytes(band: &Band) -> usize {
         4 * band.sums() + 8 * band.products
     }
 
-    /// A row's integers with a panel of columns, real and imaginary: `at` says where, `column` where those
-    /// of the columns are.
+    /// Returns the integer sums of a row with a panel of columns, real and imaginary. `at` is the index of the sums,
+    /// `column` that of the column sums.
     #[inline(always)]
     pub(super) fn integers(
         &self,
@@ -49,7 +49,7 @@ impl Sums {
         sums
     }
 
-    /// The same of floats.
+    /// Like `integers`, for floats.
     #[inline(always)]
     pub(super) fn floats(&self, clock: Clock, at: usize) -> [f64; ROW_SUMS] {
         let mut sums = [0.0; ROW_SUMS];
@@ -64,7 +64,7 @@ impl Sums {
     }
 }
 
-/// What the integers are once the rows' offset is taken away.
+/// Returns narrow integer sums without the offset of the rows.
 #[inline(always)]
 fn corrected(kind: Kind, narrow: &[i32], at: usize, column: usize) -> [i64; ROW_SUMS] {
     let (sums, columns) = (row(narrow, at), row(narrow, column));
@@ -81,8 +81,7 @@ fn corrected(kind: Kind, narrow: &[i32], at: usize, column: usize) -> [i64; ROW_
     result
 }
 
-/// Narrow sums of a few rows from `at` on, with a panel of columns whose own are at `column`, go into the
-/// wide ones.
+/// Adds the narrow sums of one group of rows from `at` on to the wide ones; `column` is the index of the column sums.
 #[inline(always)]
 pub(super) fn settle(kind: Kind, sums: &mut Sums, at: usize, column: usize, replace: bool) {
     for at in (at..at + ROWS * ROW_SUMS).step_by(ROW_SUMS) {
@@ -101,13 +100,13 @@ pub(super) fn settle(kind: Kind, sums: &mut Sums, at: usize, column: usize, repl
     }
 }
 
-/// A row's sums with a panel of columns: an array, so that all of them are worked side by side.
+/// Returns the sums of a row with a panel of columns as an array, so that the compiler vectorizes.
 #[inline(always)]
 fn row<T>(sums: &[T], at: usize) -> &[T; ROW_SUMS] {
     &sums[at..].as_chunks().0[0]
 }
 
-/// As [`row`].
+/// Like [`row`], mutable.
 #[inline(always)]
 fn row_mut<T>(sums: &mut [T], at: usize) -> &mut [T; ROW_SUMS] {
     &mut sums[at..].as_chunks_mut().0[0]

@@ -12,7 +12,7 @@ use crate::voltage::VoltageEncoding;
 
 use VoltageEncoding::{Complex4, Complex8, ComplexF32};
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Noise(u64);
 
 impl Noise {
@@ -23,13 +23,13 @@ impl Noise {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Spectra, with holes if so wished.
+    /// Returns random spectra, with invalid samples if `holes`.
     fn spectra(&mut self, plan: &Plan, times: usize, holes: bool) -> BlockBuffer {
         let mut buffer = BlockBuffer::new(plan, times);
         buffer.set_times(times).unwrap();
         self.fill(plan, buffer.bytes_mut());
         if holes {
-            // About one word in three.
+            // About a quarter of the words have invalid samples.
             let mut word = || if self.next() >> 62 == 0 { self.next() } else { u64::MAX };
             buffer.mask_mut().fill_with(&mut word);
         }
@@ -43,7 +43,7 @@ impl Noise {
             bytes.for_each(|to| to.copy_from_slice(&float(self.next()).to_le_bytes()));
             return;
         }
-        // A quarter of the parts at their extremes.
+        // A quarter of the parts are extreme values.
         let byte = |bits: u64| match (bits >> 60, plan.encoding()) {
             (0..2, _) => 0x80,
             (2..4, Complex8) => 0x7f,
@@ -58,7 +58,7 @@ fn plan(antennas: usize, polarizations: usize, channels: usize, encoding: Voltag
     Plan::new(Options { antennas, polarizations, channels, encoding }).unwrap()
 }
 
-/// What an engine has at the end.
+/// Results of an engine.
 #[derive(Debug, PartialEq)]
 struct Sums {
     integers: Vec<Complex<i64>>,
@@ -81,7 +81,7 @@ fn read(engine: &mut Engine, channels: Range<usize>) -> Sums {
     Sums { integers, floats, counts }
 }
 
-/// The equation, one product at a time.
+/// Computes the equation, one product at a time.
 fn expected(plan: &Plan, block: Block<'_>) -> Sums {
     let mut sums = Sums { integers: Vec::new(), floats: Vec::new(), counts: Vec::new() };
     let polarizations = plan.polarizations();
@@ -113,7 +113,7 @@ fn compare(actual: &Sums, expected: &Sums, times: usize, name: &str) {
     assert_eq!(actual.counts, expected.counts, "{name}");
     assert_eq!(actual.integers, expected.integers, "{name}");
     assert_eq!(actual.floats.len(), expected.floats.len(), "{name}");
-    // Samples are below one half; a run's error is a few roundings of its sum.
+    // Samples are below one half; the error of a run is a few roundings of its sum.
     let bound = 1e-5 * (times as f64).sqrt().max(1.0);
     for (a, b) in actual.floats.iter().zip(&expected.floats) {
         assert!((a - b).norm() < bound, "{name}: {a} is not {b}");
@@ -144,7 +144,7 @@ fn every_kernel_has_the_sums_of_the_equation() {
     }
 }
 
-/// Where an input's bytes at a time are in its panel.
+/// Returns the byte range of an input at a time in its panel.
 fn places(plan: &Plan, time: usize, lane: usize) -> Vec<Range<usize>> {
     if plan.encoding() == ComplexF32 {
         return [0, 1].map(|part| ((2 * time + part) * 16 + lane) * 4).map(|at| at..at + 4).into();
@@ -154,7 +154,7 @@ fn places(plan: &Plan, time: usize, lane: usize) -> Vec<Range<usize>> {
     std::iter::once(at..at + bytes).collect()
 }
 
-/// The block's times from `first` on, packed for themselves.
+/// Packs the times of a block from `first` on into a block of their own.
 fn part(plan: &Plan, block: Block<'_>, first: usize, times: usize) -> BlockBuffer {
     let mut buffer = BlockBuffer::new(plan, times);
     buffer.set_times(times).unwrap();
@@ -168,7 +168,7 @@ fn part(plan: &Plan, block: Block<'_>, first: usize, times: usize) -> BlockBuffe
     }
     for (index, mask) in buffer.mask_mut().chunks_exact_mut(Plan::mask_words(times)).enumerate() {
         let (channel, antenna) = (index / plan.antennas(), index % plan.antennas());
-        // Bits behind the last time may be anything.
+        // Bits after the last time may be anything.
         mask.fill(0);
         mask[(times - 1) / 64] = u64::MAX << ((times - 1) % 64) << 1;
         let valid = |t: &usize| block.is_valid(plan, channel, antenna, first + t);
@@ -191,7 +191,7 @@ fn any_split_and_any_number_of_threads_give_the_same_bits() {
                 let whole = read(&mut whole, 0..channels);
                 for (threads, lengths) in [(3, [7, 256]), (1, [300, 1]), (2, [129, 64])] {
                     let mut engine = Engine::new(&plan, level, &Threads::new(threads)).unwrap();
-                    // What came before a reset doesn't matter.
+                    // Samples before a reset must not matter.
                     engine.run(part(&plan, buffer.block(), 5, 70).block());
                     engine.reset();
                     let (mut first, mut turn) = (0, 0);

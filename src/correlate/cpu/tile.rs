@@ -1,4 +1,4 @@
-//! The inner loop: a few rows by a few panels of columns, their sums in registers.
+//! Inner loop: a few rows by a few panels of columns, with their sums in registers.
 //!
 //! Invariant: each sum is made in the order of time, whatever the tile's shape.
 #![allow(unsafe_code)]
@@ -6,33 +6,33 @@
 use super::ahead::Ahead;
 use super::memory::LINE;
 
-/// Rows that are prepared side by side, and whose sums are in registers at once.
+/// Rows that are prepared together and whose sums share the registers.
 pub(super) const ROWS: usize = 4;
 
 /// Bytes of one prepared row in a step.
 pub(super) const ROW: usize = 8;
 
-/// Bytes from one row's sums to the next: real and imaginary ones of a panel.
+/// Bytes from one row's sums to the next: real and imaginary sums with a panel.
 pub(super) const SUMS: usize = 128;
 
-/// Panels side by side in registers, at most.
+/// Most panels of columns in registers.
 pub(super) const WIDTH: usize = 3;
 
-/// What narrow sums are.
+/// Form of the narrow sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// 32-bit integers.
     Integer,
-    /// 32-bit integers of rows that stand 128 too high; imaginary ones lack the columns' imaginary parts.
-    /// The sums of the columns say how much that is.
+    /// 32-bit integers of rows raised by 128; imaginary sums lack the columns' imaginary parts. The column sums give
+    /// both corrections.
     Offset,
     /// Single-precision floats.
     Float,
 }
 
-/// Arithmetic of one kind of spectra on one level: how a row meets a vector of columns.
+/// Arithmetic of one encoding at one vector level: products of a row with a vector of columns.
 ///
-/// A step is one time, or two; a prepared row has [`ROW`] bytes in it, a panel of columns
+/// A step is one or two times. In a step a prepared row has [`ROW`] bytes, and a panel of columns
 /// [`Arithmetic::COLUMN`].
 ///
 /// # Safety
@@ -43,33 +43,33 @@ pub(super) unsafe trait Arithmetic {
     const TIMES: usize;
     /// Bytes of a panel of columns in a step.
     const COLUMN: usize;
-    /// Inputs in a vector: 16, or less for fewer registers.
+    /// Inputs in a vector: 16, or fewer for shorter registers.
     const LANES: usize;
-    /// What its sums are.
+    /// Form of its sums.
     const KIND: Kind;
     /// Sums of `LANES` inputs.
     type Sum: Copy;
-    /// A row for all lanes.
+    /// Row, broadcast to all lanes.
     type Row: Copy;
-    /// `LANES` columns.
+    /// Vector of `LANES` columns.
     type Column: Copy;
     unsafe fn zero() -> Self::Sum;
     unsafe fn load(from: *const u8) -> Self::Sum;
     unsafe fn store(sum: Self::Sum, to: *mut u8);
     unsafe fn row(from: *const u8) -> Self::Row;
     unsafe fn column(from: *const u8) -> Self::Column;
-    /// Adds a row times the conjugate of columns to real and imaginary sums, or the first half of it.
+    /// Adds a row times the conjugate of columns to real and imaginary sums, or the first half of the terms.
     unsafe fn add(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column);
-    /// The second half, if there is one: some instructions later, so that none waits for a sum.
+    /// Adds the second half, if any: some instructions later, to hide the latency of the first.
     unsafe fn add_more(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column);
-    /// Brings spectra as they are packed (8 bit, f32) into the columns' form: where that is. Whole pairs of
-    /// times of integers.
+    /// Converts packed spectra (8 bit, f32) to columns and returns their address. Integers come in whole pairs of
+    /// times.
     unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8;
-    /// Makes all rows of a panel from its columns; each `ROWS` of them `group` bytes behind those before.
+    /// Prepares all rows of a panel from its columns; groups of `ROWS` rows are `group` bytes apart.
     unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize);
 }
 
-/// Rows by columns.
+/// Tile of rows by columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tile {
     pub(super) rows: *const u8,
@@ -77,27 +77,27 @@ pub(super) struct Tile {
     /// Sums of the first row with each panel of columns.
     pub(super) sums: [*mut u8; WIDTH],
     pub(super) steps: usize,
-    /// Whether sums begin here.
+    /// Whether the sums start here.
     pub(super) fresh: bool,
-    /// The wide sums, if they are wanted after this tile.
+    /// Wide sums to prefetch, if the narrow ones are added to them after this tile.
     pub(super) wide: [*const u8; WIDTH],
 }
 
-/// Steps from one request for samples to the next.
+/// Steps between two prefetches.
 pub(super) const STEPS: usize = 8;
 
 /// Adds all steps of `R` rows by `C` panels' vectors.
 ///
 /// # Safety
 /// The level's instructions exist, and all pointers are valid for the steps.
-// Plain indices, which the compiler unrolls: several arrays have the same ones.
+// Several arrays share the indices; the compiler unrolls the loops.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
 pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
     tile: &Tile,
     ahead: &mut Ahead,
 ) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let mut sums = [[[A::zero(); 2]; C]; R];
         if !tile.fresh {
@@ -144,8 +144,8 @@ pub(super) unsafe fn add<A: Arithmetic, const R: usize, const C: usize>(
     }
 }
 
-/// Asks for a few lines of the sums that stand behind those of the tile, which are the next rows' most of the
-/// time, and of the tile's wide ones.
+/// Prefetches a few lines of the sums after those of the tile, usually those of the next rows, and of the tile's wide
+/// sums.
 #[inline(always)]
 fn ask<const C: usize>(tile: &Tile, line: usize) {
     const LINES: usize = ROWS * SUMS / LINE;
@@ -161,7 +161,7 @@ fn ask<const C: usize>(tile: &Tile, line: usize) {
     }
 }
 
-/// Asks for a line in the first-level cache.
+/// Prefetches a line into the first-level cache.
 #[inline(always)]
 fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! One band of one channel: columns by groups of panels, times by pieces, rows by groups.
+//! Work on one band of one channel: columns in groups of panels, times in pieces, rows in groups.
 //!
 //! Invariant: a group of column panels stays in the first-level cache while all rows of the band meet it,
 //! and the band's rows in the second.
@@ -19,8 +19,8 @@ use super::tile::{self, Arithmetic, Kind, ROW, ROWS, SUMS, Tile, WIDTH, add};
 use super::x86;
 use crate::error::Result;
 
-/// Bytes of a panel of columns in a piece: three of them stay in the nearest caches while all rows of a band
-/// meet them.
+/// Bytes of a panel of columns in a piece: three of them stay in the nearest caches while all rows of a band are
+/// multiplied with them.
 const PANEL: usize = 16 * 1024;
 
 /// Steps of prepared rows.
@@ -29,16 +29,16 @@ const STEPS: usize = 512;
 /// Bytes of a group of prepared rows.
 const GROUP: usize = STEPS * ROWS * ROW;
 
-/// What a thread needs for itself.
+/// Scratch memory of a thread.
 #[derive(Debug)]
 pub(super) struct Scratch {
     /// Prepared rows, axes group of rows, step, row.
     rows: Aligned,
-    /// Spectra that had to be changed, of the panels of a group.
+    /// Modified copies of spectra, of the panels of a group.
     spectra: Aligned,
-    /// Columns.
+    /// Converted columns.
     columns: Aligned,
-    /// A row that sums columns up: (re + im), im.
+    /// Row of ones that sums the columns: re + im, and im.
     ones: Aligned,
 }
 
@@ -56,17 +56,17 @@ impl Scratch {
     }
 }
 
-/// A band of a channel of a block.
+/// Band of a channel of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work<'a> {
     pub(super) channel: Channel<'a>,
     pub(super) band: &'a Band,
     pub(super) clock: Clock,
-    /// The channel and the band that will come next, probably.
+    /// Channel and band that probably come next, for prefetches.
     pub(super) next: Option<(Channel<'a>, &'a Band)>,
 }
 
-/// The instructions that a plan's samples are multiplied with.
+/// Instructions that multiply the samples of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kernel {
     Integers,
@@ -84,7 +84,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// The most times in a piece.
+    /// Returns the most times in a piece.
     pub(super) fn times(self) -> usize {
         match self {
             Self::Integers => times::<portable::Integers>(),
@@ -102,7 +102,7 @@ impl Kernel {
         }
     }
 
-    /// What its narrow sums are.
+    /// Returns the form of the narrow sums.
     pub(super) fn kind(self) -> Kind {
         match self {
             Self::Floats => Kind::Float,
@@ -119,7 +119,7 @@ impl Kernel {
     /// # Safety
     /// The level's instructions exist, and the sums are the band's.
     pub(super) unsafe fn run(self, work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller upholds this function's contract.
         unsafe {
             match self {
                 Self::Integers => run::<portable::Integers>(work, sums, scratch),
@@ -146,7 +146,7 @@ macro_rules! wrapped {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
         unsafe fn $name(work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
-            // SAFETY: the caller's promise is handed on.
+            // SAFETY: the caller upholds this function's contract.
             unsafe { run::<x86::$arithmetic>(work, sums, scratch) }
         }
     )* };
@@ -160,25 +160,25 @@ wrapped! {
     floats_512, Floats512, "avx512f,avx512bw,avx512vl,avx512dq";
 }
 
-/// Times whose columns fill a panel's room.
+/// Returns the times whose columns fill a panel.
 #[inline(always)]
 const fn times<A: Arithmetic>() -> usize {
     PANEL / A::COLUMN * A::TIMES
 }
 
-/// How often a tile of so many steps asks for what comes next.
+/// Returns the number of prefetch steps in a tile of `steps` steps.
 #[inline(always)]
 fn asks(steps: usize) -> usize {
     steps.div_ceil(tile::STEPS)
 }
 
-/// Adds a block, in spans whose prepared rows fit.
+/// Adds a block, in spans whose prepared rows fit the scratch memory.
 ///
 /// # Safety
 /// As for [`Kernel::run`].
 #[inline(always)]
 unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scratch) {
-    // Integers are settled between pieces: whole ones in a span, or the clock of a stream is another.
+    // Integers settle between pieces. A span must hold whole pieces, so that they match the clock of the stream.
     const {
         assert!(times::<A>() <= MOST);
         assert!(matches!(A::KIND, Kind::Float) || (STEPS * A::TIMES).is_multiple_of(times::<A>()));
@@ -198,7 +198,7 @@ unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scra
         });
         let span = Span { first, times, clock };
         let mut ahead = Ahead { rows: rows.unwrap_or_default(), ..Ahead::default() };
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: the caller upholds this function's contract.
         unsafe {
             prepare::<A>(work, span, scratch);
             multiply::<A>(work, span, &mut ahead, sums, scratch);
@@ -207,7 +207,7 @@ unsafe fn run<A: Arithmetic>(work: Work<'_>, sums: &mut Sums, scratch: &mut Scra
     }
 }
 
-/// Times whose prepared rows fit.
+/// Range of times whose prepared rows fit the scratch memory.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     first: usize,
@@ -216,7 +216,7 @@ struct Span {
 }
 
 impl Span {
-    /// Its pieces.
+    /// Yields its pieces.
     #[inline(always)]
     fn pieces<A: Arithmetic>(self) -> impl Iterator<Item = Piece> {
         let Self { first, times, mut clock } = self;
@@ -229,7 +229,7 @@ impl Span {
         })
     }
 
-    /// Where a piece's steps begin, and how many they are.
+    /// Returns the first step of a piece and its number of steps.
     #[inline(always)]
     fn steps<A: Arithmetic>(self, piece: Piece) -> (usize, usize) {
         ((piece.first - self.first) / A::TIMES, piece.times.div_ceil(A::TIMES))
@@ -248,7 +248,7 @@ unsafe fn prepare<A: Arithmetic>(work: Work<'_>, span: Span, scratch: &mut Scrat
             let spectra = work.channel.spectra(panel, piece, scratch.spectra.values_mut());
             let groups = index * LANES / ROWS;
             let rows = &mut scratch.rows.values_mut::<u8>()[groups * GROUP + at * ROWS * ROW..];
-            // SAFETY: there is room for the steps of each group of a band's rows, and for columns.
+            // SAFETY: the buffers have room for the steps of each group of a band's rows, and for columns.
             unsafe {
                 let buffer = scratch.columns.values_mut::<u8>().as_mut_ptr();
                 let columns = A::columns(spectra.as_ptr(), steps, buffer);
@@ -284,12 +284,12 @@ unsafe fn multiply<A: Arithmetic>(
             Stream::new(panels.clone().map(packed), tiles * asks(steps))
         });
         ahead.columns = columns.unwrap_or_default();
-        // SAFETY: the caller's promise is handed on, and the rows are ready.
+        // SAFETY: the caller upholds this function's contract, and the rows are prepared.
         unsafe { meet::<A>(work, span, (panels, piece), ahead, sums, scratch) };
     }
 }
 
-/// All rows of the band meet some panels of columns.
+/// Multiplies all rows of the band with some panels of columns.
 ///
 /// # Safety
 /// As for [`Kernel::run`]; the piece's rows are prepared.
@@ -322,7 +322,7 @@ unsafe fn meet<A: Arithmetic>(
         fresh: piece.fresh,
         wide: [std::ptr::null(); WIDTH],
     };
-    // SAFETY: rows, columns and sums of the band are there for all steps.
+    // SAFETY: rows, columns and sums of the band exist for all steps.
     unsafe {
         if A::KIND == Kind::Offset {
             for c in 0..width {
@@ -352,13 +352,13 @@ unsafe fn meet<A: Arithmetic>(
     }
 }
 
-/// Rows by some panels of columns.
+/// Multiplies rows with some panels of columns.
 ///
 /// # Safety
 /// As for [`add`].
 #[inline(always)]
 unsafe fn tiles<A: Arithmetic, const R: usize>(tile: Tile, width: usize, ahead: &mut Ahead) {
-    // SAFETY: the caller's promise is handed on; parts of a panel lie one behind the other.
+    // SAFETY: the caller upholds this function's contract; parts of a panel are contiguous.
     unsafe {
         if A::LANES == LANES {
             match width {

@@ -1,4 +1,4 @@
-//! The arithmetic in AVX2 and AVX-512 instructions.
+//! Arithmetic with AVX2 and AVX-512 instructions.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -6,23 +6,23 @@ use std::arch::x86_64::*;
 use super::portable::{float_rows, wide_rows, widened};
 use super::tile::{Arithmetic, Kind, ROW, ROWS};
 
-/// 8-bit integers, sums of four products at once (AVX-512 VNNI). One side of `vpdpbusd` is unsigned: rows
-/// stand 128 higher, as (re, im) and (im, ~re), which are exact for -128 as well.
+/// 8-bit integers, sums of four products per instruction (AVX-512 VNNI). `vpdpbusd` takes one unsigned operand: rows
+/// are raised by 128, as (re, im) and (im, ~re), which are exact for -128 as well.
 pub(super) struct Bytes512;
 
-/// 16-bit integers, sums of two products at once, in 512 bits.
+/// 16-bit integers, sums of two products per instruction, in 512 bits.
 pub(super) struct Shorts512;
 
-/// The same in 256 bits.
+/// 16-bit integers, sums of two products per instruction, in 256 bits.
 pub(super) struct Shorts256;
 
-/// Floats, 16 side by side.
+/// Vectors of 16 floats.
 pub(super) struct Floats512;
 
-/// Floats, 8 side by side.
+/// Vectors of 8 floats.
 pub(super) struct Floats256;
 
-// SAFETY: the methods use AVX-512 F, BW and VNNI, which callers promise.
+// SAFETY: the methods use AVX-512 F, BW and VNNI, which callers guarantee.
 unsafe impl Arithmetic for Bytes512 {
     const TIMES: usize = 2;
     const COLUMN: usize = 64;
@@ -33,22 +33,22 @@ unsafe impl Arithmetic for Bytes512 {
     type Column = __m512i;
     #[inline(always)]
     unsafe fn zero() -> Self::Sum {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller guarantees the instructions.
         unsafe { _mm512_setzero_si512() }
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self::Sum {
-        // SAFETY: the caller promises a vector.
+        // SAFETY: the caller guarantees a readable vector.
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
     #[inline(always)]
     unsafe fn store(sum: Self::Sum, to: *mut u8) {
-        // SAFETY: the caller promises room for a vector.
+        // SAFETY: the caller guarantees room for a vector.
         unsafe { _mm512_storeu_si512(to.cast(), sum) }
     }
     #[inline(always)]
     unsafe fn row(from: *const u8) -> Self::Row {
-        // SAFETY: the caller promises a row.
+        // SAFETY: the caller guarantees a readable row.
         unsafe {
             let from = from.cast::<i32>();
             [
@@ -59,12 +59,12 @@ unsafe impl Arithmetic for Bytes512 {
     }
     #[inline(always)]
     unsafe fn column(from: *const u8) -> Self::Column {
-        // SAFETY: the caller promises a vector.
+        // SAFETY: the caller guarantees a readable vector.
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
     #[inline(always)]
     unsafe fn add(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column) {
-        // SAFETY: the caller promises the instructions.
+        // SAFETY: the caller guarantees the instructions.
         unsafe {
             sums[0] = _mm512_dpbusd_epi32(sums[0], row[0], column);
             sums[1] = _mm512_dpbusd_epi32(sums[1], row[1], column);
@@ -78,7 +78,7 @@ unsafe impl Arithmetic for Bytes512 {
     }
     #[inline(always)]
     unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
-        // SAFETY: the caller promises the instructions, columns and rows of all steps.
+        // SAFETY: the caller guarantees the instructions, columns and rows of all steps.
         unsafe {
             let up = _mm512_set1_epi8(-128);
             let turned = _mm512_set1_epi16(0x7f80);
@@ -94,13 +94,13 @@ unsafe impl Arithmetic for Bytes512 {
     }
 }
 
-/// Rows of two parts of 4 bytes each, from vectors of both parts of all rows in a step.
+/// Stores rows of two parts of 4 bytes each; `parts` returns a vector of each part for all rows in a step.
 ///
 /// # Safety
-/// The machine has AVX-512 F, and there is room for the steps of all groups.
+/// The machine has AVX-512 F, and `rows` has room for the steps of all groups.
 #[inline(always)]
 unsafe fn weave(parts: impl Fn(usize) -> [__m512i; 2], steps: usize, rows: *mut u8, group: usize) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let both = |step: usize| {
             let [a, b] = parts(step);
@@ -109,7 +109,7 @@ unsafe fn weave(parts: impl Fn(usize) -> [__m512i; 2], steps: usize, rows: *mut 
         let mut step = 0;
         while step + 2 <= steps {
             let ([a, b], [c, d]) = (both(step), both(step + 1));
-            // Quarters of a register are groups of rows: they change places with the registers.
+            // A 128-bit quarter holds a group of rows: transposes quarters and registers.
             let (ab, cd) = (_mm512_shuffle_i32x4::<0x44>(a, b), _mm512_shuffle_i32x4::<0x44>(c, d));
             let (ef, gh) = (_mm512_shuffle_i32x4::<0xee>(a, b), _mm512_shuffle_i32x4::<0xee>(c, d));
             let to = rows.add(step * ROWS * ROW);
@@ -133,13 +133,13 @@ unsafe fn weave(parts: impl Fn(usize) -> [__m512i; 2], steps: usize, rows: *mut 
     }
 }
 
-/// As [`wide_rows`].
+/// Like [`wide_rows`], with AVX-512.
 ///
 /// # Safety
-/// The machine has AVX-512 BW, too.
+/// As for [`wide_rows`]; the machine has AVX-512 BW.
 #[inline(always)]
 unsafe fn wide_rows_512(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let parts = |step: usize| {
             let x = _mm512_loadu_si512(columns.add(step * 64).cast());
@@ -151,13 +151,13 @@ unsafe fn wide_rows_512(columns: *const u8, steps: usize, rows: *mut u8, group: 
     }
 }
 
-/// As [`float_rows`].
+/// Like [`float_rows`], with AVX-512.
 ///
 /// # Safety
-/// The machine has AVX-512 F, too.
+/// As for [`float_rows`]; the machine has AVX-512 F.
 #[inline(always)]
 unsafe fn float_rows_512(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let parts = |step: usize| {
             let re = columns.add(step * 128);
@@ -167,11 +167,11 @@ unsafe fn float_rows_512(columns: *const u8, steps: usize, rows: *mut u8, group:
     }
 }
 
-/// 16-bit integers in registers of one width.
+/// Implements the arithmetic of 16-bit integers for one register width.
 macro_rules! shorts {
     ($name:ident, $lanes:literal, $register:ident, $zero:ident, $load:ident, $store:ident, $set:ident,
      $multiply:ident, $add:ident, $rows:ident) => {
-        // SAFETY: the methods use the width's instructions only, which callers promise.
+        // SAFETY: the methods use the width's instructions only, which callers guarantee.
         unsafe impl Arithmetic for $name {
             const TIMES: usize = 1;
             const COLUMN: usize = 64;
@@ -182,33 +182,33 @@ macro_rules! shorts {
             type Column = $register;
             #[inline(always)]
             unsafe fn zero() -> Self::Sum {
-                // SAFETY: the caller promises the instructions.
+                // SAFETY: the caller guarantees the instructions.
                 unsafe { $zero() }
             }
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self::Sum {
-                // SAFETY: the caller promises a vector.
+                // SAFETY: the caller guarantees a readable vector.
                 unsafe { $load(from.cast()) }
             }
             #[inline(always)]
             unsafe fn store(sum: Self::Sum, to: *mut u8) {
-                // SAFETY: the caller promises room for a vector.
+                // SAFETY: the caller guarantees room for a vector.
                 unsafe { $store(to.cast(), sum) }
             }
             #[inline(always)]
             unsafe fn row(from: *const u8) -> Self::Row {
                 let from = from.cast::<i32>();
-                // SAFETY: the caller promises a row.
+                // SAFETY: the caller guarantees a readable row.
                 unsafe { [$set(from.read_unaligned()), $set(from.add(1).read_unaligned())] }
             }
             #[inline(always)]
             unsafe fn column(from: *const u8) -> Self::Column {
-                // SAFETY: the caller promises a vector.
+                // SAFETY: the caller guarantees a readable vector.
                 unsafe { $load(from.cast()) }
             }
             #[inline(always)]
             unsafe fn add(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column) {
-                // SAFETY: the caller promises the instructions.
+                // SAFETY: the caller guarantees the instructions.
                 unsafe {
                     sums[0] = $add(sums[0], $multiply(row[0], column));
                     sums[1] = $add(sums[1], $multiply(row[1], column));
@@ -219,12 +219,12 @@ macro_rules! shorts {
             }
             #[inline(always)]
             unsafe fn columns(packed: *const u8, steps: usize, buffer: *mut u8) -> *const u8 {
-                // SAFETY: the caller's promise is handed on.
+                // SAFETY: the caller upholds this function's contract.
                 unsafe { widened(packed, steps, buffer) }
             }
             #[inline(always)]
             unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
-                // SAFETY: the caller's promise is handed on.
+                // SAFETY: the caller upholds this function's contract.
                 unsafe { $rows(columns, steps, rows, group) }
             }
         }
@@ -256,11 +256,11 @@ shorts!(
     wide_rows
 );
 
-/// Floats in registers of one width.
+/// Implements the arithmetic of floats for one register width.
 macro_rules! floats {
     ($name:ident, $lanes:literal, $register:ident, $zero:ident, $load:ident, $store:ident, $set:ident,
      $mul_add:ident, $neg_mul_add:ident, $rows:ident) => {
-        // SAFETY: the methods use the width's instructions only, which callers promise.
+        // SAFETY: the methods use the width's instructions only, which callers guarantee.
         unsafe impl Arithmetic for $name {
             const TIMES: usize = 1;
             const COLUMN: usize = 128;
@@ -271,33 +271,33 @@ macro_rules! floats {
             type Column = [$register; 2];
             #[inline(always)]
             unsafe fn zero() -> Self::Sum {
-                // SAFETY: the caller promises the instructions.
+                // SAFETY: the caller guarantees the instructions.
                 unsafe { $zero() }
             }
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self::Sum {
-                // SAFETY: the caller promises a vector.
+                // SAFETY: the caller guarantees a readable vector.
                 unsafe { $load(from.cast()) }
             }
             #[inline(always)]
             unsafe fn store(sum: Self::Sum, to: *mut u8) {
-                // SAFETY: the caller promises room for a vector.
+                // SAFETY: the caller guarantees room for a vector.
                 unsafe { $store(to.cast(), sum) }
             }
             #[inline(always)]
             unsafe fn row(from: *const u8) -> Self::Row {
                 let from = from.cast::<f32>();
-                // SAFETY: the caller promises a row.
+                // SAFETY: the caller guarantees a readable row.
                 unsafe { [$set(from.read_unaligned()), $set(from.add(1).read_unaligned())] }
             }
             #[inline(always)]
             unsafe fn column(from: *const u8) -> Self::Column {
-                // SAFETY: the caller promises a vector of both parts.
+                // SAFETY: the caller guarantees readable vectors of both parts.
                 unsafe { [$load(from.cast()), $load(from.add(64).cast())] }
             }
             #[inline(always)]
             unsafe fn add(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column) {
-                // SAFETY: the caller promises the instructions.
+                // SAFETY: the caller guarantees the instructions.
                 unsafe {
                     sums[0] = $mul_add(row[0], column[0], sums[0]);
                     sums[1] = $mul_add(row[1], column[0], sums[1]);
@@ -305,7 +305,7 @@ macro_rules! floats {
             }
             #[inline(always)]
             unsafe fn add_more(sums: &mut [Self::Sum; 2], row: Self::Row, column: Self::Column) {
-                // SAFETY: the caller promises the instructions.
+                // SAFETY: the caller guarantees the instructions.
                 unsafe {
                     sums[0] = $mul_add(row[1], column[1], sums[0]);
                     sums[1] = $neg_mul_add(row[0], column[1], sums[1]);
@@ -317,7 +317,7 @@ macro_rules! floats {
             }
             #[inline(always)]
             unsafe fn rows(columns: *const u8, steps: usize, rows: *mut u8, group: usize) {
-                // SAFETY: the caller's promise is handed on.
+                // SAFETY: the caller upholds this function's contract.
                 unsafe { $rows(columns, steps, rows, group) }
             }
         }

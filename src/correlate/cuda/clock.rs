@@ -1,4 +1,4 @@
-//! How times become launches, and when narrow sums are added to the wide ones.
+//! Splits a stream into launches and schedules the addition of 32-bit sums to the wide ones.
 //!
 //! Invariant: integers are folded before they could overflow; floats that are not rounded after runs that are counted from
 //! the last reset, however the stream was split.
@@ -7,34 +7,34 @@ use super::super::plan::Precision;
 use super::job::{MAX_TIMES, run};
 use crate::voltage::VoltageEncoding;
 
-/// Where a stream stands.
+/// State of a stream since the last reset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     /// Whether launches end where the narrow sums are full, counted from the last reset.
     whole_runs: bool,
-    /// Samples that the narrow sums hold for certain.
+    /// Samples that the narrow sums hold without overflow.
     most: usize,
-    /// Times of a launch, at most.
+    /// Times of a launch at most.
     launch: usize,
     /// Samples in the narrow sums.
     pending: usize,
-    /// Whether the wide sums hold any.
+    /// Whether the wide sums hold samples.
     settled: bool,
 }
 
-/// One launch.
+/// Times of one launch, and its handling of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Launch {
     pub(super) times: usize,
-    /// Whether it adds to the narrow sums.
+    /// Whether the launch adds to the narrow sums instead of overwriting them.
     pub(super) add: bool,
-    /// Whether the narrow sums go into the wide ones before it, and whether these begin with that.
+    /// Whether the narrow sums are first added to the wide ones; true overwrites these.
     pub(super) fold: Option<bool>,
 }
 
 impl Clock {
     pub(super) fn new(encoding: VoltageEncoding, precision: Precision) -> Self {
-        // Two products of 2^14 a sample, or of 2^6.
+        // A sample adds at most two products of 2^14, or of 2^6 for 4 bits.
         let (whole_runs, most, launch) = match encoding {
             VoltageEncoding::ComplexF32 => {
                 (precision == Precision::F32, run(precision), run(precision))
@@ -45,8 +45,8 @@ impl Clock {
         Self { whole_runs, most, launch, pending: 0, settled: false }
     }
 
-    /// The next launch of at most `left` times: all but the last are of an even number of times, unless whole runs are to
-    /// be filled up.
+    /// Returns the next launch, of at most `left` times. All but the last have an even number of times, except
+    /// launches that complete a whole run.
     pub(super) fn take(&mut self, left: usize) -> Launch {
         let room = self.most - self.pending;
         let mut times = left.min(self.launch);
@@ -62,17 +62,17 @@ impl Clock {
         Launch { times, add, fold }
     }
 
-    /// Whether wide sums are needed once so many more times have passed.
+    /// Returns whether `times` more times need wide sums.
     pub(super) fn needs_wide(&self, times: usize) -> bool {
         self.settled || self.pending.saturating_add(times) > self.most
     }
 
-    /// Whether narrow sums hold any samples.
+    /// Returns whether the narrow sums hold samples.
     pub(super) fn is_pending(&self) -> bool {
         self.pending > 0
     }
 
-    /// Whether wide sums do.
+    /// Returns whether the wide sums hold samples.
     pub(super) fn is_settled(&self) -> bool {
         self.settled
     }

@@ -1,23 +1,23 @@
-// The products of the last block of inputs with itself, where its columns stand beside those of others: by one warp. The
-// columns' sums are products too here, with rows of ones.
+// Products of the edge block of inputs with itself, if BESIDE leaves it no tiles of its own; one warp computes them.
+// The column sums of imaginary parts are products with rows of ones here.
 #pragma once
 #include "wgmma.cuh"
 
-// 16 x 16 products, made in one job of a channel; elements as those of Products.
+// 16 x 16 accumulators, used in one job per channel; the layout of elements is that of Products.
 struct Corner {
   bool wanted;
   i32 re[2][4] = {}, im[2][4] = {};
 
   INLINE explicit Corner(const Place& job) : wanted(job.row == 0 && job.column == 0) {}
-  // 128 bytes of time of a slot of the last block's inputs.
+  // Multiplies 128 bytes of time of the edge block.
   INLINE void multiply(u32 slot) {
     if (!wanted) return;
     const u32 lane = threadIdx.x & 31, mine = lane & 15;
 #pragma unroll
     for (u32 step = 0; step < 4; step++) {
-      u32 a[4];   // on the right side, words 0 and 2 are eight columns, 1 and 3 the next eight
+      u32 a[4];   // as right operand, words 0 and 2 are eight columns, 1 and 3 the next eight
       load_matrix_x4(a, slot + mine * 128 + ((2 * step + (lane >> 4)) ^ (mine & 7)) * 16);
-      // Sums the imaginary parts.
+      // Ones at the imaginary parts.
       const u32 one = SHIFT ? 0x01010101 : 0x01000100, ones[4] = {SHIFT ? 0 : one, SHIFT ? 0 : one, one, one};
       u32 b[4];
 #pragma unroll

@@ -1,8 +1,10 @@
-// Products of all pairs of inputs of single-precision samples, in one of four ways (WAY):
-// 0: multiply-adds, on any device. 1: matrix instructions of numbers rounded to 11 bits (tf32). 3: the same of numbers split
-// in two, hi + lo of 11 bits each, without lo x lo: nearly single precision. 16: of numbers rounded to 16 bits (f16).
+// Products of all pairs of inputs of single-precision samples, by one of four methods (WAY):
+//  - 0: fused multiply-adds, on any device.
+//  - 1: matrix instructions on numbers rounded to 11 bits (tf32).
+//  - 3: matrix instructions on numbers split into hi + lo of 11 bits each, without lo x lo: nearly single precision.
+//  - 16: matrix instructions on numbers rounded to f16.
 //
-// Grid, blocks and items: as mma.cu has them.
+// Grid, blocks and items: as in mma.cu.
 //
 // | buffer    | axes                                     | type        | access                   |
 // |-----------|------------------------------------------|-------------|--------------------------|
@@ -10,19 +12,19 @@
 // | `items`   | item                                     | Item        | read                     |
 // | `sums`    | channel, tile, row (EDGE), column (EDGE) | complex f32 | overwritten, or added to |
 //
-// With b' = (-i, r), Re = a . b and Im = a . b'. A lane's 16 bytes are two samples; which of them a step of the matrix
-// instruction takes is free, as long as rows and columns agree.
+// With b' = (-i, r), Re = a . b and Im = a . b'. A lane's 16 bytes are two samples. Their order within a step of the
+// matrix instruction is free, as long as rows and columns agree.
 #include "stages.cuh"
 
-// Parts of a stage that are multiplied at a time: chunks of 2 samples, or halves of 8.
+// Parts of a stage that are multiplied one after another: chunks of 2 samples, or halves of 8.
 #define PARTS (WAY == 0 ? 8 : 2)
 
-// Adding 0 makes a new number, for which a new register is found: one that must stand in two orders, in a sample or a tile
-// and in the matrix instruction, would be moved to and fro else.
+// Adding 0 creates a new value in a new register. Otherwise a value needed at two register positions, in a sample or
+// tile and in the matrix instruction, is moved back and forth.
 INLINE float apart(float x) { return x + 0.0f; }
 
 #if WAY == 16
-// Two samples of two rows, and of a column.
+// Operands of two samples: of two rows, and of a column.
 struct Rows {
   u32 a[4];
   INLINE Rows(float4 x, float4 y)
@@ -50,7 +52,7 @@ INLINE void add(float (&c)[4], const Rows& a, const Columns& b) {
   for (int i = 0; i < 2; i++) mma_16x8x8_tf32(c, a.a[i], b.b[i]);
 }
 #elif WAY == 3
-// A number rounded to 11 bits, and what is left of it, exactly; of one that is not finite, NaN is left.
+// Splits a number into one rounded to 11 bits and the exact remainder, which is NaN if the number is not finite.
 INLINE void split(float x, u32& high, u32& low) {
   high = (__float_as_uint(x) + 0x1000) & 0xffffe000;
   low = __float_as_uint(x - __uint_as_float(high));
@@ -71,7 +73,7 @@ struct Columns {
     split(x.z, high[1][0], low[1][0]), split(x.w, high[1][1], low[1][1]);
   }
 };
-// The small products first.
+// Adds the small products first.
 INLINE void add(float (&c)[4], const Rows& a, const Columns& b) {
 #pragma unroll
   for (int i = 0; i < 2; i++) mma_16x8x8_tf32(c, a.low[i], b.high[i]), mma_16x8x8_tf32(c, a.high[i], b.low[i]);
@@ -104,7 +106,7 @@ template <int N> struct Sums {
       }
     }
   }
-  // Hands out the sums with their places in the tile.
+  // Passes the sums with their addresses in the tile to `use`.
   template <class Use> INLINE void each(float* to, Use use) {
     u32 lane = threadIdx.x % 32;
 #pragma unroll
@@ -114,7 +116,8 @@ template <int N> struct Sums {
   }
 };
 #else
-// As the matrix instruction has them: lane l has rows l / 4 + 8 i, and of columns 8 n and so on 2 (l % 4) and the next.
+// Layout of the matrix instruction: lane l has rows l / 4 + 8 i and, of columns 8 n to 8 n + 7, 2 (l % 4) and the
+// next.
 template <int N> struct Sums {
   float re[2][N][4], im[2][N][4];
   INLINE static u32 row(u32 lane) { return lane / 4; }
@@ -150,7 +153,7 @@ template <int N> struct Sums {
 };
 #endif
 
-// What sums begin with: nothing, or what the tile holds.
+// Initial values of the sums: zero, or the stored tile.
 struct Nothing {
   INLINE void operator()(const float2*, float& re, float& im) const { re = im = 0; }
   INLINE void operator()(const float4*, float& re, float& im, float& re2, float& im2) const { re = im = re2 = im2 = 0; }
@@ -169,7 +172,7 @@ struct End {
   }
 };
 
-// A warp's piece of one work.
+// Multiplies a warp's piece of one work unit.
 template <int N>
 INLINE void multiply(Ring& ring, const u8* memory, const Spectra& x, const Works& works, const Piece& piece, float* to,
                      bool more) {
@@ -204,7 +207,7 @@ multiply_inputs(const u8* samples, u64 channel_stride, u32 input_stride, u32 inp
     Piece piece(works, work, tiles);
     float* to = sums + piece.first * 2;
     if (piece.width == 0) {
-      // A warp without a piece keeps step with the others.
+      // A warp without a piece takes part in barriers and loads only.
 #pragma unroll 1
       for (u32 left = parts(x.bytes, 128u); left; left--) ring.wait(), ring.fetch<0, 1>(x, works);
 #if EDGE == 128

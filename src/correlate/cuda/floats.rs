@@ -1,4 +1,4 @@
-//! Products of single-precision samples: by multiply-adds, or on the matrix instructions of a warp.
+//! Products of single-precision samples: by multiply-adds, or with the matrix instructions of a warp.
 
 use super::super::plan::Precision;
 use super::job::Job;
@@ -7,24 +7,24 @@ use super::stages::{Block, Stages};
 use crate::backend::cuda::{Device, Extent, Properties, Source, Stream, Variant};
 use crate::error::Result;
 
-/// How samples are multiplied. Errors are of a sum of at most 256 products, relative to that of their magnitudes.
+/// Method of multiplication. Errors hold for sums of at most 256 products, relative to the sum of their magnitudes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By multiply-adds in the order of time, as on the CPU: 514.5 x 2^-24 at most.
+    /// Multiply-adds in the order of time, as on the CPU: error at most 514.5 x 2^-24.
     Scalar,
-    /// By matrix instructions, each number split in two of 11 bits: the same bound (of 256 samples some 110 x 2^-24, the
-    /// former 20; the instructions cut sums off toward 0).
+    /// Matrix instructions on numbers split into two parts of 11 bits: same bound. Measured for 256 samples: some 110
+    /// x 2^-24, against 20 for `Scalar`, because the instructions truncate sums toward 0.
     Split,
-    /// By matrix instructions, numbers rounded to 11 bits, of any size: 2^-10 at most.
+    /// Matrix instructions on numbers rounded to 11 bits, of any magnitude: error at most 2^-10.
     Tf32,
-    /// By matrix instructions, numbers rounded to 16 bits, of magnitudes 6.2e-5 to 65504: 2^-10 at most.
+    /// Matrix instructions on numbers rounded to f16, for magnitudes of 6.2e-5 to 65504: error at most 2^-10.
     F16,
 }
 
 impl Way {
     pub(super) const ALL: [Self; 4] = [Self::Scalar, Self::Split, Self::Tf32, Self::F16];
 
-    /// As the kernel calls it.
+    /// Value of `WAY` in the kernel.
     fn number(self) -> usize {
         match self {
             Self::Scalar => 0,
@@ -43,7 +43,7 @@ impl Way {
         }
     }
 
-    /// Whether a device has the instructions, and this is as precise as was asked.
+    /// Returns whether the device has the instructions and the method has the requested precision.
     pub(super) fn suits(self, shape: &Shape, properties: &Properties) -> bool {
         let precision = match self {
             Self::Scalar => Precision::F32,
@@ -59,7 +59,7 @@ impl Way {
     }
 }
 
-/// A shape bound to one of the kernels on a device.
+/// Shape bound to one of the kernels on a device.
 #[derive(Debug)]
 pub(super) struct Floats(Stages);
 
@@ -75,7 +75,7 @@ impl Floats {
     }
 }
 
-/// The kernels of this path.
+/// Returns the kernels of this path for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let of = |way: Way, edge| (edge, way.source(&Block::new(edge, 163 << 10)));
     let sources = Way::ALL.into_iter().flat_map(|way| [128, 64, 32].map(|edge| of(way, edge)));

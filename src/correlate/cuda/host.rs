@@ -1,4 +1,4 @@
-//! Blocks from the host's memory, piece by piece: the next one is copied while a piece is worked on.
+//! Transfer of blocks from host memory in pieces: the next piece is copied while the device processes one.
 
 use std::ops::Range;
 
@@ -10,24 +10,24 @@ use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 
-/// Pieces under way.
+/// Pieces in flight.
 const SLOTS: usize = 3;
 
-/// Bytes of a piece, about; few in tests, so that short blocks have several.
+/// Approximate bytes of a piece; few in tests, so that short blocks have several pieces.
 const PIECE_BYTES: usize = if cfg!(test) { 1 << 15 } else { 1 << 24 };
 
-/// Bytes that a thread copies at a time.
+/// Bytes that a thread copies at once.
 const COPY: usize = 1 << 18;
 
-/// A piece of a block: whole channels, or some times of one.
+/// Piece of a block: whole channels, or some times of one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) channels: Range<usize>,
-    /// From a multiple of 64 on.
+    /// Begins at a multiple of 64.
     pub(super) times: Range<usize>,
 }
 
-/// A piece's memory on both sides.
+/// Memory of a piece on the host and on the device.
 #[derive(Debug)]
 struct Slot {
     packed: Pinned<u8>,
@@ -35,18 +35,18 @@ struct Slot {
     device_packed: Buffer<u8>,
     device_mask: Buffer<u64>,
     natural: Buffer<u8>,
-    /// After the copies.
+    /// Recorded after the copies.
     copied: Event,
-    /// After the last work on what was copied.
+    /// Recorded after the last work on the copied data.
     worked: Event,
 }
 
-/// A piece on the device, in natural order.
+/// Piece on the device, in natural order (channel, input, time).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     pub(super) spectra: u64,
     pub(super) input_stride: usize,
-    /// Address of the mask.
+    /// Address of the validity mask.
     pub(super) valid: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Host {
     copies: Stream,
     pub(super) work: Stream,
     slots: Vec<Slot>,
-    /// Of a slot's spectra.
+    /// Bytes of a slot's spectra.
     bytes: usize,
     next: usize,
 }
@@ -89,10 +89,10 @@ impl Host {
         })
     }
 
-    /// Staging memory for pieces of blocks of so many times: more than before, if it takes more.
+    /// Enlarges the staging memory, if necessary, for pieces of blocks of `times` times.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable) without room.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) without enough memory.
     pub(super) fn grow(&mut self, times: usize) -> Result<()> {
         let (channels, times) = self.most(times);
         let bytes = (channels * self.channel_bytes(times)).next_power_of_two();
@@ -106,13 +106,13 @@ impl Host {
         Ok(())
     }
 
-    /// Bytes that a channel takes, packed or not.
+    /// Returns the bytes of a channel: the larger of packed and natural order.
     fn channel_bytes(&self, times: usize) -> usize {
         let natural = self.shape.inputs * Turn::stride(&self.shape, times);
         natural.max(self.plan.panels() * self.plan.panel_bytes(times))
     }
 
-    /// Channels and times of a block's pieces, at most.
+    /// Returns the largest number of channels and times of a block's pieces.
     fn most(&self, times: usize) -> (usize, usize) {
         let bytes = self.channel_bytes(times);
         if bytes <= PIECE_BYTES {
@@ -121,7 +121,7 @@ impl Host {
         (1, (PIECE_BYTES / self.channel_bytes(64)).max(1) * 64)
     }
 
-    /// The pieces of a block of so many times: all times of some channels one after another.
+    /// Returns the pieces of a block of `times` times. All times of a group of channels come before the next group.
     pub(super) fn pieces(&self, times: usize) -> impl Iterator<Item = Piece> + use<> {
         let (channels, most) = self.most(times);
         let all = self.plan.channels();
@@ -134,8 +134,8 @@ impl Host {
         })
     }
 
-    /// Queues the copy of a piece to the device and its turn: it is there for what is queued in [`Host::work`] from now
-    /// on, until [`Host::release`].
+    /// Queues the copy of a piece to the device and its corner turn. Work queued in [`Host::work`] from now on may
+    /// use it, until [`Host::release`].
     pub(super) fn bring(&mut self, block: Block<'_>, piece: &Piece) -> Result<Arrived> {
         let slot = &mut self.slots[self.next];
         slot.copied.synchronize()?;
@@ -144,7 +144,7 @@ impl Host {
             from: block.bytes(),
             first: piece.channels.start * panels,
             pitch: self.plan.panel_bytes(block.times()),
-            // Even times begin a group.
+            // Pieces begin at even times, where a group of the packed order begins.
             start: piece.times.start * LANES * self.shape.row_bytes(1),
             length: self.plan.panel_bytes(times),
         };
@@ -171,7 +171,7 @@ impl Host {
             words
         });
         self.copies.wait(&slot.worked)?;
-        // SAFETY: the host's side is not touched before `copied` has passed.
+        // SAFETY: the host memory is not accessed before `copied` has passed.
         unsafe {
             self.copies.copy_in(&slot.packed, 0..bytes, &mut slot.device_packed, 0)?;
             if let Some(words) = words {
@@ -189,14 +189,14 @@ impl Host {
         })
     }
 
-    /// Waits for all that is under way, when not all of it could be queued: whether it fails is of no interest then.
+    /// Waits for queued work after an error. Its own errors are ignored, since the first one is returned.
     pub(super) fn settle(&self) {
         for stream in [&self.copies, &self.work] {
             let _ = stream.synchronize();
         }
     }
 
-    /// All work on the piece that came last is queued.
+    /// Marks that all work on the last piece is queued.
     pub(super) fn release(&mut self) -> Result<()> {
         self.work.record(&self.slots[self.next].worked)?;
         self.next = (self.next + 1) % self.slots.len();
@@ -206,7 +206,7 @@ impl Host {
 
 impl Slot {
     fn new(device: &Device, bytes: usize) -> Result<Self> {
-        // A word for 64 samples of an antenna, which take 16 bytes at least.
+        // A mask word covers 64 samples of an antenna, which take at least 16 bytes.
         let words = bytes.div_ceil(16);
         Ok(Self {
             packed: device.pinned(bytes)?,
@@ -220,7 +220,7 @@ impl Slot {
     }
 }
 
-/// Parts of rows `pitch` elements apart that become one behind another.
+/// Parts of rows that lie `pitch` elements apart, to be copied contiguously.
 #[derive(Clone, Copy, Debug)]
 struct Rows<'a, T> {
     from: &'a [T],
@@ -231,7 +231,7 @@ struct Rows<'a, T> {
 }
 
 impl<T: Copy> Rows<'_, T> {
-    /// Copies what belongs from element `at` of the result on.
+    /// Fills `to` with the result from element `at` on.
     fn copy(&self, mut at: usize, mut to: &mut [T]) {
         if self.length == self.pitch {
             let first = self.first * self.pitch + at;

@@ -1,19 +1,18 @@
-//! How the products of a channel are shared among blocks and their warps.
+//! Division of a channel's products among blocks and their warps.
 
-/// Inputs that stand together.
+/// Inputs of a group.
 pub(super) const GROUP: usize = 32;
 
-/// The groups of a tile's side, where inputs are many.
+/// Groups along the side of a tile of 128 inputs.
 const SIDE: usize = 4;
 
-/// A place without a group.
+/// Marks a slot without a group.
 const NOBODY: u16 = 0xffff;
 
-/// A warp's part: the place of its rows' group, that of its columns' first group, and their groups, 1 or 2.
+/// Part of a warp: slot of the rows' group, slot of the first columns' group, and number of column groups, 1 or 2.
 type Piece = (usize, usize, usize);
 
-/// What a block multiplies at a time, as kernels read it: the groups that stand in its 8 places, then the pieces
-/// of its warps.
+/// Unit of work of a block, in the layout that kernels read: the groups in its 8 slots, then the pieces of its warps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     groups: Vec<u16>,
@@ -25,7 +24,8 @@ impl Item {
         Self { groups: groups.into_iter().map(|group| group as u16).collect(), pieces }
     }
 
-    /// Sixteen bytes of groups, sixteen of pieces: place of rows, place of columns << 3, groups of columns << 6.
+    /// Returns sixteen bytes of groups and sixteen of pieces: slot of rows, slot of columns << 3, groups of columns
+    /// << 6.
     pub(super) fn bytes(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
         let groups = self.groups.iter().copied().chain(std::iter::repeat(NOBODY));
@@ -39,15 +39,15 @@ impl Item {
     }
 }
 
-/// The items of a channel whose tiles have so many inputs a side. Warps 0 to 3 and 4 to 7 share the four
-/// schedulers of a multiprocessor, so that wide pieces come first.
+/// Returns the items of a channel, for tiles of `edge` inputs a side. Wide pieces come first, because warps 0 to 3
+/// and 4 to 7 share the four schedulers of a multiprocessor.
 pub(super) fn items(inputs: usize, edge: usize) -> Vec<Item> {
     let groups = inputs.div_ceil(GROUP);
     if edge < SIDE * GROUP {
         return vec![Item::new(0..groups, triangle(groups))];
     }
     let (last, rest) = ((groups - 1) / SIDE, (groups - 1) % SIDE + 1);
-    // The rows of one last group go with the diagonal tiles, which leave warps idle.
+    // The rows of a single last group join the items of diagonal tiles, which leave warps idle.
     let lone = rest == 1 && last > 0;
     let mut items = Vec::new();
     for i in 0..=last {
@@ -65,7 +65,7 @@ pub(super) fn items(inputs: usize, edge: usize) -> Vec<Item> {
     items
 }
 
-/// Pieces of so many groups with themselves, on the diagonal and below.
+/// Returns the pieces of a triangle of groups: the diagonal and below.
 fn triangle(groups: usize) -> Vec<Piece> {
     match groups {
         4 => vec![(1, 0, 2), (2, 0, 2), (3, 0, 2), (3, 2, 2), (0, 0, 1), (2, 2, 1)],
@@ -75,7 +75,7 @@ fn triangle(groups: usize) -> Vec<Piece> {
     }
 }
 
-/// Some rows' groups with a whole tile side of columns.
+/// Returns the item of these rows' groups and one full tile side of columns.
 fn square(rows: std::ops::Range<usize>, column: usize) -> Item {
     let wide = |row| [(row, SIDE, 2), (row, SIDE + 2, 2)];
     let pieces = match rows.len() {
@@ -93,7 +93,7 @@ fn square(rows: std::ops::Range<usize>, column: usize) -> Item {
 mod tests {
     use super::*;
 
-    /// How often an item's pieces cover a pair of groups.
+    /// Counts for each pair of groups the pieces that cover it.
     fn covered(items: &[Item], groups: usize) -> Vec<usize> {
         let mut counts = vec![0; groups * groups];
         for item in items {

@@ -1,41 +1,41 @@
-//! What one launch of products is given.
+//! Arguments of one launch of products.
 
 use super::super::plan::Precision;
 
-/// Spectra in a device's memory, in natural order: channel, input, time; and the tiles that their products go to.
+/// Spectra in device memory, in natural order (channel, input, time), and the tiles of their sums.
 ///
 /// | buffer    | axes                       | type                                  | access     |
 /// |-----------|----------------------------|---------------------------------------|------------|
 /// | `spectra` | channel, input, time       | complex 4 bit (1 byte), 8 bit, or f32 | read       |
 /// | `sums`    | channel, tile, row, column | complex i32; f32 of f32 spectra       | write, add |
 ///
-/// Addresses and strides of the spectra are multiples of 16, but for the address of f32 spectra that are not rounded, which
-/// is one of 8: a run may end within a block. A row may be read up to the next multiple of 16 bytes
-/// behind its last sample, where it may hold anything, and so may everything up to its stride. Tiles begin at a
+/// Addresses and strides of the spectra are multiples of 16 bytes. The address of f32 spectra for [`Precision::F32`]
+/// is a multiple of 8 only, because a run may end within a block. Kernels may read a row up to the next multiple of
+/// 16 bytes after its last sample; those bytes, and the rest up to the stride, may hold anything. Tiles begin at a
 /// multiple of 1024 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// Address of the first channel's first input.
+    /// Address of the first input of the first channel.
     pub spectra: u64,
-    /// Bytes from a channel to the next.
+    /// Bytes from one channel to the next.
     pub channel_stride: usize,
-    /// Bytes from an input to the next.
+    /// Bytes from one input to the next.
     pub input_stride: usize,
-    /// Channels of this launch: at most as many as the shape has.
+    /// Channels of this launch; at most those of the shape.
     pub channels: usize,
-    /// Times, at least 1; of integers at most [`MAX_TIMES`], of floats at most as [`run`] says.
+    /// Times, at least 1; at most [`MAX_TIMES`] for integers and [`run`] for floats.
     pub times: usize,
-    /// Address of the first channel's tiles.
+    /// Address of the tiles of the first channel.
     pub sums: u64,
-    /// Whether to add to what the tiles hold; they are overwritten otherwise.
+    /// Whether to add to the tiles instead of overwriting them.
     pub add: bool,
 }
 
-/// The most times of integers in a launch: whole words of a mask, whose products of 2^15 fit 32 bits.
+/// Most times of integers per launch: whole words of a mask, so that sums of products of 2^15 fit 32 bits.
 pub(super) const MAX_TIMES: usize = 65_472;
 
-/// The most samples of floats that are summed in single precision: so few that they err as on the CPU, or that rounding
-/// the samples counts for more.
+/// Returns the most samples of floats summed in single precision: so few that the error is as on the CPU, or that the
+/// rounding of samples dominates.
 pub(super) fn run(precision: Precision) -> usize {
     match precision {
         Precision::F32 | Precision::Split => 256,

@@ -1,11 +1,11 @@
-// Which samples are valid: those that are not become zero, and each baseline's valid ones are counted.
+// Validity masks: sets invalid samples to zero and counts the valid ones of each baseline.
 #include "device.cuh"
 #include "tiles.cuh"
 
 // SAMPLE: bytes of a sample: 1, 2 or 8.
 
-// Sets the samples to zero whose bits are clear in `word`, from time 64 k on: the lanes of a warp together. Only the first
-// `times` exist.
+// Sets the samples to zero whose bits are clear in `word`. The lanes of a warp share the 64 times from `row` on, of
+// which only the first `times` exist.
 INLINE void clear(u8* row, u64 word, i32 times, int lane) {
   for (int time = lane; time < smaller(times, 64); time += 32) {
     if (word >> time & 1) continue;
@@ -19,7 +19,7 @@ INLINE void clear(u8* row, u64 word, i32 times, int lane) {
   }
 }
 
-// A warp for each channel and antenna: looks at 32 words at a time, and counts the valid samples.
+// One warp per channel and antenna: reads 32 mask words at once and counts the valid samples.
 KERNEL __launch_bounds__(256) apply_mask(u8* spectra, i64 channel_stride, i64 input_stride, u32 channels, u32 antennas,
                                          u32 polarizations, i64 times, const u64* valid, u64* counts) {
   const u64 index = (u64)blockIdx.x * 8 + threadIdx.x / 32;
@@ -46,8 +46,9 @@ KERNEL __launch_bounds__(256) apply_mask(u8* spectra, i64 channel_stride, i64 in
   if (lane == 0) counts[index] = count;
 }
 
-// Valid samples that each baseline (i, j) has, for tiles of 32 x 32 antennas: a warp has a row of 32 at a time. `counts` are
-// those of antennas: where all rows or all columns of a tile are whole they say it all.
+// Counts the valid samples of each baseline (i, j), in tiles of 32 x 32 antennas; each warp computes rows of 32.
+// `counts` are those of single antennas: if no row or no column of a tile has invalid samples, they determine the
+// result.
 KERNEL __launch_bounds__(256) count_baselines(const u64* valid, const u64* counts, u32 antennas, i64 times, u32 tiles, u64* sums,
                                               u32 add) {
   constexpr int TILE = 32, WORDS = 16, ROWS = 4;

@@ -1,4 +1,4 @@
-//! Samples that are not valid become zero on the device, and each baseline's valid ones are counted.
+//! Validity masks on the device: sets invalid samples to zero and counts the valid ones of each baseline.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use crate::backend::cuda::{
 };
 use crate::error::Result;
 
-/// Threads of a block, in warps of which each looks at an antenna's mask.
+/// Threads of a block. Each warp processes the mask of one antenna.
 const BLOCK: usize = 256;
 
 /// Antennas along a tile of counts.
 const TILE: usize = 32;
 
-/// The kernels, and all channels' counts.
+/// Kernels and the counts of all channels.
 #[derive(Debug)]
 pub(super) struct Masks {
     shape: Shape,
@@ -23,13 +23,13 @@ pub(super) struct Masks {
     baselines: usize,
     apply: Function,
     count: Function,
-    /// Valid samples of each antenna in the present block; axes channel, antenna.
+    /// Valid samples of each antenna in the current block; axes channel, antenna.
     own: Buffer<u64>,
-    /// Axes channel, baseline.
+    /// Valid samples of each baseline since the last reset; axes channel, baseline.
     counts: Buffer<u64>,
 }
 
-/// Some channels' spectra in natural order, with their mask.
+/// Spectra of some channels in natural order, with their mask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Masked {
     pub(super) spectra: u64,
@@ -45,7 +45,7 @@ fn source(defines: Vec<(&'static str, String)>) -> Source {
     Source { name: "masks.cu", text: include_str!("masks.cu"), includes, defines }
 }
 
-/// Variants in the table.
+/// Returns the variants of these kernels for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let variant = |defines| Variant::plain(source(defines), extent);
     combinations(&[("SAMPLE", &["1", "2", "8"])], extent).into_iter().map(variant).collect()
@@ -65,17 +65,17 @@ impl Masks {
         })
     }
 
-    /// Bytes of the counts.
+    /// Returns the bytes of the counts.
     pub(super) fn bytes(plan: &Plan) -> usize {
         plan.channels() * (plan.baselines() + plan.antennas()) * size_of::<u64>()
     }
 
-    /// Address of the count of a baseline, counted from those of channel 0.
+    /// Returns the address of a count; `baseline` counts from the first baseline of channel 0.
     pub(super) fn at(&self, baseline: usize) -> u64 {
         self.counts.at(baseline)
     }
 
-    /// Queues both for some channels; counts begin anew unless `add`.
+    /// Queues masking and counting for some channels. Overwrites the counts unless `add`.
     pub(super) fn enqueue(
         &self,
         part: &Masked,
@@ -106,7 +106,7 @@ impl Masks {
             .with(tiles as u32)
             .with(self.counts.at(channels.start * self.baselines))
             .with(u32::from(add));
-        // SAFETY: the arguments are the kernels'; the mask has a word for every antenna and 64 times of these channels.
+        // SAFETY: the arguments match the kernels; the mask has a word per antenna and 64 times of these channels.
         unsafe {
             stream.launch(&self.apply, [blocks, 1, 1], [BLOCK, 1, 1], &apply)?;
             stream.launch(&self.count, [channels.len() * tiles, 1, 1], [BLOCK, 1, 1], &count)

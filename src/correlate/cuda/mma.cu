@@ -1,6 +1,7 @@
-// Exact products of all pairs of inputs by the matrix instructions of a warp (sm_80 and later), of 8 or 4 bits.
+// Exact products of all pairs of inputs with the matrix instructions of a warp (sm_80 and later), for 8 or 4 bits.
 //
-// Grid: as many blocks as the device runs at once; each takes works (channel, item) that many apart. Block: WARPS warps.
+// Grid: as many blocks as the device runs at once; each processes every gridDim.x-th work unit (channel, item).
+// Block: WARPS warps.
 //
 // | buffer    | axes                                        | type          | access      |
 // |-----------|---------------------------------------------|---------------|-------------|
@@ -8,32 +9,34 @@
 // | `items`   | item                                        | Item          | read        |
 // | `sums`    | channel, tile, row (EDGE), column (EDGE)    | complex i32   | overwritten, or added to |
 //
-// With a = (r, i) and a' = (i, ~r) as bytes, Re = a . b and Im = a' . b + sum of b's imaginary parts, because -r = ~r + 1
-// and ~r never overflows: one copy of the samples serves both. 4-bit samples stay so in shared memory too: their nibbles
-// are taken as the high halves of bytes, real and imaginary parts apart, so that all sums are 256 times as large.
+// With a = (r, i) and a' = (i, ~r) as bytes, Re = a . b and Im = a' . b + sum of b's imaginary parts, because -r = ~r
+// + 1 and ~r never overflows: one copy of the samples serves both products. 4-bit samples stay packed in shared
+// memory. Their nibbles become the high halves of bytes, real and imaginary parts apart, so all sums are 256 times
+// too large until the end.
 #include "stages.cuh"
 
-// 32 bytes of each row, as ldmatrix brings them: rows for this step and the next, columns of both, as they are used up.
+// Operands from ldmatrix, 32 bytes of each row: rows of this step and the next, and columns, each reloaded once it is
+// used.
 template <int N> struct Fragments {
   u32 a[2][2][4], b[N / 2][4];
   INLINE void load_rows(int into, u32 rows) {
 #pragma unroll
     for (int m = 0; m < 2; m++) load_matrix_x4(a[into][m], rows + m * 2048);
   }
-  // What a lane holds of columns 8 n and so on.
+  // Returns a lane's words of columns 8 n to 8 n + 7.
   INLINE const u32 (&words(int n) const)[2] { return *(const u32(*)[2])&b[n / 2][n % 2 * 2]; }
   INLINE void load_columns(u32 columns, int n) { load_matrix_x4(b[n], columns + n * 2048); }
 };
 
-// Sums over time of the imaginary parts of a tile's columns, made by all threads from the samples in shared memory: each
-// thread has a row of them, or half of one.
+// Sums over time of the imaginary parts of a tile's columns. All threads read the samples from shared memory; each
+// sums one column, or half of one.
 #define SIDE (GROUPS * 32 < 128 ? GROUPS * 32 : 128)
 #define SHARES (THREADS >= 2 * SIDE ? 2 : 1)
 struct Columns {
   u8* memory;
   i32 sum;
 
-  // Those of a stage, whose columns begin at place `side`.
+  // Adds the columns of a stage, which begin at slot `side`.
   INLINE void add(const Ring& ring, u32 side) {
     u32 row = side * 32 + threadIdx.x % SIDE, share = threadIdx.x / SIDE;
     if (share >= SHARES) return;
@@ -48,13 +51,14 @@ struct Columns {
     return BITS == 8 ? __dp4a((i32)word, 0x01000100, sum) : __dp4a((i32)(word << 4 & 0xf0f0f0f0), 0x01010101, sum);
   }
   INLINE i32* place() const { return (i32*)(memory + STAGES * STAGE_BYTES); }
-  // All threads bring theirs. They were read when a barrier of the next stage is passed.
+  // Publishes the sums of all threads in shared memory. The barriers of the next stages protect them from
+  // overwriting.
   INLINE void finish() {
     if (threadIdx.x < SIDE * SHARES) place()[threadIdx.x] = BITS == 8 ? sum : sum >> 4;
     sum = 0;
     named_barrier(1, THREADS);
   }
-  // Of a column and the next.
+  // Returns the sums of a column and the next.
   INLINE int2 pair(u32 column) const {
     int2 sums = *(const int2*)(place() + column);
     if (SHARES == 1) return sums;
@@ -63,7 +67,7 @@ struct Columns {
   }
 };
 
-// Sums of a warp's piece of 32 x 8 N products, as mma lays them out.
+// Accumulators of a warp's piece of 32 x 8 N products, in the layout of mma.
 template <int N> struct Sums {
   i32 re[2][N][4], im[2][N][4];
 
@@ -74,8 +78,8 @@ template <int N> struct Sums {
       for (int i = 0; i < 8; i++) re[i / 4][n][i % 4] = im[i / 4][n][i % 4] = 0;
   }
 #if BITS == 8
-  // Of one step; those columns of the next, which stand at `next`, follow. One operand `a` after the other, each with all
-  // columns.
+  // Multiplies one step and loads the columns of the next from `next`. Takes one operand `a` after the other, each
+  // with all columns.
   INLINE void multiply(Fragments<N>& f, const u32 (&a)[2][4], u32 next) {
 #pragma unroll
     for (int m = 0; m < 2; m++) {
@@ -118,7 +122,7 @@ template <int N> struct Sums {
   INLINE i32 whole(i32 sum) const { return sum >> 8; }
 #endif
 
-  // Hands out pairs of sums with their places; `to` is the piece's first.
+  // Passes pairs of sums with their addresses to `use`; `to` is the first sum of the piece.
   template <class Use> INLINE void each(i32* to, const Columns& columns, u32 column, Use use) const {
     u32 lane = threadIdx.x % 32;
 #pragma unroll
@@ -136,7 +140,7 @@ template <int N> struct Sums {
 struct Store {
   INLINE void operator()(int4* place, int4 values) const { store_16(place, values.x, values.y, values.z, values.w); }
 };
-// Nothing comes back, so that no register waits for it; integers add up in any order.
+// Atomics return nothing here, so no register waits for them. Integer sums do not depend on the order.
 struct Add {
   INLINE void operator()(int4* place, int4 values) const {
     atomicAdd(&place->x, values.x), atomicAdd(&place->y, values.y);
@@ -144,7 +148,7 @@ struct Add {
   }
 };
 
-// A warp's piece of one work.
+// Multiplies a warp's piece of one work unit.
 template <int N>
 INLINE void multiply(Ring& ring, Columns& sides, const Spectra& x, const Works& works, const Piece& piece, i32* to,
                      bool more) {
@@ -167,10 +171,10 @@ INLINE void multiply(Ring& ring, Columns& sides, const Spectra& x, const Works& 
       next = (next + 32) % 128;
       bool turn = step == 1 && next == 0 && left > 1;
       if (turn) ring.wait();
-      // After the last step of all, what is loaded is not used.
+      // After the last step of all, the loaded values are not used.
       f.load_rows((step + 1) % 2, ring.current + (rows ^ next));
       sums.multiply(f, f.a[step], ring.current + (columns ^ next));
-      // Behind products, which keep the tensor cores busy meanwhile.
+      // Issued after products, which keep the tensor cores busy meanwhile.
       if (turn) ring.fetch<0, 2>(x, works);
       if (step == 1 && next == 64) {
         ring.fetch<1, 2>(x, works);
@@ -199,7 +203,7 @@ multiply_inputs(const u8* samples, u64 channel_stride, u32 input_stride, u32 inp
     Piece piece(works, work, tiles);
     i32* to = sums + piece.first * 2;
     if (piece.width == 0) {
-      // A warp without a piece keeps step with the others.
+      // A warp without a piece takes part in barriers, loads and column sums only.
 #pragma unroll 1
       for (u32 left = parts(x.bytes, 128u); left; left--) {
         ring.wait();

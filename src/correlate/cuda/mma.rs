@@ -1,4 +1,4 @@
-//! Exact products on the matrix instructions of a warp, which every device from Ampere on has.
+//! Exact products with the matrix instructions of a warp, on every device from Ampere on.
 
 use super::job::Job;
 use super::shape::Shape;
@@ -7,7 +7,7 @@ use crate::backend::cuda::{Device, Extent, Properties, Source, Stream, Variant};
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
 
-/// A shape bound to the kernel on a device.
+/// Shape bound to the kernel on a device.
 #[derive(Debug)]
 pub(super) struct Mma(Stages);
 
@@ -16,7 +16,7 @@ fn source(block: &Block, encoding: VoltageEncoding) -> Source {
 }
 
 impl Mma {
-    /// Whether a device has the instructions for spectra of this encoding.
+    /// Returns whether the device has the instructions for spectra of this encoding.
     pub(super) fn suits(shape: &Shape, properties: &Properties) -> bool {
         properties.target.capability >= (8, 0) && !shape.is_float()
     }
@@ -32,7 +32,7 @@ impl Mma {
     }
 }
 
-/// The kernels of this path.
+/// Returns the kernels of this path for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     use VoltageEncoding::{Complex4, Complex8};
     let of = |shared_bytes: usize| {
@@ -45,7 +45,7 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
         128 => Variant::everywhere(source),
         _ => Variant::plain(source, extent),
     });
-    // Ada and the like have less shared memory.
+    // Ada and similar devices have less shared memory.
     let small = of(99 << 10).filter(|(edge, _)| extent == Extent::All && *edge == 128);
     large.chain(small.map(|(_, source)| Variant::everywhere(source))).collect()
 }

@@ -1,4 +1,4 @@
-//! The X-engine on a GPU: tiles of 32-bit sums, added to 64-bit ones before they could overflow.
+//! X-engine on a GPU: tiles of 32-bit sums, added to 64-bit sums before they can overflow.
 //!
 //! Invariant: the same bits for any split of a stream.
 #![allow(unsafe_code)]
@@ -43,23 +43,23 @@ use shape::Shape;
 use sums::Sums;
 pub use variants::kernels;
 
-/// Where spectra in natural order (channel, input, time) lie in a device's buffer.
+/// Layout of spectra in natural order (channel, input, time) in a device buffer.
 ///
-/// All numbers of bytes are multiples of 16. What stands between an input's last sample and the next multiple of 16 bytes
-/// may be read, and may be anything.
+/// All byte numbers are multiples of 16. The bytes from an input's last sample to the next multiple of 16 may be
+/// read, and may hold anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpectra {
-    /// The first channel's first input's first byte.
+    /// First byte of the first input of the first channel.
     pub first_byte: usize,
-    /// Bytes from a channel to the next.
+    /// Bytes from one channel to the next.
     pub channel_stride: usize,
-    /// Bytes from an input to the next.
+    /// Bytes from one input to the next.
     pub input_stride: usize,
-    /// Spectra.
+    /// Number of spectra.
     pub times: usize,
 }
 
-/// A plan bound to a GPU.
+/// Plan bound to a GPU.
 #[derive(Debug)]
 pub(super) struct Engine {
     plan: Plan,
@@ -71,11 +71,11 @@ pub(super) struct Engine {
     masks: Masks,
     clock: Clock,
     counted: Counted,
-    /// After what was queued last, on whatever stream.
+    /// Recorded after the work queued last, on any stream.
     last: Event,
-    /// None before the first block of the host's.
+    /// None before the first block from the host.
     host: Option<Box<Host>>,
-    /// None before the first reading.
+    /// None before the first read-out.
     outbox: Option<Box<Outbox>>,
 }
 
@@ -88,7 +88,7 @@ struct Part {
     input_stride: usize,
     times: usize,
     valid: Option<u64>,
-    /// Whether counts go on from those that are there.
+    /// Whether the counts are added to instead of overwritten.
     counts_go_on: bool,
 }
 
@@ -112,7 +112,7 @@ impl Engine {
         })
     }
 
-    /// Adds all samples of a block in the host's memory: returns when it is copied, and the work queued.
+    /// Adds all samples of a block in host memory. Returns once the block is copied and the work queued.
     pub(super) fn run(&mut self, block: Block<'_>) -> Result<()> {
         if block.times() == 0 {
             return Ok(());
@@ -131,7 +131,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Every channel's clock afterwards: pieces may end where a launch of the whole block would not.
+    /// Processes a block in pieces. Returns the clock after it, which is the same for all channels but may differ
+    /// from that of whole-block launches, because pieces split them.
     fn run_pieces(&self, host: &mut Host, block: Block<'_>) -> Result<Clock> {
         host.grow(block.times())?;
         host.work.wait(&self.last)?;
@@ -157,7 +158,7 @@ impl Engine {
         Ok(clock)
     }
 
-    /// Queues the addition of all samples in a device's memory; what is not valid becomes zero there.
+    /// Queues the addition of all samples in device memory. Sets invalid samples to zero there.
     pub(super) fn enqueue(
         &mut self,
         spectra: &mut Buffer<u8>,
@@ -183,14 +184,15 @@ impl Engine {
         stream.wait(&self.last)?;
         let mut clock = self.clock;
         let done = self.work(&part, &mut clock, stream);
-        // What was queued before a failure runs on.
+        // Work queued before a failure continues to run.
         stream.record(&self.last)?;
         done?;
         self.pass(clock, layout.times, valid.is_some());
         Ok(())
     }
 
-    /// Strides from channel to channel and from input to input: where there is one only, a stride that is never taken.
+    /// Returns the channel and input strides. Replaces the caller's value where an axis has one element and the
+    /// stride is unused.
     fn strides(&self, layout: DeviceSpectra) -> (usize, usize) {
         let row = self.shape.row_bytes(layout.times).next_multiple_of(16);
         let input = if self.shape.inputs == 1 { row } else { layout.input_stride };
@@ -202,13 +204,13 @@ impl Engine {
         (channel, input)
     }
 
-    /// Makes room for an integration of so many spectra, and for reading it out.
+    /// Allocates memory for an integration of `spectra` spectra, and for its read-out.
     pub(super) fn reserve(&mut self, spectra: u64) -> Result<()> {
         self.prepare(usize::try_from(spectra).unwrap_or(usize::MAX))?;
         self.prepare_outbox()
     }
 
-    /// Makes what sums are read out through.
+    /// Allocates the memory of the read-out.
     fn prepare_outbox(&mut self) -> Result<()> {
         if self.outbox.is_none() {
             let words = 2 * self.plan.channels() * self.plan.row_elements();
@@ -217,7 +219,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes room for wide sums before the first samples that need them.
+    /// Allocates wide sums before the first samples that need them.
     fn prepare(&mut self, times: usize) -> Result<()> {
         if self.clock.needs_wide(times) { self.sums.widen() } else { Ok(()) }
     }
@@ -250,7 +252,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Passes times that are queued for all channels, behind which the clock stands so.
+    /// Advances the state by `times` times that are queued for all channels, to `clock`.
     fn pass(&mut self, clock: Clock, times: usize, masked: bool) {
         self.clock = clock;
         if masked {
@@ -260,7 +262,7 @@ impl Engine {
         }
     }
 
-    /// Whether these are the plan's spectra in this device's memory, as many as `layout` says.
+    /// Checks that `spectra` and `valid` are on this device and have the plan's sizes in this layout.
     fn check(
         &self,
         spectra: &Buffer<u8>,
@@ -297,7 +299,7 @@ impl Engine {
         check_length("mask (channel, antenna, word)", words, words.min(valid.len()))
     }
 
-    /// Brings the sums of some channels to the host, and their counts, when all that is queued has run.
+    /// Copies the sums and counts of some channels to the host, once all queued work is done.
     pub(super) fn read(
         &mut self,
         channels: Range<usize>,
@@ -316,24 +318,24 @@ impl Engine {
         reader.counts(outbox, channels.start, counts)
     }
 
-    /// How products are made.
+    /// Returns the name of the product kernel.
     pub(super) fn path(&self) -> &'static str {
         self.path.name()
     }
 
-    /// Forgets all samples.
+    /// Resets all sums and counts.
     pub(super) fn reset(&mut self) {
         self.clock = Clock::new(self.plan.encoding(), self.plan.precision());
         self.counted = Counted::default();
     }
 }
 
-/// Bytes of all sums and counts on a device, if integrations are long; none when they can't be counted.
+/// Returns the bytes of all sums and counts on a device for long integrations, or none on overflow.
 pub(super) fn bytes(plan: &Plan) -> Option<usize> {
     Sums::bytes(&Shape::new(plan))?.checked_add(Masks::bytes(plan))
 }
 
-/// Refuses a plan whose sums the device has no room for, with what is needed and what is free.
+/// Refuses a plan whose sums exceed the free device memory. The error reports needed and free bytes.
 fn check_memory(plan: &Plan, device: &Device) -> Result<()> {
     let free = device.free_bytes()?;
     let least =

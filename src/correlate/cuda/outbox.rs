@@ -1,4 +1,4 @@
-//! The way of sums to the host's memory: the next ones are made and copied while some are handed out.
+//! Transfer of sums to host memory: the device produces and copies the next parts while the host handles one.
 
 use std::ops::Range;
 
@@ -6,20 +6,20 @@ use crate::backend::cuda::{Buffer, Device, Event, Pinned, Stream};
 use crate::backend::threads::Threads;
 use crate::error::Result;
 
-/// Parts under way.
+/// Parts in flight.
 const SLOTS: usize = 3;
 
-/// 64-bit words of a part, at most.
+/// Most 64-bit words of a part.
 const WORDS: usize = 1 << 20;
 
-/// A part's memory on both sides.
+/// Memory of a part on the host and on the device.
 #[derive(Debug)]
 struct Slot {
     device: Buffer<u64>,
     host: Pinned<u64>,
     made: Event,
     copied: Event,
-    /// The elements that are under way.
+    /// Elements in flight.
     range: Option<Range<usize>>,
 }
 
@@ -34,14 +34,14 @@ pub(super) struct Outbox {
     pub(super) workers: Vec<()>,
 }
 
-/// What makes elements at an address.
+/// Produces elements at a device address.
 pub(super) type Make<'a> = &'a mut dyn FnMut(Range<usize>, u64, &Stream) -> Result<()>;
 
-/// What takes the words of elements.
+/// Consumes the words of elements on the host.
 pub(super) type Take<'a> = &'a mut dyn FnMut(Range<usize>, &[u64], (&Threads, &mut [()]));
 
 impl Outbox {
-    /// Parts of at most `words` words, if that is few.
+    /// Allocates parts of `words` words, limited to 16 to 2^20.
     pub(super) fn new(device: &Device, words: usize, threads: &Threads) -> Result<Self> {
         let words = words.clamp(16, WORDS);
         let slot = |_| {
@@ -63,7 +63,7 @@ impl Outbox {
         })
     }
 
-    /// Brings elements of `words` words each, of which a part holds one at least.
+    /// Transfers elements of `words` words each. A part holds at least one element.
     pub(super) fn bring(
         &mut self,
         elements: Range<usize>,
@@ -72,7 +72,7 @@ impl Outbox {
         take: Take<'_>,
     ) -> Result<()> {
         self.parts(elements, words, make, take).inspect_err(|_| {
-            // What is under way must end before its memory is used again.
+            // Work in flight must end before its memory is reused.
             let _ = self.device.synchronize();
             self.slots.iter_mut().for_each(|slot| slot.range = None);
         })
@@ -95,7 +95,7 @@ impl Outbox {
             self.work.record(&slot.made)?;
             self.copies.wait(&slot.made)?;
             let all = 0..range.len() * words;
-            // SAFETY: the host's side is not touched before `copied` has passed.
+            // SAFETY: the host memory is not accessed before `copied` has passed.
             unsafe { self.copies.copy_out(&slot.device, all, &mut slot.host, 0)? };
             self.copies.record(&slot.copied)?;
             slot.range = Some(range);
@@ -104,7 +104,7 @@ impl Outbox {
         (next..next + SLOTS).try_for_each(|index| self.hand_out(index % SLOTS, words, take))
     }
 
-    /// Waits for what is under way in a slot, if there is anything, and hands it out.
+    /// Waits for the transfer of a slot, if there is one, and passes its elements to `take`.
     fn hand_out(&mut self, slot: usize, words: usize, take: Take<'_>) -> Result<()> {
         let slot = &mut self.slots[slot];
         if let Some(range) = slot.range.take() {

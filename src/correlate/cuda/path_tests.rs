@@ -1,4 +1,4 @@
-//! The ways to make products, each by itself, against sums written out.
+//! Tests of each product kernel against directly computed sums.
 
 use num_complex::Complex;
 
@@ -16,7 +16,7 @@ use crate::backend::threads::Threads;
 use crate::error::Result;
 use crate::voltage::{VoltageEncoding, voltage};
 
-/// Spectra in natural order, rubbish behind each row, of numbers that fill all bits or are the most extreme.
+/// Spectra in natural order with random or extreme values, and garbage after each row.
 struct Spectra {
     shape: Shape,
     times: usize,
@@ -60,7 +60,7 @@ impl Spectra {
         voltage(&self.bytes[row..][..self.stride], self.shape.encoding, time)
     }
 
-    /// What two launches, the second of which adds, leave in the tiles.
+    /// Returns the tiles after two launches, the second of which adds.
     fn twice<T: bytemuck::Pod>(
         &self,
         device: &Device,
@@ -89,7 +89,7 @@ impl Spectra {
         bytemuck::cast_slice(&found).to_vec()
     }
 
-    /// Calls `check` with the place of each sum among the tiles' numbers, the sum, and that of magnitudes.
+    /// Calls `check` with the index of each sum in the tiles, the sum, and the sum of magnitudes.
     fn each(&self, mut check: impl FnMut(usize, Complex<f64>, f64)) {
         let (shape, edge) = (&self.shape, self.shape.edge);
         let pairs = (0..shape.inputs).flat_map(|i| (0..=i).map(move |j| (i, j)));
@@ -110,7 +110,7 @@ impl Spectra {
     }
 }
 
-/// Inputs, channels and times: one and more blocks of each kind, all ends.
+/// Inputs, channels and times: one and several blocks of each kind, all remainders.
 const SIZES: [(usize, usize, usize); 8] = [
     (1, 1, 1),
     (19, 2, 70),
@@ -122,12 +122,12 @@ const SIZES: [(usize, usize, usize); 8] = [
     (225, 1, 200),
 ];
 
-/// Fewer, as each is multiplied in four ways.
+/// Fewer sizes, because each is multiplied by four methods.
 const FLOATS: [(usize, usize, usize); 5] =
     [(1, 1, 1), (19, 2, 70), (33, 1, 29), (64, 1, 5), (130, 1, 19)];
 
-/// Sizes whose last block has few inputs, one to five blocks, all ends; the last three, but for bytes of the first of them, are drawn
-/// on a device of four multiprocessors, as the emulated one.
+/// Sizes whose last block has few inputs: one to five blocks, all remainders. On a device of four multiprocessors,
+/// such as the emulated one, the last three use the dynamic scheduler, except the first of these with 8 bits.
 const REMAINDERS: [(usize, usize, usize); 12] = [
     (129, 1, 1),
     (129, 3, 64),
@@ -209,19 +209,19 @@ fn floats_err_as_little_as_is_said() {
             spectra.each(|at, sum, magnitudes| {
                 let found = Complex::new(f64::from(sums[at]), f64::from(sums[at + 1]));
                 let error = (found - 2.0 * sum).norm() / magnitudes;
-                // Of two runs, one after the other.
+                // The sum is over two runs.
                 assert!(error <= 2.0 * bound, "{way:?} {sizes:?}: {error} at number {at}");
             });
         }
     }
 }
 
-/// Samples of the most negative number, as bytes of packed spectra.
+/// Returns a packed block whose samples are all -128 - 128i.
 fn extreme_block(plan: &Plan, times: usize) -> Vec<u8> {
     vec![0x80; plan.packed_bytes(times)]
 }
 
-/// Pieces of a block end where launches of the whole block would not: what the 32-bit sums hold is counted by pieces.
+/// Pieces of a block end at other times than launches of the whole block. The overflow count follows the pieces.
 #[test]
 fn pieces_of_long_blocks_never_overflow() {
     let Some(device) = device() else { return };

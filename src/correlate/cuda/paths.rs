@@ -1,4 +1,4 @@
-//! The ways to make products, and which of them a device and a plan take.
+//! Product kernels, and the selection of one for a device and a plan.
 
 use super::floats::{self, Floats, Way};
 use super::job::Job;
@@ -11,7 +11,7 @@ use crate::backend::cuda::tune::{self, Choice};
 use crate::backend::cuda::{Device, Extent, Source, Stream, Variant};
 use crate::error::Result;
 
-/// A shape bound to the kernel that makes its products.
+/// Shape bound to its product kernel.
 #[derive(Debug)]
 pub(super) struct Path {
     kind: Kind,
@@ -23,12 +23,12 @@ enum Kernel {
     Wgmma(Wgmma),
     Mma(Mma),
     Floats(Floats),
-    /// Two ways to the same bits: the first for launches that begin at multiples of 16 bytes.
+    /// Two kernels with the same bits: the first needs addresses at multiples of 16 bytes.
     Scalar(Floats, Plain),
     Plain(Plain),
 }
 
-/// A way to make products.
+/// Kind of product kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Wgmma,
@@ -37,7 +37,7 @@ enum Kind {
     Plain,
 }
 
-/// Every way: the first that suits is taken unless another was measured to be faster.
+/// All kinds, in order of preference: the first suitable one is used unless tuning measured a faster one.
 const KINDS: [Kind; 7] = [
     Kind::Wgmma,
     Kind::Mma,
@@ -58,13 +58,13 @@ impl Kind {
         }
     }
 
-    /// Whether a device has what it takes, and the shape suits it.
+    /// Returns whether the device has the instructions and the kernel fits the shape.
     fn suits(self, shape: &Shape, device: &Device) -> bool {
         match self {
             Self::Wgmma => Wgmma::suits(shape, device),
             Self::Mma => Mma::suits(shape, device.properties()),
             Self::Floats(way) => way.suits(shape, device.properties()),
-            // Its bits are not those of the matrix instructions, and speed must not choose between them.
+            // Its bits differ from those of the matrix instructions, so tuning must not choose between them.
             Self::Plain => {
                 let suits = |way: &Way| way.suits(shape, device.properties());
                 !Way::ALL.iter().any(suits) || suits(&Way::Scalar)
@@ -78,7 +78,8 @@ impl Kind {
     }
 }
 
-/// What stands for all ways where a choice is stored: it changes when one of them does. Never compiled.
+/// Returns the sources of all kernels, as a key of stored tuned choices: a change of any invalidates them. Never
+/// compiled.
 fn sources() -> Source {
     Source {
         name: "correlate",
@@ -101,14 +102,14 @@ fn sources() -> Source {
     }
 }
 
-/// The variants of all ways in the table of kernels.
+/// Returns the variants of all kinds for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let all = [wgmma::variants, mma::variants, floats::variants, plain::variants];
     all.into_iter().flat_map(|variants| variants(extent)).collect()
 }
 
 impl Path {
-    /// Binds the way that was measured best, else the first that suits.
+    /// Binds the tuned choice, or the first suitable kernel.
     pub(super) fn new(shape: &Shape, device: &Device) -> Result<Self> {
         let kinds = KINDS.into_iter().filter(|kind| kind.suits(shape, device));
         let candidates: Vec<Choice> = kinds.map(Kind::choice).collect();
@@ -132,12 +133,12 @@ impl Path {
         Ok(Self { kind, kernel })
     }
 
-    /// What it is, for tables.
+    /// Returns the name of the kernel.
     pub(super) fn name(&self) -> &'static str {
         self.kind.name()
     }
 
-    /// Whether the kernel can take so many bytes from an input to the next: asked before anything is queued.
+    /// Checks that the kernel supports this input stride. Called before anything is queued.
     pub(super) fn check(&self, input_stride: usize) -> Result<()> {
         match &self.kernel {
             Kernel::Mma(_) | Kernel::Floats(_) | Kernel::Scalar(..) => {

@@ -1,15 +1,16 @@
 // Products of all inputs on any device: sums[i][j] += x[i] conj(x[j]) over time, for tiles of EDGE x EDGE.
 //
-// A block makes SUB x SUB sums of one channel, each thread 4 x 4 of them. Samples pass through shared memory, LENGTH words
-// of each row at a time; what lies beyond the inputs or the times is zero there.
-//  - Integers: a word holds two samples (re, im), and both parts come of one dot product of four bytes: with a' = (im, ~re),
-//    Re = a . b and Im = a' . b + sum of b's imaginary parts, because -re = ~re + 1 never overflows. Parts of 4 bits
-//    stand in the upper halves of bytes, so that products are 256 times too large until the end.
-//  - Floats: a sum's terms are added one by one in the order of time.
+// A block computes SUB x SUB sums of one channel, each thread 4 x 4 of them. Samples pass through shared memory,
+// LENGTH words of each row at a time. Samples beyond the inputs or the times are zero there.
+//  - Integers: a word holds two samples (re, im), and each part of the product is one dot product of four bytes. With
+//    a' = (im, ~re), Re = a . b and Im = a' . b + sum of b's imaginary parts, because -re = ~re + 1 never overflows.
+//    Parts of
+//    4 bits are in the high halves of bytes, so products are 256 times too large until the end.
+//  - Floats: the terms of a sum are added one by one in the order of time.
 #include "device.cuh"
 #include "tiles.cuh"
 
-// EDGE: rows of a tile; BITS: of a part: 4, 8, or 32 for floats.
+// EDGE: inputs along a tile. BITS: bits of a real or imaginary part: 4, 8, or 32 for floats.
 constexpr int SUB = EDGE < 64 ? EDGE : 64, ACROSS = SUB / 4, THREADS = ACROSS * ACROSS, SUBS = EDGE / SUB;
 constexpr int LENGTH = BITS == 32 ? 16 : 32, PITCH = LENGTH + 1;
 // Samples in LENGTH words, and their bytes in global memory.
@@ -34,10 +35,10 @@ INLINE i32 dot(u32 a, u32 b, i32 sum) {
 #endif
 }
 
-// 16 bytes of a row, zero from `left` bytes on.
+// Loads 16 bytes of a row, zero from byte `left` on.
 INLINE uint4 fetch(const u8* from, i32 left) {
 #if BITS == 32
-  // A launch may begin at an odd sample of 8 bytes.
+  // A launch may begin at an odd sample, which is aligned to 8 bytes only.
   uint2 low = make_uint2(0, 0), high = make_uint2(0, 0);
   if (left > 0) low = *(const uint2*)from;
   if (left > 8) high = *(const uint2*)(from + 8);
@@ -57,7 +58,7 @@ INLINE uint4 fetch(const u8* from, i32 left) {
 #endif
 }
 
-// The words of 16 bytes.
+// Unpacks 16 bytes to words.
 INLINE void spread(Word* to, uint4 from) {
 #if BITS == 32
   to[0] = make_float2(__uint_as_float(from.x), __uint_as_float(from.y));
@@ -74,7 +75,7 @@ INLINE void spread(Word* to, uint4 from) {
 #endif
 }
 
-// SUB rows of samples from input `first` on, to shared memory.
+// Copies SUB rows of samples, from input `first` on, to shared memory.
 INLINE void stage(Word (*rows)[PITCH], const u8* spectra, i64 input_stride, u32 first, u32 inputs, i64 byte, i64 bytes) {
   constexpr int PIECES = BYTES / 16;
   for (int index = threadIdx.x; index < SUB * PIECES; index += THREADS) {
@@ -86,7 +87,7 @@ INLINE void stage(Word (*rows)[PITCH], const u8* spectra, i64 input_stride, u32 
   }
 }
 
-// Adds the products of a thread's rows and columns at LENGTH words.
+// Adds the products of LENGTH words of a thread's rows and columns.
 INLINE void multiply(const Word (*a)[PITCH], const Word (*b)[PITCH], int y, int x, Sum (&re)[4][4], Sum (&im)[4][4]) {
 #if BITS != 32
   u32 columns[4] = {0, 0, 0, 0};

@@ -1,4 +1,4 @@
-//! Products on any device, by dot products of four bytes or in single precision.
+//! Products on any device: dot products of four bytes, or single-precision multiply-adds.
 
 use super::job::Job;
 use super::shape::Shape;
@@ -6,17 +6,17 @@ use crate::backend::cuda::{Arguments, Device, Extent, Function, Source, Stream, 
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
 
-/// Rows, and columns, of a block's sums, at most.
+/// Most rows, and columns, of a block's sums.
 const SUB: usize = 64;
 
-/// A shape bound to the kernel.
+/// Shape bound to the kernel.
 #[derive(Debug)]
 pub(super) struct Plain {
     shape: Shape,
     function: Function,
 }
 
-/// The kernel's source.
+/// Returns the source of the kernel.
 fn source(edge: usize, bits: usize) -> Source {
     Source {
         name: "plain.cu",
@@ -26,7 +26,7 @@ fn source(edge: usize, bits: usize) -> Source {
     }
 }
 
-/// Variants in the table.
+/// Returns the variants for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let few = [(128, 8), (64, 4), (32, 32)];
     let all = [32, 64, 128].into_iter().flat_map(|edge| [4, 8, 32].map(|bits| (edge, bits)));
@@ -60,7 +60,7 @@ impl Plain {
             .with(job.sums)
             .with(u32::from(job.add));
         let grid = [job.channels * tiles * (edge / sub).pow(2), 1, 1];
-        // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says.
+        // SAFETY: the arguments match the kernel; the job describes its spectra and tiles correctly.
         unsafe { stream.launch(&self.function, grid, [(sub / 4).pow(2), 1, 1], &arguments) }
     }
 }

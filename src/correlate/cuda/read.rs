@@ -1,4 +1,4 @@
-//! Sums and counts in the order of baselines, brought to the host.
+//! Read-out of sums and counts to the host, in the order of baselines.
 
 use std::ops::Add;
 
@@ -12,19 +12,19 @@ use super::sums::Sums;
 use crate::correlate::plan::Plan;
 use crate::error::Result;
 
-/// Elements that a thread writes at a time.
+/// Elements that a thread writes at once.
 const READ: usize = 1 << 14;
 
-/// How samples were counted since the last reset.
+/// Counts of samples since the last reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
-    /// Of all baselines alike.
+    /// Samples counted for all baselines alike, in blocks without a mask.
     pub(super) all: u64,
-    /// Whether there are others, on the device.
+    /// Whether the device holds further counts, of blocks with a mask.
     pub(super) some: bool,
 }
 
-/// What is read.
+/// State needed to read sums and counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     pub(super) plan: &'a Plan,
@@ -35,8 +35,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Sums of whole channels from `first` on; those of 32 bits are widened on the host, since they take half the time on
-    /// their way.
+    /// Reads the sums of whole channels from `first` on. 32-bit sums are widened on the host, because their transfer
+    /// takes half the time.
     pub(super) fn sums<N, T>(
         &self,
         outbox: &mut Outbox,
@@ -68,7 +68,7 @@ impl Reader<'_> {
                 } else {
                     let from: &[Complex<N>] = bytemuck::cast_slice(words);
                     threads.for_each_chunk(workers, to, READ, |(), index, to| {
-                        // A negative zero is a zero, however the stream was split.
+                        // Turns -0.0 into 0.0, so that the bits do not depend on the split of the stream.
                         let wide = |sum: N| T::zeroed() + sum.into();
                         for (to, from) in to.iter_mut().zip(&from[index * READ..]) {
                             *to = Complex { re: wide(from.re), im: wide(from.im) };
@@ -79,7 +79,7 @@ impl Reader<'_> {
         )
     }
 
-    /// Counts of whole channels from `first` on.
+    /// Reads the counts of whole channels from `first` on.
     pub(super) fn counts(
         &self,
         outbox: &mut Outbox,
@@ -97,7 +97,7 @@ impl Reader<'_> {
             1,
             &mut |range, to, stream| {
                 let bytes = range.len() * size_of::<u64>();
-                // SAFETY: both sides hold so many counts.
+                // SAFETY: source and destination hold this many counts.
                 unsafe { stream.copy_within(self.masks.at(range.start), to, bytes) }
             },
             &mut |range, words, (threads, workers)| {

@@ -1,19 +1,22 @@
-//! What the kernels know of a plan, and in which order they leave the sums.
+//! Properties of a plan that kernels depend on, and the layout of the sums.
 
 use super::super::plan::{Plan, Precision};
 use crate::voltage::VoltageEncoding;
 
-/// A channel's sums are square tiles: tile (I, J), J <= I, is number I (I + 1) / 2 + J and holds the products of rows
-/// `I edge ..` with columns `J edge ..`, row by row. What lies above the diagonal or beyond the inputs may be anything.
+/// Sizes of the kernels of a plan.
+///
+/// The sums of a channel are square tiles: tile (I, J), J <= I, has index I (I + 1) / 2 + J and holds the products of
+/// rows `I edge ..` with columns `J edge ..`, row by row. Elements above the diagonal or beyond the inputs may be
+/// anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub channels: usize,
-    /// Rows, and columns, of all tiles together.
+    /// Rows, and columns, of the whole matrix of products.
     pub inputs: usize,
     /// Rows, and columns, of a tile.
     pub edge: usize,
     pub encoding: VoltageEncoding,
-    /// Of floats.
+    /// Rounding of floats.
     pub precision: Precision,
 }
 
@@ -29,27 +32,27 @@ impl Shape {
         Self { channels, inputs, edge, encoding, precision }
     }
 
-    /// Tiles along one side.
+    /// Returns the number of tiles along one side.
     pub(super) fn tiles_side(&self) -> usize {
         self.inputs.div_ceil(self.edge)
     }
 
-    /// Tiles of a channel.
+    /// Returns the number of tiles of a channel.
     pub(super) fn tiles(&self) -> usize {
         self.tiles_side() * (self.tiles_side() + 1) / 2
     }
 
-    /// Complex sums of a channel's tiles.
+    /// Returns the number of complex sums in a channel's tiles.
     pub(super) fn elements(&self) -> usize {
         self.tiles() * self.edge * self.edge
     }
 
-    /// Bytes of one input's samples.
+    /// Returns the bytes of one input's samples.
     pub(super) fn row_bytes(&self, times: usize) -> usize {
         times * self.encoding.sample_bits() / 8
     }
 
-    /// Whether sums are floats.
+    /// Returns whether sums are floats.
     pub(super) fn is_float(&self) -> bool {
         self.encoding == VoltageEncoding::ComplexF32
     }

@@ -1,8 +1,9 @@
-// How warps multiply bytes that stand in stages: STAGES of STAGE bytes, columns at COLUMNS with the EXTRA ones at BEFORE, rows at 0 or
-// the same, and barriers at FULL and FREE, all as the file that includes this lays them out.
+// Reads of samples in stages by the warps that multiply. The including file defines the layout: STAGES stages of
+// STAGE bytes, columns at COLUMNS, edge columns at BEFORE, rows at 0 or the same as the columns, and barriers at FULL
+// and FREE.
 #pragma once
 
-// The last block's products with itself, by a warp that does nothing else.
+// Multiplies the edge block with itself, on a warp that has no other work.
 INLINE void multiply_corner(const Work& work, unsigned char* shared, u32 base) {
   Stages at = {0, 0};
   for_each_job(work, shared, LAYOUT.tickets, [&](const Told& told) {
@@ -18,7 +19,7 @@ INLINE void multiply_corner(const Work& work, unsigned char* shared, u32 base) {
   });
 }
 
-// 64 bytes of time of this warp's rows, of a stage that is at `from`.
+// Loads 64 bytes of time of this warp's rows from the stage at `from`.
 INLINE void load(u32 (&a)[2][4], const Lane& lane, u32 from, u32 half) {
 #pragma unroll
   for (u32 k = 0; k < 2; k++) load_matrix_x4(a[k], from + lane.row + (((4 * half + 2 * k) | lane.half) ^ lane.swap) * 16);

@@ -1,4 +1,4 @@
-//! The host's side of `stages.cuh`: kernels whose blocks multiply the items of channels, one after another.
+//! Host side of `stages.cuh`: kernels whose blocks multiply the items of channels one after another.
 
 use super::items::{GROUP, items};
 use super::job::Job;
@@ -9,20 +9,20 @@ use crate::error::{Error, Result};
 /// Bytes of a group's rows in a stage of shared memory.
 const GROUP_BYTES: usize = GROUP * 128;
 
-/// The sizes of a block.
+/// Sizes of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     edge: usize,
     warps: usize,
-    /// Places of groups of inputs.
+    /// Slots for groups of inputs.
     groups: usize,
     stages: usize,
-    /// Blocks of a multiprocessor that registers must be left for.
+    /// Blocks per multiprocessor that registers must suffice for.
     together: usize,
 }
 
 impl Block {
-    /// For tiles of so many inputs a side, on a device with so much shared memory.
+    /// Returns the sizes for tiles of `edge` inputs a side and this much shared memory.
     pub(super) fn new(edge: usize, shared_bytes: usize) -> Self {
         let (warps, groups, together) = match edge {
             32 => (1, 1, 12),
@@ -37,7 +37,7 @@ impl Block {
         Self { edge, warps, groups, stages, together }
     }
 
-    /// A kernel with these sizes, and one more constant.
+    /// Returns the source of a kernel with these sizes and one more constant.
     pub(super) fn source(
         &self,
         name: &'static str,
@@ -61,7 +61,7 @@ impl Block {
     }
 }
 
-/// Bytes from an input to the next, as the kernels take them.
+/// Converts the bytes from one input to the next to the type that the kernels take.
 ///
 /// # Errors
 /// [`Error::Parameter`] from 4 GiB on.
@@ -70,11 +70,11 @@ pub(super) fn stride(bytes: usize) -> Result<u32> {
     u32::try_from(bytes).map_err(|_| Error::parameter("input stride", bytes, rule))
 }
 
-/// A kernel bound to a shape on a device.
+/// Kernel bound to a shape on a device.
 #[derive(Debug)]
 pub(super) struct Stages {
     kernel: Function,
-    /// As the kernel reads them.
+    /// Items in the layout that the kernel reads.
     items: Buffer<[u8; 32]>,
     shape: Shape,
     threads: usize,
@@ -82,8 +82,8 @@ pub(super) struct Stages {
     blocks: usize,
 }
 
-/// The most blocks, at most so many, that have no divisor in common with the items: or each would get some of them only,
-/// and they are not equally long.
+/// Returns the largest number of blocks up to `most` that is coprime to the number of items. Otherwise each block
+/// would get only some kinds of items, which differ in cost.
 fn mixed(most: usize, items: usize) -> usize {
     let common = |blocks: usize| {
         let (mut a, mut b) = (blocks, items);
@@ -96,14 +96,14 @@ fn mixed(most: usize, items: usize) -> usize {
 }
 
 impl Stages {
-    /// Compiles the kernel, with the block's sizes.
+    /// Compiles the kernel with the sizes of the block.
     pub(super) fn new(
         shape: &Shape,
         block: &Block,
         source: &Source,
         device: &Device,
     ) -> Result<Self> {
-        // Behind the stages, a number of each thread.
+        // After the stages, shared memory holds one number per thread.
         let shared_bytes = block.stages * block.groups * GROUP_BYTES + block.warps * 128;
         let kernel = device.module(source)?.function("multiply_inputs", shared_bytes)?;
         let threads = 32 * block.warps;
@@ -136,8 +136,8 @@ impl Stages {
             .with(job.sums)
             .with(u32::from(job.add));
         let grid = [works.min(self.blocks), 1, 1];
-        // SAFETY: the arguments are the kernel's; the items belong to it, and the job says that its spectra hold what
-        // the strides reach and its tiles the products of all its channels.
+        // SAFETY: the arguments match the kernel; the items belong to it; the job guarantees that its spectra cover
+        // the strides and its tiles the products of all its channels.
         unsafe { stream.launch(&self.kernel, grid, [self.threads, 1, 1], &arguments) }
     }
 }

@@ -1,8 +1,8 @@
-// Tiles of 32-bit sums: added to 64-bit ones, and read out baseline by baseline.
+// Tiles of 32-bit sums: adds them to 64-bit sums and reads them out baseline by baseline.
 #include "device.cuh"
 #include "tiles.cuh"
 
-// EDGE: rows of a tile; FLOATS: 0 or 1.
+// EDGE: inputs along a tile; FLOATS: 0 or 1.
 #if FLOATS
 typedef float Narrow;
 typedef float2 NarrowPair;
@@ -17,7 +17,7 @@ typedef longlong2 WidePair;
 typedef int4 Four;
 #endif
 
-// wide (= or +=) narrow, four numbers a thread.
+// Computes wide = narrow or wide += narrow, four numbers per thread.
 KERNEL __launch_bounds__(256) fold(const Four* narrow, WidePair* wide, u64 fours, u32 replace) {
   for (u64 at = (u64)blockIdx.x * 256 + threadIdx.x; at < fours; at += (u64)gridDim.x * 256) {
     const Four from = narrow[at];
@@ -28,7 +28,7 @@ KERNEL __launch_bounds__(256) fold(const Four* narrow, WidePair* wide, u64 fours
   }
 }
 
-// A sum as it is read: of 32 bits, or of 64.
+// Returns a sum for reading out, with 32 or 64 bits.
 INLINE NarrowPair sum_of(const NarrowPair* narrow, const WidePair*, u64 at, NarrowPair) { return narrow[at]; }
 INLINE WidePair sum_of(const NarrowPair* narrow, const WidePair* wide, u64 at, WidePair) {
   WidePair sum = wide[at];
@@ -39,8 +39,9 @@ INLINE WidePair sum_of(const NarrowPair* narrow, const WidePair* wide, u64 at, W
   return sum;
 }
 
-// Baselines (i, j) in the order i (i + 1) / 2 + j with all pairs of polarizations, a thread each, from `first` of the first
-// channel on. The pair that lies above the diagonal is the conjugate of that below it.
+// Writes baselines (i, j) in the order i (i + 1) / 2 + j with all pairs of polarizations, one per thread, from
+// baseline `first` of the first channel on. For an autocorrelation, XY lies above the diagonal and is the conjugate
+// of YX below it.
 template <class Pair>
 INLINE void read_baselines(const NarrowPair* narrow, const WidePair* wide, u64 elements, Pair* output, u64 first, u64 count,
                            u32 baselines, u32 polarizations) {

@@ -1,4 +1,4 @@
-//! Narrow sums in the order of tiles, the wide ones that they are added to, and how both are read.
+//! Narrow sums in tiles, the wide sums that they are added to, and the read-out of both.
 
 use std::ops::Range;
 
@@ -13,15 +13,15 @@ use crate::error::Result;
 /// Threads of a block.
 const BLOCK: usize = 256;
 
-/// All channels' sums on a device.
+/// Sums of all channels on a device.
 #[derive(Debug)]
 pub(super) struct Sums {
     shape: Shape,
     baselines: usize,
     polarizations: usize,
-    /// Complex numbers of two 32-bit words; tiles.
+    /// Tiles of complex numbers of two 32-bit words.
     narrow: Buffer<u64>,
-    /// Of two 64-bit words; none before an integration is too long for narrow ones.
+    /// Complex numbers of two 64-bit words; none until an integration is too long for narrow sums.
     wide: Option<Buffer<[u64; 2]>>,
     fold: Function,
     read_narrow: Function,
@@ -33,7 +33,7 @@ fn source(defines: Vec<(&'static str, String)>) -> Source {
     Source { name: "sums.cu", text: include_str!("sums.cu"), includes, defines }
 }
 
-/// Variants in the table.
+/// Returns the variants for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let axes: &[(&str, &[&str])] = &[("EDGE", &["128", "64", "32"]), ("FLOATS", &["0", "1"])];
     let variant = |defines| Variant::plain(source(defines), extent);
@@ -46,7 +46,7 @@ impl Sums {
         let defines = vec![("EDGE", shape.edge.to_string()), ("FLOATS", floats.to_string())];
         let module = device.module(&source(defines))?;
         let mut narrow = device.buffer(shape.channels * shape.elements())?;
-        // What no path writes is added and thrown away with the rest.
+        // Elements that no kernel writes are folded too; the result is never read.
         let stream = device.stream()?;
         let all = 0..narrow.len();
         stream.fill(&mut narrow, all, 0)?;
@@ -67,20 +67,20 @@ impl Sums {
         Ok(sums)
     }
 
-    /// Bytes of narrow and wide sums; none when they can't be counted.
+    /// Returns the bytes of narrow and wide sums, or none on overflow.
     pub(super) fn bytes(shape: &Shape) -> Option<usize> {
         shape.channels.checked_mul(shape.elements())?.checked_mul(8 + 16)
     }
 
-    /// The same without wide sums that may never be needed.
+    /// Like `bytes`, without wide sums that may never be needed.
     pub(super) fn least_bytes(shape: &Shape) -> Option<usize> {
         Self::bytes(shape).map(|bytes| if shape.is_float() { bytes } else { bytes / 3 })
     }
 
-    /// Makes room for wide sums.
+    /// Allocates the wide sums.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable) when the device has none.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) when the device lacks memory.
     pub(super) fn widen(&mut self) -> Result<()> {
         if self.wide.is_none() {
             self.wide = Some(self.narrow.device().buffer(self.narrow.len())?);
@@ -88,17 +88,18 @@ impl Sums {
         Ok(())
     }
 
-    /// Address of a channel's tiles.
+    /// Returns the address of a channel's tiles.
     pub(super) fn tiles(&self, channel: usize) -> u64 {
         self.narrow.at(channel * self.shape.elements())
     }
 
-    /// Address of a channel's wide sums; 0 without any.
+    /// Returns the address of a channel's wide sums, or 0 without any.
     fn wide(&self, channel: usize) -> u64 {
         self.wide.as_ref().map_or(0, |wide| wide.at(channel * self.shape.elements()))
     }
 
-    /// Queues the addition of some channels' narrow sums to the wide ones, which begin with it if `replace`.
+    /// Queues the addition of some channels' narrow sums to the wide ones. `replace` overwrites the wide sums
+    /// instead.
     pub(super) fn fold(
         &self,
         channels: Range<usize>,
@@ -112,17 +113,18 @@ impl Sums {
             .with(fours as u64)
             .with(u32::from(replace));
         let blocks = fours.div_ceil(BLOCK).min(1 << 16);
-        // SAFETY: the arguments are the kernel's, and both buffers hold these channels.
+        // SAFETY: the arguments match the kernel, and both buffers hold these channels.
         unsafe { stream.launch(&self.fold, [blocks, 1, 1], [BLOCK, 1, 1], &arguments) }
     }
 
-    /// 64-bit words that a baseline takes when it is read: two 32-bit or two 64-bit numbers a pair.
+    /// Returns the 64-bit words of a baseline in the read-out: two 32-bit or two 64-bit numbers per polarization
+    /// pair.
     pub(super) fn words(&self, clock: Clock) -> usize {
         let pairs = self.polarizations * self.polarizations;
         if clock.is_settled() { 2 * pairs } else { pairs }
     }
 
-    /// Queues the reading of `count` baselines from the `first` on, counted from those of channel 0, to an address.
+    /// Queues the read-out of `count` baselines to `output`; `first` counts from the first baseline of channel 0.
     pub(super) fn read(
         &self,
         clock: Clock,
@@ -142,7 +144,7 @@ impl Sums {
             .with(self.baselines as u32)
             .with(self.polarizations as u32);
         let function = if is_settled { &self.read_wide } else { &self.read_narrow };
-        // SAFETY: the arguments are the kernel's; the output has room for so many words, and sums are there.
+        // SAFETY: the arguments match the kernel; the output holds this many words, and the sums exist.
         unsafe { stream.launch(function, [count.div_ceil(BLOCK), 1, 1], [BLOCK, 1, 1], &arguments) }
     }
 }

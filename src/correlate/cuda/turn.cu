@@ -1,7 +1,7 @@
-// A host's packed block to natural order: channel, panel, step, input -> channel, input, step.
+// Corner turn of a packed block from the host: channel, panel, step, input -> channel, input, step.
 //
-// A step is what one input has side by side: a pair of 4-bit or of 8-bit samples, or a part of a float sample. A block takes
-// the 16 inputs of a panel over STEPS steps through shared memory.
+// A step is the unit that one input has contiguous: a pair of 4-bit or 8-bit samples, or a part of a float sample. A
+// block transposes the 16 inputs of a panel over STEPS steps through shared memory.
 #include "device.cuh"
 
 // UNIT: bytes of a step: 2 or 4.
@@ -12,14 +12,15 @@ typedef u32 Unit;
 #endif
 constexpr int LANES = 16, EACH = 16 / UNIT, STEPS = 64 * EACH / 4, PITCH = STEPS + EACH;
 
-// grid: channels x panels x parts of the steps, the last fastest. Rows of `stride` bytes have room for whole 16 bytes.
+// grid: channels x panels x parts of the steps, the last fastest. Rows are `input_stride` bytes apart, a multiple of
+// 16.
 KERNEL __launch_bounds__(256) turn(const uint4* packed, u32 panels, u32 inputs, i64 steps, u32 parts, u8* output,
                                    i64 channel_stride, i64 input_stride) {
   __shared__ __align__(16) Unit rows[LANES][PITCH];
   const u32 part = blockIdx.x % parts, index = blockIdx.x / parts, panel = index % panels;
   const u64 channel = index / panels;
   const i64 first = (i64)part * STEPS;
-  // 16 bytes of a step are those of EACH inputs.
+  // 16 bytes of a step hold EACH inputs.
   constexpr int PIECES = LANES / EACH;
   for (int at = threadIdx.x; at < STEPS * PIECES; at += 256) {
     const int step = at / PIECES, input = at % PIECES * EACH;

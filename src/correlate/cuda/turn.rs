@@ -1,4 +1,4 @@
-//! A host's packed block, once it is on the device, in natural order.
+//! Corner turn of a packed block from the host to natural order, on the device.
 
 use super::super::plan::{LANES, Plan};
 use super::shape::Shape;
@@ -10,12 +10,12 @@ use crate::error::Result;
 /// Threads of a block.
 const BLOCK: usize = 256;
 
-/// The kernel.
+/// Corner-turn kernel.
 #[derive(Debug)]
 pub(super) struct Turn {
     shape: Shape,
     panels: usize,
-    /// Times of a group in the packed order, and its steps.
+    /// Times of a group in the packed order, and steps of a group.
     group: (usize, usize),
     /// Bytes of a step of one input.
     unit: usize,
@@ -26,7 +26,7 @@ fn source(defines: Vec<(&'static str, String)>) -> Source {
     Source { name: "turn.cu", text: include_str!("turn.cu"), includes: &[], defines }
 }
 
-/// Variants in the table.
+/// Returns the variants for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let variant = |defines| Variant::plain(source(defines), extent);
     combinations(&[("UNIT", &["2", "4"])], extent).into_iter().map(variant).collect()
@@ -47,12 +47,12 @@ impl Turn {
         })
     }
 
-    /// Bytes from input to input of so many times.
+    /// Returns the bytes from one input to the next for `times` times.
     pub(super) fn stride(shape: &Shape, times: usize) -> usize {
         shape.row_bytes(times).next_multiple_of(16)
     }
 
-    /// Queues the turn of some channels, from one address to another.
+    /// Queues the corner turn of some channels from one address to another.
     pub(super) fn enqueue(
         &self,
         (from, to): (u64, u64),
@@ -61,7 +61,7 @@ impl Turn {
         stream: &Stream,
     ) -> Result<()> {
         let steps = times.div_ceil(self.group.0) * self.group.1;
-        // 64 times 4 bytes, or 128 times 2.
+        // Steps of a block: 64 of 4 bytes, or 128 of 2.
         let parts = steps.div_ceil(256 / self.unit);
         let stride = Self::stride(&self.shape, times);
         let arguments = Arguments::new()
@@ -75,7 +75,7 @@ impl Turn {
             .with(stride as i64);
         let grid = [channels * self.panels * parts, 1, 1];
         const { assert!(LANES == 16) };
-        // SAFETY: the arguments are the kernel's, and both sides hold so many channels and times.
+        // SAFETY: the arguments match the kernel, and both buffers hold these channels and times.
         unsafe { stream.launch(&self.function, grid, [BLOCK, 1, 1], &arguments) }
     }
 }

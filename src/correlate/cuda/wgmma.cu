@@ -1,26 +1,29 @@
-// Exact correlations of complex bytes on Hopper: sums[I][J] = sum_t x_I[t] conj(x_J[t]) for tiles of EDGE x EDGE inputs.
+// Exact correlation of complex 8-bit samples on Hopper: sums[I][J] = sum_t x_I[t] conj(x_J[t]), in tiles of EDGE x
+// EDGE inputs.
 //
-// Products of bytes along time: with a = (r, i) and a' = (i, ~r), Re = a . b and Im = a' . b + sum_t i_b, because
-// -r = ~r + 1 and ~r never overflows a byte. a' is made in registers, so one copy of the data in shared memory serves both;
-// two warps make the columns' sums of i_b.
+// With a = (r, i) and a' = (i, ~r) as bytes along time, Re = a . b and Im = a' . b + sum_t i_b, because -r = ~r + 1
+// and ~r never overflows a byte. a' is made in registers, so one copy of the samples in shared memory serves both
+// products.
 //
-// A block has three warpgroups: the first brings slots of 128 inputs x 128 bytes (one thread) and makes the columns' sums
-// (two warps); the others multiply 64 rows x 128 columns each, in registers, and send their sums through shared memory.
-// Blocks stay and take one job after the other. A tile on the diagonal needs no slot of rows and no columns right of it.
-// RAGGED: the last block of inputs has only WIDTH that count, a multiple of 16. Its tiles are computed turned, with those
-// as columns: a product's columns may be few, its rows may not.
-// SMALL: all inputs are one tile of EDGE, a job is as many channels as fill 128 rows.
+// Thread blocks are persistent and have three warpgroups. In the first, one thread loads slots of 128 inputs x 128
+// bytes and two warps sum i_b over the columns. The other two multiply 64 rows x 128 columns each, with accumulators
+// in registers. A diagonal tile needs no slot of rows, and its upper half no columns right of the diagonal.
 //
-// EDGE: 32, 64, 128. WIDTH: 16 to 128 (128 where SMALL). LONE: 1 where there is one tile, which leaves rows no slots; what
-// is bound by memory is stored in pieces in the background then, so that loads go on.
-// DRAWN: 1 where blocks draw their jobs.
-// BESIDE: a last block of WIDTH 16 has no jobs of its own, and is not counted by LONE: its columns stand before those of the
-// tile on the diagonal of each other block, where a stage has no rows, and are multiplied by the same instructions. Their
-// products are stored turned; the last block's with itself are made by a warp (corner.cuh).
+// EDGE: inputs along a tile: 32, 64 or 128. SMALL (EDGE < 128): all inputs fit one tile; a job has 128 / EDGE
+// channels.
+// WIDTH: inputs of the last block, rounded up to a multiple of 16 (128 if SMALL). RAGGED (WIDTH < 128): tiles of the
+// last block are computed transposed, with its inputs as columns, because `wgmma` allows few columns but always takes
+// 64 rows.
+// LONE: 1 if a channel has one tile, not counting a BESIDE block. Rows then need no slots. Memory is the bottleneck,
+// so sums are stored by bulk copies in the background while loads continue.
+// DRAWN: 1 for the dynamic tile scheduler.
+// BESIDE (WIDTH 16): the edge block has no jobs of its own. In the diagonal tile of each other block of inputs, where
+// a stage has no rows, its columns precede those of the tile, and the same instructions multiply them. Those products
+// are stored transposed. One warp multiplies the edge block with itself (corner.cuh).
 #define SHIFT 0
 #include "corner.cuh"
 
-// A stage's bytes, where its columns begin, and the EXTRA ones.
+// Bytes of a stage, and offsets in it of the columns and of the edge columns.
 constexpr u32 STAGE = SLOT + (LONE ? EXTRA * 128 : SLOT), COLUMNS = STAGE - SLOT, BEFORE = COLUMNS - EXTRA * 128;
 constexpr u32 STAGES = !LONE ? 7 : BESIDE ? 8 : 10;
 constexpr u32 STAGING_AT = STAGES * STAGE, SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), FULL = SUMS_AT + 2 * 4 * PRODUCTS;
@@ -32,7 +35,7 @@ constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT
 using Stages = Ring<STAGES>;
 #include "staged.cuh"
 
-// Stage by stage: columns, and rows unless they are the same.
+// Producer: loads the columns of each stage, and the rows unless they are the same inputs.
 INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
   Stages at = {0, 0};
   draw_jobs(work, shared, LAYOUT.tickets, [&](const Place& job) {
@@ -50,7 +53,7 @@ INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last,
   });
 }
 
-// The sum of `sum` and of the imaginary parts of a thread's chunks of an EXTRA column.
+// Adds the imaginary parts of this thread's chunks of an edge column to `sum`.
 INLINE i32 sum_beside(const unsigned char* from, const Beside& beside, i32 sum) {
 #pragma unroll
   for (u32 chunk = 0; chunk < 8; chunk += Beside::PARTS) {
@@ -59,7 +62,7 @@ INLINE i32 sum_beside(const unsigned char* from, const Beside& beside, i32 sum) 
   }
   return sum;
 }
-// The sums over time of the columns' imaginary parts: two columns a thread, and a part of an EXTRA one.
+// Sums imaginary parts over time: two columns and a part of an edge column per thread.
 INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 thread) {
   Stages at = {0, 0};
   Ring<2> to = {0, 0};
@@ -85,7 +88,7 @@ INLINE void sum_columns(const Work& work, unsigned char* shared, u32 base, u32 t
   });
 }
 
-// Products of 64 bytes of time: of rows `a` and their a' `b`, with columns that are at `from`.
+// Issues the products of 64 bytes of time: rows `a`, and their a' in `b`, with the columns at `from`.
 INLINE void issue(Products& of, const Task& task, const u32 (&a)[2][4], const u32 (&b)[2][4], u64 from) {
   with_columns(task, [&](auto n_) {
     constexpr u32 N = decltype(n_)::value;
@@ -98,7 +101,7 @@ INLINE void issue(Products& of, const Task& task, const u32 (&a)[2][4], const u3
     wgmma_commit();
   });
 }
-// The products before those that were issued last have read these, which may hold something else from here on.
+// Waits until all products but those issued last have finished. These registers may be reused from here on.
 INLINE void release_registers(u32 (&a)[2][4], u32 (&b)[2][4]) {
   wgmma_wait<1>();
 #pragma unroll
@@ -107,10 +110,10 @@ INLINE void release_registers(u32 (&a)[2][4], u32 (&b)[2][4]) {
     for (u32 q = 0; q < 4; q++) keep(a[k][q]), keep(b[k][q]);
 }
 
-// Halves of a stage that rows are fetched ahead, because a product holds its warp until it has read its registers.
+// Prefetch distance of rows in half stages. A product blocks its warp until it has read its registers.
 constexpr u32 AHEAD = 2;
 
-// Products of a job's rows in this warpgroup with its columns, all stages.
+// Multiplies the rows of this warpgroup with the columns of the job, over all stages.
 INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
   u32 a[2 * AHEAD][2][4] = {}, b[2][2][4] = {};
   auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
@@ -120,7 +123,7 @@ INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, con
   full(at);
 #pragma unroll
   for (u32 i = 0; i < AHEAD; i++) load(a[i], lane, rows + at.slot * STAGE, i);
-  // `u` is the half's number modulo 4.
+  // `u` is the index of the half stage modulo 4.
   auto step = [&](auto u_) {
     constexpr u32 u = decltype(u_)::value, set = u & 1, later = (u + AHEAD) & 1;
     u32(&mine)[2][4] = a[u % (2 * AHEAD)];
@@ -149,13 +152,13 @@ INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, con
   if (half & 1) at.advance();
 }
 
-// The same where BESIDE takes more registers for sums: turns of a stage, and rows are copied when they are multiplied, so that
-// those of the next stage need no more registers than these.
+// Like `multiply`, for BESIDE, whose accumulators leave fewer registers. The loop is unrolled over one stage only,
+// and rows are copied before their products, so that the prefetch of the next stage needs no further registers.
 INLINE void multiply_beside(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
   u32 raw[2][2][4] = {}, a[2][2][4] = {}, b[2][2][4] = {};
   auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
   auto release = [&](u32 slot) { if (lane.lane == 0) barrier_arrive(lane.base + FREE + slot * 8); };
-  // 0, which the compiler does not know: without it a copy is none, and a product's rows change while it reads them.
+  // Opaque zero: forces a copy. Otherwise the prefetch overwrites registers that `wgmma` still reads.
   const u32 rows = lane.base + (task.same ? COLUMNS : 0), none = halves >> 31;
   u32 old = 0, half = 0;
   full(at);
@@ -192,7 +195,7 @@ INLINE void multiply_beside(Products& of, const Lane& lane, Stages& at, u32 halv
   if (half & 1) at.advance();
 }
 
-// Of a thread that brings, sums columns or has nothing to do, and of one that multiplies.
+// Registers per thread of the first warpgroup, and of the consumer warpgroups.
 constexpr u32 FEW = 56, MANY = 224;
 static_assert(FEW + 2 * MANY <= REGISTERS, "a block's registers");
 

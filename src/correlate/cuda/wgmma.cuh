@@ -1,35 +1,38 @@
-// What correlations on Hopper share: which job is whose, rings of slots in shared memory, and how sums leave.
+// Parts shared by the Hopper correlators: tile scheduling, rings of slots in shared memory, and the stores of sums.
+//
+// A job is one output tile (of SMALL shapes, the tiles of CHANNELS channels). The edge block is the last, partial
+// block of inputs; the edge columns are its columns where BESIDE lets other tiles multiply them.
 #pragma once
 #include "device.cuh"
 
 constexpr u32 THREADS = 384;
-// Registers of a thread of each of the three warpgroups, together: those that a block begins with. It waits forever for more.
+// Register budget of the three warpgroups together; `setmaxnreg.inc` beyond it deadlocks.
 constexpr u32 REGISTERS = 3 * (65536 / THREADS / 8 * 8);
 constexpr u32 SLOT = 128 * 128;   // 128 inputs x 128 bytes
-constexpr u32 CHANNELS = 128 / EDGE;   // channels of a job: more than one where all inputs are one small tile
-// More columns beside others have no registers, nor of 4 bits any beside more than one whole block.
+constexpr u32 CHANNELS = 128 / EDGE;   // channels per job: more than one if all inputs fit one small tile
+// BESIDE: registers allow 16 edge columns at most, and for 4 bits only next to a single whole block.
 constexpr bool SMALL = EDGE < 128, BESIDE = WIDTH == 16 && (SHIFT == 0 || LONE), RAGGED = !SMALL && WIDTH < 128 && !BESIDE;
 static_assert(!SMALL || WIDTH == 128, "small tiles are whole");
-constexpr u32 EXTRA = BESIDE ? WIDTH : 0;   // columns of the last block that stand beside (before) those of a tile on the diagonal
-constexpr u32 PRODUCTS = 128 + EXTRA;       // columns of a warpgroup at most, and those whose sums are handed over
-constexpr u32 PITCH = EDGE * 8, TILE = EDGE * PITCH;   // bytes of a row of sums and of a tile
-constexpr u32 STAGING = 2 * 4096;   // of each warp that multiplies: two parts of 8 rows x 64 sums
+constexpr u32 EXTRA = BESIDE ? WIDTH : 0;   // edge columns in front of the columns of a diagonal tile
+constexpr u32 PRODUCTS = 128 + EXTRA;       // columns of a warpgroup at most; also the number of column sums
+constexpr u32 PITCH = EDGE * 8, TILE = EDGE * PITCH;   // bytes of a row of sums, and of a tile
+constexpr u32 STAGING = 2 * 4096;   // bytes per consumer warp: two buffers of 8 rows x 64 sums
 
 struct Work {
   u64 sums;   // axes channel, tile, row, column; (re, im) i32
   u32 channels, inputs, blocks, tiles, jobs;
-  u32 halves;   // pieces of 64 bytes along time
-  u32 add;      // 1 adds to what is there
-  u32* drawn;   // jobs that blocks have drawn beside their first ones, and blocks that are done: both 0 between launches
+  u32 halves;   // number of 64-byte segments along time
+  u32 add;      // 1: add to the stored sums
+  u32* drawn;   // dynamic scheduler: jobs claimed beyond each block's first; finished blocks. 0 between launches
 };
-// A tile of sums, or the small tiles of CHANNELS channels; `tile` is its number among those of all channels.
+// Output tile of a job, or the small tiles of CHANNELS channels. `tile` is its index among the tiles of all channels.
 struct Place { u32 tile, channel, row, column; };
 
 INLINE Place place(const Work& work, u32 job) {
   if constexpr (LONE) {
     return {job * (BESIDE ? work.tiles : CHANNELS), job * CHANNELS, 0, 0};
   } else {
-    // Beside others, the last block has no jobs of its own; its tiles are the last ones.
+    // With BESIDE the edge block has no jobs; its tiles are the last of each channel.
     const u32 each = BESIDE ? work.tiles - work.blocks : work.tiles;
     const u32 channel = job / each, tile = job - channel * each;
     u32 row = (u32)((sqrtf(8.f * (float)tile + 1.f) - 1.f) * .5f);
@@ -40,7 +43,7 @@ INLINE Place place(const Work& work, u32 job) {
 }
 template <u32 VALUE> struct Constant { static constexpr u32 value = VALUE; };
 
-// A place in a ring of COUNT slots, and the parity of its round.
+// Slot in a ring of COUNT slots, and the barrier parity of the current pass over the ring.
 template <u32 COUNT> struct Ring {
   u32 slot, parity;
   INLINE void advance() {
@@ -53,18 +56,19 @@ template <u32 COUNT> struct Ring {
   }
 };
 
-// Arrivals of a warp that has read or written shared memory: one lane's for all, after __syncwarp. Where jobs are drawn, or threads
-// widen what others read, each lane's own: else racecheck does not see that they meet.
+// Barrier arrivals per warp that has accessed shared memory. One lane arrives for its warp after __syncwarp. With the
+// dynamic scheduler, or where some threads unpack data that others read, every lane arrives: otherwise racecheck
+// reports hazards.
 constexpr u32 ARRIVALS = DRAWN || (BESIDE && SHIFT > 0) ? 32 : 1;
 INLINE void warp_arrive(u32 barrier) {
   if constexpr (ARRIVALS == 1) __syncwarp();
   if (ARRIVALS == 32 || (threadIdx.x & 31) == 0) barrier_arrive(barrier);
 }
 
-// Jobs that the thread that brings may have told of before the other warps have asked for them.
+// Jobs the producer may publish ahead of the other warps, and the bytes of that queue.
 constexpr u32 TOLD = 4, TICKETS = TOLD * 32;
 constexpr u32 NONE_LEFT = ~0u;
-// Places of jobs in shared memory at `at`, each with barriers of those who wait for it and of those who have read it.
+// The queue at `at` holds TOLD jobs, then for each a barrier "published" and a barrier "consumed".
 INLINE u32 told(u32 at, u32 slot) { return at + TOLD * 16 + slot * 8; }
 INLINE u32 asked(u32 at, u32 slot) { return at + TOLD * 24 + slot * 8; }
 INLINE void init_tickets(u32 at, u32 warps) {
@@ -72,19 +76,20 @@ INLINE void init_tickets(u32 at, u32 warps) {
     for (u32 i = 0; i < TOLD; i++) barrier_init(told(at, i), 1), barrier_init(asked(at, i), warps * ARRIVALS);
 }
 
-// A job that a warp goes through. One that was drawn is read again where it is wanted, since registers are few.
+// Current job of a warp. A dynamically scheduled job is reread from shared memory on each use, to save registers.
 struct Told {
   const uint4* words;
   Place own;
   INLINE Place operator()() const {
     if constexpr (!DRAWN) return own;
     const uint4 at = *words;
-    // The same for all lanes, and known to be.
+    // The shuffle tells the compiler that the values are uniform over the warp.
     return {__shfl_sync(~0u, at.x, 0), __shfl_sync(~0u, at.y, 0), __shfl_sync(~0u, at.z, 0), __shfl_sync(~0u, at.w, 0)};
   }
 };
 
-// A block's jobs: one of each round, in another place of it each time, so that costly tiles fall to all blocks.
+// Static scheduler: one job per block and pass over the grid. The assignment rotates from pass to pass, so that each
+// block gets both cheap (diagonal) and full tiles.
 template <class Do> INLINE void of_rounds(const Work& work, Do what) {
   for (u32 first = 0, turn = blockIdx.x; first < work.jobs; first += gridDim.x) {
     if (first + turn < work.jobs) what(place(work, first + turn));
@@ -92,8 +97,9 @@ template <class Do> INLINE void of_rounds(const Work& work, Do what) {
   }
 }
 
-// What the thread does that brings. DRAWN: a block's first job is its own, and each further one the next that no block has
-// drawn yet, since blocks are not equally fast. This thread draws long before the job is wanted, and tells the other warps.
+// Producer side of the scheduler. DRAWN: a block starts with job `blockIdx.x` and claims further ones from a global
+// counter, because blocks differ in speed. The producer claims each job ahead of its use and publishes it to the
+// other warps.
 template <class Do> INLINE void draw_jobs(const Work& work, unsigned char* shared, u32 tickets, Do what) {
   if constexpr (!DRAWN) return of_rounds(work, what);
   const u32 at = shared_address(shared) + tickets;
@@ -110,10 +116,10 @@ template <class Do> INLINE void draw_jobs(const Work& work, unsigned char* share
     ring.advance();
     job = next;
   }
-  // All blocks have drawn their last by then.
+  // The last block to finish resets the counter: by then every block has made its last claim.
   if (atomicInc(work.drawn + 1, gridDim.x - 1) == gridDim.x - 1) atomicExch(work.drawn, 0);
 }
-// What the other warps do.
+// Consumer side of the scheduler.
 template <class Do> INLINE void for_each_job(const Work& work, unsigned char* shared, u32 tickets, Do what) {
   if constexpr (!DRAWN) return of_rounds(work, [&](const Place& job) { what(Told{nullptr, job}); });
   const u32 at = shared_address(shared) + tickets;
@@ -127,15 +133,15 @@ template <class Do> INLINE void for_each_job(const Work& work, unsigned char* sh
   }
 }
 
-// A register of a', by which rows are multiplied for imaginary parts: (im, ~re) where `a` is (re, im). Bytes hold samples' parts in
-// turn; of 4 bits, registers 0 and 1 hold real parts and the others imaginary ones.
+// Returns register q of a' = (im, ~re), the left operand of the imaginary parts, for `a` = (re, im). 8 bit: bytes
+// alternate re and im. 4 bit: registers 0 and 1 hold real parts, 2 and 3 imaginary parts.
 INLINE u32 turned(const u32 (&a)[4], u32 q) {
   if constexpr (SHIFT == 0) return __byte_perm(a[q], 0, 0x2301) ^ 0xff00ff00u;
   else return q < 2 ? a[q + 2] : ~a[q - 2];
 }
 
-// One warp's 16 x PRODUCTS products: elements 4 j .. 4 j + 3 are row lane / 4, columns 8 j + 2 (lane % 4) and the next, then the
-// same columns eight rows further.
+// Accumulators of 16 x PRODUCTS products of a warp. Elements 4 j .. 4 j + 3 of a lane are row lane / 4, columns
+// 8 j + 2 (lane % 4) and the next, then the same columns eight rows below.
 struct Products {
   i32 re[PRODUCTS / 2], im[PRODUCTS / 2];
   INLINE void clear() {
@@ -143,26 +149,28 @@ struct Products {
     for (u32 i = 0; i < PRODUCTS / 2; i++) re[i] = im[i] = 0;
   }
 };
-// Two neighbouring columns: `pair` is 2 j, + 1 for eight rows further; `column`: their own sums, which the complement left out.
+// Returns the sums of two adjacent columns. `pair` is 2 j, or 2 j + 1 for the row eight below; `column` holds the
+// columns' sums of imaginary parts, which correct for ~re = -re - 1.
 INLINE int4 sum_of(const Products& of, u32 pair, int2 column) {
   return make_int4(of.re[2 * pair] >> SHIFT, (of.im[2 * pair] + column.x) >> SHIFT, of.re[2 * pair + 1] >> SHIFT,
                    (of.im[2 * pair + 1] + column.y) >> SHIFT);
 }
 
-// Where a warp's sums go.
+// Destination of a warp's sums.
 struct Target {
-  unsigned char* to;         // the tile's first byte
-  u32 row, rows;             // this warp's first row; the tile's rows that exist
-  const int2* columns;       // the columns' own sums, in shared memory
-  unsigned char* staging;    // this warp's, in shared memory
-  bool diagonal, add;        // diagonal: nothing right of it is wanted
+  unsigned char* to;         // first byte of the tile
+  u32 row, rows;             // first row of this warp; number of rows of the tile that hold inputs
+  const int2* columns;       // column sums, in shared memory
+  unsigned char* staging;    // staging buffers of this warp, in shared memory
+  bool diagonal, add;        // diagonal: skip columns right of the diagonal
 };
 
-// Columns FIRST .. FIRST + N of the products to columns `column` .. of the target, by way of shared memory.
+// Stores columns FIRST .. FIRST + N of the products to columns `column` .. of the target, through shared memory by
+// bulk copies in the background.
 template <u32 FIRST, u32 N> INLINE void store_staged(const Products& of, const Target& target, u32 column, u32 lane) {
   const u32 odd = lane >> 2 & 1;
   const int2* const columns = target.columns + (lane & 3);
-  // Neighbouring rows begin with another chunk, so that eight lanes fall on all banks.
+  // Odd rows swap adjacent 64-byte chunks, so that eight lanes cover all shared-memory banks.
   unsigned char* const to = target.staging + (lane >> 2) * 512 + (lane & 3) * 16;
 #pragma unroll
   for (u32 part = 0; part < 2 * ((N + 63) / 64); part++) {
@@ -183,7 +191,7 @@ template <u32 FIRST, u32 N> INLINE void store_staged(const Products& of, const T
     if (lane < 8) {
       const u32 row = target.row + 8 * lower + lane, from = shared_address(target.staging) + buffer + lane * 512;
       unsigned char* const at = target.to + row * PITCH + (column + 64 * group) * 8;
-      // Columns come in pairs.
+      // Rounded up to whole pairs of columns.
       const i32 wanted = target.diagonal ? smaller((i32)(row + 2 - column - 64 * group) & ~1, (i32)width) : (i32)width;
       if (row < target.rows && wanted > 0) {
         if (target.add) bulk_add(at, from, (u32)wanted * 8);
@@ -205,7 +213,8 @@ INLINE void put(int4* to, int4 value, bool add) {
   }
   *to = value;
 }
-// The same from registers to memory. Lanes of neighbouring rows exchange halves, so that an instruction writes whole lines.
+// Like `store_staged`, directly from registers. Lanes of adjacent rows exchange halves, so that each instruction
+// writes whole 128-byte lines.
 template <u32 FIRST, u32 N> INLINE void store_direct(const Products& of, const Target& target, u32 column, u32 lane) {
   const bool odd = lane >> 2 & 1;
   const int2* const columns = target.columns + (lane & 3);
@@ -226,7 +235,8 @@ template <u32 FIRST, u32 N> INLINE void store(const Products& of, const Target& 
   else store_direct<FIRST, N>(of, target, column, lane);
 }
 
-// Columns FIRST .. FIRST + N become rows `row` .. of the tile, and this warp's rows its columns: the conjugates.
+// Stores columns FIRST .. FIRST + N transposed and conjugated: they become rows `row` .. of the tile, and this warp's
+// rows its columns.
 template <u32 FIRST, u32 N> INLINE void store_turned(const Products& of, const Target& target, u32 row, u32 lane) {
   const int2* const columns = target.columns + (lane & 3);
   unsigned char* const to = target.to + (target.row + (lane >> 2)) * 8;
@@ -249,11 +259,11 @@ template <u32 FIRST, u32 N> INLINE void store_turned(const Products& of, const T
   }
 }
 
-// How many columns a warpgroup multiplies: 128, 64, and where RAGGED those of the last block.
-constexpr u32 LOWER = WIDTH < 64 ? WIDTH : 64;   // those that the first 64 rows of the last tile need
-enum Kind : u32 { ALL, HALF, NARROW, NONE, JOINED };   // JOINED: ALL, and EXTRA ones; HALF has these too
-// What a warpgroup multiplies: its rows, which may be in the same slot as the columns, with columns from `column` on, the
-// first of the EXTRA ones being 0.
+// Column counts of a warpgroup: ALL 128, HALF 64, NARROW WIDTH (edge block, if RAGGED), JOINED 128 + EXTRA.
+constexpr u32 LOWER = WIDTH < 64 ? WIDTH : 64;   // columns that the first 64 rows of the last diagonal tile need
+enum Kind : u32 { ALL, HALF, NARROW, NONE, JOINED };   // with BESIDE, HALF includes EXTRA too
+// Work of a warpgroup in a job. `same`: its rows are read from the slot of the columns. `column`: first column to
+// multiply, where column 0 is the first edge column.
 struct Task { u32 kind; bool same; u32 column; };
 
 INLINE Task task_of(const Work& work, const Place& job, u32 team) {
@@ -268,9 +278,9 @@ INLINE Task task_of(const Work& work, const Place& job, u32 team) {
   return task;
 }
 
-// `issue` is called with the number of columns as a constant.
+// Calls `issue` with the number of columns as a compile-time constant.
 template <class Issue> INLINE void with_columns(const Task& task, Issue issue) {
-  // Of 4 bits the registers do not suffice for three kinds.
+  // 4 bit: the registers do not suffice for three variants.
   constexpr bool WHOLE = !SMALL && !(LONE && (RAGGED || BESIDE)), FEW = RAGGED && SHIFT > 0;
   if (WHOLE && task.kind == ALL) issue(Constant<128>{});
   else if (BESIDE && task.kind == JOINED) issue(Constant<PRODUCTS>{});
@@ -279,8 +289,8 @@ template <class Issue> INLINE void with_columns(const Task& task, Issue issue) {
   else if (FEW && task.kind != NONE) issue(Constant<(WIDTH > 64 ? WIDTH : 64)>{});
 }
 
-// Sums of a job where the last block has none. On the diagonal the first COUNT columns are its, and
-// go to the last row of tiles.
+// Stores the sums of a job with BESIDE. On a diagonal tile the first COUNT columns are edge columns; they go to the
+// last row of tiles.
 template <u32 COUNT> INLINE void store_beside(const Products& of, const Work& work, const Place& job, Target target, u32 lane) {
   if (job.row != job.column) {
     target.columns += COUNT / 2;
@@ -293,12 +303,12 @@ template <u32 COUNT> INLINE void store_beside(const Products& of, const Work& wo
   else store<COUNT, 128>(of, target, 0, lane);
 }
 
-// Sums of a job from one warp, whose rows begin at `target.row` of the job's 128.
+// Stores the sums of one warp, whose rows begin at `target.row` of the 128 rows of the job.
 INLINE void store_job(const Products& of, const Work& work, const Place& job, Target target, u32 lane) {
   const u32 team = target.row / 64, channel = target.row / EDGE;
   const bool last = RAGGED && job.row == work.blocks - 1;
   if constexpr (SMALL) {
-    // Channels of the job stand below each other, and so do their tiles.
+    // The channels of the job are stacked along the rows, and their tiles are consecutive in memory.
     target.to += channel * TILE, target.row -= channel * EDGE, target.columns += team * 32;
     if (job.channel + channel >= work.channels) target.rows = 0;
     if (EDGE == 64 || channel % 2 == 0) store<0, EDGE>(of, target, 0, lane);
@@ -318,22 +328,22 @@ INLINE void store_job(const Products& of, const Work& work, const Place& job, Ta
   }
 }
 
-// Where a kernel keeps what warps hand over, in shared memory.
-struct Layout { u32 staging, columns, full, free, tickets; };   // the columns' sums: two places of PRODUCTS i32, barriers of each
+// Offsets in shared memory of the data that warps exchange.
+struct Layout { u32 staging, columns, full, free, tickets; };   // columns: two buffers of PRODUCTS i32
 
-// `sum` and the bytes of 16 that `bytes` asks for: 1 in the place of each.
+// Adds to `sum` the bytes of `word` that `bytes` selects: it holds 1 for each selected byte of a 32-bit word.
 INLINE i32 sum_bytes(const uint4& word, i32 bytes, i32 sum) {
   sum = __dp4a((i32)word.x, bytes, sum), sum = __dp4a((i32)word.y, bytes, sum);
   return __dp4a((i32)word.w, bytes, __dp4a((i32)word.z, bytes, sum));
 }
-// A column of the EXTRA ones whose sum a thread makes a part of, and which part: every PARTS-th of its chunks.
+// Edge column whose sum this thread computes in part: `part` takes every PARTS-th chunk.
 struct Beside {
   static constexpr u32 PARTS = BESIDE ? 64 / WIDTH : 1;
   u32 column, part;
   INLINE explicit Beside(u32 thread) : column(thread / 32 * (WIDTH / 2) + thread % (WIDTH / 2)), part(thread % 32 / (WIDTH / 2)) {}
 };
-// The sums of columns `thread` and `thread` + 64, and the parts of those of EXTRA ones, go to the warps that multiply, once
-// those have read an earlier job's.
+// Passes the sums of columns `thread` and `thread` + 64, and the partial sum of an edge column, to the consumer
+// warps, once these have released the buffer.
 INLINE void hand_over(unsigned char* shared, const Layout& layout, Ring<2>& to, u32 thread, const i32 (&sums)[2], i32 part = 0) {
   const u32 base = shared_address(shared);
   barrier_wait(base + layout.free + to.slot * 8, to.parity ^ 1);
@@ -349,15 +359,16 @@ INLINE void hand_over(unsigned char* shared, const Layout& layout, Ring<2>& to, 
   to.advance();
 }
 
-// Where a lane of a warp that multiplies is.
+// Position of a lane of a consumer warp.
 struct Lane {
   u32 base, lane;
-  u32 row;     // offset in a slot of the row that this lane gives to load_matrix_x4
-  u32 swap;    // how chunks of that row are swapped
-  u32 half;    // which of two chunks
+  u32 row;     // byte offset in a slot of the row whose address this lane passes to load_matrix_x4
+  u32 swap;    // swizzle of that row: XOR on the chunk index
+  u32 half;    // index of one of two adjacent chunks
 };
 
-// A warp that multiplies and stores 16 rows from `row` of the 128 on: `multiply(products, task)` for each job.
+// Main loop of a consumer warp for 16 of the 128 rows, from `row` on: calls `multiply(products, task)` and stores the
+// sums.
 template <class Multiply>
 INLINE void correlate(const Work& work, unsigned char* shared, const Layout& layout, u32 row, Multiply multiply) {
   const u32 lane = threadIdx.x & 31, base = shared_address(shared);

@@ -1,4 +1,4 @@
-//! Products on Hopper, by the matrix instructions of warpgroups.
+//! Products on Hopper with the matrix instructions of warpgroups.
 
 use super::job::Job;
 use super::shape::Shape;
@@ -8,50 +8,50 @@ use crate::backend::cuda::{
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
 
-/// Rows of a slot in shared memory: inputs of a tile, or of the small tiles of a few channels.
+/// Rows of a slot in shared memory: inputs of a tile, or of the small tiles of several channels.
 const ROWS: usize = 128;
 
-/// Bytes of a slot: complex bytes of 64 times of so many inputs.
+/// Bytes of a slot: complex 8-bit samples of `ROWS` inputs at `TIMES` times.
 const SLOT: usize = ROWS * 2 * TIMES;
 
 /// Times of a slot.
 const TIMES: usize = 64;
 
-/// Threads of a block: a warpgroup brings, two multiply.
+/// Threads of a block: a producer warpgroup and two that multiply.
 const THREADS: usize = 384;
 
-/// Columns of a last block that is multiplied beside others: for more, registers do not suffice.
+/// Most edge columns that a diagonal tile can multiply as well; registers do not suffice for more.
 const BESIDE: usize = 16;
 
-/// Tiles of a plan for each multiprocessor from which on blocks draw them: with fewer that was slower.
+/// Tiles per multiprocessor from which on the dynamic scheduler is faster.
 const LONG: usize = 16;
 
-/// Jobs that a block's warps may be told of before they ask.
+/// Jobs that the producer may publish ahead of the other warps.
 const TOLD: usize = 4;
 
-/// A shape bound to the kernel.
+/// Shape bound to the kernel.
 #[derive(Debug)]
 pub(super) struct Wgmma {
     shape: Shape,
     form: Form,
     multiprocessors: usize,
     function: Function,
-    /// What blocks count the jobs in that they have drawn; each launch leaves zeros.
+    /// Counters of the dynamic scheduler; each launch leaves zeros.
     drawn: Buffer<u32>,
 }
 
-/// What a kernel is compiled for.
+/// Compile-time constants of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
-    /// Bits of a sample's parts: 4 or 8.
+    /// Bits of a real or imaginary part: 4 or 8.
     bits: usize,
     /// Rows, and columns, of a tile.
     edge: usize,
-    /// Columns of the last block that count, in whole steps of the instruction.
+    /// Inputs of the last block, rounded up to a multiple of 16.
     width: usize,
-    /// Whether there is one tile, or one besides those of a last block that stands beside others.
+    /// Whether a channel has one tile, apart from those of an edge block that has no jobs of its own.
     is_lone: bool,
-    /// Whether blocks draw their jobs, instead of each having its own.
+    /// Whether the tile scheduler is dynamic instead of static.
     is_drawn: bool,
 }
 
@@ -72,18 +72,19 @@ impl Form {
         Self { width: if form.spills() { ROWS } else { width }, ..form }
     }
 
-    /// Whether the last block has no tiles of its own to compute. Of 4 bits that is so beside one whole block: else rows would be
-    /// widened in shared memory too, which is slower than such tiles.
+    /// Returns whether diagonal tiles multiply the edge columns, so that the last block has no jobs of its own. For 4
+    /// bits only next to a single whole block: otherwise rows would be unpacked in shared memory too, which is slower
+    /// than tiles of their own.
     fn is_beside(&self) -> bool {
         self.width == BESIDE && (self.bits == 8 || self.is_lone)
     }
 
-    /// Whether registers do not suffice: of 4 bits, for more than half a tile besides whole ones.
+    /// Returns whether registers do not suffice: for 4 bits, more than half a tile next to whole ones.
     fn spills(&self) -> bool {
         self.bits == 4 && !self.is_lone && self.width > ROWS / 2 && self.width < ROWS
     }
 
-    /// Whether a plan takes it: one tile of 64 inputs or fewer has a smaller edge.
+    /// Returns whether some plan needs this form. A single tile of 64 inputs or fewer has a smaller edge.
     fn is_possible(&self) -> bool {
         let is_large = self.is_beside() || self.width > 64;
         let may_draw = !self.is_lone && !self.is_beside();
@@ -116,7 +117,8 @@ impl Form {
         }
     }
 
-    /// Bytes of shared memory of a block, as the kernel lays it out: slots, staging, columns' sums, barriers, places of jobs.
+    /// Returns the bytes of shared memory of a block in the kernel's layout: slots, staging, column sums, barriers,
+    /// job queue.
     fn shared_bytes(&self) -> usize {
         let staging = if self.is_lone { 8 * 8192 } else { 0 };
         let extra = if self.is_beside() { BESIDE } else { 0 };
@@ -132,7 +134,7 @@ impl Form {
     }
 }
 
-/// Variants in the table.
+/// Returns the variants for the kernel table.
 pub(super) fn variants(extent: Extent) -> Vec<Variant> {
     let widths: Vec<usize> = match extent {
         Extent::Representative => vec![BESIDE, 32, 80, ROWS],
@@ -149,7 +151,7 @@ pub(super) fn variants(extent: Extent) -> Vec<Variant> {
 }
 
 impl Wgmma {
-    /// Whether a device has what it takes, for a shape of bytes or of halves of them.
+    /// Returns whether the device and the shape suit: Hopper, with samples of 4 or 8 bits.
     pub(super) fn suits(shape: &Shape, device: &Device) -> bool {
         let is_integer =
             matches!(shape.encoding, VoltageEncoding::Complex8 | VoltageEncoding::Complex4);
@@ -196,8 +198,8 @@ impl Wgmma {
             .with(u32::from(job.add))
             .with(self.drawn.address());
         let grid = [self.multiprocessors.min(jobs), 1, 1];
-        // SAFETY: the arguments are the kernel's; the job's spectra and tiles are as it says. The correlator lets launches follow
-        // one another, whatever their streams, so the counters are one launch's.
+        // SAFETY: the arguments match the kernel; the job describes its spectra and tiles correctly. The correlator
+        // serializes launches over all streams, so one launch at a time uses the counters.
         unsafe { stream.launch(&self.function, grid, [THREADS, 1, 1], &arguments) }
     }
 }
@@ -237,7 +239,7 @@ mod tests {
     fn blocks_draw_jobs_where_each_has_many() {
         let is_drawn =
             |inputs, channels| form_of(inputs, channels, VoltageEncoding::Complex8).is_drawn;
-        // Three tiles a channel, and ten; one, however many channels; a last block beside others.
+        // Three tiles a channel, and ten; one tile, with any number of channels; an edge block next to others.
         assert!(!is_drawn(256, 703) && is_drawn(256, 704) && is_drawn(512, 256));
         assert!(!is_drawn(128, 10_000) && !is_drawn(140, 10_000) && !is_drawn(514, 1000));
     }

@@ -1,20 +1,22 @@
-// Exact correlations of complex samples of 4 bits on Hopper; see wgmma.cu.
+// Exact correlation of complex 4-bit samples on Hopper; see wgmma.cu.
 //
-// Spectra stay as they are up to shared memory: a byte is a sample. What is multiplied are 16 times its parts, bytes' high
-// halves: hi = w & 0xf0f0f0f0 of four samples' real parts, lo = w << 4 & 0xf0f0f0f0 of their imaginary parts. Time's order
-// is free within a product, so 16 samples are 16 bytes of hi and then 16 of lo (widen.cuh). Rows are widened in registers, a = (hi, lo)
-// and a' = (lo, ~hi); columns by two warps on their way from one place in shared memory to another, which sum them too.
-// All sums are 256 times what they should be, and still fit: 65 472 times of 2 x 128 x 128.
+// Samples stay packed, one per byte, up to shared memory. Products take 16 times the parts, in the high halves of
+// bytes: hi = w & 0xf0f0f0f0 holds the real parts of four samples, lo = w << 4 & 0xf0f0f0f0 the imaginary parts. The
+// order of time within a product is free, so 16 samples unpack to 16 bytes of hi and 16 of lo (widen.cuh). Rows are
+// unpacked in registers, as a = (hi, lo) and a' = (lo, ~hi). Two warps unpack the columns within shared memory and
+// sum their imaginary parts. Sums are 256 times too large until the end and still fit 32 bits: 65 472 times of 2 x
+// 128 x 128.
 //
-// A block has three warpgroups: one thread brings raw slots of rows and of columns, two warps widen, two warpgroups multiply.
+// A block has three warpgroups: one thread loads packed slots of rows and columns, two warps unpack, two warpgroups
+// multiply.
 //
-// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu; a last block of WIDTH 16 is turned like those of other widths.
+// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu. An edge block of WIDTH 16 is computed transposed, like other widths.
 #define SHIFT 8
 #include "widen.cuh"
 
 static_assert(!BESIDE, "wgmma_4bit_beside.cu");
 constexpr u32 RAW = 128 * 64;   // 128 inputs x 64 samples
-// Slots of rows, of columns as they come, and of wide ones.
+// Slots of packed rows, packed columns, and unpacked columns.
 constexpr u32 ROWS = LONE ? 6 : 8, RAWS = LONE ? 4 : 6, WIDES = LONE ? 5 : 7;
 constexpr u32 ROWS_AT = WIDES * SLOT, RAWS_AT = ROWS_AT + ROWS * RAW, STAGING_AT = RAWS_AT + RAWS * RAW;
 constexpr u32 SUMS_AT = STAGING_AT + (LONE ? 8 * STAGING : 0), ROWS_FULL = SUMS_AT + 2 * 512, ROWS_FREE = ROWS_FULL + ROWS * 8;
@@ -24,7 +26,7 @@ constexpr u32 TICKETS_AT = SUMS_FREE + 16;
 static_assert(TICKETS_AT + TICKETS <= 232448, "a block's shared memory");
 constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT};
 
-// Time by time: a stage is a slot of rows and one of columns.
+// Producer: loads one slot of rows and one of columns per stage.
 INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
   Ring<ROWS> rows = {0, 0};
   Ring<RAWS> columns = {0, 0};
@@ -45,7 +47,7 @@ INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last,
   });
 }
 
-// Columns become bytes, two columns a thread, and their imaginary parts are summed.
+// Unpacks the columns, two per thread, and sums their imaginary parts.
 INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread) {
   Ring<RAWS> from = {0, 0};
   Ring<WIDES> to = {0, 0};
@@ -80,8 +82,8 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
 
 struct Places { Ring<ROWS> rows; Ring<WIDES> columns; };
 
-// Products of a job's rows in this warpgroup with its columns, all stages. 16 samples at a time, so
-// that there are registers for two sets of rows: those that products read, and those that are widened meanwhile.
+// Multiplies the rows of this warpgroup with the columns of the job, over all stages. Takes 16 samples at a time, so
+// that registers suffice for two sets of rows: one that `wgmma` reads and one being unpacked.
 INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, const Task& task) {
   u32 raw[4], a[2][4] = {}, b[2][4] = {};
   auto load = [&](u32 slot, u32 half) {
@@ -107,7 +109,7 @@ INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, con
         x[q] = word & 0xf0f0f0f0u, x[2 + q] = word << 4 & 0xf0f0f0f0u;
         y[q] = x[2 + q], y[2 + q] = ~x[q];
       }
-      // Registers of their own, made before the products begin.
+      // Keeps the operands in registers of their own, complete before the products begin.
 #pragma unroll
       for (u32 q = 0; q < 4; q++) keep(x[q]), keep(y[q]);
       with_columns(task, [&](auto n_) {
@@ -118,7 +120,7 @@ INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, con
         wgmma_commit();
       });
       wgmma_wait<1>();
-      // The products before these have read their registers, which may hold something else from here on.
+      // The earlier products have read their registers, which may be reused from here on.
 #pragma unroll
       for (u32 q = 0; q < 4; q++) keep(a[k ^ 1][q]), keep(b[k ^ 1][q]);
     }
@@ -126,7 +128,7 @@ INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, con
       if (half) release(WIDES_FREE, old);
       old = at.columns.slot;
     } else {
-      // Both halves of this stage's rows are in registers.
+      // Both halves of the rows of this stage are in registers.
       release(ROWS_FREE, at.rows.slot);
       at.rows.advance(), at.columns.advance();
     }
@@ -142,7 +144,7 @@ INLINE void multiply(Products& of, const Lane& lane, Places& at, u32 halves, con
   if (half & 1) release(ROWS_FREE, at.rows.slot), at.rows.advance(), at.columns.advance();
 }
 
-// Of a thread that brings, widens or has nothing to do, and of one that multiplies.
+// Registers per thread of the first warpgroup, and of the consumer warpgroups.
 constexpr u32 FEW = 72, MANY = 216;
 static_assert(FEW + 2 * MANY <= REGISTERS, "a block's registers");
 

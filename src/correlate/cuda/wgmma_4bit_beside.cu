@@ -1,16 +1,17 @@
-// Exact correlations of complex samples of 4 bits on Hopper, of 128 inputs and up to 16 more: these stand beside the others, as in
-// wgmma.cu. That takes the registers in which wgmma_4bit.cu widens rows, so rows are read from where columns are wide.
+// Exact correlation of complex 4-bit samples on Hopper for 129 to 144 inputs. The last 1 to 16 inputs are edge
+// columns of the only whole tile, as in wgmma.cu. Their accumulators take the registers in which wgmma_4bit.cu
+// unpacks rows, so the rows are read from the unpacked columns in shared memory.
 //
-// A block has three warpgroups: one thread brings raw stages, a warp multiplies the last block with itself, two warps widen, two
-// warpgroups multiply.
+// A block has three warpgroups: one thread loads packed stages, one warp multiplies the edge block with itself, two
+// warps unpack, two warpgroups multiply.
 //
-// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu, 128, 16, 1, and 0.
+// EDGE, WIDTH, LONE, DRAWN: as in wgmma.cu, with values 128, 16, 1 and 0.
 #define SHIFT 8
 #include "corner.cuh"
 #include "widen.cuh"
 
 static_assert(BESIDE && LONE && !DRAWN, "wgmma_4bit.cu");
-// A stage's bytes, where the EXTRA columns begin, and the others; raw, all of it is half.
+// Bytes of an unpacked stage, offsets in it of the edge columns and of the others, and bytes of a packed stage.
 constexpr u32 STAGE = (EXTRA + 128) * 128, BEFORE = 0, COLUMNS = EXTRA * 128, RAW = STAGE / 2;
 constexpr u32 STAGES = 5, RAWS = 7, RAWS_AT = STAGES * STAGE, STAGING_AT = RAWS_AT + RAWS * RAW;
 constexpr u32 SUMS_AT = STAGING_AT + 8 * STAGING, RAWS_FULL = SUMS_AT + 2 * 4 * PRODUCTS, RAWS_FREE = RAWS_FULL + RAWS * 8;
@@ -21,7 +22,7 @@ constexpr Layout LAYOUT = {STAGING_AT, SUMS_AT, SUMS_FULL, SUMS_FREE, TICKETS_AT
 using Stages = Ring<STAGES>;
 #include "staged.cuh"
 
-// Stage by stage, all columns.
+// Producer: loads all columns of each stage.
 INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last, unsigned char* shared, u32 base) {
   Ring<RAWS> at = {0, 0};
   draw_jobs(work, shared, LAYOUT.tickets, [&](const Place& job) {
@@ -36,20 +37,20 @@ INLINE void bring(const Work& work, const TensorMap& map, const TensorMap& last,
   });
 }
 
-// Where the chunk of 16 bytes of an input begins that is its first one unless they are swapped: an exclusive or with 16 times a number
-// gives the others, and takes fewer registers than an offset of each.
+// Offset of an input's swizzled chunk 0 of 16 bytes. XOR with 16 times an index gives the other chunks, which takes
+// fewer registers than an offset for each.
 INLINE u32 raw_at(u32 slot, u32 input) { return slot + input * 64 + (input >> 1 & 3) * 16; }
 INLINE u32 wide_at(u32 slot, u32 input) { return slot + input * 128 + (input & 7) * 16; }
 INLINE i32 widen_chunk(unsigned char* shared, const uint4& samples, u32 to, u32 chunk, i32 sum) {
   return widen_samples(samples, shared + (to ^ chunk * 32), shared + (to ^ chunk * 32 ^ 16), sum);
 }
-// A quarter of an EXTRA column's samples become bytes.
+// Unpacks a quarter of the samples of an edge column.
 INLINE i32 widen_beside(unsigned char* shared, u32 raw, u32 wide, const Beside& beside, i32 sum) {
   static_assert(Beside::PARTS == 4, "a part is one chunk");
   const uint4 samples = *(const uint4*)(shared + (raw_at(raw, beside.column) ^ beside.part * 16));
   return widen_chunk(shared, samples, wide_at(wide, beside.column), beside.part, sum);
 }
-// All samples of an input.
+// Unpacks all samples of an input.
 INLINE i32 widen_input(unsigned char* shared, u32 from, u32 to, i32 sum) {
   uint4 words[4];
 #pragma unroll
@@ -58,7 +59,7 @@ INLINE i32 widen_input(unsigned char* shared, u32 from, u32 to, i32 sum) {
   for (u32 chunk = 0; chunk < 4; chunk++) sum = widen_chunk(shared, words[chunk], to, chunk, sum);
   return sum;
 }
-// Stages become bytes, two inputs and a part of an EXTRA one a thread, and imaginary parts are summed.
+// Unpacks stages, two inputs and a part of an edge column per thread, and sums imaginary parts.
 INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread) {
   Ring<RAWS> from = {0, 0};
   Stages to = {0, 0};
@@ -86,12 +87,12 @@ INLINE void widen(const Work& work, unsigned char* shared, u32 base, u32 thread)
   });
 }
 
-// Products of a job's rows in this warpgroup with its columns, all stages; 16 samples at a time.
+// Multiplies the rows of this warpgroup with the columns of the job, over all stages, 16 samples at a time.
 INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, const Task& task) {
   u32 rows[2][4] = {}, a[2][4] = {}, b[2][4] = {};
   auto full = [&](const Stages& slot) { barrier_wait(lane.base + FULL + slot.slot * 8, slot.parity); };
   auto release = [&](u32 slot) { warp_arrive(lane.base + FREE + slot * 8); };
-  // 0, which the compiler does not know: without it a copy is none, and a product's rows change while it reads them.
+  // Opaque zero: forces a copy. Otherwise the next load overwrites registers that `wgmma` still reads.
   const u32 from = lane.base + COLUMNS, none = halves >> 31;
   u32 old = 0, half = 0;
   full(at);
@@ -115,7 +116,7 @@ INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, con
         wgmma_commit();
       });
       wgmma_wait<1>();
-      // The products before these have read their registers, which may hold something else from here on.
+      // The earlier products have read their registers, which may be reused from here on.
 #pragma unroll
       for (u32 q = 0; q < 4; q++) keep(a[k ^ 1][q]), keep(b[k ^ 1][q]);
     }
@@ -137,7 +138,7 @@ INLINE void multiply(Products& of, const Lane& lane, Stages& at, u32 halves, con
   if (half & 1) at.advance();
 }
 
-// Of a thread that brings, widens or has nothing to do, and of one that multiplies.
+// Registers per thread of the first warpgroup, and of the consumer warpgroups.
 constexpr u32 FEW = 56, MANY = 224;
 static_assert(FEW + 2 * MANY <= REGISTERS, "a block's registers");
 

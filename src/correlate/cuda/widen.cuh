@@ -1,8 +1,9 @@
-// Samples of 4 bits become bytes on their way from one place in shared memory to another: 16 times their parts.
+// Unpacks 4-bit samples to bytes, from shared memory to shared memory. Bytes hold 16 times the parts.
 #pragma once
 #include "wgmma.cuh"
 
-// 16 samples become a chunk of 16 bytes of real parts and one of imaginary parts. The sum of `sum` and the latter.
+// Unpacks 16 samples to 16 bytes of real parts and 16 bytes of imaginary parts. Returns `sum` plus the imaginary
+// parts.
 INLINE i32 widen_samples(const uint4& w, unsigned char* real, unsigned char* imaginary, i32 sum) {
   const u32 m = 0xf0f0f0f0u;
   const uint4 low = make_uint4(w.x << 4 & m, w.y << 4 & m, w.z << 4 & m, w.w << 4 & m);

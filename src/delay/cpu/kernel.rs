@@ -1,4 +1,4 @@
-//! A run of channels of one spectrum: turned, weighed, rounded and stored.
+//! Rotates, scales, rounds and stores a run of channels of one spectrum.
 #![allow(unsafe_code)]
 
 use super::phasors::multiply;
@@ -7,30 +7,30 @@ use super::vector::{MOST_LANES, Portable, Target, Vector, levels};
 use super::x86;
 use crate::backend::simd::Level;
 
-/// Real and imaginary parts of factors, one a channel.
+/// Real and imaginary parts of factors, one per channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Factors<'a> {
     pub(super) re: &'a [f32],
     pub(super) im: &'a [f32],
 }
 
-/// One run; all slices but the bytes are as long or longer.
+/// Run of channels. All slices have at least `channels` elements; `to` holds bytes.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
-    /// Complex numbers.
+    /// Complex samples.
     pub(super) spectrum: &'a [f32],
-    /// Phasors or gains; beyond the run's channels there are some to the end of a register.
+    /// Phasors or gains, padded to whole registers.
     pub(super) factors: Factors<'a>,
-    /// Gains that phasors lack, likewise.
+    /// Gains that the phasors do not include, padded likewise.
     pub(super) gains: Option<Factors<'a>>,
     pub(super) channels: usize,
-    /// The encoding's bytes.
+    /// Output bytes.
     pub(super) to: &'a mut [u8],
-    /// Limited samples of each channel.
+    /// Saturated samples of each channel.
     pub(super) limited: &'a mut [u32],
 }
 
-/// Writes a run in samples of 1, 2 or 8 bytes.
+/// Writes a run as samples of 1, 2 or 8 bytes.
 pub(super) fn align(level: Level, element_bytes: usize, run: Run<'_>) {
     let padded = run.channels.next_multiple_of(MOST_LANES);
     let is_long = |factors: Factors<'_>| factors.re.len().min(factors.im.len()) >= padded;
@@ -44,10 +44,10 @@ pub(super) fn align(level: Level, element_bytes: usize, run: Run<'_>) {
 levels!(whole, whole_body, (element_bytes: usize, run: Run<'_>));
 
 /// # Safety
-/// The level's instructions are there, and the run's slices are as long as they have to be.
+/// The level's instructions exist, and the run's slices have the required lengths.
 #[inline(always)]
 unsafe fn whole_body<V: Vector>(element_bytes: usize, run: Run<'_>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         match (element_bytes, run.gains) {
             (1, None) => channels::<V, 1, false>(run),
@@ -61,7 +61,7 @@ unsafe fn whole_body<V: Vector>(element_bytes: usize, run: Run<'_>) {
 }
 
 /// # Safety
-/// As [`whole_body`]'s.
+/// As for [`whole_body`].
 #[inline(always)]
 unsafe fn channels<V: Vector, const BYTES: usize, const GAINS: bool>(run: Run<'_>) {
     let Factors { re, im } = run.factors;
@@ -95,10 +95,10 @@ unsafe fn channels<V: Vector, const BYTES: usize, const GAINS: bool>(run: Run<'_
 }
 
 /// # Safety
-/// As [`whole_body`]'s.
+/// As for [`whole_body`].
 #[inline(always)]
 unsafe fn put<V: Vector, const BYTES: usize>((re, im): (V, V), to: &Target) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         match BYTES {
             1 => re.store_nibbles(im, to),

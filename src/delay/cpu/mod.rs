@@ -1,4 +1,4 @@
-//! Alignment on the CPU: phasors of a run of channels, then all polarizations of the run.
+//! Delay correction on the CPU: phasors of a run of channels, then all polarizations of the run.
 //!
 //! Invariant: the same bits for any split of a stream.
 
@@ -17,19 +17,19 @@ use kernel::{Factors, Run};
 use phasors::{BLOCK, Phasors, RUN};
 use vector::MOST_LANES;
 
-/// A plan bound to vector instructions.
+/// Plan bound to vector instructions.
 #[derive(Debug)]
 pub(super) struct Engine {
     plan: Plan,
     level: Level,
-    /// One gain for all, part of the phasors.
+    /// Gain of all elements, included in the phasors.
     gain: Complex<f32>,
     /// Gains of each element, if they differ: real and imaginary parts.
     gains: Option<(Vec<f32>, Vec<f32>)>,
     phasors: Phasors,
-    /// The factors where nothing is to be turned and there is one gain for all.
+    /// Factors for zero phases and one gain for all.
     still: Phasors,
-    /// Limited samples of a call, and of all calls.
+    /// Saturated samples of the current call.
     limited: Vec<u32>,
     saturated: Vec<u64>,
 }
@@ -38,7 +38,7 @@ impl Engine {
     pub(super) fn new(plan: &Plan, level: Level) -> Self {
         let all = &plan.options().gains;
         let one = if all.len() == 1 { all[0] } else { Complex::ONE };
-        // Registers may reach beyond the last element.
+        // Registers may extend beyond the last element.
         let part = |part: fn(&Complex<f32>) -> f32| -> Vec<f32> {
             all.iter().map(part).chain([0.0; MOST_LANES]).collect()
         };
@@ -69,7 +69,7 @@ impl Engine {
 
     fn spectrum(&mut self, spectrum: &[f32], slopes: &[Slope], rows: Rows<'_>) {
         let (channels, fine) = (self.plan.channels(), self.plan.options().channels);
-        // All are looked at, so that it is done in vectors.
+        // No early exit, so that the compiler vectorizes the loop.
         let is_still =
             slopes.iter().fold(true, |still, slope| still & (*slope == Slope::default()));
         let by_products = fine >= 4 * BLOCK;
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// One polarization of a run, from its first element on.
+    /// Processes one polarization of a run, from its first element on.
     fn channels(
         &mut self,
         spectrum: &[f32],

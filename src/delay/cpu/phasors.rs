@@ -12,13 +12,13 @@ use super::x86;
 use crate::backend::simd::Level;
 use crate::delay::plan::Slope;
 
-/// Channels whose phasors are made of the product of one anchor and one offset.
+/// Channels of a block. A phasor is the product of its block's anchor and of an offset shared by all blocks.
 pub(super) const BLOCK: usize = 64;
 
-/// The most channels of a run: phasors stay in the first-level cache.
+/// Most channels of a run, so that phasors stay in the first-level cache.
 pub(super) const RUN: usize = 1024;
 
-/// Phasors of a run's channels, and what they are made of.
+/// Phasors of a run's channels, with scratch memory.
 #[derive(Debug)]
 pub(super) struct Phasors {
     pub(super) re: Vec<f32>,
@@ -27,12 +27,12 @@ pub(super) struct Phasors {
 }
 
 impl Phasors {
-    /// All the same.
+    /// Creates equal phasors.
     pub(super) fn new(value: Complex<f32>) -> Self {
         Self { re: vec![value.re; RUN], im: vec![value.im; RUN], turns: vec![0.0; RUN] }
     }
 
-    /// Those of the channels `first ..` of all recorded channels, times `gain`, each by itself.
+    /// Computes the phasors of the channels from `first` on, of all recorded channels, times `gain`, one by one.
     pub(super) fn each(
         &mut self,
         level: Level,
@@ -44,7 +44,7 @@ impl Phasors {
         unsafe { each(level, self, slopes, run, gain) }
     }
 
-    /// Turns of a run's channels, of `fine` to a recorded channel.
+    /// Computes the phases of a run's channels in turns, with `fine` channels per recorded channel.
     #[inline(always)]
     fn fill(&mut self, (slopes, fine): (&[Slope], usize), (first, channels): (usize, usize)) {
         let turns = &mut self.turns[..channels];
@@ -65,8 +65,8 @@ impl Phasors {
         }
     }
 
-    /// Those of the channels `first ..` of one recorded channel, times `gain`; `first` is a multiple of a
-    /// block's channels.
+    /// Computes the phasors of the channels from `first` on, of one recorded channel, times `gain`, as products of
+    /// anchors and offsets. `first` is a multiple of [`BLOCK`].
     pub(super) fn products(
         &mut self,
         level: Level,
@@ -80,7 +80,7 @@ impl Phasors {
     }
 }
 
-/// Whole turns taken away: exact, as channels have whole numbers.
+/// Removes whole turns. This is exact, because channel indices are integers.
 #[inline(always)]
 fn reduced(slope: Slope) -> Slope {
     Slope { start: slope.start.fract(), step: slope.step.fract() }
@@ -94,7 +94,7 @@ levels!(each, each_body, (
 ));
 
 /// # Safety
-/// The level's instructions are there.
+/// The level's instructions exist.
 #[inline(always)]
 unsafe fn each_body<V: Vector>(
     to: &mut Phasors,
@@ -105,7 +105,7 @@ unsafe fn each_body<V: Vector>(
     to.fill(slopes, run);
     let channels = run.1;
     for at in (0..channels).step_by(V::LANES) {
-        // SAFETY: the caller's promise; a run is whole registers.
+        // SAFETY: the caller upholds this function's contract; a run is whole registers.
         unsafe {
             let turns = &to.turns[at..at + V::LANES];
             let (re, im) = phasor::<V>(|i| turns[i]);
@@ -125,7 +125,7 @@ levels!(products, products_body, (
 ));
 
 /// # Safety
-/// The level's instructions are there.
+/// The level's instructions exist.
 #[inline(always)]
 unsafe fn products_body<V: Vector>(
     to: &mut Phasors,
@@ -136,7 +136,7 @@ unsafe fn products_body<V: Vector>(
     const ANCHORS: usize = RUN / BLOCK;
     let (mut anchor_re, mut anchor_im) = ([0f32; ANCHORS], [0f32; ANCHORS]);
     let (mut offset_re, mut offset_im) = ([0f32; BLOCK], [0f32; BLOCK]);
-    // SAFETY: the caller's promise; anchors, offsets and a run are whole registers.
+    // SAFETY: the caller upholds this function's contract; anchors, offsets and a run are whole registers.
     unsafe {
         let gain = (V::splat(gain.re), V::splat(gain.im));
         for at in (0..ANCHORS).step_by(V::LANES) {
@@ -165,27 +165,27 @@ unsafe fn products_body<V: Vector>(
     }
 }
 
-/// A product of complex numbers.
+/// Multiplies complex numbers.
 ///
 /// # Safety
-/// The level's instructions are there.
+/// The level's instructions exist.
 #[inline(always)]
 pub(super) unsafe fn multiply<V: Vector>(a: (V, V), b: (V, V)) -> (V, V) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let re = a.1.neg_mul_add(b.1, a.0.mul(b.0));
         (re, a.1.mul_add(b.0, a.0.mul(b.1)))
     }
 }
 
-/// Cosine and sine of so many turns, less than 2^20: within 2 / 2^24.
+/// Returns cosine and sine of angles in turns, below 2^20, within 2 / 2^24.
 ///
 /// # Safety
-/// The level's instructions are there.
+/// The level's instructions exist.
 #[inline(always)]
 unsafe fn phasor<V: Vector>(turns: impl Fn(usize) -> f64) -> (V, V) {
-    /// Beyond 2^52 there are no fractions: adding and taking away rounds to the nearest integer, which
-    /// then stands in the lowest bits.
+    /// 1.5 * 2^52: doubles of this size have no fraction bits. Adding and subtracting it rounds to the nearest
+    /// integer, and the lowest bits of the sum hold that integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     let (mut rest, mut quarters) = ([0f32; MOST_LANES], [0i32; MOST_LANES]);
     for i in 0..V::LANES {
@@ -194,7 +194,7 @@ unsafe fn phasor<V: Vector>(turns: impl Fn(usize) -> f64) -> (V, V) {
         quarters[i] = rounded.to_bits() as i32;
         rest[i] = (angle - (rounded - ROUND)) as f32;
     }
-    // SAFETY: the caller's promise; the arrays hold a register.
+    // SAFETY: the caller upholds this function's contract; the arrays hold a register.
     unsafe {
         let x = V::load(rest.as_ptr());
         let z = x.mul(x);
@@ -203,17 +203,17 @@ unsafe fn phasor<V: Vector>(turns: impl Fn(usize) -> f64) -> (V, V) {
     }
 }
 
-/// `cos(pi x / 2)` for `|x| <= 1/2`, in powers of `x^2`: interpolated at Chebyshev's points.
+/// `cos(pi x / 2)` for `|x| <= 1/2`, in powers of `x^2`: interpolated at Chebyshev nodes.
 const COSINE: [f32; 5] = [1.0, -1.233_700_5, 0.253_669_4, -0.020_861_529, 0.000_906_739_9];
 
 /// `sin(pi x / 2) / x`, likewise.
 const SINE: [f32; 4] = [1.570_796_4, -0.645_963_5, 0.079_680_22, -0.004_602_149];
 
 /// # Safety
-/// The level's instructions are there.
+/// The level's instructions exist.
 #[inline(always)]
 unsafe fn series<V: Vector, const TERMS: usize>(terms: [f32; TERMS], z: V) -> V {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let mut sum = V::splat(terms[TERMS - 1]);
         for term in terms[..TERMS - 1].iter().rev() {

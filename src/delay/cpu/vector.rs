@@ -1,20 +1,20 @@
-//! The few vector operations that alignment needs, for each level: registers of floats.
+//! Vector operations of the delay correction for each vector level, on registers of floats.
 //!
 //! Invariant: lanes never mix, but where complex numbers are taken apart or put together.
 #![allow(unsafe_code)]
 
-/// The most floats in a register.
+/// Most floats in a register.
 pub(super) const MOST_LANES: usize = 16;
 
-/// What samples become, and how many had to be limited.
+/// Destination of a register's samples and saturation counts.
 pub(super) struct Target {
-    /// The register's first sample.
+    /// First sample of the register.
     pub(super) to: *mut u8,
-    /// Limited samples of each channel.
+    /// Saturated samples of each channel.
     pub(super) limited: *mut u32,
 }
 
-/// One register of single-precision floats.
+/// Register of single-precision floats.
 ///
 /// # Safety
 /// Every method may be called only where the level's instructions exist; pointers must be valid for
@@ -26,23 +26,23 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
     unsafe fn mul(self, other: Self) -> Self;
-    /// `self * b + c`, rounded once where the level has it.
+    /// Computes `self * b + c`, rounded once if the level has a fused instruction.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
-    /// `c - self * b`.
+    /// Computes `c - self * b`.
     unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self;
-    /// Real and imaginary parts of as many complex numbers as there are lanes.
+    /// Loads `LANES` complex numbers and separates real and imaginary parts.
     unsafe fn load_complex(from: *const f32) -> (Self, Self);
-    /// Cosines and sines of angles that are so many quarters of a turn further.
+    /// Rotates cosines and sines by `quarters` quarter turns.
     unsafe fn turn(self, sine: Self, quarters: *const i32) -> (Self, Self);
     /// Stores complex floats; 0 where one is not finite.
     unsafe fn store_floats(self, im: Self, to: &Target);
-    /// Rounds, limits and stores complex integers of 8 bits; 0 where a float is not finite.
+    /// Rounds, clips and stores complex integers of 8 bits; 0 where a float is not finite.
     unsafe fn store_bytes(self, im: Self, to: &Target);
-    /// As [`Vector::store_bytes`], of 4 bits.
+    /// Like [`Vector::store_bytes`], with 4 bits.
     unsafe fn store_nibbles(self, im: Self, to: &Target);
 }
 
-/// Plain arrays, which the compiler makes vectors of.
+/// Plain arrays, which the compiler vectorizes.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([f32; 8]);
 
@@ -56,22 +56,22 @@ impl Portable {
         Self(result)
     }
 
-    /// Integers within -most - 1 to most.
+    /// Rounds and clips to integers from -most - 1 to most, and counts saturated samples.
     ///
     /// # Safety
-    /// As many counts as lanes are writable.
+    /// `limited` has one writable count per lane.
     #[inline(always)]
     unsafe fn round(self, im: Self, most: f32, limited: *mut u32) -> [(i32, i32); 8] {
         let mut whole = [(0, 0); 8];
         for (lane, whole) in whole.iter_mut().enumerate() {
             let (re, im) = (self.0[lane], im.0[lane]);
-            // No branches: the compiler makes vectors of this.
+            // No branches, so that the compiler vectorizes the loop.
             let is_number = re.is_finite() & im.is_finite();
             let outside = |x: f32| (x >= most + 0.5) | (x < -most - 1.5);
             let is_limited = is_number & (outside(re) | outside(im));
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds this function's contract.
             unsafe { *limited.add(lane) += u32::from(is_limited) };
-            // Adding 1.5 * 2^23 leaves no room for a fraction: it rounds to nearest, ties to even.
+            // Floats of size 1.5 * 2^23 have no fraction bits: the addition rounds to nearest, ties to even.
             let part = |x: f32| {
                 let x = if is_number { x } else { 0.0 };
                 let x = x.clamp(-most - 1.0, most) + 12_582_912.0;
@@ -83,7 +83,7 @@ impl Portable {
     }
 }
 
-// SAFETY: nothing beyond the pointers' validity, which callers promise.
+// SAFETY: nothing is required beyond valid pointers, which callers guarantee.
 unsafe impl Vector for Portable {
     const LANES: usize = 8;
     #[inline(always)]
@@ -92,12 +92,12 @@ unsafe impl Vector for Portable {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller promises 8 readable floats.
+        // SAFETY: the caller guarantees 8 readable floats.
         Self(unsafe { from.cast::<[f32; 8]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller promises 8 writable floats.
+        // SAFETY: the caller guarantees 8 writable floats.
         unsafe { to.cast::<[f32; 8]>().write_unaligned(self.0) }
     }
     #[inline(always)]
@@ -114,13 +114,13 @@ unsafe impl Vector for Portable {
     }
     #[inline(always)]
     unsafe fn load_complex(from: *const f32) -> (Self, Self) {
-        // SAFETY: the caller promises 8 readable complex numbers.
+        // SAFETY: the caller guarantees 8 readable complex numbers.
         let both = unsafe { from.cast::<[[f32; 2]; 8]>().read_unaligned() };
         (Self(both.map(|z| z[0])), Self(both.map(|z| z[1])))
     }
     #[inline(always)]
     unsafe fn turn(self, sine: Self, quarters: *const i32) -> (Self, Self) {
-        // SAFETY: the caller promises 8 readable numbers.
+        // SAFETY: the caller guarantees 8 readable numbers.
         let quarters = unsafe { quarters.cast::<[i32; 8]>().read_unaligned() };
         let (mut re, mut im) = (self.0, sine.0);
         for (lane, q) in quarters.into_iter().enumerate() {
@@ -137,12 +137,12 @@ unsafe impl Vector for Portable {
             let (re, im) = (self.0[lane], im.0[lane]);
             *z = if re.is_finite() && im.is_finite() { [re, im] } else { [0.0; 2] };
         }
-        // SAFETY: the caller promises 8 writable complex numbers.
+        // SAFETY: the caller guarantees 8 writable complex numbers.
         unsafe { to.to.cast::<[[f32; 2]; 8]>().write_unaligned(both) }
     }
     #[inline(always)]
     unsafe fn store_bytes(self, im: Self, to: &Target) {
-        // SAFETY: the caller promises 8 writable samples and counts.
+        // SAFETY: the caller guarantees 8 writable samples and counts.
         unsafe {
             let whole = self.round(im, 127.0, to.limited);
             to.to.cast::<[[u8; 2]; 8]>().write(whole.map(|z| [z.0 as u8, z.1 as u8]));
@@ -150,7 +150,7 @@ unsafe impl Vector for Portable {
     }
     #[inline(always)]
     unsafe fn store_nibbles(self, im: Self, to: &Target) {
-        // SAFETY: the caller promises 8 writable samples and counts.
+        // SAFETY: the caller guarantees 8 writable samples and counts.
         unsafe {
             let whole = self.round(im, 7.0, to.limited);
             to.to.cast::<[u8; 8]>().write(whole.map(|z| (z.0 << 4 | z.1 & 15) as u8));

@@ -5,11 +5,11 @@ use std::arch::x86_64::*;
 
 use super::vector::{Target, Vector};
 
-/// 256 bits.
+/// Register of 256 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256);
 
-/// 512 bits.
+/// Register of 512 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(__m512);
 
@@ -18,45 +18,45 @@ macro_rules! plain {
      $mul:ident, $mul_add:ident, $neg_mul_add:ident) => {
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the instructions.
             Self(unsafe { $splat(value) })
         }
         #[inline(always)]
         unsafe fn load(from: *const f32) -> Self {
-            // SAFETY: the caller promises the level and the floats.
+            // SAFETY: the caller guarantees the instructions and the floats.
             Self(unsafe { $load(from) })
         }
         #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
-            // SAFETY: the caller promises the level and the floats.
+            // SAFETY: the caller guarantees the instructions and the floats.
             unsafe { $store(to, self.0) }
         }
         #[inline(always)]
         unsafe fn mul(self, other: Self) -> Self {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the instructions.
             Self(unsafe { $mul(self.0, other.0) })
         }
         #[inline(always)]
         unsafe fn mul_add(self, b: Self, c: Self) -> Self {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the instructions.
             Self(unsafe { $mul_add(self.0, b.0, c.0) })
         }
         #[inline(always)]
         unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the instructions.
             Self(unsafe { $neg_mul_add(self.0, b.0, c.0) })
         }
     };
 }
 
 impl Avx2 {
-    /// Integers within -most - 1 to most.
+    /// Rounds and clips to integers from -most - 1 to most, and counts saturated samples.
     ///
     /// # Safety
-    /// AVX2 is there, and as many counts as lanes are writable.
+    /// AVX2 exists, and `limited` has one writable count per lane.
     #[inline(always)]
     unsafe fn round(self, im: Self, most: f32, limited: *mut u32) -> (__m256i, __m256i) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds this function's contract.
         unsafe {
             let (mut re, mut im) = (self.0, im.0);
             let sign = _mm256_set1_ps(-0.0);
@@ -82,13 +82,13 @@ impl Avx2 {
         }
     }
 
-    /// All bits where both parts are finite.
+    /// Returns a mask with all bits set where both parts are finite.
     ///
     /// # Safety
-    /// AVX2 is there.
+    /// AVX2 exists.
     #[inline(always)]
     unsafe fn finite(self, im: Self) -> __m256 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds this function's contract.
         unsafe {
             let sign = _mm256_set1_ps(-0.0);
             let infinite = _mm256_set1_ps(f32::INFINITY);
@@ -98,7 +98,7 @@ impl Avx2 {
     }
 }
 
-// SAFETY: each method is made of the level's instructions, whose presence callers promise.
+// SAFETY: each method uses instructions of its level only, which callers guarantee.
 unsafe impl Vector for Avx2 {
     const LANES: usize = 8;
     plain!(
@@ -111,7 +111,7 @@ unsafe impl Vector for Avx2 {
     );
     #[inline(always)]
     unsafe fn load_complex(from: *const f32) -> (Self, Self) {
-        // SAFETY: the caller promises the level and 8 complex numbers.
+        // SAFETY: the caller guarantees the instructions and 8 complex numbers.
         unsafe {
             let (a, b) = (_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8)));
             let low = _mm256_permute2f128_ps::<0x20>(a, b);
@@ -122,7 +122,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn turn(self, sine: Self, quarters: *const i32) -> (Self, Self) {
-        // SAFETY: the caller promises the level and 8 numbers.
+        // SAFETY: the caller guarantees the instructions and 8 numbers.
         unsafe {
             let q = _mm256_loadu_si256(quarters.cast());
             let odd = _mm256_castsi256_ps(_mm256_slli_epi32::<31>(q));
@@ -138,7 +138,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn store_floats(self, im: Self, to: &Target) {
-        // SAFETY: the caller promises the level and 8 complex numbers.
+        // SAFETY: the caller guarantees the instructions and 8 complex numbers.
         unsafe {
             let finite = self.finite(im);
             let (re, im) = (_mm256_and_ps(finite, self.0), _mm256_and_ps(finite, im.0));
@@ -150,7 +150,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn store_bytes(self, im: Self, to: &Target) {
-        // SAFETY: the caller promises the level, 8 samples and counts.
+        // SAFETY: the caller guarantees the instructions, 8 samples and counts.
         unsafe {
             let (re, im) = self.round(im, 127.0, to.limited);
             let both = _mm256_or_si256(
@@ -164,7 +164,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn store_nibbles(self, im: Self, to: &Target) {
-        // SAFETY: the caller promises the level, 8 samples and counts.
+        // SAFETY: the caller guarantees the instructions, 8 samples and counts.
         unsafe {
             let (re, im) = self.round(im, 7.0, to.limited);
             let both = _mm256_or_si256(
@@ -179,24 +179,24 @@ unsafe impl Vector for Avx2 {
 }
 
 impl Avx512 {
-    /// The larger of both parts' magnitudes: less than infinity only where both are finite, or where one
-    /// alone is no number, which a product of finite factors never makes.
+    /// Returns the larger magnitude of both parts. It is below infinity only if both are finite, or if exactly one is
+    /// NaN, which a product with finite factors never yields.
     ///
     /// # Safety
-    /// AVX-512 DQ is there.
+    /// AVX-512 DQ exists.
     #[inline(always)]
     unsafe fn larger(self, im: Self) -> __m512 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds this function's contract.
         unsafe { _mm512_range_ps::<0b1011>(self.0, im.0) }
     }
 
-    /// Integers within -most - 1 to most.
+    /// Rounds and clips to integers from -most - 1 to most, and counts saturated samples.
     ///
     /// # Safety
-    /// AVX-512 is there, and as many counts as lanes are writable.
+    /// AVX-512 exists, and `limited` has one writable count per lane.
     #[inline(always)]
     unsafe fn round(self, im: Self, most: f32, limited: *mut u32) -> (__m512i, __m512i) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds this function's contract.
         unsafe {
             let (larger, end) = (self.larger(im), _mm512_set1_ps(most + 0.5));
             let (mut re, mut im) = (self.0, im.0);
@@ -222,7 +222,7 @@ impl Avx512 {
     }
 }
 
-// SAFETY: each method is made of the level's instructions, whose presence callers promise.
+// SAFETY: each method uses instructions of its level only, which callers guarantee.
 unsafe impl Vector for Avx512 {
     const LANES: usize = 16;
     plain!(
@@ -235,7 +235,7 @@ unsafe impl Vector for Avx512 {
     );
     #[inline(always)]
     unsafe fn load_complex(from: *const f32) -> (Self, Self) {
-        // SAFETY: the caller promises the level and 16 complex numbers.
+        // SAFETY: the caller guarantees the instructions and 16 complex numbers.
         unsafe {
             let (a, b) = (_mm512_loadu_ps(from), _mm512_loadu_ps(from.add(16)));
             let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -246,7 +246,7 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn turn(self, sine: Self, quarters: *const i32) -> (Self, Self) {
-        // SAFETY: the caller promises the level and 16 numbers.
+        // SAFETY: the caller guarantees the instructions and 16 numbers.
         unsafe {
             let q = _mm512_loadu_si512(quarters.cast());
             let odd = _mm512_test_epi32_mask(q, _mm512_set1_epi32(1));
@@ -262,7 +262,7 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn store_floats(self, im: Self, to: &Target) {
-        // SAFETY: the caller promises the level and 16 complex numbers.
+        // SAFETY: the caller guarantees the instructions and 16 complex numbers.
         unsafe {
             let infinite = _mm512_set1_ps(f32::INFINITY);
             let finite = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.larger(im), infinite);
@@ -278,18 +278,18 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn store_bytes(self, im: Self, to: &Target) {
-        // SAFETY: the caller promises the level, 16 samples and counts.
+        // SAFETY: the caller guarantees the instructions, 16 samples and counts.
         unsafe {
             let (re, im) = self.round(im, 127.0, to.limited);
             let im = _mm512_slli_epi32::<8>(im);
-            // Bits of the first where the mask has them, else of the second.
+            // Bits of `re` where the mask has ones, else of `im`.
             let both = _mm512_ternarylogic_epi32::<0xca>(_mm512_set1_epi32(255), re, im);
             _mm256_storeu_si256(to.to.cast(), _mm512_cvtepi32_epi16(both));
         }
     }
     #[inline(always)]
     unsafe fn store_nibbles(self, im: Self, to: &Target) {
-        // SAFETY: the caller promises the level, 16 samples and counts.
+        // SAFETY: the caller guarantees the instructions, 16 samples and counts.
         unsafe {
             let (re, im) = self.round(im, 7.0, to.limited);
             let re = _mm512_slli_epi32::<4>(re);

@@ -1,5 +1,6 @@
-// Voltages that are multiplied as they were recorded: rows (antenna, recorded channel, polarization) of times go to the
-// order of the X-engine (channel, input, time), 16 bytes a thread; a row ends at a multiple of 16 on both sides.
+// Corner turn of recorded voltages that need no delay correction: rows (antenna, recorded channel, polarization) of
+// times go to the order of the X-engine (channel, input, time), 16 bytes per thread. Rows are padded to a multiple of
+// 16 bytes on both sides.
 #include "device.cuh"
 
 constexpr u32 ROWS = 8;

@@ -1,4 +1,4 @@
-//! Alignment on a GPU, joined with the corner turn: what antennas' samples are there become what an X-engine reads.
+//! Delay correction on a GPU, fused with the corner turn: from antennas' samples to the X-engine's input order.
 //!
 //! Invariant: a sample's bits depend on its value, its delay, its gain and its channel alone.
 #![allow(unsafe_code)]
@@ -16,23 +16,25 @@ pub use options::{DeviceDelays, DeviceOptions, DeviceSamples, Form, Natural};
 use variants::Shape;
 pub use variants::kernels;
 
-/// Brings antennas' samples that are on a device into step, and into the order in which an X-engine reads them.
+/// Applies delay correction to antennas' samples on a device and transposes them to the X-engine's input order.
 ///
-/// `y[c C + k, i, t] = round(g[i, c C + k] x[i, c C + k, t] exp(2 pi i (start[a, t, c] + k step[a, t])))`, C channels of
-/// recorded channel c, with the slopes of [`crate::delay::Band::slope`], as [`crate::delay::Aligner`] does.
+/// `y[c C + k, i, t] = round(g[i, c C + k] x[i, c C + k, t] exp(2 pi i (start[a, t, c] + k step[a, t])))`, with C
+/// channels in recorded channel c and the slopes of [`crate::delay::Band::slope`], as in [`crate::delay::Aligner`].
 ///
 /// | buffer   | axes                                       | type                    | access      |
 /// |----------|--------------------------------------------|-------------------------|-------------|
-/// | `x`      | the [`Form`]'s                             | the [`Form`]'s          | read        |
+/// | `x`      | see [`Form`]                               | see [`Form`]            | read        |
 /// | `delays` | antenna, time, (late, rest)                | f64, in seconds         | read        |
 /// | `y`      | channel, input, time                       | complex 4 or 8 bit, f32 | overwritten |
 ///
-/// Inputs of other antennas are not written. Behind the last time of a row anything may be, up to a multiple of 16 bytes.
+/// Inputs of other antennas are not written. Bytes after the last time of a row, up to a multiple of 16, may be
+/// overwritten.
 ///
 /// # Numerics
-/// As [`crate::delay::Aligner`]: within `2^-20` of the value's magnitude before rounding. Slopes are the host's, rounding
-/// for rounding, in double precision; from there on phases are 64-bit fractions of a turn. Integers differ by one from
-/// another backend's only where a value lies at the middle between two. The same bits for any split.
+/// As [`crate::delay::Aligner`]: within `2^-20` of the value's magnitude before rounding. Slopes are computed as on
+/// the host, with the same roundings, in double precision; further phases are 64-bit fractions of a turn. Integers
+/// differ by one from another backend's only where a value lies midway between two. The bits are the same for any
+/// split.
 /// # Real time
 /// [`enqueue`](Self::enqueue) allocates nothing.
 /// # Source
@@ -43,21 +45,21 @@ pub struct DeviceAligner {
     options: DeviceOptions,
     function: Function,
     inputs: Buffer<u32>,
-    /// Zero frequencies; one that is not used where nothing is turned.
+    /// Zero frequencies; one unused element without delays.
     zeros: Buffer<f64>,
-    /// Axes antenna, polarization, channel, (re, im), and the same on the device.
+    /// Gains, axes antenna, polarization, channel, (re, im), and their copy on the device.
     table: Vec<f32>,
     gains: Buffer<f32>,
-    /// Of each input, samples that were limited.
+    /// Saturated samples of each input.
     limited: Buffer<u64>,
 }
 
 impl DeviceAligner {
-    /// Binds it to a device; gains are 0 until they are set.
+    /// Binds the options to a device; gains are 0 until they are set.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for what no kernel does; [`Error::Unavailable`] without memory or NVRTC; [`Error::Device`] when
-    /// the driver refuses.
+    /// [`Error::Parameter`] for unsupported options; [`Error::Unavailable`] without memory or NVRTC;
+    /// [`Error::Device`] when the driver fails.
     pub fn new(device: &Device, options: DeviceOptions) -> Result<Self> {
         options.check()?;
         let shape = Shape {
@@ -89,17 +91,17 @@ impl DeviceAligner {
         })
     }
 
-    /// What it was asked for.
+    /// Returns the options.
     pub fn options(&self) -> &DeviceOptions {
         &self.options
     }
 
-    /// Sets the gains of some antennas, each by its place among the inputs: one for all elements, or axes polarization,
-    /// channel. Work that was queued before has the gains of before.
+    /// Sets the gains of some antennas, by their index: one for all elements, or axes polarization, channel. Work
+    /// queued before uses the previous gains.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number of gains; [`Error::Parameter`] for antennas that are not there, or of voltages that
-    /// stay as they are; as [`Self::new`].
+    /// [`Error::Shape`] for another number of gains; [`Error::Parameter`] for an antenna out of range or
+    /// [`Form::Recorded`]; and those of [`Self::new`].
     pub fn set_gains<'a>(
         &mut self,
         antennas: impl IntoIterator<Item = (usize, &'a [Complex<f32>])>,
@@ -118,15 +120,15 @@ impl DeviceAligner {
                 parts.copy_from_slice(&[gain.re, gain.im]);
             }
         }
-        // The driver lets go of the old ones when nothing reads them any more.
+        // The driver frees the previous gains when no queued work reads them.
         self.gains = self.device.upload(&self.table)?;
         Ok(())
     }
 
-    /// Complex samples of each input that rounding had to limit, of all work that was queued; axes antenna, polarization.
+    /// Returns the saturated complex samples of each input, of all queued work; axes antenna, polarization.
     ///
     /// # Errors
-    /// [`Error::Device`] when any of it failed.
+    /// [`Error::Device`] when any of that work failed.
     pub fn saturated(&self) -> Result<Vec<u64>> {
         let mut all = vec![0; self.limited.len()];
         self.limited.download(0, &mut all)?;
@@ -134,11 +136,11 @@ impl DeviceAligner {
         Ok(self.options.inputs.iter().flat_map(own).collect())
     }
 
-    /// Queues the work on `stream` and returns. Nothing but `stream` may touch the buffers until it has run.
+    /// Queues the work on `stream` and returns. Only `stream` may access the buffers until it has run.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for buffers of another device, addresses that kernels can't read, or missing delays;
-    /// [`Error::Shape`] when anything does not lie in its buffer; [`Error::Device`] when the driver refuses.
+    /// [`Error::Parameter`] for buffers of another device, misaligned addresses, or missing delays;
+    /// [`Error::Shape`] when data exceed their buffer; [`Error::Device`] when the driver fails.
     pub fn enqueue(
         &mut self,
         (samples, from): (&Buffer<u8>, DeviceSamples),
@@ -171,18 +173,18 @@ impl DeviceAligner {
             Form::Recorded => all,
             _ => all.with(self.limited.address()),
         };
-        // SAFETY: the arguments are the kernel's, in its order; the samples, delays and rows lie in their buffers.
+        // SAFETY: the arguments match the kernel; the samples, delays and rows lie in their buffers.
         unsafe { stream.launch(&self.function, grid, [threads, 1, 1], &all) }
     }
 
-    /// Blocks, and threads of each.
+    /// Returns the blocks, and the threads of each.
     fn grid(&self, times: usize) -> ([usize; 3], usize) {
         let options = &self.options;
         let (antennas, coarse) = (options.inputs.len(), options.coarse_channels);
         let is_float = options.encoding == VoltageEncoding::ComplexF32;
         match options.form {
             Form::Spectra => {
-                // 32 words of times, of 32 bits or a float sample.
+                // A tile has 32 words of times; a word is 32 bits or one float sample.
                 let tile = if is_float { 32 } else { 32 * 16 / options.encoding.bits() };
                 ([coarse * options.channels.div_ceil(32), times.div_ceil(tile), antennas], 256)
             }
@@ -198,7 +200,7 @@ impl DeviceAligner {
         }
     }
 
-    /// What kernels are told of the samples.
+    /// Appends the kernel's arguments on the samples.
     fn geometry(&self, all: Arguments, from: DeviceSamples) -> Arguments {
         let options = &self.options;
         match options.form {
@@ -220,7 +222,7 @@ impl DeviceAligner {
         }
     }
 
-    /// Delays, the band and gains.
+    /// Appends delays, band and gains.
     fn weights(&self, all: Arguments, delays: Option<&DeviceDelays<'_>>) -> Arguments {
         let used = delays.filter(|_| self.options.band.is_some());
         let (first, stride) =

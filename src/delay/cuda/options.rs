@@ -1,4 +1,4 @@
-//! What a device is asked to do with antennas' samples, and where they lie.
+//! Options of the delay correction on a device, and the layouts of its buffers.
 
 use crate::backend::cuda::{Buffer, Device};
 use crate::delay::plan::Band;
@@ -6,95 +6,95 @@ use crate::error::{Error, Result};
 use crate::view::check_length;
 use crate::voltage::VoltageEncoding;
 
-/// Bytes that rows begin at a multiple of.
+/// Alignment of rows in bytes.
 pub(super) const ALIGNED: usize = 16;
 
-/// The most inputs, recorded channels, and channels of each.
+/// Most inputs, recorded channels, and channels of each.
 const MOST: usize = 1 << 20;
 
-/// What samples are, and whether their values change.
+/// Kind of input samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {
-    /// A filter bank's spectra, single precision; axes time, antenna, polarization, recorded channel, channel.
+    /// Single-precision spectra of a filter bank; axes time, antenna, polarization, recorded channel, channel.
     Spectra,
-    /// Voltages that are channelized already, of a complex encoding, times `scale`; axes antenna, recorded channel,
+    /// Channelized voltages of a complex encoding, multiplied by `scale`; axes antenna, recorded channel,
     /// polarization, time.
     Voltages {
-        /// How they were recorded.
+        /// Recorded encoding.
         encoding: VoltageEncoding,
-        /// What one count means.
+        /// Value of one count.
         scale: f32,
     },
-    /// The same voltages, which are multiplied as they were recorded: without delays and gains.
+    /// Channelized voltages that the X-engine multiplies as recorded, without delays and gains.
     Recorded,
 }
 
-/// Antennas of one form, and what becomes of their samples.
+/// Options for antennas of one form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceOptions {
-    /// The number of each antenna's first input out.
+    /// Index of each antenna's first input in the output.
     pub inputs: Vec<usize>,
-    /// Polarizations, 1 or 2: an antenna's inputs.
+    /// Polarizations, 1 or 2: the inputs of an antenna.
     pub polarizations: usize,
     /// Recorded (coarse) channels.
     pub coarse_channels: usize,
     /// Channels of each recorded channel; 1 for voltages that are channelized already.
     pub channels: usize,
-    /// Out: [`VoltageEncoding::Complex4`], [`VoltageEncoding::Complex8`] or [`VoltageEncoding::ComplexF32`].
+    /// Output: [`VoltageEncoding::Complex4`], [`VoltageEncoding::Complex8`] or [`VoltageEncoding::ComplexF32`].
     pub encoding: VoltageEncoding,
-    /// What comes in.
+    /// Kind of input.
     pub form: Form,
-    /// What delays mean; `None`: there are none.
+    /// Conversion of delays to phases; `None` without delays.
     pub band: Option<Band>,
 }
 
-/// Where samples lie in a device's buffer.
+/// Layout of samples in a device buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSamples {
-    /// The first sample's byte: a multiple of 16 for voltages, of 8 for spectra.
+    /// Offset of the first sample: a multiple of 16 bytes for voltages, of 8 for spectra.
     pub first_byte: usize,
-    /// Bytes from stream to stream of voltages, a multiple of 16 that has room for a multiple of 8 samples; from time to
-    /// time of spectra.
+    /// For voltages, bytes from one stream to the next: a multiple of 16, with room for a multiple of 8 samples. For
+    /// spectra, bytes from one time to the next.
     pub stride: usize,
     /// Samples of each stream, or spectra.
     pub times: usize,
 }
 
-/// Where delays lie in a device's memory.
+/// Layout of delays in device memory.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceDelays<'a> {
     /// Axes antenna, time, (late, rest), in seconds.
     pub seconds: &'a Buffer<f64>,
-    /// The first delay's place, in pairs.
+    /// Index of the first delay, in pairs.
     pub first: usize,
-    /// Pairs from antenna to antenna.
+    /// Pairs from one antenna to the next.
     pub stride: usize,
 }
 
-/// Where samples are written: axes channel, input, time, all rows at multiples of 16 bytes.
+/// Layout of the output: axes channel, input, time, with rows at multiples of 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Natural {
-    /// The first channel's first input.
+    /// Offset of the first input of the first channel.
     pub first_byte: usize,
-    /// Bytes from channel to channel.
+    /// Bytes from one channel to the next.
     pub channel_stride: usize,
-    /// Bytes from input to input, with room for a multiple of 16 bytes.
+    /// Bytes from one input to the next, with room for a multiple of 16 bytes.
     pub input_stride: usize,
 }
 
 impl DeviceOptions {
-    /// Elements of an antenna's spectrum.
+    /// Returns the elements of an antenna's spectrum.
     pub(super) fn elements(&self) -> usize {
         self.polarizations * self.coarse_channels * self.channels
     }
 
-    /// One past the last input.
+    /// Returns the index after the last input.
     pub(super) fn inputs_end(&self) -> usize {
         self.inputs.iter().max().map_or(0, |last| last.saturating_add(self.polarizations))
     }
 
     /// # Errors
-    /// [`Error::Parameter`] for what no kernel does.
+    /// [`Error::Parameter`] for unsupported options.
     pub(super) fn check(&self) -> Result<()> {
         use VoltageEncoding::{Complex4, Complex8, ComplexF32};
         let within = |name: &'static str, value: usize, most: usize| match value {
@@ -129,8 +129,7 @@ impl DeviceOptions {
     }
 
     /// # Errors
-    /// [`Error::Parameter`] for addresses that kernels can't read; [`Error::Shape`] when the samples do not lie in the
-    /// buffer.
+    /// [`Error::Parameter`] for misaligned addresses; [`Error::Shape`] when the samples exceed the buffer.
     pub(super) fn check_samples(&self, buffer: &Buffer<u8>, at: DeviceSamples) -> Result<()> {
         let streams = self.inputs.len() * self.polarizations * self.coarse_channels;
         let (unit, row, rows) = match self.form {
@@ -150,7 +149,7 @@ impl DeviceOptions {
     }
 
     /// # Errors
-    /// As [`Self::check_samples`].
+    /// As for [`Self::check_samples`].
     pub(super) fn check_natural(
         &self,
         buffer: &Buffer<u8>,
@@ -174,8 +173,8 @@ impl DeviceOptions {
     }
 
     /// # Errors
-    /// [`Error::Parameter`] unless there are delays where they are needed, in this device's memory; [`Error::Shape`]
-    /// when they do not lie in their buffer. Without a band nobody looks at them.
+    /// [`Error::Parameter`] when required delays are missing or on another device; [`Error::Shape`] when they exceed
+    /// their buffer. Delays without a band are ignored.
     pub(super) fn check_delays(
         &self,
         delays: Option<&DeviceDelays<'_>>,

@@ -1,9 +1,9 @@
-// A sample on its way to the X-engine: turned by what is left of its delay, weighed, rounded.
-// A phase is a 64-bit fraction of a turn: sums, and products with whole numbers, wrap as turns do and lose nothing.
+// Delay correction of one sample: phase rotation, gain, rounding.
+// Phases are 64-bit fractions of a turn. Their sums and integer multiples wrap modulo one turn and are exact.
 #pragma once
 #include "device.cuh"
 
-// Bits of a real number out: 4, 8 or 32. Samples of a word: what a thread writes at once.
+// BITS: of a real number in the output, 4, 8 or 32. A thread writes one Word of GROUP samples at once.
 #if BITS == 32
 typedef float2 Sample;
 typedef float2 Word;
@@ -15,18 +15,18 @@ constexpr u32 GROUP = 16 / BITS;
 #endif
 constexpr u32 SAMPLE_BYTES = sizeof(Word) / GROUP;
 
-// How late the wave is, and by how much more than whole samples, in seconds.
+// Delay of the wave, and its remainder after the correction by whole samples, in seconds.
 struct Delay {
   double late, rest;
 };
 
-// From a delay to turns: `zeros` a recorded channel, in Hz.
+// Conversion of delays to turns: `zeros` per recorded channel, in Hz.
 struct Band {
   const double* zeros;
   double first, step;
 };
 
-// Channel k is turned by start + k step; `unit` is 2^-30, or not a number where no phase is known.
+// Phase of channel k is start + k step; `unit` is 2^-30, or NaN if the phase is not finite.
 struct Slope {
   u64 start, step;
   float unit;
@@ -35,7 +35,7 @@ struct Slope {
 constexpr float UNIT = 9.313225746154785e-10f;
 INLINE float unknown() { return __uint_as_float(0x7FC00000u); }
 
-// Each product is rounded by itself, as on the host.
+// Rounds each product separately, as on the host.
 INLINE double start_of(const Delay& delay, const Band& band, u32 coarse) {
   return product(__ldg(band.zeros + coarse), delay.late) + product(band.first, delay.rest);
 }
@@ -47,7 +47,7 @@ INLINE Slope slope(const Delay& delay, const Band& band, u32 coarse) {
   return is_known ? Slope{fraction(start), fraction(step), UNIT} : Slope{0, 0, unknown()};
 }
 
-// The first 32 bits of a fraction: of a double between 2^20 and 2^21 the last bits are those of 2^-32.
+// Returns the first 32 bits of a fraction: the lowest bits of a double between 2^20 and 2^21 have the weight 2^-32.
 INLINE u32 short_fraction(double turns, float& unit) {
   if (!(fabs(turns) < 1e15)) {
     unit = turns - turns == 0. ? UNIT : unknown();
@@ -58,7 +58,7 @@ INLINE u32 short_fraction(double turns, float& unit) {
   return (u32)__double2loint(turns - ((turns + ROUND) - ROUND) + 1572864.);
 }
 
-// Cosine and sine within 2^-23: polynomials over a quarter of a turn, in the middle of which the angle's zero lies.
+// Returns cosine and sine within 2^-23: polynomials over a quarter of a turn, centred on angle zero.
 INLINE float2 phasor(u32 top, float unit) {
   const u32 quarter = (top + 0x20000000u) >> 30;
   const float x = (float)(i32)(top - (quarter << 30)) * unit, z = x * x;
@@ -80,22 +80,23 @@ INLINE Word nothing() { return make_float2(0.f, 0.f); }
 #else
 constexpr float MOST = (1 << (BITS - 1)) - 1;
 
-// Beyond the integers when it is rounded: a tie at the upper end goes to an even number, at the lower to the least.
+// Returns whether a value rounds to outside the integer range. A tie at the upper end rounds to even, beyond it; one
+// at the lower end rounds to the least integer.
 INLINE bool is_beyond(float part) { return !(part >= -MOST - 1.5f && part < MOST + 0.5f); }
 
-// What is left of a value that may be beyond the integers, or not be finite.
+// Clips a value that may be outside the integer range; 0 if it is not finite.
 INLINE float2 limited(float2 value, u32& count) {
   if (!is_finite(value)) return make_float2(0.f, 0.f);
   count += is_beyond(value.x) || is_beyond(value.y);
   return make_float2(fminf(fmaxf(value.x, -MOST - 1.f), MOST), fminf(fmaxf(value.y, -MOST - 1.f), MOST));
 }
 
-// Of a float of this size the last bits are a whole number, rounded to even.
+// 1.5 * 2^23: the lowest bits of a float of this size hold an integer, rounded to even.
 constexpr float WHOLE = 12582912.f;
 
 INLINE Sample rounded(float2 value, u32& count) {
 #if BITS == 4
-  // One in some dozen samples is limited: no branch, but for what is not finite.
+  // One in some dozen samples is clipped, so clipping has no branch; only values that are not finite take one.
   if (fabsf(value.x) < 1e30f && fabsf(value.y) < 1e30f) {
     count += is_beyond(value.x) || is_beyond(value.y);
     value = make_float2(fminf(fmaxf(value.x, -MOST - 1.f), MOST), fminf(fmaxf(value.y, -MOST - 1.f), MOST));
@@ -112,14 +113,14 @@ INLINE void put(Word& word, Sample sample, u32 place) { word |= sample << 2 * BI
 INLINE Word nothing() { return 0; }
 #endif
 
-// Adds the warp's counts to an input's.
+// Adds the counts of a warp to those of an input.
 INLINE void add_count(u64* to, u32 count) {
 #pragma unroll
   for (u32 step = 16; step > 0; step /= 2) count += __shfl_xor_sync(~0u, count, step);
   if (threadIdx.x % 32 == 0 && count > 0) atomicAdd(to, (u64)count);
 }
 
-// Where spectra go: axes channel, input, time.
+// Output layout: axes channel, input, time.
 struct Natural {
   u8* first;
   u64 channel_stride, input_stride;

@@ -1,7 +1,9 @@
-// From a filter bank's spectra (axes time, antenna, polarization, channel) to the order of the X-engine (channel, input,
-// time). BITS, POLARIZATIONS; TURNS: whether there are delays.
-// A block takes an antenna's 32 channels at 32 words of times: lanes are channels on the way in, words on the way out, so
-// that rows of 256 bytes are read and of 128 (floats: 256) written. Static shared memory: 8.5 KiB a polarization, floats 17.
+// Delay correction and corner turn of a filter bank's spectra: axes time, antenna, polarization, channel -> channel,
+// input, time. BITS, POLARIZATIONS; TURNS: 1 with delays.
+//
+// A block processes 32 channels of an antenna at 32 words of times. Lanes are channels for loads and words for
+// stores, so that it loads rows of 256 bytes and stores rows of 128 (floats: 256). Static shared memory: 8.5 KiB per
+// polarization, floats 17.
 #include "sample.cuh"
 
 constexpr u32 LANES = 32, WARPS = 8, WORDS = 32, TIMES = WORDS * GROUP;
@@ -13,7 +15,7 @@ struct Spectra {
   u32 times, channels, fine;
 };
 
-// Reads one word's times of a channel, and leaves the words of each polarization.
+// Loads one word's times of a channel and computes the output word of each polarization.
 INLINE void turn_word(const Spectra& spectra, const float2* from, u32 left, const Slope* slopes, u32 k, const float2* gains,
                       Word (&words)[POLARIZATIONS], u32 (&counts)[POLARIZATIONS]) {
   float2 values[GROUP][POLARIZATIONS];

@@ -1,7 +1,8 @@
-// From voltages that are channelized already (axes antenna, recorded channel, polarization, time) to the order of the
-// X-engine (channel, input, time). ENCODING, BITS, POLARIZATIONS; TURNS: whether there are delays.
-// A warp takes 32 chunks of an antenna's times, a lane each, of 8 recorded channels: it reads and writes rows of 256 bytes
-// and more, and delays stay in registers. No shared memory.
+// Delay correction and corner turn of channelized voltages: axes antenna, recorded channel, polarization, time ->
+// channel, input, time. ENCODING, BITS, POLARIZATIONS; TURNS: 1 with delays.
+//
+// A warp processes 32 chunks of an antenna's times, one per lane, in 8 recorded channels. It accesses rows of at
+// least 256 bytes and keeps delays in registers. No shared memory.
 #include "sample.cuh"
 
 constexpr u32 CHUNK = BITS == 32 ? 2 : 8, COARSE = 8, WARPS = 4;
@@ -29,7 +30,7 @@ typedef float2 Recorded;
 INLINE float2 value_of(float2 pair) { return pair; }
 #endif
 
-// A chunk's samples, as they were recorded and as they are written.
+// Samples of a chunk, as recorded or as written.
 template <class T, u32 COUNT> struct __align__(sizeof(T) * COUNT < 16 ? sizeof(T) * COUNT : 16) Chunk {
   T values[COUNT];
 };

@@ -1,14 +1,14 @@
-//! The sources of the kernels, and the table of those that are compiled without a GPU.
+//! Sources of the kernels, and the table of those that are compiled without a GPU.
 
 use crate::backend::cuda::{Extent, Source, Variant, combinations};
 use crate::voltage::VoltageEncoding;
 
 const INCLUDES: &[(&str, &str)] = &[("sample.cuh", include_str!("sample.cuh"))];
 
-/// What is made of samples.
+/// Compile-time parameters of the output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Bits of a real number out.
+    /// Bits of a real number in the output.
     pub(super) bits: usize,
     pub(super) polarizations: usize,
     /// Whether there are delays.
@@ -25,13 +25,13 @@ impl Shape {
     }
 }
 
-/// From a filter bank's spectra.
+/// Returns the source of the kernel for a filter bank's spectra.
 pub(super) fn spectra(shape: Shape) -> Source {
     let text = include_str!("spectra.cu");
     Source { name: "spectra.cu", text, includes: INCLUDES, defines: shape.defines() }
 }
 
-/// From voltages of a complex encoding.
+/// Returns the source of the kernel for voltages of a complex encoding.
 pub(super) fn streams(shape: Shape, encoding: VoltageEncoding) -> Source {
     let place = VoltageEncoding::ALL.iter().position(|other| *other == encoding).unwrap_or(0);
     let mut defines = shape.defines();
@@ -39,7 +39,7 @@ pub(super) fn streams(shape: Shape, encoding: VoltageEncoding) -> Source {
     Source { name: "streams.cu", text: include_str!("streams.cu"), includes: INCLUDES, defines }
 }
 
-/// From voltages that stay as they are.
+/// Returns the source of the kernel for voltages without delays and gains.
 pub(super) fn copies() -> Source {
     Source {
         name: "copies.cu",
@@ -49,7 +49,7 @@ pub(super) fn copies() -> Source {
     }
 }
 
-/// The kernels of this stage.
+/// Returns the kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
     let axes: &[(&'static str, &[&str])] = &[
         ("BITS", &["8", "4", "32"]),

@@ -1,10 +1,10 @@
-//! What both kernels share: lines of 16 inputs.
+//! Output lines of 16 inputs, for both kernels.
 #![allow(unsafe_code)]
 
 use super::vector::Vector;
 use crate::correlate::plan::LANES;
 
-/// Bytes of a cache line: a word of 32 bits of each of 16 inputs.
+/// Bytes of a cache line: one 32-bit word of each of 16 inputs.
 pub(super) const LINE: usize = 64;
 
 /// Lines of the largest tile.
@@ -13,7 +13,7 @@ pub(super) const LINES: usize = 64;
 /// Writes a line of a tile.
 ///
 /// # Safety
-/// It is writable, and begins at a cache line if it is streamed.
+/// The line is writable, and aligned to a cache line if it is streamed.
 #[inline(always)]
 pub(super) unsafe fn put<V: Vector>(
     tile: &[V; LANES],
@@ -22,7 +22,7 @@ pub(super) unsafe fn put<V: Vector>(
     is_streamed: bool,
 ) {
     for i in 0..LANES / V::LANES {
-        // SAFETY: the caller's promise; a line is 16 words.
+        // SAFETY: the caller upholds this function's contract; a line is 16 words.
         unsafe {
             let (register, to) = (tile[i * V::LANES + line], to.add(4 * i * V::LANES));
             if is_streamed { register.stream(to) } else { register.store(to) }

@@ -1,4 +1,4 @@
-//! The corner turn on the CPU: tiles of a panel's inputs, a cache line a channel and group of times.
+//! Corner turn on the CPU: tiles of a panel's inputs; each channel and group of times is one cache line.
 //!
 //! Invariant: tasks write disjoint parts of the packed block.
 #![allow(unsafe_code)]
@@ -19,22 +19,21 @@ use kernel::LINE;
 use spectra::{NOBODY, RUN, Spectra};
 use streams::Streams;
 
-/// Packed blocks of more bytes are written past the caches: the X-engine would find nothing of their
-/// beginning there.
+/// Packed blocks of more bytes bypass the caches: their beginning would be evicted before the X-engine reads it.
 const MOST_CACHED: usize = 8 << 20;
 
-/// A plan bound to vector instructions and threads.
+/// Plan bound to vector instructions and threads.
 #[derive(Debug)]
 pub(super) struct Engine {
     plan: Plan,
     level: Level,
     threads: Threads,
     scratch: Vec<()>,
-    /// As long as there are tasks: they are told apart by their numbers.
+    /// One element per task; tasks need their index only.
     tasks: Vec<()>,
 }
 
-/// A block that tasks divide among themselves.
+/// Packed block, shared by the tasks.
 #[derive(Clone, Copy)]
 struct Packed(*mut u8);
 
@@ -89,8 +88,8 @@ impl Engine {
                 channel_bytes: plan.panels() * panel_bytes,
                 streamed,
             };
-            // SAFETY: rows and block are as long as the plan says, which was checked; tasks differ in
-            // channels, times or panel.
+            // SAFETY: the lengths of rows and block were checked against the plan; tasks differ in channels, times or
+            // panel.
             unsafe { spectra::turn(*level, size, &job) }
         };
         threads.for_each_chunk(scratch, tasks, 1, work);
@@ -113,8 +112,8 @@ impl Engine {
                 pairs: element_bytes(plan) == 1,
                 streamed,
             };
-            // SAFETY: streams and block are as long as the plan says, which was checked; tasks differ in
-            // channel or panel.
+            // SAFETY: the lengths of streams and block were checked against the plan; tasks differ in channel or
+            // panel.
             unsafe { streams::turn(*level, &job) }
         };
         threads.for_each_chunk(scratch, tasks, 1, work);
@@ -125,7 +124,7 @@ fn element_bytes(plan: &Plan) -> usize {
     plan.encoding().sample_bits() / 8
 }
 
-/// Where the samples of a panel's inputs begin; null for those that are nobody's.
+/// Returns the first sample of each input of a panel; null for padding inputs.
 fn inputs<'a>(plan: &Plan, panel: usize, from: impl Fn(usize) -> &'a [u8]) -> [*const u8; LANES] {
     std::array::from_fn(|lane| {
         let input = panel * LANES + lane;
@@ -133,13 +132,13 @@ fn inputs<'a>(plan: &Plan, panel: usize, from: impl Fn(usize) -> &'a [u8]) -> [*
     })
 }
 
-/// Times of a task, whole runs: a few tasks a thread where channels and panels alone are too few.
+/// Returns the times per task, in whole runs: a few tasks per thread if channels and panels alone are too few.
 fn times_of_task(plan: &Plan, times: usize, spans: usize, threads: usize) -> usize {
     let parts = if threads == 1 { 1 } else { (4 * threads).div_ceil(spans * plan.panels()) };
     times.div_ceil(parts).next_multiple_of(RUN)
 }
 
-/// Whether lines are written past the caches: whole ones, which begin at a cache line.
+/// Returns whether lines bypass the caches: only whole, aligned ones of large blocks.
 fn is_streamed(packed: &[u8], panel_bytes: usize) -> bool {
     let aligned = packed.as_ptr().addr().is_multiple_of(LINE) && panel_bytes.is_multiple_of(LINE);
     packed.len() > MOST_CACHED && aligned

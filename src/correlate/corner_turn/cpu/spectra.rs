@@ -1,8 +1,9 @@
-//! Spectra of 16 inputs: a register of channels of each input and time in, a line of inputs a channel out.
+//! Corner turn of spectra of 16 inputs: loads a register of channels of each input and time, stores a line of inputs
+//! per channel.
 //!
-//! A line holds a group of 4, 2 or 1 times, of 1, 2 or 8 bytes each. All channels of a run of times are
-//! turned before the next run, so that rows are read from end to end, and each channel's panel is written
-//! several lines at a time.
+//! A line holds a group of 4, 2 or 1 times, of 1, 2 or 8 bytes each. All channels of a run of times are processed
+//! before the next run, so that rows are read sequentially and each channel's panel is written several lines at a
+//! time.
 #![allow(unsafe_code)]
 
 use super::kernel::{LINE, LINES, put};
@@ -15,44 +16,44 @@ use crate::correlate::plan::LANES;
 /// Times of a run.
 pub(super) const RUN: usize = 16;
 
-/// How far ahead rows are asked for, in bytes of each.
+/// Prefetch distance in bytes of each row.
 const AHEAD: usize = 256;
 
-/// What inputs and times that are nobody's are read from: as long as the longest run of channels.
+/// Source of padding inputs and times: zeros, as long as the longest run of channels.
 pub(super) static NOBODY: [u8; 4096] = [0; 4096];
 
-/// A panel's spectra, for some channels and times.
+/// Spectra of a panel, for some channels and times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spectra {
-    /// Each input's first channel at time 0; null where there is no input.
+    /// First channel of each input at time 0; null for padding inputs.
     pub(super) from: [*const u8; LANES],
-    /// From one time to the next.
+    /// Bytes from one time to the next.
     pub(super) time_bytes: usize,
-    /// At most as many as [`NOBODY`] holds.
+    /// Channels; at most as many as [`NOBODY`] holds.
     pub(super) channels: usize,
-    /// The first time, a multiple of a line's.
+    /// First time, a multiple of the times of a line.
     pub(super) first: usize,
-    /// The time behind the last.
+    /// Time after the last.
     pub(super) last: usize,
-    /// The first channel's panel, from time 0 on.
+    /// Panel of the first channel, from time 0 on.
     pub(super) to: *mut u8,
     pub(super) panel_bytes: usize,
-    /// From one channel's panel to the next.
+    /// Bytes from one channel's panel to the next.
     pub(super) channel_bytes: usize,
-    /// Whether lines are written past the caches.
+    /// Whether stores bypass the caches.
     pub(super) streamed: bool,
 }
 
 levels!(turn, turn_body, (element_bytes: usize, job: &Spectra));
 
-/// Turns spectra of 1, 2 or 8 bytes a sample.
+/// Transposes spectra of 1, 2 or 8 bytes a sample.
 ///
 /// # Safety
-/// The job's rows are readable, and its lines writable and nobody else's; streamed ones begin at cache
+/// The rows of the job are readable. Its lines are writable and not shared; streamed lines are aligned to cache
 /// lines.
 #[inline(always)]
 unsafe fn turn_body<V: Vector>(element_bytes: usize, job: &Spectra) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         match element_bytes {
             1 => turn_group::<V, 4>(job),
@@ -66,7 +67,7 @@ unsafe fn turn_body<V: Vector>(element_bytes: usize, job: &Spectra) {
 }
 
 /// # Safety
-/// As [`turn_body`]'s.
+/// As for [`turn_body`].
 #[inline(always)]
 unsafe fn turn_group<V: Vector, const TIMES: usize>(job: &Spectra) {
     let channels = 4 * V::LANES / size(TIMES);
@@ -80,7 +81,7 @@ unsafe fn turn_group<V: Vector, const TIMES: usize>(job: &Spectra) {
                 let line = (time / TIMES + group) * line_bytes(TIMES);
                 let bytes = line_bytes(TIMES).min(job.panel_bytes - line);
                 let count = channels.min(job.channels - start);
-                // SAFETY: the caller's promise: the rows hold these channels, the block these lines.
+                // SAFETY: by this function's contract the rows hold these channels and the block these lines.
                 unsafe {
                     let to = job.to.add(start * job.channel_bytes + line);
                     let Spectra { channel_bytes, streamed, .. } = *job;
@@ -96,18 +97,18 @@ unsafe fn turn_group<V: Vector, const TIMES: usize>(job: &Spectra) {
     }
 }
 
-/// Bytes of a sample, of which a line holds so many times.
+/// Returns the bytes of a sample in a line of `times` times.
 const fn size(times: usize) -> usize {
     if times == 1 { 8 } else { 4 / times }
 }
 
-/// Bytes of a channel's lines: real and imaginary parts of floats have one each.
+/// Returns the bytes of a channel's lines: real and imaginary parts of floats have one each.
 const fn line_bytes(times: usize) -> usize {
     if times == 1 { 2 * LINE } else { LINE }
 }
 
 impl Spectra {
-    /// The rows of a run of times; axes group of times, input, time of the group.
+    /// Fills in the rows of a run of times; axes group of times, input, time of the group.
     fn rows(&self, first: usize, of_group: usize, rows: &mut [*const u8; RUN * LANES]) {
         for (i, row) in rows.iter_mut().enumerate() {
             let (group, input) = (i / (of_group * LANES), i / of_group % LANES);
@@ -119,7 +120,7 @@ impl Spectra {
     }
 }
 
-/// Which part of each row is turned, in bytes from its beginning, and which is asked for.
+/// Offsets in each row, in bytes: of the part to process, and of the part to prefetch.
 #[derive(Clone, Copy)]
 struct Columns {
     start: usize,
@@ -127,7 +128,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Asks for what follows in the row, or else in the row that is turned after it.
+    /// Prefetches the next part of the row, or of the row that is processed after it.
     fn new(job: &Spectra, start: usize, size: usize) -> Self {
         let (ahead, row) = (start + AHEAD, job.channels * size);
         let next = (RUN * job.time_bytes).wrapping_sub(row);
@@ -135,17 +136,17 @@ impl Columns {
     }
 }
 
-/// Where the lines of a tile go: the first channel's to `to`.
+/// Destination of a tile's lines; `to` is the line of the first channel.
 struct Place {
     to: *mut u8,
     channel_bytes: usize,
     streamed: bool,
 }
 
-/// Turns only some channels, or writes only the first bytes of each line.
+/// Transposes some of the channels of a tile, or writes only the first bytes of each line.
 ///
 /// # Safety
-/// As [`turn_body`]'s.
+/// As for [`turn_body`].
 #[inline(always)]
 unsafe fn part<V: Vector, const TIMES: usize>(
     rows: &[*const u8],
@@ -155,7 +156,7 @@ unsafe fn part<V: Vector, const TIMES: usize>(
 ) {
     let (mut copies, mut lines) = ([0u8; LINES * LINE], [0u8; LINES * LINE]);
     let mut copied = [NOBODY.as_ptr(); LINES];
-    // SAFETY: the caller's promise; copies and lines hold the largest tile.
+    // SAFETY: the caller upholds this function's contract; copies and lines hold the largest tile.
     unsafe {
         for (i, (row, copy)) in rows.iter().zip(&mut copied).enumerate() {
             let to = copies.as_mut_ptr().add(i * LINE);
@@ -172,14 +173,14 @@ unsafe fn part<V: Vector, const TIMES: usize>(
     }
 }
 
-/// Turns one register of each row.
+/// Transposes one register of each row.
 ///
 /// # Safety
-/// As [`turn_body`]'s; each row has a register from its columns' start on.
+/// As for [`turn_body`]; each row has a register from its columns' start on.
 #[inline(always)]
 unsafe fn tile<V: Vector, const TIMES: usize>(rows: &[*const u8], columns: Columns, place: &Place) {
     let rows = &rows[..TIMES * LANES];
-    // SAFETY: the caller's promise; a prefetch reads nothing.
+    // SAFETY: the caller upholds this function's contract; a prefetch reads nothing.
     unsafe {
         for row in rows {
             V::prefetch(row.wrapping_add(columns.ahead));

@@ -1,4 +1,4 @@
-//! Streams of 16 inputs in one channel: words of times in, lines of inputs out.
+//! Corner turn of streams of 16 inputs in one channel: loads words of times, stores lines of inputs.
 #![allow(unsafe_code)]
 
 use super::kernel::{LINE, put};
@@ -8,35 +8,35 @@ use super::x86;
 use crate::backend::simd::Level;
 use crate::correlate::plan::LANES;
 
-/// How far ahead samples are asked for, in bytes of each stream.
+/// Prefetch distance in bytes of each stream.
 const AHEAD: usize = 1024;
 
-/// What inputs that are nobody's are read from.
+/// Zeros, read for padding inputs.
 static NOBODY: [u8; LINE] = [0; LINE];
 
-/// A panel's streams in one channel.
+/// Streams of a panel in one channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streams {
-    /// Each input's samples; null where there is none.
+    /// Samples of each input; null for padding inputs.
     pub(super) from: [*const u8; LANES],
-    /// Bytes of each.
+    /// Bytes of each stream.
     pub(super) bytes: usize,
-    /// The panel.
+    /// Destination panel.
     pub(super) to: *mut u8,
     pub(super) panel_bytes: usize,
-    /// Whether a word holds two pairs of times, which are to be taken apart.
+    /// Whether a word holds two pairs of times, to be split.
     pub(super) pairs: bool,
-    /// Whether lines are written past the caches.
+    /// Whether stores bypass the caches.
     pub(super) streamed: bool,
 }
 
 levels!(turn, turn_body, (job: &Streams));
 
-/// Turns the streams of one panel and channel.
+/// Transposes the streams of one panel and channel.
 ///
 /// # Safety
-/// The job's samples are readable, and its panel writable and nobody else's; a streamed one begins at a
-/// cache line.
+/// The samples of the job are readable. Its panel is writable and not shared; a streamed panel is aligned to a cache
+/// line.
 #[inline(always)]
 unsafe fn turn_body<V: Vector>(job: &Streams) {
     let step = 4 * V::LANES;
@@ -64,18 +64,18 @@ unsafe fn turn_body<V: Vector>(job: &Streams) {
         }
     }
     if job.streamed {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the instructions.
         unsafe { V::fence() }
     }
 }
 
-/// Turns one register of each input.
+/// Transposes one register of each input.
 ///
 /// # Safety
-/// Each row is as long as a register, and as many lines as it has words are writable.
+/// Each row holds a register, and a line per word of it is writable.
 #[inline(always)]
 unsafe fn tile<V: Vector>(job: &Streams, rows: &[*const u8; LANES], to: *mut u8, streamed: bool) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds this function's contract.
     unsafe {
         let mut tile = [V::load(NOBODY.as_ptr()); LANES];
         for (words, row) in tile.iter_mut().zip(rows) {

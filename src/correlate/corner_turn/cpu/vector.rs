@@ -1,9 +1,9 @@
-//! The few operations that turning needs, for each level: registers of 32-bit words.
+//! Vector operations of the corner turn for each vector level, on registers of 32-bit words.
 //!
 //! Invariant: values move, none changes.
 #![allow(unsafe_code)]
 
-/// One register of 32-bit words.
+/// Register of 32-bit words.
 ///
 /// # Safety
 /// Every method may be called only where the level's instructions exist; pointers must be valid for
@@ -13,37 +13,37 @@ pub(super) unsafe trait Vector: Copy {
     const LANES: usize;
     unsafe fn load(from: *const u8) -> Self;
     unsafe fn store(self, to: *mut u8);
-    /// Stores past the caches; `to` is aligned to the register's size.
+    /// Stores without allocating cache lines; `to` is aligned to the register's size.
     unsafe fn stream(self, to: *mut u8);
-    /// Asks for the cache line of an address, whether there is memory or not.
+    /// Prefetches the cache line of an address, which need not be valid.
     unsafe fn prefetch(from: *const u8);
-    /// Ends a run of [`Vector::stream`].
+    /// Orders a run of [`Vector::stream`] before later stores.
     unsafe fn fence();
-    /// Bytes of both in turn, of the low halves of each 128 bits and of the high halves.
+    /// Interleaves bytes of both, of the low halves of each 128 bits and of the high halves.
     unsafe fn unpack_bytes(self, other: Self) -> (Self, Self);
-    /// As [`Vector::unpack_bytes`], of 16-bit values.
+    /// Like [`Vector::unpack_bytes`], for 16-bit values.
     unsafe fn unpack_shorts(self, other: Self) -> (Self, Self);
     /// Transposes each square of `LANES` rows.
     unsafe fn transpose(rows: &mut [Self; 16]);
-    /// Of row `line` of all squares together: values of 16 bits, first the even ones and then the odd ones.
+    /// Reorders row `line` of all squares together: the 16-bit values at even positions, then those at odd ones.
     unsafe fn split(rows: &mut [Self; 16], line: usize);
 }
 
-/// Plain arrays, which the compiler makes vectors of.
+/// Plain arrays, which the compiler vectorizes.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([[u8; 4]; 4]);
 
-// SAFETY: nothing beyond the pointers' validity, which callers promise.
+// SAFETY: nothing is required beyond valid pointers, which callers guarantee.
 unsafe impl Vector for Portable {
     const LANES: usize = 4;
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller promises 16 readable bytes.
+        // SAFETY: the caller guarantees 16 readable bytes.
         Self(unsafe { from.cast::<[[u8; 4]; 4]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller promises 16 writable bytes.
+        // SAFETY: the caller guarantees 16 writable bytes.
         unsafe { to.cast::<[[u8; 4]; 4]>().write_unaligned(self.0) }
     }
     #[inline(always)]

@@ -5,11 +5,11 @@ use std::arch::x86_64::*;
 
 use super::vector::Vector;
 
-/// 256 bits.
+/// Register of 256 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256i);
 
-/// 512 bits.
+/// Register of 512 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(__m512i);
 
@@ -17,17 +17,17 @@ macro_rules! plain {
     ($load:ident, $store:ident, $stream:ident, $bytes:ident, $shorts:ident) => {
         #[inline(always)]
         unsafe fn load(from: *const u8) -> Self {
-            // SAFETY: the caller promises the level and the bytes.
+            // SAFETY: the caller guarantees the instructions and the bytes.
             Self(unsafe { $load(from.cast()) })
         }
         #[inline(always)]
         unsafe fn store(self, to: *mut u8) {
-            // SAFETY: the caller promises the level and the bytes.
+            // SAFETY: the caller guarantees the instructions and the bytes.
             unsafe { $store(to.cast(), self.0) }
         }
         #[inline(always)]
         unsafe fn stream(self, to: *mut u8) {
-            // SAFETY: the caller promises the level, the bytes and their alignment.
+            // SAFETY: the caller guarantees the instructions, the bytes and their alignment.
             unsafe { $stream(to.cast(), self.0) }
         }
         #[inline(always)]
@@ -37,17 +37,17 @@ macro_rules! plain {
         }
         #[inline(always)]
         unsafe fn fence() {
-            // SAFETY: every x86-64 has it.
+            // SAFETY: every x86-64 has the instruction.
             unsafe { _mm_sfence() }
         }
         #[inline(always)]
         unsafe fn unpack_bytes(self, other: Self) -> (Self, Self) {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the instructions.
             unsafe { $bytes(self.0, other.0) }
         }
         #[inline(always)]
         unsafe fn unpack_shorts(self, other: Self) -> (Self, Self) {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the instructions.
             unsafe { $shorts(self.0, other.0) }
         }
     };
@@ -57,7 +57,7 @@ macro_rules! pairs {
     ($name:ident, $type:ident, $number:ty, $low:ident, $high:ident) => {
         #[inline(always)]
         unsafe fn $name(a: $number, b: $number) -> ($type, $type) {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the instructions.
             unsafe { ($type($low(a, b)), $type($high(a, b))) }
         }
     };
@@ -68,13 +68,13 @@ pairs!(shorts_256, Avx2, __m256i, _mm256_unpacklo_epi16, _mm256_unpackhi_epi16);
 pairs!(bytes_512, Avx512, __m512i, _mm512_unpacklo_epi8, _mm512_unpackhi_epi8);
 pairs!(shorts_512, Avx512, __m512i, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16);
 
-// SAFETY: each method is made of the level's instructions, whose presence callers promise.
+// SAFETY: each method uses instructions of its level only, which callers guarantee.
 unsafe impl Vector for Avx2 {
     const LANES: usize = 8;
     plain!(_mm256_loadu_si256, _mm256_storeu_si256, _mm256_stream_si256, bytes_256, shorts_256);
     #[inline(always)]
     unsafe fn transpose(rows: &mut [Self; 16]) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the instructions.
         unsafe {
             for square in rows.chunks_exact_mut(8) {
                 let mut fours = [square[0].0; 8];
@@ -96,7 +96,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn split(rows: &mut [Self; 16], line: usize) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the instructions.
         unsafe {
             let order = _mm256_setr_epi8(
                 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2,
@@ -112,15 +112,15 @@ unsafe impl Vector for Avx2 {
     }
 }
 
-// SAFETY: each method is made of the level's instructions, whose presence callers promise.
+// SAFETY: each method uses instructions of its level only, which callers guarantee.
 unsafe impl Vector for Avx512 {
     const LANES: usize = 16;
     plain!(_mm512_loadu_si512, _mm512_storeu_si512, _mm512_stream_si512, bytes_512, shorts_512);
     #[inline(always)]
     unsafe fn transpose(rows: &mut [Self; 16]) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the instructions.
         unsafe {
-            // Register `4 i + k` holds, in its quarter q, column `4 q + k` of rows `4 i ..`.
+            // Quarter q of register `4 i + k` holds column `4 q + k` of rows `4 i ..`.
             let mut fours = [rows[0].0; 16];
             for i in 0..4 {
                 let [a, b, c, d] = [0, 1, 2, 3].map(|k| rows[4 * i + k].0);
@@ -146,9 +146,9 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn split(rows: &mut [Self; 16], line: usize) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the instructions.
         unsafe {
-            // Value `2 i` at place i, `2 i + 1` at place 16 + i.
+            // Value `2 i` goes to position i, value `2 i + 1` to position 16 + i.
             let order = _mm512_set_epi16(
                 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24, 22, 20,
                 18, 16, 14, 12, 10, 8, 6, 4, 2, 0,
