@@ -1,4 +1,4 @@
-//! What a stage can run on.
+//! Execution backends of the stages.
 //!
 //! Invariant: a backend is chosen once, when a plan is bound; it is never global.
 
@@ -12,45 +12,45 @@ use crate::error::{Error, Result};
 use simd::Level;
 use threads::Threads;
 
-/// Where a stage's work is done.
+/// Backend that runs a stage.
 #[derive(Clone, Debug)]
 pub enum Backend {
-    /// The equation as loops in f64: slow, and the truth that the others are tested against.
+    /// Reference: the equation as loops in f64, against which the other backends are tested.
     Reference,
-    /// Vector instructions of one level, on a pool of threads.
+    /// Vector instructions of one SIMD level on a thread pool.
     Cpu(Level, Threads),
-    /// A GPU of NVIDIA's, and a pool of threads for what the host does beside it.
+    /// NVIDIA GPU, and a thread pool for the accompanying host work.
     #[cfg(feature = "cuda")]
     Cuda(cuda::Device, Threads),
 }
 
-/// Where the host's own work is done.
+/// Host part of a backend.
 #[derive(Clone, Debug)]
 pub enum Host {
-    /// As [`Backend::Reference`].
+    /// Same as [`Backend::Reference`].
     Reference,
-    /// As [`Backend::Cpu`].
+    /// Same as [`Backend::Cpu`].
     Cpu(Level, Threads),
 }
 
 impl Backend {
-    /// The fastest backend of this machine, with `threads` threads (0: one a core).
+    /// Returns the fastest CPU backend of this machine with `threads` threads (0: one per core).
     pub fn best(threads: usize) -> Self {
         Self::Cpu(Level::best(), Threads::new(threads))
     }
 
-    /// Every backend that this machine has, slowest first, GPUs last, with `threads` threads.
+    /// Returns all backends of this machine with `threads` threads, slowest first, GPUs last.
     pub fn available(threads: usize) -> Vec<Self> {
         Self::with_devices(Self::of(Level::available(), threads), threads)
     }
 
-    /// The backends of the host alone, with the variants of levels that some stages have code of their own
-    /// for: what stages run on that have no kernels for a GPU.
+    /// Returns the host backends only, including variants of SIMD levels for which some stages have separate code.
+    /// Stages without GPU kernels run on these.
     pub fn variants(threads: usize) -> Vec<Self> {
         Self::of(Level::variants(), threads)
     }
 
-    /// What the host works with beside this backend: itself, unless it is a GPU.
+    /// Returns the host part: the backend itself, unless it is a GPU.
     pub fn host(&self) -> Host {
         match self {
             Self::Reference => Host::Reference,
@@ -60,7 +60,7 @@ impl Backend {
         }
     }
 
-    /// [`Backend::host`] as a backend: for work that is too small for a GPU.
+    /// Returns [`Backend::host`] as a backend, for work too small for a GPU.
     pub fn on_host(&self) -> Self {
         match self.host() {
             Host::Reference => Self::Reference,
@@ -87,7 +87,7 @@ impl Backend {
         std::iter::once(Self::Reference).chain(cpu).collect()
     }
 
-    /// The vector level that the host works with; none for the reference.
+    /// Returns the SIMD level of the host part; `None` for the reference.
     pub fn level(&self) -> Option<Level> {
         match self.host() {
             Host::Reference => None,
@@ -95,12 +95,12 @@ impl Backend {
         }
     }
 
-    /// The name of [`Backend::level`], as documents have it.
+    /// Returns the name of [`Backend::level`], as used in documents.
     pub fn simd(&self) -> Option<&'static str> {
         self.level().map(Level::name)
     }
 
-    /// Number of threads that it works on.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         match self {
             Self::Reference => 1,
@@ -110,10 +110,10 @@ impl Backend {
         }
     }
 
-    /// As [`Self::host`], for a stage that has no kernels for a GPU.
+    /// Like [`Self::host`], for a stage without GPU kernels.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when this is one.
+    /// [`Error::Unavailable`] if this backend is a GPU.
     pub fn only_host(&self, stage: &str) -> Result<Host> {
         if !self.is_gpu() {
             return Ok(self.host());
@@ -124,12 +124,12 @@ impl Backend {
         })
     }
 
-    /// Whether it is a GPU.
+    /// Returns whether this backend is a GPU.
     pub fn is_gpu(&self) -> bool {
         !matches!(self, Self::Reference | Self::Cpu(..))
     }
 
-    /// A short name: `reference`, `cpu avx512 x2`, or `cuda:0` and the GPU's name.
+    /// Returns a short name: `reference`, `cpu avx512 x2`, or `cuda:0` and the GPU's name.
     pub fn name(&self) -> String {
         match self {
             Self::Reference => "reference".to_owned(),

@@ -1,4 +1,4 @@
-//! Roofs, measured: what a machine could do at most in a stage's kind of work.
+//! Measured peak rates of a machine for the operations of the stages.
 //!
 //! Invariant: a roof is measured when it is asked for, never looked up.
 #![allow(unsafe_code)]
@@ -9,21 +9,20 @@ use std::time::Instant;
 use super::simd::Level;
 use super::threads::Threads;
 
-/// Bytes of the loops' data: half of the smallest first-level cache in use.
+/// Bytes of the loops' data: half of the smallest L1 cache in use.
 const BYTES: usize = 16 * 1024;
 
-/// Data at a cache line's start.
+/// Data aligned to cache lines.
 #[derive(Clone)]
 #[repr(C, align(64))]
 struct Data([u8; BYTES]);
 
-/// Bytes that `threads` threads can add into exact 16-bit sums in a second, all in the first-level
-/// cache: one load, one add, one shift and one add for each vector, which is what dedispersion by
-/// brute force has to do at least. Measured for about `seconds`.
+/// Measures, for about `seconds`, the bytes per second that `threads` threads can add into exact 16-bit sums in the
+/// L1 cache. Each vector takes one load, one add, one shift and one add, the minimum for brute-force dedispersion.
 pub fn byte_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
     let mut work = vec![Data([1; BYTES]); threads.count()];
     let mut scratch = vec![(); threads.count()];
-    // Long enough that waking the threads costs nothing beside it.
+    // Long enough to make the cost of waking the threads negligible.
     let repeats = 2048;
     let (mut best, start) = (0f64, Instant::now());
     while best == 0.0 || start.elapsed().as_secs_f64() < seconds {
@@ -39,7 +38,7 @@ pub fn byte_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
     best
 }
 
-/// Bytes a second, read and written, of copying between buffers of `bytes` bytes on one thread.
+/// Measures the bytes per second, read and written, of copies of `bytes` bytes on one thread.
 pub fn copy_bytes(bytes: usize, seconds: f64) -> f64 {
     let source = vec![1u8; bytes];
     let mut copy = vec![0u8; bytes];
@@ -53,14 +52,14 @@ pub fn copy_bytes(bytes: usize, seconds: f64) -> f64 {
     best
 }
 
-/// Bytes a second, read and written, of one copy with ordinary stores, on all threads of the pool.
+/// Measures the bytes per second, read and written, of one copy with ordinary stores on all threads of the pool.
 ///
 /// # Panics
-/// When the two differ in length.
+/// If the lengths differ.
 pub fn copy(from: &[u8], to: &mut [u8], threads: &Threads) -> f64 {
-    /// So much at once that threads are not in each other's way.
+    /// Large enough that threads do not interfere with each other.
     const CHUNK: usize = 1 << 17;
-    /// So little that no copy is made past the caches.
+    /// Small enough that `memcpy` does not use non-temporal stores.
     const ORDINARY: usize = 1 << 12;
     assert_eq!(from.len(), to.len(), "a copy is as long as what is copied");
     let mut scratch = vec![(); threads.count()];
@@ -75,8 +74,8 @@ pub fn copy(from: &[u8], to: &mut [u8], threads: &Threads) -> f64 {
     bytes / began.elapsed().as_secs_f64()
 }
 
-/// Single-precision multiply-adds a second on all threads, all operands in registers. Measured for about
-/// `seconds`.
+/// Measures, for about `seconds`, the single-precision multiply-adds per second on all threads with all operands in
+/// registers.
 pub fn multiply_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
     most_a_second(threads, seconds, || {
         let (sum, multiply_adds) = multiply_add(level, black_box(1 << 14));
@@ -85,7 +84,7 @@ pub fn multiply_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
     })
 }
 
-/// The most, of what each call of `work` counts, that all threads do in a second.
+/// Returns the highest total count per second of `work` on all threads.
 fn most_a_second(threads: &Threads, seconds: f64, work: impl Fn() -> usize + Sync) -> f64 {
     let mut counts = vec![0; threads.count()];
     let mut scratch = vec![(); threads.count()];
@@ -101,10 +100,10 @@ fn most_a_second(threads: &Threads, seconds: f64, work: impl Fn() -> usize + Syn
     best
 }
 
-/// The sum of sums that were multiplied and added to `repeats` times; how many multiply-adds that were.
+/// Returns the sum of the accumulators after `repeats` steps, and the number of multiply-adds.
 fn multiply_add(level: Level, repeats: usize) -> (f32, usize) {
     match level {
-        // SAFETY: a level is proof of its instructions.
+        // SAFETY: holding a level proves that its instructions exist.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512(_) => (unsafe { x86::multiply_add_512(repeats) }, 16 * 16 * repeats),
         // SAFETY: as above.
@@ -121,9 +120,9 @@ fn multiply_add(level: Level, repeats: usize) -> (f32, usize) {
     }
 }
 
-/// Multiply-adds of 8-bit integers into exact 32-bit sums a second on all threads, all operands in
-/// registers: four products at once where there is AVX-512 VNNI, elsewhere two of widened integers.
-/// Measured for about `seconds`.
+/// Measures, for about `seconds`, the multiply-adds per second of 8-bit integers into exact 32-bit sums on all
+/// threads, with all operands in registers: four products per lane with AVX-512 VNNI, otherwise two of 16-bit
+/// integers.
 pub fn integer_multiply_adds(level: Level, threads: &Threads, seconds: f64) -> f64 {
     most_a_second(threads, seconds, || {
         let (sum, multiply_adds) = integer_multiply_add(level, black_box(1 << 14));
@@ -132,12 +131,12 @@ pub fn integer_multiply_adds(level: Level, threads: &Threads, seconds: f64) -> f
     })
 }
 
-/// As [`multiply_add`], of integers.
+/// Like [`multiply_add`], for integers.
 fn integer_multiply_add(level: Level, repeats: usize) -> (i32, usize) {
     match level {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512(found) if found.vnni() => {
-            // SAFETY: a level is proof of its instructions.
+            // SAFETY: holding a level proves that its instructions exist.
             (unsafe { x86::bytes_512(repeats) }, 16 * 64 * repeats)
         }
         // SAFETY: as above.
@@ -160,20 +159,20 @@ fn integer_multiply_add(level: Level, repeats: usize) -> (i32, usize) {
     }
 }
 
-/// Adds all bytes `repeats` times; `narrow` takes half-width vectors where there are two widths.
+/// Adds all bytes `repeats` times; `narrow` selects half-width vectors if there are two widths.
 fn add(level: Level, narrow: bool, data: &Data, repeats: usize) -> u64 {
     match level {
-        // SAFETY: a level is proof of its instructions.
+        // SAFETY: holding a level proves that its instructions exist.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512(_) if !narrow => unsafe { x86::add_512(data, repeats) },
-        // SAFETY: as above; AVX-512 VL holds AVX2.
+        // SAFETY: as above; AVX-512 VL includes AVX2.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512(_) | Level::Avx2(_) => unsafe { x86::add_256(data, repeats) },
         _ => add_portable(data, repeats),
     }
 }
 
-/// What the compiler makes of the same loop.
+/// Runs the same loop in portable code, vectorized by the compiler.
 fn add_portable(data: &Data, repeats: usize) -> u64 {
     let words: &[u16] = bytemuck::cast_slice(&data.0);
     let (mut low, mut high) = ([0u16; 32], [0u16; 32]);
@@ -243,8 +242,8 @@ mod x86 {
         };
     }
 
-    // Widened integers are multiplied by the sums themselves: products that stay the same would be made
-    // once for all.
+    // The unpacked integers are multiplied by the sums themselves, because the compiler would compute constant
+    // products only once.
     macro_rules! integer_multiply_add {
         ($name:ident, $features:literal, $vectors:literal, $set:ident, $xor:ident, $store:ident,
          |$sum:ident, $a:ident, $b:ident| $step:expr) => {

@@ -1,35 +1,34 @@
-//! Vector instruction levels. A level can only come from detection, so holding one is the proof
-//! that its instructions exist.
+//! SIMD instruction levels. A level is created only by detection, so holding one proves that its instructions exist.
 //!
 //! Invariant: no public way makes a [`Level`] that this machine lacks.
 
 use crate::error::{Error, Result};
 
-/// The names of all levels, slowest first.
+/// Names of all levels, slowest first.
 pub const NAMES: [&str; 3] = ["portable", "avx2", "avx512"];
 
 /// Proof that AVX2 and FMA were detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx2(());
 
-/// Proof that AVX-512 F, BW, VL and DQ were detected; it knows whether VNNI was, too.
+/// Proof that AVX-512 F, BW, VL and DQ were detected; also records whether VNNI was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512 {
     vnni: bool,
 }
 
 impl Avx512 {
-    /// Whether sums of products of four bytes (AVX-512 VNNI) were detected.
+    /// Returns whether sums of products of four bytes (AVX-512 VNNI) were detected.
     pub fn vnni(self) -> bool {
         self.vnni
     }
 }
 
-/// A level of vector instructions.
+/// SIMD instruction level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Level {
-    /// What the compiler makes for any machine of the architecture.
+    /// Code that runs on any machine of the architecture.
     Portable,
     /// 256-bit integers and floats (x86-64).
     Avx2(Avx2),
@@ -38,7 +37,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Every level of this machine, slowest first.
+    /// Returns all levels of this machine, slowest first.
     pub fn available() -> Vec<Self> {
         let mut levels = vec![Self::Portable];
         levels.extend(detect_avx2());
@@ -46,7 +45,7 @@ impl Level {
         levels
     }
 
-    /// As [`Self::available`], and AVX-512 as a machine without VNNI has it.
+    /// Like [`Self::available`], plus AVX-512 without VNNI.
     pub fn variants() -> Vec<Self> {
         let mut levels = Self::available();
         if let Some(Self::Avx512(Avx512 { vnni: true })) = levels.last() {
@@ -55,15 +54,15 @@ impl Level {
         levels
     }
 
-    /// The fastest level of this machine.
+    /// Returns the fastest level of this machine.
     pub fn best() -> Self {
         detect_avx512().or_else(detect_avx2).unwrap_or(Self::Portable)
     }
 
-    /// The level of a name, if this machine has it.
+    /// Returns the level with this name, if this machine has it.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a name of none; [`Error::Unavailable`] for a level that this machine lacks.
+    /// [`Error::Parameter`] for an unknown name; [`Error::Unavailable`] for a level that this machine lacks.
     pub fn named(name: &str) -> Result<Self> {
         if !NAMES.contains(&name) {
             let rule = format!("it must be {}", NAMES.join(", "));
@@ -78,7 +77,7 @@ impl Level {
         })
     }
 
-    /// `portable`, `avx2` or `avx512`.
+    /// Returns `portable`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -113,25 +112,25 @@ fn detect_avx512() -> Option<Level> {
     None
 }
 
-/// Makes a function of a level from a generic body: one call for each level.
+/// Defines a function that dispatches on the level to a generic body.
 ///
-/// The body is inlined into functions that have the level's instructions. Its type argument is the caller's own
+/// The body is inlined into functions compiled with the level's instructions. Its type argument is the caller's
 /// `x86::Avx512`, `x86::Avx2` or `Portable`.
 macro_rules! levels {
     ($name:ident, $body:ident, ($($argument:ident: $type:ty),* $(,)?)) => {
         /// # Safety
-        /// As the body's.
+        /// Same requirements as for the body.
         pub(super) unsafe fn $name(level: Level, $($argument: $type),*) {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma")]
                 unsafe fn avx2($($argument: $type),*) {
-                    // SAFETY: the caller's promise is handed on.
+                    // SAFETY: forwards the caller's guarantee.
                     unsafe { $body::<x86::Avx2>($($argument),*) }
                 }
                 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
                 unsafe fn avx512($($argument: $type),*) {
-                    // SAFETY: the caller's promise is handed on.
+                    // SAFETY: forwards the caller's guarantee.
                     unsafe { $body::<x86::Avx512>($($argument),*) }
                 }
                 match level {
@@ -143,15 +142,15 @@ macro_rules! levels {
                 }
             }
             let _ = level;
-            // SAFETY: the caller's promise is handed on; plain arrays need no instructions.
+            // SAFETY: forwards the caller's guarantee; plain arrays need no special instructions.
             unsafe { $body::<Portable>($($argument),*) }
         }
     };
 }
 pub(crate) use levels;
 
-/// Makes a safe function of a level from a safe body in plain loops, which is inlined into functions that have the level's
-/// instructions.
+/// Defines a safe function that dispatches on the level to a safe body of plain loops, which is inlined into
+/// functions compiled with the level's instructions.
 macro_rules! leveled {
     ($(#[$doc:meta])* $name:ident, $body:ident, ($($argument:ident: $type:ty),* $(,)?)) => {
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! The one door to threads: a parallel-for over chunks of a slice, on persistent threads.
+//! Persistent thread pool with a parallel-for over chunks of a slice; all stages use it for threading.
 //!
 //! Invariant: a call allocates nothing, each chunk is handed out exactly once, and every worker has
 //! left the caller's data before the call returns.
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// A pool of threads; clones share it. The calling thread works too, as worker 0. Work handed to the
-/// pool must not hand work to the same pool: it would wait for itself.
+/// Thread pool; clones share it. The calling thread participates as worker 0. Work on the pool must not start work on
+/// the same pool, which would deadlock.
 #[derive(Clone)]
 pub struct Threads {
     pool: Arc<Pool>,
@@ -25,7 +25,7 @@ impl fmt::Debug for Threads {
 
 struct Pool {
     shared: Arc<Shared>,
-    /// Held for the length of a call, so that clones take turns.
+    /// Held during a call, so that calls of clones do not overlap.
     turn: Mutex<()>,
     handles: Vec<JoinHandle<()>>,
 }
@@ -45,16 +45,15 @@ struct Ticket {
     job: Option<Job>,
 }
 
-/// A borrowed `dyn Fn(worker)`, its lifetime hidden from the threads that outlive it.
+/// Borrowed `dyn Fn(worker)` with its lifetime erased for the pool's threads, which outlive it.
 #[derive(Clone, Copy)]
 struct Job(*const (dyn Fn(usize) + Sync));
 
-// SAFETY: the closure behind the pointer is Sync, and `Threads::run` keeps it alive until no worker
-// holds the pointer.
+// SAFETY: the closure is Sync, and `Threads::run` keeps it alive until no worker holds the pointer.
 unsafe impl Send for Job {}
 
 impl Threads {
-    /// A pool of `count` threads, the caller included; 0 means one a core.
+    /// Creates a pool of `count` threads including the caller; 0 means one per core.
     pub fn new(count: usize) -> Self {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let count = if count == 0 { cores() } else { count };
@@ -73,16 +72,16 @@ impl Threads {
         Self { pool: Arc::new(Pool { shared, turn: Mutex::new(()), handles }) }
     }
 
-    /// Number of threads, the caller included.
+    /// Returns the number of threads, including the caller.
     pub fn count(&self) -> usize {
         self.pool.handles.len() + 1
     }
 
-    /// Calls `work(&mut scratch[worker], index, chunk)` once for each chunk of `chunk` elements of
-    /// `data` (the last may be shorter), in any order. `scratch` must hold [`Threads::count`] items.
+    /// Calls `work(&mut scratch[worker], index, chunk)` once for each chunk of `chunk` elements of `data`, in any
+    /// order; the last chunk may be shorter. `scratch` must hold at least [`Threads::count`] elements.
     ///
     /// # Panics
-    /// When `scratch` is too short or `chunk` is 0, and when `work` panics.
+    /// If `scratch` is too short, `chunk` is 0, or `work` panics.
     pub fn for_each_chunk<S, T, F>(&self, scratch: &mut [S], data: &mut [T], chunk: usize, work: F)
     where
         S: Send,
@@ -101,7 +100,7 @@ impl Threads {
         let data = SharedPointer(data.as_mut_ptr());
         let scratch = SharedPointer(scratch.as_mut_ptr());
         self.run(&|worker| {
-            // SAFETY: `worker < count() <= scratch.len()`, and each worker number runs once at a time.
+            // SAFETY: `worker < count() <= scratch.len()`, and each worker number is in use only once at a time.
             let own = unsafe { &mut *scratch.get().add(worker) };
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
@@ -110,8 +109,8 @@ impl Threads {
                 }
                 let start = index * chunk;
                 let size = chunk.min(length - start);
-                // SAFETY: the counter gives each index once, so the parts lie in `data` and never
-                // overlap; `data` stays borrowed until `run` returns.
+                // SAFETY: the counter yields each index once, so the chunks are disjoint and lie in `data`, which
+                // stays borrowed until `run` returns.
                 let part = unsafe { std::slice::from_raw_parts_mut(data.get().add(start), size) };
                 work(own, index, part);
             }
@@ -122,8 +121,8 @@ impl Threads {
     fn run(&self, job: &(dyn Fn(usize) + Sync)) {
         let _turn = self.pool.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = &*self.pool.shared;
-        // SAFETY: only the lifetime changes; below, no return happens before `working` is 0, that is
-        // before the last worker has dropped its copy.
+        // SAFETY: only the lifetime changes. `run` does not return before `working` is 0, after the last worker has
+        // dropped its copy.
         let hidden: *const (dyn Fn(usize) + Sync) =
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), _>(job) };
         {
@@ -168,7 +167,7 @@ impl Shared {
                 ticket.job
             };
             if let Some(Job(job)) = job {
-                // SAFETY: `run` keeps the closure alive until this worker has counted itself out.
+                // SAFETY: `run` keeps the closure alive until this worker has decremented `working`.
                 let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job)(worker) }));
                 if outcome.is_err() {
                     self.panicked.store(true, Ordering::Relaxed);
@@ -193,7 +192,7 @@ impl Drop for Pool {
     }
 }
 
-/// A pointer that several workers may copy; what it points at is divided among them.
+/// Pointer shared by the workers, which access disjoint elements.
 struct SharedPointer<T>(*mut T);
 
 impl<T> SharedPointer<T> {
@@ -202,7 +201,7 @@ impl<T> SharedPointer<T> {
     }
 }
 
-// SAFETY: workers reach disjoint elements only, and `T: Send` at every use.
+// SAFETY: workers access disjoint elements only, and every use requires `T: Send`.
 unsafe impl<T: Send> Sync for SharedPointer<T> {}
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Divides recorded voltages into channels: the polyphase filter bank, and what is made of its spectra.
+//! Polyphase filter bank: divides recorded voltages into channels, with optional detection or requantization.
 //!
 //! Invariant: any split of a stream gives what one block gives, bit for bit.
 
@@ -28,33 +28,31 @@ enum Engine {
     Cuda(Box<cuda::Engine>),
 }
 
-/// Divides each recorded channel of many streams into channels, with one polyphase filter for all.
+/// Polyphase filter bank that divides each recorded channel of many streams, with one prototype filter for all.
 ///
 /// `y_s[n mod N] = sum_t x[s hop + t N + c] b[t N + c]`, `n = s hop + c`, and
-/// `Y_s[m] = sum_n y_s[n] exp(-2 pi i n m / N)`: spectrum `s` of `N` points has the samples
-/// `s hop .. s hop + taps N` under its window `b`, and its phases refer to the stream's first sample.
-/// Complex input has `N = channels` and bins from -N/2 to N/2 - 1; real input `N = 2 channels` and
-/// bins from 0, the last (Nyquist's) dropped.
+/// `Y_s[m] = sum_n y_s[n] exp(-2 pi i n m / N)`: the window `b` of spectrum `s` covers the samples `s hop .. s hop +
+/// taps N`, and the phase reference is the stream's first sample. Complex input has `N = channels` points and bins
+/// from -N/2 to N/2 - 1. Real input has `N = 2 channels` points and bins from 0; the Nyquist bin is dropped.
 ///
 /// | buffer | axes                                              | type                    | access      |
 /// |--------|---------------------------------------------------|-------------------------|-------------|
 /// | `x`    | antenna, recorded channel, polarization, time     | any [`VoltageEncoding`] | read        |
 /// | `Y`    | time, antenna, polarization or product, channel   | the [`Form`]'s          | overwritten |
 ///
-/// The channels of a row run over the recorded channels and, within each, over its own channels.
+/// The channel axis of a row runs over the recorded channels and, within each, over its channels.
 ///
 /// [`VoltageEncoding`]: crate::voltage::VoltageEncoding
 ///
 /// # Numerics
-/// Single precision. The same bits for any split of the stream and any number of threads at one vector
-/// level; between levels, and against the reference, within `2^-24 (taps + 8 log2 2N)` of the largest
-/// sample under the window times the sum of the coefficients' magnitudes. Spectra are summed in groups of
-/// at most 256 (of 8 taps rounded up to a power of two, if that is more), counted from a row's first
-/// spectrum, and groups in their order. Samples that are not finite spoil the spectra of their own stream
-/// that have them under their window, and no others.
+/// Single precision. The results are bit-identical for any split of the stream and any number of threads at one SIMD
+/// level. Between levels, and against the reference, they agree within `2^-24 (taps + 8 log2 2N)` times the largest
+/// sample under the window times the sum of the coefficients' magnitudes. Spectra are summed in groups of at most 256
+/// (or 8 taps rounded up to a power of two, if that is more), counted from a row's first spectrum; groups are added
+/// in order. Non-finite samples affect only those spectra of their own stream whose windows contain them.
 /// # Real time
-/// [`run`](Self::run) allocates nothing, but for a GPU's staging memory, which grows to that of the largest call
-/// so far (32 MiB in and out, three times, at most).
+/// [`run`](Self::run) allocates nothing, except for a GPU's staging memory, which grows to fit the largest call so
+/// far (at most three times 32 MiB for input and output).
 /// # Source
 /// Adamek, Novotny & Armour 2016, Astronomy and Computing 16, 1; Price 2021 (Spectrometers and
 /// polyphase filterbanks in radio astronomy).
@@ -62,18 +60,18 @@ enum Engine {
 pub struct Channelizer {
     plan: Plan,
     engine: Engine,
-    /// Samples of each stream so far.
+    /// Samples of each stream consumed so far.
     times: u64,
-    /// Output rows so far.
+    /// Output rows written so far.
     rows: u64,
 }
 
 impl Channelizer {
-    /// Binds a plan to a backend: allocates all that a stream needs.
+    /// Binds a plan to a backend and allocates all memory that a stream needs.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the history can't be addressed; on a GPU, [`Error::Unavailable`] without the
-    /// memory, NVRTC or cuFFT that the plan needs, and [`Error::Device`] when the driver refuses.
+    /// [`Error::Parameter`] if samples and rows need over 2^44 bytes; on a GPU, [`Error::Unavailable`] without the
+    /// memory, NVRTC or cuFFT that the plan needs, and [`Error::Device`] if the driver fails.
     pub fn new(plan: Plan, backend: &Backend) -> Result<Self> {
         #[cfg(feature = "cuda")]
         if let Backend::Cuda(device, threads) = backend {
@@ -91,19 +89,18 @@ impl Channelizer {
         Ok(Self { plan, engine, times: 0, rows: 0 })
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Takes samples of every stream, `consumed` of each, and writes the next `produced` output rows to
-    /// the front of `output`. All samples are taken unless `output` has too few rows; with room for
-    /// [`Plan::max_rows`] of the samples in a byte, some are taken always.
+    /// Consumes `consumed` samples of every stream and writes the next `produced` output rows to the front of
+    /// `output`. All samples are consumed unless `output` has too few rows. If `output` holds at least
+    /// [`Plan::max_rows`] of the samples in one byte, every call consumes some.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the number of streams differs from the plan's; [`Error::Parameter`] when
-    /// the encoding or the kind of output does; [`Error::Device`] when a GPU fails, with the bytes of output that
-    /// were whole.
+    /// [`Error::Shape`] if the number of streams differs from the plan's; [`Error::Parameter`] if the encoding or the
+    /// kind of output does; [`Error::Device`] if a GPU fails, with the number of valid output bytes.
     pub fn run(&mut self, input: Voltages<'_>, output: Output<'_>) -> Result<Progress> {
         let room = self.check(&input, &output)?;
         let consumed = self.fitting(room, input.times(), input.encoding().samples_per_byte());
@@ -126,14 +123,13 @@ impl Channelizer {
         Ok(Progress { consumed, produced })
     }
 
-    /// As [`run`](Self::run), for voltages that lie in a GPU's memory and rows that stay there: queues the work
-    /// on `stream` and returns. Input that begins or strides at other than multiples of 16 bytes is copied
-    /// first. Nothing but `stream` may touch the buffers until the work has run.
+    /// Like [`run`](Self::run), for voltages and rows in GPU memory: enqueues the work on `stream` and returns. Input
+    /// whose start or stride is not a multiple of 16 bytes is copied first. Until the work has run, only `stream` may
+    /// access the buffers.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the plan is not bound to a GPU; [`Error::Parameter`] when the buffers are of
-    /// another one; [`Error::Shape`] when the voltages do not lie in `input`; [`Error::Device`] when the driver
-    /// refuses.
+    /// [`Error::Unavailable`] if the plan is not bound to a GPU; [`Error::Parameter`] if the buffers belong to
+    /// another GPU; [`Error::Shape`] if the voltages exceed `input`; [`Error::Device`] if the driver fails.
     #[cfg(feature = "cuda")]
     pub fn enqueue(
         &mut self,
@@ -145,10 +141,10 @@ impl Channelizer {
         self.enqueue_at(input, layout, (output, 0), stream)
     }
 
-    /// As [`enqueue`](Self::enqueue), with rows that begin behind so many others in the output.
+    /// Like [`enqueue`](Self::enqueue), starting at output row `first_row`.
     ///
     /// # Errors
-    /// As [`enqueue`](Self::enqueue); [`Error::Shape`] when the output ends before them.
+    /// Same as for [`enqueue`](Self::enqueue), and [`Error::Shape`] if the output ends before row `first_row`.
     #[cfg(feature = "cuda")]
     pub fn enqueue_at(
         &mut self,
@@ -181,7 +177,7 @@ impl Channelizer {
         Ok(Progress { consumed, produced })
     }
 
-    /// The GPU that the plan is bound to, if it is one.
+    /// Returns the GPU that the plan is bound to, if any.
     #[cfg(feature = "cuda")]
     pub fn device(&self) -> Option<&crate::backend::cuda::Device> {
         match &self.engine {
@@ -190,13 +186,13 @@ impl Channelizer {
         }
     }
 
-    /// Samples of each stream that were taken since the stream's start.
+    /// Returns the number of samples of each stream consumed since the stream's start.
     pub fn times(&self) -> u64 {
         self.times
     }
 
-    /// Complex samples that requantization had to limit, for each element of a row, since the stream's
-    /// start; all 0 for the other forms.
+    /// Returns the number of complex samples clipped by requantization since the stream's start, for each element of
+    /// a row; all 0 for other forms.
     pub fn saturated(&self) -> Vec<u64> {
         match &self.engine {
             Engine::Reference(engine, _) => engine.saturated().to_vec(),
@@ -206,8 +202,7 @@ impl Channelizer {
         }
     }
 
-    /// Starts another stream. What is left of a window or of a sum over spectra at a stream's end gives
-    /// no row.
+    /// Starts a new stream. Partial windows and partial sums at the end of the old stream yield no row.
     pub fn reset(&mut self) {
         match &mut self.engine {
             Engine::Reference(engine, _) => **engine = reference::Engine::new(&self.plan),
@@ -219,7 +214,7 @@ impl Channelizer {
         self.rows = 0;
     }
 
-    /// The output's room in rows.
+    /// Checks the arguments and returns the output's capacity in rows.
     fn check(&self, input: &Voltages<'_>, output: &Output<'_>) -> Result<usize> {
         let plan = &self.plan;
         check_length("streams", plan.input().streams(), input.streams())?;
@@ -243,10 +238,10 @@ impl Channelizer {
         Ok(room / plan.row_elements())
     }
 
-    /// Samples, of those offered, that give no more rows than there is room for.
+    /// Returns the number of offered samples whose rows fit the output.
     fn fitting(&self, room: usize, offered: usize, step: usize) -> usize {
         let plan = &self.plan;
-        // One sample fewer than the row after the last that fits needs.
+        // One sample less than would complete the first row that does not fit.
         let rows = (self.rows + 1).saturating_add(room as u64);
         let spectra = rows.saturating_mul(plan.spectra_per_row() as u64) - 1;
         let samples = spectra.saturating_mul(plan.hop() as u64);
@@ -256,7 +251,7 @@ impl Channelizer {
     }
 }
 
-/// Narrows the reference's numbers to the output's.
+/// Converts the reference's f64 values to the output's type.
 fn write_reference(rows: &[Complex<f64>], output: Output<'_>, element_bytes: usize) {
     match output {
         Output::Complex(values) => {

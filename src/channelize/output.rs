@@ -1,17 +1,18 @@
-//! Where a filter bank writes its rows.
+//! Output buffer of a filter bank.
 
 use num_complex::Complex;
 
 use super::plan::Plan;
 
-/// Where output rows are written; axes time, antenna, polarization or product, channel.
+/// Output rows; axes: time, antenna, polarization or product, channel.
 #[derive(Debug)]
 pub enum Output<'a> {
-    /// Of [`Form::Spectra`](super::Form::Spectra) and [`Form::Filtered`](super::Form::Filtered).
+    /// Rows of [`Form::Spectra`](super::Form::Spectra) and [`Form::Filtered`](super::Form::Filtered).
     Complex(&'a mut [Complex<f32>]),
-    /// Of [`Form::Detected`](super::Form::Detected).
+    /// Rows of [`Form::Detected`](super::Form::Detected).
     F32(&'a mut [f32]),
-    /// Of [`Form::Requantized`](super::Form::Requantized): [`VoltageEncoding::Complex8`] or [`VoltageEncoding::Complex4`].
+    /// Rows of [`Form::Requantized`](super::Form::Requantized): [`VoltageEncoding::Complex8`] or
+    /// [`VoltageEncoding::Complex4`].
     ///
     /// [`VoltageEncoding::Complex8`]: crate::voltage::VoltageEncoding::Complex8
     /// [`VoltageEncoding::Complex4`]: crate::voltage::VoltageEncoding::Complex4
@@ -19,7 +20,7 @@ pub enum Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// The first `elements` elements.
+    /// Returns the first `elements` elements.
     pub(super) fn front(self, elements: usize, plan: &Plan) -> Self {
         match self {
             Self::Complex(values) => Self::Complex(&mut values[..elements]),

@@ -1,4 +1,4 @@
-//! What a polyphase filter bank is asked for: channels, taps, window, streams, and the form out.
+//! Plan of a polyphase filter bank: channels, taps, window, streams and output form.
 //!
 //! Invariant: a plan that exists can be run; all sizes follow from it.
 
@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use crate::math::response::Response;
 pub use options::{Detection, Feed, Form, Input, Options, Order, Products};
 
-/// The most channels that one recorded channel may be divided into.
+/// Maximum number of channels per recorded channel.
 pub const MAX_CHANNELS: usize = 1 << 20;
 
-/// The most taps.
+/// Maximum number of taps.
 pub const MAX_TAPS: usize = 256;
 
-/// A checked filter bank: geometry, coefficients and all sizes.
+/// Validated filter bank: geometry, coefficients and all sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     options: Options,
@@ -24,11 +24,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Checks the options and makes the window.
+    /// Validates the options and computes the window.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that is out of range; [`Error::Shape`] for a window or
-    /// gains of the wrong length.
+    /// [`Error::Parameter`] naming the option that is out of range; [`Error::Shape`] if the window or the gains have
+    /// the wrong length.
     pub fn new(options: Options) -> Result<Self> {
         within("--channels", options.channels, 2, MAX_CHANNELS)?;
         within("--taps", options.taps, 1, MAX_TAPS)?;
@@ -46,52 +46,52 @@ impl Plan {
         Ok(Self { options, points, hop, coefficients })
     }
 
-    /// What was asked for.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The streams.
+    /// Returns the description of the input streams.
     pub fn input(&self) -> &Input {
         &self.options.input
     }
 
-    /// Channels out of each recorded channel, before any sum over channels.
+    /// Returns the channels per recorded channel, before summing channels.
     pub fn channels(&self) -> usize {
         self.options.channels
     }
 
-    /// Rows of samples under the window.
+    /// Returns the number of taps: rows of samples under the window.
     pub fn taps(&self) -> usize {
         self.options.taps
     }
 
-    /// Points of the Fourier transform: as many as channels, twice as many for real input.
+    /// Returns the length of the Fourier transform: the number of channels, doubled for real input.
     pub fn points(&self) -> usize {
         self.points
     }
 
-    /// Samples from one spectrum to the next.
+    /// Returns the samples from one spectrum to the next.
     pub fn hop(&self) -> usize {
         self.hop
     }
 
-    /// Samples under the window: taps x points.
+    /// Returns the samples under the window: taps x points.
     pub fn span(&self) -> usize {
         self.coefficients.len()
     }
 
-    /// The prototype filter, [`Plan::span`] coefficients; [`Input::scale`] is not in it.
+    /// Returns the [`Plan::span`] coefficients of the prototype filter, without [`Input::scale`].
     pub fn coefficients(&self) -> &[f64] {
         &self.coefficients
     }
 
-    /// What a channel lets through: scalloping loss, leakage, noise bandwidth.
+    /// Returns the frequency response of a channel: scalloping loss, leakage, noise bandwidth.
     pub fn response(&self) -> Response<'_> {
         Response::of(&self.coefficients, self.points)
     }
 
-    /// Spectra summed into an output row.
+    /// Returns the spectra summed per output row.
     pub fn spectra_per_row(&self) -> usize {
         match &self.options.form {
             Form::Detected(detection) => detection.spectra,
@@ -99,18 +99,18 @@ impl Plan {
         }
     }
 
-    /// Input samples from one output row to the next.
+    /// Returns the input samples from one output row to the next.
     pub fn samples_per_row(&self) -> usize {
         self.hop * self.spectra_per_row()
     }
 
-    /// Samples from the first input sample to the start of the first output row, so that each row's
-    /// time is the middle of what its windows weigh: `(span - hop) / 2`.
+    /// Returns the offset in samples from the first input sample to the start of the first output row. It places each
+    /// row's time at the centre of its windows' weights: `(span - hop) / 2`.
     pub fn delay_samples(&self) -> f64 {
         (self.span() as f64 - self.hop as f64) / 2.0
     }
 
-    /// Output channels of each recorded channel.
+    /// Returns the output channels per recorded channel.
     pub fn output_channels(&self) -> usize {
         match &self.options.form {
             Form::Detected(detection) => self.channels() / detection.channels,
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// Polarizations or products of each antenna in an output row.
+    /// Returns the polarizations or products per antenna in an output row.
     pub fn output_products(&self) -> usize {
         let polarizations = self.input().polarizations;
         match &self.options.form {
@@ -128,7 +128,7 @@ impl Plan {
         }
     }
 
-    /// The Fourier transform's bin that channel `index` of the output (before sums over channels) holds.
+    /// Returns the FFT bin of output channel `index`, before summing channels.
     pub fn bin(&self, index: usize) -> usize {
         let channels = self.channels();
         let ascending = |index: usize| match self.input().encoding.is_complex() {
@@ -142,30 +142,31 @@ impl Plan {
         }
     }
 
-    /// The recorded channel that stands at place `index` of the output.
+    /// Returns the recorded channel at `index` of the output.
     pub fn coarse_channel(&self, index: usize) -> usize {
         if self.options.reverse_coarse { self.input().coarse_channels - 1 - index } else { index }
     }
 
-    /// The input's stream of an antenna's recorded channel and polarization.
+    /// Returns the input stream of an antenna, recorded channel and polarization.
     pub fn stream(&self, antenna: usize, coarse: usize, polarization: usize) -> usize {
         let Input { coarse_channels, polarizations, .. } = *self.input();
         (antenna * coarse_channels + coarse) * polarizations + polarization
     }
 
-    /// Where, in a row, the channels of an antenna's product and recorded place begin (in elements).
+    /// Returns the element of a row at which the channels of an antenna, product and recorded channel (in output
+    /// order) begin.
     pub fn row_offset(&self, antenna: usize, product: usize, coarse_index: usize) -> usize {
         let row = antenna * self.output_products() + product;
         (row * self.input().coarse_channels + coarse_index) * self.output_channels()
     }
 
-    /// Elements of an output row: antennas x products x recorded channels x channels.
+    /// Returns the elements per output row: antennas x products x recorded channels x channels.
     pub fn row_elements(&self) -> usize {
         let Input { antennas, coarse_channels, .. } = *self.input();
         antennas * self.output_products() * coarse_channels * self.output_channels()
     }
 
-    /// Bytes of one output element: complex f32 8, f32 4, complex 8 bit 2, complex 4 bit 1.
+    /// Returns the bytes per output element: complex f32 8, f32 4, complex 8 bit 2, complex 4 bit 1.
     pub fn element_bytes(&self) -> usize {
         match &self.options.form {
             Form::Spectra | Form::Filtered => 8,
@@ -174,18 +175,18 @@ impl Plan {
         }
     }
 
-    /// Spectra of a whole stream of so many samples.
+    /// Returns the number of spectra of a whole stream of `times` samples.
     pub fn spectra(&self, times: u64) -> u64 {
         let span = self.span() as u64;
         if times < span { 0 } else { (times - span) / self.hop as u64 + 1 }
     }
 
-    /// Output rows of a whole stream of so many samples; rows without all their spectra are none.
+    /// Returns the number of complete output rows of a whole stream of `times` samples.
     pub fn rows(&self, times: u64) -> u64 {
         self.spectra(times) / self.spectra_per_row() as u64
     }
 
-    /// The most rows that one `run` of so many samples can write, whatever came before.
+    /// Returns the maximum number of rows that one `run` of `times` samples can write, whatever came before.
     pub fn max_rows(&self, times: usize) -> usize {
         times / self.samples_per_row() + 1
     }
@@ -198,7 +199,7 @@ fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result
     Err(Error::parameter(name, value, format!("it must be {least} to {most}")))
 }
 
-/// Samples between spectra for an oversampling of P / Q.
+/// Returns the samples between spectra for an oversampling of P / Q.
 fn hop(points: usize, (p, q): (usize, usize)) -> Result<usize> {
     let error = |rule: &str| Err(Error::parameter("--oversample", format!("{p}/{q}"), rule));
     if q == 0 || p < q {

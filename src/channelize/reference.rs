@@ -1,4 +1,4 @@
-//! The polyphase filter bank as loops in f64.
+//! Reference polyphase filter bank as plain loops in f64.
 //!
 //! Invariant: written for reading; every other variant is tested against it.
 
@@ -11,23 +11,23 @@ use crate::voltage::Voltages;
 
 type Complex64 = Complex<f64>;
 
-/// The slow truth.
+/// Reference implementation.
 #[derive(Debug)]
 pub struct Engine {
     plan: Plan,
-    /// `exp(-2 pi i k / points)` of every `k`.
+    /// `exp(-2 pi i k / points)` for every `k`.
     phases: Vec<Complex64>,
-    /// Samples of each stream from the start of the next spectrum's window on.
+    /// Samples of each stream from the start of the next spectrum's window.
     history: Vec<Vec<Complex64>>,
-    /// Spectra so far.
+    /// Spectra computed so far.
     next: usize,
-    /// The row that is being summed.
+    /// Partial sums of the current row.
     sums: Vec<f64>,
     saturated: Vec<u64>,
 }
 
 impl Engine {
-    /// An engine at the start of a stream.
+    /// Creates an engine at the start of a stream.
     pub fn new(plan: &Plan) -> Self {
         let elements = plan.row_elements();
         let history = vec![Vec::new(); plan.input().streams()];
@@ -43,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// Takes all samples, and appends each finished row to `rows`: complex numbers, or sums with an
-    /// imaginary part of 0.
+    /// Consumes all samples and appends each finished row to `rows`, as complex values or as sums with an imaginary
+    /// part of 0.
     pub fn run(&mut self, input: Voltages<'_>, rows: &mut Vec<Complex64>) {
         let scale = self.plan.input().scale;
         for (stream, history) in self.history.iter_mut().enumerate() {
@@ -57,12 +57,12 @@ impl Engine {
         }
     }
 
-    /// Complex samples of each row element that were limited by requantization.
+    /// Returns the number of complex samples clipped by requantization, for each row element.
     pub fn saturated(&self) -> &[u64] {
         &self.saturated
     }
 
-    /// One spectrum of every stream.
+    /// Computes one spectrum of every stream.
     fn spectrum(&mut self, rows: &mut Vec<Complex64>) {
         let Self { plan, phases, history, next, sums, saturated } = self;
         let mut row = vec![Complex64::ZERO; plan.row_elements()];
@@ -99,8 +99,8 @@ impl Engine {
     }
 }
 
-/// The spectrum of the window's samples `x`: bins in output order; the windowed sums for
-/// [`Form::Filtered`]. Phases refer to the stream's first sample.
+/// Returns the spectrum of the window's samples `x` with bins in output order, or the windowed sums for
+/// [`Form::Filtered`]. The phase reference is the stream's first sample.
 fn transform(
     plan: &Plan,
     phases: &[Complex64],
@@ -119,7 +119,7 @@ fn transform(
     (0..plan.channels()).map(|index| bin(plan.bin(index))).collect()
 }
 
-/// The rows that one recorded channel of an antenna contributes.
+/// Returns the rows of one recorded channel of an antenna.
 fn products(plan: &Plan, spectra: &[Vec<Complex64>]) -> Vec<Vec<Complex64>> {
     let Form::Detected(detection) = &plan.options().form else { return spectra.to_vec() };
     let channels = 0..plan.channels();
@@ -144,7 +144,7 @@ fn products(plan: &Plan, spectra: &[Vec<Complex64>]) -> Vec<Vec<Complex64>> {
     (0..plan.output_products()).map(product).collect()
 }
 
-/// The products of one channel.
+/// Returns the products of one channel.
 fn detect(detection: &Detection, x: Complex64, y: Complex64, polarizations: usize) -> Vec<f64> {
     let (aa, bb) = (x.norm_sqr(), y.norm_sqr());
     let cross = x * y.conj();
@@ -158,7 +158,7 @@ fn detect(detection: &Detection, x: Complex64, y: Complex64, polarizations: usiz
     }
 }
 
-/// Puts the mean of its neighbours (real input: its one neighbour) in the place of frequency 0.
+/// Replaces zero frequency by the mean of its neighbours (real input: by its one neighbour).
 fn interpolate_dc(plan: &Plan, values: &mut [f64]) {
     let place = |bin: usize| (0..plan.channels()).find(|index| plan.bin(*index) == bin);
     let last = if plan.input().encoding.is_complex() { plan.channels() - 1 } else { 1 };
@@ -167,7 +167,7 @@ fn interpolate_dc(plan: &Plan, values: &mut [f64]) {
     }
 }
 
-/// Rounds to nearest, ties to even, and limits; whether it was limited.
+/// Rounds to nearest, ties to even, and clips; also returns whether the value was clipped.
 fn requantize(value: Complex64, bits: usize) -> (bool, Complex64) {
     let most = f64::from(1 << (bits - 1)) - 1.0;
     let whole = Complex64::new(value.re.round_ties_even(), value.im.round_ties_even());

@@ -1,10 +1,10 @@
-//! What detectors were designed to reach.
+//! Design sensitivities of gravitational-wave detectors.
 
 use super::power_spectrum::PowerSpectrum;
 use crate::error::Result;
 
-/// Frequencies in Hz and amplitude spectral densities in 1/sqrt(Hz); straight lines between their logarithms stay within
-/// 0.2 % of the published curve's power.
+/// Frequencies in Hz and amplitude spectral densities in 1/sqrt(Hz). Linear interpolation of their logarithms stays
+/// within 0.2 % of the published curve in power.
 const ADVANCED_LIGO: [(f64, f64); 64] = [
     (9.0, 1.2397e-22),
     (10.25, 9.1944e-23),
@@ -72,12 +72,12 @@ const ADVANCED_LIGO: [(f64, f64); 64] = [
     (8191.0, 3.4072e-23),
 ];
 
-/// Advanced LIGO's design: broadband, tuned for no signal-recycling detuning and high laser power.
+/// Returns Advanced LIGO's design sensitivity: broadband, zero signal-recycling detuning, high laser power.
 ///
-/// Below 9 Hz, the wall goes on as steeply as between the two lowest points, to infinity at 0 Hz.
+/// Below 9 Hz, the curve continues with the slope between the two lowest points, to infinity at 0 Hz.
 ///
 /// # Errors
-/// As [`PowerSpectrum::new`].
+/// Same as [`PowerSpectrum::new`].
 /// # Source
 /// LIGO-T0900288-v3, the curve ZERO_DET_high_P, which is that of LIGO-P1200087's design sensitivity.
 pub fn advanced_ligo(spacing_hz: f64, bins: usize) -> Result<PowerSpectrum> {
@@ -85,7 +85,7 @@ pub fn advanced_ligo(spacing_hz: f64, bins: usize) -> Result<PowerSpectrum> {
     PowerSpectrum::new(spacing_hz, (0..bins).map(density).collect())
 }
 
-/// A curve at any frequency: a power of it between two points, and beyond the ends that of the last two.
+/// Interpolates a curve as a power law between points; beyond the ends, extrapolates that of the last two points.
 fn amplitude_at(points: &[(f64, f64)], frequency_hz: f64) -> f64 {
     if frequency_hz <= 0.0 {
         return f64::INFINITY;
@@ -93,7 +93,7 @@ fn amplitude_at(points: &[(f64, f64)], frequency_hz: f64) -> f64 {
     let above = points.partition_point(|(at, _)| *at < frequency_hz).clamp(1, points.len() - 1);
     let ((low_hz, low), (high_hz, high)) = (points[above - 1], points[above]);
     let slope = (high / low).ln() / (high_hz / low_hz).ln();
-    // Near 0 Hz, the squares must stay below the greatest number.
+    // Near 0 Hz, the square must not overflow.
     (low * (frequency_hz / low_hz).powf(slope)).min(1e150)
 }
 
@@ -105,7 +105,7 @@ mod tests {
     fn the_curve_is_that_of_the_design() {
         let spectrum = advanced_ligo(0.25, 8193).expect("a spectrum");
         assert_eq!(spectrum.at(0.0), f64::INFINITY);
-        // Published: 1.5e-22 at 9 Hz or so, 3.6e-24 where it is best, 8.9e-24 at 2 kHz.
+        // Published: about 1.5e-22 at 9 Hz, 3.6e-24 at the minimum, 8.9e-24 at 2 kHz.
         let amplitude = |hertz: f64| spectrum.at(hertz).sqrt();
         assert!((amplitude(236.25) / 3.609e-24 - 1.0).abs() < 0.005);
         assert!((amplitude(2000.0) / 8.87e-24 - 1.0).abs() < 0.02, "{}", amplitude(2000.0));

@@ -1,4 +1,4 @@
-//! What several stages share.
+//! Mathematics shared by several stages.
 //!
 //! Invariant: pure functions of their arguments.
 

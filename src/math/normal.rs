@@ -1,4 +1,4 @@
-//! The normal distribution: its density, its cumulative probability and quantile, and erfcx.
+//! Normal distribution: density, cumulative probability and quantile; scaled complementary error function `erfcx`.
 //!
 //! Invariant: the lower tail keeps its relative precision however small it is.
 
@@ -8,20 +8,20 @@ use std::sync::OnceLock;
 /// Terms of the Chebyshev series of [`erfcx`].
 const TERMS: usize = 28;
 
-/// Where the series' variable is 0; chosen so that few terms are enough.
+/// Zero of the series' variable, chosen to need few terms.
 const MIDDLE: f64 = 3.75;
 
-/// Density of the standard normal distribution.
+/// Returns the density of the standard normal distribution.
 pub fn density(z: f64) -> f64 {
     (-0.5 * z * z).exp() / (2.0 * PI).sqrt()
 }
 
-/// Probability that a standard normal variable is at most `z`; relative error below 1e-13 for `z <= 0`.
+/// Returns the probability that a standard normal variable is at most `z`; relative error below 1e-13 for `z <= 0`.
 pub fn cumulative(z: f64) -> f64 {
     if z > 0.0 { 1.0 - upper_tail(z) } else { upper_tail(-z) }
 }
 
-/// The `z` with [`cumulative`] `p`, for `0 < p < 1`, by Newton's method on the tail's logarithm.
+/// Returns the `z` with [`cumulative`] `p`, for `0 < p < 1`, by Newton's method on the logarithm of the tail.
 pub fn quantile(p: f64) -> f64 {
     if p > 0.5 {
         return -quantile(1.0 - p);
@@ -39,7 +39,7 @@ pub fn quantile(p: f64) -> f64 {
     -z
 }
 
-/// `exp(x^2) erfc(x)`, which neither overflows nor vanishes for large `x`.
+/// Returns `exp(x^2) erfc(x)`, which neither overflows nor underflows for large `x`.
 ///
 /// # Numerics
 /// Relative error below 1e-13 for `x >= 0`.
@@ -64,7 +64,8 @@ fn upper_tail(z: f64) -> f64 {
     0.5 * (-0.5 * z * z).exp() * erfcx(z / SQRT_2)
 }
 
-/// Chebyshev coefficients of `(1 + 2 x) erfcx(x)` from its values at the zeros of a high order.
+/// Returns the Chebyshev coefficients of `(1 + 2 x) erfcx(x)` from its values at the zeros of a high-order
+/// polynomial.
 fn fit() -> [f64; TERMS] {
     const ORDER: usize = 64;
     let mut coefficients = [0.0; TERMS];
@@ -81,7 +82,7 @@ fn fit() -> [f64; TERMS] {
     coefficients
 }
 
-/// The power series of erf below 2, Laplace's continued fraction above.
+/// Computes erfcx from the power series of erf below 2, from Laplace's continued fraction above.
 fn slow_erfcx(x: f64) -> f64 {
     if x < 2.0 {
         let (mut term, mut sum) = (x, x);

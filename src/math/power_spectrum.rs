@@ -1,12 +1,13 @@
-//! One-sided power spectral densities on a uniform grid of frequencies.
+//! One-sided power spectral densities on a uniform frequency grid.
 //!
 //! Invariant: densities are above 0 (infinity means that nothing is known there) and never NaN.
 
 use crate::error::{Error, Result};
 
-/// A one-sided power spectral density: bin `k` is that at `k * spacing_hz`, the last at Nyquist's frequency.
+/// One-sided power spectral density: bin `k` is at `k * spacing_hz`, the last bin at the Nyquist frequency.
 ///
-/// `integral of S(f) df` from 0 to Nyquist's frequency is the variance; the unit is the square of the samples' a Hz.
+/// `integral of S(f) df` from 0 to the Nyquist frequency is the variance. The unit is the squared unit of the samples
+/// per Hz.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PowerSpectrum {
     spacing_hz: f64,
@@ -14,7 +15,7 @@ pub struct PowerSpectrum {
 }
 
 impl PowerSpectrum {
-    /// A spectrum of these densities.
+    /// Creates a spectrum from its densities.
     ///
     /// # Errors
     /// [`Error::Parameter`] unless the spacing is finite and above 0, there are at least 2 densities, and each is
@@ -37,22 +38,23 @@ impl PowerSpectrum {
         }
     }
 
-    /// Distance of two bins, in Hz.
+    /// Returns the spacing of the bins in Hz.
     pub fn spacing_hz(&self) -> f64 {
         self.spacing_hz
     }
 
-    /// The densities, from 0 Hz.
+    /// Returns the densities, starting at 0 Hz.
     pub fn densities(&self) -> &[f64] {
         &self.densities
     }
 
-    /// The last bin's frequency, in Hz.
+    /// Returns the frequency of the last bin in Hz.
     pub fn highest_hz(&self) -> f64 {
         (self.densities.len() - 1) as f64 * self.spacing_hz
     }
 
-    /// The density at any frequency: between bins, its logarithm is interpolated linearly; beyond the ends, the end's.
+    /// Returns the density at any frequency: its logarithm is interpolated linearly between bins; beyond the ends,
+    /// the density of the end is used.
     pub fn at(&self, frequency_hz: f64) -> f64 {
         let place = (frequency_hz / self.spacing_hz).clamp(0.0, (self.densities.len() - 1) as f64);
         let below = (place as usize).min(self.densities.len() - 2);
@@ -67,10 +69,10 @@ impl PowerSpectrum {
         }
     }
 
-    /// The same spectrum on `bins` bins of another spacing.
+    /// Returns the spectrum resampled to `bins` bins of another spacing.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Same as [`Self::new`].
     pub fn resampled(&self, spacing_hz: f64, bins: usize) -> Result<Self> {
         Self::new(spacing_hz, (0..bins).map(|bin| self.at(bin as f64 * spacing_hz)).collect())
     }

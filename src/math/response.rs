@@ -1,4 +1,4 @@
-//! What a prototype filter lets through: its frequency response and the numbers that are quoted of it.
+//! Frequency response of a prototype filter, and its characteristic numbers.
 
 use std::f64::consts::TAU;
 use std::fmt;
@@ -9,29 +9,28 @@ use rustfft::FftPlanner;
 use crate::error::Result;
 use crate::view::check_length;
 
-/// Offsets tried in each `1 / taps` of a channel: between two of them a lobe rises by less than 0.7 dB.
+/// Offsets sampled per `1 / taps` of a channel; between two of them a lobe rises by less than 0.7 dB.
 const STEPS_PER_LOBE: usize = 4;
 
-/// Lobes, of those within 1 dB of the highest offset tried, whose peaks are sought.
+/// Maximum number of lobes, within 1 dB of the highest sample, whose peaks are refined.
 const LOBES: usize = 8;
 
-/// The frequency response of a filter bank's channel.
+/// Frequency response of a filter-bank channel.
 ///
-/// `H(f) = sum_n b[n] exp(-2 pi i f n / points)`, `f` in channels from the channel's centre; it has
-/// the period `points`, and `|H(-f)| = |H(f)|` because coefficients are real. A sum over all
-/// coefficients for each offset; [`Response::summary`] needs `2 taps` of them and as many transforms
-/// of `points`.
+/// `H(f) = sum_n b[n] exp(-2 pi i f n / points)`, with `f` in channels from the channel's centre. It has period
+/// `points`, and `|H(-f)| = |H(f)|` because the coefficients are real. Each offset takes a sum over all coefficients;
+/// [`Response::summary`] needs `2 taps` of them and as many transforms of `points` points.
 ///
 /// # Source
-/// The z-transform of the prototype filter on the unit circle: a critically sampled or oversampled
-/// bank differs only in how often it is evaluated.
+/// The z-transform of the prototype filter on the unit circle. Critically sampled and oversampled filter banks differ
+/// only in how often it is evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
     coefficients: &'a [f64],
     points: usize,
 }
 
-/// The numbers that are quoted of a response.
+/// Characteristic numbers of a response.
 ///
 /// # Source
 /// Harris 1978, Proc. IEEE 66, 51 (scalloping loss, equivalent noise bandwidth).
@@ -39,21 +38,21 @@ pub struct Response<'a> {
 pub struct Summary {
     /// Gain at the channel's centre: the sum of the coefficients.
     pub gain: f64,
-    /// What a tone half way between two channels loses in both, in dB (positive).
+    /// Loss of a tone midway between two channels, in dB (positive).
     pub scalloping_loss_db: f64,
-    /// The response at the next channel's centre, in dB of the centre's.
+    /// Response at the next channel's centre, in dB relative to the centre.
     pub adjacent_db: f64,
-    /// The highest response one channel from the centre or further, in dB of the centre's: what is
-    /// left of the main lobe there, or a sidelobe.
+    /// Highest response at one or more channels from the centre, in dB relative to the centre: the remaining main
+    /// lobe or a sidelobe.
     pub leakage_db: f64,
-    /// Where it is, in channels from the centre.
+    /// Offset of the highest leakage, in channels from the centre.
     pub leakage_offset: f64,
-    /// Width, in channels, of the rectangle that passes as much white noise: `points sum b^2 / (sum b)^2`.
+    /// Equivalent noise bandwidth in channels: `points sum b^2 / (sum b)^2`.
     pub noise_bandwidth: f64,
 }
 
 impl<'a> Response<'a> {
-    /// The response of `coefficients`, whole rows of `points`.
+    /// Creates the response of `coefficients`, which must be whole rows of `points`.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] unless there is at least one row.
@@ -64,34 +63,34 @@ impl<'a> Response<'a> {
         Ok(Self { coefficients, points })
     }
 
-    /// The response of coefficients that a plan has checked.
+    /// Creates the response of coefficients that a plan has validated.
     pub(crate) fn of(coefficients: &'a [f64], points: usize) -> Self {
         Self { coefficients, points }
     }
 
-    /// Rows of coefficients.
+    /// Returns the number of rows of coefficients.
     pub fn taps(&self) -> usize {
         self.coefficients.len() / self.points
     }
 
-    /// `H`, so many channels from the centre.
+    /// Returns `H` at `offset` channels from the centre.
     pub fn gain(&self, offset: f64) -> Complex<f64> {
         self.folded(offset).iter().sum()
     }
 
-    /// The power passed, so many channels from the centre, in dB of the power at the centre.
+    /// Returns the power response at `offset` channels from the centre, in dB relative to the centre.
     pub fn db(&self, offset: f64) -> f64 {
         decibels(self.gain(offset).norm_sqr() / self.gain(0.0).norm_sqr())
     }
 
-    /// `points sum b^2 / (sum b)^2`, in channels.
+    /// Returns the equivalent noise bandwidth `points sum b^2 / (sum b)^2`, in channels.
     pub fn noise_bandwidth(&self) -> f64 {
         let squares: f64 = self.coefficients.iter().map(|b| b * b).sum();
         let sum: f64 = self.coefficients.iter().sum();
         self.points as f64 * squares / (sum * sum)
     }
 
-    /// The numbers that are quoted of it.
+    /// Returns the characteristic numbers.
     pub fn summary(&self) -> Summary {
         let gain: f64 = self.coefficients.iter().sum();
         let (leakage_offset, leakage) = self.leakage();
@@ -105,8 +104,8 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// The terms of `H(offset)`, those of one place in each row already summed: `H(k + offset)` is
-    /// bin `k` of their Fourier transform.
+    /// Returns the terms of `H(offset)` summed over rows, for each column: `H(k + offset)` is bin `k` of their
+    /// Fourier transform.
     fn folded(&self, offset: f64) -> Vec<Complex<f64>> {
         let turn = |turns: f64| Complex::cis(-TAU * turns.fract());
         let mut sums = vec![Complex::ZERO; self.points];
@@ -120,7 +119,7 @@ impl<'a> Response<'a> {
         sums
     }
 
-    /// Offset and power of the highest response at 1 channel or more.
+    /// Returns the offset and power of the highest response at 1 channel or more.
     fn leakage(&self) -> (f64, f64) {
         let furthest = self.points as f64 / 2.0;
         let step = 1.0 / (STEPS_PER_LOBE * self.taps()) as f64;
@@ -138,7 +137,7 @@ impl<'a> Response<'a> {
         peaks.fold(tried[0], |best, peak| if peak.1 > best.1 { peak } else { best })
     }
 
-    /// The power at every multiple of `step` (a whole part of half a channel) up to half the points.
+    /// Returns the power at every multiple of `step` (which divides half a channel) up to half the points.
     fn grid(&self, step: f64) -> Vec<(f64, f64)> {
         let fft = FftPlanner::new().plan_fft_forward(self.points);
         let steps = (0.5 / step).round() as usize;
@@ -154,13 +153,13 @@ impl<'a> Response<'a> {
         powers
     }
 
-    /// The highest power between two offsets with one peak between them, by golden sections.
+    /// Returns the highest power between two offsets that enclose one peak, by golden-section search.
     fn peak(&self, mut low: f64, mut high: f64) -> (f64, f64) {
         let section = (5f64.sqrt() - 1.0) / 2.0;
         let power = |offset: f64| self.gain(offset).norm_sqr();
         let (mut a, mut b) = (high - section * (high - low), low + section * (high - low));
         let (mut at_a, mut at_b) = (power(a), power(b));
-        // Each step keeps 0.618 of the interval: 1e-5 of it is left.
+        // Each step keeps 0.618 of the interval, so 1e-5 of it remains.
         for _ in 0..24 {
             if at_a > at_b {
                 (high, b, at_b) = (b, a, at_a);
@@ -202,7 +201,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A level in words; sums in double precision mean nothing below -300 dB.
+/// Formats a level; double-precision sums are meaningless below -300 dB.
 fn level(db: f64) -> String {
     if db < -300.0 { "nothing".to_owned() } else { format!("{db:.1} dB") }
 }
@@ -224,7 +223,7 @@ mod tests {
     #[test]
     fn a_plain_transform_has_the_rectangle_s_known_numbers() {
         let all = summary(&Window::Rectangular, 1, 512);
-        // sin(pi f) / (pi f) at f = 1/2, and its first sidelobe's peak.
+        // sin(pi f) / (pi f) at f = 1/2, and the peak of its first sidelobe.
         assert!((all.scalloping_loss_db - 3.9224).abs() < 1e-3, "{all}");
         assert!((all.leakage_db + 13.2615).abs() < 1e-3, "{all}");
         assert!((all.leakage_offset - 1.4303).abs() < 1e-3, "{all}");

@@ -1,39 +1,39 @@
-//! The median of each channel over samples that came before.
+//! Running median of each channel over earlier samples.
 //!
 //! Invariant: depends on the samples and on where they lie in the stream only, not on how they were
 //! handed over; a median is always one of the samples.
 
 use crate::sample::{Encoding, set_value, unpack_f32, value};
 
-/// Memory that the samples of a dense median may take.
+/// Memory limit of a dense median's samples, in bytes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Which samples count, and how often the median is taken anew.
+/// Sampling of the window, and the interval at which the median is recomputed.
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    /// Times from one row that is looked at to the next.
+    /// Times between sampled rows.
     spacing: u64,
-    /// The latest samples of a channel that count.
+    /// Number of latest samples per channel in the window.
     samples: usize,
-    /// New samples of a channel after which its median is taken again.
+    /// New samples of a channel after which its median is recomputed.
     refresh: usize,
 }
 
-/// Every 16th row over 1024 of them: cheap enough to be asked for at every time.
+/// Every 16th of 1024 rows: cheap enough for a query at every time.
 const SPARSE: Window = Window { spacing: 16, samples: 64, refresh: 16 };
 
-/// The last 1024 rows, all of them: for rare gaps.
+/// All of the last 1024 rows, for rare gaps.
 const DENSE: Window = Window { spacing: 1, samples: 1024, refresh: 1 };
 
-/// Keeps each channel's latest samples, to fill what is masked or missing.
+/// Running median of each channel, used to fill masked or missing samples.
 #[derive(Clone, Debug)]
 pub struct RunningMedian {
     encoding: Encoding,
     window: Window,
-    /// Axes: sample (a ring), channel.
+    /// Ring buffer; axes: sample, channel.
     values: Vec<f32>,
     channels: Vec<Channel>,
-    /// No channel was ever left out, so that all stand at the same place of the ring.
+    /// Whether no channel has ever been skipped, so that all have the same position in the ring.
     is_level: bool,
     column: Vec<f32>,
 }
@@ -46,17 +46,17 @@ struct Channel {
 }
 
 impl RunningMedian {
-    /// Over 64 samples of each channel, one from every 16th row; never allocates after this.
+    /// Uses 64 samples per channel, one from every 16th row; allocates nothing afterwards.
     pub fn sparse(encoding: Encoding, channels: usize) -> Self {
         Self::new(encoding, channels, SPARSE)
     }
 
-    /// Over the last 1024 rows, or as many as fit 64 MiB as floats.
+    /// Uses the last 1024 rows, or as many as fit in 64 MiB as floats.
     pub fn dense(encoding: Encoding, channels: usize) -> Self {
         Self::last(encoding, channels, DENSE.samples)
     }
 
-    /// Over the last `rows` rows, or as many as fit 64 MiB as floats.
+    /// Uses the last `rows` rows, or as many as fit in 64 MiB as floats.
     pub fn last(encoding: Encoding, channels: usize, rows: usize) -> Self {
         let fitting = MAX_BYTES / (size_of::<f32>() * channels.max(1));
         let samples = rows.min(fitting).max(1);
@@ -74,12 +74,12 @@ impl RunningMedian {
         }
     }
 
-    /// The latest samples of a channel that count.
+    /// Returns the number of samples per channel in the window.
     pub fn samples(&self) -> usize {
         self.window.samples
     }
 
-    /// Looks at a row: at its finite samples, but for channels of which `bad` is true.
+    /// Adds a row's finite samples, except for channels for which `bad` returns true.
     pub fn observe(&mut self, time: u64, row: &[u8], bad: impl Fn(usize) -> bool) {
         if !time.is_multiple_of(self.window.spacing) {
             return;
@@ -97,10 +97,10 @@ impl RunningMedian {
         }
     }
 
-    /// Looks at whole rows, the first of which is at `time`, and at all of their channels.
+    /// Adds whole rows, the first of which is at `time`, with all their channels.
     pub fn observe_rows(&mut self, time: u64, rows: &[u8]) {
         let row_bytes = (self.channels.len() * self.encoding.bits() / 8).max(1);
-        // Of more rows than count, the last are enough; but a channel's bad ones don't count.
+        // Only the last rows matter if every sample counts; otherwise earlier rows may replace non-finite samples.
         let reach = self.window.samples * self.window.spacing as usize;
         let times = rows.len() / row_bytes;
         let passed = if self.takes_whole_rows() { times.saturating_sub(reach) } else { 0 };
@@ -132,8 +132,8 @@ impl RunningMedian {
         }
     }
 
-    /// The median of a channel, the lower middle sample where their number is even; `None` before
-    /// it had any.
+    /// Returns the median of a channel (the lower of the two middle samples if their number is even), or `None`
+    /// before its first sample.
     pub fn value(&mut self, channel: usize) -> Option<f32> {
         let stride = self.channels.len();
         let state = &mut self.channels[channel];
@@ -150,7 +150,7 @@ impl RunningMedian {
         state.median
     }
 
-    /// One row of each channel's median; zeros where there is none.
+    /// Returns a row of all channels' medians, with zeros for channels without samples.
     pub fn row(&mut self) -> Vec<u8> {
         let mut row = vec![0; (self.channels.len() * self.encoding.bits()).div_ceil(8)];
         for channel in 0..self.channels.len() {
@@ -161,14 +161,14 @@ impl RunningMedian {
         row
     }
 
-    /// Forgets all samples.
+    /// Discards all samples.
     pub fn reset(&mut self) {
         self.channels.fill(Channel::default());
         self.is_level = true;
     }
 }
 
-/// Whether all floats of a row are numbers.
+/// Returns whether all floats of a row are finite.
 fn is_finite(row: &[u8]) -> bool {
     row.chunks_exact(4).all(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]).is_finite())
 }

@@ -1,4 +1,4 @@
-//! Robust statistics: medians and deviations that a few bright samples do not move.
+//! Robust statistics: medians and deviations that a few bright samples do not affect.
 //!
 //! Invariant: no function here panics or loops on NaN or on no values.
 
@@ -8,7 +8,7 @@
 /// 1 / Phi^-1(3/4) of the standard normal distribution.
 pub const SIGMA_PER_MAD: f64 = 1.482_602_218_505_602;
 
-/// The median, which reorders `values`; of an even number, the mean of the middle two.
+/// Returns the median, reordering `values`; for an even number, the mean of the two middle values.
 ///
 /// Returns `None` for no values. NaN sorts above every number.
 pub fn median(values: &mut [f64]) -> Option<f64> {
@@ -24,7 +24,7 @@ pub fn median(values: &mut [f64]) -> Option<f64> {
     Some(0.5 * (lower + upper))
 }
 
-/// Median and robust standard deviation (scaled median absolute deviation), reordering `values`.
+/// Returns the median and the robust standard deviation (scaled median absolute deviation), reordering `values`.
 ///
 /// Returns `None` for no values; the deviation of a constant is 0.
 pub fn median_and_sigma(values: &mut [f64]) -> Option<(f64, f64)> {
@@ -33,10 +33,10 @@ pub fn median_and_sigma(values: &mut [f64]) -> Option<(f64, f64)> {
     Some((centre, SIGMA_PER_MAD * median(values)?))
 }
 
-/// Variance of a unit Gaussian cut at `+-k`.
+/// Returns the variance of a unit Gaussian truncated at `+-k`.
 ///
-/// `1 - 2 k phi(k) / (2 Phi(k) - 1) = 1 - 1 / sum_n k^2n / (2n + 1)!!`: the series needs no
-/// exponential, so every machine finds the same bits.
+/// `1 - 2 k phi(k) / (2 Phi(k) - 1) = 1 - 1 / sum_n k^2n / (2n + 1)!!`: the series needs no exponential, so the
+/// result is bit-identical on all machines.
 pub fn truncated_variance(k: f64) -> f64 {
     if k >= 9.0 {
         return 1.0;
@@ -50,14 +50,14 @@ pub fn truncated_variance(k: f64) -> f64 {
     1.0 - 1.0 / sum
 }
 
-/// Standard deviation of the Gaussian whose part within `+-edge` of its mean has this variance; at
-/// most `edge`, which a flat distribution would give.
+/// Returns the standard deviation of the Gaussian whose part within `+-edge` of its mean has this variance. The
+/// result is at most `edge`.
 pub fn untruncated_sigma(variance: f64, edge: f64) -> f64 {
     let mut sigma = variance.max(0.0).sqrt();
     if sigma == 0.0 || edge.is_infinite() {
         return sigma;
     }
-    // Each step leaves a ninth of the error of a cut at 3 deviations.
+    // Each step reduces the error to a ninth for truncation at 3 deviations.
     for _ in 0..4 {
         sigma = (variance / truncated_variance(edge / sigma)).sqrt().min(edge);
     }

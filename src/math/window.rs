@@ -1,4 +1,4 @@
-//! Prototype filters of a polyphase filter bank: a sinc under a window, of unit gain at zero frequency.
+//! Prototype filters of a polyphase filter bank: windowed sinc with unit gain at zero frequency.
 //!
 //! Invariant: coefficients sum to 1, but for those that a user brings.
 
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// Which prototype filter a polyphase filter bank has.
+/// Prototype filter of a polyphase filter bank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Window {
     /// sinc x symmetric Hann.
@@ -17,18 +17,18 @@ pub enum Window {
     Hamming,
     /// sinc x symmetric Blackman.
     Blackman,
-    /// sinc x Kaiser, of this stop-band attenuation in dB.
+    /// sinc x Kaiser with this stop-band attenuation in dB.
     Kaiser(f64),
-    /// All coefficients alike: a plain Fourier transform, of one tap.
+    /// Equal coefficients: a plain Fourier transform with one tap.
     Rectangular,
-    /// Coefficients of a user's own, taps x points of them, applied as they stand.
+    /// User's coefficients (taps x points), applied without normalization.
     Custom(Vec<f64>),
 }
 
 impl FromStr for Window {
     type Err = Error;
 
-    /// Reads what [`Window::name`] gives, but for `custom`, whose coefficients come from elsewhere.
+    /// Parses the output of [`Window::name`], except `custom`, whose coefficients come from a file.
     fn from_str(words: &str) -> Result<Self> {
         let kaiser = words.strip_prefix("kaiser:").and_then(|db| db.parse().ok());
         Ok(match words {
@@ -45,7 +45,7 @@ impl FromStr for Window {
 }
 
 impl Window {
-    /// `hann`, `hamming`, `blackman`, `kaiser:DB`, `rectangular` or `custom`.
+    /// Returns `hann`, `hamming`, `blackman`, `kaiser:DB`, `rectangular` or `custom`.
     pub fn name(&self) -> String {
         match self {
             Self::Hann => "hann".to_owned(),
@@ -57,15 +57,14 @@ impl Window {
         }
     }
 
-    /// The coefficients `b[0 .. taps * points]`.
+    /// Returns the coefficients `b[0 .. taps * points]`.
     ///
     /// `b[n] = w[n] sinc((n - (N - 1) / 2) / points) / sum`, `N = taps points`; without the sinc for
     /// [`Window::Rectangular`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] for more than one tap under a rectangular window, a stop-band outside 0 to
-    /// 300 dB, a window of a user's own with numbers that are not finite; [`Error::Shape`] for one of
-    /// another length.
+    /// [`Error::Parameter`] for more than one tap with a rectangular window, a stop-band attenuation outside 0 to 300
+    /// dB, or a custom window with non-finite values; [`Error::Shape`] for a custom window of the wrong length.
     /// # Source
     /// Adamek, Novotny & Armour 2016 (sinc x Hann, Figure 2); Kaiser 1974, as in Oppenheim & Schafer,
     /// Discrete-Time Signal Processing (beta from a filter's stop-band).
@@ -113,12 +112,12 @@ impl Window {
     }
 }
 
-/// sin(pi x) / (pi x).
+/// Returns sin(pi x) / (pi x).
 pub fn sinc(x: f64) -> f64 {
     if x == 0.0 { 1.0 } else { (PI * x).sin() / (PI * x) }
 }
 
-/// Kaiser's beta for a stop-band attenuation in dB.
+/// Returns Kaiser's beta for a stop-band attenuation in dB.
 pub fn kaiser_beta(db: f64) -> f64 {
     if db > 50.0 {
         0.1102 * (db - 8.7)
@@ -129,7 +128,7 @@ pub fn kaiser_beta(db: f64) -> f64 {
     }
 }
 
-/// The modified Bessel function of order 0, by its power series.
+/// Returns the modified Bessel function of order 0, by its power series.
 pub fn bessel_i0(x: f64) -> f64 {
     let quarter = x * x / 4.0;
     let (mut term, mut sum, mut k) = (1.0, 1.0, 1.0);

@@ -1,4 +1,4 @@
-//! What a driver's answer means: our error, with call, code and text.
+//! Converts the driver's result codes to errors with call, code and text.
 
 use std::ffi::CStr;
 
@@ -6,11 +6,11 @@ use cudarc::driver::sys::{self, CUresult};
 
 use crate::error::{Error, Result};
 
-/// Turns the driver's answer to `call` into ours.
+/// Converts the driver's result of `call`.
 pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
     match result {
         CUresult::CUDA_SUCCESS => Ok(()),
-        // Of streams, modules and the like, which take some for themselves.
+        // Allocations made internally for streams, modules and the like.
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::Unavailable {
             what: format!("memory on the CUDA device, which {call} asks for,"),
             why: format!("it is full; {OTHERS}"),
@@ -19,10 +19,10 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<()> {
     }
 }
 
-/// Who may have a device's memory.
+/// Possible users of device memory.
 pub(super) const OTHERS: &str = "other programs may hold it (`nvidia-smi` shows them)";
 
-/// As [`check`], of a call without which there is no device: what its user can do about it.
+/// Like [`check`], for calls needed to open a device; the error says what the user can do.
 pub(super) fn check_open(what: &str, call: &'static str, result: CUresult) -> Result<()> {
     let why = match result {
         CUresult::CUDA_ERROR_NO_DEVICE => "the driver finds no GPU".to_owned(),
@@ -43,11 +43,11 @@ pub(super) fn check_open(what: &str, call: &'static str, result: CUresult) -> Re
     Err(Error::Unavailable { what: what.to_owned(), why })
 }
 
-/// The driver's name and text of an answer.
+/// Returns the driver's name and text of a result code.
 fn text(result: CUresult) -> String {
     let mut name = std::ptr::null();
     let mut text = std::ptr::null();
-    // SAFETY: both write a pointer to a string of the driver's that lives as long as it, or null.
+    // SAFETY: both calls write null or a pointer to a string that lives as long as the driver.
     unsafe {
         let _ = sys::cuGetErrorName(result, &raw mut name);
         let _ = sys::cuGetErrorString(result, &raw mut text);
@@ -59,6 +59,6 @@ fn string(text: *const std::ffi::c_char) -> String {
     if text.is_null() {
         return "unknown".to_owned();
     }
-    // SAFETY: not null, and the driver ends its strings with a zero.
+    // SAFETY: not null, and the driver's strings are zero-terminated.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

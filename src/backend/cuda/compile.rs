@@ -1,4 +1,4 @@
-//! Kernels' source to code for one architecture, by NVRTC; no GPU is needed.
+//! Compiles kernel sources for one architecture with NVRTC; needs no GPU.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -7,49 +7,49 @@ use cudarc::nvrtc::sys::{self, nvrtcResult};
 use super::{HEADERS, status, target};
 use crate::error::{Error, Result};
 
-/// What is compiled: a kernel file of ours, and what its constants are.
+/// Kernel file and the values of its constants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The file's name, for messages.
+    /// File name, for messages.
     pub name: &'static str,
-    /// The file.
+    /// Text of the file.
     pub text: &'static str,
-    /// Further files that it includes, by name, besides [`HEADERS`].
+    /// Other files that it includes, by name, besides [`HEADERS`].
     pub includes: &'static [(&'static str, &'static str)],
-    /// Constants: name and value of each.
+    /// Constants: names and values.
     pub defines: Vec<(&'static str, String)>,
 }
 
-/// Code, and what the compiler said of it.
+/// Compiled code and the compiler's messages.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// Machine code; for an architecture `compute_NN` PTX, which ends with a zero.
+    /// Machine code, or zero-terminated PTX for an architecture `compute_NN`.
     pub code: Vec<u8>,
-    /// The compiler's words.
+    /// Log of the compiler.
     pub log: String,
-    /// What each kernel needs; nothing is known of PTX.
+    /// Resources of each kernel; empty for PTX.
     pub resources: Vec<Resources>,
 }
 
-/// What a kernel needs of a multiprocessor.
+/// Resources that a kernel needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// The kernel.
+    /// Name of the kernel.
     pub kernel: String,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: usize,
-    /// Bytes of static shared memory of a block.
+    /// Bytes of static shared memory per block.
     pub shared_bytes: usize,
-    /// Bytes of a thread's stack frame.
+    /// Bytes of stack frame per thread.
     pub stack_bytes: usize,
-    /// Bytes of registers that are spilled: stores and loads.
+    /// Bytes of spilled registers: stores and loads.
     pub spill_bytes: usize,
     /// Bytes of local memory.
     pub local_bytes: usize,
 }
 
 impl Source {
-    /// The options of a compilation for `architecture`.
+    /// Returns the compiler options for `architecture`.
     pub(super) fn options(&self, architecture: &str) -> Vec<String> {
         let mut options = vec![
             format!("--gpu-architecture={architecture}"),
@@ -63,9 +63,8 @@ impl Source {
 }
 
 impl Compiled {
-    /// What is wrong with the machine code, one line each: spilled registers, a stack frame or other memory of
-    /// threads' own, matrix instructions that the assembler made wait for each other, and whatever the
-    /// compiler warns of.
+    /// Returns defects of the machine code, one line each: spilled registers, stack frames or local memory,
+    /// serialized matrix instructions (`wgmma`), and compiler warnings.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for found in &self.resources {
@@ -84,19 +83,19 @@ impl Compiled {
     }
 }
 
-/// Whether a line of the compiler's says that the code is not what was meant.
+/// Returns whether a line of the compiler's log reports a defect.
 fn is_problem(line: &str) -> bool {
-    /// Notes on `wgmma` that is serialized, which come as mere information.
+    /// Notes on serialized `wgmma`, which the compiler reports only as information.
     const NOTES: [&str; 6] = ["C7510", "C7511", "C7512", "C7513", "C7514", "C7515"];
     let is_warning = line.contains("warning") && !line.starts_with("Remark:");
     is_warning || NOTES.iter().any(|note| line.contains(note))
 }
 
-/// Compiles for an architecture: `sm_80`, `sm_90a`; `compute_90` gives PTX.
+/// Compiles for an architecture such as `sm_80` or `sm_90a`; `compute_90` yields PTX.
 ///
 /// # Errors
-/// [`Error::Unavailable`] without NVRTC or for an architecture that it does not know; [`Error::Device`] with
-/// the compiler's words when the source is refused.
+/// [`Error::Unavailable`] without NVRTC or for an architecture unknown to it; [`Error::Device`] with the compiler's
+/// log if the source is rejected.
 pub fn compile(source: &Source, architecture: &str) -> Result<Compiled> {
     let unavailable = |why| Error::Unavailable { what: "compiling CUDA kernels".to_owned(), why };
     let (major, minor) = status::nvrtc()?;
@@ -122,7 +121,7 @@ pub fn compile(source: &Source, architecture: &str) -> Result<Compiled> {
     Ok(Compiled { code, log, resources })
 }
 
-/// NVRTC's handle of one compilation.
+/// NVRTC handle of one compilation.
 struct Program(sys::nvrtcProgram);
 
 impl Program {
@@ -137,7 +136,7 @@ impl Program {
         let names: Vec<*const c_char> = files.iter().map(|file| file.0.as_ptr()).collect();
         let texts: Vec<*const c_char> = files.iter().map(|file| file.1.as_ptr()).collect();
         let mut program = std::ptr::null_mut();
-        // SAFETY: all strings end with a zero and outlive the call, which copies them.
+        // SAFETY: all strings are zero-terminated and outlive the call, which copies them.
         let result = unsafe {
             sys::nvrtcCreateProgram(
                 &raw mut program,
@@ -155,7 +154,7 @@ impl Program {
     fn compile(&mut self, options: &[String]) -> std::result::Result<(), nvrtcResult> {
         let options: Vec<CString> = options.iter().map(|option| c_string(option)).collect();
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program lives; the options outlive the call.
+        // SAFETY: the program is valid; the options outlive the call.
         let result =
             unsafe { sys::nvrtcCompileProgram(self.0, pointers.len() as i32, pointers.as_ptr()) };
         if result == nvrtcResult::NVRTC_SUCCESS { Ok(()) } else { Err(result) }
@@ -163,7 +162,7 @@ impl Program {
 
     fn log(&self) -> String {
         let mut bytes = 0;
-        // SAFETY: the program lives; the log is written into as many bytes as it needs, with its zero.
+        // SAFETY: the program is valid; the buffer has the reported size of the log, including its zero.
         let log = unsafe {
             let _ = sys::nvrtcGetProgramLogSize(self.0, &raw mut bytes);
             let mut log = vec![0_u8; bytes.max(1)];
@@ -176,7 +175,7 @@ impl Program {
 
     fn cubin(&self) -> Result<Vec<u8>> {
         let mut bytes = 0;
-        // SAFETY: the program lives and was compiled for a real architecture; the room is what it asked for.
+        // SAFETY: the program is valid and was compiled for a real architecture; the buffer has the reported size.
         unsafe {
             checked("nvrtcGetCUBINSize", sys::nvrtcGetCUBINSize(self.0, &raw mut bytes))?;
             let mut cubin = vec![0_u8; bytes];
@@ -189,7 +188,7 @@ impl Program {
 impl Program {
     fn ptx(&self) -> Result<Vec<u8>> {
         let mut bytes = 0;
-        // SAFETY: the program lives and was compiled; the room is what it asked for, the text's zero with it.
+        // SAFETY: the program is valid and was compiled; the buffer has the reported size, including the zero.
         unsafe {
             checked("nvrtcGetPTXSize", sys::nvrtcGetPTXSize(self.0, &raw mut bytes))?;
             let mut ptx = vec![0_u8; bytes.max(1)];
@@ -201,7 +200,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: made once.
+        // SAFETY: created once.
         let _ = unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };
     }
 }
@@ -217,7 +216,7 @@ fn checked(call: &'static str, result: nvrtcResult) -> Result<()> {
     Err(Error::Device { call, code: result as i64, text: format!("{result:?}") })
 }
 
-/// What the assembler's report says of each kernel, with that of the functions that it calls.
+/// Parses the assembler's report of each kernel, including the functions it calls.
 fn resources(log: &str) -> Vec<Resources> {
     let mut found: Vec<Resources> = Vec::new();
     for line in log.lines() {
@@ -239,7 +238,7 @@ fn resources(log: &str) -> Vec<Resources> {
     found
 }
 
-/// The number before `after`, or 0.
+/// Returns the number before `after`, or 0.
 fn number(line: &str, after: &str) -> usize {
     let before = line.split_once(after).map_or("", |(before, _)| before);
     let digits = before.rsplit(|letter: char| !letter.is_ascii_digit()).next();

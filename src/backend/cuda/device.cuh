@@ -1,4 +1,4 @@
-// What every kernel of ours includes. No header of CUDA's is needed to compile it: the driver and NVRTC are enough.
+// Types and macros of every kernel. Needs no CUDA header: the driver and NVRTC suffice.
 #pragma once
 typedef unsigned char u8;
 typedef signed char i8;
@@ -9,7 +9,7 @@ typedef int i32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-// A kernel that the host finds by its name.
+// Kernel with C linkage, which the host finds by name.
 #define KERNEL extern "C" __global__ void
 #define INLINE __device__ __forceinline__
 
@@ -17,5 +17,5 @@ typedef long long i64;
 
 template <class T> INLINE T smaller(T a, T b) { return a < b ? a : b; }
 template <class T> INLINE T larger(T a, T b) { return a > b ? a : b; }
-// a / b rounded up
+// Returns a / b rounded up.
 template <class T> INLINE T parts(T a, T b) { return (a + b - 1) / b; }

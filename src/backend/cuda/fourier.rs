@@ -1,4 +1,4 @@
-//! Fourier transforms of lengths that have no kernel of ours: cuFFT, in place, many at a time.
+//! Fourier transforms of lengths without a dedicated kernel: batched, in place, by cuFFT.
 
 use cudarc::cufft::sys::{self, cufftResult, cufftType};
 
@@ -6,10 +6,10 @@ use super::status;
 use super::{Buffer, Device, Stream};
 use crate::error::{Error, Result};
 
-/// exp(-2 pi i n m / N), not its conjugate.
+/// Sign of the exponent: exp(-2 pi i n m / N).
 const FORWARD: i32 = -1;
 
-/// A batch of forward transforms of one length.
+/// Batch of forward transforms of one length.
 #[derive(Debug)]
 pub struct Fourier {
     device: Device,
@@ -18,23 +18,23 @@ pub struct Fourier {
     batch: usize,
 }
 
-// SAFETY: a plan may be used from any thread, one at a time, which `&mut self` sees to.
+// SAFETY: any thread may use a plan, one at a time, which `&mut self` ensures.
 unsafe impl Send for Fourier {}
 // SAFETY: shared references only read sizes.
 unsafe impl Sync for Fourier {}
 
-/// Points of a transform, and what they are.
+/// Length and input type of a transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// So many complex points; each transform's begin behind the last one's.
+    /// Complex points; transforms are contiguous.
     Complex(usize),
-    /// So many real points, which become the bins from 0 to half of them; transforms begin [`Length::pitch`]
-    /// floats apart.
+    /// Real points, transformed to the bins from 0 to half the length; transforms begin [`Length::pitch`] floats
+    /// apart.
     Real(usize),
 }
 
 impl Length {
-    /// Floats from one transform's first point to the next one's, before and after.
+    /// Returns the floats from one transform to the next, before and after the transform.
     pub fn pitch(self) -> usize {
         match self {
             Self::Complex(points) => 2 * points,
@@ -49,10 +49,10 @@ impl Length {
 }
 
 impl Device {
-    /// Plans `batch` transforms at a time. The plan takes memory of its own.
+    /// Plans `batch` concurrent transforms. The plan allocates its own memory.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without cuFFT; [`Error::Device`] when it refuses.
+    /// [`Error::Unavailable`] without cuFFT; [`Error::Device`] if it fails.
     pub fn fourier(&self, length: Length, batch: usize) -> Result<Fourier> {
         let points = length.points();
         status::cufft_version().map_err(|why| Error::Unavailable {
@@ -73,7 +73,7 @@ impl Device {
         let (mut from, mut to) = (number(from)?, number(to)?);
         let (from_distance, to_distance) = (from, to);
         let mut plan = 0;
-        // SAFETY: one handle is written; the sizes are read during the call.
+        // SAFETY: writes one handle; the sizes are read during the call.
         check("cufftPlanMany", unsafe {
             sys::cufftPlanMany(
                 &raw mut plan,
@@ -94,15 +94,15 @@ impl Device {
 }
 
 impl Fourier {
-    /// Transforms of a batch.
+    /// Returns the transforms per batch.
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Queues the batch whose first point is float `at` of the buffer.
+    /// Enqueues the batch whose first point is float `at` of the buffer.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the batch reaches past the buffer's end; [`Error::Device`] when cuFFT refuses.
+    /// [`Error::Shape`] if the batch exceeds the buffer; [`Error::Device`] if cuFFT fails.
     pub fn run(&mut self, values: &mut Buffer<f32>, at: usize, stream: &Stream) -> Result<()> {
         let end = at + self.batch * self.length.pitch();
         if end > values.len() {
@@ -113,16 +113,16 @@ impl Fourier {
         unsafe { self.run_at(values.at(at), stream) }
     }
 
-    /// Queues the batch whose first point is at an address.
+    /// Enqueues the batch whose first point is at a device address.
     ///
     /// # Safety
-    /// The whole batch lies there, in the device's memory.
+    /// The whole batch must lie in device memory at that address.
     ///
     /// # Errors
-    /// [`Error::Device`] when cuFFT refuses.
+    /// [`Error::Device`] if cuFFT fails.
     pub unsafe fn run_at(&mut self, address: u64, stream: &Stream) -> Result<()> {
         self.device.bind()?;
-        // SAFETY: the plan and the stream live; the caller vouches for the batch.
+        // SAFETY: the plan and the stream are valid; the caller guarantees the batch.
         unsafe {
             check("cufftSetStream", sys::cufftSetStream(self.plan, stream.raw().cast()))?;
             let values = address as *mut sys::cufftComplex;
@@ -141,7 +141,7 @@ impl Fourier {
 impl Drop for Fourier {
     fn drop(&mut self) {
         if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
-            // SAFETY: made once, and no transform of it runs.
+            // SAFETY: created once, and none of its transforms runs.
             let _ = unsafe { sys::cufftDestroy(self.plan) };
         }
     }

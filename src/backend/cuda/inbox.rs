@@ -1,4 +1,4 @@
-//! The way of a stream to a device: the host fills one buffer while others are copied and worked on.
+//! Upload of a stream of blocks: the host fills one buffer while others are copied and processed.
 
 use bytemuck::Pod;
 
@@ -6,20 +6,20 @@ use super::{Buffer, Device, Event, Pinned, Stream};
 use crate::error::Result;
 use crate::view::check_length;
 
-/// Buffers of the host and of a device, in pairs that are used in turn: of bytes, unless it is said.
+/// Ring of paired host and device buffers, of bytes by default.
 ///
-/// What is to be worked on now is the present pair: [`Inbox::present`] fills it, [`Inbox::turn`] gives it with
-/// the next pair, which may be filled meanwhile, and [`Inbox::release`] ends the turn.
+/// The current pair holds the data to process. [`Inbox::present`] fills it, [`Inbox::turn`] returns its device buffer
+/// together with the next pair, which may be filled meanwhile, and [`Inbox::release`] advances to the next pair.
 #[derive(Debug)]
 pub struct Inbox<T: Pod = u8> {
     slots: Vec<Slot<T>>,
-    /// The slot of the present turn.
+    /// Index of the current pair.
     present: usize,
-    /// Where copies run.
+    /// Stream of the copies.
     stream: Stream,
 }
 
-/// A pair that the host fills, on any thread.
+/// Pair being filled by the host, from any thread.
 #[derive(Debug)]
 pub struct Filling<'a, T: Pod = u8> {
     slot: &'a mut Slot<T>,
@@ -30,20 +30,20 @@ pub struct Filling<'a, T: Pod = u8> {
 struct Slot<T: Pod> {
     host: Pinned<T>,
     device: Buffer<T>,
-    /// Elements that were sent since the host's buffer was free.
+    /// Elements sent since the host buffer became free.
     sent: usize,
-    /// After the last copy.
+    /// Recorded after the last copy.
     copied: Event,
-    /// After the last work on what was copied.
+    /// Recorded after the last work on the copied data.
     worked: Event,
 }
 
 impl<T: Pod> Inbox<T> {
-    /// `slots` pairs of buffers of `elements` elements, at least two.
+    /// Creates `slots` pairs of buffers of `elements` elements; at least two pairs.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable) without room; [`Error::Device`](crate::Error::Device)
-    /// when the driver refuses.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) without memory; [`Error::Device`](crate::Error::Device) if
+    /// the driver fails.
     pub fn new(device: &Device, elements: usize, slots: usize) -> Result<Self> {
         let slot = |_| {
             let (host, buffer) = (device.pinned(elements)?, device.buffer(elements)?);
@@ -54,27 +54,27 @@ impl<T: Pod> Inbox<T> {
         Ok(Self { slots, present: 0, stream: device.stream()? })
     }
 
-    /// The present pair, to be filled: what is there before the first turn.
+    /// Returns the current pair for filling, for data needed before the first call of [`Inbox::turn`].
     pub fn present(&mut self) -> Filling<'_, T> {
         Filling { slot: &mut self.slots[self.present], stream: &self.stream }
     }
 
-    /// The present pair's buffer on the device, and the next pair, to be filled; what is queued in `work` from now
-    /// on waits for the present copy.
+    /// Returns the current pair's device buffer and the next pair for filling. Work enqueued in `work` from now on
+    /// waits for the current pair's copy.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    /// [`Error::Device`](crate::Error::Device) if the driver fails.
     pub fn turn(&mut self, work: &Stream) -> Result<(&Buffer<T>, Filling<'_, T>)> {
         let (present, mut others) = self.turn_with_all(work)?;
         let next = others.next().expect("there are two pairs at least");
         Ok((present, next))
     }
 
-    /// The present pair's buffer on the device, and all other pairs, the next one first, to be filled in that order; what
-    /// is queued in `work` from now on waits for the present copy.
+    /// Returns the current pair's device buffer and all other pairs, the next one first, to be filled in that order.
+    /// Work enqueued in `work` from now on waits for the current pair's copy.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    /// [`Error::Device`](crate::Error::Device) if the driver fails.
     pub fn turn_with_all<'a>(
         &'a mut self,
         work: &Stream,
@@ -87,11 +87,10 @@ impl<T: Pod> Inbox<T> {
         Ok((&present.device, others.map(move |slot| Filling { slot, stream })))
     }
 
-    /// Ends the turn: the present pair is free once all that is queued in `work` has run, and the next becomes
-    /// the present one.
+    /// Advances to the next pair. The current pair becomes free when all work enqueued in `work` so far has run.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    /// [`Error::Device`](crate::Error::Device) if the driver fails.
     pub fn release(&mut self, work: &Stream) -> Result<()> {
         work.record(&self.slots[self.present].worked)?;
         self.present = (self.present + 1) % self.slots.len();
@@ -100,20 +99,20 @@ impl<T: Pod> Inbox<T> {
 }
 
 impl Filling<'_, u8> {
-    /// The host's buffer, once all work on what it last held has ended.
+    /// Returns the host buffer, after waiting for all work on its previous contents.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) when work on the device failed.
+    /// [`Error::Device`](crate::Error::Device) if work on the device failed.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         self.whole()
     }
 }
 
 impl<T: Pod> Filling<'_, T> {
-    /// The host's buffer, once all work on what it last held has ended.
+    /// Returns the host buffer, after waiting for all work on its previous contents.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) when work on the device failed.
+    /// [`Error::Device`](crate::Error::Device) if work on the device failed.
     pub fn whole(&mut self) -> Result<&mut [T]> {
         self.slot.worked.synchronize()?;
         self.slot.copied.synchronize()?;
@@ -121,23 +120,23 @@ impl<T: Pod> Filling<'_, T> {
         Ok(self.slot.host.as_mut_slice())
     }
 
-    /// What is left of the host's buffer, behind all that was sent.
+    /// Returns the part of the host buffer after the elements already sent.
     pub fn rest(&mut self) -> &mut [T] {
         &mut self.slot.host.as_mut_slice()[self.slot.sent..]
     }
 
-    /// Queues the copy of the next `count` elements to the device; it runs while the caller fills the rest.
+    /// Enqueues the copy of the next `count` elements to the device; the caller may fill the rest meanwhile.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for more elements than are left;
-    /// [`Error::Device`](crate::Error::Device) when the driver refuses.
+    /// [`Error::Shape`](crate::Error::Shape) if fewer elements are left; [`Error::Device`](crate::Error::Device) if
+    /// the driver fails.
     pub fn send(&mut self, count: usize) -> Result<()> {
         let sent = self.slot.sent;
         let left = self.slot.host.len() - sent;
         check_length("elements sent to a device", count.min(left), count)?;
         self.stream.wait(&self.slot.worked)?;
         let range = sent..sent + count;
-        // SAFETY: what was sent is given out again only when its copy has ended.
+        // SAFETY: elements already sent are handed out again only after their copy has ended.
         unsafe { self.stream.copy_in(&self.slot.host, range, &mut self.slot.device, sent)? };
         self.slot.sent += count;
         self.stream.record(&self.slot.copied)

@@ -1,4 +1,4 @@
-//! How work on a device is timed, and further roofs: reading its memory, and the bus.
+//! Timing of work on a device, and measured rates of memory reads and of the bus.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -6,37 +6,37 @@ use std::time::Instant;
 use super::{Arguments, Device, Stream, roof};
 use crate::error::Result;
 
-/// Batches of a measurement, unless each takes long.
+/// Number of timed batches, unless each takes long.
 const BATCHES: usize = 20;
 
-/// Least seconds of a batch.
+/// Minimum seconds per batch.
 const BATCH_S: f64 = 1e-3;
 
-/// Seconds that all batches together may take, once there are [`FEWEST`].
+/// Maximum seconds for all batches together, after [`FEWEST`] batches.
 const TOTAL_S: f64 = 0.5;
 
-/// Fewest batches, however long each takes.
+/// Minimum number of batches, however long each takes.
 const FEWEST: usize = 3;
 
-/// Bytes a second between page-locked memory of the host and the device.
+/// Transfer rates in bytes per second between page-locked host memory and the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Transfers {
     /// To the device.
     pub to_device: f64,
     /// From the device.
     pub from_device: f64,
-    /// Each way, while both ways are in use.
+    /// Per direction, with both directions in use.
     pub both: f64,
 }
 
-/// Seconds that one call of `work` takes on the device, smallest first: one figure for each batch of calls,
-/// between two marks in the stream.
+/// Returns the device time in seconds per call of `work`, in ascending order: one value per batch of calls, measured
+/// between two events.
 ///
-/// A batch has as many calls as take 1 ms; there are 20, fewer of work that takes long, after one call to
-/// warm up and one to choose the calls.
+/// A batch has enough calls to take 1 ms. There are 20 batches, or fewer if the work takes long, after one call to
+/// warm up and one to determine the batch size.
 ///
 /// # Errors
-/// Those of `work`, and of the driver.
+/// Errors of `work` and of the driver.
 pub fn seconds(stream: &Stream, work: &mut dyn FnMut(&Stream) -> Result<()>) -> Result<Vec<f64>> {
     let device = stream.device();
     let (begin, end) = (device.event()?, device.event()?);
@@ -58,11 +58,11 @@ pub fn seconds(stream: &Stream, work: &mut dyn FnMut(&Stream) -> Result<()>) -> 
     Ok(seconds)
 }
 
-/// Bytes a second of reading `bytes` bytes of the device's memory: the median.
+/// Measures the median rate, in bytes per second, of reading `bytes` bytes of device memory.
 ///
 /// # Errors
 /// [`Error::Unavailable`](crate::Error::Unavailable) without NVRTC or memory;
-/// [`Error::Device`](crate::Error::Device) when the driver refuses.
+/// [`Error::Device`](crate::Error::Device) if the driver fails.
 pub fn read_rate(device: &Device, bytes: usize) -> Result<f64> {
     let words = (bytes / 16).max(1);
     let (mut from, mut to) = (device.buffer::<u8>(16 * words)?, device.buffer::<u32>(1)?);
@@ -75,17 +75,17 @@ pub fn read_rate(device: &Device, bytes: usize) -> Result<f64> {
         read.blocks_per_multiprocessor(roof::THREADS)? * device.properties().multiprocessors;
     let arguments = Arguments::new().with(from.address()).with(to.address()).with(words as u64);
     let times = seconds(&stream, &mut |stream| {
-        // SAFETY: the arguments are the kernel's, and the buffers hold so many words.
+        // SAFETY: the arguments match the kernel, and the buffers hold the words.
         unsafe { stream.launch(&read, [blocks, 1, 1], [roof::THREADS, 1, 1], &arguments) }
     })?;
     Ok(16.0 * words as f64 / median(&times))
 }
 
-/// Measures copies of `bytes` bytes between page-locked memory and the device: the best of ten.
+/// Measures copies of `bytes` bytes between page-locked memory and the device; returns the best of ten.
 ///
 /// # Errors
-/// [`Error::Unavailable`](crate::Error::Unavailable) without room;
-/// [`Error::Device`](crate::Error::Device) when the driver refuses.
+/// [`Error::Unavailable`](crate::Error::Unavailable) without memory; [`Error::Device`](crate::Error::Device) if the
+/// driver fails.
 pub fn transfers(device: &Device, bytes: usize) -> Result<Transfers> {
     let (source, mut sink) = (device.pinned::<u8>(bytes)?, device.pinned::<u8>(bytes)?);
     let (mut to, from) = (device.buffer::<u8>(bytes)?, device.buffer::<u8>(bytes)?);
@@ -97,11 +97,11 @@ pub fn transfers(device: &Device, bytes: usize) -> Result<Transfers> {
         {
             let began = Instant::now();
             if way & 1 != 0 {
-                // SAFETY: the memory outlives the copy, which is waited for below.
+                // SAFETY: the memory outlives the copy, which `synchronize` waits for below.
                 unsafe { inward.copy_in(&source, 0..bytes, &mut to, 0)? };
             }
             if way & 2 != 0 {
-                // SAFETY: as above, and nothing looks at the sink meanwhile.
+                // SAFETY: as above, and the sink is not accessed meanwhile.
                 unsafe { outward.copy_out(&from, 0..bytes, &mut sink, 0)? };
             }
             device.synchronize()?;
@@ -111,7 +111,7 @@ pub fn transfers(device: &Device, bytes: usize) -> Result<Transfers> {
     Ok(best)
 }
 
-/// The middle of figures in order.
+/// Returns the median of sorted values.
 pub fn median(sorted: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::INFINITY)
 }

@@ -1,4 +1,4 @@
-//! Memory of a device, and memory of the host that a device copies to and from at full speed.
+//! Device memory, and page-locked host memory for full-speed copies.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use super::Device;
 use super::call::{OTHERS, check};
 use crate::error::{Error, Result};
 
-/// Elements in a device's memory; freed when dropped, after all work that was queued before.
+/// Array in device memory; dropping it frees the memory after all work enqueued before.
 #[derive(Debug)]
 pub struct Buffer<T> {
     device: Device,
@@ -20,11 +20,11 @@ pub struct Buffer<T> {
 }
 
 impl Device {
-    /// Memory for `len` elements, which hold anything until they are written.
+    /// Allocates `len` elements; their contents are undefined until written.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it does not fit, with what is asked and what is free; [`Error::Device`]
-    /// when the driver refuses for another reason.
+    /// [`Error::Unavailable`] if it does not fit, with the requested and the free size; [`Error::Device`] if the
+    /// driver fails for another reason.
     pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         self.bind()?;
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
@@ -56,26 +56,26 @@ impl Device {
         Ok(Buffer { device: self.clone(), address, len, kind: PhantomData })
     }
 
-    /// Memory that holds a copy of `values`.
+    /// Allocates a copy of `values`.
     ///
     /// # Errors
-    /// As [`Device::buffer`].
+    /// Same as for [`Device::buffer`].
     pub fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>> {
         let mut buffer = self.buffer(values.len())?;
         buffer.write(values)?;
         Ok(buffer)
     }
 
-    /// Page-locked memory of the host for `len` elements, all zero; cached, so that reading is fast too.
+    /// Allocates zeroed page-locked host memory for `len` elements; it is cacheable, so reads are fast too.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the system has no more of it; [`Error::Device`] when the driver refuses for
+    /// [`Error::Unavailable`] if the system can lock no more memory; [`Error::Device`] if the driver fails for
     /// another reason.
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         self.bind()?;
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
         let mut address = std::ptr::null_mut();
-        // SAFETY: writes one address; flags 0 ask for cached memory.
+        // SAFETY: writes one address; flags 0 select cacheable memory.
         let result = unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, 0) };
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             return Err(Error::Unavailable {
@@ -86,22 +86,22 @@ impl Device {
             });
         }
         check("cuMemHostAlloc", result)?;
-        // SAFETY: the driver gave so many bytes.
+        // SAFETY: the driver allocated `bytes` bytes.
         unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, bytes) };
         Ok(Pinned { device: self.clone(), address: address.cast(), len })
     }
 }
 
 impl<T: Pod> Buffer<T> {
-    /// Its device.
+    /// Returns the buffer's device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Refuses memory of another device than the one that a stage is bound to.
+    /// Checks that the buffer is on the device to which a stage is bound.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with both devices.
+    /// [`Error::Parameter`] naming both devices.
     pub fn check_on(&self, device: &Device) -> Result<()> {
         if self.device == *device {
             return Ok(());
@@ -110,34 +110,34 @@ impl<T: Pod> Buffer<T> {
         Err(Error::parameter("buffer", format!("on CUDA device {}", self.device.ordinal()), rule))
     }
 
-    /// The address of its first element, as kernels see it.
+    /// Returns the device address of the first element.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// The address of element `index`.
+    /// Returns the device address of element `index`.
     ///
     /// # Panics
-    /// Past the end.
+    /// If `index` is past the end.
     pub fn at(&self, index: usize) -> u64 {
         assert!(index <= self.len, "element {index} of {}", self.len);
         self.address + (index * size_of::<T>()) as u64
     }
 
-    /// Elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Returns whether the buffer has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Copies `values` to its first elements; work that was queued on the device has ended before.
+    /// Copies `values` to the first elements, after waiting for all work enqueued on the device.
     ///
     /// # Errors
-    /// [`Error::Shape`] past the end; [`Error::Device`] when the driver or work before it failed.
+    /// [`Error::Shape`] past the end; [`Error::Device`] if the driver or earlier work failed.
     pub fn upload(&mut self, values: &[T]) -> Result<()> {
         if values.len() > self.len {
             let (expected, actual) = (self.len, values.len());
@@ -152,20 +152,19 @@ impl<T: Pod> Buffer<T> {
         if values.is_empty() {
             return Ok(());
         }
-        // SAFETY: the buffer has room for the values, which the call has read when it returns.
+        // SAFETY: the buffer has space for the values, which the call has read when it returns.
         let result = unsafe {
             sys::cuMemcpyHtoD_v2(self.address, values.as_ptr().cast(), size_of_val(values))
         };
         check("cuMemcpyHtoD", result)?;
-        // The call may return while the last of it is on its way, and our streams do not wait for it.
+        // The call may return before the last bytes arrive, and non-blocking streams do not wait for them.
         self.device.synchronize()
     }
 
-    /// A copy of elements `start .. start + values.len()` in the host's memory, when all work queued on the
-    /// device has ended.
+    /// Copies the elements from `start` to `values`, after waiting for all work enqueued on the device.
     ///
     /// # Errors
-    /// [`Error::Shape`] past the end; [`Error::Device`] when the driver or work before it failed.
+    /// [`Error::Shape`] past the end; [`Error::Device`] if the driver or earlier work failed.
     pub fn download(&self, start: usize, values: &mut [T]) -> Result<()> {
         let end = start.saturating_add(values.len());
         if end > self.len {
@@ -176,7 +175,7 @@ impl<T: Pod> Buffer<T> {
         if values.is_empty() {
             return Ok(());
         }
-        // SAFETY: both sides have so many bytes; the call returns when they are copied.
+        // SAFETY: both sides have `bytes` bytes; the call returns after the copy.
         let result = unsafe {
             let bytes = size_of_val(values);
             self.device.count_copied_out(bytes);
@@ -197,7 +196,7 @@ impl<T> Drop for Buffer<T> {
     }
 }
 
-/// Page-locked memory of the host.
+/// Page-locked host memory.
 #[derive(Debug)]
 pub struct Pinned<T> {
     device: Device,
@@ -205,19 +204,19 @@ pub struct Pinned<T> {
     len: usize,
 }
 
-// SAFETY: plain memory with one owner.
+// SAFETY: plain memory with a single owner.
 unsafe impl<T: Send> Send for Pinned<T> {}
 
 impl<T: Pod> Pinned<T> {
-    /// What it holds.
+    /// Returns the elements.
     pub fn as_slice(&self) -> &[T] {
-        // SAFETY: so many elements were allocated, and zeroed when they were; any bits are a `T`.
+        // SAFETY: `len` elements were allocated and zeroed; any bit pattern is a valid `T`.
         unsafe { std::slice::from_raw_parts(self.address, self.len) }
     }
 
-    /// What it holds, to be changed.
+    /// Returns the elements, mutably.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: as above, and borrowed alone.
+        // SAFETY: as above, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.len) }
     }
 
@@ -225,12 +224,12 @@ impl<T: Pod> Pinned<T> {
         self.address
     }
 
-    /// Elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -238,7 +237,7 @@ impl<T: Pod> Pinned<T> {
 
 impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
-        // Copies that still run must end before the memory goes.
+        // Running copies must end before the memory is freed.
         if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
             // SAFETY: allocated once, and no copy uses it any more.
             let _ = unsafe { sys::cuMemFreeHost(self.address.cast()) };

@@ -1,7 +1,7 @@
-//! NVIDIA GPUs: devices, memory, streams, kernels compiled for the device found.
+//! NVIDIA GPUs: devices, memory, streams, and kernels compiled at run time for the device.
 //!
-//! Nothing of CUDA is needed to build or to start: the driver and NVRTC are looked for when a device is
-//! opened, and what is missing is an [`Error::Unavailable`] that says what to install.
+//! CUDA is needed neither to build nor to start. The driver and NVRTC are looked up when a device is opened; a
+//! missing library is an [`Error::Unavailable`] that says what to install.
 
 #![allow(unsafe_code)]
 
@@ -48,11 +48,11 @@ pub use target::Target;
 pub use tensor::{Boxes, Tensor};
 pub use variants::{ARCHITECTURES, Extent, Variant, combinations};
 
-/// What kernels of ours include: plain helpers, and the instructions that C++ has no words for.
+/// Headers that kernels can include: helpers, and PTX instructions without a C++ equivalent.
 pub const HEADERS: &[(&str, &str)] =
     &[("device.cuh", include_str!("device.cuh")), ("ptx.cuh", include_str!("ptx.cuh"))];
 
-/// A GPU that is open, and the vector level of the host's work beside it; clones are the same one.
+/// An open GPU, and the SIMD level of the accompanying host work; clones refer to the same GPU.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>, Level);
 
@@ -62,44 +62,44 @@ struct Inner {
     context: sys::CUcontext,
     properties: Properties,
     state: Mutex<tune::State>,
-    /// Bytes that copies brought to the host.
+    /// Bytes copied to the host.
     copied_out: AtomicU64,
-    /// The most bytes of memory that may be held, and those that are.
+    /// Limit on allocated device memory in bytes, and the bytes allocated.
     limit: AtomicUsize,
     held: AtomicUsize,
 }
 
-// SAFETY: the driver allows a context to be used from every thread; each call binds it first.
+// SAFETY: the driver allows any thread to use a context; each call binds it first.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
-/// What a device is and has.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// The maker's name.
+    /// Product name.
     pub name: String,
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
-    /// What its kernels are compiled for, by which they are chosen.
+    /// Target architecture of its kernels, which also selects among kernels.
     pub target: Target,
     /// Streaming multiprocessors.
     pub multiprocessors: usize,
-    /// Bytes of memory.
+    /// Bytes of device memory.
     pub memory_bytes: usize,
-    /// Bytes of level-2 cache.
+    /// Bytes of L2 cache.
     pub l2_bytes: usize,
-    /// The most bytes of shared memory that one block may ask for.
+    /// Maximum bytes of shared memory per block.
     pub shared_bytes: usize,
-    /// The driver's version of CUDA: 1000 x major + 10 x minor.
+    /// CUDA version of the driver: 1000 x major + 10 x minor.
     pub driver_version: u32,
 }
 
 impl Device {
-    /// Devices of this machine.
+    /// Returns the number of devices of this machine.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is no driver; [`Error::Device`] when it does not answer.
+    /// [`Error::Unavailable`] without a driver; [`Error::Device`] if the driver fails.
     pub fn count() -> Result<usize> {
         start()?;
         let mut count = 0;
@@ -111,8 +111,7 @@ impl Device {
     /// Opens device `ordinal`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is no driver or no such device; [`Error::Device`] when the
-    /// driver does not answer.
+    /// [`Error::Unavailable`] without a driver or such a device; [`Error::Device`] if the driver fails.
     pub fn open(ordinal: usize) -> Result<Self> {
         let count = Self::count()?;
         if ordinal >= count {
@@ -125,7 +124,7 @@ impl Device {
         }
         let mut handle = 0;
         let mut context = std::ptr::null_mut();
-        // SAFETY: both write what they are given room for; the context is released in `Inner::drop`.
+        // SAFETY: both calls write to the pointers passed; the context is released in `Inner::drop`.
         unsafe {
             check("cuDeviceGet", sys::cuDeviceGet(&raw mut handle, ordinal as i32))?;
             let retained = sys::cuDevicePrimaryCtxRetain(&raw mut context, handle);
@@ -147,44 +146,44 @@ impl Device {
         (0..count).filter_map(|ordinal| Self::open(ordinal).ok()).collect()
     }
 
-    /// The same GPU, with a vector level for what the host does beside it.
+    /// Returns the same GPU with another SIMD level for the accompanying host work.
     #[must_use]
     pub fn with_host_level(self, level: Level) -> Self {
         Self(self.0, level)
     }
 
-    /// The vector level of what the host does beside it.
+    /// Returns the SIMD level of the accompanying host work.
     pub fn host_level(&self) -> Level {
         self.1
     }
 
-    /// Its place among the machine's devices.
+    /// Returns its index among the machine's devices.
     pub fn ordinal(&self) -> usize {
         self.0.ordinal
     }
 
-    /// What it is and has.
+    /// Returns the device's properties.
     pub fn properties(&self) -> &Properties {
         &self.0.properties
     }
 
-    /// The architecture that NVRTC compiles for: [`Target::architecture`].
+    /// Returns the architecture that NVRTC compiles for: [`Target::architecture`].
     pub fn architecture(&self) -> String {
         self.0.properties.target.architecture()
     }
 
-    /// Whether its kernels may use Hopper's own matrix instructions (`wgmma`) and its copy engine.
+    /// Returns whether its kernels may use Hopper's matrix instructions (`wgmma`) and bulk copies.
     pub fn is_hopper(&self) -> bool {
         self.0.properties.target == Target { capability: (9, 0), is_own: true }
     }
 
-    /// Its address on the bus, by which `nvidia-smi` knows it.
+    /// Returns its PCI bus address, which identifies it in `nvidia-smi`.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver does not answer.
+    /// [`Error::Device`] if the driver fails.
     pub fn bus_id(&self) -> Result<String> {
         let mut text = [0_u8; 64];
-        // SAFETY: writes into the room that it is given, and ends with a zero.
+        // SAFETY: writes into the buffer within its length, with a terminating zero.
         check("cuDeviceGetPCIBusId", unsafe {
             let room = text.len() as i32;
             sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), room, self.0.handle)
@@ -193,15 +192,15 @@ impl Device {
         Ok(String::from_utf8_lossy(&text[..length]).into_owned())
     }
 
-    /// Holds no more memory from now on than so many bytes: stages take smaller blocks.
+    /// Limits device memory to `bytes` bytes from now on; stages then use smaller blocks.
     pub fn limit_memory(&self, bytes: usize) {
         self.0.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of memory that are free now, within the limit.
+    /// Returns the bytes of free device memory, within the limit.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver does not answer.
+    /// [`Error::Device`] if the driver fails.
     pub fn free_bytes(&self) -> Result<usize> {
         let (limit, held) = (&self.0.limit, &self.0.held);
         let within = limit.load(Ordering::Relaxed).saturating_sub(held.load(Ordering::Relaxed));
@@ -216,7 +215,7 @@ impl Device {
         Ok(free)
     }
 
-    /// Bytes that copies by this handle and its clones have brought to the host, or will.
+    /// Returns the bytes that this handle and its clones have copied to the host or enqueued for copying.
     pub fn copied_out_bytes(&self) -> u64 {
         self.0.copied_out.load(Ordering::Relaxed)
     }
@@ -225,10 +224,10 @@ impl Device {
         self.0.copied_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Compiles a source for this device, or takes it from the cache, and loads it.
+    /// Compiles a source for this device, or loads it from the cache, and loads the module.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] when it or the driver refuses.
+    /// [`Error::Unavailable`] without NVRTC; [`Error::Device`] if it or the driver fails.
     pub fn module(&self, source: &Source) -> Result<Module> {
         let architecture = self.architecture();
         let cubin = cache::cubin(source, &architecture)?;
@@ -240,8 +239,8 @@ impl Device {
         }
     }
 
-    /// What its user should know, and has not been told yet: tuned choices that were not used, kernels that are
-    /// compiled for an earlier device.
+    /// Returns and clears the notes for the user: tuned choices that were not used, kernels compiled for an older
+    /// architecture.
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.state().notes)
     }
@@ -250,7 +249,7 @@ impl Device {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes this device the one that the thread's calls go to.
+    /// Makes this device current for the calling thread.
     fn bind(&self) -> Result<()> {
         // SAFETY: the context lives as long as `self`.
         check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.0.context) })
@@ -274,7 +273,7 @@ impl PartialEq for Device {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: retained once in `open`, and nothing of the context outlives this.
+        // SAFETY: retained once in `open`; nothing that uses the context outlives it.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.handle) };
     }
 }
@@ -289,7 +288,7 @@ impl Properties {
         };
         let mut name = [0_u8; 256];
         let (mut memory_bytes, mut driver_version) = (0, 0);
-        // SAFETY: each writes into the room that it is given; the name ends with a zero.
+        // SAFETY: each call writes within the length passed; the name is zero-terminated.
         unsafe {
             let room = name.len() as i32;
             check("cuDeviceGetName", sys::cuDeviceGetName(name.as_mut_ptr().cast(), room, handle))?;
@@ -318,21 +317,20 @@ impl Properties {
     }
 }
 
-/// What the user of a device should know from the start.
+/// Returns the notes for the user that apply from the start.
 fn notes(properties: &Properties) -> Vec<String> {
     let Properties { name, capability, target, .. } = properties;
     let compiler = status::compiler();
     compiler.and_then(|compiler| target.note(name, *capability, &compiler)).into_iter().collect()
 }
 
-/// Keeps a device's context until the process ends, however often the device is opened and dropped: another
-/// one takes a good part of a second to make.
+/// Keeps a device's context until the process ends, because creating another one takes a good part of a second.
 fn keep(ordinal: usize, handle: sys::CUdevice) -> Result<()> {
     static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if !kept.contains(&ordinal) {
         let mut context = std::ptr::null_mut();
-        // SAFETY: writes one handle; this reference is never given back.
+        // SAFETY: writes one handle; this reference is never released.
         let retained = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, handle) };
         check("cuDevicePrimaryCtxRetain", retained)?;
         kept.push(ordinal);
@@ -340,9 +338,9 @@ fn keep(ordinal: usize, handle: sys::CUdevice) -> Result<()> {
     Ok(())
 }
 
-/// Starts the driver.
+/// Loads and initializes the driver.
 fn start() -> Result<()> {
-    // SAFETY: only looks whether the library can be loaded; nothing else runs in its start.
+    // SAFETY: only checks whether the library can be loaded; its initializers run nothing else.
     if !unsafe { sys::is_culib_present() } {
         return Err(Error::Unavailable {
             what: "a CUDA device".to_owned(),
@@ -351,6 +349,6 @@ fn start() -> Result<()> {
                 .to_owned(),
         });
     }
-    // SAFETY: the library is there; the flags must be 0.
+    // SAFETY: the library is present; the flags must be 0.
     check_open("a CUDA device", "cuInit", unsafe { sys::cuInit(0) })
 }

@@ -1,4 +1,4 @@
-//! Kernels on a device, and how they are launched: without a heap, without a lock.
+//! Kernels on a device. Launches allocate no memory and take no locks.
 
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::call::check;
 use super::{Device, Stream, Tensor};
 use crate::error::{Error, Result};
 
-/// Compiled kernels that are loaded.
+/// Loaded module of compiled kernels.
 #[derive(Debug)]
 pub struct Module(Arc<Loaded>);
 
@@ -20,18 +20,18 @@ struct Loaded {
     handle: sys::CUmodule,
 }
 
-// SAFETY: the driver allows a module to be used from any thread.
+// SAFETY: the driver allows any thread to use a module.
 unsafe impl Send for Loaded {}
 // SAFETY: as above.
 unsafe impl Sync for Loaded {}
 
-/// One kernel of a module, with the shared memory that its blocks ask for.
+/// Kernel of a module, with its dynamic shared memory per block.
 #[derive(Clone, Debug)]
 pub struct Function {
     name: String,
     handle: sys::CUfunction,
     shared_bytes: u32,
-    /// Kept as long as its kernels.
+    /// Keeps the module loaded as long as its kernels.
     _module: Arc<Loaded>,
 }
 
@@ -40,13 +40,13 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// The most arguments of a kernel.
+/// Maximum number of kernel arguments.
 const MOST: usize = 40;
 
-/// The most tensors among them.
+/// Maximum number of tensor maps among the arguments.
 const MOST_TENSORS: usize = 2;
 
-/// A kernel's arguments, in order: numbers and addresses of at most 8 bytes, and tensors.
+/// Arguments of a kernel, in order: values and addresses of at most 8 bytes, and tensor maps.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments {
     values: [Argument; MOST],
@@ -57,7 +57,7 @@ pub struct Arguments {
 #[derive(Clone, Copy, Debug)]
 enum Argument {
     Value(u64),
-    /// Number among the tensors.
+    /// Index among the tensor maps.
     Tensor(usize),
 }
 
@@ -68,15 +68,15 @@ impl Default for Arguments {
 }
 
 impl Arguments {
-    /// None yet.
+    /// Creates an empty argument list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one: of the very type that the kernel declares (`u64` for a pointer).
+    /// Appends an argument of exactly the type that the kernel declares (`u64` for a pointer).
     ///
     /// # Panics
-    /// For more than 40 arguments, or one of more than 8 bytes.
+    /// If there are more than 40 arguments, or one has more than 8 bytes.
     #[must_use]
     pub fn with<T: Pod>(mut self, value: T) -> Self {
         let bytes = bytemuck::bytes_of(&value);
@@ -87,10 +87,10 @@ impl Arguments {
         self
     }
 
-    /// Adds a tensor, which the kernel declares as `const __grid_constant__ TensorMap`.
+    /// Appends a tensor map, which the kernel declares as `const __grid_constant__ TensorMap`.
     ///
     /// # Panics
-    /// For more than 40 arguments, or more than 2 tensors.
+    /// If there are more than 40 arguments, or more than 2 tensor maps.
     #[must_use]
     pub fn with_tensor(mut self, tensor: Tensor) -> Self {
         let number = self.tensors.iter().flatten().count();
@@ -100,7 +100,7 @@ impl Arguments {
         self
     }
 
-    /// Where argument `index` stands.
+    /// Returns a pointer to argument `index`.
     fn pointer(&self, index: usize) -> *const c_void {
         match &self.values[index] {
             Argument::Value(value) => std::ptr::from_ref(value).cast(),
@@ -112,21 +112,21 @@ impl Arguments {
 }
 
 impl Module {
-    /// Loads machine code, or PTX.
+    /// Loads machine code or PTX.
     pub(super) fn load(device: &Device, code: &[u8]) -> Result<Self> {
         device.bind()?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the image is a whole cubin or a text that ends with a zero, which the driver checks and copies.
+        // SAFETY: the image is a complete cubin or zero-terminated text, which the driver checks and copies.
         let result = unsafe { sys::cuModuleLoadData(&raw mut handle, code.as_ptr().cast()) };
         check("cuModuleLoadData", result)?;
         Ok(Self(Arc::new(Loaded { device: device.clone(), handle })))
     }
 
-    /// A kernel, with `shared_bytes` of dynamic shared memory for each block. It keeps its module loaded.
+    /// Returns a kernel with `shared_bytes` of dynamic shared memory per block. It keeps its module loaded.
     ///
     /// # Errors
-    /// [`Error::Device`] when there is none of this name; [`Error::Unavailable`] when the device has less
-    /// shared memory.
+    /// [`Error::Device`] if the module has no such kernel; [`Error::Unavailable`] if the device has less shared
+    /// memory.
     pub fn function(&self, name: &str, shared_bytes: usize) -> Result<Function> {
         let Loaded { device, handle: module } = &*self.0;
         device.bind()?;
@@ -138,13 +138,13 @@ impl Module {
         }
         let text = CString::new(name).unwrap_or_default();
         let mut handle = std::ptr::null_mut();
-        // SAFETY: writes one handle; the module lives.
+        // SAFETY: writes one handle; the module is valid.
         let found = unsafe { sys::cuModuleGetFunction(&raw mut handle, *module, text.as_ptr()) };
         check("cuModuleGetFunction", found)?;
         let shared_bytes = shared_bytes as u32;
         if shared_bytes > 48 << 10 {
             let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the handle lives.
+            // SAFETY: the handle is valid.
             let set = unsafe { sys::cuFuncSetAttribute(handle, attribute, shared_bytes as i32) };
             check("cuFuncSetAttribute", set)?;
         }
@@ -156,30 +156,30 @@ impl Module {
 impl Drop for Loaded {
     fn drop(&mut self) {
         if self.device.bind().is_ok() && self.device.synchronize().is_ok() {
-            // SAFETY: loaded once, and no kernel of it runs.
+            // SAFETY: loaded once, and none of its kernels runs.
             let _ = unsafe { sys::cuModuleUnload(self.handle) };
         }
     }
 }
 
 impl Function {
-    /// Its name.
+    /// Returns the kernel's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes of dynamic shared memory of a block.
+    /// Returns the bytes of dynamic shared memory per block.
     pub fn shared_bytes(&self) -> usize {
         self.shared_bytes as usize
     }
 
-    /// Blocks of so many threads that one multiprocessor runs at a time; 0 when none can run.
+    /// Returns the resident blocks of `threads` threads per multiprocessor; 0 if no block fits.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Device`] if the driver fails.
     pub fn blocks_per_multiprocessor(&self, threads: usize) -> Result<usize> {
         let mut blocks = 0;
-        // SAFETY: writes one integer; the handle lives.
+        // SAFETY: writes one integer; the handle is valid.
         let result = unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 &raw mut blocks,
@@ -194,11 +194,11 @@ impl Function {
 }
 
 impl Function {
-    /// Clusters of `blocks` blocks of so many threads that the device runs at a time, for a kernel that is
-    /// compiled for them; 0 when none can run.
+    /// Returns the resident clusters of `blocks` blocks of `threads` threads on the device, for a kernel compiled
+    /// with that cluster size; 0 if none fits.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Device`] if the driver fails.
     pub fn clusters(&self, blocks: usize, threads: usize) -> Result<usize> {
         let config = sys::CUlaunchConfig {
             gridDimX: blocks as u32,
@@ -213,7 +213,7 @@ impl Function {
             numAttrs: 0,
         };
         let mut clusters = 0;
-        // SAFETY: writes one integer; the handle lives, and the driver reads the configuration at once.
+        // SAFETY: writes one integer; the handle is valid, and the driver reads the configuration during the call.
         let result = unsafe {
             sys::cuOccupancyMaxActiveClusters(&raw mut clusters, self.handle, &raw const config)
         };
@@ -223,14 +223,14 @@ impl Function {
 }
 
 impl Stream {
-    /// Queues a kernel: `grid` blocks of `block` threads.
+    /// Enqueues a kernel of `grid` blocks of `block` threads.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for an empty grid or one past the driver's limits; [`Error::Device`] when the
-    /// driver refuses.
+    /// [`Error::Parameter`] for an empty grid or one beyond the driver's limits; [`Error::Device`] if the driver
+    /// fails.
     /// # Safety
-    /// The arguments are those that the kernel declares, and what it reads and writes through them is
-    /// memory of this device that nothing else writes meanwhile.
+    /// The arguments must match the kernel's declaration. Memory accessed through them must belong to this device,
+    /// and nothing else may write it meanwhile.
     pub unsafe fn launch(
         &self,
         function: &Function,
@@ -245,7 +245,7 @@ impl Stream {
             *pointer = arguments.pointer(index).cast_mut();
         }
         let [grid, block] = [grid, block].map(|sizes| sizes.map(|size| size as u32));
-        // SAFETY: the caller vouches for the arguments; the driver copies them before it returns.
+        // SAFETY: the caller guarantees the arguments; the driver copies them before it returns.
         let result = unsafe {
             sys::cuLaunchKernel(
                 function.handle,

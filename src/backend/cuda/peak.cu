@@ -1,16 +1,16 @@
-// As many multiply-adds as a device gives when it does nothing else: the roofs of its arithmetic.
+// Measures the peak multiply-add rates of a device: the arithmetic roofs.
 // Grid: as many blocks as fill the device; 256 threads each; dynamic shared memory: 16 KiB and 1 KiB to align it.
 #include "device.cuh"
 
-// Bytes that look random, so that the card draws the power of real work.
+// Returns pseudo-random bits, so that the GPU draws as much power as with real data.
 INLINE u32 noise(u32 x) {
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
   return x ^ x >> 16;
 }
 
-// Products of 8-bit integers by tensor cores: 16 products of 64 x 128 x 32 a round and warpgroup, or 16 of 16 x 8 x 32 a
-// round and warp.
+// 8-bit integer products on tensor cores, per round: 16 of 64 x 128 x 32 per warpgroup (wgmma), or 16 of 16 x 8 x 32
+// per warp (mma).
 #if __CUDA_ARCH__ >= 800
 KERNEL __launch_bounds__(256, 1) integers(i32* __restrict__ out, u32 rounds) {
   u32 a[2][4];
@@ -47,7 +47,7 @@ KERNEL __launch_bounds__(256, 1) integers(i32* __restrict__ out, u32 rounds) {
   out[blockIdx.x * 256 + threadIdx.x] = sum;
 }
 
-// Products of floats by the matrix instructions of warps, 16 a round: of 16 x 8 x 8 (tf32), or of 16 x 8 x 16 (f16).
+// Floating-point products on tensor cores, 16 per round and warp: of 16 x 8 x 8 (tf32) or of 16 x 8 x 16 (f16).
 #define FLOAT_PRODUCTS(name, product, ONES)                                                            \
   KERNEL __launch_bounds__(256) name(float* __restrict__ out, u32 rounds) {                            \
     const u32 ones = (ONES), a[4] = {ones, ones ^ threadIdx.x << 13, ones, ones}, b[2] = {ones, ones}; \
@@ -63,7 +63,7 @@ FLOAT_PRODUCTS(tf32, mma_16x8x8_tf32, 0x3f800000u)
 FLOAT_PRODUCTS(halves, mma_16x8x16_f16, 0x3c003c00u)
 #endif
 
-// Fused multiply-adds of floats: 64 a round and thread.
+// Fused multiply-adds of floats: 64 per round and thread.
 KERNEL __launch_bounds__(256) floats(float* __restrict__ out, u32 rounds) {
   const float a = 1.0f - 1e-6f * (float)threadIdx.x, b = 1e-3f * (float)blockIdx.x;
   float c[16];

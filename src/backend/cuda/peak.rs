@@ -1,15 +1,15 @@
-//! Roofs of a device's arithmetic, measured: what it gives when it does nothing else.
+//! Measures the peak arithmetic rates of a device.
 
 use super::{Arguments, Device, Source, measure};
 use crate::error::Result;
 
-/// Threads of a block.
+/// Threads per block.
 const BLOCK: usize = 256;
 
-/// Shared memory of a block: rows of both sides, and what aligns them.
+/// Shared memory per block: the operands, and space to align them.
 const SHARED: usize = 17 << 10;
 
-/// Rounds of a launch that takes milliseconds.
+/// Rounds per launch, which then takes milliseconds.
 pub const ROUNDS: usize = 4096;
 
 pub(super) fn source() -> Source {
@@ -17,27 +17,28 @@ pub(super) fn source() -> Source {
     Source { name: "peak.cu", text, includes: &[], defines: Vec::new() }
 }
 
-/// What tensor cores multiply.
+/// Operand type of tensor-core products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Products {
-    /// 8-bit integers: by Hopper's own instructions there, by those of warps elsewhere.
+    /// 8-bit integers: by `wgmma` on Hopper, by `mma` elsewhere.
     Integers,
-    /// Floats of which the upper 19 bits count, by the instructions of warps.
+    /// tf32 (the upper 19 bits of a float), by `mma`.
     Tf32,
-    /// 16-bit floats, by the instructions of warps.
+    /// 16-bit floats, by `mma`.
     Halves,
 }
 
-/// Multiplications and additions a second by tensor cores, two a multiply-add; `None` where there are none.
+/// Measures the operations per second of the tensor cores, counting a multiply-add as two; `None` without tensor
+/// cores.
 ///
 /// # Errors
 /// [`Error::Unavailable`](crate::Error::Unavailable) without NVRTC;
-/// [`Error::Device`](crate::Error::Device) when the driver refuses.
+/// [`Error::Device`](crate::Error::Device) if the driver fails.
 pub fn products(device: &Device, products: Products, rounds: usize) -> Result<Option<f64>> {
     if device.properties().target.capability < (8, 0) {
         return Ok(None);
     }
-    // Of a block in a round: 16 products of each of 2 warpgroups, or of each of 8 warps.
+    // Multiply-adds per block and round: 16 products of each of 2 warpgroups, or of each of 8 warps.
     let (name, shared, multiply_adds) = match products {
         Products::Integers if device.is_hopper() => ("integers", SHARED, 2 * 16 * 64 * 128 * 32),
         Products::Integers => ("integers", SHARED, 8 * 16 * 16 * 8 * 32),
@@ -47,15 +48,15 @@ pub fn products(device: &Device, products: Products, rounds: usize) -> Result<Op
     rate(device, name, (rounds, shared), 2.0 * f64::from(multiply_adds)).map(Some)
 }
 
-/// Multiplications and additions of single precision a second, two a fused multiply-add.
+/// Measures single-precision operations per second, counting a fused multiply-add as two.
 ///
 /// # Errors
-/// As [`products`].
+/// Same as for [`products`].
 pub fn floats(device: &Device, rounds: usize) -> Result<f64> {
     rate(device, "floats", (rounds, 0), 2.0 * 64.0 * BLOCK as f64)
 }
 
-/// Operations a second of a kernel whose blocks do so many in a round.
+/// Measures the operations per second of a kernel with `operations` operations per block and round.
 fn rate(
     device: &Device,
     name: &str,
@@ -68,7 +69,7 @@ fn rate(
     let arguments = Arguments::new().with(out.address()).with(rounds as u32);
     let stream = device.stream()?;
     let seconds = measure::seconds(&stream, &mut |stream| {
-        // SAFETY: the arguments are the kernel's, and the buffer has a word for each thread.
+        // SAFETY: the arguments match the kernel, and the buffer has one word per thread.
         unsafe { stream.launch(&kernel, [blocks, 1, 1], [BLOCK, 1, 1], &arguments) }
     })?;
     let best = seconds.first().copied().unwrap_or(f64::INFINITY);

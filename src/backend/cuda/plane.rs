@@ -1,36 +1,36 @@
-//! A plane of trials that stays on a device.
+//! Dispersion-measure plane in device memory.
 
 use super::{Buffer, Device};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
-/// What the words of a plane are.
+/// Type of a plane's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaneKind {
-    /// Signed integers of 32 bits.
+    /// Signed 32-bit integers.
     I32,
     /// IEEE single precision.
     F32,
 }
 
-/// A plane of trial dispersion measures on a device: axes dm, time; `dms` rows of `stride` words.
+/// Plane of trial dispersion measures on a device; axes: DM, time; `dms` rows of `stride` words.
 #[derive(Debug)]
 pub struct Plane {
-    /// The words, rows one behind another.
+    /// Words, row by row.
     pub words: Buffer<u32>,
-    /// Words from one row to the next: the most that a row can hold.
+    /// Words from row to row: the capacity of a row.
     pub stride: usize,
-    /// Rows.
+    /// Number of rows.
     pub dms: usize,
-    /// What a word is.
+    /// Type of a word.
     pub kind: PlaneKind,
 }
 
 impl Plane {
-    /// A plane of `dms` rows of `stride` words, which hold anything until they are written.
+    /// Allocates a plane of `dms` rows of `stride` words; their contents are undefined until written.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the device has no memory for it.
+    /// [`Error::Unavailable`] if the device memory does not suffice.
     pub fn new(device: &Device, kind: PlaneKind, dms: usize, stride: usize) -> Result<Self> {
         let words = dms.checked_mul(stride).ok_or_else(|| {
             let rule = "the plane has more words than can be counted";
@@ -39,10 +39,10 @@ impl Plane {
         Ok(Self { words: device.buffer(words)?, stride, dms, kind })
     }
 
-    /// Looks whether there are words for all rows; there may be more.
+    /// Checks that the buffer has at least the words of all rows.
     ///
     /// # Errors
-    /// [`Error::Shape`] when there are too few.
+    /// [`Error::Shape`] if it has fewer.
     pub fn check(&self) -> Result<()> {
         let words = self.dms.saturating_mul(self.stride);
         check_length("plane (dm, time)", words, self.words.len().min(words))

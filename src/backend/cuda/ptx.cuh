@@ -1,25 +1,25 @@
-// Instructions that C++ has no words for; all inline assembly of ours stands here.
-// An emulator of the device on the host replaces this file by one with the same names.
+// PTX instructions without a C++ equivalent. All inline assembly of the project is in this file, because the host
+// emulator of the device replaces it by a file with the same names.
 #pragma once
 
-// Dynamic shared memory of the block, as bytes.
+// Declares the block's dynamic shared memory, as bytes.
 #define SHARED_MEMORY(name) extern __shared__ __align__(1024) unsigned char name[]
 
 // --- addresses in shared memory
 INLINE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
-// Four floats at a multiple of 16.
+// Loads four floats from a 16-byte-aligned address.
 INLINE float4 shared_quad(u32 address) {
   float4 quad;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w) : "r"(address) : "memory");
   return quad;
 }
 
-// --- copies from global to shared memory in the background, 16 bytes a thread (sm_80)
+// --- asynchronous copies from global to shared memory, 16 bytes per thread (sm_80)
 INLINE void copy_async_16(u32 to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-// Of 16 bytes the first `bytes` are copied and the others are zero; with 0 the source is not read.
+// Copies the first `bytes` of 16 and fills the rest with zeros; with 0 the source is not read.
 INLINE void copy_async_16_filled(u32 to, const void* from, u32 bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
@@ -29,7 +29,7 @@ INLINE void copy_async_4(u32 to, const void* from) {
 INLINE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT> INLINE void copy_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
 
-// --- barriers in shared memory and the copy engine (sm_90)
+// --- mbarriers in shared memory and bulk copies (sm_90)
 INLINE void barrier_init(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -37,18 +37,18 @@ INLINE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.clu
 INLINE void barrier_arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Arrives, and lets the phase wait for so many bytes of bulk copies too.
+// Arrives, and adds `bytes` of bulk copies to those the phase waits for.
 INLINE void barrier_expect(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Waits for the end of the phase of this parity.
+// Waits for the end of the phase with this parity.
 INLINE void barrier_wait(u32 barrier, u32 parity) {
   asm volatile(
       "{\n .reg .pred p;\n WAIT%=: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @!p bra WAIT%=;\n}" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
-// 16-byte aligned on both sides, bytes a multiple of 16; the barrier's phase expects them.
+// Both addresses are 16-byte aligned and `bytes` is a multiple of 16; the phase must expect the bytes.
 INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
                "r"(bytes), "r"(barrier)
@@ -57,7 +57,7 @@ INLINE void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
 INLINE void bulk_store(void* to, u32 from, u32 bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
 }
-// Adds i32 to those in memory.
+// Adds i32 values to those in global memory.
 INLINE void bulk_add(void* to, u32 from, u32 bytes) {
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.s32 [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
                : "memory");
@@ -65,65 +65,66 @@ INLINE void bulk_add(void* to, u32 from, u32 bytes) {
 INLINE void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until all but LEFT groups of stores have read shared memory.
 template <int LEFT> INLINE void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory"); }
-// What threads wrote to shared memory becomes visible to the copy engine and to wgmma.
+// Makes the threads' writes to shared memory visible to bulk copies and wgmma.
 INLINE void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// --- boxes of an array of up to three axes, described on the host (sm_90): a kernel's argument is
-// `const __grid_constant__ TensorMap map`. What of a box lies outside of the array is zero, and counts on the barrier too.
+// --- tensor copies of boxes of arrays of up to three axes, described on the host (sm_90). The kernel's argument is
+// `const __grid_constant__ TensorMap map`. Elements of a box outside the array are zero and count for the mbarrier.
 struct __align__(64) TensorMap { u64 words[16]; };
 INLINE void tensor_prefetch(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
-// `to` is aligned to the swizzle's pattern (1024 bytes for 128-byte swizzle); x counts along rows, a multiple of 16 bytes.
+// `to` is aligned to the swizzle pattern (1024 bytes for 128-byte swizzle); x runs along rows, in multiples of 16
+// bytes.
 INLINE void tensor_load_3d(u32 to, const TensorMap* map, i32 x, i32 y, i32 z, u32 barrier) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
                "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
                : "memory");
 }
 
-// --- barriers of a part of the block: `threads` a multiple of 32, id 1 to 15
+// --- barriers of some of the block's threads: `threads` is a multiple of 32, id is 1 to 15
 INLINE void named_barrier(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 INLINE void named_barrier_arrive(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
-// --- blocks of a cluster (sm_90): each reaches the others' shared memory
+// --- blocks of a cluster (sm_90); each can address the others' shared memory
 #define CLUSTER_OF(blocks) __cluster_dims__(blocks, 1, 1)
 INLINE u32 cluster_rank() {
   u32 rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// Where what stands at this block's `address` stands in block `rank`.
+// Maps this block's shared-memory `address` to the same location in block `rank`.
 INLINE u32 cluster_address(u32 address, u32 rank) {
   u32 result;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(result) : "r"(address), "r"(rank));
   return result;
 }
-// 16 bytes for another block, counted by that block's barrier, whose phase expects them.
+// Stores 16 bytes in another block's shared memory; that block's mbarrier counts them and must expect them.
 INLINE void cluster_store_counted(u32 to, float4 value, u32 barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
                "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(barrier));
 }
-// A barrier of all threads of the cluster, in two halves that take turns.
+// Barrier of all threads of the cluster, split into arrive and wait.
 INLINE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-// The same where nothing that was written is to be seen.
+// Arrives without release: publishes no writes.
 INLINE void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 INLINE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-// --- four bytes chosen from two words, each with the sign that its selector asks for
+// --- selects four bytes of two words, each optionally replaced by its replicated sign
 INLINE u32 permute_bytes(u32 a, u32 b, u32 selector) {
   u32 result;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(selector));
   return result;
 }
 
-// --- 16 bytes to global memory by one instruction, of which the compiler may make four
+// --- stores 16 bytes to global memory in one instruction; the compiler may split an ordinary store in four
 INLINE void store_16(void* to, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
-// --- a value that stays in its register: the compiler may not make it again where it is used
+// --- keeps a value in its register: the compiler may not recompute it at its use
 INLINE void keep(u32& value) { asm volatile("" : "+r"(value)); }
 
-// --- four 8 x 8 matrices of 16 bits to shared memory (sm_90): lane l holds elements 2 (l % 4) and the next of row l / 4 of
-// each, and gives the address of row l % 8 of matrix l / 8
+// --- stores four 8 x 8 matrices of 16-bit elements to shared memory (sm_90). Lane l holds elements 2 (l % 4) and 2
+// (l % 4) + 1 of row l / 4 of each matrix, and passes the address of row l % 8 of matrix l / 8.
 INLINE void store_matrices(u32 to, u32 a, u32 b, u32 c, u32 d) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d)
@@ -131,22 +132,22 @@ INLINE void store_matrices(u32 to, u32 a, u32 b, u32 c, u32 d) {
 #endif
 }
 
-// --- a product that is rounded by itself: the compiler may not join it with a sum
+// --- product that the compiler may not contract with an addition
 INLINE double product(double a, double b) {
   double result;
   asm("mul.rn.f64 %0, %1, %2;" : "=d"(result) : "d"(a), "d"(b));
   return result;
 }
 
-// --- a b + c rounded once; what would be denormal is 0
+// --- a b + c with one rounding; denormals are flushed to 0
 INLINE float fused(float a, float b, float c) {
   float result;
   asm("fma.rn.ftz.f32 %0, %1, %2, %3;" : "=f"(result) : "f"(a), "f"(b), "f"(c));
   return result;
 }
 
-// --- floats rounded to nearest, as the matrix instructions take them (sm_80): two of 16 bits, the first in the low half,
-// and one of 11 significant bits
+// --- rounds floats to nearest for tensor cores (sm_80): to two f16, the first in the low half, or to one tf32 (11
+// significant bits)
 INLINE u32 round_halves(float low, float high) {
   u32 result;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
@@ -158,7 +159,7 @@ INLINE u32 round_tf32(float value) {
   return result;
 }
 
-// --- matrices of a warp (sm_80), fragments as the PTX manual lays them out: c (16 x 8) += a (16 x k) b (k x 8)
+// --- matrix products of a warp (sm_80), fragments as in the PTX manual: c (16 x 8) += a (16 x k) b (k x 8)
 #define MATRIX_PRODUCT(name, instruction, T, constraint)                                                       \
   INLINE void name(T (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {                                          \
     asm volatile("mma.sync.aligned." instruction " {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"         \
@@ -168,10 +169,11 @@ INLINE u32 round_tf32(float value) {
 MATRIX_PRODUCT(mma_16x8x32_s8, "m16n8k32.row.col.s32.s8.s8.s32", i32, "r")
 MATRIX_PRODUCT(mma_16x8x32_u8, "m16n8k32.row.col.s32.u8.u8.s32", i32, "r")
 MATRIX_PRODUCT(mma_16x8x16_f16, "m16n8k16.row.col.f32.f16.f16.f32", float, "f")
-// Of each float the upper 19 bits count.
+// Uses the upper 19 bits of each float.
 MATRIX_PRODUCT(mma_16x8x8_tf32, "m16n8k8.row.col.f32.tf32.tf32.f32", float, "f")
 #undef MATRIX_PRODUCT
-// Four 8 x 8 matrices of 16 bits from shared memory: lane l brings the address of row l % 8 of matrix l / 8, 16-byte aligned.
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lane l passes the 16-byte-aligned address of row l
+// % 8 of matrix l / 8.
 INLINE void load_matrix_x4(u32 (&r)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -187,7 +189,7 @@ INLINE void load_matrix_x4_transposed(u32 (&r)[4], u32 address) {
 
 #if __CUDA_ARCH__ >= 900 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HAS_WGMMA 1
-// --- Hopper's matrix instructions, by warpgroups
+// --- Hopper warpgroup matrix instructions
 INLINE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 INLINE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int LEFT> INLINE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory"); }
@@ -205,8 +207,8 @@ INLINE void wgmma_64x64x32_u8(i32 (&c)[32], const u32 (&a)[4], u64 b, i32 add) {
         "+r"(c[28]), "+r"(c[29]), "+r"(c[30]), "+r"(c[31])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
-// c (64 x N, i32) = a (64 x 32, i8, registers) b (32 x N, i8, shared memory) + (add ? c : 0); N 8, 16, 32, 48 ... 144, in
-// the first N / 2 elements of c. `b` is what `wgmma_swizzled` makes.
+// c (64 x N, i32) = a (64 x 32, i8, registers) b (32 x N, i8, shared memory) + (add ? c : 0); N is 8, 16, 32, 48 ...
+// 144. The result fills the first N / 2 elements of c. `b` is a descriptor from `wgmma_swizzled`.
 template <int N, int M> INLINE void wgmma_s8(i32 (&c)[M], const u32 (&a)[4], u64 b, i32 add) {
   static_assert(M >= N / 2, "accumulators");
 #define EIGHT(i) \
@@ -251,10 +253,10 @@ template <int N, int M> INLINE void wgmma_s8(i32 (&c)[M], const u32 (&a)[4], u64
 #undef NAMES_72
 #undef EIGHT
 }
-// A descriptor of rows of 128 bytes along the products' sum, 128-byte swizzle, groups of eight rows 1024 bytes apart. The
-// address is a multiple of 1024; 32 bytes further along the rows is 2 more, eight rows further 64 more.
+// Returns the descriptor of 128-byte rows along the summed axis, 128-byte swizzle, groups of eight rows 1024 bytes
+// apart. The address is a multiple of 1024. Advancing 32 bytes along the rows adds 2, eight rows add 64.
 INLINE u64 wgmma_swizzled(u32 address) { return (u64)(1u << 30 | 64) << 32 | 1u << 16 | (address & 0x3ffff) >> 4; }
-// Registers of this warpgroup's threads from here on, a multiple of 8; all its warps say so.
+// Sets the register count per thread of this warpgroup, a multiple of 8; all its warps must execute it.
 template <int N> INLINE void registers_fewer() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N> INLINE void registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 #endif

@@ -1,31 +1,31 @@
-//! Roofs of a device, measured: how fast its memory is copied, and how fast the host's is copied to and from it.
+//! Measures copy rates: within device memory, and between host and device.
 
 use super::{Arguments, Buffer, Device, Event, Extent, Source, Stream, Variant};
 use crate::error::{Error, Result};
 
-/// Bytes a second of copies.
+/// Copy rates in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Of the device's memory, bytes read and written.
+    /// Device memory, counting bytes read and written.
     pub copy: f64,
-    /// From page-locked memory of the host.
+    /// From page-locked host memory.
     pub to_device: f64,
-    /// To page-locked memory of the host.
+    /// To page-locked host memory.
     pub from_device: f64,
 }
 
-/// Threads of a block.
+/// Threads per block.
 pub(super) const THREADS: usize = 256;
-/// Bytes that a thread copies at a time.
+/// Bytes per thread and load.
 const BYTES: usize = 16;
-/// Measurements, of which the fastest counts.
+/// Number of measurements; the fastest counts.
 const BATCHES: usize = 20;
-/// Copies in each.
+/// Copies per measurement.
 const COPIES: usize = 8;
-/// Bytes of the host's memory that are copied.
+/// Bytes of host memory that are copied.
 const HOST_BYTES: usize = 64 << 20;
 
-/// The kernels of this room.
+/// Returns the kernels of the roof measurements.
 pub fn kernels(_: Extent) -> Vec<Variant> {
     vec![Variant::everywhere(source()), Variant::everywhere(super::peak::source())]
 }
@@ -36,11 +36,10 @@ pub(super) fn source() -> Source {
 }
 
 impl Device {
-    /// Measures how fast memory is copied.
+    /// Measures the copy rates.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without NVRTC or memory; [`Error::Device`] when the driver refuses, or when a
-    /// copy is not what was copied.
+    /// [`Error::Unavailable`] without NVRTC or memory; [`Error::Device`] if the driver fails or a copy is wrong.
     pub fn rates(&self) -> Result<Rates> {
         let stream = self.stream()?;
         let [to_device, from_device] = host_rates(self, &stream)?;
@@ -48,7 +47,7 @@ impl Device {
     }
 }
 
-/// Both ways between page-locked memory of the host and the device.
+/// Measures both directions between page-locked host memory and the device.
 fn host_rates(device: &Device, stream: &Stream) -> Result<[f64; 2]> {
     let bytes = HOST_BYTES.min(device.free_bytes()? / 4);
     let mut pinned = device.pinned::<u8>(bytes)?;
@@ -64,7 +63,7 @@ fn host_rates(device: &Device, stream: &Stream) -> Result<[f64; 2]> {
     Ok([to_device, from_device])
 }
 
-/// The device's own memory, read and written.
+/// Measures copies within device memory, counting bytes read and written.
 fn copy_rate(device: &Device, stream: &Stream) -> Result<f64> {
     // Much more than the caches hold.
     let most = (8 * device.properties().l2_bytes).max(HOST_BYTES);
@@ -79,14 +78,14 @@ fn copy_rate(device: &Device, stream: &Stream) -> Result<f64> {
     let arguments =
         Arguments::new().with(from.address()).with(to.address()).with((bytes / BYTES) as u64);
     let rate = fastest(stream, 2 * bytes, |stream| {
-        // SAFETY: the arguments are the kernel's, and both buffers hold so many bytes.
+        // SAFETY: the arguments match the kernel, and both buffers hold `bytes` bytes.
         unsafe { stream.launch(&copy, [blocks, 1, 1], [THREADS, 1, 1], &arguments) }
     })?;
     copied(&to)?;
     Ok(rate)
 }
 
-/// Looks at the first and the last bytes of a copy.
+/// Checks the first and the last bytes of a copy.
 fn copied(to: &Buffer<u8>) -> Result<()> {
     let mut bytes = [0; 4096];
     let length = bytes.len().min(to.len());
@@ -100,7 +99,7 @@ fn copied(to: &Buffer<u8>) -> Result<()> {
     Ok(())
 }
 
-/// The highest rate, in bytes a second, of what is queued.
+/// Returns the highest rate, in bytes per second, of the enqueued work.
 fn fastest(
     stream: &Stream,
     bytes: usize,

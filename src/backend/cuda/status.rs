@@ -1,4 +1,4 @@
-//! What of CUDA this machine has, and what is missing.
+//! Availability of the CUDA components on this machine.
 
 use std::sync::OnceLock;
 
@@ -8,20 +8,20 @@ use super::target::Compiler;
 use super::{Device, cache};
 use crate::error::Error;
 
-/// What of CUDA this machine has; each missing part says what to install.
+/// Available CUDA components; the text of each missing one says what to install.
 #[derive(Debug)]
 pub struct Status {
-    /// The driver's version of CUDA, 1000 x major + 10 x minor, or why there is none.
+    /// CUDA version of the driver (1000 x major + 10 x minor), or why it is missing.
     pub driver: Result<u32, String>,
-    /// NVRTC's version, major and minor, or why there is none.
+    /// Version of NVRTC (major, minor), or why it is missing.
     pub nvrtc: Result<(u32, u32), String>,
-    /// cuFFT's version, or why there is none.
+    /// Version of cuFFT, or why it is missing.
     pub cufft: Result<u32, String>,
-    /// The devices that can be opened.
+    /// Devices that can be opened.
     pub devices: Vec<Device>,
 }
 
-/// Looks for the driver, the compiler, the transforms and the devices.
+/// Looks up the driver, NVRTC, cuFFT and the devices.
 pub fn status() -> Status {
     let devices = Device::all();
     let driver = match (Device::count(), devices.first()) {
@@ -34,15 +34,15 @@ pub fn status() -> Status {
     Status { driver, nvrtc: nvrtc_version(), cufft: cufft_version(), devices }
 }
 
-/// NVRTC's version, major and minor.
+/// Returns NVRTC's version, major and minor.
 ///
 /// # Errors
-/// [`Error::Unavailable`] without it, with what to install.
+/// [`Error::Unavailable`] without NVRTC, with what to install.
 pub fn nvrtc() -> crate::error::Result<(u32, u32)> {
     found_compiler().map(|compiler| compiler.version)
 }
 
-/// Looks whether kernels can be had: from NVRTC or, where it is gone, from those that it made before.
+/// Checks that kernels are available: from NVRTC, or from the cache of an NVRTC used earlier.
 ///
 /// # Errors
 /// [`Error::Unavailable`] without either, with what to install.
@@ -53,7 +53,7 @@ pub fn kernels_at_hand() -> crate::error::Result<()> {
     }
 }
 
-/// As [`nvrtc`], with all that is known of it.
+/// Like [`nvrtc`], with the supported architectures.
 pub(super) fn found_compiler() -> crate::error::Result<&'static Compiler> {
     let unavailable = |why: &String| Error::Unavailable {
         what: "compiling CUDA kernels".to_owned(),
@@ -62,24 +62,24 @@ pub(super) fn found_compiler() -> crate::error::Result<&'static Compiler> {
     looked_for().as_ref().map_err(unavailable)
 }
 
-/// The compiler that is there, else the one whose kernels were kept.
+/// Returns the installed compiler, or else the one recorded in the cache.
 pub(super) fn compiler() -> Option<Compiler> {
     looked_for().as_ref().ok().cloned().or_else(cache::kept_compiler)
 }
 
-/// NVRTC's version, or what is to be done to have one.
+/// Returns NVRTC's version, or what to do to install it.
 fn nvrtc_version() -> Result<(u32, u32), String> {
     looked_for().as_ref().map(|compiler| compiler.version).map_err(String::clone)
 }
 
-/// NVRTC, or what is to be done to have one; looked for once.
+/// Returns NVRTC, or what to do to install it; looks it up only once.
 fn looked_for() -> &'static Result<Compiler, String> {
     static FOUND: OnceLock<Result<Compiler, String>> = OnceLock::new();
     FOUND.get_or_init(find_nvrtc)
 }
 
 fn find_nvrtc() -> Result<Compiler, String> {
-    // SAFETY: only looks whether the library can be loaded.
+    // SAFETY: only checks whether the library can be loaded.
     if !unsafe { nvrtc::sys::is_culib_present() } {
         return Err(
             "NVRTC (libnvrtc.so.13 or .12) is not on the library path: it comes with the CUDA \
@@ -89,20 +89,20 @@ fn find_nvrtc() -> Result<Compiler, String> {
         );
     }
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: the library is there; writes two integers.
+    // SAFETY: the library is present; writes two integers.
     let _ = unsafe { nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor) };
     let version = (u32::try_from(major).unwrap_or(0), u32::try_from(minor).unwrap_or(0));
     Ok(Compiler { version, known: known_capabilities() })
 }
 
-/// The compute capabilities that NVRTC, which is there, compiles for; none if it does not say.
+/// Returns the compute capabilities that NVRTC supports; empty if it does not report them. NVRTC must be present.
 fn known_capabilities() -> Vec<u32> {
     let mut count = 0;
     // SAFETY: writes one integer.
     let _ = unsafe { nvrtc::sys::nvrtcGetNumSupportedArchs(&raw mut count) };
     let mut known = vec![0_i32; usize::try_from(count).unwrap_or(0)];
     if !known.is_empty() {
-        // SAFETY: writes as many integers as it said.
+        // SAFETY: writes the reported number of integers.
         let _ = unsafe { nvrtc::sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) };
     }
     known
@@ -112,9 +112,9 @@ fn known_capabilities() -> Vec<u32> {
         .collect()
 }
 
-/// cuFFT's version.
+/// Returns cuFFT's version.
 pub(super) fn cufft_version() -> Result<u32, String> {
-    // SAFETY: only looks whether the library can be loaded.
+    // SAFETY: only checks whether the library can be loaded.
     if !unsafe { cufft::sys::is_culib_present() } {
         return Err("cuFFT (libcufft.so.12 or .11) is not on the library path: it comes with the CUDA \
                     toolkit, or with `pip install nvidia-cufft`; only channels that are no power of two \
@@ -122,12 +122,12 @@ pub(super) fn cufft_version() -> Result<u32, String> {
             .to_owned());
     }
     let mut version = 0;
-    // SAFETY: the library is there; writes one integer.
+    // SAFETY: the library is present; writes one integer.
     let _ = unsafe { cufft::sys::cufftGetVersion(&raw mut version) };
     Ok(u32::try_from(version).unwrap_or(0))
 }
 
-/// Whether `SIDEREAL_CUDA_CHECK` asks to wait for every kernel and to look whether it failed.
+/// Returns whether `SIDEREAL_CUDA_CHECK` requests waiting for every kernel and checking its result.
 pub(super) fn is_checking() -> bool {
     static CHECKING: OnceLock<bool> = OnceLock::new();
     *CHECKING

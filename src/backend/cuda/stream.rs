@@ -1,4 +1,4 @@
-//! Queues of work on a device, and marks in them.
+//! Streams of work on a device, and events.
 
 use std::ops::Range;
 
@@ -9,19 +9,19 @@ use super::call::check;
 use super::{Buffer, Device, Pinned};
 use crate::error::{Error, Result};
 
-/// A queue of work: what is put in runs in order, beside the work of other streams.
+/// CUDA stream: its work runs in order and concurrently with other streams.
 #[derive(Debug)]
 pub struct Stream {
     device: Device,
     handle: sys::CUstream,
 }
 
-// SAFETY: the driver allows a stream to be used from any thread.
+// SAFETY: the driver allows any thread to use a stream.
 unsafe impl Send for Stream {}
-// SAFETY: as above; calls from two threads queue in some order.
+// SAFETY: as above; calls from two threads are enqueued in some order.
 unsafe impl Sync for Stream {}
 
-/// A mark in a stream.
+/// CUDA event: a point in a stream.
 #[derive(Debug)]
 pub struct Event {
     device: Device,
@@ -33,14 +33,14 @@ unsafe impl Send for Event {}
 // SAFETY: as above.
 unsafe impl Sync for Event {}
 
-/// Streams do not wait for the default stream.
+/// The stream does not synchronize with the default stream.
 const NON_BLOCKING: u32 = 1;
 
 impl Device {
-    /// A new queue.
+    /// Creates a stream.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Device`] if the driver fails.
     pub fn stream(&self) -> Result<Stream> {
         self.bind()?;
         let mut handle = std::ptr::null_mut();
@@ -49,10 +49,10 @@ impl Device {
         Ok(Stream { device: self.clone(), handle })
     }
 
-    /// A mark that times, too.
+    /// Creates an event with timing.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Device`] if the driver fails.
     pub fn event(&self) -> Result<Event> {
         self.bind()?;
         let mut handle = std::ptr::null_mut();
@@ -64,16 +64,16 @@ impl Device {
     /// Waits until all work on the device has ended.
     ///
     /// # Errors
-    /// [`Error::Device`] when any of it failed.
+    /// [`Error::Device`] if any work failed.
     pub fn synchronize(&self) -> Result<()> {
         self.bind()?;
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
     }
 }
 
 impl Stream {
-    /// Its device.
+    /// Returns the stream's device.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -82,7 +82,7 @@ impl Stream {
         self.handle
     }
 
-    /// The driver's handle, for libraries that queue work of their own.
+    /// Returns the driver's handle, for libraries that enqueue their own work.
     pub fn raw(&self) -> *mut std::ffi::c_void {
         self.handle.cast()
     }
@@ -91,12 +91,12 @@ impl Stream {
         self.device.bind()
     }
 
-    /// Queues a copy of `range` of the host's memory to element `at` of a buffer.
+    /// Enqueues a copy of `range` of host memory to a buffer, starting at element `at`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when it does not fit; [`Error::Device`] when the driver refuses.
+    /// [`Error::Shape`] if it does not fit; [`Error::Device`] if the driver fails.
     /// # Safety
-    /// The host's memory is neither written nor dropped until the copy has run.
+    /// The host memory must be neither written nor dropped until the copy has run.
     pub unsafe fn copy_in<T: Pod>(
         &self,
         from: &Pinned<T>,
@@ -108,19 +108,19 @@ impl Stream {
         fits("copy to a device's buffer", to.len(), at.saturating_add(range.len()))?;
         self.bind()?;
         let bytes = range.len() * size_of::<T>();
-        // SAFETY: both sides have so many bytes; the caller keeps the host's side.
+        // SAFETY: both sides have `bytes` bytes; the caller keeps the host memory.
         check("cuMemcpyHtoDAsync", unsafe {
             let from = from.pointer().add(range.start);
             sys::cuMemcpyHtoDAsync_v2(to.at(at), from.cast(), bytes, self.handle)
         })
     }
 
-    /// Queues a copy of `range` of a buffer to element `at` of the host's memory.
+    /// Enqueues a copy of `range` of a buffer to host memory, starting at element `at`.
     ///
     /// # Errors
-    /// As [`Stream::copy_in`].
+    /// Same as for [`Stream::copy_in`].
     /// # Safety
-    /// The host's memory is neither read, written nor dropped until the copy has run.
+    /// The host memory must be neither read, written nor dropped until the copy has run.
     pub unsafe fn copy_out<T: Pod>(
         &self,
         from: &Buffer<T>,
@@ -133,17 +133,17 @@ impl Stream {
         self.bind()?;
         let bytes = range.len() * size_of::<T>();
         self.device.count_copied_out(bytes);
-        // SAFETY: both sides have so many bytes; the caller keeps the host's side.
+        // SAFETY: both sides have `bytes` bytes; the caller keeps the host memory.
         check("cuMemcpyDtoHAsync", unsafe {
             let to = to.pointer().add(at);
             sys::cuMemcpyDtoHAsync_v2(to.cast(), from.at(range.start), bytes, self.handle)
         })
     }
 
-    /// Queues a copy of elements of a buffer into another, from element `at` on.
+    /// Enqueues a copy of elements of a buffer to another, starting at element `at`.
     ///
     /// # Errors
-    /// [`Error::Shape`] past an end; [`Error::Device`] when the driver refuses.
+    /// [`Error::Shape`] past an end; [`Error::Device`] if the driver fails.
     pub fn copy<T: Pod>(
         &self,
         from: &Buffer<T>,
@@ -154,30 +154,30 @@ impl Stream {
         fits("copy from a device's buffer", from.len(), range.end)?;
         fits("copy to a device's buffer", to.len(), at.saturating_add(range.len()))?;
         let bytes = range.len() * size_of::<T>();
-        // SAFETY: both buffers have so many bytes there; the driver frees none before the work that uses it has ended.
+        // SAFETY: both buffers have `bytes` bytes there; the driver frees memory only after the work that uses it.
         unsafe { self.copy_within(from.at(range.start), to.at(at), bytes) }
     }
 
-    /// Queues a copy of `len` elements between buffers, which may be the same one if they do not overlap.
+    /// Enqueues a copy of `bytes` bytes between buffers, or within one buffer if the ranges do not overlap.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Device`] if the driver fails.
     /// # Safety
-    /// Both addresses have room for `bytes` bytes on this device.
+    /// Both addresses must have `bytes` bytes of memory on this device.
     pub unsafe fn copy_within(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees both addresses.
         check("cuMemcpyDtoDAsync", unsafe {
             sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.handle)
         })
     }
 
-    /// Queues a copy of `rows` rows of `bytes` bytes, which begin `strides` bytes apart (from, to).
+    /// Enqueues a copy of `rows` rows of `bytes` bytes; `strides` are the row pitches of source and destination.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Device`] if the driver fails.
     /// # Safety
-    /// Every row lies in memory of this device, on both sides.
+    /// Every row, on both sides, must lie in memory of this device.
     pub unsafe fn copy_rows(
         &self,
         from: u64,
@@ -205,14 +205,14 @@ impl Stream {
             WidthInBytes: bytes,
             Height: rows,
         };
-        // SAFETY: the caller says that the rows exist.
+        // SAFETY: the caller guarantees the rows.
         check("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.handle) })
     }
 
-    /// Queues the filling of `range` of a buffer with one byte.
+    /// Enqueues filling `range` of a buffer with one byte value.
     ///
     /// # Errors
-    /// [`Error::Shape`] past the end; [`Error::Device`] when the driver refuses.
+    /// [`Error::Shape`] past the end; [`Error::Device`] if the driver fails.
     pub fn fill<T: Pod>(
         &self,
         buffer: &mut Buffer<T>,
@@ -228,33 +228,33 @@ impl Stream {
         })
     }
 
-    /// Puts a mark behind all that is queued.
+    /// Records an event after all work enqueued so far.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Device`] if the driver fails.
     pub fn record(&self, event: &Event) -> Result<()> {
         self.bind()?;
-        // SAFETY: both handles live.
+        // SAFETY: both handles are valid.
         check("cuEventRecord", unsafe { sys::cuEventRecord(event.handle, self.handle) })
     }
 
-    /// Lets what is queued from now on wait for a mark in another stream.
+    /// Makes work enqueued later wait for an event of another stream.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Device`] if the driver fails.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.bind()?;
-        // SAFETY: both handles live.
+        // SAFETY: both handles are valid.
         check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.handle, event.handle, 0) })
     }
 
-    /// Waits until all that is queued has run.
+    /// Waits until all enqueued work has run.
     ///
     /// # Errors
-    /// [`Error::Device`] when any of it failed.
+    /// [`Error::Device`] if any work failed.
     pub fn synchronize(&self) -> Result<()> {
         self.bind()?;
-        // SAFETY: the handle lives.
+        // SAFETY: the handle is valid.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.handle) })
     }
 }
@@ -262,31 +262,31 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.bind().is_ok() {
-            // SAFETY: made once; the driver ends the work first.
+            // SAFETY: created once; the driver completes the stream's work first.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.handle) };
         }
     }
 }
 
 impl Event {
-    /// Waits until the work before the mark has run.
+    /// Waits until the work before the event has run.
     ///
     /// # Errors
-    /// [`Error::Device`] when any of it failed.
+    /// [`Error::Device`] if any work failed.
     pub fn synchronize(&self) -> Result<()> {
         self.device.bind()?;
-        // SAFETY: the handle lives.
+        // SAFETY: the handle is valid.
         check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.handle) })
     }
 
-    /// Seconds of the device from `earlier` to this mark; both have passed.
+    /// Returns the device time in seconds from `earlier` to this event; both must have completed.
     ///
     /// # Errors
-    /// [`Error::Device`] when one has not.
+    /// [`Error::Device`] if either has not completed.
     pub fn seconds_since(&self, earlier: &Self) -> Result<f64> {
         self.device.bind()?;
         let mut milliseconds = 0.0_f32;
-        // SAFETY: writes one number; both handles live.
+        // SAFETY: writes one number; both handles are valid.
         check("cuEventElapsedTime", unsafe {
             sys::cuEventElapsedTime_v2(&raw mut milliseconds, earlier.handle, self.handle)
         })?;
@@ -297,7 +297,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if self.device.bind().is_ok() {
-            // SAFETY: made once.
+            // SAFETY: created once.
             let _ = unsafe { sys::cuEventDestroy_v2(self.handle) };
         }
     }

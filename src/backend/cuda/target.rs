@@ -1,25 +1,26 @@
-//! What kernels are compiled for: the device's own architecture or, where NVRTC does not know it, an earlier one.
+//! Target architecture of the kernels: the device's own, or an older one if NVRTC does not know it.
 
-/// What the kernels of a device are compiled for.
+/// Architecture that a device's kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
-    /// Whether it is the device's own. Code for an earlier one is PTX, which the driver compiles for the device.
+    /// Whether it is the device's own. Code for an older architecture is PTX, which the driver compiles for the
+    /// device.
     pub is_own: bool,
 }
 
 impl Target {
-    /// For a device: the newest of what a compiler knows that is not newer than the device; the device's own if there is
-    /// none, which the compiler refuses.
+    /// Selects the newest architecture known to the compiler that is not newer than the device. If there is none,
+    /// selects the device's own, which the compiler then rejects.
     pub(super) fn new(capability: (u32, u32), known: &[u32]) -> Self {
         let own = 10 * capability.0 + capability.1;
         let newest = known.iter().copied().filter(|known| *known <= own).max().unwrap_or(own);
         Self { capability: (newest / 10, newest % 10), is_own: newest == own }
     }
 
-    /// The architecture as NVRTC calls it: `sm_90a` for capability 9.0, whose own instructions need the letter, `sm_80`
-    /// and so on without it for others; `compute_120` for PTX.
+    /// Returns NVRTC's name of the architecture: `sm_90a` for capability 9.0 (the suffix enables its specific
+    /// instructions), `sm_80` and the like for others, `compute_120` and the like for PTX.
     pub fn architecture(self) -> String {
         let (major, minor) = self.capability;
         if !self.is_own {
@@ -29,7 +30,7 @@ impl Target {
         format!("sm_{major}{minor}{suffix}")
     }
 
-    /// What the user of a device of this name and capability should know.
+    /// Returns a note for the user of a device if its kernels are compiled through PTX.
     pub(super) fn note(
         self,
         name: &str,
@@ -47,31 +48,31 @@ impl Target {
     }
 }
 
-/// How the names of architectures begin that are compiled to PTX.
+/// Prefix of architectures that are compiled to PTX.
 const VIRTUAL: &str = "compute_";
 
-/// Whether what is compiled for an architecture is PTX.
+/// Returns whether code for an architecture is PTX.
 pub(super) fn is_virtual(architecture: &str) -> bool {
     architecture.starts_with(VIRTUAL)
 }
 
-/// An NVRTC.
+/// Version and architectures of an NVRTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compiler {
     /// Major and minor.
     pub(super) version: (u32, u32),
-    /// The compute capabilities that it compiles for, 90 for 9.0.
+    /// Supported compute capabilities, as 90 for 9.0.
     pub(super) known: Vec<u32>,
 }
 
 impl Compiler {
-    /// One line, for the file that remembers it.
+    /// Formats the compiler as one line, for the file that records it.
     pub(super) fn text(&self) -> String {
         let known: String = self.known.iter().map(|known| format!(" {known}")).collect();
         format!("{}{known}\n", self.version_text())
     }
 
-    /// What that line says.
+    /// Parses that line.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
         let (major, minor) = words.next()?.split_once('.')?;

@@ -1,4 +1,4 @@
-//! Arrays of bytes that the copy engine takes boxes of, on Hopper and later.
+//! Tensor maps for bulk copies of boxes of byte arrays (Hopper and later).
 
 use std::ffi::c_void;
 
@@ -7,32 +7,32 @@ use cudarc::driver::sys::{self, CUtensorMap};
 use super::call::check;
 use crate::error::Result;
 
-/// An array of bytes in a device's memory and the box that is taken at a time.
+/// Array of bytes in device memory, and the size of the boxes copied from it.
 ///
-/// A box is swizzled in shared memory: chunk c of 16 bytes of row r stands at c ^ (r % 8) where rows of the box have 128
-/// bytes, at c ^ (r / 2 % 4) where they have 64. What of it lies outside of the array is zero.
+/// Boxes are swizzled in shared memory. Chunk c (16 bytes) of row r is stored at chunk c ^ (r % 8) if rows of the box
+/// have 128 bytes, and at c ^ (r / 2 % 4) if they have 64. Bytes of a box outside the array are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boxes {
-    /// The first byte, a multiple of 16.
+    /// Address of the first byte, a multiple of 16.
     pub address: u64,
-    /// Bytes of a row, rows of a plane, planes.
+    /// Bytes per row, rows per plane, planes.
     pub extents: [usize; 3],
-    /// Bytes from a row to the next, and from a plane to the next: multiples of 16.
+    /// Bytes from row to row and from plane to plane; multiples of 16.
     pub strides: [usize; 2],
-    /// Bytes of a row of the box, 64 or 128; rows; planes; at most 256 each.
+    /// Size of a box: bytes per row (64 or 128), rows, planes; at most 256 each.
     pub size: [usize; 3],
 }
 
-/// An array and its boxes as a kernel takes them: `const __grid_constant__ TensorMap`.
+/// Tensor map as a kernel's argument: `const __grid_constant__ TensorMap`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(128))]
 pub struct Tensor(CUtensorMap);
 
 impl Tensor {
-    /// Encodes; no heap, no lock, and nothing of the device is touched.
+    /// Encodes the map. Allocates nothing, takes no lock, and does not access the device.
     ///
     /// # Errors
-    /// [`crate::error::Error::Device`] when the driver refuses the numbers.
+    /// [`crate::error::Error::Device`] if the driver rejects the numbers.
     pub fn new(boxes: &Boxes) -> Result<Self> {
         let mut map = CUtensorMap { opaque: [0; 16] };
         let extents = boxes.extents.map(|extent| extent as u64);
@@ -42,7 +42,7 @@ impl Tensor {
             64 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
             _ => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
         };
-        // SAFETY: the arrays have as many numbers as axes, of which there is one stride less; the map is written.
+        // SAFETY: each array has one number per axis (strides: one less); the map is written.
         let result = unsafe {
             sys::cuTensorMapEncodeTiled(
                 &raw mut map,

@@ -1,35 +1,35 @@
-//! The table of kernels that is compiled without a GPU, to see that none spills.
+//! Table of kernels compiled without a GPU, to check that none spills registers.
 
 use super::Source;
 
-/// The architectures that every kernel is compiled for, unless it needs Hopper's own instructions.
+/// Architectures that every kernel is compiled for, unless it needs Hopper's instructions.
 pub const ARCHITECTURES: &[&str] = &["sm_80", "sm_90a", "sm_100"];
 
-/// A kernel file with its constants, and what it is compiled for.
+/// Kernel file with its constants and target architectures.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// The kernel file.
+    /// Kernel file and constants.
     pub source: Source,
-    /// As NVRTC names them.
+    /// NVRTC names of the architectures.
     pub architectures: &'static [&'static str],
 }
 
-/// How much of a table is wanted.
+/// Coverage of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Each value of each axis at least once.
+    /// Every value of every axis at least once.
     Representative,
     /// Every combination.
     All,
 }
 
 impl Variant {
-    /// A source for all of [`ARCHITECTURES`].
+    /// Compiles a source for all of [`ARCHITECTURES`].
     pub fn everywhere(source: Source) -> Self {
         Self { source, architectures: ARCHITECTURES }
     }
 
-    /// A short source of plain C++: one architecture stands for all of them, unless all are wanted.
+    /// Compiles a short source of plain C++ for one representative architecture, or for all with [`Extent::All`].
     pub fn plain(source: Source, extent: Extent) -> Self {
         match extent {
             Extent::Representative => Self { source, architectures: &["sm_90a"] },
@@ -37,14 +37,14 @@ impl Variant {
         }
     }
 
-    /// A source with instructions that Hopper alone has.
+    /// Compiles a source with Hopper's instructions for `sm_90a` only.
     pub fn hopper(source: Source) -> Self {
         Self { source, architectures: &["sm_90a"] }
     }
 }
 
-/// Constants from axes, each a name and its values: as many sets as the longest axis has values, or the
-/// product of all.
+/// Returns sets of constants from axes (name and values): as many sets as the longest axis has values, or the product
+/// of all axes.
 ///
 /// ```
 /// use sidereal::backend::cuda::{Extent, combinations};

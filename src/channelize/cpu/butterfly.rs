@@ -1,11 +1,11 @@
-//! Small Fourier transforms in registers: 2, 3, 4, 5, 8 and 16 points, one transform a lane.
+//! Small Fourier transforms in registers: 2, 3, 4, 5, 8 and 16 points, one transform per lane.
 //!
 //! Invariant: output in natural order, in place, forward sign, no scaling.
 #![allow(unsafe_code)]
 
 use super::vector::Vector;
 
-/// Real and imaginary parts of as many complex numbers as a register has lanes.
+/// One register of complex numbers, as real and imaginary parts.
 #[derive(Clone, Copy)]
 pub(super) struct Complexes<V> {
     pub(super) re: V,
@@ -13,17 +13,17 @@ pub(super) struct Complexes<V> {
 }
 
 /// # Safety
-/// As for [`Vector`]'s methods.
+/// Same requirements as for [`Vector`]'s methods.
 impl<V: Vector> Complexes<V> {
-    /// Real parts at `from`, imaginary ones `imaginary` floats further.
+    /// Loads real parts from `from` and imaginary parts `imaginary` floats further.
     #[inline(always)]
     pub(super) unsafe fn load(from: *const f32, imaginary: usize) -> Self {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe { Self { re: V::load(from), im: V::load(from.add(imaginary)) } }
     }
     #[inline(always)]
     pub(super) unsafe fn store(self, to: *mut f32, imaginary: usize) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             self.re.store(to);
             self.im.store(to.add(imaginary));
@@ -31,7 +31,7 @@ impl<V: Vector> Complexes<V> {
     }
     #[inline(always)]
     pub(super) unsafe fn times(self, w: Self) -> Self {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let re = self.im.neg_mul_add(w.im, self.re.mul(w.re));
             Self { re, im: self.im.mul_add(w.re, self.re.mul(w.im)) }
@@ -39,30 +39,30 @@ impl<V: Vector> Complexes<V> {
     }
     #[inline(always)]
     unsafe fn plus(self, other: Self) -> Self {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe { Self { re: self.re.add(other.re), im: self.im.add(other.im) } }
     }
     #[inline(always)]
     unsafe fn minus(self, other: Self) -> Self {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe { Self { re: self.re.sub(other.re), im: self.im.sub(other.im) } }
     }
     /// `self + i other`.
     #[inline(always)]
     unsafe fn plus_i(self, other: Self) -> Self {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe { Self { re: self.re.sub(other.im), im: self.im.add(other.re) } }
     }
     /// `self - i other`.
     #[inline(always)]
     unsafe fn minus_i(self, other: Self) -> Self {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe { Self { re: self.re.add(other.im), im: self.im.sub(other.re) } }
     }
     /// `self + x other`.
     #[inline(always)]
     unsafe fn plus_real(self, x: f32, other: Self) -> Self {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let x = V::splat(x);
             Self { re: other.re.mul_add(x, self.re), im: other.im.mul_add(x, self.im) }
@@ -70,7 +70,7 @@ impl<V: Vector> Complexes<V> {
     }
     #[inline(always)]
     unsafe fn scaled(self, x: f32) -> Self {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let x = V::splat(x);
             Self { re: self.re.mul(x), im: self.im.mul(x) }
@@ -79,7 +79,7 @@ impl<V: Vector> Complexes<V> {
     /// `self + w other` and `self - w other` for `w = scale (1 - i slope)`.
     #[inline(always)]
     unsafe fn both_cosine(self, other: Self, scale: f32, slope: f32) -> (Self, Self) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let t = V::splat(slope);
             let re = other.im.mul_add(t, other.re);
@@ -90,7 +90,7 @@ impl<V: Vector> Complexes<V> {
     /// `self + w other` and `self - w other` for `w = scale (slope - i)`.
     #[inline(always)]
     unsafe fn both_sine(self, other: Self, scale: f32, slope: f32) -> (Self, Self) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let (t, x) = (V::splat(slope), V::splat(scale));
             let re = other.re.mul_add(t, other.im);
@@ -101,7 +101,7 @@ impl<V: Vector> Complexes<V> {
     }
     #[inline(always)]
     unsafe fn both(self, other: Self, scale: f32) -> (Self, Self) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let x = V::splat(scale);
             let minus =
@@ -113,13 +113,13 @@ impl<V: Vector> Complexes<V> {
 
 type Registers<V> = [Complexes<V>; 16];
 
-/// Transforms the first `POINTS` registers.
+/// Transforms the first `POINTS` registers in place.
 ///
 /// # Safety
-/// As for [`Vector`]'s methods.
+/// Same requirements as for [`Vector`]'s methods.
 #[inline(always)]
 pub(super) unsafe fn butterfly<V: Vector, const POINTS: usize>(x: &mut Registers<V>) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         match POINTS {
             2 => (x[0], x[1]) = (x[0].plus(x[1]), x[0].minus(x[1])),
@@ -141,7 +141,7 @@ pub(super) unsafe fn butterfly<V: Vector, const POINTS: usize>(x: &mut Registers
 
 #[inline(always)]
 unsafe fn three<V: Vector>(x: &mut Registers<V>) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         let sum = x[1].plus(x[2]);
         let difference = x[1].minus(x[2]).scaled(0.866_025_4);
@@ -158,7 +158,7 @@ unsafe fn four<V: Vector>(
     c: Complexes<V>,
     d: Complexes<V>,
 ) -> [Complexes<V>; 4] {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         let (even, odd) = (a.plus(c), a.minus(c));
         let (sum, difference) = (b.plus(d), b.minus(d));
@@ -172,7 +172,7 @@ unsafe fn five<V: Vector>(x: &mut Registers<V>) {
     const C2: f32 = -0.809_017;
     const S1: f32 = 0.951_056_5;
     const S2: f32 = 0.587_785_25;
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         let (a, b) = (x[1].plus(x[4]), x[2].plus(x[3]));
         let (c, d) = (x[1].minus(x[4]), x[2].minus(x[3]));
@@ -188,7 +188,7 @@ unsafe fn five<V: Vector>(x: &mut Registers<V>) {
 #[inline(always)]
 unsafe fn eight<V: Vector>(x: [Complexes<V>; 8]) -> [Complexes<V>; 8] {
     const H: f32 = std::f32::consts::FRAC_1_SQRT_2;
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         let even = four(x[0], x[2], x[4], x[6]);
         let odd = four(x[1], x[3], x[5], x[7]);
@@ -202,10 +202,10 @@ unsafe fn eight<V: Vector>(x: [Complexes<V>; 8]) -> [Complexes<V>; 8] {
 #[inline(always)]
 unsafe fn sixteen<V: Vector>(x: &mut Registers<V>) {
     const H: f32 = std::f32::consts::FRAC_1_SQRT_2;
-    /// Cosine, sine and tangent of a sixteenth of a turn.
+    /// Cosine and tangent of 1/16 turn.
     const COS: f32 = 0.923_879_5;
     const TAN: f32 = 0.414_213_57;
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         let even = eight([x[0], x[2], x[4], x[6], x[8], x[10], x[12], x[14]]);
         let odd = eight([x[1], x[3], x[5], x[7], x[9], x[11], x[13], x[15]]);

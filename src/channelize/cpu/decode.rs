@@ -1,4 +1,4 @@
-//! Voltages of any encoding as single-precision columns, each converted once.
+//! Converts voltages of any encoding to single-precision columns, each only once.
 //!
 //! Invariant: a column is a complex sample, a pair of real ones (the even one first), or a real one and 0.
 #![allow(unsafe_code)]
@@ -9,7 +9,7 @@ use super::x86;
 use crate::backend::simd::Level;
 use crate::voltage::{TWO_BIT_HIGH, VoltageEncoding, voltage};
 
-/// What a column is.
+/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Complex,
@@ -18,26 +18,26 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// Samples in a column.
+    /// Returns the samples per column.
     pub(super) fn samples(self) -> usize {
         if self == Self::Pair { 2 } else { 1 }
     }
 }
 
-/// One stream's samples: what was kept, and what came in behind it.
+/// One stream's samples: those from the history, followed by the new ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     pub(super) encoding: VoltageEncoding,
     pub(super) column: Column,
     pub(super) kept: &'a [u8],
-    /// The stream's sample that `kept` begins with: its bytes are whole.
+    /// Index in the stream of the first sample of `kept`, which begins a byte.
     pub(super) kept_start: u64,
     pub(super) fresh: &'a [u8],
     pub(super) fresh_start: u64,
 }
 
 impl<'a> Source<'a> {
-    /// Writes the columns from sample `start` on: as many as `re` and `im` have room for.
+    /// Writes the columns from sample `start` until `re` and `im` are full.
     pub(super) fn columns(&self, level: Level, start: u64, re: &mut [f32], im: &mut [f32]) {
         let samples = self.column.samples() as u64;
         let early = self.fresh_start.saturating_sub(start).div_ceil(samples);
@@ -54,8 +54,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The bytes of the samples from `start` on, which are whole; `split` is filled where they lie in both
-    /// the kept and the fresh ones.
+    /// Returns the bytes of the samples from `start`, which must begin a byte. If they span the history and the new
+    /// samples, they are copied to `split`.
     pub(super) fn bytes<'b>(&self, start: u64, split: &'b mut [u8]) -> &'b [u8]
     where
         'a: 'b,
@@ -74,7 +74,7 @@ impl<'a> Source<'a> {
         split
     }
 
-    /// Bytes of the samples `start ..` in the fresh input: where the next columns will come from.
+    /// Returns the bytes of the new input from sample `start`, which the next columns will read.
     pub(super) fn ahead(&self, start: u64) -> &'a [u8] {
         let samples = start.saturating_sub(self.fresh_start);
         let byte = samples as usize * self.encoding.sample_bits() / 8;
@@ -82,7 +82,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Decodes the columns from sample `first` of `bytes` on.
+/// Decodes the columns from sample `first` of `bytes`.
 fn decode(
     level: Level,
     (encoding, column): (VoltageEncoding, Column),
@@ -96,7 +96,7 @@ fn decode(
     assert!((bits + column_bits * re.len()).div_ceil(8) <= bytes.len() && re.len() == im.len());
     let mut done = 0;
     if column != Column::Real && bits.is_multiple_of(8) {
-        // SAFETY: the bytes hold all columns, and both outputs have as many floats.
+        // SAFETY: `bytes` holds all columns, and both outputs have one float per column.
         unsafe { vectors(level, encoding, &bytes[bits / 8..], re, im, &mut done) };
     }
     for i in done..re.len() {
@@ -117,10 +117,10 @@ levels!(vectors, vectors_body, (
     done: &mut usize,
 ));
 
-/// Decodes whole registers of columns, and says how many columns that were.
+/// Decodes whole registers of columns and stores the number of columns in `done`.
 ///
 /// # Safety
-/// `bytes` hold as many columns as `re` and `im` have floats.
+/// `bytes` must hold as many columns as `re` and `im` have floats.
 #[inline(always)]
 unsafe fn vectors_body<V: Vector>(
     encoding: VoltageEncoding,
@@ -133,7 +133,7 @@ unsafe fn vectors_body<V: Vector>(
     *done = if encoding == E::Real2 { re.len() / 2 * 2 } else { re.len() / V::LANES * V::LANES };
     let (re, im) = (re[..*done].as_mut_ptr(), im[..*done].as_mut_ptr());
     let from = bytes.as_ptr();
-    // SAFETY: the caller's promise; the columns are whole registers' worth.
+    // SAFETY: the caller guarantees the bytes, and the columns fill whole registers.
     unsafe {
         for at in (0..*done).step_by(if encoding == E::Real2 { 2 } else { V::LANES }) {
             let (a, b) = match encoding {

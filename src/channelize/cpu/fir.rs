@@ -1,5 +1,5 @@
-//! The windowed sums: several spectra for each coefficient that is loaded, and, for lengths that allow
-//! it, the first step of the Fourier transform on them while they are in the first-level cache.
+//! Windowed sums. Each loaded coefficient serves several spectra. For suitable lengths, the first step of the Fourier
+//! transform runs while the sums are in the L1 cache.
 //!
 //! Invariant: each sum is made in the order of the taps, whatever the number of spectra.
 #![allow(unsafe_code)]
@@ -12,48 +12,48 @@ use super::vector::{Portable, Vector, levels};
 use super::x86;
 use crate::backend::simd::Level;
 
-/// Coefficients, and where columns and sums lie.
+/// Coefficients of the filter, and the layout of its rows.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     pub(super) taps: usize,
-    /// Registers' worth of columns.
+    /// Number of registers per row of columns.
     pub(super) blocks: usize,
-    /// Coefficients by block, tap and lane; for pairs those of odd samples behind them.
+    /// Coefficients; axes: block, tap, lane. For pairs, those of odd samples follow.
     pub(super) coefficients: super::memory::Floats,
-    /// Floats from the coefficients of even samples to those of odd ones; 0 for complex samples.
+    /// Offset in floats from the coefficients of even samples to those of odd samples; 0 for complex samples.
     pub(super) odd: usize,
-    /// How rows are stored.
+    /// Storage format of rows.
     pub(super) row: Row,
-    /// Floats from a converted row's real parts to its imaginary ones.
+    /// Offset in floats from a converted row's real parts to its imaginary parts.
     pub(super) imaginary: usize,
 }
 
-/// Where sums are written: those of spectrum `s` at `at + s * spectrum`.
+/// Output of the sums: spectrum `s` at `at + s * spectrum`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sums {
     pub(super) at: *mut f32,
     pub(super) spectrum: usize,
-    /// Floats from real parts to imaginary ones.
+    /// Offset in floats from real to imaginary parts.
     pub(super) imaginary: usize,
 }
 
-/// Rows of samples under the windows of some spectra: spectrum `s` has rows `s .. s + taps`.
+/// Rows of samples under the windows of several spectra: spectrum `s` uses rows `s .. s + taps`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a> {
-    /// At least [`SPARE`] more than the spectra have.
+    /// At least [`SPARE`] more rows than the spectra use.
     pub(super) rows: &'a [*const u8],
     pub(super) spectra: usize,
 }
 
-/// Rows beyond the last, which sums of no spectrum are made of: any that can be read.
+/// Readable rows beyond the last, which feed only unused sums.
 pub(super) const SPARE: usize = 8;
 
-/// Bytes that will be needed next, asked for a few lines at a time.
+/// Memory to prefetch, a few cache lines at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
     pub(super) at: *const u8,
     pub(super) lines: usize,
-    /// Lines in each step.
+    /// Cache lines per step.
     pub(super) step: usize,
 }
 
@@ -64,14 +64,14 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Asks for the next lines.
+    /// Prefetches the next lines.
     #[inline(always)]
     fn step(&mut self) {
         let lines = self.step.min(self.lines);
         self.lines -= lines;
         for _ in 0..lines {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a prefetch reads nothing.
+            // SAFETY: a prefetch never faults.
             unsafe {
                 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
                 _mm_prefetch::<_MM_HINT_T1>(self.at.cast());
@@ -81,17 +81,17 @@ impl Ahead {
     }
 }
 
-/// Repeats a block for literal numbers, so that indices are constants.
+/// Repeats a block for literal values, so that indices are constants.
 macro_rules! unrolled {
     ($i:ident in [$($n:literal)*] $body:block) => { $( { let $i: usize = $n; $body } )* };
 }
 
-/// The Fourier transform's first step: which factors, and where to.
+/// First step of the Fourier transform: twiddle factors and destination.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct First<'a> {
-    /// For each group of `LANES` columns, output and lane: exp(-2 pi i n2 k1 / N).
+    /// exp(-2 pi i n2 k1 / N); axes: group of `LANES` columns, output, lane.
     pub(super) twiddles: &'a [f32],
-    /// Rows of the second step: those of spectrum `s` at `rows + s * spectrum`.
+    /// Rows of the second step: spectrum `s` at `rows + s * spectrum`.
     pub(super) rows: *mut f32,
     pub(super) spectrum: usize,
     pub(super) spread: Spread,
@@ -105,13 +105,13 @@ levels!(filter, filter_body, (
     ahead: Ahead,
 ));
 
-/// All sums, columns side by side; or, with a first step, transformed over the columns that are
-/// `N / LANES` apart, `LANES` blocks at a time.
+/// Computes all sums with columns side by side. With a first step, also transforms over columns `N / LANES` apart,
+/// `LANES` blocks at a time.
 ///
 /// # Safety
-/// `rows` has `spectra + taps - 1` rows of whole blocks, and [`SPARE`] more. The sums have room for all
-/// blocks, or with a first step, which has room for all, for `LANES` of them; the number of blocks is a
-/// multiple of `LANES` then. Both have room for the spectra, rounded up to 2, 8 or a multiple of 8.
+/// `rows` must hold `spectra + taps - 1` rows of whole blocks and [`SPARE`] more. Without a first step, `sums` must
+/// have space for all blocks; with one, for `LANES` blocks, `first` must have space for all, and the number of blocks
+/// must be a multiple of `LANES`. Both must have space for the spectra rounded up to 2, 8 or a multiple of 8.
 #[inline(always)]
 unsafe fn filter_body<V: Vector>(
     filter: &Filter,
@@ -120,7 +120,7 @@ unsafe fn filter_body<V: Vector>(
     first: Option<First<'_>>,
     ahead: Ahead,
 ) {
-    // SAFETY: the caller's promise is handed on; the rows are of the filter's kind.
+    // SAFETY: forwards the caller's guarantee; the row type is the filter's.
     unsafe {
         match (filter.row, filter.odd > 0) {
             (Row::Split, false) => rounds::<V, Split, false>(filter, rows, sums, first, ahead),
@@ -136,7 +136,7 @@ unsafe fn filter_body<V: Vector>(
 }
 
 /// # Safety
-/// As for [`filter`].
+/// Same requirements as for [`filter`].
 #[inline(always)]
 unsafe fn rounds<V: Vector, R: Load, const PAIRS: bool>(
     filter: &Filter,
@@ -155,12 +155,12 @@ unsafe fn rounds<V: Vector, R: Load, const PAIRS: bool>(
             let sums = Sums { at: sums.at.wrapping_add(n1 * between), ..sums };
             let block = n1 * groups + group;
             ahead.step();
-            // SAFETY: the caller's promise is handed on.
+            // SAFETY: forwards the caller's guarantee.
             unsafe { columns::<V, R, PAIRS>(filter, rows, block, sums) };
         }
         let Some(first) = first else { continue };
         for s in 0..rows.spectra {
-            // SAFETY: the caller's promise is handed on.
+            // SAFETY: forwards the caller's guarantee.
             unsafe { first_step::<V>(sums.at.add(s * sums.spectrum), first, group, s) };
         }
     }
@@ -168,29 +168,30 @@ unsafe fn rounds<V: Vector, R: Load, const PAIRS: bool>(
 
 levels!(steps, steps_body, (groups: usize, sums: *const f32, first: First<'_>));
 
-/// The first step of one spectrum's sums, which lie group by group.
+/// Runs the first step on one spectrum's sums, which are stored group by group.
 ///
 /// # Safety
-/// `sums` and `first` hold all groups.
+/// `sums` and `first` must hold all groups.
 #[inline(always)]
 unsafe fn steps_body<V: Vector>(groups: usize, sums: *const f32, first: First<'_>) {
     for group in 0..groups {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             first_step::<V>(sums.add(group * 2 * V::LANES * V::LANES), first, group, 0);
         }
     }
 }
 
-/// `LANES` blocks of one group, `n1` outermost, to rows of the second step: lanes `n2` become lanes `k1`.
+/// Transforms `LANES` blocks of one group, `n1` outermost, and writes rows of the second step: lanes `n2` become
+/// lanes `k1`.
 ///
 /// # Safety
-/// As for [`filter`].
+/// Same requirements as for [`filter`].
 #[inline(always)]
 unsafe fn first_step<V: Vector>(sums: *const f32, first: First<'_>, group: usize, s: usize) {
     let block = 2 * V::LANES;
     let square = block * V::LANES;
-    // SAFETY: the caller promises sums, factors and rows of the group.
+    // SAFETY: the caller guarantees the sums, factors and rows of the group.
     unsafe {
         let zero = Complexes { re: V::splat(0.0), im: V::splat(0.0) };
         let mut x = [zero; 16];
@@ -222,10 +223,10 @@ unsafe fn first_step<V: Vector>(sums: *const f32, first: First<'_>, group: usize
     }
 }
 
-/// One block of columns for all spectra.
+/// Computes one block of columns for all spectra.
 ///
 /// # Safety
-/// As for [`filter`].
+/// Same requirements as for [`filter`].
 #[inline(always)]
 unsafe fn columns<V: Vector, R: Load, const PAIRS: bool>(
     filter: &Filter,
@@ -234,10 +235,10 @@ unsafe fn columns<V: Vector, R: Load, const PAIRS: bool>(
     sums: Sums,
 ) {
     let mut s = 0;
-    // As many sums as registers allow; the last ones may be of no spectrum.
+    // Computes as many sums at a time as registers allow; surplus sums at the end are unused.
     while s < rows.spectra {
         let left = rows.spectra - s;
-        // SAFETY: the spectra are rounded up as the caller provided for.
+        // SAFETY: the caller provides space for the spectra rounded up.
         unsafe {
             let (rows, sums) = (rows.rows.as_ptr().add(s), sums.moved(s));
             if left <= 2 {
@@ -262,7 +263,7 @@ impl Sums {
 }
 
 /// # Safety
-/// As for [`filter`], with `SPECTRA` spectra.
+/// Same requirements as for [`filter`], with `SPECTRA` spectra.
 #[inline(always)]
 unsafe fn spectra<V: Vector, R: Load, const SPECTRA: usize, const PAIRS: bool>(
     filter: &Filter,
@@ -270,7 +271,7 @@ unsafe fn spectra<V: Vector, R: Load, const SPECTRA: usize, const PAIRS: bool>(
     block: usize,
     sums: Sums,
 ) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         let mut sum = [Complexes { re: V::splat(0.0), im: V::splat(0.0) }; 8];
         let from = filter.coefficients.values().as_ptr().add(block * filter.taps * V::LANES);
@@ -308,17 +309,17 @@ struct Taps {
     imaginary: usize,
 }
 
-/// Adds `GROUP` taps from tap `t` on.
+/// Adds `GROUP` taps from tap `t`.
 ///
 /// # Safety
-/// As for [`filter`].
+/// Same requirements as for [`filter`].
 #[inline(always)]
 unsafe fn group<V: Vector, R: Load, const SPECTRA: usize, const GROUP: usize, const PAIRS: bool>(
     sum: &mut [Complexes<V>; 8],
     taps: Taps,
     t: usize,
 ) {
-    // SAFETY: rows `t .. t + SPECTRA + GROUP - 1` are there by the caller's promise.
+    // SAFETY: the caller guarantees rows `t .. t + SPECTRA + GROUP - 1`.
     unsafe {
         let mut even = [V::splat(0.0); 8];
         let mut odd = even;
@@ -347,14 +348,14 @@ unsafe fn group<V: Vector, R: Load, const SPECTRA: usize, const GROUP: usize, co
 
 levels!(single, single_body, (filter: &Filter, samples: *const f32, columns: usize, sums: Sums));
 
-/// The sums of one spectrum whose rows overlap: row `t` begins `t * columns` floats behind `samples`.
+/// Computes the sums of one spectrum whose rows overlap: row `t` begins at `samples + t * columns`.
 ///
 /// # Safety
-/// `samples` holds all taps, real and imaginary, to whole blocks; `sums` has room for whole blocks.
+/// `samples` must hold all taps, real and imaginary, in whole blocks; `sums` must have space for whole blocks.
 #[inline(always)]
 unsafe fn single_body<V: Vector>(filter: &Filter, samples: *const f32, columns: usize, sums: Sums) {
     let coefficients = filter.coefficients.values().as_ptr();
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         for block in 0..filter.blocks {
             let (mut re, mut im) = (V::splat(0.0), V::splat(0.0));

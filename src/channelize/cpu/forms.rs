@@ -1,4 +1,4 @@
-//! What becomes of a spectrum while it is in cache: complex numbers, powers, integers.
+//! Conversion of a spectrum in cache to its output form: complex values, powers, integers.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use super::x86;
 use crate::backend::simd::Level;
 use crate::channelize::plan::{Detection, Feed, Products};
 
-/// One spectrum in the transform's order.
+/// One spectrum in FFT order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spectrum<'a> {
     pub(super) re: &'a [f32],
@@ -24,10 +24,10 @@ levels!(complex, complex_body, (
     streams: bool,
 ));
 
-/// Writes complex numbers in the order of the output, past the caches where `streams` is set.
+/// Writes complex values in output order; `streams` selects non-temporal stores.
 ///
 /// # Safety
-/// The segments lie in the spectrum, and `to` has room for all their channels.
+/// The segments must lie in the spectrum, and `to` must have space for all their channels.
 #[inline(always)]
 unsafe fn complex_body<V: Vector>(
     spectrum: Spectrum<'_>,
@@ -38,25 +38,25 @@ unsafe fn complex_body<V: Vector>(
     let channels: usize = segments.iter().map(|segment| segment.channels).sum();
     if streams && channels <= FEW {
         let mut row = [0f32; 2 * FEW];
-        // SAFETY: the row has room for all channels, and `to` by the caller's promise.
+        // SAFETY: `row` has space for all channels, and `to` by the caller's guarantee.
         unsafe {
             each_segment::<V>(spectrum, segments, row.as_mut_ptr(), false);
             stream::<V>(&row[..2 * channels], to);
         }
         return;
     }
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe { each_segment::<V>(spectrum, segments, to, streams) };
 }
 
-/// The most channels of a spectrum that is put together before it is written past the caches: so it has
-/// one ragged beginning and end.
+/// Maximum number of channels for which a spectrum is assembled before it is written with non-temporal stores, so
+/// that it has only one partial cache line at each end.
 const FEW: usize = 512;
 
-/// Writes floats past the caches, but for incomplete cache lines at both ends.
+/// Writes floats with non-temporal stores, except for partial cache lines at both ends.
 ///
 /// # Safety
-/// `to` has room for them all.
+/// `to` must have space for all floats.
 #[inline(always)]
 unsafe fn stream<V: Vector>(from: &[f32], to: *mut f32) {
     let head = (to.addr().wrapping_neg() % 64 / 4).min(from.len());
@@ -74,7 +74,7 @@ unsafe fn stream<V: Vector>(from: &[f32], to: *mut f32) {
 }
 
 /// # Safety
-/// As for [`complex`].
+/// Same requirements as for [`complex`].
 #[inline(always)]
 unsafe fn each_segment<V: Vector>(
     spectrum: Spectrum<'_>,
@@ -85,7 +85,7 @@ unsafe fn each_segment<V: Vector>(
     for segment in segments {
         let end = segment.bin + segment.channels;
         let (re, im) = (&spectrum.re[segment.bin..end], &spectrum.im[segment.bin..end]);
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let to = to.add(2 * segment.place);
             match (segment.falls, streams) {
@@ -99,7 +99,7 @@ unsafe fn each_segment<V: Vector>(
 }
 
 /// # Safety
-/// `to` has room for all of `re` and `im`, which are of one length.
+/// `to` must have space for `re` and `im`, which have equal lengths.
 #[inline(always)]
 unsafe fn interleave<V: Vector, const FALLS: bool, const STREAMS: bool>(
     re: &[f32],
@@ -108,7 +108,7 @@ unsafe fn interleave<V: Vector, const FALLS: bool, const STREAMS: bool>(
 ) {
     let count = re.len();
     let place = |i: usize| if FALLS { count - 1 - i } else { i };
-    // A complex number is 8 bytes: so many to a line's start, if it can be reached at all.
+    // Number of 8-byte complex values up to the next cache line, if a value can start there.
     let line = 64 - (to.addr() % 64);
     let head = if !STREAMS { 0 } else { (line % 64 / 8).min(count) };
     let streams = STREAMS && line.is_multiple_of(8);
@@ -144,7 +144,7 @@ unsafe fn interleave<V: Vector, const FALLS: bool, const STREAMS: bool>(
     }
 }
 
-/// Makes all streamed stores visible before anything that follows.
+/// Makes all non-temporal stores visible before later stores.
 pub(super) fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 machine has the instruction.
@@ -153,7 +153,7 @@ pub(super) fn fence() {
     }
 }
 
-/// What one product is made of.
+/// Expression of one product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Term {
     First,
@@ -178,7 +178,7 @@ fn terms(detection: &Detection, polarizations: usize) -> &'static [Term] {
     }
 }
 
-/// Adds the products of one spectrum of each polarization to the sums: axes product, bin.
+/// Adds the products of one spectrum of each polarization to the sums; axes: product, bin.
 pub(super) fn detect(
     level: Level,
     detection: &Detection,
@@ -189,7 +189,7 @@ pub(super) fn detect(
     let (Some(&x), Some(&y)) = (spectra.first(), spectra.last()) else { return };
     let terms = terms(detection, spectra.len());
     for (term, sums) in terms.iter().zip(sums.chunks_exact_mut(channels)) {
-        // SAFETY: the body is safe; its spectra are cut to the sums' length.
+        // SAFETY: the body is safe; the spectra are cut to the length of the sums.
         unsafe { add_term(level, *term, x, y, sums) };
     }
 }
@@ -199,7 +199,7 @@ levels!(add_term, add_term_body, (term: Term, x: Spectrum<'_>, y: Spectrum<'_>, 
 /// Adds one product.
 ///
 /// # Safety
-/// None beyond the level.
+/// None beyond support for the SIMD level.
 #[inline(always)]
 unsafe fn add_term_body<V: Vector>(term: Term, x: Spectrum<'_>, y: Spectrum<'_>, sums: &mut [f32]) {
     match term {
@@ -228,13 +228,13 @@ fn add(
     }
 }
 
-/// How finished sums become a part of an output row.
+/// Conversion of finished sums to a part of an output row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finish<'a> {
     pub(super) detection: &'a Detection,
     pub(super) segments: &'a [Segment],
     pub(super) channels: usize,
-    /// Whether bin -1 is the highest bin; real input has none.
+    /// Whether bin -1 is the highest bin; real input has no bin -1.
     pub(super) is_complex: bool,
 }
 
@@ -259,22 +259,22 @@ impl Finish<'_> {
     }
 }
 
-/// How spectra become integers.
+/// Requantization of spectra to integers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Integers<'a> {
     pub(super) bits: usize,
-    /// One gain, or one for each place of the recorded channel.
+    /// One gain, or one for each channel of the recorded channel in output order.
     pub(super) gains: &'a [f32],
     pub(super) segments: &'a [Segment],
-    /// Limited samples of each place.
+    /// Number of clipped samples of each channel in output order.
     pub(super) saturated: &'a [AtomicU64],
 }
 
-/// Places that are looked through at once for limited values.
+/// Channels that are checked together for clipped values.
 const CHUNK: usize = 64;
 
 impl Integers<'_> {
-    /// Writes one spectrum's integers.
+    /// Requantizes and writes one spectrum.
     pub(super) fn write(&self, level: Level, spectrum: Spectrum<'_>, to: &mut [u8]) {
         for segment in self.segments {
             let end = segment.bin + segment.channels;
@@ -326,10 +326,10 @@ impl Integers<'_> {
 
 levels!(pack, pack_body, (x: &[f32], y: &[f32], bits: usize, words: &mut [u16]));
 
-/// Limits whole numbers, and puts both parts into a byte or, little endian, into two.
+/// Clips whole numbers and packs both parts into one byte, or into two in little-endian order.
 ///
 /// # Safety
-/// None beyond the level.
+/// None beyond support for the SIMD level.
 #[inline(always)]
 unsafe fn pack_body<V: Vector>(x: &[f32], y: &[f32], bits: usize, words: &mut [u16]) {
     let parts = words.iter_mut().zip(x.iter().zip(y));
@@ -342,10 +342,10 @@ unsafe fn pack_body<V: Vector>(x: &[f32], y: &[f32], bits: usize, words: &mut [u
     }
 }
 
-/// The low bits of a whole number in two's complement; 0 for what is not a number.
+/// Returns the low bits of a whole number in two's complement; 0 for NaN.
 #[inline(always)]
 fn limited_bits(value: f32, most: f32) -> u16 {
-    /// A float of this size has whole numbers for its last bits.
+    /// A float of this magnitude (1.5 x 2^23) has unit spacing, so its low bits are a whole number.
     const WHOLE: f32 = 12_582_912.0;
     let value = if value > most { most } else { value };
     let value = if value < -most - 1.0 { -most - 1.0 } else { value };
@@ -353,7 +353,7 @@ fn limited_bits(value: f32, most: f32) -> u16 {
     if value.is_nan() { 0 } else { bits }
 }
 
-/// False for what is not a number, too.
+/// Returns whether a value is in range; false for NaN.
 #[inline(always)]
 fn is_within(whole: f32, most: f32) -> bool {
     (-most - 1.0..=most).contains(&whole)
@@ -367,10 +367,10 @@ levels!(whole, whole_body, (
     limited: &mut [u8],
 ));
 
-/// Rounds each value times its gain; marks those that are out of range.
+/// Rounds each value times its gain and marks those out of range.
 ///
 /// # Safety
-/// None beyond the level.
+/// None beyond support for the SIMD level.
 #[inline(always)]
 unsafe fn whole_body<V: Vector>(
     gains: &[f32],

@@ -1,4 +1,4 @@
-//! Which spectra are summed in one go, and how a call's work is divided into tasks.
+//! Groups of spectra that are summed together, and the division of a call's work into tasks.
 //!
 //! Invariant: groups are anchored to the stream's first spectrum; a task holds whole groups, but at the
 //! ends of a call.
@@ -6,13 +6,13 @@
 use super::shape::Shape;
 use crate::channelize::plan::Plan;
 
-/// The most spectra in one group: long rows are the sums of their groups.
+/// Maximum number of spectra per group; longer rows are sums of groups.
 const MOST: usize = 256;
 
-/// Tasks of a thread in a round, where rows have several groups.
+/// Tasks per thread and round, if rows have several groups.
 pub(super) const ROUND: usize = 4;
 
-/// Spectra of a row, and of its groups.
+/// Spectra per row and per group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Groups {
     row: u64,
@@ -26,46 +26,46 @@ impl Groups {
         Self { row: row as u64, group: group as u64 }
     }
 
-    /// Groups of a row.
+    /// Returns the groups per row.
     pub(super) fn in_row(&self) -> u64 {
         self.row.div_ceil(self.group)
     }
 
-    /// The group that a spectrum belongs to.
+    /// Returns the group of a spectrum.
     fn group(&self, spectrum: u64) -> u64 {
         spectrum / self.row * self.in_row() + spectrum % self.row / self.group
     }
 
-    /// A group's first spectrum.
+    /// Returns a group's first spectrum.
     fn start(&self, group: u64) -> u64 {
         group / self.in_row() * self.row + group % self.in_row() * self.group
     }
 
-    /// Whether a spectrum is the first of its group.
+    /// Returns whether a spectrum is the first of its group.
     pub(super) fn begins(&self, spectrum: u64) -> bool {
         self.start(self.group(spectrum)) == spectrum
     }
 
-    /// Whether a spectrum is the last of its group.
+    /// Returns whether a spectrum is the last of its group.
     pub(super) fn ends(&self, spectrum: u64) -> bool {
         self.begins(spectrum + 1)
     }
 }
 
-/// A call's tasks: each a unit (an antenna's recorded channel) and a run of spectra.
+/// Tasks of a call: each is one unit (an antenna's recorded channel) and a range of spectra.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tasks {
     pub(super) count: usize,
     units: usize,
     first: u64,
     last: u64,
-    /// Groups in a task.
+    /// Groups per task.
     groups: u64,
 }
 
 impl Tasks {
-    /// Divides the spectra `first .. last` of all units: a few tasks a thread, long enough that their
-    /// overlap of `taps - 1` rows costs little.
+    /// Divides the spectra `first .. last` of all units into a few tasks per thread, long enough that their overlap
+    /// of `taps - 1` rows costs little.
     pub(super) fn new(
         shape: &Shape,
         groups: &Groups,
@@ -88,7 +88,7 @@ impl Tasks {
         Self { count, units, first, last, groups: own }
     }
 
-    /// A task's unit and spectra: all units of the earliest spectra first.
+    /// Returns a task's unit and spectra; tasks are ordered by spectra, then by unit.
     pub(super) fn task(&self, groups: &Groups, index: usize) -> (usize, (u64, u64)) {
         let (unit, part) = (index % self.units, (index / self.units) as u64);
         let group = groups.group(self.first) + part * self.groups;

@@ -1,26 +1,26 @@
-//! The samples of every stream that later windows still need, as they came.
+//! Recorded samples of every stream that later windows need.
 //!
 //! Invariant: moves are amortized: a byte is moved about as often as it is appended.
 
 use crate::voltage::{VoltageEncoding, Voltages};
 
-/// The end of each stream so far.
+/// Last samples of each stream.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     encoding: VoltageEncoding,
     bytes: Vec<u8>,
-    /// Bytes of each stream.
+    /// Bytes per stream.
     stride: usize,
-    /// Where the kept bytes begin, in each stream's part.
+    /// Offset of the stored bytes in each stream's segment.
     begin: usize,
-    /// The sample that they begin with.
+    /// First stored sample.
     start: u64,
-    /// The sample behind them.
+    /// One past the last stored sample.
     end: u64,
 }
 
 impl History {
-    /// Room for windows of `span` samples.
+    /// Allocates space for windows of `span` samples.
     pub(super) fn new(encoding: VoltageEncoding, streams: usize, span: usize) -> Self {
         let stride = encoding.bytes(2 * (span + 8).next_multiple_of(4));
         Self { encoding, bytes: vec![0; streams * stride], stride, begin: 0, start: 0, end: 0 }
@@ -30,17 +30,17 @@ impl History {
         (self.begin, self.start, self.end) = (0, 0, 0);
     }
 
-    /// The sample that the kept bytes begin with.
+    /// Returns the first stored sample.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
-    /// The sample behind the kept bytes.
+    /// Returns one past the last stored sample.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// One stream's kept bytes.
+    /// Returns one stream's stored bytes.
     pub(super) fn row(&self, stream: usize) -> &[u8] {
         &self.bytes[stream * self.stride + self.begin..][..self.length()]
     }
@@ -49,7 +49,7 @@ impl History {
         self.encoding.bytes((self.end - self.start) as usize)
     }
 
-    /// Appends all of `fresh`: no more than a window.
+    /// Appends all of `fresh`, at most one window.
     pub(super) fn append(&mut self, fresh: Voltages<'_>) {
         let length = self.length();
         let added = self.encoding.bytes(fresh.times());
@@ -67,9 +67,9 @@ impl History {
         self.end += fresh.times() as u64;
     }
 
-    /// Appends `fresh`, of which no window is finished before sample `keep`, and forgets what lies before.
+    /// Appends `fresh` and discards the samples before `keep`, which no later window needs.
     pub(super) fn advance(&mut self, fresh: Voltages<'_>, keep: u64) {
-        // Whole bytes, and whole pairs.
+        // Rounds down to whole bytes and whole pairs.
         let keep = keep / 4 * 4;
         if keep >= self.end {
             let skipped = self.encoding.bytes((keep - self.end) as usize);

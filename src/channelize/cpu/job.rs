@@ -1,4 +1,4 @@
-//! One call's work: a task makes a run of spectra of an antenna's recorded channel, and writes them.
+//! Tasks of one call: each computes and writes a range of spectra of one antenna's recorded channel.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use crate::channelize::output::Output;
 use crate::channelize::plan::{Detection, Form};
 use crate::voltage::Voltages;
 
-/// A slice whose parts tasks divide among themselves.
+/// A slice of which concurrent tasks access disjoint parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared<'a, T> {
     at: *mut T,
@@ -24,7 +24,7 @@ pub(super) struct Shared<'a, T> {
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: tasks take disjoint parts only, which `Shared::part`'s callers promise.
+// SAFETY: tasks access disjoint parts only, as `Shared::part` requires of its callers.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
 impl<'a, T> Shared<'a, T> {
@@ -32,22 +32,22 @@ impl<'a, T> Shared<'a, T> {
         Self { at: slice.as_mut_ptr(), length: slice.len(), slice: PhantomData }
     }
 
-    /// A part of the slice.
+    /// Returns a part of the slice.
     ///
     /// # Safety
-    /// Nothing else holds any element of it.
+    /// No other reference to any element of the part may exist.
     unsafe fn part(self, start: usize, length: usize) -> &'a mut [T] {
         assert!(start + length <= self.length);
-        // SAFETY: within the slice; the caller promises that nobody else holds it.
+        // SAFETY: within the slice; the caller guarantees exclusive access.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(start), length) }
     }
 }
 
-/// Where rows are written.
+/// Output location of rows.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
     pub(super) bytes: usize,
-    /// Complex numbers and sums, or integers: the other one is empty.
+    /// Complex values and sums, or integers; the other one is empty.
     floats: Shared<'a, f32>,
     integers: Shared<'a, u8>,
 }
@@ -67,16 +67,16 @@ impl<'a> Target<'a> {
     }
 }
 
-/// A thread's own.
+/// Buffers of one thread.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    /// Of each polarization.
+    /// One element per polarization.
     samples: Vec<Samples>,
     spectra: Vec<Floats>,
     buffers: Buffers,
-    /// Where each polarization's channels begin in a row of the task's unit.
+    /// Offset of each polarization's channels in a row, for the task's unit.
     offsets: Vec<usize>,
-    /// Sums of the group: axes product, bin.
+    /// Sums of the group; axes: product, bin.
     sums: Vec<f32>,
     ordered: Vec<f32>,
 }
@@ -97,16 +97,16 @@ impl Scratch {
     }
 }
 
-/// What all tasks of a call share.
+/// State shared by all tasks of a call.
 pub(super) struct Job<'a> {
     pub(super) shape: &'a Shape,
     pub(super) groups: &'a Groups,
     pub(super) history: &'a History,
     pub(super) fresh: Voltages<'a>,
-    /// The output's first row.
+    /// First row of the output.
     pub(super) first_row: u64,
     pub(super) target: Target<'a>,
-    /// Whether rows are written past the caches.
+    /// Whether rows are written with non-temporal stores.
     pub(super) streams: bool,
     pub(super) saturated: &'a [AtomicU64],
     pub(super) carried: &'a [f32],
@@ -115,7 +115,7 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Makes the spectra `start .. end` of a unit.
+    /// Computes the spectra `start .. end` of a unit.
     pub(super) fn task(
         &self,
         own: &mut Scratch,
@@ -163,7 +163,7 @@ impl Job<'_> {
             first += spectra as u64;
         }
         if sums > 0 && !self.groups.ends(end - 1) {
-            // SAFETY: one task of a unit ends the call.
+            // SAFETY: only one task per unit ends at the end of the call.
             unsafe { self.left.part(unit * sums, sums) }.copy_from_slice(&own.sums);
         }
         own.buffers.flush(shape);
@@ -186,13 +186,13 @@ impl Job<'_> {
         }
     }
 
-    /// A unit's antenna, and the place of its recorded channel.
+    /// Returns a unit's antenna and the output index of its recorded channel.
     fn place(&self, unit: usize) -> (usize, usize) {
         let coarse = self.shape.plan.input().coarse_channels;
         (unit / coarse, unit % coarse)
     }
 
-    /// Where a product's channels begin in the output, in elements.
+    /// Returns the first output element of a product's channels.
     fn offset(&self, unit: usize, product: usize, row: u64) -> usize {
         let plan = &self.shape.plan;
         let (antenna, place) = self.place(unit);
@@ -200,13 +200,13 @@ impl Job<'_> {
         rows * plan.row_elements() + plan.row_offset(antenna, product, place)
     }
 
-    /// Where a polarization's channels of the task's unit begin in the row of a spectrum.
+    /// Returns the first output element of a polarization's channels in a spectrum's row, for the task's unit.
     fn element(&self, own: &Scratch, polarization: usize, number: u64) -> usize {
         let row = (number - self.first_row) as usize;
         row * self.shape.plan.row_elements() + own.offsets[polarization]
     }
 
-    /// Ends the transform of spectrum `s` in its place in the output, if it can be made there.
+    /// Completes the transform of spectrum `s` directly in the output, if possible.
     fn finish_in_place(
         &self,
         own: &mut Scratch,
@@ -215,12 +215,12 @@ impl Job<'_> {
     ) -> bool {
         let Some(turn) = self.shape.turn else { return false };
         let offset = self.element(own, polarization, first + s as u64);
-        // SAFETY: a spectrum's place in a row is its own.
+        // SAFETY: each spectrum has its own range of a row.
         let to = unsafe { self.target.floats.part(2 * offset, 2 * self.shape.columns) };
         own.buffers.finish_in_place(self.shape, s, to, (turn, self.streams))
     }
 
-    /// Writes or adds spectrum `s` of the block that begins with spectrum `first`.
+    /// Writes or accumulates spectrum `s` of the block that begins with spectrum `first`.
     fn write(
         &self,
         own: &mut Scratch,
@@ -251,7 +251,7 @@ impl Job<'_> {
     fn complex(&self, spectra: &[f32], s: usize, offset: usize) {
         let shape = self.shape;
         let channels = shape.plan.output_channels();
-        // SAFETY: a spectrum's place in a row is its own.
+        // SAFETY: each spectrum has its own range of a row.
         let to = unsafe { self.target.floats.part(2 * offset, 2 * channels) };
         let from = spectrum(shape, spectra, s);
         if shape.column == Column::Pair && shape.plan.options().form == Form::Filtered {
@@ -261,7 +261,7 @@ impl Job<'_> {
             }
             return;
         }
-        // SAFETY: the segments are those of a spectrum, and `to` is as long as they are.
+        // SAFETY: the segments partition a spectrum, and `to` has its length.
         unsafe {
             forms::complex(shape.level, from, &shape.segments, to.as_mut_ptr(), self.streams)
         };
@@ -276,7 +276,7 @@ impl Job<'_> {
     ) {
         let plan = &self.shape.plan;
         let (channels, bytes) = (plan.channels(), plan.element_bytes());
-        // SAFETY: a spectrum's place in a row is its own.
+        // SAFETY: each spectrum has its own range of a row.
         let to = unsafe { self.target.integers.part(offset * bytes, channels * bytes) };
         let (antenna, place) = self.place(unit);
         let gains = if gains.len() == 1 { gains } else { &gains[place * channels..][..channels] };
@@ -295,7 +295,7 @@ impl Job<'_> {
         forms::detect(shape.level, detection, spectra, shape.plan.channels(), &mut own.sums);
     }
 
-    /// A group's sums become a row, or wait for the rest of it.
+    /// Writes a group's sums as a row, or stores them until the row is complete.
     fn finish_group(
         &self,
         own: &mut Scratch,
@@ -305,7 +305,7 @@ impl Job<'_> {
     ) {
         let sums = own.sums.len();
         if self.groups.in_row() > 1 {
-            // SAFETY: a task's slot is its own.
+            // SAFETY: each task has its own slot.
             unsafe { self.slots.part(slot * sums, sums) }.copy_from_slice(&own.sums);
         } else {
             self.finish_row(detection, (unit, number), &mut own.sums, &mut own.ordered);
@@ -331,13 +331,13 @@ impl Job<'_> {
         let row = number / plan.spectra_per_row() as u64;
         for (product, sums) in sums.chunks_exact_mut(channels).enumerate() {
             let offset = self.offset(unit, product, row);
-            // SAFETY: a unit's product has its own place in a row.
+            // SAFETY: each product of a unit has its own range of a row.
             let to = unsafe { self.target.floats.part(offset, plan.output_channels()) };
             finish.product(sums, ordered, to);
         }
     }
 
-    /// Adds a task's finished group to its row, which it may end; groups come in order.
+    /// Adds a task's finished group to its row and writes the row if complete; groups must come in order.
     pub(super) fn join(
         &self,
         own: &mut Scratch,
@@ -352,7 +352,7 @@ impl Job<'_> {
         }
         let sums = own.sums.len();
         let row = &mut rows[unit * sums..][..sums];
-        // SAFETY: the round's tasks have ended.
+        // SAFETY: all tasks of the round have ended.
         let group = unsafe { self.slots.part(slot * sums, sums) };
         row.iter_mut().zip(&*group).for_each(|(row, group)| *row += *group);
         if end.is_multiple_of(self.shape.plan.spectra_per_row() as u64) {

@@ -1,11 +1,11 @@
-//! Floats at a cache line's start.
+//! Arrays of floats aligned to cache lines.
 
-/// A cache line.
+/// Cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([f32; 16]);
 
-/// Floats that begin at a cache line's start; zeros at first.
+/// Zero-initialized floats aligned to a cache line.
 #[derive(Clone)]
 pub(super) struct Floats {
     lines: Vec<Line>,
@@ -23,17 +23,17 @@ unsafe impl bytemuck::Zeroable for Line {}
 unsafe impl bytemuck::Pod for Line {}
 
 impl Floats {
-    /// So many zeros.
+    /// Returns `floats` zeros.
     pub(super) fn new(floats: usize) -> Self {
         Self { lines: vec![Line([0.0; 16]); floats.div_ceil(16)] }
     }
 
-    /// All values, to the end of the last cache line.
+    /// Returns all values, up to the end of the last cache line.
     pub(super) fn values(&self) -> &[f32] {
         bytemuck::cast_slice(&self.lines)
     }
 
-    /// As [`Self::values`].
+    /// Returns all values, mutably.
     pub(super) fn values_mut(&mut self) -> &mut [f32] {
         bytemuck::cast_slice_mut(&mut self.lines)
     }

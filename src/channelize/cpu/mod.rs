@@ -1,5 +1,5 @@
-//! The filter bank on the CPU: windowed sums and their transforms block by block in the caches, detection
-//! and requantization with them, on all threads.
+//! Filter bank on the CPU. All threads compute windowed sums, transforms, detection and requantization in cache-sized
+//! blocks.
 //!
 //! Invariant: the same bits for any split of a stream and any number of threads.
 #![allow(unsafe_code)]
@@ -38,10 +38,10 @@ use history::History;
 use job::{Job, Scratch, Target};
 use shape::Shape;
 
-/// Bytes of output from which on it is written past the caches: nobody will find it there.
+/// Output size in bytes from which non-temporal stores are used, because so much output would not stay in the caches.
 const STREAMED_BYTES: usize = 1 << 22;
 
-/// A plan bound to vector instructions and threads.
+/// A plan bound to a SIMD level and threads.
 pub(super) struct Engine {
     shape: Shape,
     threads: Threads,
@@ -49,12 +49,12 @@ pub(super) struct Engine {
     history: History,
     scratch: Vec<Scratch>,
     saturated: Vec<AtomicU64>,
-    /// Sums of each unit's unfinished group: what the last call left, and what this one leaves.
+    /// Partial sums of each unit's unfinished group: from the last call, and for the next.
     carried: Vec<f32>,
     left: Vec<f32>,
     /// Sums of finished groups of unfinished rows.
     rows: Vec<f32>,
-    /// Groups that a round of tasks finishes.
+    /// Sums of the groups that a round of tasks finishes.
     slots: Vec<f32>,
     times: u64,
 }
@@ -107,7 +107,7 @@ impl Engine {
         self.times = 0;
     }
 
-    /// Takes all samples and writes the rows that they finish to the front of the output.
+    /// Consumes all samples and writes the rows they complete to the front of the output.
     pub(super) fn run(&mut self, input: Voltages<'_>, output: Output<'_>) {
         let first = self.shape.plan.spectra(self.times);
         self.times += input.times() as u64;
@@ -119,7 +119,7 @@ impl Engine {
         self.history.advance(fresh, last * self.shape.plan.hop() as u64);
     }
 
-    /// Gives the first sample to the history where pairs would begin with the second one.
+    /// Moves one sample to the history if pairs would otherwise start at an odd sample.
     fn whole_pairs<'a>(&mut self, input: Voltages<'a>) -> Voltages<'a> {
         let is_odd = self.shape.column == Column::Pair && !self.history.end().is_multiple_of(2);
         if !is_odd || input.times() == 0 {
@@ -134,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// Makes the spectra `first .. last` of all streams.
+    /// Computes the spectra `first .. last` of all streams.
     fn spectra(&mut self, fresh: Voltages<'_>, output: Output<'_>, (first, last): (u64, u64)) {
         let input = *self.shape.plan.input();
         let target = Target::new(output);

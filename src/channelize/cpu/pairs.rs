@@ -1,4 +1,4 @@
-//! Real samples that were transformed in pairs: the spectrum of the even and of the odd ones, joined.
+//! Real input transformed in pairs: combines the spectra of even and odd samples.
 #![allow(unsafe_code)]
 
 use super::vector::{Portable, Vector, levels};
@@ -6,7 +6,7 @@ use super::vector::{Portable, Vector, levels};
 use super::x86;
 use crate::backend::simd::Level;
 
-/// Makes `X[k] = E[k] + w^k O[k]` of `Z = E + i O`, `w = exp(-pi i / C)`, for k = 0 .. C - 1.
+/// Computes `X[k] = E[k] + w^k O[k]` from `Z = E + i O`, `w = exp(-pi i / C)`, for k = 0 .. C - 1.
 pub(super) fn divide(level: Level, halves: &[f32], re: &mut [f32], im: &mut [f32]) {
     // SAFETY: the body is safe.
     unsafe { both(level, halves, re, im) };
@@ -15,7 +15,7 @@ pub(super) fn divide(level: Level, halves: &[f32], re: &mut [f32], im: &mut [f32
 levels!(both, both_body, (halves: &[f32], re: &mut [f32], im: &mut [f32]));
 
 /// # Safety
-/// None beyond the level.
+/// None beyond support for the SIMD level.
 #[inline(always)]
 unsafe fn both_body<V: Vector>(halves: &[f32], re: &mut [f32], im: &mut [f32]) {
     let channels = re.len();
@@ -23,7 +23,7 @@ unsafe fn both_body<V: Vector>(halves: &[f32], re: &mut [f32], im: &mut [f32]) {
     if channels.is_multiple_of(2) {
         im[channels / 2] = -im[channels / 2];
     }
-    // Bins 1 .. middle, and their mirror images.
+    // Bins 1 .. middle, and their mirror bins.
     let middle = channels.div_ceil(2);
     let upper = channels - middle + 1;
     let (low_re, high_re) = re.split_at_mut(upper);

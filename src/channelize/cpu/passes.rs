@@ -1,4 +1,4 @@
-//! A Fourier transform over rows, one a lane: in place, radix 2 to 16, no shuffles.
+//! In-place Fourier transform over rows with one transform per lane: radix 2 to 16, no shuffles.
 //!
 //! Invariant: a row is the real parts of all lanes, then the imaginary ones.
 #![allow(unsafe_code)]
@@ -12,16 +12,16 @@ use super::vector::{Portable, Vector, levels};
 use super::x86;
 use crate::backend::simd::Level;
 
-/// Where rows lie: unused ones between them keep powers of two apart in the caches.
+/// Row layout. Padding rows keep rows at power-of-two distances out of the same cache set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spread {
-    /// Unused rows behind 16, and behind 256 of them: 0 or 1.
+    /// Padding rows after every 16 rows and after every 256 rows: 0 or 1 each.
     sixteen: usize,
     many: usize,
 }
 
 impl Spread {
-    /// The place of a row; 8 or 16 rows from a multiple on lie side by side.
+    /// Returns the storage index of a row; 8 or 16 rows from a multiple of 8 or 16 are contiguous.
     #[inline(always)]
     pub(super) fn place(self, row: usize) -> usize {
         row + (row >> 4) * self.sixteen + (row >> 8) * self.many
@@ -32,23 +32,23 @@ impl Spread {
 #[derive(Clone, Debug)]
 struct Pass {
     radix: usize,
-    /// Rows of each part that the pass divides.
+    /// Rows of each segment that the pass divides.
     length: usize,
-    /// Factors of outputs 1.. of the butterflies at 1.. of a part, (real, imaginary).
+    /// Twiddle factors (real, imaginary) of outputs 1.. of the butterflies at offsets 1.. of a segment.
     twiddles: Vec<f32>,
 }
 
-/// The passes of one length.
+/// Passes of one transform length.
 #[derive(Clone, Debug)]
 pub(super) struct Passes {
     points: usize,
     spread: Spread,
     passes: Vec<Pass>,
-    /// For each butterfly of the last pass, the row of its first output.
+    /// Row of the first output of each butterfly of the last pass.
     rows: Vec<u32>,
 }
 
-/// Where the last pass writes: row `k` at `at + k * row`, imaginary parts `imaginary` floats further.
+/// Output of the last pass: row `k` at `at + k * row`, imaginary parts `imaginary` floats further.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub(super) at: *mut f32,
@@ -56,25 +56,25 @@ pub(super) struct Target {
     pub(super) imaginary: usize,
 }
 
-/// Where the last pass writes complex numbers: row `k` is the `(k + turn) mod points`-th.
+/// Complex output of the last pass: row `k` is stored at index `(k + turn) mod points`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) at: *mut f32,
     pub(super) turn: usize,
-    /// Past the caches; `at` is the start of a cache line.
+    /// Whether to use non-temporal stores; `at` must then be aligned to a cache line.
     pub(super) streams: bool,
 }
 
-/// `exp(-2 pi i index / points)`.
+/// Returns `exp(-2 pi i index / points)`.
 pub(super) fn root(index: usize, points: usize) -> (f64, f64) {
     let (sin, cos) = (-TAU * (index % points) as f64 / points as f64).sin_cos();
     (cos, sin)
 }
 
-/// The fewest rows that are spread.
+/// Minimum number of rows that are padded.
 const SPREAD: usize = 256;
 
-/// The radices for a length, or none where it has a factor over 5.
+/// Returns the radices for a length, or `None` if it has a prime factor over 5.
 fn radices(points: usize, most: usize) -> Option<Vec<usize>> {
     let mut rest = points;
     let mut radices = Vec::new();
@@ -89,7 +89,7 @@ fn radices(points: usize, most: usize) -> Option<Vec<usize>> {
     }
     let mut bits = rest.trailing_zeros();
     let largest = most.trailing_zeros();
-    // Of many rows, the last butterflies have 16: the distances before are multiples of that.
+    // With many rows, the last butterflies have radix 16, so that the strides of earlier passes are multiples of 16.
     let last = if points >= SPREAD && bits >= 4 { 4 } else { 0 };
     bits -= last;
     for left in (1..=bits.div_ceil(largest)).rev() {
@@ -107,7 +107,7 @@ fn radices(points: usize, most: usize) -> Option<Vec<usize>> {
 }
 
 impl Passes {
-    /// Passes for `points` rows, where there are kernels for its factors; `most` is the largest radix.
+    /// Returns the passes for `points` rows if butterflies for all factors exist; `most` is the largest radix.
     pub(super) fn new(points: usize, most: usize) -> Option<Self> {
         let radices = radices(points, most)?;
         let mut length = points;
@@ -125,7 +125,7 @@ impl Passes {
         let rows = first_rows(&radices);
         let is_spread = points >= SPREAD && radices.last() == Some(&16);
         let steps = || passes.iter().map(|pass: &Pass| pass.length / pass.radix);
-        // The place of a multiple of a step must be that multiple of its place.
+        // The storage index must be linear in multiples of each pass's step.
         let is_wide = steps().all(|step| step <= 16 || step.is_multiple_of(256));
         let spread = Spread {
             sixteen: usize::from(is_spread),
@@ -134,23 +134,23 @@ impl Passes {
         Some(Self { points, spread, passes, rows })
     }
 
-    /// Where rows lie.
+    /// Returns the row layout.
     pub(super) fn spread(&self) -> Spread {
         self.spread
     }
 
-    /// Butterflies of all passes.
+    /// Returns the number of butterflies of all passes.
     fn butterflies(&self) -> usize {
         self.passes.iter().map(|pass| self.points / pass.radix).sum()
     }
 
-    /// Rows that the buffer needs, the unused ones and a last part counted in.
+    /// Returns the rows that the buffer needs, including padding and the rounding up to 16.
     pub(super) fn room(&self) -> usize {
         self.spread.place(self.points.next_multiple_of(16)) + 1
     }
 }
 
-/// The output row of each last butterfly's output 0: the parts' numbers with their digits reversed.
+/// Returns the output row of each last butterfly's output 0: the segment index with its digits reversed.
 fn first_rows(radices: &[usize]) -> Vec<u32> {
     let Some((_, before)) = radices.split_last() else { return vec![0] };
     let mut rows = vec![0u32];
@@ -167,13 +167,13 @@ fn first_rows(radices: &[usize]) -> Vec<u32> {
 
 levels!(transform, transform_body, (passes: &Passes, rows: *mut f32, target: Target));
 
-/// Transforms the rows in place, and writes the outcome to the target.
+/// Transforms the rows in place and writes the result to the target.
 ///
 /// # Safety
-/// `rows` has as many rows as the transform has points, the target room for as many, apart from them.
+/// `rows` must hold one row per point; the target must have as much space and not overlap.
 #[inline(always)]
 unsafe fn transform_body<V: Vector>(passes: &Passes, rows: *mut f32, target: Target) {
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         before::<V>(passes, rows, &mut Pending::default());
         last::<V, Target>(passes, rows, target, &mut Pending::default());
@@ -187,10 +187,10 @@ levels!(transform_in_place, in_place_body, (
     pending: &mut Pending,
 ));
 
-/// As [`transform`], to complex numbers; what is pending is written meanwhile.
+/// Like [`transform`], but writes complex values and interleaves the pending stores with the computation.
 ///
 /// # Safety
-/// As for [`transform`].
+/// Same requirements as for [`transform`].
 #[inline(always)]
 unsafe fn in_place_body<V: Vector>(
     passes: &Passes,
@@ -199,7 +199,7 @@ unsafe fn in_place_body<V: Vector>(
     pending: &mut Pending,
 ) {
     let (at, turn, points) = (place.at, place.turn, passes.points);
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         pending.spread(passes.butterflies(), V::LANES);
         before::<V>(passes, rows, pending);
@@ -211,14 +211,14 @@ unsafe fn in_place_body<V: Vector>(
     }
 }
 
-/// All passes but the last.
+/// Runs all passes except the last.
 ///
 /// # Safety
-/// As for [`transform`].
+/// Same requirements as for [`transform`].
 #[inline(always)]
 unsafe fn before<V: Vector>(passes: &Passes, rows: *mut f32, pending: &mut Pending) {
     let Some((_, before)) = passes.passes.split_last() else { return };
-    // SAFETY: the caller's promise is handed on; radices are those of the butterflies.
+    // SAFETY: forwards the caller's guarantee; the radices match the butterflies.
     unsafe {
         for pass in before {
             match pass.radix {
@@ -234,7 +234,7 @@ unsafe fn before<V: Vector>(passes: &Passes, rows: *mut f32, pending: &mut Pendi
 }
 
 /// # Safety
-/// As for [`transform`].
+/// Same requirements as for [`transform`].
 #[inline(always)]
 unsafe fn last<V: Vector, S: Sink>(
     passes: &Passes,
@@ -243,7 +243,7 @@ unsafe fn last<V: Vector, S: Sink>(
     pending: &mut Pending,
 ) {
     let Some(last) = passes.passes.last() else { return };
-    // SAFETY: the caller's promise is handed on; radices are those of the butterflies.
+    // SAFETY: forwards the caller's guarantee; the radices match the butterflies.
     unsafe {
         match last.radix {
             1 => end::<V, S, 1>(passes, rows, sink, pending),
@@ -257,24 +257,24 @@ unsafe fn last<V: Vector, S: Sink>(
     }
 }
 
-/// What takes the last pass's rows.
+/// Consumer of the last pass's rows.
 ///
 /// # Safety
-/// As for [`Vector`]'s methods; the row is one of the transform's.
+/// Same requirements as for [`Vector`]'s methods; the row must be one of the transform's.
 unsafe trait Sink: Copy {
     unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>);
 }
 
-// SAFETY: writes the row's place only.
+// SAFETY: writes only the row's own storage.
 unsafe impl Sink for Target {
     #[inline(always)]
     unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe { x.store(self.at.add(row * self.row), self.imaginary) }
     }
 }
 
-/// As [`Place`].
+/// Sink for a [`Place`].
 #[derive(Clone, Copy)]
 struct Turned<const STREAMS: bool> {
     at: *mut f32,
@@ -282,13 +282,13 @@ struct Turned<const STREAMS: bool> {
     points: usize,
 }
 
-// SAFETY: writes the row's place only.
+// SAFETY: writes only the row's own storage.
 unsafe impl<const STREAMS: bool> Sink for Turned<STREAMS> {
     #[inline(always)]
     unsafe fn put<V: Vector>(self, row: usize, x: Complexes<V>) {
         let turned = row + self.turn;
         let place = if turned >= self.points { turned - self.points } else { turned };
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let (first, second) = x.re.interleave(x.im);
             let to = self.at.add(place * 2 * V::LANES);
@@ -304,7 +304,7 @@ unsafe impl<const STREAMS: bool> Sink for Turned<STREAMS> {
 }
 
 /// # Safety
-/// As for [`transform`].
+/// Same requirements as for [`transform`].
 #[inline(always)]
 unsafe fn middle<V: Vector, const RADIX: usize>(
     pass: &Pass,
@@ -314,9 +314,9 @@ unsafe fn middle<V: Vector, const RADIX: usize>(
 ) {
     let row = 2 * V::LANES;
     let step = pass.length / RADIX;
-    // Places of sums are sums of places: the parts and steps are chosen so.
+    // The storage index of a sum of rows is the sum of their indices for the segments and steps used here.
     let between = passes.spread.place(step) * row;
-    // SAFETY: part + j + a step < points, and there are RADIX - 1 factors for each j but 0.
+    // SAFETY: part + j + a step < points, and every j except 0 has RADIX - 1 factors.
     unsafe {
         for part in (0..passes.points).step_by(pass.length) {
             for j in 0..step {
@@ -345,7 +345,7 @@ unsafe fn middle<V: Vector, const RADIX: usize>(
 }
 
 /// # Safety
-/// As for [`transform`].
+/// Same requirements as for [`transform`].
 #[inline(always)]
 unsafe fn end<V: Vector, S: Sink, const RADIX: usize>(
     passes: &Passes,
@@ -355,7 +355,7 @@ unsafe fn end<V: Vector, S: Sink, const RADIX: usize>(
 ) {
     let row = 2 * V::LANES;
     let first = &passes.rows;
-    // SAFETY: the butterflies' rows are `RADIX first.len()`, the number of points.
+    // SAFETY: the butterflies cover `RADIX first.len()` rows, the number of points.
     unsafe {
         for (part, start) in first.iter().enumerate() {
             let at = rows.add(passes.spread.place(part * RADIX) * row);

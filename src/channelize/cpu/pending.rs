@@ -1,5 +1,5 @@
-//! A finished spectrum on its way past the caches: written a little at a time, while the next is made,
-//! because a long run of such stores would wait for memory.
+//! Pending non-temporal stores of a finished spectrum. They are spread over the computation of the next spectrum,
+//! because a long run of such stores stalls on memory.
 //!
 //! Invariant: what is pending stays where it is until all of it is written.
 #![allow(unsafe_code)]
@@ -9,8 +9,8 @@ use super::vector::{Portable, Vector, levels};
 use super::x86;
 use crate::backend::simd::Level;
 
-/// Whether this processor is faster with stores past the caches spread over other work: Intel's are; AMD's
-/// (measured on Zen 4) want them in one run. The outcome is the same.
+/// Returns whether this processor is faster if non-temporal stores are spread over other work. Intel processors are;
+/// AMD's (measured on Zen 4) are faster with one uninterrupted run. The results are identical.
 pub(super) fn spreads() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -21,13 +21,13 @@ pub(super) fn spreads() -> bool {
     false
 }
 
-/// Floats that are still to be written, as whole cache lines.
+/// Floats still to be written, in whole cache lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     from: *const f32,
     to: *mut f32,
     floats: usize,
-    /// Registers in each step.
+    /// Registers per step.
     step: usize,
 }
 
@@ -37,14 +37,14 @@ impl Default for Pending {
     }
 }
 
-/// Floats of a cache line.
+/// Floats per cache line.
 const LINE: usize = 16;
 
 impl Pending {
-    /// Writes what lies before the first and behind the last whole cache line of `to`; the rest is pending.
+    /// Writes the partial cache lines at both ends of `to`; the rest becomes pending.
     ///
     /// # Safety
-    /// `from` and `to` are `floats` floats each, apart, and stay so until all is written.
+    /// `from` and `to` must each hold `floats` floats, must not overlap, and must stay valid until all is written.
     pub(super) unsafe fn new(from: *const f32, to: *mut f32, floats: usize) -> Self {
         let head = (to.addr().wrapping_neg() % 64 / 4).min(floats);
         let tail = head + (floats - head) / LINE * LINE;
@@ -57,23 +57,23 @@ impl Pending {
         }
     }
 
-    /// Divides what is left among so many steps.
+    /// Divides the pending floats evenly among `steps` steps.
     pub(super) fn spread(&mut self, steps: usize, lanes: usize) {
         self.step = (self.floats / lanes).div_ceil(steps.max(1));
     }
 
-    /// Writes the next part.
+    /// Writes the next portion.
     ///
     /// # Safety
-    /// As for [`Vector`]'s methods.
+    /// Same requirements as for [`Vector`]'s methods.
     #[inline(always)]
     pub(super) unsafe fn step<V: Vector>(&mut self) {
         for _ in 0..self.step {
             if self.floats == 0 {
                 break;
             }
-            // SAFETY: whole cache lines are left, of which a register is a part; `new`'s caller promised
-            // both buffers.
+            // SAFETY: the remainder is whole cache lines, a multiple of a register; `new`'s caller guarantees both
+            // buffers.
             unsafe {
                 V::load(self.from).stream(self.to);
                 self.from = self.from.add(V::LANES);
@@ -86,13 +86,13 @@ impl Pending {
 
 levels!(flush, flush_body, (pending: &mut Pending));
 
-/// Writes all that is left.
+/// Writes all pending floats.
 ///
 /// # Safety
-/// As for [`Pending::new`].
+/// Same requirements as for [`Pending::new`].
 #[inline(always)]
 unsafe fn flush_body<V: Vector>(pending: &mut Pending) {
     pending.spread(1, V::LANES);
-    // SAFETY: the caller's promise is handed on.
+    // SAFETY: forwards the caller's guarantee.
     unsafe { pending.step::<V>() };
 }

@@ -1,4 +1,4 @@
-//! Rows of samples as the windowed sums read them: converted before, or as they came.
+//! Sample rows as read by the windowed sums: converted in advance, or in their recorded encoding.
 //!
 //! Invariant: a column's value does not depend on where it is read from.
 #![allow(unsafe_code)]
@@ -7,22 +7,22 @@ use super::butterfly::Complexes;
 use super::vector::Vector;
 use crate::voltage::VoltageEncoding;
 
-/// How rows are stored.
+/// Storage format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Row {
-    /// Converted: real parts, imaginary ones behind them.
+    /// Converted: real parts, then imaginary parts.
     Split,
-    /// Single-precision floats as they came.
+    /// Recorded single-precision floats.
     Float,
-    /// 16-bit integers as they came.
+    /// Recorded 16-bit integers.
     Short,
-    /// Signed bytes as they came.
+    /// Recorded signed bytes.
     Byte,
 }
 
 impl Row {
-    /// How rows of whole registers are read best: few taps read integers too seldom for a conversion to
-    /// pay for its way through memory.
+    /// Returns the fastest format for rows of whole registers. With few taps, each sample is read too few times for a
+    /// separate conversion pass to pay for its memory traffic.
     pub(super) fn best(encoding: VoltageEncoding, taps: usize) -> Self {
         use VoltageEncoding as E;
         match encoding {
@@ -34,16 +34,16 @@ impl Row {
     }
 }
 
-/// The most taps for which integers are converted each time that they are read.
+/// Maximum number of taps for which integers are converted at every read.
 const MOST_TAPS: usize = 8;
 
-/// The most taps for which floats are taken apart each time that they are read.
+/// Maximum number of taps for which floats are deinterleaved at every read.
 const MOST_FLOAT_TAPS: usize = 24;
 
-/// A register of columns of a row.
+/// Loads a register of columns of a row.
 ///
 /// # Safety
-/// As for [`Vector`]'s methods; the row holds the columns.
+/// Same requirements as for [`Vector`]'s methods; the row must hold the columns.
 pub(super) unsafe trait Load {
     unsafe fn load<V: Vector>(row: *const u8, column: usize, imaginary: usize) -> Complexes<V>;
 }
@@ -53,20 +53,20 @@ pub(super) struct Float;
 pub(super) struct Short;
 pub(super) struct Byte;
 
-// SAFETY: two registers of a converted row.
+// SAFETY: reads two registers of a converted row.
 unsafe impl Load for Split {
     #[inline(always)]
     unsafe fn load<V: Vector>(row: *const u8, column: usize, imaginary: usize) -> Complexes<V> {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe { Complexes::load(row.cast::<f32>().add(column), imaginary) }
     }
 }
 
-// SAFETY: 8 bytes a column.
+// SAFETY: reads 8 bytes per column.
 unsafe impl Load for Float {
     #[inline(always)]
     unsafe fn load<V: Vector>(row: *const u8, column: usize, _: usize) -> Complexes<V> {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let from = row.cast::<f32>().add(2 * column);
             let (re, im) = V::load(from).deinterleave(V::load(from.add(V::LANES)));
@@ -75,11 +75,11 @@ unsafe impl Load for Float {
     }
 }
 
-// SAFETY: 4 bytes a column.
+// SAFETY: reads 4 bytes per column.
 unsafe impl Load for Short {
     #[inline(always)]
     unsafe fn load<V: Vector>(row: *const u8, column: usize, _: usize) -> Complexes<V> {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let words = V::words_4(row.add(4 * column));
             Complexes { re: V::field::<16, 16>(words), im: V::field::<0, 16>(words) }
@@ -87,11 +87,11 @@ unsafe impl Load for Short {
     }
 }
 
-// SAFETY: 2 bytes a column.
+// SAFETY: reads 2 bytes per column.
 unsafe impl Load for Byte {
     #[inline(always)]
     unsafe fn load<V: Vector>(row: *const u8, column: usize, _: usize) -> Complexes<V> {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe {
             let words = V::words_2(row.add(2 * column));
             Complexes { re: V::field::<24, 24>(words), im: V::field::<16, 24>(words) }

@@ -1,4 +1,4 @@
-//! One stream's samples as columns, from the start of the next windows on.
+//! One stream's samples as columns, from the start of the next window.
 //!
 //! Invariant: within a task each sample is converted once.
 
@@ -8,15 +8,15 @@ use super::memory::Floats;
 use super::rows::Row;
 use super::shape::Shape;
 
-/// Rows or columns that stand ready for the windows of the next spectra.
+/// Rows or columns prepared for the windows of the next spectra.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     data: Floats,
-    /// The next row to be converted, for windows that share whole rows; else the next column.
+    /// Next row to convert if windows share whole rows; otherwise the next column.
     next: u64,
-    /// The column that the linear buffer begins with.
+    /// First column of the linear buffer.
     origin: u64,
-    /// The row that lies in both the kept and the fresh bytes.
+    /// Row that spans the history and the new bytes.
     split: Vec<u8>,
 }
 
@@ -30,19 +30,19 @@ impl Samples {
         }
     }
 
-    /// Forgets all samples: the next spectrum is `spectrum`.
+    /// Discards all samples; the next spectrum is `spectrum`.
     pub(super) fn start(&mut self, shape: &Shape, spectrum: u64) {
         self.next = if shape.overlaps() { spectrum * shape.hop as u64 } else { spectrum };
         self.origin = self.next;
     }
 
-    /// The sample behind those that were converted.
+    /// Returns one past the last converted sample.
     pub(super) fn next_sample(&self, shape: &Shape) -> u64 {
         let column = if shape.overlaps() { self.next } else { self.next * shape.columns as u64 };
         column * shape.column.samples() as u64
     }
 
-    /// Lists the rows of the windows of `spectra` spectra from `first` on, converted if need be.
+    /// Lists the rows under the windows of `spectra` spectra from `first`, converting them if necessary.
     pub(super) fn rows(
         &mut self,
         shape: &Shape,
@@ -65,12 +65,12 @@ impl Samples {
             rows.extend((first..end).map(row));
             self.next = end;
         }
-        // Sums that are of no spectrum are made of anything.
+        // Surplus sums may read any row.
         let last = rows[rows.len() - 1];
         rows.extend([last; SPARE]);
     }
 
-    /// Converts rows until `end`.
+    /// Converts rows up to `end`.
     fn convert(&mut self, shape: &Shape, source: &Source<'_>, end: u64) {
         let (ring, stride) = (shape.ring_rows() as u64, shape.ring_stride());
         let samples = (shape.columns * shape.column.samples()) as u64;
@@ -83,8 +83,8 @@ impl Samples {
         }
     }
 
-    /// Converts what the windows of `spectra` spectra from `first` on lack; the samples from the first
-    /// window on.
+    /// Converts the missing samples of the windows of `spectra` spectra from `first`; returns the samples from the
+    /// first window's start.
     pub(super) fn linear(
         &mut self,
         shape: &Shape,

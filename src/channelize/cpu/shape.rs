@@ -1,4 +1,4 @@
-//! How a plan is laid out for a level: columns, blocks of spectra, the transform's kind and tables.
+//! Layout of a plan for a SIMD level: columns, blocks of spectra, type and tables of the transform.
 
 use std::sync::Arc;
 
@@ -14,58 +14,58 @@ use crate::backend::simd::Level;
 use crate::channelize::plan::{Form, Plan};
 use crate::error::{Error, Result};
 
-/// The most columns of a block of 8 spectra: what second-level caches hold beside the samples.
+/// Maximum number of columns for blocks of 8 spectra, so that the L2 cache also holds the samples.
 const MOST_COLUMNS: usize = 1 << 17;
 
-/// The longest transform of spectra side by side, one a lane: its rows fill half a second-level cache.
+/// Maximum length of transforms with one spectrum per lane: their rows fill half of an L2 cache.
 const MOST_BATCHED: usize = 4096;
 
-/// How the windowed sums become spectra.
+/// Transform of the windowed sums.
 #[derive(Clone)]
 pub(super) enum Transform {
-    /// Not at all.
+    /// No transform.
     None,
-    /// `LANES` points over the groups of columns first, then the rest with those outputs as lanes.
+    /// `LANES` points over the groups of columns first, then the rest, with those outputs as lanes.
     Square { passes: Passes, twiddles: Floats },
-    /// `LANES` spectra side by side.
+    /// `LANES` spectra side by side, one per lane.
     Batch(Passes),
-    /// By rustfft, one at a time.
+    /// By rustfft, one spectrum at a time.
     Library(Arc<dyn Fft<f32>>),
 }
 
-/// Channels of the output that follow bins in a row, up or down.
+/// Consecutive output channels that correspond to consecutive bins, ascending or descending.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
-    /// First place in the output.
+    /// First index in the output.
     pub(super) place: usize,
     /// Lowest bin.
     pub(super) bin: usize,
     pub(super) channels: usize,
-    /// Whether bins fall.
+    /// Whether bins descend.
     pub(super) falls: bool,
 }
 
-/// A plan's layout.
+/// Layout of a plan.
 pub(super) struct Shape {
     pub(super) plan: Plan,
     pub(super) level: Level,
     pub(super) column: Column,
-    /// Columns of a row: points of the complex transform.
+    /// Columns per row: length of the complex transform.
     pub(super) columns: usize,
-    /// Columns rounded up to cache lines.
+    /// Columns rounded up to whole cache lines.
     pub(super) padded: usize,
     /// Columns from one spectrum to the next.
     pub(super) hop: usize,
-    /// Spectra made together.
+    /// Spectra per block.
     pub(super) block: usize,
     pub(super) filter: Filter,
     pub(super) transform: Transform,
     pub(super) segments: Vec<Segment>,
-    /// By how many rows of bins complex spectra are turned in the output, where that is all.
+    /// Rotation of complex spectra in the output, in rows of bins; `None` if the order is not a pure rotation.
     pub(super) turn: Option<usize>,
-    /// Whether streamed stores are best spread over the work on the next spectrum.
+    /// Whether non-temporal stores should be spread over the computation of the next spectrum.
     pub(super) spreads: bool,
-    /// For pairs: exp(-i pi k / C), real parts, then imaginary ones.
+    /// For pairs: exp(-i pi k / C), real parts, then imaginary parts.
     pub(super) halves: Floats,
 }
 
@@ -106,27 +106,27 @@ impl Shape {
         })
     }
 
-    /// Whether windows of successive spectra share parts of rows.
+    /// Returns whether the windows of successive spectra overlap by fractions of rows.
     pub(super) fn overlaps(&self) -> bool {
         self.hop != self.columns
     }
 
-    /// Floats in a register.
+    /// Returns the floats per register.
     pub(super) fn lanes(&self) -> usize {
         lanes(self.level)
     }
 
-    /// Rows of samples that a block's windows span.
+    /// Returns the rows of samples that a block's windows span.
     pub(super) fn ring_rows(&self) -> usize {
         self.plan.taps() + self.block - 1
     }
 
-    /// Floats of a row of the ring: an odd number of cache lines, so that rows spread over all sets.
+    /// Returns the floats per row of the ring buffer: an odd number of cache lines, so that rows use all cache sets.
     pub(super) fn ring_stride(&self) -> usize {
         2 * self.padded + 16
     }
 
-    /// Floats of one stream's samples.
+    /// Returns the floats of one stream's sample buffer.
     pub(super) fn sample_floats(&self) -> usize {
         if self.overlaps() {
             2 * self.filter.imaginary + self.padded
@@ -137,17 +137,17 @@ impl Shape {
         }
     }
 
-    /// Bytes of a row as it came.
+    /// Returns the bytes per row of encoded samples.
     pub(super) fn row_bytes(&self) -> usize {
         self.plan.input().encoding.bytes(self.columns * self.column.samples())
     }
 
-    /// Columns that the linear buffer of overlapping windows holds.
+    /// Returns the capacity in columns of the linear buffer for overlapping windows.
     pub(super) fn linear_columns(&self) -> usize {
         self.filter.imaginary - 16 - self.padded
     }
 
-    /// Floats of one spectrum between the transform's two steps.
+    /// Returns the floats of one spectrum between the transform's two steps.
     pub(super) fn step_floats(&self) -> usize {
         match &self.transform {
             Transform::Square { passes, .. } => 2 * self.lanes() * passes.room() + 16,
@@ -155,35 +155,35 @@ impl Shape {
         }
     }
 
-    /// Where spectrum `s` of a block is kept: where each is written as soon as it is there, all are kept
-    /// in the first place.
+    /// Returns the storage slot of spectrum `s` of a block. If each spectrum is written immediately, all share slot
+    /// 0.
     pub(super) fn slot(&self, s: usize) -> usize {
         let single = matches!(self.transform, Transform::Square { .. } | Transform::Library(_));
         if single && self.writes_at_once() { 0 } else { s }
     }
 
-    /// Whether sums of powers come out.
+    /// Returns whether the output is detected.
     pub(super) fn is_detected(&self) -> bool {
         matches!(self.plan.options().form, Form::Detected(_))
     }
 
-    /// Whether a spectrum is written without waiting for the other polarization's.
+    /// Returns whether a spectrum can be written without waiting for the other polarization.
     pub(super) fn writes_at_once(&self) -> bool {
         !self.is_detected() || self.plan.input().polarizations == 1
     }
 
-    /// Sums of one unit: products x channels.
+    /// Returns the sums per unit: products x channels.
     pub(super) fn sums(&self) -> usize {
         self.plan.output_products() * self.plan.channels()
     }
 
-    /// Floats of one spectrum: real parts, then imaginary ones `padded` floats further.
+    /// Returns the floats per spectrum: real parts, then imaginary parts `padded` floats further.
     pub(super) fn spectrum_floats(&self) -> usize {
         2 * self.padded
     }
 }
 
-/// Refuses what no machine holds, before it is allocated.
+/// Rejects plans that exceed any machine's memory before allocating.
 fn check_memory(plan: &Plan) -> Result<()> {
     let streams = plan.input().streams() as u128;
     let samples = streams * 2 * (plan.span() as u128 + 8);
@@ -197,7 +197,8 @@ fn check_memory(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Columns from the first of a block's windows to twice the length of its last: moves are rare.
+/// Returns the offset from real to imaginary parts of the linear buffer: twice the columns that a block's windows
+/// span, so that moves to the buffer's start are rare, and padding.
 fn linear_columns(plan: &Plan, hop: usize, block: usize, column: Column) -> usize {
     let span = plan.span() / column.samples();
     let columns = plan.points() / column.samples();
@@ -222,7 +223,7 @@ fn transform(plan: &Plan, columns: usize, lanes: usize) -> Transform {
     Transform::Library(FftPlanner::new().plan_fft_forward(columns))
 }
 
-/// exp(-2 pi i n2 k1 / N) by group of lanes, k1 and lane n2.
+/// Returns exp(-2 pi i n2 k1 / N); axes: group of lanes, k1, lane n2.
 fn twiddles(columns: usize, lanes: usize) -> Floats {
     let mut floats = Floats::new(2 * columns);
     for (index, pair) in floats.values_mut().chunks_exact_mut(2 * lanes).enumerate() {
@@ -264,7 +265,7 @@ fn filter(plan: &Plan, column: Column, lanes: usize, imaginary: usize) -> Filter
     Filter { taps, blocks, coefficients, odd, row, imaginary }
 }
 
-/// Columns from one spectrum to the next.
+/// Returns the columns from one spectrum to the next.
 fn hop_columns(plan: &Plan, column: Column) -> usize {
     plan.hop() / column.samples()
 }
@@ -292,7 +293,8 @@ fn segments(plan: &Plan) -> Vec<Segment> {
     segments
 }
 
-/// How far spectra of whole rows are turned, if they rise and are complex.
+/// Returns the rotation of spectra in the output, in registers, if the output is complex and in ascending cyclic
+/// order.
 fn turn(plan: &Plan, column: Column, lanes: usize, transform: &Transform) -> Option<usize> {
     let plain = plan.options().form == Form::Spectra
         && column == Column::Complex

@@ -1,4 +1,4 @@
-//! From one stream's samples to a block of its spectra.
+//! Computes a block of spectra from one stream's samples.
 #![allow(unsafe_code)]
 
 use num_complex::Complex;
@@ -13,12 +13,12 @@ use super::samples::Samples;
 use super::shape::{Shape, Transform};
 use super::transpose;
 
-/// A thread's buffers for the windowed sums and their transforms.
+/// Buffers of one thread for windowed sums and their transforms.
 #[derive(Debug)]
 pub(super) struct Buffers {
     /// Windowed sums.
     sums: Floats,
-    /// Sums of overlapping windows before they are turned.
+    /// Sums of overlapping windows before rotation to the phase reference.
     straight: Floats,
     /// Rows of the transform's second step, or of spectra side by side.
     rows: Floats,
@@ -27,17 +27,17 @@ pub(super) struct Buffers {
     library: Vec<Complex<f32>>,
     scratch: Vec<Complex<f32>>,
     pointers: Vec<*const u8>,
-    /// Two finished spectra as complex numbers, and what of them is still to be written.
+    /// Two finished spectra as complex values, and their stores still pending.
     aside: Floats,
     pending: Pending,
-    /// Whether the second of them is the latest.
+    /// Whether the second spectrum is the latest.
     second: bool,
 }
 
-// SAFETY: rows' pointers are made anew before each use, and nothing is pending between calls.
+// SAFETY: row pointers are rebuilt before each use, and no stores are pending between calls.
 unsafe impl Send for Buffers {}
 
-/// A block's spectra of one polarization: real parts, and imaginary ones `padded` floats further.
+/// Spectra of a block for one polarization: real parts, then imaginary parts `padded` floats further.
 pub(super) struct Block<'a> {
     pub(super) first: u64,
     pub(super) spectra: usize,
@@ -82,7 +82,7 @@ impl Buffers {
         }
     }
 
-    /// Makes a block's windowed sums, and as much of their transforms as is made for all at once.
+    /// Computes a block's windowed sums, and the transform steps that cover all its spectra together.
     pub(super) fn prepare(
         &mut self,
         shape: &Shape,
@@ -111,7 +111,7 @@ impl Buffers {
         }
     }
 
-    /// Ends the transform of spectrum `s` of the block that was prepared, in its slot.
+    /// Completes the transform of spectrum `s` of the prepared block, in the spectrum's slot.
     pub(super) fn finish(&mut self, shape: &Shape, s: usize, to: &mut [f32]) {
         let to = &mut to[shape.slot(s) * shape.spectrum_floats()..][..shape.spectrum_floats()];
         match &shape.transform {
@@ -143,8 +143,8 @@ impl Buffers {
         }
     }
 
-    /// As [`Self::finish`], but writes complex numbers, turned by so many rows of bins: whether it could.
-    /// Past the caches, all is written after [`Self::flush`].
+    /// Like [`Self::finish`], but writes complex values to the output, rotated by `turn` rows of bins; returns
+    /// whether it could. Non-temporal stores are complete only after [`Self::flush`].
     pub(super) fn finish_in_place(
         &mut self,
         shape: &Shape,
@@ -166,13 +166,13 @@ impl Buffers {
             return true;
         }
         self.second = !self.second;
-        // Aside, in turns, as far behind a cache line's start as there.
+        // The two buffers alternate, each at the output's offset within a cache line.
         let aside = &mut self.aside.values_mut()
             [usize::from(self.second) * (2 * shape.columns + 16) + line / 4..];
         let aside = &mut aside[..2 * shape.columns];
         let place = Place { at: aside.as_mut_ptr(), turn, streams: false };
-        // SAFETY: as above; what is pending lies in the other half, and its place in the output is
-        // borrowed for the whole call that `flush` ends.
+        // SAFETY: as above; the pending stores read the other buffer, and their destination in the output is borrowed
+        // for the whole call, which ends with `flush`.
         unsafe {
             passes::transform_in_place(shape.level, passes, rows, place, &mut self.pending);
             pending::flush(shape.level, &mut self.pending);
@@ -181,13 +181,13 @@ impl Buffers {
         true
     }
 
-    /// Writes what is pending.
+    /// Writes all pending stores.
     pub(super) fn flush(&mut self, shape: &Shape) {
-        // SAFETY: `finish_in_place` says why.
+        // SAFETY: as in `finish_in_place`.
         unsafe { pending::flush(shape.level, &mut self.pending) };
     }
 
-    /// Windowed sums into the buffer of sums, side by side.
+    /// Computes windowed sums into the buffer of sums, spectra side by side.
     fn filter_aside(
         &mut self,
         shape: &Shape,
@@ -203,7 +203,7 @@ impl Buffers {
         self.filter(shape, source, samples, block, sums);
     }
 
-    /// Windowed sums, columns side by side.
+    /// Computes windowed sums with columns side by side.
     fn filter(
         &mut self,
         shape: &Shape,
@@ -218,8 +218,8 @@ impl Buffers {
                 let straight = self.straight.values();
                 for part in [0, shape.padded] {
                     let from = &straight[part..part + shape.columns];
-                    // SAFETY: a spectrum's sums have room for both parts, and `block.to` or the buffer
-                    // of sums, which they lie in, is borrowed for this call.
+                    // SAFETY: a spectrum's sums have space for both parts, and the memory they lie in (`block.to` or
+                    // the buffer of sums) is borrowed for this call.
                     let to = unsafe {
                         let at = sums.at.add(s * sums.spectrum + part);
                         std::slice::from_raw_parts_mut(at, shape.columns)
@@ -232,12 +232,12 @@ impl Buffers {
         }
         samples.rows(shape, source, (block.first, block.spectra), &mut self.pointers);
         let rows = Rows { rows: &self.pointers, spectra: block.spectra };
-        // SAFETY: the rows were just listed, padded to whole blocks as the sums are.
+        // SAFETY: the rows were just listed, and are padded to whole blocks, as are the sums.
         unsafe { fir::filter(shape.level, &shape.filter, rows, sums, None, Ahead::default()) };
     }
 
-    /// The sums of spectrum `s` of the block, of overlapping windows, before they are turned; by how much
-    /// they have to be.
+    /// Computes the sums of spectrum `s` of a block of overlapping windows before rotation; returns the rotation in
+    /// columns.
     fn straight(
         &mut self,
         shape: &Shape,
@@ -250,13 +250,13 @@ impl Buffers {
         let at = self.straight.values_mut().as_mut_ptr();
         let sums = Sums { at, spectrum: 0, imaginary: shape.padded };
         let window = window[s * shape.hop..].as_ptr();
-        // SAFETY: the buffer of samples holds the block's windows, and a padded row beyond them.
+        // SAFETY: the sample buffer holds the block's windows and one padded row beyond them.
         unsafe { fir::single(shape.level, &shape.filter, window, shape.columns, sums) };
         let start = u128::from(block.first + s as u64) * shape.hop as u128;
         (start % shape.columns as u128) as usize
     }
 
-    /// Windowed sums and the first step of the transform.
+    /// Computes windowed sums and the first step of the transform.
     fn square(
         &mut self,
         shape: &Shape,
@@ -276,7 +276,7 @@ impl Buffers {
                 scatter(shape, turn, self.straight.values(), sums);
                 let groups = shape.filter.blocks / lanes;
                 let first = First { rows: rows.wrapping_add(s * spectrum), ..first };
-                // SAFETY: the sums and rows of one spectrum are whole.
+                // SAFETY: the sums and rows of the spectrum are complete.
                 unsafe { fir::steps(shape.level, groups, sums.as_ptr(), first) };
             }
             return;
@@ -286,11 +286,11 @@ impl Buffers {
         let sums = Sums { at, spectrum: 2 * lanes * lanes + 16, imaginary: lanes };
         let ahead = ahead(shape, source, samples, block);
         let listed = Rows { rows: &self.pointers, spectra: block.spectra };
-        // SAFETY: the rows were just listed; sums and rows were sized for a block of spectra.
+        // SAFETY: the rows were just listed; the sums and rows are sized for a block of spectra.
         unsafe { fir::filter(shape.level, &shape.filter, listed, sums, Some(first), ahead) };
     }
 
-    /// Transforms a block's sums side by side.
+    /// Transforms a block's sums with one spectrum per lane.
     fn batch(&mut self, shape: &Shape, passes: &passes::Passes, block: &mut Block<'_>) {
         let lanes = shape.lanes();
         let (rows, side) = (self.rows.values_mut(), self.side.values_mut());
@@ -300,25 +300,25 @@ impl Buffers {
             for (from, to) in parts {
                 let from = self.sums.values()[from + block * lanes..].as_ptr();
                 let to = rows[passes.spread().place(block * lanes) * 2 * lanes + to..].as_mut_ptr();
-                // SAFETY: `lanes` spectra of sums, and as many rows as a block has columns.
+                // SAFETY: the sums hold `lanes` spectra, and the buffer has a row for every column.
                 unsafe { transpose::square(shape.level, from, spectrum, to, 2 * lanes) };
             }
         }
         let target = Target { at: side.as_mut_ptr(), row: 2 * lanes, imaginary: lanes };
-        // SAFETY: both buffers have as many rows as the transform has points.
+        // SAFETY: both buffers have one row per point.
         unsafe { passes::transform(shape.level, passes, rows.as_mut_ptr(), target) };
         for block_of_bins in 0..shape.padded / lanes {
             for (to, from) in parts {
                 let from = side[block_of_bins * lanes * 2 * lanes + from..].as_ptr();
                 let to = block.to[to + block_of_bins * lanes..].as_mut_ptr();
-                // SAFETY: the block has room for `lanes` spectra.
+                // SAFETY: the block has space for `lanes` spectra.
                 unsafe { transpose::square(shape.level, from, 2 * lanes, to, spectrum) };
             }
         }
     }
 }
 
-/// Puts one spectrum's sums, turned, where the first step reads them: by group, then by block.
+/// Rotates one spectrum's sums and stores them in the order of the first step: by group, then by block.
 fn scatter(shape: &Shape, turn: usize, straight: &[f32], sums: &mut [f32]) {
     let (lanes, columns) = (shape.lanes(), shape.columns);
     let groups = columns / lanes / lanes;
@@ -336,7 +336,7 @@ fn scatter(shape: &Shape, turn: usize, straight: &[f32], sums: &mut [f32]) {
     }
 }
 
-/// The bytes that the next block's new rows will come from.
+/// Returns the bytes from which the next block's new rows are read.
 fn ahead(shape: &Shape, source: &Source<'_>, samples: &Samples, block: &Block<'_>) -> Ahead {
     let next = source.ahead(samples.next_sample(shape));
     let bits = source.encoding.sample_bits() * shape.column.samples();
@@ -345,7 +345,7 @@ fn ahead(shape: &Shape, source: &Source<'_>, samples: &Samples, block: &Block<'_
     Ahead { at: next.as_ptr(), lines, step: lines.div_ceil(shape.filter.blocks) }
 }
 
-/// Spectrum `s` of a block, in its slot.
+/// Returns spectrum `s` of a block from its slot.
 pub(super) fn spectrum<'a>(shape: &Shape, spectra: &'a [f32], s: usize) -> Spectrum<'a> {
     let floats = &spectra[shape.slot(s) * shape.spectrum_floats()..][..shape.spectrum_floats()];
     let (re, im) = floats.split_at(shape.padded);

@@ -1,4 +1,4 @@
-//! Squares of floats, transposed in registers.
+//! Transposition of square blocks of floats in registers.
 #![allow(unsafe_code)]
 
 use super::vector::{Portable, Vector, levels};
@@ -11,10 +11,10 @@ levels!(square, square_body, (from: *const f32, from_row: usize, to: *mut f32, t
 /// Transposes `LANES` rows of `LANES` floats.
 ///
 /// # Safety
-/// Both have so many rows, `from_row` and `to_row` floats apart.
+/// Both arrays must hold `LANES` rows, `from_row` and `to_row` floats apart.
 #[inline(always)]
 unsafe fn square_body<V: Vector>(from: *const f32, from_row: usize, to: *mut f32, to_row: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: forwards the caller's guarantee.
     unsafe {
         let mut x = [V::splat(0.0); 16];
         for (i, x) in x.iter_mut().enumerate().take(V::LANES) {

@@ -1,50 +1,50 @@
-//! The few vector operations that the kernels need, for each level: registers of floats.
+//! Vector operations of the kernels, for each SIMD level.
 //!
 //! Invariant: lanes never mix, but in the operations that are named for it.
 #![allow(unsafe_code)]
 
-/// One register of single-precision floats.
+/// Register of single-precision floats.
 ///
 /// # Safety
-/// Every method may be called only where the level's instructions exist; pointers must be valid for
-/// what a method reads or writes.
+/// Methods may be called only if the CPU supports the level's instructions; pointers must be valid for the method's
+/// reads or writes.
 pub(super) unsafe trait Vector: Copy {
     /// Floats in the register: 8 or 16.
     const LANES: usize;
-    /// As many 32-bit integers.
+    /// Register of `LANES` 32-bit integers.
     type Words: Copy;
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
-    /// Stores past the caches; `to` is aligned to the register's size.
+    /// Stores without caching (non-temporal); `to` must be aligned to the register's size.
     unsafe fn stream(self, to: *mut f32);
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
-    /// `self * b + c`, rounded once where the level has it.
+    /// Computes `self * b + c`, with one rounding if the level has fused multiply-add.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
-    /// `c - self * b`.
+    /// Computes `c - self * b`.
     unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self;
-    /// Lanes last first.
+    /// Reverses the lanes.
     unsafe fn reverse(self) -> Self;
-    /// Lanes of both in turn: the first half, and the second.
+    /// Interleaves the lanes of both registers; returns the first half and the second.
     unsafe fn interleave(self, other: Self) -> (Self, Self);
-    /// Even and odd lanes of both, one behind the other: undoes `interleave`.
+    /// Returns the even and the odd lanes of both registers: the inverse of `interleave`.
     unsafe fn deinterleave(self, other: Self) -> (Self, Self);
-    /// Transposes the square of the first [`Vector::LANES`] registers.
+    /// Transposes the first [`Vector::LANES`] registers as a square matrix.
     unsafe fn transpose(rows: &mut [Self; 16]);
-    /// Words of 1, 2 or 4 bytes, filled up with zeros.
+    /// Loads words of 1, 2 or 4 bytes, zero-extended.
     unsafe fn words_1(from: *const u8) -> Self::Words;
     unsafe fn words_2(from: *const u8) -> Self::Words;
     unsafe fn words_4(from: *const u8) -> Self::Words;
-    /// Words with the bits of `mask` turned.
+    /// Flips the bits of `mask` in each word.
     unsafe fn turn(words: Self::Words, mask: i32) -> Self::Words;
-    /// The signed field of each word that begins `LEFT` bits below the top and ends `RIGHT` bits above
-    /// the bottom once it has been moved to the top.
+    /// Extracts a signed field as floats: shifts each word left by `LEFT` bits, then arithmetically right by `RIGHT`
+    /// bits.
     unsafe fn field<const LEFT: u32, const RIGHT: u32>(words: Self::Words) -> Self;
 }
 
-/// Plain arrays, which the compiler makes vectors of.
+/// Plain arrays that the compiler vectorizes.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([f32; 8]);
 
@@ -59,7 +59,7 @@ impl Portable {
     }
 }
 
-// SAFETY: nothing beyond the pointers' validity, which callers promise.
+// SAFETY: requires only valid pointers, which the callers guarantee.
 unsafe impl Vector for Portable {
     const LANES: usize = 8;
     type Words = [i32; 8];
@@ -69,12 +69,12 @@ unsafe impl Vector for Portable {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller promises 8 readable floats.
+        // SAFETY: the caller guarantees 8 readable floats.
         Self(unsafe { from.cast::<[f32; 8]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller promises 8 writable floats.
+        // SAFETY: the caller guarantees 8 writable floats.
         unsafe { to.cast::<[f32; 8]>().write_unaligned(self.0) }
     }
     #[inline(always)]
@@ -134,19 +134,19 @@ unsafe impl Vector for Portable {
     }
     #[inline(always)]
     unsafe fn words_1(from: *const u8) -> [i32; 8] {
-        // SAFETY: the caller promises 8 readable bytes.
+        // SAFETY: the caller guarantees 8 readable bytes.
         let bytes = unsafe { from.cast::<[u8; 8]>().read_unaligned() };
         bytes.map(i32::from)
     }
     #[inline(always)]
     unsafe fn words_2(from: *const u8) -> [i32; 8] {
-        // SAFETY: the caller promises 16 readable bytes.
+        // SAFETY: the caller guarantees 16 readable bytes.
         let words = unsafe { from.cast::<[[u8; 2]; 8]>().read_unaligned() };
         words.map(|word| i32::from(u16::from_le_bytes(word)))
     }
     #[inline(always)]
     unsafe fn words_4(from: *const u8) -> [i32; 8] {
-        // SAFETY: the caller promises 32 readable bytes.
+        // SAFETY: the caller guarantees 32 readable bytes.
         let words = unsafe { from.cast::<[[u8; 4]; 8]>().read_unaligned() };
         words.map(i32::from_le_bytes)
     }
@@ -162,7 +162,7 @@ unsafe impl Vector for Portable {
 
 pub(super) use crate::backend::simd::levels;
 
-/// Floats in a register of a level.
+/// Returns the floats per register of a level.
 pub(super) fn lanes(level: crate::backend::simd::Level) -> usize {
     match level {
         crate::backend::simd::Level::Avx512(_) => 16,

@@ -18,45 +18,45 @@ macro_rules! plain {
      [$($binary:ident = $instruction:ident),*]) => {
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the level.
             Self(unsafe { $splat(value) })
         }
         #[inline(always)]
         unsafe fn load(from: *const f32) -> Self {
-            // SAFETY: the caller promises the level and the floats.
+            // SAFETY: the caller guarantees the level and the floats.
             Self(unsafe { $load(from) })
         }
         #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
-            // SAFETY: the caller promises the level and the floats.
+            // SAFETY: the caller guarantees the level and the floats.
             unsafe { $store(to, self.0) }
         }
         #[inline(always)]
         unsafe fn stream(self, to: *mut f32) {
-            // SAFETY: the caller promises the level, the floats and their alignment.
+            // SAFETY: the caller guarantees the level, the floats and their alignment.
             unsafe { $stream(to, self.0) }
         }
         $(
             #[inline(always)]
             unsafe fn $binary(self, other: Self) -> Self {
-                // SAFETY: the caller promises the level.
+                // SAFETY: the caller guarantees the level.
                 Self(unsafe { $instruction(self.0, other.0) })
             }
         )*
         #[inline(always)]
         unsafe fn mul_add(self, b: Self, c: Self) -> Self {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the level.
             Self(unsafe { $mul_add(self.0, b.0, c.0) })
         }
         #[inline(always)]
         unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self {
-            // SAFETY: the caller promises the level.
+            // SAFETY: the caller guarantees the level.
             Self(unsafe { $neg_mul_add(self.0, b.0, c.0) })
         }
     };
 }
 
-// SAFETY: each method is made of the level's instructions, whose presence callers promise.
+// SAFETY: the methods use the level's instructions, whose support the callers guarantee.
 unsafe impl Vector for Avx2 {
     const LANES: usize = 8;
     type Words = __m256i;
@@ -71,7 +71,7 @@ unsafe impl Vector for Avx2 {
     );
     #[inline(always)]
     unsafe fn reverse(self) -> Self {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let order = _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0);
             Self(_mm256_permutevar8x32_ps(self.0, order))
@@ -79,7 +79,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn interleave(self, other: Self) -> (Self, Self) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let low = _mm256_unpacklo_ps(self.0, other.0);
             let high = _mm256_unpackhi_ps(self.0, other.0);
@@ -89,7 +89,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn deinterleave(self, other: Self) -> (Self, Self) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let even = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(self.0, other.0));
             let odd = _mm256_castps_pd(_mm256_shuffle_ps::<0xdd>(self.0, other.0));
@@ -99,7 +99,7 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn transpose(rows: &mut [Self; 16]) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let mut pairs = [rows[0].0; 8];
             for i in 0..4 {
@@ -121,27 +121,27 @@ unsafe impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn words_1(from: *const u8) -> __m256i {
-        // SAFETY: the caller promises the level and 8 bytes.
+        // SAFETY: the caller guarantees the level and 8 bytes.
         unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast())) }
     }
     #[inline(always)]
     unsafe fn words_2(from: *const u8) -> __m256i {
-        // SAFETY: the caller promises the level and 16 bytes.
+        // SAFETY: the caller guarantees the level and 16 bytes.
         unsafe { _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())) }
     }
     #[inline(always)]
     unsafe fn words_4(from: *const u8) -> __m256i {
-        // SAFETY: the caller promises the level and 32 bytes.
+        // SAFETY: the caller guarantees the level and 32 bytes.
         unsafe { _mm256_loadu_si256(from.cast()) }
     }
     #[inline(always)]
     unsafe fn turn(words: __m256i, mask: i32) -> __m256i {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe { _mm256_xor_si256(words, _mm256_set1_epi32(mask)) }
     }
     #[inline(always)]
     unsafe fn field<const LEFT: u32, const RIGHT: u32>(words: __m256i) -> Self {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let (left, right) = (_mm_cvtsi32_si128(LEFT as i32), _mm_cvtsi32_si128(RIGHT as i32));
             Self(_mm256_cvtepi32_ps(_mm256_sra_epi32(_mm256_sll_epi32(words, left), right)))
@@ -149,7 +149,7 @@ unsafe impl Vector for Avx2 {
     }
 }
 
-// SAFETY: each method is made of the level's instructions, whose presence callers promise.
+// SAFETY: the methods use the level's instructions, whose support the callers guarantee.
 unsafe impl Vector for Avx512 {
     const LANES: usize = 16;
     type Words = __m512i;
@@ -164,7 +164,7 @@ unsafe impl Vector for Avx512 {
     );
     #[inline(always)]
     unsafe fn reverse(self) -> Self {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let order = _mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
             Self(_mm512_permutexvar_ps(order, self.0))
@@ -172,7 +172,7 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn interleave(self, other: Self) -> (Self, Self) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
             let high =
@@ -183,7 +183,7 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn deinterleave(self, other: Self) -> (Self, Self) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
             let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
@@ -193,7 +193,7 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn transpose(rows: &mut [Self; 16]) {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let mut pairs = [rows[0].0; 16];
             for i in 0..8 {
@@ -207,7 +207,7 @@ unsafe impl Vector for Avx512 {
                 fours[4 * i + 2] = _mm512_shuffle_ps::<0x44>(pairs[4 * i + 1], pairs[4 * i + 3]);
                 fours[4 * i + 3] = _mm512_shuffle_ps::<0xee>(pairs[4 * i + 1], pairs[4 * i + 3]);
             }
-            // Register `4 i + k` holds, in its quarter q, column `4 q + k` of rows `4 i ..`.
+            // Quarter q of register `4 i + k` holds column `4 q + k` of rows `4 i ..`.
             for k in 0..4 {
                 let [a, b, c, d] = [fours[k], fours[4 + k], fours[8 + k], fours[12 + k]];
                 let (even_ab, odd_ab) =
@@ -223,27 +223,27 @@ unsafe impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn words_1(from: *const u8) -> __m512i {
-        // SAFETY: the caller promises the level and 16 bytes.
+        // SAFETY: the caller guarantees the level and 16 bytes.
         unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast())) }
     }
     #[inline(always)]
     unsafe fn words_2(from: *const u8) -> __m512i {
-        // SAFETY: the caller promises the level and 32 bytes.
+        // SAFETY: the caller guarantees the level and 32 bytes.
         unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())) }
     }
     #[inline(always)]
     unsafe fn words_4(from: *const u8) -> __m512i {
-        // SAFETY: the caller promises the level and 64 bytes.
+        // SAFETY: the caller guarantees the level and 64 bytes.
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
     #[inline(always)]
     unsafe fn turn(words: __m512i, mask: i32) -> __m512i {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe { _mm512_xor_si512(words, _mm512_set1_epi32(mask)) }
     }
     #[inline(always)]
     unsafe fn field<const LEFT: u32, const RIGHT: u32>(words: __m512i) -> Self {
-        // SAFETY: the caller promises the level.
+        // SAFETY: the caller guarantees the level.
         unsafe {
             let top = _mm512_slli_epi32::<LEFT>(words);
             Self(_mm512_cvtepi32_ps(_mm512_srai_epi32::<RIGHT>(top)))

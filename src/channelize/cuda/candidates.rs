@@ -1,4 +1,4 @@
-//! Which shapes of the fused kernel are taken at first, and which are tried when it is tuned.
+//! Default shapes of the fused kernel and its tuning candidates.
 //!
 //! Invariant: all of them give the same bits.
 
@@ -6,24 +6,23 @@ use super::shape::{MOST_HELD, Shape};
 use crate::backend::cuda::Properties;
 use crate::channelize::plan::Plan;
 
-/// Blocks of a cluster.
+/// Blocks per cluster.
 const TOGETHER: usize = 8;
 
 impl Shape {
-    /// The shapes of a plan on a device where nothing was measured; none when there is no kernel for it.
+    /// Returns the default shapes of a plan on an untuned device; empty if the plan has no fused kernel.
     pub(super) fn taken(plan: &Plan, properties: &Properties) -> Vec<Self> {
         let candidates = Self::candidates(plan, properties);
         candidates.first().map_or_else(Vec::new, |first| first.with_alone(&candidates))
     }
 
-    /// Itself, and behind one for blocks that work together, one of blocks alone: for launches of too few
-    /// spectra.
+    /// Returns this shape and, if it uses clusters, a single-block shape after it for launches of too few spectra.
     pub(super) fn with_alone(&self, candidates: &[Self]) -> Vec<Self> {
         let alone = candidates.iter().find(|shape| self.cluster > 1 && shape.cluster == 1);
         [self].into_iter().chain(alone).copied().collect()
     }
 
-    /// What measured best on an H200 and keeps registers from spilling.
+    /// Applies the settings measured fastest on an H200 that do not spill registers.
     pub(super) fn measured(self) -> Self {
         let own = self.measured_alone();
         let is_wide = own.sample_bytes == 8;
@@ -31,7 +30,7 @@ impl Shape {
         match (own.radix, own.taps) {
             _ if !own.is_symmetric || own.side < 32 && !is_wide => own,
             _ if is_wide && own.form == 1 && (own.polarizations == 2 || own.side < 32) => own,
-            // There is room for all of a column's taps once its mirror column has the same.
+            // The registers fit all taps of a column because its mirrored column shares them.
             (2, ..=8) => {
                 let row = own.side * own.side;
                 let (threads, resident) = (row / 2, 1024 / row);
@@ -42,16 +41,16 @@ impl Shape {
         }
     }
 
-    /// The same for taps that are each column's own.
+    /// Same as [`Self::measured`], without shared taps.
     fn measured_alone(self) -> Self {
         let Self { radix, taps, sample_bytes, .. } = self;
         let is_wide = sample_bytes == 8;
         let own = Self { ahead: if is_wide { 2 } else { 4 }, ..self };
         match (radix, taps) {
             (1, _) => self.measured_of_one(),
-            // Much is under way between registers and memory, and batches are small anyway.
+            // Many loads are in flight at these tap counts, and batches are small anyway.
             (_, 17..) => Self { threads: self.threads / 2, holds_taps: false, ..own },
-            // Of eight bytes a sample, a batch of powers takes more than 128 registers a thread.
+            // With eight-byte samples, a batch of powers needs more than 128 registers per thread.
             (2, _) if is_wide && self.form == 1 => {
                 Self { threads: self.threads / 2, holds_taps: false, ..own }
             }
@@ -68,7 +67,7 @@ impl Shape {
         }
     }
 
-    /// The same for a radix of 1.
+    /// Same as [`Self::measured_alone`], for a radix of 1.
     fn measured_of_one(self) -> Self {
         let eight = Self { holds_taps: 2 * self.taps <= MOST_HELD, ..self.halved() };
         match (self.sample_bytes, self.taps) {
@@ -76,7 +75,7 @@ impl Shape {
             (8, 9..=16) if self.form == 1 => {
                 Self { threads: self.threads / 2, holds_taps: false, ahead: 2, ..self }
             }
-            // A row in shared memory takes as many registers on its way as one from afar.
+            // Rows prefetched to shared memory would need as many registers as rows loaded from global memory.
             (8, 9..=16) => Self { ahead: 2, holds_taps: false, most_prefetched: 0, ..self },
             (8, 32 | 64) => Self { ahead: 2, ..self },
             (8, _) => Self { ahead: 2, early_taps: true, ..eight },
@@ -85,9 +84,9 @@ impl Shape {
                 let conversion = usize::from(bytes == 4);
                 Self { ahead: 8, early_taps: true, conversion, ..self }
             }
-            // Powers leave fewer registers.
+            // Detection leaves fewer registers.
             (2, ..=8) => Self { conversion: usize::from(self.form != 1), ..self },
-            // Nor is there room for so many taps, and those of one polarization leave none for a whole batch.
+            // With detection the taps do not fit in registers, and one polarization leaves none for a full batch.
             (bytes, ..=16) if self.form == 1 && self.polarizations == 1 => {
                 Self { conversion: usize::from(bytes == 2), ..eight }
             }
@@ -96,13 +95,13 @@ impl Shape {
         }
     }
 
-    /// Itself, and what differs in one thing.
+    /// Returns this shape and variants that differ in one parameter.
     pub(super) fn others(&self) -> Vec<Self> {
         let own = *self;
         let conversion = if own.conversion == 1 { 0 } else { 1 };
         let ahead = if own.ahead == 8 { 4 } else { 8 };
         let mut others = Vec::new();
-        // Where samples are small and points not too many, blocks alone have less to wait for.
+        // With narrow samples and fewer points, single blocks wait less, so they are tried first.
         let (first, last) = match own.radix == 16 || own.sample_bytes > 2 {
             true => (own.together(), None),
             false => (None, own.together()),
@@ -122,8 +121,9 @@ impl Shape {
         others
     }
 
-    /// Eight blocks that make batches of sixteen or eight spectra together, with their taps in registers: what
-    /// a block alone reads again for each one or two spectra of so many points is more than it is worth.
+    /// Returns the cluster variant: eight blocks compute batches of sixteen or eight spectra together and hold their
+    /// taps in registers. A single block would reload samples and taps for every one or two spectra of this many
+    /// points.
     fn together(&self) -> Option<Self> {
         let parts = self.radix / TOGETHER;
         let is_wide = self.sample_bytes == 8;
@@ -141,12 +141,12 @@ impl Shape {
         })
     }
 
-    /// Batches of as many spectra as registers have room for.
+    /// Enlarges batches to as many spectra as the registers hold.
     fn whole(self) -> Self {
         Self { batch: 16 / self.radix / self.polarizations, ..self }
     }
 
-    /// Batches of half as many spectra by half as many threads, in twice as many blocks.
+    /// Halves the spectra per batch and the threads per block, and doubles the resident blocks.
     fn halved(self) -> Self {
         if self.batch < 2 {
             return self;

@@ -1,9 +1,9 @@
-// The same by clusters of CLUSTER blocks, for so many points that a block alone has room for one or two spectra: each block
-// owns PARTS x SIDE^2 columns, with their taps in registers, and makes windowed sums of BATCH spectra. Each sum goes to the
-// block that transforms its spectrum, which has OWN of them; from there on a block works as one alone does.
-//  - A block's rows are free when all blocks have read their values of the batch before: a barrier of the cluster that each
-//    thread arrives at when it is done and waits for before its first sum of the next batch is whole.
-//  - A block's rows are full when all their bytes have come, which a barrier in its shared memory counts.
+// Variant for blocks of a cluster, used when a single block's shared memory fits only one or two spectra. Each block
+// owns PARTS x SIDE^2 columns, holds their taps in registers, and computes windowed sums of BATCH spectra. It sends
+// each sum to the block that transforms the spectrum; each block transforms OWN spectra, as a single block does.
+//  - A block's rows are free when all blocks have read their values of the previous batch. A cluster barrier signals
+//    this: each thread arrives after its last read and waits before it sends its first sum of the next batch.
+//  - A block's rows are full when all their bytes have arrived; an mbarrier in its shared memory counts the bytes.
 #pragma once
 
 constexpr int PARTS = RADIX / CLUSTER, OWN = BATCH / CLUSTER;
@@ -12,7 +12,8 @@ static_assert(POLARIZATIONS == 1 && PASSES == 1 && SIDE == 32 && FORM != FORM_DE
 static_assert(PARTS * CLUSTER == RADIX && OWN * CLUSTER == BATCH && OWN * RADIX * SIDE == THREADS, "blocks share the work");
 static_assert(PREFETCHED <= 32, "a warp asks for rows");
 
-// Where a thread's sums of one part go: its place in its own block's rows, of which all blocks have the same, and the barrier.
+// Destination of a thread's sums of one part: shared-memory address of its rows, equal in all blocks, and the
+// mbarrier.
 struct Targets {
   u32 own, barrier;
   INLINE void send(int spectrum, float4 sum) const {
@@ -21,14 +22,14 @@ struct Targets {
   }
 };
 
-// The place in the order of sending of the `i`th sum that is whole: half a batch waits, so that blocks that are at the
-// same place send to different ones.
+// Returns the spectrum whose sum is sent as `i`th. Sends lag half a batch, and their order is rotated by rank within
+// each half, so that blocks that run in step send to different blocks.
 template <int ROTATION> INLINE constexpr int sent_at(int i) {
   constexpr int HALF = BATCH / 2;
   return i / HALF * HALF + (i + ROTATION) % HALF;
 }
 
-// Windowed sums of one column and their way to the blocks that transform them.
+// Computes the windowed sums of one column and sends them to the blocks that transform them.
 template <int ROTATION>
 INLINE void filter_sent(float2 (&taps)[TAPS], const Column<PREFETCHED>& column, const Targets& targets, bool is_first) {
   constexpr int TOGETHER = TAPS + BATCH - 1, DELAY = ROTATES ? BATCH / 2 : 0;
@@ -60,14 +61,14 @@ INLINE void filter_parts(float2 (&held)[PARTS][TAPS], const Word* near, const Wo
   }
 }
 
-// Finds the code of a rank: the order of sending is fixed when it is compiled.
+// Selects the instantiation for a rank; the sending order must be a compile-time constant.
 template <int ROTATION>
 INLINE void filter_rotated(u32 rank, float2 (&held)[PARTS][TAPS], const Word* near, const Word* far, const Targets& targets) {
   if (!ROTATES || rank == ROTATION) return filter_parts<ROTATION>(held, near, far, targets);
   if constexpr (ROTATES && ROTATION + 1 < CLUSTER) filter_rotated<ROTATION + 1>(rank, held, near, far, targets);
 }
 
-// Asks for this block's columns of the first rows of a batch; called by one warp.
+// Starts the bulk copies of this block's columns of a batch's first rows; called by one warp.
 INLINE void prefetch_columns(const Arguments& a, const Batch& batch, u32 rank, Word* words, u32 barrier) {
   constexpr u32 BYTES = PARTS * COLUMNS * sizeof(Word);
   if (threadIdx.x == 0) barrier_expect(barrier, PREFETCHED * BYTES);
@@ -118,7 +119,7 @@ INLINE void make_spectra_together(const Arguments& a, unsigned char* memory) {
 #pragma unroll
       for (int r = 0; r < RADIX; r++) sums[r][j] = *(const float4*)(own + (j * RADIX + r) * PITCH);
     store_transforms<RADIX * PITCH, PITCH>(sums, own);
-    // Every warp is done with the samples of this batch, too.
+    // All warps have read the samples of this batch.
     __syncthreads();
     if (PREFETCHED > 0 && thread < 32 && item + step < a.items)
       prefetch_columns(a, batch_at<BATCH>(a, item + step, 0), rank, words, near_barrier);
@@ -130,7 +131,7 @@ INLINE void make_spectra_together(const Arguments& a, unsigned char* memory) {
     float2 v[SIDE];
     transform_line(v, rows + (row / RADIX * RADIX + line % RADIX) * PITCH + (SIDE + 1) * (line / RADIX), line_factors + line);
     if (spectrum >= batch.skipped) write_line(a, v, batch.start + spectrum, place, line);
-    // What was read has been used by now.
+    // All values read from shared memory have been used.
     cluster_arrive_relaxed();
   }
   cluster_wait();

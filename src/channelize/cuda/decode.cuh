@@ -1,6 +1,7 @@
-// Recorded samples as single precision: a word holds one row's samples of two neighbouring channels.
-// Conversions go round the slow converter of integers: a byte or a short with its sign bit turned, put into the mantissa
-// of 2^23, is the number plus 2^23 plus the sign bit's weight, and one subtraction is exact.
+// Decodes recorded samples to single precision. A word holds one row's samples of two neighbouring channels.
+// The default avoids the slow integer-to-float instruction: a byte or short with its sign bit flipped, placed in the
+// mantissa of 2^23, equals the number plus 2^23 plus the weight of the sign bit. One exact subtraction removes the
+// offset.
 #pragma once
 #include "device.cuh"
 
@@ -10,19 +11,19 @@
 #define COMPLEX_16 3
 #define COMPLEX_F32 4
 
-// How bytes become floats: by subtraction (0), by the integer unit's conversion (1), by the converter of bytes (2).
+// Conversion of bytes to floats: 0 by subtraction, 1 by integer-to-float of a sign-extended word, 2 by byte-to-float.
 #ifndef CONVERSION
 #define CONVERSION 0
 #endif
 
 constexpr float MANTISSA = 8388608.f;
 
-// Byte `i` of a word, counted from 0, as a number from 0 to 255, less `zero`.
+// Returns byte `i` of a word as an unsigned number (0 to 255) minus `zero`.
 INLINE float unsigned_byte(u32 word, int i, float zero) {
   return __uint_as_float(__byte_perm(word, 0x4B000000u, 0x7440 + i)) - (MANTISSA + zero);
 }
 
-// Two's complement byte `i`; `turned` is the word with its sign bits turned.
+// Returns byte `i` as two's complement; `turned` is the word with its sign bits flipped.
 INLINE float signed_byte(u32 word, u32 turned, int i) {
 #if CONVERSION == 1
   return __int2float_rn((i32)permute_bytes(word, word, 0x8880 + 0x1111 * i));
@@ -33,7 +34,7 @@ INLINE float signed_byte(u32 word, u32 turned, int i) {
 #endif
 }
 
-// Two's complement short `i`; `turned` as above.
+// Returns short `i` as two's complement; `turned` is the word with its sign bits flipped.
 INLINE float signed_short(u32 word, u32 turned, int i) {
 #if CONVERSION == 1
   return __int2float_rn((i32)permute_bytes(word, word, i ? 0xBB32 : 0x9910));

@@ -1,4 +1,4 @@
-//! Sums of powers: groups of spectra first, all at a time, then each row's groups in their order.
+//! Sums of powers: sums groups of spectra in parallel, then each row's groups in order.
 
 use super::forms::{order, place, spectra};
 use super::general::{BLOCK, Pass};
@@ -6,13 +6,13 @@ use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::channelize::plan::{Detection, Feed, Plan, Products};
 use crate::error::Result;
 
-/// The most spectra in one group, unless 8 taps are more.
+/// Maximum number of spectra per group, unless 8 times the taps is more.
 const MOST: usize = 256;
 
-/// Channels in a sum from which on 32 threads make it.
+/// Number of summed channels from which 32 threads compute one output.
 const MANY: usize = 32;
 
-/// Sums that one call of passes leaves for the next: read from the first, written to the second.
+/// Partial sums carried between calls: read from the first buffer, written to the second.
 #[derive(Debug)]
 struct Carry([Buffer<f32>; 2]);
 
@@ -22,30 +22,30 @@ impl Carry {
     }
 }
 
-/// Kernels and sums of a plan's detection.
+/// Kernels and partial sums of a plan's detection.
 #[derive(Debug)]
 pub(super) struct Detected {
     plan: Plan,
     detection: Detection,
     detect: Function,
     finish: Function,
-    /// Spectra of a row and of a group, groups of a row.
+    /// Spectra per row, spectra per group, groups per row.
     row: u64,
     group: u64,
     groups_in_row: u64,
-    /// Finished groups of a pass: axes group, unit of the pass, product, bin.
+    /// Complete groups of a pass; axes: group, unit of the pass, product, bin.
     slots: Buffer<f32>,
-    /// The unfinished group, and the sums of finished groups of the unfinished row: axes unit, product, bin.
+    /// Incomplete group, and sum of the complete groups of the incomplete row; axes: unit, product, bin.
     groups: Carry,
     rows: Carry,
 }
 
-/// The groups that a pass touches.
+/// Groups that a pass contributes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Touched {
-    /// Spectra of the first row that came before the pass.
+    /// Spectra of the first row before the pass.
     begin: u64,
-    /// The group of its row that the first spectrum belongs to.
+    /// Group, within its row, of the first spectrum.
     first_group: u64,
     groups: u64,
     finished: u64,
@@ -53,7 +53,7 @@ struct Touched {
 }
 
 impl Detected {
-    /// For passes of at most so many spectra and units.
+    /// Creates the stage for passes of at most `spectra` spectra and `units` units.
     pub(super) fn new(
         plan: &Plan,
         detection: &Detection,
@@ -82,10 +82,10 @@ impl Detected {
         })
     }
 
-    /// Queues a pass.
+    /// Enqueues a pass.
     ///
     /// # Safety
-    /// Its spectra lie at `work`, and the output has room for its rows.
+    /// `work` must hold the pass's spectra, and the output must have space for its rows.
     pub(super) unsafe fn enqueue(&mut self, stream: &Stream, work: u64, pass: &Pass) -> Result<()> {
         let touched = self.touched(pass);
         let channels = self.plan.channels();
@@ -101,12 +101,12 @@ impl Detected {
             .with(self.groups.0[1].address());
         let threads = touched.groups as usize * channels;
         let grid = [threads.div_ceil(BLOCK), pass.units, 1];
-        // SAFETY: the arguments are the kernel's; the slots have room for a pass' groups.
+        // SAFETY: the arguments match the kernel; the slots have space for a pass's groups.
         unsafe { stream.launch(&self.detect, grid, [BLOCK, 1, 1], &arguments)? };
         if touched.rows == 0 {
             return Ok(());
         }
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe { self.finish(stream, pass, &touched) }
     }
 
@@ -135,7 +135,7 @@ impl Detected {
             .with(pass.output);
         let threads = (touched.rows as usize * self.plan.output_channels()) << lanes;
         let grid = [threads.div_ceil(BLOCK), pass.units * products, 1];
-        // SAFETY: the arguments are the kernel's; the caller vouches for the output.
+        // SAFETY: the arguments match the kernel; the caller guarantees the output.
         unsafe { stream.launch(&self.finish, grid, [BLOCK, 1, 1], &arguments) }
     }
 
@@ -147,12 +147,13 @@ impl Detected {
         let groups = last_row * self.groups_in_row + in_row / self.group - first_group + 1;
         let ends = in_row + 1 == self.row || (in_row + 1).is_multiple_of(self.group);
         let finished = if ends { groups } else { groups - 1 };
-        // Rows of one group end with it; those of several have sums to be kept.
+        // A row of a single group is counted only when it is complete; a row of several groups also has partial sums
+        // to save.
         let rows = if self.groups_in_row == 1 { finished } else { last_row + 1 };
         Touched { begin, first_group, groups, finished, rows }
     }
 
-    /// The next spectra go on from what these left.
+    /// Swaps the carry buffers: the next spectra continue these partial sums.
     pub(super) fn turn(&mut self) {
         self.groups.0.swap(0, 1);
         self.rows.0.swap(0, 1);

@@ -1,7 +1,7 @@
 // Fourier transforms of 2 to 32 points in one thread's registers.
-// Radix 2, decimated in time: the input stands in bit-reversed order, the output in natural order. A butterfly takes six
-// multiply-adds whatever its factor, so the factors between two passes cost nothing when they are part of the second one:
-// sum_c v[c] w^c W_N^(c k) is the same network with other factors.
+// Radix 2, decimation in time: input in bit-reversed order, output in natural order. A butterfly takes six
+// multiply-adds for any twiddle factor, so the twiddle factors between two passes are free when folded into the
+// second pass: sum_c v[c] w^c W_N^(c k) uses the same network with other factors.
 #pragma once
 #include "device.cuh"
 
@@ -11,7 +11,7 @@ template <int N> INLINE constexpr int reversed(int i) {
   return result;
 }
 
-// (a, b) becomes (a + w b, a - w b); the difference is 2 a less the sum.
+// Replaces (a, b) by (a + w b, a - w b), computing the difference as 2 a minus the sum.
 INLINE void butterfly(float2& a, float2& b, float re, float im) {
   const float x = fmaf(-im, b.y, fmaf(re, b.x, a.x)), y = fmaf(im, b.x, fmaf(re, b.y, a.y));
   b.x = fmaf(2.f, a.x, -x);
@@ -23,14 +23,14 @@ INLINE void butterfly_1(float2& a, float2& b) {
   b = make_float2(a.x - c.x, a.y - c.y);
   a = make_float2(a.x + c.x, a.y + c.y);
 }
-// w = -i
+// Computes a butterfly with w = -i.
 INLINE void butterfly_minus_i(float2& a, float2& b) {
   const float2 c = b;
   b = make_float2(a.x - c.y, a.y + c.x);
   a = make_float2(a.x + c.y, a.y - c.x);
 }
 
-// cos(2 pi i / 32), and the sine
+// Returns cos(2 pi i / 32); `sine` returns the sine.
 INLINE constexpr float cosine(int i) {
   constexpr float values[8] = {1.f,
                                0.980785280403230449f,
@@ -44,7 +44,7 @@ INLINE constexpr float cosine(int i) {
 }
 INLINE constexpr float sine(int i) { return i == 0 ? 0.f : cosine(8 - i); }
 
-// The network's stage that joins two transforms of HALF points; one function a stage keeps every index a constant.
+// Joins pairs of HALF-point transforms. A separate function per stage keeps every index a compile-time constant.
 template <int N, int HALF> INLINE void stage(float2 (&v)[N]) {
 #pragma unroll
   for (int pair = 0; pair < N / 2; pair++) {
@@ -68,7 +68,8 @@ template <int N> INLINE void transform(float2 (&v)[N]) {
   if constexpr (N >= 32) stage<N, 16>(v);
 }
 
-// The same stage with the factor w^(N/2/HALF) W_(2 HALF)^m; those with m >= HALF/2 are -i times those before.
+// Runs the same stage with factors w^(N/2/HALF) W_(2 HALF)^m. Factors with m >= HALF/2 are -i times those with m -
+// HALF/2.
 template <int N, int HALF> INLINE void turned_stage(float2 (&v)[N], const float4* factors, int step) {
 #pragma unroll
   for (int m = 0; m < HALF / 2; m += 2) {
@@ -84,7 +85,8 @@ template <int N, int HALF> INLINE void turned_stage(float2 (&v)[N], const float4
   }
 }
 
-// Of v[c] w^c: N / 4 words of two factors each, `step` words apart: w^(N/2), w^(N/4), then those of each stage.
+// Transforms v[c] w^c. `factors` holds N / 4 words of two factors each, `step` words apart: w^(N/2), w^(N/4), then
+// those of each stage.
 template <int N> INLINE void turned_transform(float2 (&v)[N], const float4* factors, int step) {
   const float4 w = factors[0];
 #pragma unroll
@@ -99,8 +101,8 @@ template <int N> INLINE void turned_transform(float2 (&v)[N], const float4* fact
   if constexpr (N == 32) turned_stage<N, 16>(v, factors, step);
 }
 
-// Of the sums of two columns side by side, the transform over their N values for each spectrum, to shared memory: spectra
-// are SPECTRUM values apart, what stands at the same place of a transform ROW.
+// Transforms the sums of two neighbouring columns over their N values, for each spectrum, and stores the results in
+// shared memory. SPECTRUM and ROW are the strides, in values, of spectra and of output indices of the transform.
 template <int SPECTRUM, int ROW, int N, int SPECTRA> INLINE void store_transforms(float4 (&sums)[N][SPECTRA], float2* own) {
 #pragma unroll
   for (int j = 0; j < SPECTRA; j++) {

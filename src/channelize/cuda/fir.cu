@@ -1,8 +1,8 @@
-// Windowed sums of any plan: y[n mod N] = sum over t of x[n + t N] b[n - start + t N], n = start + c.
-// ENCODING is the voltages' place in the list of encodings.
+// Windowed sums (FIR) for any plan: y[n mod N] = sum over t of x[n + t N] b[n - start + t N], n = start + c. ENCODING
+// is the index of the voltage encoding in its enumeration.
 #include "device.cuh"
 
-// Spectra that a thread sums at a time: a sample is read once for all of them.
+// Spectra per thread; each sample is read once for all of them.
 constexpr u32 SPECTRA = 8;
 
 struct Complex {
@@ -17,13 +17,13 @@ using Sample = Complex;
 using Sample = Real;
 #endif
 
-// The low nibble of a word in two's complement.
+// Sign-extends the low nibble of a word (two's complement).
 INLINE float nibble(u32 word) { return (float)((i32)(word << 28) >> 28); }
 INLINE float signed_byte(u32 word) { return (float)((i32)(word << 24) >> 24); }
 INLINE float signed_short(u32 word) { return (float)((i32)(word << 16) >> 16); }
 INLINE float offset_byte(u32 word) { return (float)((i32)(word & 255) - 128); }
 
-// Sample `at` of a stream.
+// Loads sample `at` of a stream.
 INLINE Sample load(const u8* row, u64 at) {
 #if ENCODING == 0
   const u32 word = row[at];
@@ -41,7 +41,7 @@ INLINE Sample load(const u8* row, u64 at) {
   const float2 both = ((const float2*)row)[at];
   return {both.x, both.y};
 #elif ENCODING == 5
-  // 2 bits: the outer levels are 3.316505 times the inner ones.
+  // 2-bit codes: the outer levels are 3.316505 times the inner ones.
   const u32 code = row[at >> 2] >> (2 * (u32)(at & 3)) & 3;
   const float level = code == 0 || code == 3 ? 3.316505f : 1.0f;
   return {code < 2 ? -level : level};
@@ -65,7 +65,7 @@ INLINE void add(Complex& sum, const Complex& x, float b) {
 INLINE void add(Real& sum, const Real& x, float b) { sum.re = fmaf(x.re, b, sum.re); }
 
 INLINE void store(float* to, u32 at, const Complex& sum, u32) { ((float2*)to)[at] = make_float2(sum.re, sum.im); }
-// Real sums stand alone, or as complex numbers where they are the output.
+// Stores a real sum, or a complex number with zero imaginary part if the sums are the output.
 INLINE void store(float* to, u32 at, const Real& sum, u32 widens) {
   if (widens) {
     ((float2*)to)[at] = make_float2(sum.re, 0.0f);
@@ -74,8 +74,8 @@ INLINE void store(float* to, u32 at, const Real& sum, u32 widens) {
   }
 }
 
-// What every launch shares: a block's y is one stream, counted from `first_unit`'s first polarization; a unit
-// is an antenna's recorded channel, in the order of the output.
+// Arguments of every launch. blockIdx.y is one stream, counted from the first polarization of `first_unit`; a unit is
+// one antenna's recorded channel, in output order.
 #define FIR_ARGUMENTS                                                                                          \
   const u8 *input, u64 stride, u64 first_sample, const float *coefficients, float *output, u64 spectrum_floats, \
       u64 antenna_floats, u64 place_floats, u64 polarization_floats, u32 points, u32 taps, u32 hop,             \
@@ -90,7 +90,7 @@ INLINE void store(float* to, u32 at, const Real& sum, u32 widens) {
   const u8* row = input + stream * stride;                                                                     \
   float* to = output + antenna * antenna_floats + place * place_floats + polarization * polarization_floats;
 
-// Whole rows from spectrum to spectrum: each thread sums SPECTRA spectra of one column, taps in their order.
+// Windows one whole row apart: each thread sums SPECTRA spectra of one column, adding taps in order.
 KERNEL __launch_bounds__(256, 2) fir(FIR_ARGUMENTS) {
   const u32 index = blockIdx.x * 256 + threadIdx.x;
   const u32 first = index / points * SPECTRA, column = index % points;
@@ -100,7 +100,7 @@ KERNEL __launch_bounds__(256, 2) fir(FIR_ARGUMENTS) {
   const u32 rows = taps + live - 1;
   const u64 at = first_sample + (u64)first * points + column;
   Sample sums[SPECTRA];
-  // Slot r mod SPECTRA holds the coefficient of tap r.
+  // Entry r mod SPECTRA holds the coefficient of tap r.
   float b[SPECTRA];
 #pragma unroll
   for (u32 k = 0; k < SPECTRA; ++k) sums[k] = {}, b[k] = 0.0f;
@@ -116,7 +116,7 @@ KERNEL __launch_bounds__(256, 2) fir(FIR_ARGUMENTS) {
         for (u32 k = 0; k < SPECTRA; ++k) add(sums[k], x[j], b[(j + SPECTRA - k) % SPECTRA]);
       }
     } else {
-      // All loads first, so that they wait for memory together.
+      // All loads are issued first so that their latencies overlap.
       Sample x[SPECTRA];
       float fresh[SPECTRA];
 #pragma unroll
@@ -130,7 +130,8 @@ KERNEL __launch_bounds__(256, 2) fir(FIR_ARGUMENTS) {
       for (u32 j = 0; j < SPECTRA; ++j) {
         const u32 r = start + j;
         b[j] = fresh[j];
-        // Row r is tap r - k of spectrum k; others must not touch it, as it need not be finite.
+        // Row r is multiplied by tap r - k for spectrum k. Rows outside a spectrum's window must not enter its sum,
+        // because they may not be finite.
 #pragma unroll
         for (u32 k = 0; k < SPECTRA; ++k) {
           if (r >= k && r - k < taps) add(sums[k], x[j], b[(j + SPECTRA - k) % SPECTRA]);
@@ -144,7 +145,7 @@ KERNEL __launch_bounds__(256, 2) fir(FIR_ARGUMENTS) {
   }
 }
 
-// Windows that overlap by parts of rows: a thread sums one value of one spectrum.
+// Windows that overlap by fractions of a row: each thread sums one value of one spectrum.
 KERNEL __launch_bounds__(256) fir_overlapping(FIR_ARGUMENTS) {
   const u32 index = blockIdx.x * 256 + threadIdx.x;
   const u32 spectrum = index / points, place_in_row = index % points;

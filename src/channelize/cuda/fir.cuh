@@ -1,21 +1,21 @@
-// Windowed sums of consecutive spectra, of two neighbouring channels a thread.
-// Rows of samples stream past and each is decoded once for all its spectra: row k meets tap k - j for spectrum j. Every
-// sum runs over the taps in their order, so its value does not depend on how many spectra are made at a time.
+// Windowed sums (FIR) of consecutive spectra; each thread computes two neighbouring channels.
+// Each row of samples is decoded once for all spectra of the batch: row k is multiplied by tap k - j for spectrum j.
+// Every sum adds its taps in order, so its value does not depend on the batch size.
 #pragma once
 #include "decode.cuh"
 
-// Whether a tap of the ring is loaded a row before it is used, into registers that there must be.
+// Loads each tap of the ring one row before its use, which costs two extra registers.
 #ifndef EARLY_TAPS
 #define EARLY_TAPS 0
 #endif
 
-// The order of a row's products in the loop over blocks: from both ends inwards, upwards, downwards. Which of them lets the
-// assembler find registers without bank conflicts is a matter of trying.
+// Order of a row's products in the loop over blocks: 0 from both ends inwards, 1 ascending, 2 descending. The order
+// decides whether ptxas finds a register allocation without bank conflicts; the tuner tries it.
 #ifndef TURN
 #define TURN 0
 #endif
 
-// The most taps that are held in registers; above, they pass through a ring of as many as there are spectra.
+// Maximum number of taps held in registers. More taps pass through a ring of as many entries as there are spectra.
 constexpr int MOST_HELD = 16;
 
 INLINE void add_product(float4& sum, float2 tap, float4 x) {
@@ -25,12 +25,12 @@ INLINE void add_product(float4& sum, float2 tap, float4 x) {
   sum.w = fmaf(tap.y, x.w, sum.w);
 }
 
-// One column of words: the first NEAR rows in shared memory, all in global memory.
+// One column of words: the first NEAR rows in shared memory, all rows in global memory.
 template <int NEAR> struct Column {
   const Word* shared;
   const Word* global;
   const float2* taps;
-  // words from row to row, in shared memory too; taps from row to row
+  // Words from row to row in global memory, taps from row to row, words from row to row in shared memory.
   int pitch, tap_pitch, near_pitch;
 
   INLINE Word near(int row) const { return shared[row * near_pitch]; }
@@ -38,7 +38,7 @@ template <int NEAR> struct Column {
   INLINE float2 tap(int row) const { return __ldg(taps + row * tap_pitch); }
 };
 
-// Rows on their way from global memory: AHEAD of them.
+// Register queue of AHEAD rows in flight from global memory.
 template <int NEAR> struct Rows {
   Word words[AHEAD];
 
@@ -47,7 +47,7 @@ template <int NEAR> struct Rows {
     for (int row = NEAR; row < AHEAD; row++)
       if (row < rows) words[row % AHEAD] = column.far(row);
   }
-  // The row `slot` of a column that begins at `slot` 0, and asks for the one AHEAD of it if there is one.
+  // Returns row `slot`, counted from the column's start, and issues the load of the row AHEAD of it unless `is_last`.
   INLINE float4 take(const Column<NEAR>& column, int slot, bool is_near, bool is_last) {
     const Word word = is_near ? column.near(slot) : words[slot % AHEAD];
     if (!is_last) words[slot % AHEAD] = column.far(slot + AHEAD);
@@ -55,7 +55,7 @@ template <int NEAR> struct Rows {
   }
 };
 
-// All taps in registers; of a column that mirrors another, in a window that is the same backwards, those of the other one.
+// Holds all taps in registers. With MIRRORED the taps are those of the mirrored column of a symmetric window.
 template <int SPECTRA, int NEAR, bool LOADS, bool MIRRORED = false>
 INLINE void filter_held(float4 (&sums)[SPECTRA], float2 (&taps)[TAPS], const Column<NEAR>& column) {
   constexpr int ROWS = TAPS + SPECTRA - 1;
@@ -75,18 +75,20 @@ INLINE void filter_held(float4 (&sums)[SPECTRA], float2 (&taps)[TAPS], const Col
   }
 }
 
-// One spectrum, for launches that are too short for a batch; the loop keeps loads of other columns out of its registers.
+// Computes one spectrum, for launches shorter than a batch. Partial unrolling keeps loads of other columns out of the
+// registers.
 template <int NEAR> INLINE void filter_one(float4& sum, const Column<NEAR>& column) {
 #pragma unroll(TAPS >= 16 ? 8 : TAPS > 1 ? TAPS / 2 : 1)
   for (int k = 0; k < TAPS; k++) add_product(sum, column.tap(k), decode(column.far(k)));
 }
 
-// Taps in a ring of SPECTRA, of which the table has a row more: rows that begin the sums one by one, rows of all sums, rows that end them one by one.
-// The loop over blocks is not unrolled, or the code outgrows the instruction cache.
+// Passes the taps through a ring of SPECTRA registers. With EARLY_TAPS the tap table has one more row than taps. Rows
+// start the sums one by one, then feed all sums, then end them one by one. The loop over blocks is not unrolled,
+// because the code would exceed the instruction cache.
 template <int SPECTRA, int NEAR>
 INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
   constexpr int ROWS = TAPS + SPECTRA - 1, BLOCK = SPECTRA >= 8 ? SPECTRA : 16;
-  // As many blocks as have all their rows' successors.
+  // Number of blocks whose rows all have a successor to prefetch.
   constexpr int MOST = SPECTRA > AHEAD ? TAPS - SPECTRA : TAPS - 1 - AHEAD, BLOCKS = MOST / BLOCK;
   constexpr int SHIFT = BLOCKS * BLOCK;
   static_assert(TAPS >= SPECTRA && (BLOCKS == 0 || NEAR <= SPECTRA), "the loop's rows are far");
@@ -121,7 +123,7 @@ INLINE void filter_ring(float4 (&sums)[SPECTRA], Column<NEAR> column) {
     column.taps += BLOCK * column.tap_pitch;
     column.global += (u64)BLOCK * column.pitch;
   }
-  // The column now begins SHIFT rows later.
+  // `column` has advanced by SHIFT rows.
 #pragma unroll
   for (int k = SPECTRA; k < ROWS - SHIFT; k++) {
     const int row = k + SHIFT;

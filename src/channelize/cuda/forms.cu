@@ -1,7 +1,7 @@
-// What becomes of spectra of any plan: complex numbers, sums of powers, integers.
+// Output forms for any plan: complex values, sums of powers, requantized integers.
 #include "device.cuh"
 
-// The order of the channels: which bin place `index` of a recorded channel holds.
+// Channel order: maps index `index` of a recorded channel to its FFT bin.
 struct Order {
   u32 channels, shift, falls;
   INLINE u32 bin(u32 index) const {
@@ -10,7 +10,7 @@ struct Order {
   }
 };
 
-// Spectra in the transform's order: axes spectrum, stream of the pass, bin.
+// Spectra in FFT order; axes: spectrum, stream of the pass, bin.
 struct Spectra {
   const float2* values;
   u64 pitch;
@@ -18,7 +18,7 @@ struct Spectra {
   INLINE const float2* of(u32 spectrum, u32 stream) const { return values + ((u64)spectrum * streams + stream) * pitch; }
 };
 
-// Where a block's unit (an antenna's recorded channel) stands in a row of the output, in elements.
+// Offset of a unit (one antenna's recorded channel) in an output row, in elements.
 struct Place {
   u64 antenna_elements, place_elements, product_elements;
   u32 first_unit, coarse_channels;
@@ -46,15 +46,16 @@ KERNEL __launch_bounds__(256)
   output[row * row_elements + at] = from.of(row, blockIdx.y)[order.bin(channel)];
 }
 
-// Rounds to nearest, ties to even, and limits; what is not a number is 0, and limited.
+// Rounds to nearest, ties to even, and clips; sets `limited` for clipped values. NaN becomes 0 and sets `limited`.
 INLINE i32 whole(float value, float most, u32& limited) {
-  // A tie at the upper end goes to an even number beyond it, at the lower end to the least number itself.
+  // A tie at the upper limit rounds to the even number above it and is clipped; at the lower limit it rounds to the
+  // least number itself.
   limited |= !(value >= -most - 1.5f && value < most + 0.5f);
   if (!(value == value)) return 0;
   return __float2int_rn(value > most ? most : value < -most - 1.0f ? -most - 1.0f : value);
 }
 
-// Rows of one element that a thread makes, so that limited values are counted by few atomic additions.
+// Rows of one element per thread; batching the count of saturated values keeps atomic additions few.
 constexpr u32 ROWS = 16;
 
 template <int BITS> INLINE void integers(const Spectra& from, const Order& order, const Place& place, u32 spectra,
@@ -96,7 +97,7 @@ KERNEL __launch_bounds__(256) integers_4(SPECTRA_ARGUMENTS, ORDER_ARGUMENTS, PLA
   integers<4>(from, order, place, spectra, polarizations, row_elements, gains, gain_step, saturated, output);
 }
 
-// What is detected of a channel of two polarizations (or of one: FIRST).
+// Detected products of one channel's two polarizations (FIRST: of one polarization).
 enum Kind { FIRST, POWERS, SUM, STOKES_LINEAR, STOKES_CIRCULAR, CROSS };
 constexpr u32 PRODUCTS[] = {1, 2, 1, 4, 4, 4};
 
@@ -119,7 +120,7 @@ template <Kind KIND> INLINE void detect(float (&sums)[4], float2 x, float2 y) {
   }
 }
 
-// Which spectra are summed in one go: groups of a row, counted from the row that the pass begins in.
+// Groups of spectra that one thread sums; groups are counted from the row in which the pass begins.
 struct Groups {
   u32 row, group, in_row, begin, first_group;
   INLINE u32 start(u32 g) const { return (first_group + g) / in_row * row + (first_group + g) % in_row * group; }
@@ -128,8 +129,8 @@ struct Groups {
 #define GROUP_ARGUMENTS u32 row_spectra, u32 group_spectra, u32 groups_in_row, u32 begin, u32 first_group
 #define GROUPS const Groups groups = {row_spectra, group_spectra, groups_in_row, begin, first_group};
 
-// Sums of groups: finished ones go to `slots` (axes group, unit of the pass, product, bin), the last one's, if it
-// is not, to `left` (axes unit, product, bin); the first one goes on from `carried`.
+// Sums groups of spectra. Complete groups go to `slots` (axes: group, unit of the pass, product, bin); an incomplete
+// last group goes to `left` (axes: unit, product, bin). The first group continues from `carried`.
 template <Kind KIND> INLINE void sum_groups(const Spectra& from, const Groups& groups, u32 spectra, u32 channels,
                                             u32 group_count, u32 first_unit, u32 units, float* slots,
                                             const float* carried, float* left) {
@@ -173,7 +174,7 @@ DETECTOR(detect_stokes_linear, STOKES_LINEAR)
 DETECTOR(detect_stokes_circular, STOKES_CIRCULAR)
 DETECTOR(detect_cross, CROSS)
 
-// One row's sum of one product, bin by bin: groups in their order.
+// Sum of one product over one row, by bin, adding groups in order.
 struct RowSums {
   const float* slots;
   const float* earlier;
@@ -186,9 +187,9 @@ struct RowSums {
   }
 };
 
-// Rows of sums: interpolates, orders and sums the channels of rows that end in the pass; keeps the sums of the
-// last row, if it does not, in `rows_left`; the first row goes on from `rows_carried`. A block's y is a unit's
-// product; 2^lanes threads make one output channel.
+// Finishes rows that end in this pass: interpolates, reorders and sums their channels. An incomplete last row's sums
+// go to `rows_left`; the first row continues from `rows_carried`. blockIdx.y is a unit's product; 2^lanes threads
+// compute one output channel.
 KERNEL __launch_bounds__(256)
     finish_rows(ORDER_ARGUMENTS, PLACE_ARGUMENTS, u32 products, u32 units, u32 rows, u32 finished_groups, u32 groups_in_row,
                 u32 first_group, u32 channel_sum, u32 interpolates, u32 below, u32 lanes, const float* slots,

@@ -1,4 +1,4 @@
-// What is made of a spectrum's values: complex numbers, sums of products, or integers of few bits.
+// Output forms of a spectrum: complex values, sums of detected products, or requantized integers.
 #pragma once
 #include "fft.cuh"
 #include "fir.cuh"
@@ -7,7 +7,7 @@
 #define FORM_DETECTED 1
 #define FORM_REQUANTIZED 2
 
-// Of X and Y, the two polarizations; all but POWER need both in one block (POLARIZATIONS 2).
+// Products of polarizations X and Y. All but POWER need both in one block (POLARIZATIONS 2).
 #define PRODUCTS_POWER 0
 #define PRODUCTS_I 1
 #define PRODUCTS_IQUV_LINEAR 2
@@ -15,50 +15,53 @@
 #define PRODUCTS_AABBCRCI 4
 
 struct Arguments {
-  // of stream 0, the first sample under the first window; bytes from stream to stream
+  // First sample under the first window of stream 0, and bytes from stream to stream.
   const u8* input;
   u64 stride;
-  // of the first row; elements from row to row, and from product to product
+  // First output row; elements from row to row and from product to product.
   u8* output;
   u64 row_elements, product_elements;
-  // of each element of a row, how many were limited; or null
+  // Count of saturated values per row element, or null.
   u64* saturated;
   const float* coefficients;
   const float4* factors;
-  // of each unit (a stream, or two streams that are multiplied): the first of its elements in a row, and of its gains
+  // For each unit (a stream, or two streams whose products are formed): offset of its first element in a row, and
+  // offset of its gains.
   const u32* places;
-  // of each element of a polarization
+  // Gain of each element of a polarization.
   const float* gains;
-  // spectra of a launch and of a row, and units
+  // Spectra per launch, spectra per output row, and units.
   u32 spectra, row_spectra, units;
-  // a unit's spectra are shared out in items of so many spectra and batches; the last item may have fewer
+  // A unit's spectra are divided into items of `item_spectra` spectra and `item_batches` batches; the last item may
+  // be shorter.
   u32 items, item_spectra, item_batches, last_batches;
 };
 
-// What a block does next: `start` is the first spectrum of its batch, of which the first `skipped` are done already.
+// One batch of a block: `start` is its first spectrum; the first `skipped` spectra are already written.
 struct Batch {
   u32 unit, start, skipped;
 };
 
-// Where a unit's elements begin in a row, and its gains.
+// Offsets of a unit's first element in a row and of its gains.
 struct Place {
   u32 element, gain;
 };
 
-// A line's frequencies are `line` + i LINES. In the output, frequency m stands at m with the bits of ORDER turned.
+// A line holds frequencies `line` + i LINES. Frequency m is stored at index m ^ ORDER.
 constexpr u32 LINES = POINTS / SIDE;
 INLINE u32 place_of(u32 line) { return line ^ ORDER % LINES; }
 INLINE constexpr u32 place_in_line(u32 i) { return (i ^ ORDER / LINES) * LINES; }
 
 #if FORM == FORM_REQUANTIZED
-// Of a float of this size the last bits are a whole number, rounded to even.
+// A float of this magnitude (1.5 x 2^23) has unit spacing, so adding it rounds to a whole number, ties to even.
 constexpr float WHOLE = 12582912.f;
 constexpr i32 MOST = (1 << (BITS - 1)) - 1;
 
-// How far a whole number, as such a float's bits, is above the least: more than 2 MOST + 1 where it is out of range, or not a number.
+// Returns the offset of a rounded value, given as the bits of `value + WHOLE`, above the least integer. The result
+// exceeds 2 MOST + 1 for values out of range and for NaN.
 INLINE u32 above_least(u32 whole) { return whole - (0x4B400000u - MOST - 1); }
 
-// A part that may be out of range; 0 for what is not a number.
+// Clips a component to the range; NaN becomes 0.
 INLINE u32 limited(float value) {
   const float whole = fminf(fmaxf(value, -MOST - 1.f), (float)MOST) + WHOLE;
   return value == value ? __float_as_uint(whole) : 0;
@@ -71,7 +74,7 @@ INLINE void write_integer(u8* to, u32 at, u32 re, u32 im) {
     __stcs(to + at, (u8)(re << 4 | (im & 15)));
 }
 
-// One line of a spectrum that is a row.
+// Writes one line of a spectrum as requantized integers; a spectrum is one output row.
 INLINE void write_line(const Arguments& a, const float2 (&v)[SIDE], u64 row, const Place& place, u32 line) {
   const u64 first = place.element + place_of(line);
   const float* gains = a.gains + place.gain + place_of(line);
@@ -89,7 +92,7 @@ INLINE void write_line(const Arguments& a, const float2 (&v)[SIDE], u64 row, con
   }
 }
 #elif FORM == FORM_SPECTRA
-// One line of a spectrum that is a row.
+// Writes one line of a spectrum as complex values; a spectrum is one output row.
 INLINE void write_line(const Arguments& a, const float2 (&v)[SIDE], u64 row, const Place& place, u32 line) {
   float2* to = (float2*)a.output + row * a.row_elements + place.element + place_of(line);
 #pragma unroll
@@ -97,13 +100,15 @@ INLINE void write_line(const Arguments& a, const float2 (&v)[SIDE], u64 row, con
 }
 
 #else
-// Where a line leaves its powers: in its own values' place, every second half warp on the banks between.
+// Returns the offset of a line's powers in the storage of its own complex values. Alternate half warps use the banks
+// that the others leave free.
 INLINE u32 power_offset(u32 spectrum, u32 line) {
   const u32 half = SIDE == 16 && RADIX == 1 ? spectrum : line / 16;
   return half % 2 * (SIDE + 1);
 }
 
-// Leaves what is to be summed where the line's own values stood.
+// Stores a line's powers (one polarization) or values (two) over the line's own values in shared memory, for
+// summation.
 INLINE void leave_line(const float2 (&v)[SIDE], float2* own, u32 spectrum, u32 line) {
   float* powers = (float*)own + power_offset(spectrum, line);
 #pragma unroll
@@ -117,7 +122,7 @@ INLINE void leave_line(const float2 (&v)[SIDE], float2* own, u32 spectrum, u32 l
 
 constexpr int PRODUCT_COUNT = PRODUCT == PRODUCTS_POWER || PRODUCT == PRODUCTS_I ? 1 : 4;
 
-// Adds the products of one frequency of a spectrum, `second` values behind which is that of the other polarization.
+// Adds the products of frequency `i` of one spectrum. The other polarization's value lies `second` values further.
 INLINE void add_products(float (&sums)[PRODUCT_COUNT], const float2* line, u32 i, u32 offset, int second) {
   if constexpr (POLARIZATIONS == 1) {
     sums[0] += ((const float*)line)[i + offset];
@@ -138,8 +143,8 @@ INLINE void add_products(float (&sums)[PRODUCT_COUNT], const float2* line, u32 i
   }
 }
 
-// Adds a batch's spectra to their rows, in their order. `values` holds the lines of all its spectra, RADIX rows of PITCH
-// values each; a sum that a later batch goes on with waits in the output.
+// Adds a batch's spectra to their output rows in spectrum order. `values` holds the lines of all spectra, RADIX rows
+// of PITCH values each. A sum that continues in a later batch is kept in the output.
 template <int SPECTRA, int PITCH>
 INLINE void add_spectra(const Arguments& a, const Batch& batch, const Place& place, const float2* values) {
   static_assert(THREADS % LINES == 0, "a thread's frequencies share a line");

@@ -1,4 +1,4 @@
-//! The last step of the general path: spectra in the transform's order become rows of the output.
+//! Last step of the general path: converts spectra in FFT order to output rows.
 
 use super::detected::Detected;
 use super::general::{BLOCK, Pass};
@@ -6,35 +6,35 @@ use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::channelize::plan::{self, Order, Plan};
 use crate::error::Result;
 
-/// Rows of an element that a thread makes integers of.
+/// Rows of one element per thread when requantizing.
 const ROWS: usize = 16;
 
-/// What is made of spectra.
+/// Output form of spectra.
 #[derive(Debug)]
 enum Kind {
-    /// Nothing: windowed sums are the output.
+    /// The windowed sums are the output.
     Filtered,
     Complex(Function),
     Integers {
         function: Function,
         gains: Buffer<f32>,
-        /// 0 where one gain is for all.
+        /// Stride of the gains; 0 if one gain applies to all channels.
         step: usize,
     },
     Detected(Box<Detected>),
 }
 
-/// A form's kernels and what they need.
+/// Kernels and tables of an output form.
 #[derive(Debug)]
 pub(super) struct Form {
     plan: Plan,
     kind: Kind,
-    /// Whether spectra are in the output's order already.
+    /// Whether spectra already have the output's order.
     is_ordered: bool,
 }
 
 impl Form {
-    /// For passes of so many spectra and units.
+    /// Creates a form for passes of `pass` (spectra, units).
     pub(super) fn new(
         plan: &Plan,
         device: &Device,
@@ -57,10 +57,10 @@ impl Form {
         Ok(Self { plan: plan.clone(), kind, is_ordered })
     }
 
-    /// Queues a pass, whose spectra lie at `work`.
+    /// Enqueues a pass whose spectra lie at `work`.
     ///
     /// # Safety
-    /// They do, and the output has room for the pass' rows.
+    /// `work` must hold the pass's spectra, and the output must have space for its rows.
     pub(super) unsafe fn enqueue(
         &mut self,
         stream: &Stream,
@@ -73,7 +73,7 @@ impl Form {
         let (function, arguments, own) = match &mut self.kind {
             Kind::Filtered => return Ok(()),
             Kind::Detected(detected) => {
-                // SAFETY: the caller's promise is handed on.
+                // SAFETY: forwards the caller's guarantee.
                 return unsafe { detected.enqueue(stream, work, pass) };
             }
             Kind::Complex(function) => {
@@ -95,11 +95,11 @@ impl Form {
         };
         let threads = pass.spectra.div_ceil(own) * plan.channels();
         let grid = [threads.div_ceil(BLOCK), streams, 1];
-        // SAFETY: the arguments are the kernel's; the caller vouches for the addresses.
+        // SAFETY: the arguments match the kernel; the caller guarantees the addresses.
         unsafe { stream.launch(function, grid, [BLOCK, 1, 1], &arguments) }
     }
 
-    /// Ends the passes of a run of spectra: the next ones go on from what these left.
+    /// Ends the passes of a range of spectra; the next passes continue their partial sums.
     pub(super) fn turn(&mut self) {
         if let Kind::Detected(detected) = &mut self.kind {
             detected.turn();
@@ -107,7 +107,7 @@ impl Form {
     }
 }
 
-/// A pass' spectra, as kernels are told of them.
+/// Returns the kernel arguments that describe a pass's spectra.
 pub(super) fn spectra(work: u64, plan: &Plan, pass: &Pass) -> Arguments {
     let bins = if plan.input().encoding.is_complex() { plan.points() } else { plan.channels() + 1 };
     let polarizations = plan.input().polarizations;
@@ -119,7 +119,7 @@ pub(super) fn spectra(work: u64, plan: &Plan, pass: &Pass) -> Arguments {
         .with(polarizations as u32)
 }
 
-/// The order of the channels.
+/// Appends the channel order.
 pub(super) fn order(arguments: Arguments, plan: &Plan) -> Arguments {
     let (channels, order) = (plan.channels(), plan.options().order);
     let middle = if plan.input().encoding.is_complex() { channels.div_ceil(2) } else { 0 };
@@ -128,7 +128,7 @@ pub(super) fn order(arguments: Arguments, plan: &Plan) -> Arguments {
     arguments.with(channels as u32).with(shift as u32).with(falls)
 }
 
-/// Where the pass' units stand in a row.
+/// Appends the row strides and the pass's units.
 pub(super) fn place(arguments: Arguments, plan: &Plan, pass: &Pass) -> Arguments {
     let (coarse, channels) = (plan.input().coarse_channels, plan.output_channels());
     arguments

@@ -1,46 +1,51 @@
-// One pass of a polyphase filter bank: windowed sums, Fourier transform and the form out.
+// Polyphase filter bank in one pass: windowed sums, Fourier transform and output form.
 //   y_s[c] = sum_{t < TAPS} x[(s + t) POINTS + c] b[t POINTS + c],   Y_s[m] = sum_c y_s[c] exp(-2 pi i c m / POINTS)
 //
-// POINTS = RADIX x SIDE x SIDE, SIDE 16 or 32; c = c1 SIDE^2 + c2 SIDE + c3, m = k1 + RADIX k2 + RADIX SIDE k3. A block makes
-// SPECTRA consecutive spectra (of both polarizations where they are multiplied) at a time and goes on to others.
-//  1. A thread owns two neighbouring values of c2 SIDE + c3, for every c1 and every spectrum: windowed sums, then the
-//     transform over c1, all in registers; SPECTRA x RADIX rows of SIDE^2 values go to shared memory.
-//  2. SIDE lanes a row transform over c2, turned by k1 c2 / (RADIX SIDE), and leave the rows with pitch SIDE + 1.
-//  3. SIDE lanes of neighbouring k1 + RADIX k2 transform over c3, turned by (k1 + RADIX k2) c3 / POINTS.
-// Where RADIX is 1 a row stays within its lanes from 2 to 3; otherwise the block waits between them.
-// The next rows of samples come by one bulk copy a batch while this batch is transformed.
+// POINTS = RADIX x SIDE x SIDE with SIDE 16 or 32; c = c1 SIDE^2 + c2 SIDE + c3, m = k1 + RADIX k2 + RADIX SIDE k3. A
+// block computes batches of SPECTRA consecutive spectra, of both polarizations if the products need both.
+//  1. Each thread owns two neighbouring columns (values of c2 SIDE + c3) for every c1 and every spectrum. It computes
+//     their windowed sums and the transform over c1 in registers, then stores SPECTRA x RADIX rows of SIDE^2 values
+//     in shared memory.
+//  2. SIDE lanes per row transform over c2, with twiddle exponent k1 c2 / (RADIX SIDE), and store the row with pitch
+//     SIDE + 1.
+//  3. SIDE lanes with neighbouring k1 + RADIX k2 transform over c3, with twiddle exponent (k1 + RADIX k2) c3 /
+//     POINTS.
+// If RADIX is 1, the same lanes process a row in steps 2 and 3; otherwise a block barrier separates the steps. One
+// bulk copy per batch and polarization prefetches the next batch's first rows of samples while the current batch is
+// transformed.
 #include "forms.cuh"
 
 template <int SPECTRA> struct Shape {
-  // rows of samples that are in shared memory when a batch begins
+  // Rows of samples in shared memory when a batch begins.
   static constexpr int NEAR = SPECTRA == BATCH ? PREFETCHED : 0;
   static constexpr int ROWS = SPECTRA * POLARIZATIONS * RADIX, WARPS = THREADS / 32, LANES = SIDE < 32 ? SIDE : 32;
-  // rows that the block transforms at a time
+  // Rows transformed concurrently by the block.
   static constexpr int AT_ONCE = WARPS * (32 / LANES), ROUNDS = (ROWS + AT_ONCE - 1) / AT_ONCE;
-  // values from row to row, so that lanes of neighbouring k1 + RADIX k2 find their values in different banks
+  // Pitch of rows in values, padded so that lanes of neighbouring k1 + RADIX k2 hit different shared-memory banks.
   static constexpr int PITCH = SIDE * (SIDE + 1) + (RADIX == 1 ? 0 : RADIX >= 8 ? 2 : 16 / RADIX);
 };
 
 constexpr int COLUMNS = POINTS / RADIX / 2;
 constexpr int PASSES = COLUMNS / THREADS;
-// whether a thread keeps its taps in registers from batch to batch
+// Whether a thread keeps its taps in registers across batches.
 #ifndef HOLDS_TAPS
 #define HOLDS_TAPS (TAPS * RADIX * PASSES <= MOST_HELD)
 #endif
-// whether taps are the same backwards, and a thread owns columns that mirror each other
+// Tap columns per thread and pass. With MIRRORS the window is symmetric and a thread's mirrored columns share taps.
 constexpr int TAP_COLUMNS = MIRRORS ? RADIX / 2 : RADIX;
 constexpr int HELD_COLUMNS = HOLDS_TAPS ? TAP_COLUMNS * PASSES : 1, HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
-// whether a thread goes round for each of its columns and polarizations: at once they would take too many registers
+// Loops over a thread's columns and polarizations instead of unrolling, which would need too many registers.
 [[maybe_unused]] constexpr bool TURNS = RADIX * PASSES * POLARIZATIONS >= 4 && !HOLDS_TAPS;
-// whether sums of one spectrum leave few registers for what is on its way to them
+// Whether the sums of one spectrum leave too few registers for prefetched samples.
 [[maybe_unused]] constexpr bool WIDEST = BATCH == 1 && PREFETCHED == 0 && RADIX >= 4 && TAPS <= MOST_HELD && sizeof(Word) == 16;
-// the most blocks along y and z of a grid; units are counted along y, then z
+// Maximum number of blocks along y and z of a grid; units are counted along y, then z.
 constexpr u32 MOST_BLOCKS = 65535;
-// words of a row of samples
+// Words per row of samples.
 constexpr int WORDS = POINTS / 2;
 static_assert(RADIX * SIDE * SIDE == POINTS && PASSES * THREADS == COLUMNS, "threads share the points");
 
-// The batch `part` of an item. All of it is the same for a block's threads, and known without loads or divisions.
+// Returns batch `part` of an item. The result is uniform across the block and needs no loads or divisions, so it
+// stays in uniform registers.
 template <int SPECTRA> INLINE Batch batch_at(const Arguments& a, u32 item, u32 part) {
   const u32 unit = blockIdx.z * MOST_BLOCKS + blockIdx.y, first = item * a.item_spectra + part * SPECTRA;
   const u32 item_end = (item + 1) * a.item_spectra, end = item_end < a.spectra ? item_end : a.spectra;
@@ -53,7 +58,7 @@ INLINE const Word* samples_of(const Arguments& a, const Batch& batch, int polari
   return (const Word*)(a.input + stream * a.stride) + (u64)batch.start * WORDS;
 }
 
-// Asks for the first NEAR rows of a batch.
+// Starts the bulk copies of the first NEAR rows of a batch.
 template <int NEAR> INLINE void prefetch(const Arguments& a, const Batch& batch, Word* words, u32 barrier) {
   constexpr u32 BYTES = NEAR * WORDS * sizeof(Word);
   barrier_expect(barrier, BYTES * POLARIZATIONS);
@@ -61,17 +66,17 @@ template <int NEAR> INLINE void prefetch(const Arguments& a, const Batch& batch,
     bulk_load(shared_address(words + p * NEAR * WORDS), samples_of(a, batch, p), BYTES, barrier);
 }
 
-// Batches alone: one spectrum at a time would take more registers than it is worth.
+// Enables shared taps for full batches only; with one spectrum at a time they would cost too many registers.
 template <int SPECTRA> constexpr bool mirrors = MIRRORS && SPECTRA == BATCH;
 
-// The first of a thread's columns: lanes 31 - l and l mirror each other where taps are shared.
+// Returns a thread's first column. If taps are shared, lanes l and 31 - l own mirrored columns.
 template <int SPECTRA> INLINE int column_of(int thread) {
   if (!mirrors<SPECTRA>) return thread;
   const int first = thread / 32 * 16, lane = thread % 32;
   return lane < 16 ? first + lane : COLUMNS - 1 - (first + 31 - lane);
 }
 
-// What a mirror lane sends back.
+// Exchanges the sums with the mirror lane.
 template <int SPECTRA> INLINE void swap_mirrored(float4 (&sums)[SPECTRA]) {
 #pragma unroll
   for (int j = 0; j < SPECTRA; j++) {
@@ -81,7 +86,7 @@ template <int SPECTRA> INLINE void swap_mirrored(float4 (&sums)[SPECTRA]) {
   }
 }
 
-// Windowed sums of columns and of those that mirror them.
+// Computes windowed sums of this thread's columns and of their mirrored columns.
 template <int SPECTRA, int NEAR>
 INLINE void filter_mirrored(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&held)[HELD_COLUMNS][HELD_TAPS],
                             const Word* near, const Word* far, int at, int pass) {
@@ -106,7 +111,7 @@ INLINE void filter_mirrored(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, 
   }
 }
 
-// Windowed sums of one column and their transforms over c1, [spectrum][k1], both channels.
+// Computes the windowed sums of RADIX columns, axes [c1][spectrum], two neighbouring channels each.
 template <int SPECTRA>
 INLINE void filter(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&held)[HELD_COLUMNS][HELD_TAPS],
                    const Word* near, const Word* far, int at, int pass) {
@@ -130,7 +135,7 @@ INLINE void filter(float4 (&sums)[RADIX][SPECTRA], const Arguments& a, float2 (&
   if constexpr (mirrors<SPECTRA>) filter_mirrored<SPECTRA, NEAR>(sums, a, held, near, far, at, pass);
 }
 
-// Step 2 of one row, from its lane's first value on; its lanes have read all before any writes.
+// Runs step 2 for one row; `own` is the lane's first value. All lanes of the row read before any lane writes.
 INLINE void transform_row(float2* own, const float4* factors, u32 lanes) {
   float2 v[SIDE];
 #pragma unroll
@@ -144,13 +149,14 @@ INLINE void transform_row(float2* own, const float4* factors, u32 lanes) {
   for (int i = 0; i < SIDE; i++) own[(SIDE + 1) * i] = v[i];
 }
 
-// The line of a lane. Of 16 rows each half warp takes half, of two neighbouring k2: theirs are different banks.
+// Returns the line that a lane transforms. With RADIX 16 each half warp takes half of two neighbouring k2, which lie
+// in different shared-memory banks.
 INLINE int line_of(int row, int lane) {
   const int place = RADIX < 16 ? lane : lane % 8 + lane / 16 * 8 + lane / 8 % 2 * 16;
   return row % RADIX * SIDE + place;
 }
 
-// Step 3 of one lane.
+// Runs step 3 for one lane.
 INLINE void transform_line(float2 (&v)[SIDE], const float2* line, const float4* factors) {
 #pragma unroll
   for (int i = 0; i < SIDE; i++) v[i] = line[reversed<SIDE>(i)];
@@ -164,7 +170,8 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
   float4* row_factors = line_factors + POINTS / 4;
   Word* words = (Word*)(row_factors + (RADIX > 1 ? RADIX * SIDE / 4 : 0));
   const u32 barrier = shared_address(words + POLARIZATIONS * H::NEAR * WORDS);
-  // the lanes of this one's row: where all rows are made at once, those of the other are there too
+  // Mask of the lanes of this thread's row. If every round is full, both rows of a warp run in step and the mask
+  // covers the warp.
   const u32 lanes = H::ROWS % H::AT_ONCE == 0 || SIDE == 32 ? ~0u : 0xFFFFu << (threadIdx.x & 16);
   const int thread = threadIdx.x, lane = thread % H::LANES, group = thread / H::LANES;
   for (int i = thread; i < POINTS / 4 + (RADIX > 1 ? RADIX * SIDE / 4 : 0); i += THREADS) line_factors[i] = a.factors[i];
@@ -189,7 +196,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
 #pragma unroll 1
   while (item < a.items) {
     const Batch batch = batch_at<SPECTRA>(a, item, part);
-    // the block's next batch
+    // The block's next batch.
     const bool goes_on = FORM == FORM_DETECTED && part + 1 < (item + 1 < a.items ? a.item_batches : a.last_batches);
     const u32 next_item = goes_on ? item : item + gridDim.x, next_part = goes_on ? part + 1 : 0;
     if constexpr (H::NEAR > 0) barrier_wait(barrier, parity);
@@ -197,7 +204,7 @@ template <int SPECTRA> INLINE void make_spectra(const Arguments& a, unsigned cha
     if constexpr (PASSES * POLARIZATIONS == 1) {
       float4 sums[RADIX][SPECTRA];
       filter<SPECTRA>(sums, a, held, words, samples_of(a, batch, 0), column_of<SPECTRA>(thread), 0);
-      // Every warp is done with the rows of the batch before, and with the samples of this one.
+      // All warps have read the rows of the previous batch and the samples of this one.
       __syncthreads();
       if constexpr (H::NEAR > 0)
         if (thread == 0 && next_item < a.items)
@@ -281,7 +288,7 @@ KERNEL __launch_bounds__(THREADS, RESIDENT) channelize(PARAMETERS) {
 #endif
 
 #if BATCH > 1 && CLUSTER <= 1
-// For launches of fewer spectra than a batch has: the same values, one spectrum at a time.
+// Kernel for launches shorter than a batch: one spectrum at a time, bit-identical values.
 KERNEL __launch_bounds__(THREADS, 1) channelize_few(PARAMETERS) {
   SHARED_MEMORY(memory);
   const Arguments a = ARGUMENTS;

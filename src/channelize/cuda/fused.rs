@@ -1,4 +1,4 @@
-//! Launches the kernel that filters, transforms and forms the output in one pass.
+//! Launches the fused kernel, which filters, transforms and writes the output form in one pass.
 //!
 //! Invariant: a spectrum's value depends on the samples under its window and on nothing else.
 
@@ -9,22 +9,22 @@ use crate::backend::cuda::{Arguments, Buffer, Device, Function, Module, Stream};
 use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
 
-/// Rows are grouped until their spectra are whole batches, but not more of them than this.
+/// Maximum number of rows that are grouped to make an item a whole number of batches.
 const MOST_ROWS: usize = 16;
 
-/// The most blocks along y, as the kernel has it.
+/// Maximum number of blocks along y; equals the kernel's constant.
 const MOST_BLOCKS: usize = 65_535;
 
-/// The most rounds of blocks of a launch.
+/// Maximum number of waves of blocks per launch.
 const MOST_ROUNDS: usize = 8;
 
-/// The fused kernels of a plan, and their tables on the device.
+/// Fused kernels of a plan and their device tables.
 #[derive(Debug)]
 pub(super) struct Fused {
-    /// The one of the most spectra a batch first, the last one of one.
+    /// Sorted by batch size, descending; the last kernel's batch is one spectrum.
     kernels: Vec<Kernel>,
     tables: Tables,
-    /// Elements of a row, elements from product to product, spectra of a row, units.
+    /// Elements per row, elements from product to product, spectra per row, units.
     row_elements: usize,
     product_elements: usize,
     row_spectra: usize,
@@ -35,26 +35,26 @@ pub(super) struct Fused {
 struct Kernel {
     function: Function,
     threads: usize,
-    /// Blocks that make a batch together, and how many such groups the device runs at a time.
+    /// Blocks per cluster, and clusters resident on the device.
     cluster: usize,
     groups: usize,
-    /// Spectra of a batch.
+    /// Spectra per batch.
     batch: usize,
 }
 
-/// What the kernel reads besides samples.
+/// Tables that the kernel reads.
 #[derive(Debug)]
 struct Tables {
     coefficients: Buffer<f32>,
     factors: Buffer<f32>,
-    /// Of each unit, its first element of a row, and its first gain.
+    /// Each unit's first row element and first gain.
     places: Buffer<u32>,
-    /// Of each element of a polarization.
+    /// Gain of each element of a polarization.
     gains: Buffer<f32>,
 }
 
 impl Kernel {
-    /// None when the device can't run its blocks together.
+    /// Returns `None` if the device cannot run the cluster.
     fn new(
         device: &Device,
         module: &Module,
@@ -72,7 +72,7 @@ impl Kernel {
         Ok((groups > 0).then_some(Self { function, threads, cluster, groups, batch }))
     }
 
-    /// Those of a shape: for whole batches, and for launches of fewer spectra.
+    /// Returns a shape's kernels: for full batches, and for launches shorter than a batch.
     fn of_shape(device: &Device, module: &Module, shape: &Shape) -> Result<Vec<Self>> {
         let (all, one) = (shape.shared_bytes(), shape.shared_bytes_of_one());
         let name = if shape.cluster > 1 { "channelize_together" } else { "channelize" };
@@ -85,7 +85,7 @@ impl Kernel {
 }
 
 impl Fused {
-    /// None when this plan or device has no fused kernel.
+    /// Returns `None` if the plan or the device has no fused kernel.
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Option<Self>> {
         let shapes = chosen(plan, device);
         let Some(shape) = shapes.last() else { return Ok(None) };
@@ -105,10 +105,10 @@ impl Fused {
         }))
     }
 
-    /// Queues `job.spectra` spectra of every stream.
+    /// Enqueues `job.spectra` spectra of every stream.
     ///
     /// # Safety
-    /// The job's addresses have room for all that its sizes say.
+    /// The job's addresses must be valid for its sizes.
     pub(super) unsafe fn enqueue(&self, stream: &Stream, job: &Job) -> Result<()> {
         let fitting = self.kernels.iter().find(|kernel| kernel.batch <= job.spectra);
         let Some(kernel) = fitting else { return Ok(()) };
@@ -140,11 +140,11 @@ impl Fused {
         let along = kernel.cluster * groups(kernel.groups, self.units, items);
         let grid = [along, self.units.min(MOST_BLOCKS), deep];
         let block = [kernel.threads, 1, 1];
-        // SAFETY: the arguments are the kernel's; the caller vouches for the job.
+        // SAFETY: the arguments match the kernel; the caller guarantees the job.
         unsafe { stream.launch(&kernel.function, grid, block, &arguments) }
     }
 
-    /// Spectra that a block makes one batch after another: whole rows, at least a batch.
+    /// Returns the spectra of an item, which one block computes batch by batch: whole rows, and at least one batch.
     fn item_spectra(&self, batch: usize) -> usize {
         let row = self.row_spectra;
         let whole = (1..=MOST_ROWS).find(|rows| (rows * row).is_multiple_of(batch));
@@ -152,7 +152,7 @@ impl Fused {
     }
 }
 
-/// The shape that was measured best on this device, or the model's own, and the one for fewer spectra.
+/// Returns the shape measured fastest on this device, or else the model's choice, and the shape for shorter launches.
 fn chosen(plan: &Plan, device: &Device) -> Vec<Shape> {
     let candidates = Shape::candidates(plan, device.properties());
     let Some(first) = candidates.first() else { return Vec::new() };
@@ -162,8 +162,8 @@ fn chosen(plan: &Plan, device: &Device) -> Vec<Shape> {
     best.with_alone(&candidates)
 }
 
-/// Groups of blocks that share a unit's items, so that the last one ends early: `at_a_time` of all units' run
-/// at a time, and the start of one takes as long as half an item.
+/// Returns the number of block groups per unit that minimizes the estimated time of the last wave. `at_a_time` groups
+/// run concurrently over all units, and starting a group costs half an item.
 fn groups(at_a_time: usize, units: usize, items: usize) -> usize {
     let time =
         |groups: usize| (units * groups).div_ceil(at_a_time) * (2 * items.div_ceil(groups) + 1);
@@ -176,7 +176,7 @@ impl Tables {
         let scale = plan.input().scale;
         let mut coefficients: Vec<f32> =
             plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
-        // The kernel may load a tap more than there are.
+        // The kernel may load one row of taps past the end.
         coefficients.resize(plan.span() + plan.points(), 0.0);
         Ok(Self {
             coefficients: device.upload(&coefficients)?,
@@ -187,15 +187,14 @@ impl Tables {
     }
 }
 
-/// The first element in a row, and the first gain, of each unit: of each stream, or of the streams of both
-/// polarizations.
+/// Returns each unit's first row element and first gain. A unit is a stream, or the streams of both polarizations.
 fn places(plan: &Plan, shape: &Shape) -> Vec<u32> {
     let input = plan.input();
     let products = input.polarizations / shape.polarizations;
     let mut places = Vec::with_capacity(2 * input.streams() / shape.polarizations);
     for antenna in 0..input.antennas {
         for coarse in 0..input.coarse_channels {
-            // Turning the order round twice gives it back.
+            // The coarse channel order is its own inverse.
             let place = plan.coarse_channel(coarse);
             for product in 0..products {
                 let element = plan.row_offset(antenna, product, place);
@@ -206,7 +205,7 @@ fn places(plan: &Plan, shape: &Shape) -> Vec<u32> {
     places
 }
 
-/// A gain for each output channel of a polarization; none where nothing is requantized.
+/// Returns the gain of each output channel of a polarization; empty without requantization.
 fn gains(plan: &Plan) -> Vec<f32> {
     let Form::Requantized { gains, .. } = &plan.options().form else { return Vec::new() };
     match gains.as_slice() {
@@ -225,7 +224,7 @@ mod tests {
         assert_eq!(groups(132, 2, 8192), 66);
         assert_eq!(groups(132, 1, 5), 5);
         assert_eq!(groups(132, 1000, 1), 1);
-        // 100 units alone would leave a quarter of the device idle.
+        // 100 groups, one per unit, would leave a quarter of the device idle.
         let found = groups(132, 100, 1000);
         assert!((100 * found).is_multiple_of(132) || 100 * found > 500, "{found}");
     }

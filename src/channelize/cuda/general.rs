@@ -1,8 +1,8 @@
-//! Spectra of any plan in three steps: windowed sums, their Fourier transforms, and the form out; or in two
-//! kernels of their own, where the length has them.
+//! General path for any plan in three steps: windowed sums, Fourier transform, output form. Lengths supported by the
+//! split kernels use those two kernels instead.
 //!
-//! Work is cut into passes whose sums should stay in the level-2 cache from step to step. Transforms always run in
-//! whole batches of one plan, so that a spectrum's bits do not depend on how many are made at a time.
+//! Work is divided into passes whose sums should stay in the L2 cache between steps. Transforms always run in full
+//! batches of one cuFFT plan, so that a spectrum's bits do not depend on the number of spectra computed together.
 
 use super::forms::Form;
 use super::job::Job;
@@ -13,20 +13,20 @@ use crate::backend::cuda::{Buffer, Device, Fourier, Length, Stream};
 use crate::channelize::plan::{self, Order, Plan};
 use crate::error::Result;
 
-/// Threads of a block of every kernel of this path.
+/// Threads per block of every kernel of this path.
 pub(super) const BLOCK: usize = 256;
 
-/// The most units of a pass: a launch has at most 65535 blocks along y, one for each of up to 4 products.
+/// Maximum number of units per pass: a launch has at most 65535 blocks along y, one per unit and product (up to 4).
 const MOST_UNITS: usize = 16_000;
 
-/// A part of a job: spectra from the job's first one on, and units.
+/// Part of a job: a range of spectra, counted from the job's first one, and a range of units.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
     pub(super) first_spectrum: u64,
     pub(super) spectra: usize,
     pub(super) first_unit: usize,
     pub(super) units: usize,
-    /// Address of the output row that the first spectrum belongs to.
+    /// Address of the output row that contains the first spectrum.
     pub(super) output: u64,
 }
 
@@ -36,19 +36,19 @@ pub(super) struct General {
     plan: Plan,
     transform: Transform,
     form: Form,
-    /// Sums, then spectra: axes spectrum, stream of the pass, `pitch` floats.
+    /// Sums, then spectra in place; axes: spectrum, stream of the pass, `pitch` floats.
     work: Buffer<f32>,
-    /// Spectra and units of a pass.
+    /// Spectra and units per pass.
     pass: (usize, usize),
 }
 
-/// What makes spectra of samples.
+/// Steps from samples to spectra.
 #[derive(Debug)]
 enum Transform {
-    /// Nothing: windowed sums are the output.
+    /// The windowed sums are the output.
     None(Sums),
     Fourier(Sums, Fourier),
-    /// The same where spectra may be transformed in the output.
+    /// Windowed sums and a transform that can run in place in the output.
     Direct(Sums, Fourier),
     Split(Box<Split>),
 }
@@ -91,7 +91,7 @@ impl General {
         })
     }
 
-    /// Bytes that samples and streams must begin at a multiple of.
+    /// Returns the required alignment of samples and streams, in bytes.
     pub(super) fn alignment(&self) -> usize {
         match &self.transform {
             Transform::Split(_) => 16,
@@ -101,11 +101,11 @@ impl General {
         }
     }
 
-    /// Queues a job whose first window begins `skipped` samples behind the first one of its first byte. Rows
-    /// need not be whole: `job.output` is the row that the first spectrum belongs to.
+    /// Enqueues a job whose first window begins `skipped` samples after the first sample of its first byte. Rows may
+    /// be partial: `job.output` is the row that contains the first spectrum.
     ///
     /// # Safety
-    /// The job's addresses have room for all that its sizes say.
+    /// The job's addresses must be valid for its sizes.
     pub(super) unsafe fn enqueue(
         &mut self,
         stream: &Stream,
@@ -114,13 +114,13 @@ impl General {
     ) -> Result<()> {
         let all = self.plan.input().antennas * self.plan.input().coarse_channels;
         let (spectra, units) = self.pass;
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         let done = unsafe { self.in_place(stream, job, skipped)? };
         for start in (done..job.spectra).step_by(spectra) {
             for first_unit in (0..all).step_by(units) {
                 let count = (spectra.min(job.spectra - start), units.min(all - first_unit));
                 let pass = self.part(job, start, first_unit, count);
-                // SAFETY: the caller vouches for the job, of which the pass is a part.
+                // SAFETY: the caller guarantees the job, and the pass is part of it.
                 unsafe { self.pass(stream, job, skipped, &pass)? };
             }
             self.form.turn();
@@ -128,7 +128,7 @@ impl General {
         Ok(())
     }
 
-    /// Spectra of a job from `start` on, and units from `first_unit` on.
+    /// Returns the pass with the job's spectra from `start` and the units from `first_unit`.
     fn part(
         &self,
         job: &Job,
@@ -143,8 +143,8 @@ impl General {
         Pass { first_spectrum, spectra, first_unit, units, output: job.output + row * row_bytes }
     }
 
-    /// Queues the first spectra of a job, those that fill whole batches of transforms, in the output itself; says how
-    /// many.
+    /// Computes the job's leading spectra that fill whole transform batches directly in the output; returns their
+    /// number.
     unsafe fn in_place(&mut self, stream: &Stream, job: &Job, skipped: usize) -> Result<usize> {
         let input = self.plan.input();
         let (streams, units) = (input.streams(), input.antennas * input.coarse_channels);
@@ -159,7 +159,7 @@ impl General {
             let pass = self.part(job, start, 0, (step.min(whole - start), units));
             let to = Target::output(&self.plan, &pass);
             let Transform::Direct(sums, fourier) = &mut self.transform else { return Ok(0) };
-            // SAFETY: the caller vouches for the job, of whose output whole batches are transformed.
+            // SAFETY: the caller guarantees the job; the transforms cover whole batches of its output.
             unsafe {
                 sums.enqueue(stream, (job, skipped), &pass, &to, false)?;
                 for at in (0..pass.spectra).step_by(batch) {
@@ -182,7 +182,7 @@ impl General {
         let pitch = length(plan).pitch();
         let in_output = Target::output(plan, pass);
         let in_work = Target::work(plan, pass, work, pitch);
-        // SAFETY: the caller vouches for the job; the work buffer has room for a pass.
+        // SAFETY: the caller guarantees the job; the work buffer has space for a pass.
         unsafe {
             match &mut self.transform {
                 Transform::None(sums) => {
@@ -208,10 +208,10 @@ impl General {
     }
 }
 
-/// Bytes that the output must begin at a multiple of for transforms in it.
+/// Required alignment of the output for in-place transforms, in bytes.
 const ALIGNED: u64 = 16;
 
-/// Whether every second column's sign is turned, so that frequencies come in ascending order.
+/// Returns whether odd columns are negated, which makes the transform's frequencies ascend.
 fn alternates(plan: &Plan) -> bool {
     let is_even = plan.points().is_multiple_of(2) && plan.hop() == plan.points();
     let is_complex = plan.input().encoding.is_complex();
@@ -222,19 +222,20 @@ fn is_plain(plan: &Plan) -> bool {
     plan.options().form == plan::Form::Spectra
 }
 
-/// Whether complex spectra come out of the transforms as they go into the output.
+/// Returns whether the transform yields complex spectra in the output's order.
 fn is_ordered(plan: &Plan) -> bool {
     let is_ordered = plan.options().order == Order::Natural || alternates(plan);
     is_plain(plan) && plan.input().encoding.is_complex() && is_ordered
 }
 
-/// Whether so many of them a batch may be transformed in the output: all streams of whole spectra.
+/// Returns whether transforms of this batch size can run in the output: a batch must hold whole spectra of all
+/// streams.
 fn is_direct(plan: &Plan, batch: usize) -> bool {
     let streams = plan.input().streams();
     is_ordered(plan) && batch.is_multiple_of(streams) && streams <= MOST_UNITS
 }
 
-/// What is transformed.
+/// Returns the kind and length of the transform.
 fn length(plan: &Plan) -> Length {
     match plan.input().encoding.is_complex() {
         true => Length::Complex(plan.points()),
@@ -242,23 +243,23 @@ fn length(plan: &Plan) -> Length {
     }
 }
 
-/// Transforms of a pass, and of a batch of them; at least a unit's.
+/// Returns the transforms per pass and per batch; a pass holds at least one unit.
 fn sizes(plan: &Plan, device: &Device) -> (usize, usize) {
     let properties = device.properties();
     let most = pass_bytes(plan, device) / (4 * length(plan).pitch());
-    // Larger batches are faster, and cost more where few are transformed.
+    // Larger batches are faster, but waste more work if few transforms are needed.
     let part = if is_ordered(plan) { 2 * properties.l2_bytes } else { properties.l2_bytes / 2 };
     let batch = part.clamp(1 << 18, 1 << 27) / (4 * length(plan).pitch());
     let least = plan.input().polarizations;
-    // Not of the pass: its size may be tuned, and the batch decides about last bits.
+    // The batch size must not depend on the tuned pass size, because it affects the last bits of the results.
     let batch = batch.max(1);
-    // Whole spectra of all streams, where they fit.
+    // Rounds to whole spectra of all streams if they fit.
     let streams = plan.input().streams();
     let batch = if batch < streams { batch } else { batch / streams * streams };
     ((most / batch * batch).max(least.next_multiple_of(batch)), batch)
 }
 
-/// Bytes of a pass: four level-2 caches, unless another part was measured to be better.
+/// Returns the bytes of a pass: four times the L2 cache, unless the tuner measured another size as faster.
 fn pass_bytes(plan: &Plan, device: &Device) -> usize {
     let cache = device.properties().l2_bytes;
     let candidates = [(4, 1), (8, 1), (2, 1), (1, 1), (1, 2)].map(|(part, of)| Choice {
@@ -271,7 +272,7 @@ fn pass_bytes(plan: &Plan, device: &Device) -> usize {
     (cache * part as usize / (of as usize).max(1)).clamp(1 << 20, 1 << 29)
 }
 
-/// The work buffer, of half the size again and again until there is memory for it.
+/// Allocates the work buffer, halving its size until the allocation succeeds.
 fn work(
     plan: &Plan,
     device: &Device,
@@ -283,7 +284,7 @@ fn work(
     loop {
         match device.buffer(transforms * length(plan).pitch()) {
             Ok(mut buffer) => {
-                // Batches that a pass does not fill are transformed too.
+                // Batches that a pass only partly fills are transformed whole, so the buffer must be initialized.
                 let (stream, all) = (device.stream()?, 0..buffer.len());
                 stream.fill(&mut buffer, all, 0)?;
                 stream.synchronize()?;
@@ -295,7 +296,7 @@ fn work(
     }
 }
 
-/// Spectra and units of a pass of so many transforms.
+/// Returns the spectra and units of a pass of `transforms` transforms.
 fn pass_sizes(plan: &Plan, transforms: usize) -> (usize, usize) {
     let input = plan.input();
     let units = input.antennas * input.coarse_channels;

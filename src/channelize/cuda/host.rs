@@ -1,5 +1,5 @@
-//! Voltages from the host's memory and rows back to it, in chunks: the next one is copied in and the last one
-//! out while a chunk is worked on.
+//! Streams voltages from host memory and rows back in chunks. Copies of the next chunk in and of the last chunk out
+//! overlap the computation of the current chunk.
 
 use std::ops::Range;
 
@@ -11,19 +11,19 @@ use crate::channelize::plan::Plan;
 use crate::error::{Error, Result};
 use crate::voltage::Voltages;
 
-/// Chunks under way.
+/// Chunks in flight.
 const SLOTS: usize = 3;
 
-/// Bytes of a chunk, in and out.
+/// Bytes of a chunk's input and output together.
 const CHUNK_BYTES: usize = 1 << 25;
 
 /// Bytes that a thread copies at a time.
 const PIECE: usize = 1 << 18;
 
-/// Room in front of a chunk's samples, so that windows begin at a multiple of 16 bytes.
+/// Padding before a chunk's samples, so that windows can begin at a multiple of 16 bytes.
 const FRONT: usize = 16;
 
-/// A chunk's memory on both sides.
+/// Host and device memory of a chunk.
 #[derive(Debug)]
 struct Slot {
     input: Pinned<u8>,
@@ -33,9 +33,9 @@ struct Slot {
     copied_in: Event,
     computed: Event,
     copied_out: Event,
-    /// Bytes of the call's output that come of the chunk.
+    /// Byte range of the call's output that the chunk produces.
     rows: Range<usize>,
-    /// Whether a chunk is under way.
+    /// Whether a chunk is in flight.
     is_busy: bool,
 }
 
@@ -48,11 +48,11 @@ pub(super) struct Host {
     copy_in: Stream,
     kernels: Stream,
     copy_out: Stream,
-    /// As large as the largest call so far asked for, a whole chunk at most.
+    /// Sized for the largest call so far, at most one full chunk.
     slots: Vec<Slot>,
-    /// Samples of a slot's streams.
+    /// Samples per stream of a slot.
     times: usize,
-    /// The most samples of a chunk.
+    /// Maximum samples per chunk.
     most: usize,
 }
 
@@ -77,7 +77,7 @@ impl Host {
         })
     }
 
-    /// Takes all samples and writes the rows that they finish, which `output` has room for.
+    /// Consumes all samples and writes the rows they complete; `output` has space for them.
     pub(super) fn run(
         &mut self,
         launcher: &mut Launcher,
@@ -87,7 +87,7 @@ impl Host {
         self.grow(launcher.plan(), input.times())?;
         let mut whole = 0;
         self.chunks(launcher, input, output, &mut whole).map_err(|error| {
-            // What is under way must end before its memory is used again.
+            // Work in flight must end before its memory is reused.
             let _ = self.device.synchronize();
             self.slots.iter_mut().for_each(|slot| slot.is_busy = false);
             behind(error, whole)
@@ -117,7 +117,7 @@ impl Host {
         Ok(())
     }
 
-    /// Queues a chunk.
+    /// Enqueues a chunk.
     fn queue(
         &mut self,
         launcher: &mut Launcher,
@@ -134,7 +134,7 @@ impl Host {
             copy_rows(part, (pad, stride), index * PIECE, piece);
         });
         let layout = DeviceVoltages { first_byte: pad, stride, times: part.times() };
-        // SAFETY: the slot's memory is not touched until `copied_out` has passed; the device's buffers have room
+        // SAFETY: the slot's memory is not touched until `copied_out` has completed; the device buffers have space
         // for a chunk's samples and rows.
         unsafe {
             self.copy_in.copy_in(&slot.input, 0..bytes, &mut slot.device_input, 0)?;
@@ -152,7 +152,7 @@ impl Host {
         Ok(())
     }
 
-    /// Waits for a slot's chunk, if there is one, and hands out its rows.
+    /// Waits for the slot's chunk, if any, and copies its rows to the output.
     fn take_out(&mut self, slot: usize, output: &mut [u8], whole: &mut usize) -> Result<()> {
         let slot = &mut self.slots[slot];
         if !slot.is_busy {
@@ -169,7 +169,7 @@ impl Host {
         Ok(())
     }
 
-    /// Staging memory for calls of so many samples, or for chunks of them: smaller ones where memory is short.
+    /// Allocates staging memory for `times` samples or for full chunks; halves the chunk if memory is short.
     fn grow(&mut self, plan: &Plan, times: usize) -> Result<()> {
         let unit = plan.input().encoding.samples_per_byte();
         let wanted = times.next_power_of_two().next_multiple_of(unit).min(self.most);
@@ -213,8 +213,8 @@ impl Slot {
     }
 }
 
-/// Copies what belongs to `piece`, the bytes from `start` on of rows `stride` bytes apart whose samples begin
-/// `pad` bytes behind their start.
+/// Fills `piece`, the bytes from `start` of a staging buffer whose rows are `stride` bytes apart and begin with `pad`
+/// bytes of padding.
 fn copy_rows(part: Voltages<'_>, (pad, stride): (usize, usize), start: usize, piece: &mut [u8]) {
     let end = start + piece.len();
     for stream in start / stride..end.div_ceil(stride) {
@@ -227,7 +227,7 @@ fn copy_rows(part: Voltages<'_>, (pad, stride): (usize, usize), start: usize, pi
     }
 }
 
-/// The error of a call whose output is whole up to byte `whole`.
+/// Adds to a device error that the call's output is valid up to byte `whole`.
 fn behind(error: Error, whole: usize) -> Error {
     match error {
         Error::Device { call, code, text } => {

@@ -1,33 +1,33 @@
-//! Samples that the next windows need, on the device.
+//! Device cache of the samples that the next windows need.
 
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
 
-/// The longest distance of rows that the driver's copy of rows takes.
+/// Maximum row pitch of the driver's 2-D copy.
 const MOST_PITCH: usize = 1 << 30;
 
-/// Samples of every stream in the device's memory.
+/// Samples of every stream in device memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     /// Address of the first stream's first byte.
     pub(super) address: u64,
     /// Bytes from stream to stream.
     pub(super) stride: usize,
-    /// The first sample, counted from the stream's start: it begins a byte.
+    /// First sample, counted from the stream's start; it begins a byte.
     pub(super) start: u64,
     /// One past the last sample.
     pub(super) end: u64,
 }
 
-/// The last samples of every stream.
+/// Cache of every stream's last samples.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// The first holds them; the second is where they move to.
+    /// The first buffer holds the samples; `discard` moves them to the second and swaps the two.
     buffers: [Buffer<u8>; 2],
     encoding: VoltageEncoding,
     streams: usize,
-    /// Samples of each stream that there is room for.
+    /// Capacity in samples per stream.
     capacity: usize,
     stride: usize,
     start: u64,
@@ -35,7 +35,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Room for `capacity` samples of each stream.
+    /// Allocates a cache of `capacity` samples per stream.
     pub(super) fn new(
         device: &Device,
         encoding: VoltageEncoding,
@@ -49,44 +49,44 @@ impl Kept {
         Ok(Self { buffers, encoding, streams, capacity, stride, start: 0, end: 0 })
     }
 
-    /// Forgets all, at a stream's start.
+    /// Discards all samples; the next sample is the first of a stream.
     pub(super) fn reset(&mut self) {
         (self.start, self.end) = (0, 0);
     }
 
-    /// What is held.
+    /// Returns the layout of the cached samples.
     pub(super) fn rows(&self) -> Rows {
         let Self { stride, start, end, .. } = *self;
         Rows { address: self.buffers[0].address(), stride, start, end }
     }
 
-    /// One past the last sample.
+    /// Returns one past the last sample.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Samples that there is still room for.
+    /// Returns the free capacity in samples.
     pub(super) fn room(&self) -> usize {
         self.capacity - (self.end - self.start) as usize
     }
 
-    /// Queues the copy of the samples from the last one held to `end`, which fill whole bytes.
+    /// Enqueues a copy of the samples from the cache's end to `end`, which must be a byte boundary.
     ///
     /// # Safety
-    /// The rows lie in the device's memory.
+    /// The rows must lie in device memory.
     pub(super) unsafe fn append(&mut self, stream: &Stream, rows: &Rows, end: u64) -> Result<()> {
         let at = self.encoding.bytes((self.end - self.start) as usize) as u64;
         let to = self.buffers[0].address() + at;
-        // SAFETY: the caller vouches for the rows; `room` is the caller's to heed.
+        // SAFETY: the caller guarantees the rows and respects `room`.
         unsafe { self.copy(stream, rows, (self.end, end), to)? };
         self.end = end;
         Ok(())
     }
 
-    /// Queues the copy of all samples from `start`, which begins a byte, in the place of those held.
+    /// Enqueues a copy of all samples from `start`, a byte boundary, which replaces the cached samples.
     ///
     /// # Safety
-    /// As for [`Kept::append`].
+    /// Same requirements as for [`Kept::append`].
     pub(super) unsafe fn replace(
         &mut self,
         stream: &Stream,
@@ -94,26 +94,26 @@ impl Kept {
         start: u64,
     ) -> Result<()> {
         let to = self.buffers[0].address();
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         unsafe { self.copy(stream, rows, (start, rows.end), to)? };
         (self.start, self.end) = (start, rows.end);
         Ok(())
     }
 
-    /// Lets go of the samples before `start`, which begins a byte.
+    /// Discards the samples before `start`, which must be a byte boundary.
     pub(super) fn discard(&mut self, stream: &Stream, start: u64) -> Result<()> {
         if start == self.start {
             return Ok(());
         }
         let to = self.buffers[1].address();
-        // SAFETY: both buffers have room for all samples, and they do not overlap.
+        // SAFETY: both buffers have space for all samples, and they do not overlap.
         unsafe { self.copy(stream, &self.rows(), (start, self.end), to)? };
         self.buffers.swap(0, 1);
         self.start = start;
         Ok(())
     }
 
-    /// Queues the copy of the samples `start .. end` of every stream.
+    /// Enqueues a copy of the samples `start .. end` of every stream.
     unsafe fn copy(
         &self,
         stream: &Stream,
@@ -128,7 +128,7 @@ impl Kept {
         }
         if self.streams > 1 && rows.stride.max(self.stride) <= MOST_PITCH {
             let strides = (rows.stride, self.stride);
-            // SAFETY: the caller vouches for the rows.
+            // SAFETY: the caller guarantees the rows.
             return unsafe { stream.copy_rows(from, to, (bytes, self.streams), strides) };
         }
         for row in 0..self.streams {

@@ -1,5 +1,5 @@
-//! Which spectra are launched when, and from where: windows that begin in samples of earlier calls are made
-//! from a copy of these with the first fresh ones behind them, all others where the fresh samples lie.
+//! Schedules launches. Windows that begin in samples of earlier calls are computed from cached samples with the first
+//! new samples appended; all other windows read the new samples in place.
 //!
 //! Invariant: what is launched depends on how much has come, a spectrum's bits on its samples alone.
 
@@ -12,13 +12,13 @@ use crate::backend::cuda::{Buffer, Device, Event, Stream};
 use crate::channelize::plan::{Form, Plan};
 use crate::error::Result;
 
-/// Bytes of unfinished rows' samples from which on rows are summed part by part.
+/// Samples of a partial row, in bytes, above which rows are accumulated in parts instead of computed whole.
 const MOST_KEPT: usize = 1 << 30;
 
-/// Spectra that are launched at once: kernels count them in 32 bits.
+/// Maximum number of spectra per launch; kernels count spectra in 32 bits.
 const MOST_SPECTRA: u64 = 1 << 30;
 
-/// Bytes of samples that are worth a launch, where they must be copied first.
+/// Minimum capacity of the sample cache in bytes, so that launches from the cache are efficient.
 const WORTH: usize = 1 << 18;
 
 #[derive(Debug)]
@@ -32,15 +32,15 @@ enum Path {
 pub(super) struct Launcher {
     plan: Plan,
     path: Path,
-    /// Spectra that are launched together: whole rows for the fused kernel, any for the other.
+    /// Launch granularity in spectra: whole rows for the fused kernel, 1 for the general path.
     quantum: u64,
-    /// The next spectrum.
+    /// Next spectrum to compute.
     next: u64,
     kept: Kept,
     saturated: Option<Buffer<u64>>,
-    /// Whether the counts of limited samples are to be zeroed first.
+    /// Whether the counts of saturated values must be zeroed first.
     is_new: bool,
-    /// The end of what was queued last, on whatever stream that was.
+    /// End of the last enqueued work, on whichever stream it ran.
     queued: Event,
 }
 
@@ -55,7 +55,7 @@ impl Launcher {
             Some(fused) => (Path::Fused(Box::new(fused)), row),
             None => (Path::General(Box::new(General::new(plan, device)?)), 1),
         };
-        // What one launch needs before the first fresh window, and as much again for short blocks.
+        // Samples of one launch that ends before the first new window, doubled for short blocks.
         let least = 2 * (plan.span() + quantum * plan.hop()) + 16;
         let worth = WORTH * 8 / input.encoding.sample_bits() / input.streams();
         let is_counted = matches!(plan.options().form, Form::Requantized { .. });
@@ -75,7 +75,7 @@ impl Launcher {
         &self.plan
     }
 
-    /// Counts of limited samples; of a device that has failed, as `run` says, none.
+    /// Returns the counts of saturated values, or zeros if the device has failed, which `run` reports.
     pub(super) fn saturated(&self) -> Vec<u64> {
         let mut counts = vec![0; self.plan.row_elements()];
         if let (Some(buffer), false) = (&self.saturated, self.is_new)
@@ -92,11 +92,10 @@ impl Launcher {
         self.is_new = true;
     }
 
-    /// Takes all samples and queues what they finish.
+    /// Consumes all samples and enqueues the rows that they complete.
     ///
     /// # Safety
-    /// The samples lie where `layout` says, behind `input`, and `output` has room for the rows that they
-    /// finish.
+    /// The samples must lie after `input` as `layout` says, and `output` must have space for the rows they complete.
     pub(super) unsafe fn enqueue(
         &mut self,
         (input, layout): (u64, DeviceVoltages),
@@ -122,22 +121,22 @@ impl Launcher {
         }
         let row = self.next / self.plan.spectra_per_row() as u64;
         let target = Target { output, row };
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: forwards the caller's guarantee.
         let outcome = unsafe { self.advance(stream, &rows, &target) };
         stream.record(&self.queued)?;
         outcome
     }
 
-    /// Takes all samples: windows that lie in the fresh ones are made where these are.
+    /// Consumes all samples; windows that lie entirely in the new samples read them in place.
     unsafe fn advance(&mut self, stream: &Stream, fresh: &Rows, target: &Target) -> Result<()> {
         let last = self.launchable(fresh.end);
         let direct = self.next_direct(fresh.start);
         if last <= direct || !self.is_aligned(fresh, direct) {
-            // SAFETY: the caller's promise is handed on.
+            // SAFETY: forwards the caller's guarantee.
             return unsafe { self.advance_by_copies(stream, fresh, target) };
         }
         let unit = self.plan.input().encoding.samples_per_byte() as u64;
-        // SAFETY: the caller vouches for the fresh samples and the output; those kept are our own.
+        // SAFETY: the caller guarantees the new samples and the output; `self` owns the cached samples.
         unsafe {
             if direct > self.next {
                 let end = (direct - 1) * self.plan.hop() as u64 + self.plan.span() as u64;
@@ -151,7 +150,7 @@ impl Launcher {
         }
     }
 
-    /// Takes all samples by way of those kept.
+    /// Consumes all samples through the cache.
     unsafe fn advance_by_copies(
         &mut self,
         stream: &Stream,
@@ -161,7 +160,7 @@ impl Launcher {
         let unit = self.plan.input().encoding.samples_per_byte() as u64;
         while self.kept.end() < fresh.end {
             let end = (self.kept.end() + self.kept.room() as u64).min(fresh.end);
-            // SAFETY: the caller vouches for the fresh samples and the output; those kept are our own.
+            // SAFETY: the caller guarantees the new samples and the output; `self` owns the cached samples.
             unsafe {
                 self.kept.append(stream, fresh, end)?;
                 let last = self.launchable(end);
@@ -176,18 +175,18 @@ impl Launcher {
         Ok(())
     }
 
-    /// One past the last spectrum that can be launched when so many samples are there.
+    /// Returns one past the last spectrum that can be launched once `times` samples have arrived.
     fn launchable(&self, times: u64) -> u64 {
         self.plan.spectra(times) / self.quantum * self.quantum
     }
 
-    /// The first spectrum from the next on that begins at or behind a sample.
+    /// Returns the first spectrum, from `next` on, whose window begins at or after sample `start`.
     fn next_direct(&self, start: u64) -> u64 {
         let first = start.div_ceil(self.plan.hop() as u64).max(self.next);
         first.next_multiple_of(self.quantum)
     }
 
-    /// Whether kernels can read these rows from the start of a spectrum on.
+    /// Returns whether kernels can read these rows from the start of `spectrum`.
     fn is_aligned(&self, rows: &Rows, spectrum: u64) -> bool {
         let unit = match &self.path {
             Path::Fused(_) => 16,
@@ -197,7 +196,8 @@ impl Launcher {
         address.is_multiple_of(unit) && (rows.stride as u64).is_multiple_of(unit)
     }
 
-    /// The address of the byte that a spectrum's first sample begins in, and the samples before it there.
+    /// Returns the address of the byte with a spectrum's first sample, and the number of samples before it in that
+    /// byte.
     fn first_byte(&self, rows: &Rows, spectrum: u64) -> (u64, usize) {
         let encoding = self.plan.input().encoding;
         let unit = encoding.samples_per_byte();
@@ -206,21 +206,21 @@ impl Launcher {
         (rows.address + encoding.bytes(samples - skipped) as u64, skipped)
     }
 
-    /// Bytes by which fresh samples of the next block should begin behind a multiple of 16.
+    /// Returns the offset from a multiple of 16 bytes at which the next block's samples should begin.
     pub(super) fn pad(&self) -> usize {
         let rows = Rows { address: 0, stride: 0, start: self.kept.end(), end: self.kept.end() };
         let (address, _) = self.first_byte(&rows, self.next_direct(rows.start));
         (address as usize).wrapping_neg() % 16
     }
 
-    /// Bytes of the rows that the next so many samples finish.
+    /// Returns the bytes of the rows that the next `times` samples complete.
     pub(super) fn row_bytes_after(&self, times: usize) -> usize {
         let end = self.kept.end();
         let rows = self.plan.rows(end + times as u64) - self.plan.rows(end);
         rows as usize * self.plan.row_elements() * self.plan.element_bytes()
     }
 
-    /// Queues the spectra from the next one to `last`, whose samples lie in `rows`.
+    /// Enqueues the spectra from the next one up to `last`, whose samples lie in `rows`.
     unsafe fn launch(
         &mut self,
         stream: &Stream,
@@ -231,7 +231,7 @@ impl Launcher {
         let most = MOST_SPECTRA.next_multiple_of(self.quantum);
         while self.next < last {
             let end = last.min(self.next + most);
-            // SAFETY: the caller's promise is handed on.
+            // SAFETY: forwards the caller's guarantee.
             unsafe { self.launch_some(stream, rows, end, target)? };
         }
         Ok(())
@@ -255,7 +255,7 @@ impl Launcher {
             output: target.output + (row - target.row) * row_bytes,
             saturated: self.saturated.as_ref().map_or(0, Buffer::address),
         };
-        // SAFETY: the caller vouches for the rows and the output.
+        // SAFETY: the caller guarantees the rows and the output.
         unsafe {
             match &mut self.path {
                 Path::Fused(fused) => fused.enqueue(stream, &job)?,
@@ -267,11 +267,11 @@ impl Launcher {
     }
 }
 
-/// Where rows go.
+/// Output location of rows.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     /// Address of the first row.
     output: u64,
-    /// Its number.
+    /// Index of the first row.
     row: u64,
 }

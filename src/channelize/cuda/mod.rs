@@ -1,4 +1,4 @@
-//! The filter bank on a GPU: one fused kernel where there is one for the plan, three steps for all others.
+//! Polyphase filter bank on a GPU: a fused kernel where the plan has one, the general path otherwise.
 //!
 //! Invariant: the same bits for any split of a stream.
 #![allow(unsafe_code)]
@@ -29,11 +29,10 @@ use launcher::Launcher;
 pub use rows::{Joining, RowJoiner};
 pub use variants::kernels;
 
-/// Where the voltages of every stream lie in a device's buffer: stream `s` has its samples from byte
-/// `first_byte + s * stride` on.
+/// Layout of the voltages in a device buffer: stream `s` begins at byte `first_byte + s * stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceVoltages {
-    /// The first stream's first byte.
+    /// First byte of the first stream.
     pub first_byte: usize,
     /// Bytes from stream to stream.
     pub stride: usize,
@@ -58,12 +57,12 @@ impl Engine {
         })
     }
 
-    /// Where it runs.
+    /// Returns the device.
     pub(super) fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Counts of limited samples; of a device that has failed, as `run` says, none.
+    /// Returns the counts of saturated values, or zeros if the device has failed, which `run` reports.
     pub(super) fn saturated(&self) -> Vec<u64> {
         self.launcher.saturated()
     }
@@ -72,7 +71,7 @@ impl Engine {
         self.launcher.reset();
     }
 
-    /// Takes all samples and writes the rows that they finish to the front of the output.
+    /// Consumes all samples and writes the rows they complete to the front of the output.
     pub(super) fn run(&mut self, input: Voltages<'_>, output: Output<'_>) -> Result<()> {
         let output: &mut [u8] = match output {
             Output::Complex(values) => bytemuck::cast_slice_mut(values),
@@ -82,7 +81,7 @@ impl Engine {
         self.host.run(&mut self.launcher, input, output)
     }
 
-    /// Whether these are samples of the plan's streams in this device's memory, as many as `layout` says.
+    /// Checks that the buffers are on this device and hold the plan's streams as `layout` says.
     pub(super) fn check(
         &self,
         input: &Buffer<u8>,
@@ -111,8 +110,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Queues what [`Engine::run`] does for samples in the device's memory, which [`Engine::check`] has seen; there
-    /// is room for their rows from the address `output` on.
+    /// Like [`Engine::run`] for samples in device memory that passed [`Engine::check`]. `output` is an address with
+    /// space for the completed rows.
     pub(super) fn enqueue(
         &mut self,
         input: &Buffer<u8>,
@@ -120,7 +119,7 @@ impl Engine {
         output: u64,
         stream: &Stream,
     ) -> Result<()> {
-        // SAFETY: the samples lie in the input, as `check` found, and the output has room for their rows.
+        // SAFETY: `check` has found the samples inside the input buffer, and the output has space for their rows.
         unsafe { self.launcher.enqueue((input.address(), layout), output, stream) }
     }
 }

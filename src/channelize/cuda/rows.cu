@@ -1,13 +1,13 @@
-// One antenna's rows of a filter bank's: antennas summed, recorded channels in order, copies joined.
+// Joins the rows of a filter bank into one antenna's rows: sums antennas, orders recorded channels, joins copies.
 #include "device.cuh"
 
-// Where the numbers of a row lie; axes of a filter bank's row: copy, antenna, product, place, channel.
+// Layout of a filter-bank row; axes: copy, antenna, product, recorded channel, channel.
 struct Row {
   const float* values;
   u64 line;
   u32 products, antennas, copies, channels;
 
-  // The sum over antennas, in their order, of a channel of the copy that it belongs to.
+  // Returns the sum over antennas, in order, of one channel, read from the copy that computes it.
   INLINE float sum(u32 product, u32 place, u32 channel) const {
     const u64 at = (u64)place * channels + channel, step = line * products;
     const float* from = values + channel % copies * antennas * step + product * line + at;
@@ -17,8 +17,8 @@ struct Row {
   }
 };
 
-// `places` holds the filter bank's place of each recorded channel. Where `zero` is a channel, it becomes the mean of
-// `above` and `below`. A thread's element lies along x, rows along y.
+// `places` maps each recorded channel to its index in the filter bank's row. Channel `zero`, if it exists, becomes
+// the mean of `above` and `below`. Elements run along x, rows along y.
 KERNEL __launch_bounds__(256)
     join_rows(const float* values, u32 rows, u32 copies, u32 antennas, u32 products, u32 coarse_channels, u32 channels,
               const u32* places, u32 zero, u32 above, u32 below, float* output) {

@@ -1,34 +1,34 @@
-//! One antenna's rows of a filter bank's detected rows, on a device.
+//! Joins the rows of a filter bank into one antenna's rows, on a device.
 
 use super::variants;
 use crate::backend::cuda::{Arguments, Buffer, Device, Function, Stream};
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
-/// Threads along a row.
+/// Threads per block, along a row.
 const BLOCK: usize = 256;
 
-/// The most blocks along the rows.
+/// Maximum number of blocks along the rows.
 const MOST_ROWS: usize = 1 << 14;
 
-/// How a filter bank's rows, axes copy, antenna, product, place, channel, become one antenna's.
+/// Conversion of filter-bank rows (axes: copy, antenna, product, recorded channel, channel) to one antenna's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joining {
-    /// Copies of all antennas: channel `c` of a recorded channel is that of copy `c mod copies`.
+    /// Copies of all antennas: channel `c` of a recorded channel is taken from copy `c mod copies`.
     pub copies: usize,
-    /// Antennas whose numbers are summed.
+    /// Antennas to sum.
     pub antennas: usize,
-    /// Products of each.
+    /// Products per antenna.
     pub products: usize,
-    /// The filter bank's place of each recorded channel.
+    /// Index in the filter-bank row of each recorded channel.
     pub places: Vec<usize>,
-    /// Channels of each recorded channel.
+    /// Channels per recorded channel.
     pub channels: usize,
-    /// A channel of each recorded channel that becomes the mean of two others, and these.
+    /// Channel of each recorded channel to replace by the mean of two others, and those two.
     pub middle: Option<(usize, [usize; 2])>,
 }
 
-/// Sums antennas, puts recorded channels in order and joins copies, on a device.
+/// Sums antennas, orders recorded channels and joins copies, on a device.
 ///
 /// | buffer | axes                                      | type                      | access      |
 /// |--------|-------------------------------------------|---------------------------|-------------|
@@ -36,7 +36,7 @@ pub struct Joining {
 /// | `to`   | time, product, channel                    | f32 (its bytes in memory) | overwritten |
 ///
 /// # Numerics
-/// Single precision; antennas are summed in their order.
+/// Single precision; antennas are summed in order.
 /// # Real time
 /// Allocates nothing after `new`.
 #[derive(Debug)]
@@ -47,11 +47,11 @@ pub struct RowJoiner {
 }
 
 impl RowJoiner {
-    /// Binds it to a device.
+    /// Creates a joiner on a device.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for places that there are not; [`Error::Unavailable`] without memory or NVRTC;
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Parameter`] for an invalid index of a recorded channel; [`Error::Unavailable`] without memory or
+    /// NVRTC; [`Error::Device`] if the driver fails.
     pub fn new(device: &Device, joining: Joining) -> Result<Self> {
         if let Some(place) = joining.places.iter().find(|place| **place >= joining.places.len()) {
             let rule = format!("there are {} recorded channels", joining.places.len());
@@ -66,15 +66,15 @@ impl RowJoiner {
         })
     }
 
-    /// Numbers of a row that comes out.
+    /// Returns the values per output row.
     fn elements(&self) -> usize {
         self.joining.products * self.joining.places.len() * self.joining.channels
     }
 
-    /// Queues the joining of `rows` rows.
+    /// Enqueues the joining of `rows` rows.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the buffers have no room for them; [`Error::Device`] when the driver refuses.
+    /// [`Error::Shape`] if the buffers are too small; [`Error::Device`] if the driver fails.
     pub fn enqueue(
         &self,
         from: &Buffer<u8>,
@@ -90,7 +90,7 @@ impl RowJoiner {
         if rows == 0 {
             return Ok(());
         }
-        // No channel has the number that stands for none.
+        // `u32::MAX` is no channel and disables the replacement.
         let (zero, [above, below]) = middle.unwrap_or((u32::MAX as usize, [0, 0]));
         let arguments = Arguments::new().with(from.address());
         let numbers = [rows, copies, antennas, products, places.len(), channels];
@@ -100,7 +100,7 @@ impl RowJoiner {
         let arguments = numbers.iter().fold(arguments, |all, number| all.with(*number as u32));
         let arguments = arguments.with(to.address());
         let grid = [self.elements().div_ceil(BLOCK), rows.min(MOST_ROWS), 1];
-        // SAFETY: the arguments are the kernel's; both buffers have room for the rows.
+        // SAFETY: the arguments match the kernel; both buffers have space for the rows.
         unsafe { stream.launch(&self.function, grid, [BLOCK, 1, 1], &arguments) }
     }
 }

@@ -1,4 +1,4 @@
-//! How the fused kernel divides a plan: which one is compiled, and what it needs.
+//! Geometry of the fused kernel: compile-time constants, resource use and tables of each candidate for a plan.
 //!
 //! Invariant: the shape decides about speed alone; every shape of a plan gives the same bits.
 
@@ -9,52 +9,52 @@ use crate::backend::cuda::{Properties, Source};
 use crate::channelize::plan::{Feed, Form, Order, Plan, Products};
 use crate::voltage::VoltageEncoding;
 
-/// The most taps that a thread holds in registers, as the kernel has it.
+/// Maximum number of taps that a thread holds in registers; equals the kernel's constant.
 pub(super) const MOST_HELD: usize = 16;
 
-/// Sums of two channels and one spectrum that a thread makes at a time: 64 registers.
+/// Sums of two channels per thread, counted over radix, spectra and polarizations: 64 registers.
 const SUMS: usize = 16;
 
-/// The most spectra in a row: a longer row would be the work of too few blocks.
+/// Maximum number of spectra per row; longer rows would occupy too few blocks.
 const MOST_SPECTRA: usize = 512;
 
-/// Bytes that a multiprocessor has of shared memory for all blocks, beyond what one block may ask for, and
-/// bytes that each block costs besides its own.
+/// Shared memory that a multiprocessor has beyond the maximum of one block, and that the driver reserves per block,
+/// in bytes.
 const RESERVED_BYTES: usize = 1024;
 
-/// A fused kernel's sizes; the names are those of its constants.
+/// Sizes of a fused kernel, named as its constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     pub(super) points: usize,
     pub(super) side: usize,
     pub(super) radix: usize,
     pub(super) taps: usize,
-    /// Spectra of a batch.
+    /// Spectra per batch.
     pub(super) batch: usize,
     pub(super) threads: usize,
-    /// Blocks of a multiprocessor.
+    /// Resident blocks per multiprocessor.
     pub(super) resident: usize,
-    /// Blocks of a cluster, which make a batch together; 1 where each makes its own.
+    /// Blocks of a cluster, which compute a batch together; 1 if each block computes its own.
     pub(super) cluster: usize,
-    /// Whether each of them sends its sums in an order of its own.
+    /// Whether each block of a cluster sends its sums in a different order.
     pub(super) rotates: bool,
-    /// Rows of samples that come by bulk copy.
+    /// Rows of samples prefetched by bulk copy.
     pub(super) prefetched: usize,
-    /// The most of them: samples that are read again from near caches need room there.
+    /// Upper limit of `prefetched`; shared memory left free serves as L1 cache for samples that are read again.
     pub(super) most_prefetched: usize,
-    /// Rows on their way to registers.
+    /// Rows in flight from global memory to registers.
     pub(super) ahead: usize,
-    /// Whether taps stay in registers from batch to batch.
+    /// Whether taps stay in registers across batches.
     pub(super) holds_taps: bool,
-    /// Whether taps are the same backwards, bit for bit, and columns that mirror each other can share them.
+    /// Whether the window is symmetric bit for bit, so that mirrored columns can share taps.
     pub(super) is_symmetric: bool,
-    /// Whether they do.
+    /// Whether mirrored columns share taps.
     pub(super) mirrors: bool,
-    /// Whether the taps of a ring are loaded a row before they are used.
+    /// Whether each tap of the ring is loaded one row before its use.
     pub(super) early_taps: bool,
-    /// The order of the products of a row, which decides about conflicts of register banks.
+    /// Order of a row's products, which decides about register bank conflicts.
     pub(super) turn: usize,
-    /// Streams that one block multiplies.
+    /// Streams whose products one block forms.
     pub(super) polarizations: usize,
     pub(super) encoding: usize,
     pub(super) sample_bytes: usize,
@@ -62,12 +62,12 @@ pub(super) struct Shape {
     pub(super) form: usize,
     pub(super) products: usize,
     pub(super) bits: usize,
-    /// Bits of a frequency that are turned to get its place.
+    /// XOR mask that maps a frequency to its index in the output.
     pub(super) order: usize,
 }
 
 impl Shape {
-    /// Shapes of a plan that are worth trying, the model's own first.
+    /// Returns the shapes worth measuring for a plan; the model's choice is first.
     pub(super) fn candidates(plan: &Plan, properties: &Properties) -> Vec<Self> {
         let (shared, copies) = (properties.shared_bytes, properties.target.capability >= (9, 0));
         let mut found: Vec<Self> = Vec::new();
@@ -81,13 +81,13 @@ impl Shape {
         found
     }
 
-    /// The geometry, for as much shared memory as it takes.
+    /// Returns the plan's geometry before it is fitted to shared memory.
     fn of_plan(plan: &Plan, copies: bool) -> Option<Self> {
         let points = plan.points();
         let fits = points.is_power_of_two() && (256..=1 << 14).contains(&points);
         let (encoding, sample_bytes) = encoding(plan.input().encoding)?;
         let (form, products, bits, is_joint) = form(plan)?;
-        // Places in a row are 32-bit numbers.
+        // The kernel indexes the elements of a row with 32 bits.
         if !fits || plan.hop() != points || u32::try_from(plan.row_elements()).is_err() {
             return None;
         }
@@ -109,7 +109,7 @@ impl Shape {
             most_prefetched: 32,
             ahead: 4,
             holds_taps: plan.taps() * radix <= MOST_HELD,
-            // Without bulk copies, eight bytes a sample take more registers than there are.
+            // Without bulk copies, samples of eight bytes exceed the registers.
             is_symmetric: radix > 1
                 && plan.taps() <= MOST_HELD
                 && (copies || sample_bytes < 8)
@@ -129,7 +129,7 @@ impl Shape {
         (batch > 0).then(|| shape.measured())
     }
 
-    /// The same with as many blocks and rows of samples as shared memory has room for.
+    /// Fits the number of resident blocks and prefetched rows to shared memory.
     fn fitting(mut self, shared_bytes: usize, copies: bool) -> Option<Self> {
         let room = |resident: usize| {
             let all = shared_bytes + RESERVED_BYTES;
@@ -158,7 +158,7 @@ impl Shape {
         Some(self)
     }
 
-    /// What the choice of a shape depends on.
+    /// Returns the key under which the tuner caches its choice.
     pub(super) fn question(&self) -> String {
         let Self { points, taps, encoding, polarizations, form, products, bits, .. } = self;
         let window = if self.is_symmetric { " window=symmetric" } else { "" };
@@ -168,7 +168,7 @@ impl Shape {
         )
     }
 
-    /// The shape as a choice among others of the same plan.
+    /// Returns the shape as a tuning candidate.
     pub(super) fn choice(&self) -> Choice {
         let Self { batch, threads, resident, cluster, prefetched, ahead, .. } = *self;
         let Self { conversion, turn, .. } = *self;
@@ -193,22 +193,22 @@ impl Shape {
         Choice { name, values: values.map(|value| value as u32).to_vec() }
     }
 
-    /// Bytes of shared memory of a block that makes whole batches.
+    /// Returns the bytes of shared memory per block for full batches.
     pub(super) fn shared_bytes(&self) -> usize {
         self.rows_bytes(self.batch) + self.prefetched * self.row_bytes() + 16
     }
 
-    /// Bytes of what a block reads of a row of samples.
+    /// Returns the bytes that a block reads per row of samples.
     fn row_bytes(&self) -> usize {
         self.polarizations * self.points * self.sample_bytes / self.cluster
     }
 
-    /// The same for one spectrum at a time.
+    /// Returns the bytes of shared memory per block for one spectrum at a time.
     pub(super) fn shared_bytes_of_one(&self) -> usize {
         self.rows_bytes(1) + 16
     }
 
-    /// Rows of values, and the factors.
+    /// Returns the bytes of the rows of values and of the twiddle factors.
     fn rows_bytes(&self, batch: usize) -> usize {
         let rows = batch * self.polarizations * self.radix / self.cluster;
         let pad = match self.radix {
@@ -219,8 +219,8 @@ impl Shape {
         8 * rows * (self.side * (self.side + 1) + pad) + 4 * self.factors().len()
     }
 
-    /// The factors of the transforms over c3, and where there are any, of those over c2: words of two complex
-    /// factors, axes word, k1 + RADIX k2; and k1, word.
+    /// Returns the twiddle factors of the transforms over c3 (axes: word, k1 + RADIX k2), then those over c2 if RADIX
+    /// is above 1 (axes: k1, word). Each word holds two complex factors.
     pub(super) fn factors(&self) -> Vec<f32> {
         let Self { points, side, radix, .. } = *self;
         let words = side / 4;
@@ -239,7 +239,7 @@ impl Shape {
         factors
     }
 
-    /// The kernel's source.
+    /// Returns the kernel's source and constants.
     pub(super) fn source(&self) -> Source {
         let constants = [
             ("POINTS", self.points),
@@ -280,12 +280,12 @@ impl Shape {
     }
 }
 
-/// Words of two factors of a transform whose `c`th input is turned by `c` times `turn` of a circle: w^(N/2),
-/// w^(N/4), then for each stage of `half` points w^(N/2/half) W_(2 half)^m, m below half / 2.
+/// Returns words of two twiddle factors for a transform whose input `c` has phase `c * turn` (in turns): w^(N/2),
+/// w^(N/4), then for each stage of `half` points w^(N/2/half) W_(2 half)^m for m below half / 2.
 pub(super) fn turns(side: usize, turn: f64) -> impl Iterator<Item = [f32; 4]> {
     let halves = (1..=side / 4).map(|word| 2 * word);
     let factor = move |index: usize| {
-        // Factor 0 is of the first stage; those of the stage of `half` points begin at half / 2.
+        // Factor 0 belongs to the first stage; factors of the stage of `half` points begin at index half / 2.
         let half = if index == 0 { 1 } else { 2 << index.ilog2() };
         let m = if index == 0 { 0 } else { index - half / 2 };
         let angle = turn * (side / 2 / half) as f64 + m as f64 / (2 * half) as f64;
@@ -298,14 +298,14 @@ pub(super) fn turns(side: usize, turn: f64) -> impl Iterator<Item = [f32; 4]> {
     })
 }
 
-/// Whether the taps, as the kernel has them, are the same backwards.
+/// Returns whether the window, in the kernel's single precision, is symmetric.
 fn is_symmetric(plan: &Plan) -> bool {
     let (all, scale) = (plan.coefficients(), plan.input().scale);
     let tap = |b: &f64| ((b * scale) as f32).to_bits();
     all.iter().zip(all.iter().rev()).take(all.len() / 2).all(|(a, b)| tap(a) == tap(b))
 }
 
-/// The kernel's number of an encoding, and bytes of a sample.
+/// Returns the kernel's code of an encoding and the bytes per sample.
 pub(super) fn encoding(encoding: VoltageEncoding) -> Option<(usize, usize)> {
     match encoding {
         VoltageEncoding::Complex4 => Some((0, 1)),
@@ -317,7 +317,7 @@ pub(super) fn encoding(encoding: VoltageEncoding) -> Option<(usize, usize)> {
     }
 }
 
-/// The kernel's numbers of a form and of products, bits, and whether two streams are multiplied.
+/// Returns the kernel's codes of the form and the products, the bits, and whether two streams are combined.
 fn form(plan: &Plan) -> Option<(usize, usize, usize, bool)> {
     let polarizations = plan.input().polarizations;
     match &plan.options().form {

@@ -1,17 +1,18 @@
-// The second half of a long transform: lines of SIDE x SIDE values that split_sums.cu made, and the order of the output.
+// Second half of a long transform: transforms lines of SIDE x SIDE values from split_sums.cu into the output order.
 //   Y_s[k1 + FIRST k2] = sum_{c2} z_s[k1][c2] W_LINE^(c2 k2);  c2 = c3 SIDE + c4, k2 = k3 + SIDE k4
 //
-// A block transforms LINES neighbouring k1 of one spectrum, so that as many neighbouring frequencies are stored at a time.
-//  1. SIDE lanes a line transform over c3, and leave it with pitch SIDE + 1.
-//  2. Lanes of neighbouring k1 transform over c4, turned by k3 c4 / LINE.
+// A block transforms LINES neighbouring k1 of one spectrum, so that LINES neighbouring frequencies are stored
+// together.
+//  1. SIDE lanes per line transform over c3 and store the line with pitch SIDE + 1.
+//  2. Lanes of neighbouring k1 transform over c4, with twiddle exponent k3 c4 / LINE.
 #include "fft.cuh"
 
 constexpr int LINE = SIDE * SIDE, FIRST = POINTS / LINE, THREADS = LINES * SIDE;
-// values from line to line, so that lanes of neighbouring k1 find their values in different banks
+// Pitch of lines in values, padded so that lanes of neighbouring k1 hit different shared-memory banks.
 constexpr int PITCH = SIDE * (SIDE + 1) + (LINES >= 16 ? 1 : 16 / LINES);
 static_assert(FIRST % LINES == 0, "blocks share the lines");
 
-// In the output, frequency m stands at m with the bits of ORDER turned.
+// Frequency m is stored at index m ^ ORDER.
 constexpr u32 STEP = FIRST * SIDE;
 
 KERNEL __launch_bounds__(THREADS, RESIDENT)

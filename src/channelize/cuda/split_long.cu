@@ -1,15 +1,16 @@
-// The second half of a long transform, as split_lines.cu, of lines of SIDE_1 x SIDE_2 x SIDE_3 values:
+// Second half of a long transform, as in split_lines.cu, for lines of SIDE_1 x SIDE_2 x SIDE_3 values:
 //   c2 = (c3 SIDE_2 + c4) SIDE_3 + c5, k2 = k3 + SIDE_1 (k4 + SIDE_2 k5)
 //
-// A block transforms LINES neighbouring k1 of one spectrum: over c3; over c4, turned by k3 c4 / (SIDE_1 SIDE_2); over c5,
-// turned by (k3 + SIDE_1 k4) c5 / LINE, by lanes of neighbouring k1.
+// A block transforms LINES neighbouring k1 of one spectrum over c3, then over c4 with twiddle exponent k3 c4 /
+// (SIDE_1 SIDE_2), then over c5 with twiddle exponent (k3 + SIDE_1 k4) c5 / LINE. In the last step, neighbouring
+// lanes have neighbouring k1.
 #include "fft.cuh"
 
 constexpr int LINE = SIDE_1 * SIDE_2 * SIDE_3, FIRST = POINTS / LINE;
-// values from c4 to c4, from k3 to k3 and from line to line: neighbouring lanes find theirs in different banks
+// Pitches of c4, k3 and lines in values, padded so that neighbouring lanes hit different shared-memory banks.
 constexpr int PITCH_4 = SIDE_3 + 1, PITCH_3 = SIDE_2 * PITCH_4, PITCH = SIDE_1 * PITCH_3 + (LINES > 1 ? 16 / LINES : 0);
 static_assert(FIRST % LINES == 0 && LINES <= 16, "blocks share the lines");
-// In the output, frequency m stands at m with the bits of ORDER turned.
+// Frequency m is stored at index m ^ ORDER.
 constexpr u32 STEP = FIRST * SIDE_1 * SIDE_2;
 
 KERNEL __launch_bounds__(THREADS, RESIDENT)

@@ -1,38 +1,40 @@
-// The first half of a long transform: windowed sums, and their transform over the first part of the index.
+// First half of a long transform: windowed sums and their transform over the high part of the sample index.
 //   POINTS = FIRST x LINE, FIRST = RADIX x SIDE; c = c1 LINE + c2, m = k1 + FIRST k2
 //   z_s[k1][c2] = W_POINTS^(c2 k1) sum_{c1} y_s[c1 LINE + c2] W_FIRST^(c1 k1)
 //
-// A block keeps to GROUP neighbouring values of c2 and makes SPECTRA consecutive spectra at a time, so its taps and factors
-// come once.
-//  1. A thread owns two values of c2 and RADIX of c1, SIDE apart: windowed sums, then the transform over these, in registers.
-//  2. A thread transforms one column of one spectrum over the other SIDE values of c1, and turns and stores it.
-// The next samples come by copies in the background while this batch is transformed.
+// A block owns GROUP neighbouring values of c2 and computes batches of SPECTRA consecutive spectra, so it loads its
+// taps and factors once.
+//  1. Each thread owns two values of c2 and RADIX values of c1, SIDE apart. It computes their windowed sums and the
+//     transform over these c1 in registers.
+//  2. Each thread transforms one column of one spectrum over the other SIDE values of c1, applies the twiddle factors
+//     and stores it.
+// Asynchronous copies prefetch the next samples while the current batch is transformed.
 #include "fft.cuh"
 #include "fir.cuh"
 
 constexpr int FIRST = RADIX * SIDE, LINE = POINTS / FIRST, PAIRS = GROUP / 2;
-// words of a row of samples, and of a line
+// Words per row of samples and per line.
 constexpr int WORDS = POINTS / 2, LINE_WORDS = LINE / 2;
-// whether a thread keeps its taps in registers from batch to batch
+// Whether a thread keeps its taps in registers across batches.
 #ifndef HOLDS_TAPS
 #define HOLDS_TAPS (TAPS * RADIX <= MOST_HELD)
 #endif
 constexpr int HELD_TAPS = TAPS <= MOST_HELD ? TAPS : 1;
-// values of a spectrum that belong to the block, and to one of its rows
+// Values of a spectrum per row of the block, and per block.
 constexpr int ROW = SIDE * GROUP, OWN = RADIX * ROW;
-// copies of a row's words of one c1
+// 16-byte copies per row of samples and c1.
 constexpr int COPIES_EACH = PAIRS * (int)sizeof(Word) / 16;
 static_assert(THREADS == SIDE * PAIRS && LINE % GROUP == 0 && COPIES_EACH > 0, "threads share the columns");
 
 struct Split {
-  // of the pass' first spectrum and stream: the first sample of the block's group; taps and factors of the group
+  // Samples, taps and output of the block's group of columns, from the pass's first spectrum on.
   const Word* samples;
   const float2* taps;
   float2* output;
   u64 spectrum_values;
 };
 
-// Asks for the first NEAR rows of the batch that begins with this one.
+// Starts the copies of the first NEAR rows of the batch that begins at `row`.
 template <int NEAR> INLINE void ask(const Word* row, Word* words) {
   constexpr int ALL = NEAR * FIRST * COPIES_EACH;
 #pragma unroll 4
@@ -64,7 +66,7 @@ INLINE void sum_windows(float4 (&sums)[RADIX][SPECTRA], const Split& s, float2 (
   }
 }
 
-// Transforms and stores the columns of spectra from `start` on, but for the first `skipped`.
+// Transforms and stores the columns of the spectra from `start` on, except the first `skipped`.
 template <int SPECTRA>
 INLINE void store_columns(const Split& s, const float2* rows, const float2* turns, const float4* factors, u32 start, u32 skipped) {
   constexpr int ALL = SPECTRA * RADIX * GROUP;
@@ -120,13 +122,13 @@ INLINE void make_columns(const Split& s, const float2* turns_of_group, const flo
     __syncthreads();
     float4 sums[RADIX][SPECTRA];
     sum_windows<SPECTRA, NEAR>(sums, own, held, words + thread, samples + (u64)start * WORDS);
-    // All samples in shared memory are used, and all rows of the batch before.
+    // All samples in shared memory and all rows of the previous batch have been read.
     __syncthreads();
     const u32 now = start, skipped = first - start;
     first = now + SPECTRA;
     start = first + SPECTRA > end ? end - SPECTRA : first;
     store_transforms<OWN, ROW>(sums, rows + line * GROUP + 2 * pair);
-    // Only now: sums leave no registers for more.
+    // The copies start only here, because the sums leave no registers for their addresses earlier.
     if constexpr (NEAR > 0)
       if (first < end) ask<NEAR>(s.samples + (u64)start * WORDS, words);
     __syncthreads();
@@ -134,8 +136,8 @@ INLINE void make_columns(const Split& s, const float2* turns_of_group, const flo
   }
 }
 
-// A block's x is its group of columns, y its share of the spectra, z its stream, counted from `first_unit`'s first
-// polarization; a unit is an antenna's recorded channel, in the order of the output.
+// blockIdx.x is the group of columns, y the share of the spectra, z the stream, counted from the first polarization
+// of `first_unit`; a unit is one antenna's recorded channel, in output order.
 #define PARAMETERS                                                                                                       \
   const u8 *input, u64 stride, const float2 *coefficients, const float2 *turns, const float4 *factors, float2 *output,    \
       u32 spectra, u32 share, u32 first_unit, u32 coarse_channels, u32 polarizations, u32 reverses
@@ -159,7 +161,7 @@ KERNEL __launch_bounds__(THREADS, RESIDENT) split_sums_batches(PARAMETERS) {
   split_sums<BATCH, PREFETCHED>(NAMES, memory);
 }
 
-// For launches of fewer spectra than a batch has: the same values, one spectrum at a time.
+// Kernel for launches shorter than a batch: one spectrum at a time, bit-identical values.
 KERNEL __launch_bounds__(THREADS, 1) split_sums_few(PARAMETERS) {
   SHARED_MEMORY(memory);
   split_sums<1, 0>(NAMES, memory);

@@ -1,12 +1,13 @@
-// Windowed sums of complex samples where windows are a row of samples apart and rows hold pairs: what fir.cu makes, faster.
+// Windowed sums of complex samples for windows one row apart and rows of an even length; a faster fir.cu.
 //   y_s[c] = sum_{t < TAPS} x[(s + t) points + c] b[t points + c]
-// A thread makes consecutive spectra of two neighbouring columns, so that each sample is decoded once for all of them.
+// Each thread computes consecutive spectra of two neighbouring columns, so that each sample is decoded once for all
+// spectra.
 #include "fir.cuh"
 
 constexpr bool HOLDS = TAPS <= MOST_HELD;
 
-// A block's x counts pairs of columns, y batches, z its stream, counted from `first_unit`'s first polarization; a unit is an
-// antenna's recorded channel, in the order of the output.
+// blockIdx.x counts pairs of columns, y batches, z streams, counted from the first polarization of `first_unit`; a
+// unit is one antenna's recorded channel, in output order.
 #define PARAMETERS                                                                                                    \
   const u8 *input, u64 stride, const float2 *coefficients, float4 *output, u64 spectrum_pairs, u64 antenna_pairs,       \
       u64 place_pairs, u64 polarization_pairs, u32 words, u32 spectra, u32 first_unit, u32 coarse_channels,            \
@@ -19,7 +20,7 @@ template <int SPECTRA> INLINE void sum_pairs(PARAMETERS) {
   const u32 antenna = unit / coarse_channels, place = unit % coarse_channels;
   const u32 coarse = reverses ? coarse_channels - 1 - place : place;
   const u64 stream = ((u64)antenna * coarse_channels + coarse) * polarizations + polarization;
-  // The last batch begins early and makes some spectra twice.
+  // The last batch overlaps the one before it, so that every batch is full.
   const u32 first = smaller(blockIdx.y * SPECTRA, spectra - SPECTRA);
   const Word* row = (const Word*)(input + stream * stride) + (u64)first * words;
   float4* to = output + antenna * antenna_pairs + place * place_pairs + polarization * polarization_pairs +
@@ -44,5 +45,5 @@ template <int SPECTRA> INLINE void sum_pairs(PARAMETERS) {
 
 KERNEL __launch_bounds__(THREADS, RESIDENT) sums_batches(PARAMETERS) { sum_pairs<BATCH>(NAMES); }
 
-// For launches of fewer spectra than a batch has: the same values, one spectrum at a time.
+// Kernel for launches shorter than a batch: one spectrum at a time, bit-identical values.
 KERNEL __launch_bounds__(THREADS, RESIDENT) sums_few(PARAMETERS) { sum_pairs<1>(NAMES); }

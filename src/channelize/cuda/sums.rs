@@ -1,4 +1,4 @@
-//! Windowed sums: the first step of the general path.
+//! Windowed sums: first step of the general path.
 
 use super::general::{BLOCK, Pass};
 use super::job::Job;
@@ -7,18 +7,18 @@ use crate::backend::cuda::{Arguments, Buffer, Device, Function, Source, Stream};
 use crate::channelize::plan::Plan;
 use crate::error::Result;
 
-/// Spectra that a thread of the kernel for whole rows of any plan sums at a time.
+/// Spectra per thread of the kernel for any plan, if windows are a whole row apart.
 const SPECTRA: usize = 8;
 
 /// Spectra and threads of the kernel for pairs of columns.
 const BATCH: usize = 16;
 const THREADS: usize = 128;
 
-/// The fewest points that are worth a kernel of the plan's own.
+/// Minimum number of points that justifies compiling a kernel for the plan.
 const LEAST_POINTS: usize = 256;
 
-/// Where values go: the address of the pass' first row, for an antenna 0 whether it is in the pass or not; and
-/// floats from row, antenna, recorded channel and polarization to the next.
+/// Output location: the address of antenna 0 in the pass's first row, whether or not the pass contains antenna 0, and
+/// the strides in floats of row, antenna, recorded channel and polarization.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub(super) address: u64,
@@ -26,7 +26,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A pass' rows in the output, of complex values.
+    /// Returns the rows of a pass in the complex output.
     pub(super) fn output(plan: &Plan, pass: &Pass) -> Self {
         let (coarse, points) = (plan.input().coarse_channels, plan.points());
         let polarization = 2 * coarse * points;
@@ -35,7 +35,7 @@ impl Target {
         Self { address: pass.output, strides }
     }
 
-    /// A work buffer with axes spectrum, stream of the pass, `pitch` floats.
+    /// Returns the work buffer with axes spectrum, stream of the pass, `pitch` floats.
     pub(super) fn work(plan: &Plan, pass: &Pass, address: u64, pitch: usize) -> Self {
         let unit = plan.input().polarizations * pitch;
         let strides = [pass.units * unit, plan.input().coarse_channels * unit, unit, pitch];
@@ -44,7 +44,7 @@ impl Target {
     }
 }
 
-/// The kernel of a plan and its coefficients.
+/// Kernel of a plan and its coefficients.
 #[derive(Debug)]
 pub(super) struct Sums {
     plan: Plan,
@@ -55,7 +55,7 @@ pub(super) struct Sums {
 #[derive(Debug)]
 enum Kernel {
     Any(Function),
-    /// For whole batches, and for launches of fewer spectra.
+    /// For full batches, and for launches shorter than a batch.
     Pairs {
         batches: Function,
         few: Function,
@@ -63,7 +63,7 @@ enum Kernel {
 }
 
 impl Sums {
-    /// Sums of which, if `alternates`, every second column's sign is turned.
+    /// Builds the kernel; `alternates` negates odd columns.
     pub(super) fn new(plan: &Plan, device: &Device, alternates: bool) -> Result<Self> {
         let scale = plan.input().scale;
         let sign =
@@ -71,7 +71,7 @@ impl Sums {
         let coefficient = |(index, b): (usize, &f64)| (b * scale) as f32 * sign(index);
         let mut coefficients: Vec<f32> =
             plan.coefficients().iter().enumerate().map(coefficient).collect();
-        // A kernel may load a tap more than there are.
+        // A kernel may load one row of taps past the end.
         coefficients.resize(plan.span() + plan.points(), 0.0);
         let kernel = match pairs(plan) {
             Some(source) => {
@@ -90,17 +90,17 @@ impl Sums {
         Ok(Self { plan: plan.clone(), kernel, coefficients })
     }
 
-    /// Bytes that samples and streams must begin at a multiple of.
+    /// Returns the required alignment of samples and streams, in bytes.
     pub(super) fn alignment(&self) -> usize {
         let sample = self.plan.input().encoding.sample_bits().div_ceil(8);
         if matches!(self.kernel, Kernel::Any(_)) { sample } else { 2 * sample }
     }
 
-    /// Queues a pass of a job whose first window begins `skipped` samples behind the first one of its first byte;
-    /// if `widens`, real sums become complex values.
+    /// Enqueues a pass of a job whose first window begins `skipped` samples after the first sample of its first byte.
+    /// If `widens`, real sums are written as complex values.
     ///
     /// # Safety
-    /// The job's addresses have room for all that its sizes say, and the target for the pass.
+    /// The job's addresses must be valid for its sizes, and the target for the pass.
     pub(super) unsafe fn enqueue(
         &self,
         stream: &Stream,
@@ -133,7 +133,7 @@ impl Sums {
                 let own = if plan.hop() == points { SPECTRA } else { 1 };
                 let threads = pass.spectra.div_ceil(own) * points;
                 let grid = [threads.div_ceil(BLOCK), streams, 1];
-                // SAFETY: the arguments are the kernel's; the caller vouches for the job.
+                // SAFETY: the arguments match the kernel; the caller guarantees the job.
                 unsafe { stream.launch(function, grid, [BLOCK, 1, 1], &arguments) }
             }
             Kernel::Pairs { batches, few } => {
@@ -156,7 +156,7 @@ impl Sums {
         }
     }
 
-    /// Which streams the pass has.
+    /// Appends the arguments that select the pass's streams.
     fn units(&self, arguments: Arguments, pass: &Pass) -> Arguments {
         let input = self.plan.input();
         let reverses = usize::from(self.plan.options().reverse_coarse);
@@ -173,8 +173,8 @@ fn short(arguments: Arguments, numbers: &[usize]) -> Arguments {
     numbers.iter().fold(arguments, |all, number| all.with(*number as u32))
 }
 
-/// The kernel for pairs of columns, where the plan has them: windows a row apart of an even number of complex
-/// samples.
+/// Returns the kernel for pairs of columns if the plan allows it: windows one row apart and an even number of complex
+/// samples per row.
 pub(super) fn pairs(plan: &Plan) -> Option<Source> {
     let points = plan.points();
     let (encoding, sample_bytes) = shape::encoding(plan.input().encoding)?;
@@ -185,7 +185,7 @@ pub(super) fn pairs(plan: &Plan) -> Option<Source> {
         ("TAPS", plan.taps()),
         ("BATCH", BATCH),
         ("THREADS", THREADS),
-        // A ring of taps takes more registers.
+        // A ring of taps needs more registers.
         ("RESIDENT", if plan.taps() > shape::MOST_HELD { 3 } else { 4 }),
         ("AHEAD", if sample_bytes == 8 { 2 } else { 4 }),
         ("TURN", 2),

@@ -1,4 +1,4 @@
-//! The sources of the kernels, and the table of those that are compiled without a GPU.
+//! Sources of the kernels, and the table of variants that are compiled without a GPU.
 
 use super::shape::Shape;
 use super::{split, sums};
@@ -6,7 +6,7 @@ use crate::backend::cuda::{Extent, Properties, Source, Target, Variant, combinat
 use crate::channelize::plan::{Detection, Feed, Form, Options, Plan, Products};
 use crate::voltage::VoltageEncoding;
 
-/// Windowed sums of an encoding's samples.
+/// Returns the kernel of windowed sums for any plan, by encoding.
 pub(super) fn fir(encoding: VoltageEncoding) -> Source {
     let place = VoltageEncoding::ALL.iter().position(|other| *other == encoding).unwrap_or(0);
     Source {
@@ -17,17 +17,17 @@ pub(super) fn fir(encoding: VoltageEncoding) -> Source {
     }
 }
 
-/// What becomes of spectra.
+/// Returns the kernels of the output forms of the general path.
 pub(super) fn forms() -> Source {
     Source { name: "forms.cu", text: include_str!("forms.cu"), includes: &[], defines: Vec::new() }
 }
 
-/// What joins the rows of antennas.
+/// Returns the kernel that joins antennas' rows.
 pub(super) fn rows() -> Source {
     Source { name: "rows.cu", text: include_str!("rows.cu"), includes: &[], defines: Vec::new() }
 }
 
-/// The kernels of this stage.
+/// Returns the kernels of this stage.
 pub fn kernels(extent: Extent) -> Vec<Variant> {
     let plain = |source| Variant::plain(source, extent);
     let sums = VoltageEncoding::ALL.iter().map(|encoding| plain(fir(*encoding)));
@@ -41,10 +41,10 @@ pub fn kernels(extent: Extent) -> Vec<Variant> {
     general.chain(fused).chain(split).chain(lines).chain(pairs).collect()
 }
 
-/// The most shared memory of a block of compute capability 8.0, and of 9.0 and 10.0.
+/// Maximum shared memory per block of compute capability 8.0, and of 9.0 and 10.0.
 const SHARED_BYTES: [((u32, u32), usize); 2] = [((8, 0), 163 << 10), ((9, 0), 227 << 10)];
 
-/// Devices of both kinds.
+/// Returns a device of each kind.
 fn devices() -> [Properties; 2] {
     SHARED_BYTES.map(|(capability, shared_bytes)| Properties {
         name: String::new(),
@@ -58,7 +58,7 @@ fn devices() -> [Properties; 2] {
     })
 }
 
-/// The kernels of the older devices, of the others, and of both.
+/// Assigns each source to the older architecture, the newer ones, or both.
 fn of_devices([old, new]: [Vec<Source>; 2]) -> Vec<Variant> {
     let (both, old): (Vec<Source>, Vec<Source>) =
         old.into_iter().partition(|source| new.contains(source));
@@ -69,14 +69,14 @@ fn of_devices([old, new]: [Vec<Source>; 2]) -> Vec<Variant> {
     old.chain(new).chain(both.into_iter().map(Variant::everywhere)).collect()
 }
 
-/// A plan's fused kernels.
+/// Returns a plan's fused kernels.
 fn fused_kernels(plan: &Plan) -> Vec<Variant> {
     of_devices(
         devices().map(|device| Shape::taken(plan, &device).iter().map(Shape::source).collect()),
     )
 }
 
-/// The first kernel of a long plan; of the newer devices alone, unless all are wanted.
+/// Returns the first kernel of a long transform; for the newer devices only, unless `extent` is `All`.
 fn split_sums(plan: &Plan, extent: Extent) -> Vec<Variant> {
     let source = |device: Properties| {
         let shape = split::Shape::candidates(plan, &device).first().copied();
@@ -89,7 +89,7 @@ fn split_sums(plan: &Plan, extent: Extent) -> Vec<Variant> {
     }
 }
 
-/// The second kernels of long plans: not of each, as taps do not matter to them.
+/// Returns the second kernels of long transforms without duplicates; they do not depend on the taps.
 fn split_lines(plans: &[Plan]) -> Vec<Source> {
     let [_, device] = devices();
     let mut sources: Vec<Source> = Vec::new();
@@ -101,7 +101,7 @@ fn split_lines(plans: &[Plan]) -> Vec<Source> {
     sources
 }
 
-/// Plans of two kernels.
+/// Returns plans that use the two split kernels.
 fn long_plans() -> Vec<Plan> {
     let axes: &[(&'static str, &[&str])] = &[
         ("channels", &["262144", "65536", "131072", "32768", "65536"]),
@@ -109,11 +109,11 @@ fn long_plans() -> Vec<Plan> {
         ("encoding", &["3", "4", "1", "0", "2"]),
         ("form", &["0"]),
     ];
-    // All of them together would have billions of coefficients.
+    // Representative combinations only: all of them would have billions of coefficients.
     combinations(axes, Extent::Representative).into_iter().filter_map(plan).collect()
 }
 
-/// Plans of a kernel for sums of pairs.
+/// Returns plans that use the kernel for pairs of columns.
 fn pair_plans(extent: Extent) -> Vec<Plan> {
     let axes: &[(&'static str, &[&str])] = &[
         ("channels", &["3000"]),
@@ -124,7 +124,7 @@ fn pair_plans(extent: Extent) -> Vec<Plan> {
     combinations(axes, extent).into_iter().filter_map(plan).collect()
 }
 
-/// Plans that have a fused kernel.
+/// Returns plans that have a fused kernel.
 fn plans(extent: Extent) -> Vec<Plan> {
     let axes: &[(&'static str, &[&str])] = &[
         ("channels", &["256", "512", "1024", "2048", "4096", "8192", "16384"]),
@@ -135,7 +135,7 @@ fn plans(extent: Extent) -> Vec<Plan> {
     combinations(axes, extent).into_iter().filter_map(plan).collect()
 }
 
-/// The plan of channels, taps, and places in the lists of encodings and forms.
+/// Returns the plan of a number of channels, taps, and indices into the lists of encodings and forms.
 fn plan(set: Vec<(&'static str, String)>) -> Option<Plan> {
     use VoltageEncoding::{Complex4, Complex8, Complex16, ComplexF32, ComplexOffset8};
     let encodings = [Complex4, Complex8, ComplexOffset8, Complex16, ComplexF32];
@@ -147,7 +147,7 @@ fn plan(set: Vec<(&'static str, String)>) -> Option<Plan> {
     Plan::new(options).ok()
 }
 
-/// What fused kernels make.
+/// Returns the forms that the fused kernel writes.
 fn forms_of_plans() -> [Form; 6] {
     let detected = |products| {
         Form::Detected(Detection {

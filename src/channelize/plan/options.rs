@@ -1,21 +1,21 @@
-//! What a filter bank can be asked for.
+//! Options of a filter bank.
 
 use crate::math::window::Window;
 use crate::voltage::VoltageEncoding;
 
-/// The order of a recorded channel's channels in the output.
+/// Order of a recorded channel's channels in the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// As the Fourier transform gives them: zero frequency first.
+    /// FFT order: zero frequency first.
     Natural,
-    /// Rising frequency of the voltages: from -1/2 to 1/2 of the sampling rate (real input: from 0).
+    /// Ascending frequency of the voltages: from -1/2 to 1/2 of the sampling rate (real input: from 0).
     #[default]
     Ascending,
-    /// Falling frequency of the voltages: the other way round.
+    /// Descending frequency of the voltages.
     Descending,
 }
 
-/// How the feeds of the two polarizations are made.
+/// Polarization basis of the feeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Feed {
     /// X and Y.
@@ -25,7 +25,7 @@ pub enum Feed {
     Circular,
 }
 
-/// What is detected of a spectrum's polarizations.
+/// Products detected from a spectrum's polarizations.
 ///
 /// | products   | linear feeds, X and Y                          | circular feeds, R and L           |
 /// |------------|------------------------------------------------|-----------------------------------|
@@ -35,18 +35,18 @@ pub enum Feed {
 /// | `Aabbcrci` | \|X\|^2, \|Y\|^2, Re(X Y*), Im(X Y*)               | \|R\|^2, \|L\|^2, Re(R L*), Im(R L*)  |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Products {
-    /// The power of each polarization: AA, and BB where there are two.
+    /// Power of each polarization: AA, and BB if there are two.
     Power,
     /// Total intensity.
     I,
     /// The four Stokes parameters.
     Iquv,
-    /// Both powers, and the cross product's real and imaginary part.
+    /// Both powers, and the real and imaginary parts of the cross product.
     Aabbcrci,
 }
 
 impl Products {
-    /// How many numbers a channel has.
+    /// Returns the number of values per channel.
     pub fn count(self, polarizations: usize) -> usize {
         match self {
             Self::Power => polarizations,
@@ -56,48 +56,48 @@ impl Products {
     }
 }
 
-/// Detected spectra: what is summed, and over how much.
+/// Detection: products and the extent of the sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Detection {
-    /// What is detected.
+    /// Products to compute.
     pub products: Products,
-    /// How the feeds are made.
+    /// Polarization basis of the feeds.
     pub feed: Feed,
-    /// Spectra summed into one.
+    /// Spectra summed per output row.
     pub spectra: usize,
-    /// Neighbouring channels summed into one; divides the number of channels.
+    /// Neighbouring channels summed into one; must divide the number of channels.
     pub channels: usize,
-    /// Replace each recorded channel's zero-frequency channel by the mean of its neighbours.
+    /// Whether to replace each recorded channel's zero-frequency channel by the mean of its neighbours.
     pub interpolate_dc: bool,
 }
 
-/// The form of the output.
+/// Output form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Form {
     /// Complex spectra, single precision.
     Spectra,
-    /// The windowed sums before the Fourier transform, single precision: for a transform of one's own.
+    /// Windowed sums before the Fourier transform, single precision, for an external transform.
     Filtered,
     /// Powers or Stokes parameters, single precision.
     Detected(Detection),
-    /// Complex integers: each channel times its gain, rounded to nearest, ties to even, and limited.
+    /// Complex integers: each channel times its gain, rounded to nearest, ties to even, and clipped.
     Requantized {
         /// 8 (range -128 to 127) or 4 (range -8 to 7) bits.
         bits: usize,
-        /// One gain for all, or one for each output channel of a polarization (recorded channel,
-        /// channel, in output order).
+        /// One gain for all channels, or one per output channel of a polarization (recorded channel, channel, in
+        /// output order).
         gains: Vec<f32>,
     },
 }
 
-/// What goes in: how each stream is stored, and which streams there are.
+/// Input streams: their number and encoding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Input {
-    /// How each sample is stored.
+    /// Encoding of a sample.
     pub encoding: VoltageEncoding,
-    /// What one count means: every sample is multiplied by it.
+    /// Scale factor of every sample: the value of one count.
     pub scale: f64,
-    /// Antennas (stations, beams).
+    /// Antennas (station inputs, beams).
     pub antennas: usize,
     /// Recorded (coarse) channels.
     pub coarse_channels: usize,
@@ -106,21 +106,21 @@ pub struct Input {
 }
 
 impl Input {
-    /// One stream.
+    /// Returns the input of a single stream.
     pub fn one(encoding: VoltageEncoding) -> Self {
         Self { encoding, scale: 1.0, antennas: 1, coarse_channels: 1, polarizations: 1 }
     }
 
-    /// Number of streams: antennas x recorded channels x polarizations.
+    /// Returns the number of streams: antennas x recorded channels x polarizations.
     pub fn streams(&self) -> usize {
         self.antennas * self.coarse_channels * self.polarizations
     }
 }
 
-/// What is asked of a filter bank.
+/// Options of a filter bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Channels out of each recorded channel.
+    /// Channels per recorded channel.
     pub channels: usize,
     /// Taps: rows of samples under the window.
     pub taps: usize,
@@ -128,18 +128,18 @@ pub struct Options {
     pub window: Window,
     /// Oversampling P / Q, at least 1: a spectrum every `points Q / P` samples.
     pub oversampling: (usize, usize),
-    /// The streams.
+    /// Input streams.
     pub input: Input,
     /// Order of the channels within a recorded channel.
     pub order: Order,
-    /// Whether recorded channels come out last first.
+    /// Whether to reverse the order of the recorded channels.
     pub reverse_coarse: bool,
-    /// What comes out.
+    /// Output form.
     pub form: Form,
 }
 
 impl Options {
-    /// Complex spectra of one stream: critical sampling, sinc x Hann, rising frequency.
+    /// Returns options for complex spectra of one stream: critical sampling, sinc x Hann window, ascending frequency.
     pub fn new(channels: usize, taps: usize, encoding: VoltageEncoding) -> Self {
         Self {
             channels,

@@ -1,4 +1,4 @@
-//! The user's folder for what is dear to make again: compiled kernels and measured choices.
+//! The user's cache folder for compiled kernels and tuned choices.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// A folder that nobody else can write to.
+/// Folder that only this user can write to.
 #[derive(Clone, Debug)]
 pub(in crate::backend::cuda) struct Folder(PathBuf);
 
-/// How long a file that a killed process left half written is kept.
+/// Age at which partial files of killed processes are deleted.
 const LEFT_OVER: Duration = Duration::from_secs(3600);
 
-/// Where the folder lies: `$SIDEREAL_CACHE_DIR`, else `sidereal` in `$XDG_CACHE_HOME`, else in `~/.cache`.
+/// Returns the folder's path: `$SIDEREAL_CACHE_DIR`, else `sidereal` in `$XDG_CACHE_HOME`, else in `~/.cache`.
 pub(in crate::backend::cuda) fn place() -> Option<PathBuf> {
     place_by(|name| std::env::var_os(name))
 }
@@ -22,7 +22,7 @@ pub(in crate::backend::cuda) fn place() -> Option<PathBuf> {
 fn place_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = || {
-        // A relative path there is to be ignored, says the XDG specification.
+        // The XDG specification requires ignoring a relative path.
         let xdg = path("XDG_CACHE_HOME").filter(|path| path.is_absolute());
         xdg.or_else(|| path("HOME").map(|home| home.join(".cache")))
     };
@@ -30,8 +30,8 @@ fn place_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 impl Folder {
-    /// The folder at `path`, made if it is missing; none if it can't be made, is another user's, or others
-    /// may write to it.
+    /// Opens the folder at `path`, creating it if missing. Returns `None` if it cannot be created, belongs to another
+    /// user, or is writable by others.
     pub(in crate::backend::cuda) fn open(path: &Path) -> Option<Self> {
         if fs::metadata(path).is_err() {
             make(path).ok()?;
@@ -39,12 +39,12 @@ impl Folder {
         is_ours(path).then(|| Self(path.to_owned()))
     }
 
-    /// The path of the file `name`.
+    /// Returns the path of file `name`.
     pub(in crate::backend::cuda) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Writes a file that stands under its name only when it is whole.
+    /// Writes a file atomically: it appears under its name only when complete.
     pub(in crate::backend::cuda) fn write(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -58,8 +58,8 @@ impl Folder {
         written
     }
 
-    /// Removes the oldest files whose names end with `end` until the others hold at most `most` bytes, and
-    /// what killed processes left half written.
+    /// Removes the oldest files whose names end with `end` until the rest hold at most `most` bytes, and old partial
+    /// files of killed processes.
     pub(in crate::backend::cuda) fn shrink(&self, end: &str, most: u64) {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
@@ -111,7 +111,7 @@ fn create(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Whether a folder is this user's, and only this user may write to it.
+/// Returns whether a folder belongs to this user and only this user may write to it.
 #[cfg(unix)]
 fn is_ours(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -199,7 +199,7 @@ mod tests {
         assert!(Folder::open(&made).is_none(), "others may write");
         fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).expect("ours");
         assert!(Folder::open(&made).is_some(), "others may only read");
-        // The system's own root is another's, unless one is root, who can give folders away.
+        // `/` belongs to another user, except for root, who can change a folder's owner.
         let others = if chown(&made, Some(12345), None).is_ok() { &made } else { Path::new("/") };
         assert!(Folder::open(others).is_none(), "another user's");
         fs::write(place.path().join("file"), "").expect("room");

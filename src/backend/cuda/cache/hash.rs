@@ -1,6 +1,6 @@
-//! A hash of 128 bits (FNV-1a) that is the same on every machine and in every version.
+//! 128-bit hash (FNV-1a) that is identical on all machines and in all versions.
 
-/// What has been hashed so far.
+/// State of the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::backend::cuda) struct Hash(u128);
 
@@ -8,24 +8,24 @@ const START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
 impl Hash {
-    /// Of nothing.
+    /// Returns the hash of no bytes.
     pub(in crate::backend::cuda) fn new() -> Self {
         Self(START)
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     #[must_use]
     pub(in crate::backend::cuda) fn bytes(self, bytes: &[u8]) -> Self {
         Self(bytes.iter().fold(self.0, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME)))
     }
 
-    /// Adds a text and its length, so that two texts never look like one.
+    /// Appends a text and its length, so that consecutive texts are unambiguous.
     #[must_use]
     pub(in crate::backend::cuda) fn text(self, text: &str) -> Self {
         self.bytes(&(text.len() as u64).to_le_bytes()).bytes(text.as_bytes())
     }
 
-    /// The hash.
+    /// Returns the hash value.
     pub(in crate::backend::cuda) fn value(self) -> u128 {
         self.0
     }

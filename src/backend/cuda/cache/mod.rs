@@ -1,8 +1,8 @@
-//! Compiled kernels: once a process, and kept on disk for the next.
+//! Cache of compiled kernels, in memory and on disk.
 //!
-//! A cache can't fail: without a folder, or with one that is full, read-only or another user's, kernels are
-//! compiled each time; an entry that is damaged is compiled again. Where the compiler is gone, what it made
-//! before is still used.
+//! The cache never fails. Without a usable folder (missing, full, read-only or another user's), kernels are compiled
+//! in each process; damaged entries are recompiled. If the compiler has been removed, its cached kernels are still
+//! used.
 
 pub(super) mod folder;
 pub(super) mod hash;
@@ -20,26 +20,26 @@ use crate::error::{Error, Result};
 use folder::Folder;
 use hash::Hash;
 
-/// The most bytes that the folder holds of kernels.
+/// Maximum bytes of kernels in the folder.
 const MOST_BYTES: u64 = 512 << 20;
-/// How an entry begins; the last byte is the format's version.
+/// First bytes of an entry; the last byte is the version of the format.
 const MAGIC: &[u8; 8] = b"SIDRCUB\x01";
 /// Bytes before the machine code: magic, key, length, hash.
 const HEADER_BYTES: usize = 8 + 16 + 8 + 16;
-/// How the files of kernels end.
+/// File extension of kernels.
 const END: &str = ".cubin";
-/// The file that says which NVRTC was found last.
+/// File that records the NVRTC found last.
 const COMPILER: &str = "nvrtc";
 
-/// The code of a kernel file: machine code, or PTX.
+/// Code of a kernel file: machine code or PTX.
 #[derive(Clone, Debug)]
 pub(super) struct Cubin {
     pub(super) code: Arc<Vec<u8>>,
-    /// Whether it came from the disk.
+    /// Whether it was loaded from disk.
     pub(super) is_stored: bool,
 }
 
-/// The machine code of a source for an architecture: from the cache, or compiled.
+/// Returns the machine code of a source for an architecture, from the cache or compiled.
 pub(super) fn cubin(source: &Source, architecture: &str) -> Result<Cubin> {
     match status::found_compiler() {
         Ok(compiler) => {
@@ -54,18 +54,18 @@ pub(super) fn cubin(source: &Source, architecture: &str) -> Result<Cubin> {
     }
 }
 
-/// The compiler whose kernels were kept, for processes that find none.
+/// Returns the compiler recorded in the cache, for processes without NVRTC.
 pub(super) fn kept_compiler() -> Option<Compiler> {
     cache().compiler()
 }
 
-/// As [`cubin`], compiled whatever the disk holds: for an entry that the driver refuses.
+/// Like [`cubin`], but recompiles regardless of the disk cache, for entries that the driver rejects.
 pub(super) fn compiled(source: &Source, architecture: &str) -> Result<Cubin> {
     let key = key(source, architecture, status::nvrtc()?);
     cache().make(key, || Ok(compile(source, architecture)?.code))
 }
 
-/// The hash of all that decides what machine code comes out, whatever device it is for.
+/// Returns the hash of everything that determines the machine code except the compiler's version.
 pub(super) fn source_hash(source: &Source, architecture: &str) -> Hash {
     let mut hash = Hash::new().text(env!("CARGO_PKG_VERSION")).text(source.name).text(source.text);
     for (name, text) in HEADERS.iter().chain(source.includes) {
@@ -83,7 +83,7 @@ fn cache() -> &'static Cache {
     CACHE.get_or_init(|| Cache::new(folder::place().as_deref(), MOST_BYTES))
 }
 
-/// One kernel of a process: empty until it is there. Who wants it meanwhile waits.
+/// One kernel in the process; empty until available. Threads that need it meanwhile wait on the mutex.
 type Slot = Arc<Mutex<Option<Cubin>>>;
 
 struct Cache {
@@ -97,7 +97,7 @@ impl Cache {
         Self { folder: path.and_then(Folder::open), most_bytes, slots: Mutex::default() }
     }
 
-    /// The code of this key: of this process, from the disk, or made.
+    /// Returns the code of a key: from this process, from disk, or newly made.
     fn get(&self, key: u128, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Cubin> {
         let slot = self.slot(key);
         let mut found = lock(&slot);
@@ -111,7 +111,7 @@ impl Cache {
         Ok(found.insert(cubin).clone())
     }
 
-    /// The code of this key, made again unless this process made it.
+    /// Returns the code of a key, newly made unless this process has already made it.
     fn make(&self, key: u128, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Cubin> {
         let slot = self.slot(key);
         let mut found = lock(&slot);
@@ -121,7 +121,7 @@ impl Cache {
         Ok(found.insert(self.store(key, make()?)).clone())
     }
 
-    /// The code of this source by the compiler of before, now that there is none.
+    /// Returns the cached code of a source by the recorded compiler, when NVRTC is missing.
     fn without_compiler(
         &self,
         source: &Source,
@@ -139,12 +139,12 @@ impl Cache {
         })
     }
 
-    /// The compiler whose code the folder holds.
+    /// Returns the compiler whose code the folder holds.
     fn compiler(&self) -> Option<Compiler> {
         Compiler::parse(&std::fs::read_to_string(self.folder.as_ref()?.path(COMPILER)).ok()?)
     }
 
-    /// Keeps what there is to know of the compiler for [`Cache::compiler`].
+    /// Records the compiler for [`Cache::compiler`].
     fn remember(&self, compiler: &Compiler) {
         if let Some(folder) = &self.folder
             && self.compiler().as_ref() != Some(compiler)
@@ -160,7 +160,7 @@ impl Cache {
     fn load(&self, key: u128) -> Option<Vec<u8>> {
         let path = self.folder.as_ref()?.path(&name(key));
         let code = opened(key, &std::fs::read(&path).ok()?)?;
-        // What is used stays longest.
+        // Updating the modification time keeps recently used entries longest.
         let _ = File::options()
             .append(true)
             .open(&path)
@@ -179,7 +179,7 @@ impl Cache {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic left behind is whole: slots are filled in one step.
+    // Slots are filled in one step, so the data are consistent even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -187,7 +187,7 @@ fn name(key: u128) -> String {
     format!("{key:032x}{END}")
 }
 
-/// An entry's bytes.
+/// Formats an entry's bytes.
 fn closed(key: u128, code: &[u8]) -> Vec<u8> {
     let hash = Hash::new().bytes(code).value();
     let header = [
@@ -199,7 +199,7 @@ fn closed(key: u128, code: &[u8]) -> Vec<u8> {
     [header.concat().as_slice(), code].concat()
 }
 
-/// The code in an entry's bytes; none unless it is whole and of this key.
+/// Returns the code in an entry's bytes, or `None` unless the entry is complete and has this key.
 fn opened(key: u128, bytes: &[u8]) -> Option<Vec<u8>> {
     let (header, code) = bytes.split_at_checked(HEADER_BYTES)?;
     (header == &closed(key, code)[..HEADER_BYTES]).then(|| code.to_vec())

@@ -86,7 +86,7 @@ fn without_a_folder_kernels_are_compiled_all_the_same() {
     let gone = place.path().join("gone");
     let removed = Cache::new(Some(&gone), MOST_BYTES);
     std::fs::remove_dir(&gone).expect("it was made");
-    // Nobody can write to /proc, not even root.
+    // Even root cannot write to /proc.
     for cache in [
         Cache::new(None, 1),
         Cache::new(Some(&file), 1),

@@ -1,52 +1,53 @@
-//! Measuring candidates, one after the other, on data that are resident.
+//! Measures tuning candidates one by one on resident data.
 
 use super::{Asked, Choice, Question};
 use crate::backend::cuda::{Device, Stream};
 use crate::error::{Error, Result};
 
-/// A stage that is bound to a plan and a device, with resident data that are larger than the caches.
+/// Stage bound to a plan and a device, with resident data larger than the caches.
 pub trait Work {
-    /// Queues the work once.
+    /// Enqueues the work once.
     ///
     /// # Errors
-    /// Whatever keeps it from being launched.
+    /// Any error that prevents the launch.
     fn enqueue(&mut self, stream: &Stream) -> Result<()>;
-    /// A hash of what the first launch wrote ([`super::digest`], [`super::digest_of`]): the same for every choice.
+    /// Returns a hash of the first launch's output ([`super::digest`], [`super::digest_of`]); it must be equal for
+    /// all candidates.
     ///
     /// # Errors
-    /// [`Error::Device`] when the driver refuses.
+    /// [`Error::Device`] if the driver fails.
     fn digest(&mut self) -> Result<u128>;
 }
 
-/// What became of one candidate.
+/// Result of one candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The candidate.
+    /// Candidate.
     pub choice: Choice,
-    /// Seconds of the fastest run of the work and of the median, or why it can't be launched.
+    /// Seconds of the fastest run and of the median, or the reason why it cannot be launched.
     pub seconds: std::result::Result<(f64, f64), String>,
 }
 
-/// What became of all candidates of one kernel of the work.
+/// Results of all candidates of one kernel.
 #[derive(Clone, Debug)]
 pub struct Tuned {
     pub(super) question: Question,
-    /// In the order in which the stage offers them.
+    /// Results in the order of the stage's candidates.
     pub measured: Vec<Measured>,
 }
 
 impl Tuned {
-    /// The kernel's file.
+    /// Returns the kernel's file name.
     pub fn kernel(&self) -> &str {
         &self.question.kernel
     }
 
-    /// What the choice holds for.
+    /// Returns the plan's shape to which the choice applies.
     pub fn shape(&self) -> &str {
         &self.question.shape
     }
 
-    /// The fastest candidate by the median, and the seconds of its fastest run.
+    /// Returns the candidate with the lowest median, and the seconds of its fastest run.
     pub fn best(&self) -> Option<(&Choice, f64)> {
         let launched = self.measured.iter().filter_map(|measured| {
             let (fastest, median) = *measured.seconds.as_ref().ok()?;
@@ -57,19 +58,19 @@ impl Tuned {
     }
 }
 
-/// Batches that are timed, of which each takes about `BATCH_S`.
+/// Timed batches; each takes about `BATCH_S`.
 const BATCHES: usize = 20;
 const BATCH_S: f64 = 2e-3;
-/// Runs of a batch at most.
+/// Maximum number of runs per batch.
 const MOST_RUNS: usize = 64;
 
-/// Measures every candidate of every kernel of a piece of work, a kernel after the other, each with the best of
-/// those before it. `build` makes the work, in which stages ask [`super::choice`]; `observe` is told each
-/// candidate as it is done, with its kernel's file, and may end the tuning by an error.
+/// Measures every candidate of every kernel of a work, kernel by kernel, each with the best choices for the kernels
+/// before it. `build` creates the work, in which stages call [`super::choice`]. `observe` receives each result with
+/// its kernel's file name and can abort the tuning with an error.
 ///
 /// # Errors
-/// What `build` says with the first choices, and what `observe` says; [`Error::Device`] when candidates do not give the same bits, or
-/// when the device is lost.
+/// Errors of `build` with the default choices, and of `observe`; [`Error::Device`] if candidates differ in their
+/// results or the device is lost.
 pub fn tune(
     device: &Device,
     build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
@@ -93,7 +94,7 @@ pub fn tune(
                     let text = format!("{}, {}: {text}", tuned.kernel(), choice.name);
                     return Err(Error::Device { call: "tune", code, text });
                 }
-                // A device that is lost answers nothing any more.
+                // A lost device fails every call, which ends the tuning.
                 Err(error) => device.synchronize().map(|()| Err(error.to_string()))?,
                 Ok(seconds) => Ok(seconds),
             };
@@ -109,8 +110,8 @@ pub fn tune(
     Ok(all)
 }
 
-/// What is asked with the best choices so far, and was not measured yet: what one kernel leaves to another may
-/// depend on its choice.
+/// Returns a question that arises with the best choices so far and has not been measured. A kernel's questions can
+/// depend on another kernel's choice.
 fn next(
     device: &Device,
     build: &mut dyn FnMut() -> Result<Box<dyn Work>>,
@@ -123,7 +124,7 @@ fn next(
     Ok(asked.into_iter().find(is_new))
 }
 
-/// While it lives, stages take what is forced, whatever was stored.
+/// While it exists, stages use the forced choices and ignore stored ones.
 struct Tuning<'a>(&'a Device);
 
 impl<'a> Tuning<'a> {
@@ -147,7 +148,7 @@ fn force(device: &Device, question: &Question, choice: &Choice) {
     forced.push((question.clone(), choice.clone()));
 }
 
-/// Seconds of the work: the fastest batch, and the median.
+/// Returns the seconds of the fastest batch and of the median.
 fn seconds(
     stream: &Stream,
     build: &mut dyn FnMut() -> Result<Box<dyn Work>>,

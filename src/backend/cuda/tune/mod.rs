@@ -1,7 +1,8 @@
-//! Choices among kernels that give the same bits: by a model at first, by measuring when a user asks for it.
+//! Selection among kernel variants with identical results: by a model at first, by measurement if the user runs
+//! tuning.
 //!
-//! A stage offers candidates and takes what [`choice`] finds for its plan's shape, else its model's first. What
-//! was measured is kept in the user's folder by kernel, device, driver and shape.
+//! A stage offers tuning candidates and uses the result of [`choice`] for its plan's shape, or else its model's first
+//! candidate. Measured choices are cached in the user's folder by kernel, device, driver and shape.
 
 mod measure;
 mod stored;
@@ -17,24 +18,24 @@ use bytemuck::Pod;
 pub use measure::{Measured, Tuned, Work, tune};
 use stored::Stored;
 
-/// One way to build and launch a kernel.
+/// Tuning candidate: one configuration of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What it is, for tables: `tile 64 x 128, 3 stages`.
+    /// Name for tables, such as `tile 64 x 128, 3 stages`.
     pub name: String,
-    /// The numbers that the stage builds the kernel with.
+    /// Values of the kernel's parameters.
     pub values: Vec<u32>,
 }
 
-/// The choice among `candidates` that was measured best on this device for this kernel and shape; the first of
-/// them if nothing was measured, or if what was no longer holds, which is noted ([`Device::take_notes`]).
+/// Returns the candidate measured fastest on this device for this kernel and shape. Returns the first candidate if
+/// nothing was measured or the measurement is stale; a stale one is noted ([`Device::take_notes`]).
 ///
-/// A shape is all of the plan that a choice depends on: `channels=1024 trials=3050 bits=8`. The kernel's
-/// constants do not count, since they follow from plan and choice. All candidates give the same bits. While
-/// [`tune`] measures, what it asks for is what comes.
+/// A shape is every part of the plan that the choice depends on, such as `channels=1024 trials=3050 bits=8`. The
+/// kernel's constants are excluded, because they follow from plan and choice. All candidates must give identical
+/// results. While [`tune`] measures, it determines the result.
 ///
 /// # Panics
-/// Without a candidate.
+/// If there are no candidates.
 pub fn choice(device: &Device, kernel: &Source, shape: &str, candidates: &[Choice]) -> Choice {
     let question = Question::new(device, kernel, shape);
     let mut state = device.state();
@@ -56,11 +57,11 @@ pub fn choice(device: &Device, kernel: &Source, shape: &str, candidates: &[Choic
     }
 }
 
-/// Keeps the best of what was measured, for [`choice`].
+/// Stores the fastest measured candidate for [`choice`].
 ///
 /// # Errors
-/// [`Error::Unavailable`] without a folder of the user's own, or if no candidate could be launched;
-/// [`Error::Io`] when it can't be written.
+/// [`Error::Unavailable`] without a private cache folder or if no candidate could be launched; [`Error::Io`] if the
+/// file cannot be written.
 pub fn store(tuned: &Tuned) -> Result<()> {
     let Some((choice, seconds)) = tuned.best() else {
         return Err(Error::Unavailable {
@@ -71,7 +72,7 @@ pub fn store(tuned: &Tuned) -> Result<()> {
     keep(folder(), &tuned.question, choice, seconds)
 }
 
-/// What is asked of a device while it is tuned, and what its user should be told.
+/// State of a device's tuning, and notes for its user.
 #[derive(Debug, Default)]
 pub(super) struct State {
     is_tuning: bool,
@@ -80,7 +81,7 @@ pub(super) struct State {
     pub(super) notes: Vec<String>,
 }
 
-/// A kernel that a plan has, and what there is to choose.
+/// Kernel of a plan and its candidates.
 #[derive(Clone, Debug)]
 struct Asked {
     question: Question,
@@ -88,7 +89,7 @@ struct Asked {
 }
 
 impl State {
-    /// Of a device that its user should know something of from the start.
+    /// Returns the state of a device with notes that apply from the start.
     pub(super) fn with_notes(notes: Vec<String>) -> Self {
         Self { notes, ..Self::default() }
     }
@@ -100,12 +101,12 @@ impl State {
     }
 }
 
-/// A hash of what a buffer holds; of large ones, of pieces that lie all over it.
+/// Returns a hash of a buffer's contents; of a large buffer, it samples evenly spaced pieces.
 ///
 /// # Errors
-/// [`Error::Device`] when the driver or work before it failed.
+/// [`Error::Device`] if the driver or earlier work failed.
 pub fn digest<T: Pod>(buffer: &Buffer<T>) -> Result<u128> {
-    /// Elements of a piece, and how many pieces at most.
+    /// Elements per piece, and the maximum number of pieces.
     const PIECE: usize = 4096;
     const PIECES: usize = 256;
     let mut values = vec![T::zeroed(); PIECE.min(buffer.len())];
@@ -118,12 +119,12 @@ pub fn digest<T: Pod>(buffer: &Buffer<T>) -> Result<u128> {
     Ok(hash.value())
 }
 
-/// A hash of bytes that a stage brought to the host itself.
+/// Returns a hash of bytes that a stage has copied to the host.
 pub fn digest_of(bytes: &[u8]) -> u128 {
     Hash::new().bytes(bytes).value()
 }
 
-/// What a choice was measured for.
+/// Kernel, device and shape for which a choice is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Question {
     kernel: String,
@@ -146,19 +147,19 @@ impl Question {
         }
     }
 
-    /// The file that holds its answer. What makes an answer stale is in the file, not in its name, so that it
-    /// can be told.
+    /// Returns the name of the cache file. Values that make an entry stale are stored in the file, not in its name,
+    /// so that staleness can be reported.
     fn file(&self) -> String {
         let hash = Hash::new().text(&self.kernel).text(&self.device).text(&self.shape);
         format!("{:032x}{END}", hash.value())
     }
 }
 
-/// How the files of choices end, and the most bytes that they take together.
+/// File extension of choices, and the maximum bytes of all files.
 const END: &str = ".tune";
 const MOST_BYTES: u64 = 4 << 20;
 
-/// The driver's version of CUDA, and its own where Linux tells it.
+/// Returns the driver's CUDA version, and its own version if Linux reports it.
 fn driver(version: u32) -> String {
     let own = std::fs::read_to_string("/sys/module/nvidia/version").unwrap_or_default();
     format!("{version} {}", own.trim()).trim().to_owned()
@@ -169,7 +170,7 @@ fn folder() -> Option<&'static Folder> {
     FOLDER.get_or_init(|| Folder::open(&folder::place()?)).as_ref()
 }
 
-/// The stored choice, if it is one of the candidates still; the reason why it can't be used.
+/// Returns the stored choice if it is still a candidate, or the reason why it cannot be used.
 fn found(
     folder: Option<&Folder>,
     question: &Question,

@@ -1,9 +1,9 @@
-//! A choice as a file: a word and its value on each line, and a hash of them at the end.
+//! File format of a choice: a word and its value per line, and a hash at the end.
 
 use super::Question;
 use crate::backend::cuda::cache::hash::Hash;
 
-/// A choice, and what it was measured for.
+/// Choice, and the question it was measured for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Stored {
     pub(super) question: Question,
@@ -12,11 +12,11 @@ pub(super) struct Stored {
     pub(super) seconds: f64,
 }
 
-/// The first line.
+/// First line of the file.
 const TITLE: &str = "sidereal tune 1";
 
 impl Stored {
-    /// The file's text.
+    /// Formats the file.
     pub(super) fn text(&self) -> String {
         let Question { kernel, kernel_hash, device, driver, shape } = &self.question;
         let values: Vec<String> = self.values.iter().map(u32::to_string).collect();
@@ -34,7 +34,7 @@ impl Stored {
         format!("{text}check {:032x}\n", Hash::new().bytes(text.as_bytes()).value())
     }
 
-    /// What a file holds; none if it is not whole.
+    /// Parses a file; returns `None` if it is incomplete or damaged.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (body, check) = text.strip_suffix('\n')?.split_at(text.rfind("check ")?);
         let check = u128::from_str_radix(check.strip_prefix("check ")?, 16).ok()?;

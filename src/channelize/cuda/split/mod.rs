@@ -1,5 +1,5 @@
-//! Long transforms of powers of two by two kernels: windowed sums and the first part of the transform, then the
-//! rest of it. Values between them should stay in the level-2 cache.
+//! Long power-of-two transforms in two kernels: windowed sums with the first part of the transform, then the rest.
+//! The intermediate values of a pass should stay in the L2 cache.
 //!
 //! Invariant: a spectrum's value depends on the samples under its window and on nothing else.
 
@@ -14,26 +14,26 @@ use crate::channelize::plan::Plan;
 use crate::error::Result;
 pub(super) use shape::Shape;
 
-/// Both kernels of a plan, their tables, and the values between them.
+/// Both kernels of a plan, their tables and the intermediate buffer.
 #[derive(Debug)]
 pub(super) struct Split {
     shape: Shape,
-    /// For whole batches, and for launches of fewer spectra.
+    /// First kernel for full batches, and for launches shorter than a batch.
     batches: Function,
     few: Function,
     lines: Function,
-    /// Blocks of the first kernel that the device runs at a time.
+    /// Blocks of the first kernel resident on the device.
     blocks: usize,
     coefficients: Buffer<f32>,
     turns: Buffer<f32>,
     row_factors: Buffer<f32>,
     line_factors: [Buffer<f32>; 2],
-    /// Axes spectrum, stream of the pass, k1, c2.
+    /// Intermediate values; axes: spectrum, stream of the pass, k1, c2.
     values: Buffer<f32>,
 }
 
 impl Split {
-    /// None when this plan or device has no such kernels.
+    /// Returns `None` if the plan or the device has no such kernels.
     pub(super) fn new(plan: &Plan, device: &Device) -> Result<Option<Self>> {
         let Some(shape) = chosen(plan, device) else { return Ok(None) };
         let sums = device.module(&shape.sums_source())?;
@@ -43,7 +43,7 @@ impl Split {
         let scale = plan.input().scale;
         let coefficients: Vec<f32> =
             plan.coefficients().iter().map(|b| (b * scale) as f32).collect();
-        // The kernel may load a tap more than there are.
+        // The kernel may load one row of taps past the end.
         let room = vec![0.0; plan.points()];
         let (shape, values) = values(plan, device, shape)?;
         let [second, third] = shape.line_factors();
@@ -62,15 +62,15 @@ impl Split {
         }))
     }
 
-    /// Spectra and units of a pass.
+    /// Returns the spectra and units per pass.
     pub(super) fn pass_sizes(&self, plan: &Plan) -> (usize, usize) {
         pass_sizes(plan, &self.shape)
     }
 
-    /// Queues the first half of a pass.
+    /// Enqueues the first kernel for a pass.
     ///
     /// # Safety
-    /// The job's addresses have room for all that its sizes say, and the pass is a part of it.
+    /// The job's addresses must be valid for its sizes, and the pass must be part of the job.
     pub(super) unsafe fn sums(
         &self,
         stream: &Stream,
@@ -101,14 +101,14 @@ impl Split {
             .with(input.polarizations as u32)
             .with(u32::from(plan.options().reverse_coarse));
         let grid = [groups, batches.div_ceil(share), streams];
-        // SAFETY: the arguments are the kernel's; the caller vouches for the job, and values have room for a pass.
+        // SAFETY: the arguments match the kernel; the caller guarantees the job, and `values` has space for a pass.
         unsafe { stream.launch(function, grid, [self.shape.sums_threads(), 1, 1], &arguments) }
     }
 
-    /// Queues the second half of a pass.
+    /// Enqueues the second kernel for a pass.
     ///
     /// # Safety
-    /// The target has room for the pass' spectra.
+    /// The target must have space for the pass's spectra.
     pub(super) unsafe fn lines(
         &self,
         stream: &Stream,
@@ -134,12 +134,12 @@ impl Split {
             .with(to.address);
         let groups = self.shape.first() / self.shape.lines;
         let grid = [pass.spectra * streams * groups, 1, 1];
-        // SAFETY: the arguments are the kernel's; the caller vouches for the target.
+        // SAFETY: the arguments match the kernel; the caller guarantees the target.
         unsafe { stream.launch(&self.lines, grid, [self.shape.lines_threads(), 1, 1], &arguments) }
     }
 }
 
-/// The shape that was measured best on this device, or the model's own.
+/// Returns the shape measured fastest on this device, or else the model's choice.
 fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
     let candidates = Shape::candidates(plan, device.properties());
     let first = candidates.first()?;
@@ -148,7 +148,7 @@ fn chosen(plan: &Plan, device: &Device) -> Option<Shape> {
     candidates.iter().find(|shape| shape.choice() == choice).or(Some(first)).copied()
 }
 
-/// The values between the kernels, of half the size again and again until there is memory for them.
+/// Allocates the intermediate buffer, halving its size until the allocation succeeds.
 fn values(plan: &Plan, device: &Device, mut shape: Shape) -> Result<(Shape, Buffer<f32>)> {
     loop {
         let (spectra, units) = pass_sizes(plan, &shape);
@@ -161,7 +161,7 @@ fn values(plan: &Plan, device: &Device, mut shape: Shape) -> Result<(Shape, Buff
     }
 }
 
-/// Spectra and units of a pass: at least a batch of spectra, of as many units as there is room for.
+/// Returns the spectra and units per pass: at least one batch of spectra, with as many units as fit.
 fn pass_sizes(plan: &Plan, shape: &Shape) -> (usize, usize) {
     let input = plan.input();
     let unit = 8 * shape.points * input.polarizations;
@@ -170,8 +170,8 @@ fn pass_sizes(plan: &Plan, shape: &Shape) -> (usize, usize) {
     ((most / units).max(shape.batch), units)
 }
 
-/// Batches that a block makes one after another: `blocks` run at a time, of `columns` columns and streams, and the
-/// start of one takes as long as half a batch.
+/// Returns the number of consecutive batches per block that minimizes the estimated time. `blocks` blocks run at a
+/// time, `columns` counts groups of columns and streams, and starting a block costs half a batch.
 fn share(blocks: usize, columns: usize, batches: usize) -> usize {
     let time = |share: &usize| {
         (columns * batches.div_ceil(*share)).div_ceil(blocks) * (2 * share.min(&batches) + 1)

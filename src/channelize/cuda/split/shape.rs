@@ -1,4 +1,4 @@
-//! How a long transform is divided between two kernels, and what they are compiled with.
+//! Geometry of the two kernels of a long transform: compile-time constants, resource use and tables.
 //!
 //! Invariant: but for `radix` and the sides, which follow from the length alone, the shape decides about speed
 //! only; every shape of a plan gives the same bits.
@@ -10,50 +10,51 @@ use crate::backend::cuda::tune::Choice;
 use crate::backend::cuda::{Properties, Source};
 use crate::channelize::plan::{Form, Plan};
 
-/// Sums of two columns and one spectrum that a thread makes at a time: 64 registers.
+/// Sums of two columns per thread, counted over radix and spectra: 64 registers.
 const SUMS: usize = 16;
 
-/// Values that a block of the second kernel transforms where it takes three steps.
+/// Values that a block of the second kernel transforms if it takes three steps.
 const LONG_VALUES: usize = 1 << 14;
 
-/// Bytes of shared memory that each block costs besides its own.
+/// Bytes of shared memory reserved per block.
 const RESERVED_BYTES: usize = 1024;
 
-/// Sizes of both kernels; the names are those of their constants.
+/// Sizes of both kernels, named as their constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Shape {
     pub(super) points: usize,
-    /// Values of c1 that a thread of the first kernel transforms before it leaves them to others.
+    /// Values of c1 that a thread of the first kernel transforms in registers.
     pub(super) radix: usize,
-    /// Points of the other transforms of the first kernel.
+    /// Length of the first kernel's second transform.
     pub(super) side: usize,
-    /// Points of the transforms of the second kernel: two alike and 1, or three of which the last has 16.
+    /// Lengths of the second kernel's transforms: two equal ones and 1, or three of which the last is 16.
     pub(super) sides: [usize; 3],
-    /// Columns of a block.
+    /// Columns per block.
     pub(super) group: usize,
     pub(super) taps: usize,
-    /// Spectra of a batch.
+    /// Spectra per batch.
     pub(super) batch: usize,
-    /// Blocks of a multiprocessor.
+    /// Resident blocks per multiprocessor.
     pub(super) resident: usize,
-    /// Rows of samples that are copied in the background.
+    /// Rows of samples prefetched by asynchronous copies.
     pub(super) prefetched: usize,
-    /// Rows on their way to registers.
+    /// Rows in flight from global memory to registers.
     pub(super) ahead: usize,
     pub(super) holds_taps: bool,
     pub(super) conversion: usize,
     pub(super) encoding: usize,
     pub(super) sample_bytes: usize,
-    /// Lines that a block of the second kernel transforms.
+    /// Lines per block of the second kernel.
     pub(super) lines: usize,
-    /// MiB of values between the kernels.
+    /// MiB of intermediate values per pass.
     pub(super) pass_mib: usize,
-    /// Bits of a frequency that are turned to get its place.
+    /// XOR mask that maps a frequency to its index in the output.
     pub(super) order: usize,
 }
 
 impl Shape {
-    /// Shapes of a plan that are worth trying, the model's own first; none where there is no such kernel.
+    /// Returns the shapes worth measuring for a plan, the model's choice first; empty if the plan has no such
+    /// kernels.
     pub(in super::super) fn candidates(plan: &Plan, properties: &Properties) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for shape in Self::of_plan(plan).iter().flat_map(Self::others) {
@@ -92,13 +93,14 @@ impl Shape {
             sample_bytes,
             lines: if sides[2] == 1 { 8 } else { LONG_VALUES / line },
             pass_mib: 512,
-            // Other forms order the channels themselves.
+            // Other forms reorder the channels themselves.
             order: if is_plain { order(plan.options().order, points) } else { 0 },
         };
         Some(shape.relieved())
     }
 
-    /// Whether sums, taps and samples leave no registers for where samples in shared memory are; found by trying.
+    /// Returns whether sums, taps and samples leave no registers for addresses of prefetched samples; determined by
+    /// experiment.
     fn is_tight(&self) -> bool {
         match (self.radix, self.sample_bytes) {
             (1, 8) => (9..48).contains(&self.taps),
@@ -108,7 +110,7 @@ impl Shape {
         }
     }
 
-    /// The same with other blocks where a thread's values take more registers than 512 threads leave.
+    /// Returns the shape with smaller blocks if a thread needs more registers than 512 threads allow.
     fn relieved(self) -> Self {
         let Self { radix, taps, sample_bytes, .. } = self;
         let is_ring = taps > MOST_HELD;
@@ -122,17 +124,17 @@ impl Shape {
         }
     }
 
-    /// The same with as many blocks as leave each thread more registers.
+    /// Limits the number of resident threads, so that each thread has more registers.
     fn of_fewer_threads(self) -> Self {
         Self { resident: 24 / self.group, ..self }
     }
 
-    /// The same with as many columns a block, and as many threads.
+    /// Returns the shape with `group` columns per block and the same number of resident threads.
     fn of_group(self, group: usize) -> Self {
         Self { group, resident: 32 / group, ..self }
     }
 
-    /// Itself, and what differs in one thing.
+    /// Returns this shape and variants that differ in one parameter.
     fn others(&self) -> Vec<Self> {
         let own = *self;
         let mut others = vec![own];
@@ -146,10 +148,10 @@ impl Shape {
         others
     }
 
-    /// The same with as many rows of samples as shared memory has room for.
+    /// Fits the number of resident blocks and prefetched rows to shared memory.
     fn fitting(mut self, shared_bytes: usize) -> Option<Self> {
         self.prefetched = 0;
-        // Copies in the background are of 16 bytes.
+        // Asynchronous copies move 16 bytes.
         if self.group * self.sample_bytes < 16 {
             return None;
         }
@@ -172,7 +174,7 @@ impl Shape {
         Some(self)
     }
 
-    /// Values of k1.
+    /// Returns the number of values of k1.
     pub(super) fn first(&self) -> usize {
         self.radix * self.side
     }
@@ -189,31 +191,31 @@ impl Shape {
         if self.sides[2] == 1 { self.lines * self.sides[0] } else { LONG_VALUES / self.sides[2] }
     }
 
-    /// Bytes of shared memory of a block of the first kernel that makes whole batches.
+    /// Returns the bytes of shared memory per block of the first kernel for full batches.
     pub(super) fn sums_bytes(&self) -> usize {
         self.rows_bytes(self.batch)
             + self.prefetched * self.first() * self.group * self.sample_bytes
     }
 
-    /// The same for one spectrum at a time.
+    /// Returns the bytes of shared memory per block of the first kernel for one spectrum at a time.
     pub(super) fn sums_bytes_of_one(&self) -> usize {
         self.rows_bytes(1)
     }
 
-    /// Rows of values, and the factors.
+    /// Returns the bytes of the rows of values and of the twiddle factors.
     fn rows_bytes(&self, batch: usize) -> usize {
         let factors = if self.radix > 1 { 4 * self.first() } else { 0 };
         8 * (batch + 1) * self.first() * self.group + factors
     }
 
-    /// Bytes of shared memory of a block of the second kernel.
+    /// Returns the bytes of shared memory per block of the second kernel.
     pub(super) fn lines_bytes(&self) -> usize {
         let [one, two, three] = self.sides;
         let line = if three == 1 { one * (two + 1) } else { one * two * (three + 1) };
         8 * self.lines * (line + if self.lines >= 16 { 1 } else { 16 / self.lines })
     }
 
-    /// W^(c2 k1) of all points: axes group, k1, c2 of the group.
+    /// Returns W^(c2 k1), the twiddle factors between the kernels; axes: group, k1, c2 in the group.
     pub(super) fn turns(&self) -> Vec<f32> {
         let mut values = Vec::with_capacity(2 * self.points);
         for group in 0..self.line() / self.group {
@@ -227,13 +229,15 @@ impl Shape {
         values
     }
 
-    /// The factors of the first kernel's second transform: axes value of the first one, word.
+    /// Returns the twiddle factors of the first kernel's second transform; axes: output index of the first transform,
+    /// word.
     pub(super) fn row_factors(&self) -> Vec<f32> {
         let turn = |k: usize| k as f64 / self.first() as f64;
         (0..self.radix).flat_map(|k| turns(self.side, turn(k)).flatten()).collect()
     }
 
-    /// The factors of the second kernel's transforms but the first, which has none: axes word, frequency so far.
+    /// Returns the twiddle factors of the second kernel's transforms after the first; axes: word, partial frequency
+    /// index.
     pub(super) fn line_factors(&self) -> [Vec<f32>; 2] {
         let [one, two, three] = self.sides;
         [
@@ -242,13 +246,13 @@ impl Shape {
         ]
     }
 
-    /// What the choice of a shape depends on.
+    /// Returns the key under which the tuner caches its choice.
     pub(super) fn question(&self) -> String {
         let Self { points, taps, encoding, .. } = self;
         format!("points={points} taps={taps} encoding={encoding}")
     }
 
-    /// The shape as a choice among others of the same plan.
+    /// Returns the shape as a tuning candidate.
     pub(super) fn choice(&self) -> Choice {
         let Self { group, resident, prefetched, ahead, lines, pass_mib, .. } = *self;
         let name = format!(
@@ -259,7 +263,7 @@ impl Shape {
         Choice { name, values: values.map(|value| value as u32).to_vec() }
     }
 
-    /// The first kernel's source.
+    /// Returns the first kernel's source and constants.
     pub(in super::super) fn sums_source(&self) -> Source {
         let constants = [
             ("POINTS", self.points),
@@ -289,7 +293,7 @@ impl Shape {
         }
     }
 
-    /// The second kernel's source.
+    /// Returns the second kernel's source and constants.
     pub(in super::super) fn lines_source(&self) -> Source {
         let [one, two, three] = self.sides;
         let common = [
@@ -321,23 +325,23 @@ impl Shape {
     }
 }
 
-/// The radix of the first kernel and the second one's sides.
+/// Returns the first kernel's radix and the second kernel's sides.
 fn geometry(points: usize, taps: usize, sample_bytes: usize) -> Option<(usize, [usize; 3])> {
     match points {
         32_768 => Some((1, [32, 32, 1])),
-        // Two values of c1 a thread take too many registers where samples are wide.
+        // With wide samples, two values of c1 per thread exceed the registers.
         65_536 if sample_bytes > 2 => Some((1, [8, 16, 16])),
         65_536 => Some((2, [32, 32, 1])),
         131_072 => Some((1, [16, 16, 16])),
         262_144 => Some((2, [16, 16, 16])),
-        // Four take too many of everything but few taps and narrow samples.
+        // Four values of c1 per thread exceed the registers unless taps are few and samples narrow.
         524_288 if sample_bytes > 2 || taps > 8 => None,
         524_288 => Some((4, [16, 16, 16])),
         _ => None,
     }
 }
 
-/// Words of factors of transforms of `side` points that are turned by `k / of`: axes word, k.
+/// Returns words of twiddle factors of `side`-point transforms with phase step `k / of`; axes: word, k.
 fn table(side: usize, count: usize, of: usize) -> Vec<f32> {
     let words: Vec<Vec<[f32; 4]>> =
         (0..count).map(|k| turns(side, k as f64 / of as f64).collect()).collect();
