@@ -1,16 +1,16 @@
-//! A table of antennas becomes an array.
+//! Conversion of an antenna table to an [`Array`].
 
 use crate::error::{Error, Result};
 use crate::geometry::{Antenna, Array, Location};
 use crate::io::antennas::{AntennaRow, AntennaTable, Place, PositionFrame};
 
-/// The array of a table, in the table's order; `reference` stands for the table's own place.
+/// Converts a table to an array in the table's order; `reference` overrides the table's reference location.
 ///
-/// Without any place, an ITRF table's reference point is its antennas' mean. The array's name is the
-/// table's telescope, else the file's name.
+/// Without either location, the reference point of an ITRF table is the mean of its antennas. The array takes its
+/// name from the table's telescope, else from the file name.
 ///
 /// # Errors
-/// [`Error::Format`] for positions east, north and up of no place, and as [`Array::from_itrf`] and
+/// [`Error::Format`] for east-north-up positions without a location, and as [`Array::from_itrf`] and
 /// [`Location::itrf_m`].
 pub fn array(table: &AntennaTable, reference: Option<Location>) -> Result<Array> {
     let place = reference.or(table.place.map(location));

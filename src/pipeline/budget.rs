@@ -1,13 +1,13 @@
-//! A limit on the memory of a run, and what it leaves to blocks.
+//! Memory limit of a run, and the bytes it leaves for blocks.
 //!
 //! Invariant: results do not depend on the limit; only blocks do.
 
 use crate::error::{Error, Result};
 
-/// Returns the bytes that a limit leaves to blocks beside what is held whatever their length; no limit leaves all.
+/// Returns the bytes that `limit` leaves for blocks after `held` fixed bytes; without a limit, `usize::MAX`.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when not even the shortest blocks, of `least` bytes, fit: with the need and the limit.
+/// [`Error::Unavailable`], with the need and the limit, when the shortest blocks (`least` bytes) do not fit.
 pub(super) fn room(limit: Option<u64>, what: &str, held: usize, least: usize) -> Result<usize> {
     let Some(limit) = limit else { return Ok(usize::MAX) };
     let need = held.saturating_add(least);

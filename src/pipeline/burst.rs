@@ -1,4 +1,4 @@
-//! From filterbank rows to bursts: clean, dedisperse, detect, cluster.
+//! Single-pulse search of filterbank rows: clean, dedisperse, detect, cluster.
 //!
 //! Invariant: candidates depend on the rows and the options alone, never on gulp, threads or backend, nor on whether
 //! the search was interrupted and resumed. What was found is reported, whatever ends a search.
@@ -33,56 +33,56 @@ pub use checkpoint::{Checkpoint, Observer};
 #[cfg(feature = "cuda")]
 pub use resident::Resident;
 
-/// Bytes of rows that one gulp may hold.
+/// Limit in bytes on the rows of a gulp.
 const GULP_BYTES: usize = 32 << 20;
 
-/// How far a search has come.
+/// Progress of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Status {
     /// Rows searched.
     pub times: u64,
-    /// Rows in all, when known.
+    /// Total number of rows, if known.
     pub total: Option<u64>,
     /// Length of the rows searched, in seconds.
     pub data_s: f64,
-    /// Time since the search began, in seconds.
+    /// Elapsed time in seconds.
     pub elapsed_s: f64,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// One a burst, best first.
+    /// One per burst, by descending S/N.
     pub candidates: Vec<Candidate>,
-    /// Events that belong to candidates, where they were asked for.
+    /// Events absorbed by candidates, if requested.
     pub absorbed: Vec<Absorbed>,
-    /// Every trial that was searched.
+    /// All trial dispersion measures searched.
     pub dms: Vec<f64>,
-    /// Trials left out because their delay is longer than the data.
+    /// Trials skipped because their delay is longer than the data.
     pub skipped_dms: usize,
-    /// Channels left out, in recorded order.
+    /// Masked channels, in recorded order.
     pub masked_channels: Vec<usize>,
-    /// Interference that was taken away, if any was looked for.
+    /// Interference removed, if mitigation was enabled.
     pub mitigated: Option<Mitigated>,
-    /// Candidates that were left out, since stronger ones of the same minute reach the limit.
+    /// Candidates dropped because stronger ones of the same minute reached the limit.
     pub left_out: usize,
     /// Gaps that were filled.
     pub gaps: Vec<Gap>,
-    /// Samples that were not finite and were filled by their channel's level.
+    /// Samples that were not finite, filled with their channel's level.
     pub flagged_samples: u64,
     /// Rows searched.
     pub times: u64,
     /// Length of the data searched, in seconds.
     pub data_s: f64,
-    /// Time that the search took, in seconds.
+    /// Elapsed time in seconds.
     pub elapsed_s: f64,
-    /// How the search ended. Unless it is complete, the rows that were searched are reported as a recording that ends
+    /// End state of the search. After an incomplete search, the searched rows are treated as a recording that ends
     /// with them.
     pub ending: Ending,
 }
 
 impl Report {
-    /// Seconds of data searched in a second.
+    /// Returns the seconds of data searched per second.
     pub fn realtime_factor(&self) -> f64 {
         self.data_s / self.elapsed_s.max(1e-9)
     }
@@ -90,17 +90,17 @@ impl Report {
 
 /// Searches a stream of filterbank rows for dispersed bursts.
 ///
-/// On a GPU the rows stay there from the first kernel on, and only events come back: cleaning,
-/// dedispersion and detection of a gulp run while the next ones are read and copied. Of recorded voltages
-/// whose filter bank runs on the same GPU, the voltages go in, and rows are made there.
+/// On a GPU the rows stay on the device from the first kernel on, and only events return: cleaning, dedispersion and
+/// detection of a gulp overlap with the reading and copying of the next ones. For recorded voltages whose filter bank
+/// runs on the same GPU, the voltages are copied in and the device computes the rows.
 ///
-/// `observe` is told after each gulp how far the search is, and stops it by returning false. A search that is stopped,
-/// or whose source fails, reports what the rows until then hold ([`Report::ending`]).
+/// `observe` receives the progress after each gulp and stops the search by returning false. A search that is stopped,
+/// or whose source fails, reports the results of the rows so far ([`Report::ending`]).
 ///
 /// # Errors
-/// [`Error::Parameter`] for options that don't fit the data, or when no trial's delay does;
-/// [`Error::Unavailable`] when a GPU's memory is too small; whatever the source or a device reports before any row
-/// was searched.
+/// [`Error::Parameter`] for options that do not fit the data, or when every trial's delay is too long;
+/// [`Error::Unavailable`] when a GPU's memory is too small; errors of the source or a device before any row was
+/// searched.
 pub fn search(
     source: &mut dyn FilterbankSource,
     options: &SearchOptions,
@@ -110,10 +110,10 @@ pub fn search(
     search_from(source, options, backend, (None, &mut Onlooker::new(observe)))
 }
 
-/// As [`search()`], from the start or from where another search of the same rows was interrupted, with an observer that
-/// keeps what is found.
+/// Like [`search()`], from the start or from the checkpoint of an interrupted search of the same rows, with an
+/// observer that stores the results.
 ///
-/// `source` is at its first row in either case. Rows that a checkpoint has no more need of are skipped.
+/// `source` is at its first row in either case. Rows that the checkpoint no longer needs are skipped.
 ///
 /// # Errors
 /// As [`search()`]; [`Error::Parameter`] for a checkpoint of other trials.
@@ -158,26 +158,26 @@ pub fn search_from(
         let elapsed_s = begin.elapsed().as_secs_f64();
         let goes_on =
             observer.observe(&Status { times, total: setup.part.times, data_s, elapsed_s });
-        // A mask that was cut short is used for all rows that it was made from.
+        // If the read of the mask's rows was cut short, all rows that the mask was made from are still searched.
         if !goes_on && !setup.cleaning.is_cut_short() {
             break Ending::Stopped;
         }
     };
     let mut ending = if ending.is_complete() { Ending::of_source(source.cut()) } else { ending };
-    // After a fault of a device, or where candidates were not taken, the last checkpoint holds.
+    // After a device error, or when candidates were refused, the last checkpoint remains valid.
     let is_whole =
         times >= setup.resumed && refused.candidates.is_empty() && !is_of_device(&ending);
     if is_whole && !setup.cleaning.is_cut_short() && observer.wants_checkpoint(true) {
-        // What ended the search is told, not what keeping its state met then.
+        // The report gives the error that ended the search, not a later error of writing the checkpoint.
         let _ = setup.checkpoint(times, &clusterer, observer);
     }
-    // Rows that an earlier process had searched were not all read again: what it had found is undecided still.
+    // Rows searched by an earlier process were not all read again, so the candidates it left open remain undecided.
     if times < setup.resumed {
         times = setup.resumed;
     } else if !is_of_device(&ending) {
         let finished = work.finish(times, &mut setup.ranges, &mut clusterer).and_then(|trials| {
             let rows = work.tail()?;
-            // The edge takes the memory of gulps.
+            // The search of the edge needs the memory of the gulps.
             drop(work);
             setup.search_end((&rows, times), backend, &mut clusterer)?;
             Ok(trials)
@@ -197,14 +197,14 @@ pub fn search_from(
     setup.report(clusterer, Outcome { found, times, late, ending, gaps, flagged, begin })
 }
 
-/// Whether a device failed, on which nothing can be done any more.
+/// Returns whether a device failed; it cannot be used any more.
 fn is_of_device(ending: &Ending) -> bool {
     matches!(ending, Ending::Failed(error) if matches!(**error, Error::Device { .. }))
 }
 
-/// Takes rows of a source through all ranges, on the host or on a device.
+/// Processes rows of a source through all ranges, on the host or on a device.
 trait Step {
-    /// The next gulp; its rows, 0 at the end.
+    /// Processes the next gulp; returns its number of rows, 0 at the end.
     fn step(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -213,7 +213,7 @@ trait Step {
         clusterer: &mut Clusterer,
     ) -> Result<usize>;
 
-    /// Ends the stream after `times` rows; returns how many trials were too long for it.
+    /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
     fn finish(
         &mut self,
         times: u64,
@@ -221,41 +221,41 @@ trait Step {
         clusterer: &mut Clusterer,
     ) -> Result<usize>;
 
-    /// The last rows as they are after cleaning, as many as the search of the recording's end takes.
+    /// Returns the last rows after cleaning, as many as the search of the recording's end needs.
     fn tail(&mut self) -> Result<Vec<u8>>;
 }
 
-/// A search bound to a source's rows.
+/// Search bound to the rows of a source.
 struct Setup {
     header: FilterbankHeader,
     options: SearchOptions,
     part: Part,
     cleaning: Cleaning,
     ranges: Vec<RangeSearch>,
-    /// Rows that the search of the recording's start or end takes, and those from which levels are taken; none where
-    /// whole bursts alone are looked for.
+    /// Rows for the search of the recording's start or end, and rows for its levels; none if only whole bursts are
+    /// searched.
     edge_rows: Option<(usize, usize)>,
-    /// Rows that an earlier search had searched whole.
+    /// Rows completely searched by an earlier search.
     resumed: u64,
-    /// Candidates that the observer has taken, with those of an earlier search.
+    /// Candidates that the observer has accepted, including those of an earlier search.
     found: u64,
     /// Samples that the source replaced.
     flagged: u64,
 }
 
-/// Candidates that an observer did not take, with their members.
+/// Candidates that an observer refused, with their members.
 #[derive(Default)]
 struct Refused {
     candidates: Vec<Candidate>,
     absorbed: Vec<Absorbed>,
 }
 
-/// How a search ended.
+/// End state of a search.
 struct Outcome {
-    /// Candidates that were final before the end, in any order, and their members.
+    /// Candidates that became final before the end, in any order, and their members.
     found: (Vec<Candidate>, Vec<Absorbed>),
     times: u64,
-    /// Trials that turned out to be longer than the data.
+    /// Trials whose delay is longer than the data, found at the end.
     late: usize,
     ending: Ending,
     gaps: Vec<Gap>,
@@ -294,8 +294,8 @@ impl Setup {
         Ok(Self { options, part, cleaning, ranges, edge_rows, header, resumed, found, flagged })
     }
 
-    /// Looks for bursts that began before the first row, in rows that are read ahead; in a recording that has no more, for
-    /// those too that its end cuts off.
+    /// Searches for bursts that began before the first row, in rows that are read ahead; if the recording has no more
+    /// rows, also for those that its end cuts off.
     fn search_start(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -313,7 +313,7 @@ impl Setup {
         })
     }
 
-    /// Looks for bursts whose sweep passes the last of `times` rows, in the last of them.
+    /// Searches for bursts whose sweep extends beyond row `times`, in the last rows before it.
     fn search_end(
         &mut self,
         (rows, times): (&[u8], u64),
@@ -321,7 +321,7 @@ impl Setup {
         clusterer: &mut Clusterer,
     ) -> Result<()> {
         let Some((edge_rows, level_rows)) = self.edge_rows else { return Ok(()) };
-        // The end of fewer was searched with the start.
+        // A shorter recording was searched completely by [`Self::search_start`].
         if times < edge_rows as u64 {
             return Ok(());
         }
@@ -333,7 +333,7 @@ impl Setup {
         self.ranges.iter_mut().try_for_each(|range| range.search_edge(&edge, backend, clusterer))
     }
 
-    /// Goes on from a checkpoint; returns the row at which the source stands then, counted from the part's first.
+    /// Restores a checkpoint; returns the next row of the source, counted from the part's first row.
     fn resume(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -341,10 +341,10 @@ impl Setup {
         clusterer: &mut Clusterer,
     ) -> Result<u64> {
         let first = checkpoint.restore(&mut self.ranges, clusterer)?;
-        // The search of the end takes rows that those before it have no more need of.
+        // The search of the end needs earlier rows than the ranges do.
         let edge_rows = self.edge_rows.map_or(0, |(rows, _)| rows as u64);
         let first = first.min(checkpoint.times.saturating_sub(edge_rows));
-        // What fills samples goes back to the first row, and so does the number of those that the source replaced.
+        // Fill levels depend on all rows since the first, as does the count of replaced samples.
         let is_long = self.cleaning.looks_back() || checkpoint.flagged > 0;
         let first = if is_long { 0 } else { first };
         let skipped = self.cleaning.skip(source, first)?;
@@ -357,8 +357,8 @@ impl Setup {
         Ok(first)
     }
 
-    /// Hands what is final to the observer, after a gulp that ends with row `times`; what it does not take goes to
-    /// `refused`.
+    /// Passes final candidates to the observer after a gulp that ends with row `times`; candidates that the observer
+    /// does not accept go to `refused`.
     fn keep(
         &mut self,
         times: u64,
@@ -393,13 +393,13 @@ impl Setup {
         observer.checkpoint(&Checkpoint::take(reached, &mut self.ranges, clusterer)?)
     }
 
-    /// Counts times of candidates from the recording's first row, not from the part's.
+    /// Shifts candidate times from the part's first row to the recording's first row.
     fn count_from_start(&self, candidates: &mut [Candidate]) {
         let offset_s = self.part.first as f64 * self.header.tsamp_s;
         candidates.iter_mut().for_each(|candidate| candidate.shift(offset_s));
     }
 
-    /// Members of the candidates handed out last.
+    /// Returns the members of the candidates returned last.
     fn absorbed(&self, clusterer: &mut Clusterer) -> Vec<Absorbed> {
         let offset_s = self.part.first as f64 * self.header.tsamp_s;
         let mut absorbed = clusterer.take_absorbed();
@@ -416,7 +416,7 @@ impl Setup {
         let Backend::Cuda(device, _) = backend else { return self.host_work() };
         let parts = (&self.cleaning, self.part);
         let gulp = (self.options.gulp, self.kept_rows());
-        // Interference is looked for in rows on the host.
+        // Mitigation works on rows on the host.
         if self.cleaning.mitigated().is_none()
             && let Some(recorded) = voltages::recorded(source, device)
         {
@@ -437,14 +437,14 @@ impl Setup {
         Ok(Box::new(host::HostWork::new(&self.header, cleaning, ranges, options)?))
     }
 
-    /// The latest rows that are kept while others come.
+    /// Returns the number of latest rows to store during the search.
     fn kept_rows(&self) -> usize {
         let edge_rows = self.edge_rows.map_or(0, |(rows, _)| rows);
         let all = self.part.times.map_or(usize::MAX, |times| times.min(1 << 40) as usize);
         if all < edge_rows { 0 } else { edge_rows }
     }
 
-    /// Starts another stream of the same rows.
+    /// Resets the state for another stream of the same rows.
     #[cfg(feature = "cuda")]
     fn reset(&mut self) {
         self.cleaning.reset();
@@ -482,7 +482,7 @@ impl Setup {
     }
 }
 
-/// Keeps so many candidates of each minute, which come best first; returns how many it leaves out.
+/// Retains at most `most` candidates per minute; candidates are sorted best first. Returns the number dropped.
 fn limit_storms(candidates: &mut Vec<Candidate>, most: Option<usize>) -> usize {
     let Some(most) = most else { return 0 };
     let all = candidates.len();

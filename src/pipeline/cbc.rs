@@ -1,4 +1,4 @@
-//! From gravitational-wave strain to coincident events: whitening, matched filters, triggers, coincidence.
+//! Search for compact binary coalescences: whitening of strain, matched filters, triggers, coincident events.
 //!
 //! Invariant: events depend on the strain and the options alone, never on blocks or threads.
 

@@ -1,4 +1,4 @@
-//! A source's rows as a search takes them, for those who look at them again.
+//! Rows of a source as a search uses them, for further inspection.
 //!
 //! Invariant: rows are those that the search of the same options dedisperses, but for the counts' scale.
 
@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::Samples;
 
-/// Rows that were read at once when rows are passed over.
+/// Rows per read while skipping.
 const SKIPPED: usize = 1024;
 
-/// The rows of a source with its interference taken away, masked cells filled and, where asked for, zero-DM.
+/// Rows of a source with interference removed, masked cells filled and, if requested, zero-DM applied.
 ///
-/// Row 0 is the first of the time range that is searched.
+/// Row 0 is the first of the searched time range.
 pub struct CleanedRows {
     source: Box<dyn FilterbankSource>,
     cleaning: Cleaning,
@@ -25,8 +25,8 @@ pub struct CleanedRows {
 }
 
 impl CleanedRows {
-    /// Reads what the automatic mask and the mitigation begin with, from a source at its first row; `goes_on` is asked
-    /// meanwhile.
+    /// Reads the rows needed for the automatic mask and the mitigation, from a source at its first row. Calls
+    /// `goes_on` between reads.
     ///
     /// # Errors
     /// As [`search`](super::burst::search); [`crate::Error::stopped`] when `goes_on` returns false.
@@ -46,12 +46,12 @@ impl CleanedRows {
         Ok(Self { source, cleaning, header, start_s, raw: Vec::new(), cleaned: Vec::new() })
     }
 
-    /// Seconds from the source's first row to the first of these.
+    /// Returns the seconds from the source's first row to this first row.
     pub fn start_s(&self) -> f64 {
         self.start_s
     }
 
-    /// Channels that are left out throughout, true where so, in recorded order.
+    /// Returns which channels are masked throughout, in recorded order.
     pub fn masked(&self) -> &[bool] {
         self.cleaning.masked()
     }
@@ -69,7 +69,7 @@ impl FilterbankSource for CleanedRows {
         let raw_bytes = recorded.row_bytes();
         let wanted = rows.len() / row_bytes;
         let mut read = 0;
-        // The mitigation gives a block at a time.
+        // Mitigation returns one block at a time.
         while read < wanted {
             self.raw.resize((wanted - read) * raw_bytes, 0);
             let times = self.cleaning.read(self.source.as_mut(), &mut self.raw)?;

@@ -1,4 +1,4 @@
-//! What a search does to rows before it dedisperses them: channels left out, zero-DM, masks.
+//! Cleaning of rows before dedispersion: masked channels, zero-DM, time masks.
 //!
 //! Invariant: the automatic mask is made from the first rows alone, however they are read.
 
@@ -12,22 +12,22 @@ use crate::io::rfifind::RecordedMask;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::{Encoding, Samples};
 
-/// Rows from which the mask is made, unless they are more than [`MASK_BYTES`].
+/// Rows from which the mask is computed, unless they exceed [`MASK_BYTES`].
 const MASK_TIMES: usize = 1 << 15;
 
-/// Rows of the mask that are read together; a stop or a fault within them loses no others.
+/// Rows per read for the mask; a stop or an error during a read loses only these.
 const PIECE_TIMES: usize = 256;
 
-/// The most bytes that are held for the automatic mask.
+/// Limit in bytes on the rows held for the automatic mask.
 const MASK_BYTES: usize = 64 << 20;
 
-/// The part of a limit on memory that blocks on their way through the mitigation may take.
+/// Divisor of the memory limit; the quotient bounds the blocks within the mitigation.
 const MEMORY_PART: usize = 16;
 
-/// Deviations from its neighbours beyond which a channel is masked.
+/// Threshold of the channel mask, in standard deviations from the adjacent channels.
 const MASK_THRESHOLD: f64 = 5.0;
 
-/// Rows on their way from the source to the first stage.
+/// Cleaning of rows between the source and the first stage.
 pub(super) struct Cleaning {
     masked: Vec<bool>,
     cleaner: Option<Cleaner>,
@@ -38,8 +38,8 @@ pub(super) struct Cleaning {
     reader: Reader,
 }
 
-/// The rows of a source, those first that were read for the mask; samples that are not finite are filled, and
-/// interference is taken away.
+/// Reader of a source's rows, starting with the rows read for the mask. It fills samples that are not finite and
+/// removes interference.
 pub(super) struct Reader {
     row_bytes: usize,
     flagged: Option<Flagged>,
@@ -47,19 +47,20 @@ pub(super) struct Reader {
     prefix: Vec<u8>,
     used: usize,
     left: u64,
-    /// Error that ended the rows for the mask early; it is returned after them.
+    /// Error that ended the mask's rows early; returned after those rows.
     fault: Option<Error>,
-    /// Rows that were read ahead, and the bytes of them that were given.
+    /// Rows read ahead, and the number of their bytes already returned.
     ahead: Vec<u8>,
     ahead_used: usize,
-    /// Error that ended these.
+    /// Error that ended the rows read ahead.
     ahead_fault: Option<Error>,
 }
 
 impl Cleaning {
-    /// Reads what the automatic mask needs, and decides what is left out. `goes_on` is asked between reads.
+    /// Reads the rows for the automatic mask and determines the masked channels. Calls `goes_on` between reads.
     ///
-    /// A stop or an error may end those rows early: the mask is then made from the rows read; see [`Cleaning::is_cut_short`].
+    /// A stop or an error may end these rows early; the mask then comes from the rows read. See
+    /// [`Cleaning::is_cut_short`].
     pub(super) fn new(
         source: &mut dyn FilterbankSource,
         options: &SearchOptions,
@@ -78,7 +79,7 @@ impl Cleaning {
         }
         let mut left = part.limit;
         let (mut prefix, mut fault) = (Vec::new(), None);
-        // Rows that are made of voltages are finite.
+        // Rows computed from voltages are finite.
         let mut flagged = Flagged::new(&header).filter(|_| source.as_any().is_none());
         if options.auto_mask || options.mitigation.is_some() || flagged.is_some() {
             (prefix, fault) = read_prefix(source, &mut left, goes_on)?;
@@ -144,8 +145,8 @@ impl Cleaning {
         })
     }
 
-    /// Reads rows ahead, which [`Cleaning::read`] gives again, and calls `search` with them as the first stage takes them and
-    /// with whether the data end with them. `goes_on` is asked between reads; a stop or an error ends the data: see
+    /// Reads rows ahead, which [`Cleaning::read`] returns again. Calls `search` with the cleaned rows and with
+    /// whether the data end with them, and `goes_on` between reads. A stop or an error ends the data; see
     /// [`Cleaning::is_cut_short`].
     pub(super) fn look_ahead(
         &mut self,
@@ -187,13 +188,13 @@ impl Cleaning {
         Ok(())
     }
 
-    /// Returns whether fewer rows than the mask or the search of the start asks for were read before a stop or a fault: what
-    /// is made with those is no part of what a whole run makes.
+    /// Returns whether a stop or an error cut short the rows for the mask or for the search of the start. Results
+    /// from them then differ from those of a complete run.
     pub(super) fn is_cut_short(&self) -> bool {
         self.is_cut_short
     }
 
-    /// The fault that ended the rows for the mask early, for a run that has no use for those before it.
+    /// Takes the error that ended the mask's rows early, for a run that cannot use those rows alone.
     ///
     /// # Errors
     /// The error that ended the rows early.
@@ -201,63 +202,63 @@ impl Cleaning {
         self.reader.fault.take().map_or(Ok(()), Err)
     }
 
-    /// Channels left out, true where so, in recorded order.
+    /// Returns which channels are masked, in recorded order.
     pub(super) fn masked(&self) -> &[bool] {
         &self.masked
     }
 
-    /// The numbers of the channels left out.
+    /// Returns the numbers of the masked channels.
     pub(super) fn masked_channels(&self) -> Vec<usize> {
         (0..self.masked.len()).filter(|channel| self.masked[*channel]).collect()
     }
 
-    /// Samples that were not finite and were filled, in the rows read so far.
+    /// Returns the filled samples that were not finite, in the rows read so far.
     pub(super) fn flagged_samples(&self) -> u64 {
         self.reader.flagged.as_ref().map_or(0, Flagged::count)
     }
 
-    /// Interference that was taken away from the rows read so far.
+    /// Returns the interference removed from the rows read so far.
     pub(super) fn mitigated(&self) -> Option<Mitigated> {
         self.reader.mitigation.as_ref().map(Mitigation::mitigated)
     }
 
-    /// Bytes of the rows that are held for the mask and the mitigation.
+    /// Returns the bytes of the rows held for the mask and the mitigation.
     pub(super) fn held_bytes(&self) -> usize {
         let held = self.reader.prefix.len() + self.reader.ahead.len();
         held + self.reader.mitigation.as_ref().map_or(0, Mitigation::held_bytes)
     }
 
-    /// Bytes of a row that cleaning makes, 0 where rows are taken as they are.
+    /// Returns the bytes of a cleaned row, 0 without cleaning.
     pub(super) fn made_row_bytes(&self) -> usize {
         self.cleaner.as_ref().map_or(0, |cleaner| cleaner.plan().output_row_bytes())
     }
 
-    /// The rows read so far of which more than half was not finite.
+    /// Returns the rows read so far of which more than half was not finite.
     pub(super) fn lost_rows(&self) -> LostRows {
         self.reader.flagged.as_ref().map(|flagged| flagged.lost().clone()).unwrap_or_default()
     }
 
-    /// Channels that are searched.
+    /// Returns the number of channels searched.
     pub(super) fn unmasked(&self) -> usize {
         self.masked.iter().filter(|bad| !**bad).count()
     }
 
-    /// Encoding of the rows that [`Cleaning::clean`] gives.
+    /// Returns the encoding of the rows from [`Cleaning::clean`].
     pub(super) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Smallest and largest value of those rows, of integers.
+    /// Returns the smallest and largest value of those rows, for integers.
     pub(super) fn range(&self) -> Option<(i32, i32)> {
         self.range
     }
 
-    /// What one count of the recording is in those rows.
+    /// Returns the value of one recorded count in those rows.
     pub(super) fn scale(&self) -> i32 {
         self.scale
     }
 
-    /// The next rows, those first that the mask was made from; 0 at the end.
+    /// Reads the next rows, starting with the rows of the mask; returns 0 at the end.
     pub(super) fn read(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -266,20 +267,20 @@ impl Cleaning {
         self.reader.read(source, rows)
     }
 
-    /// Passes over rows, before any was read; fewer only at the end of the data.
+    /// Skips rows before any was read; skips fewer only at the end of the data.
     pub(super) fn skip(&mut self, source: &mut dyn FilterbankSource, times: u64) -> Result<u64> {
         self.reader.skip(source, times)
     }
 
-    /// Whether what a row becomes depends on all rows before it: what fills cells of a time mask, or samples that are
-    /// not finite, does.
+    /// Whether a cleaned row depends on all rows before it, as the fill of time-mask cells and of samples that are
+    /// not finite does.
     pub(super) fn looks_back(&self) -> bool {
         self.reader.flagged.is_some()
             || self.reader.mitigation.is_some()
             || self.cleaner.as_ref().is_some_and(|cleaner| cleaner.plan().has_time_mask())
     }
 
-    /// The rows as the first stage takes them.
+    /// Returns the rows as input of the first stage.
     pub(super) fn clean<'a>(
         &mut self,
         rows: Samples<'a>,
@@ -294,20 +295,20 @@ impl Cleaning {
 }
 
 impl Reader {
-    /// Returns whether rows were read that are still to be given, or the fault that ended them.
+    /// Returns whether rows, or the error after them, are still to be returned.
     #[cfg(feature = "cuda")]
     pub(super) fn holds_rows(&self) -> bool {
         let is_ahead = self.ahead_used < self.ahead.len() || self.ahead_fault.is_some();
         is_ahead || self.used < self.prefix.len() || self.fault.is_some()
     }
 
-    /// The most rows that are still to be read.
+    /// Returns the maximum number of rows left to read.
     #[cfg(feature = "cuda")]
     pub(super) fn left(&self) -> u64 {
         self.left
     }
 
-    /// The next rows; 0 at the end.
+    /// Reads the next rows; returns 0 at the end.
     pub(super) fn read(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -321,7 +322,7 @@ impl Reader {
                 (self.ahead, self.ahead_used) = (Vec::new(), 0);
             }
             let mut times = held / self.row_bytes;
-            // The last of them do not make a gulp shorter.
+            // Completes the gulp with rows from the source.
             if held < rows.len() && self.ahead_fault.is_none() {
                 match self.read(source, &mut rows[held..]) {
                     Ok(more) => times += more,
@@ -341,7 +342,7 @@ impl Reader {
         read
     }
 
-    /// The next rows as they were recorded, finite.
+    /// Reads the next recorded rows, with samples that are not finite filled.
     fn read_recorded(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -378,20 +379,20 @@ impl Reader {
     }
 }
 
-/// The way through a device.
+/// Access for processing on a device.
 #[cfg(feature = "cuda")]
 impl Cleaning {
-    /// Bytes of a row that cleaning gives; none where rows are taken as they are.
+    /// Returns the bytes of a cleaned row; none without cleaning.
     pub(super) fn cleaned_row_bytes(&self) -> Option<usize> {
         self.cleaner.as_ref().map(|cleaner| cleaner.plan().output_row_bytes())
     }
 
-    /// What reads rows, and what cleans them, if anything does: they may work at the same time.
+    /// Splits the cleaning into its reader and its cleaner, if any; both can be used concurrently.
     pub(super) fn parts(&mut self) -> (&mut Reader, Option<&mut Cleaner>) {
         (&mut self.reader, self.cleaner.as_mut())
     }
 
-    /// Forgets the stream, so that another may begin.
+    /// Resets the state for another stream.
     pub(super) fn reset(&mut self) {
         if let Some(cleaner) = &mut self.cleaner {
             cleaner.reset();
@@ -399,7 +400,7 @@ impl Cleaning {
     }
 }
 
-/// Channels that the user leaves out.
+/// Returns the channels masked by the user.
 fn zapped(header: &FilterbankHeader, options: &SearchOptions) -> Result<Vec<bool>> {
     let channels = header.channels();
     let mut masked = vec![false; channels];
@@ -423,13 +424,13 @@ fn nothing_left(header: &FilterbankHeader, options: &SearchOptions) -> Error {
     Error::format(&header.path, "channels", 0, why)
 }
 
-/// What an rfifind mask leaves out: channels throughout, and cells of time and channel.
+/// Applies an rfifind mask: masked channels, and masked cells of time and channel.
 fn time_mask(mask: RecordedMask, masked: &mut [bool], first_time: u64) -> TimeMask {
     masked.iter_mut().zip(mask.zapped).for_each(|(all, bad)| *all |= bad);
     TimeMask { interval_times: mask.interval_times, first_time, intervals: mask.intervals }
 }
 
-/// Reads the rows for the mask, and what ended them early, if anything did behind the first of them.
+/// Reads the rows for the mask; also returns the error that ended them early after the first read.
 fn read_prefix(
     source: &mut dyn FilterbankSource,
     left: &mut u64,

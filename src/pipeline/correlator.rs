@@ -1,4 +1,4 @@
-//! From the voltages of an array's antennas to visibilities: the FX correlator.
+//! FX correlator of an antenna array: voltages to visibilities.
 //!
 //! Invariant: visibilities depend on the recordings and the options alone, never on threads, nor on the gulp unless a
 //! GPU may round floats.

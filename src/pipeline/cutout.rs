@@ -1,4 +1,4 @@
-//! The data around one candidate, brought to the size of a plot.
+//! Data around one candidate, scaled to the size of a plot.
 //!
 //! Invariant: the file is read once and in order, a gulp at a time; what is kept has the size of the
 //! plot and not of the recording.
@@ -13,13 +13,13 @@ use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 use grid::Grid;
 
-/// Sub-bands by times that a cutout may keep: some 400 MB.
+/// Largest number of cells (sub-band, time) in a cutout: some 400 MB.
 const MOST_CELLS: usize = 48 << 20;
 
-/// Bins of noise read for each bin shown, so that medians and deviations are steady.
+/// Bins of the noise estimate per bin shown, so that medians and deviations are stable.
 const BINS_PER_BIN_SHOWN: usize = 4;
 
-/// What to cut out.
+/// Parameters of a cutout.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Dispersion measure of the candidate, pc cm^-3.
@@ -30,24 +30,24 @@ pub struct Options {
     pub width_s: f64,
     /// Dispersion constant, s MHz^2 pc^-1 cm^3.
     pub dm_constant: f64,
-    /// Channels left out, in recorded order; empty means none.
+    /// Masked channels, in recorded order; empty means none.
     pub masked: Vec<bool>,
     /// Whether each spectrum's mean is subtracted.
     pub zero_dm: bool,
-    /// Sub-bands of the waterfall, at most (a band of fewer channels has fewer).
+    /// Largest number of sub-bands of the waterfall; limited by the number of channels.
     pub channels: usize,
     /// Time bins.
     pub times: usize,
-    /// Time bins across the candidate's width, where the sampling allows it.
+    /// Time bins across the candidate's width, if the sampling allows.
     pub bins_per_width: usize,
-    /// Lowest and highest trial of the plane, and how many there are.
+    /// Lowest and highest trial of the DM-time plane, and the number of trials.
     pub dms: (f64, f64, usize),
 }
 
-/// A candidate's surroundings; the highest frequency first.
+/// Data around a candidate, highest frequency first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cutout {
-    /// Dedispersed power in sigma of each sub-band; axes channel, time. Where there are no data: NaN.
+    /// Dedispersed power of each sub-band in standard deviations; axes channel, time. NaN without data.
     pub waterfall: Vec<f32>,
     /// Sub-bands of the waterfall.
     pub channels: usize,
@@ -57,27 +57,27 @@ pub struct Cutout {
     pub highest_mhz: f64,
     /// Lower edge of the band in MHz.
     pub lowest_mhz: f64,
-    /// Start of the first bin, seconds after the candidate's time (so negative).
+    /// Start of the first bin in seconds relative to the candidate's time (negative).
     pub start_s: f64,
     /// Length of a time bin in seconds.
     pub bin_s: f64,
-    /// The series at the candidate's dispersion measure, in sigma of a bin.
+    /// Series at the candidate's dispersion measure, in standard deviations of a bin.
     pub profile: Vec<f32>,
-    /// The trials of the plane.
+    /// Trials of the DM-time plane.
     pub dms: Vec<f64>,
-    /// The series of each trial, in sigma of a bin; axes dm, time.
+    /// Series of each trial, in standard deviations of a bin; axes dm, time.
     pub plane: Vec<f32>,
-    /// Highest S/N of the candidate's boxcar near its time, one a trial.
+    /// Highest S/N of the candidate's boxcar near its time, one per trial.
     pub snr: Vec<f32>,
 }
 
-/// Cuts out what surrounds a candidate, from a source that stands at its first sample.
+/// Cuts out the data around a candidate, from a source at its first sample.
 ///
-/// The band is first dedispersed into sub-bands at the candidate's own dispersion measure; the other
-/// trials shift whole sub-bands. So a plane far from the candidate is coarser than a search's.
+/// The band is first dedispersed into sub-bands at the candidate's dispersion measure; other trials shift whole
+/// sub-bands. Far from the candidate the plane is therefore coarser than a search's.
 ///
 /// # Errors
-/// [`Error::Parameter`] for options that make no sense, and what the source's reads give.
+/// [`Error::Parameter`] for invalid options; errors of the source's reads.
 pub fn cutout(source: &mut dyn FilterbankSource, options: &Options) -> Result<Cutout> {
     check(source, options)?;
     let mut grid = Grid::new(source.header(), options);
@@ -112,12 +112,12 @@ fn check(source: &dyn FilterbankSource, options: &Options) -> Result<()> {
 }
 
 impl Options {
-    /// A cutout for a plot: 4 bins a width, and trials out to where the pulse is lost in the noise.
+    /// Options for a plot: 4 bins per width, and trials out to where the pulse disappears in the noise.
     ///
-    /// `smearing_s` is the delay across the band of one unit of DM.
+    /// `smearing_s` is the delay across the band per unit of DM.
     pub fn plot(dm: f64, time_s: f64, width_s: f64, smearing_s: f64) -> Self {
         let reach = 12.0 * width_s / smearing_s.max(1e-12);
-        // A very wide reach (a narrow band) still shows where on the DM axis the candidate lies.
+        // Bound the range for narrow bands, so that the candidate's position on the DM axis stays visible.
         let reach = reach.clamp(1e-3, dm.max(20.0) * 2.0);
         let dms = ((dm - reach).max(0.0), dm + reach, 161);
         let dm_constant = crate::units::DM_CONSTANT;
@@ -135,7 +135,7 @@ impl Options {
         }
     }
 
-    /// A cutout as the FETCH classifier takes it: 256 by 256, 2 bins a width, trials 0 to 2 DM.
+    /// Options for the FETCH classifier: 256 by 256, 2 bins per width, trials 0 to 2 DM.
     pub fn fetch(dm: f64, time_s: f64, width_s: f64) -> Self {
         let dms = (0.0, 2.0 * dm, 256);
         let (times, bins_per_width) = (256, 2);

@@ -1,4 +1,4 @@
-//! How a run over a recording or a stream ends.
+//! End state of a run over a recording or a stream.
 //!
 //! Invariant: whatever ends a run, what was found before is reported.
 
@@ -6,32 +6,33 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// How a run ended, and why before its time.
+/// End state of a run, and the reason for an early end.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Ending {
     /// The source was read to its end.
     Complete,
-    /// The recording is cut short: all of it but its last, broken piece was used. Says what is missing.
+    /// The recording is truncated: all but its last, incomplete piece was used. Describes the missing part.
     Cut(String),
     /// The observer asked to stop.
     Stopped,
-    /// Reading or processing failed; what came before is reported.
+    /// Reading or processing failed; earlier results are reported.
     Failed(Arc<Error>),
 }
 
 impl Ending {
-    /// Returns how a run ends that met an error: stopped if that is all it says ([`Error::is_stop`]).
+    /// Returns the end state after an error: stopped for a stop request ([`Error::is_stop`]), else failed.
     pub fn after(error: Error) -> Self {
         if error.is_stop() { Self::Stopped } else { Self::Failed(Arc::new(error)) }
     }
 
-    /// Returns how a run ends that read its source to the end, which says what it lacks where it is cut short.
+    /// Returns the end state of a run that read its source to the end; `cut` describes the truncation of the source,
+    /// if any.
     pub fn of_source(cut: Option<&str>) -> Self {
         cut.map_or(Self::Complete, |why| Self::Cut(why.to_owned()))
     }
 
-    /// Returns the error of a failed run that found nothing before it; every other ending as it is.
+    /// Returns the error of a failed run without earlier results; returns every other end state unchanged.
     ///
     /// # Errors
     /// The error that ended the run.
@@ -44,7 +45,7 @@ impl Ending {
         }
     }
 
-    /// Returns the error of a run that has no use for what came before its end.
+    /// Returns the error for a run that cannot use the results before its end.
     pub fn error(self) -> Error {
         match self {
             Self::Failed(error) => Arc::try_unwrap(error).unwrap_or_else(|error| {
@@ -55,17 +56,17 @@ impl Ending {
         }
     }
 
-    /// Returns whether the source was read to its end, be it cut short or not.
+    /// Returns whether the source was read to its end, truncated or not.
     pub fn is_read(&self) -> bool {
         matches!(self, Self::Complete | Self::Cut(_))
     }
 
-    /// Returns whether all of a whole recording was used.
+    /// Returns whether a complete recording was used entirely.
     pub fn is_complete(&self) -> bool {
         matches!(self, Self::Complete)
     }
 
-    /// Returns why the run is not complete, as products say it; `None` for one that is.
+    /// Returns the reason for an incomplete run, as stated in output files; `None` for a complete one.
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::Complete => None,

@@ -1,4 +1,4 @@
-//! Gaps that were filled: a constant has no noise, so windows that hold some of it seem too quiet.
+//! Correction for filled gaps: constant fill has no noise, so the noise of windows with fill is underestimated.
 //!
 //! Invariant: without gaps no event is touched.
 
@@ -8,26 +8,26 @@ use crate::io::Gap;
 use crate::single_pulse::Event;
 use crate::single_pulse::partial::PartialEvent;
 
-/// Channels at which the part of a window that was filled is looked at.
+/// Number of channels sampled to estimate the filled fraction of a window.
 const CHANNELS: usize = 32;
 
-/// The part of a window that may be filled; with more, its noise can't be estimated.
+/// Largest filled fraction of a window; beyond it the noise cannot be estimated.
 const MOST_FILLED: f64 = 0.25;
 
-/// Power of the noisy part of a window that its clipped deviation goes with.
+/// Exponent of the clipped standard deviation as a function of the unfilled fraction.
 const CLIPPED: f64 = 0.63;
 
-/// The filled rows of a search.
+/// Filled rows of a search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filled {
     /// First row and end of each gap, counted from the first row searched.
     gaps: Vec<(u64, u64)>,
-    /// Rows that were found to hold nothing when they were read.
+    /// Rows found to be mostly filled when they were read.
     lost: LostRows,
 }
 
 impl Filled {
-    /// The gaps that reach behind row `first`, where the search begins, and the rows that will be found lost.
+    /// Collects the gaps that extend beyond row `first`, where the search begins, and the rows found lost later.
     pub(super) fn new(gaps: &[Gap], first: u64, lost: LostRows) -> Self {
         let rows = |gap: &Gap| {
             let start = gap.start_time.saturating_sub(first);
@@ -37,11 +37,11 @@ impl Filled {
         Self { gaps, lost }
     }
 
-    /// Lowers S/N in windows that hold some fill, and drops what falls below `least` and all that lies
-    /// in windows with more than a quarter of it.
+    /// Lowers the S/N in windows with fill. Drops events that fall below `least`, and all in windows with more than a
+    /// quarter of fill.
     ///
-    /// Of noise of which the part `f` is constant, moments give `sqrt(1 - f)` of the deviation; clipped
-    /// at 3 deviations they give `(1 - f)^0.63` within a per cent, up to a quarter.
+    /// For noise of which the fraction `f` is constant, moments give `sqrt(1 - f)` of the standard deviation; with
+    /// clipping at 3 standard deviations the result is `(1 - f)^0.63` within one per cent, up to `f` of a quarter.
     pub(super) fn weigh(
         &self,
         plan: &dedisperse::Plan,
@@ -60,7 +60,8 @@ impl Filled {
         });
     }
 
-    /// As [`Filled::weigh`], of events of an edge whose noise was taken from `window`, its first sample and their number.
+    /// Like [`Filled::weigh`], for events of an edge whose noise was measured in `window` (first sample, number of
+    /// samples).
     pub(super) fn weigh_partial(
         &self,
         plan: &dedisperse::Plan,
@@ -78,7 +79,7 @@ impl Filled {
         });
     }
 
-    /// The part of a trial's window, `(first, times)` in output samples, that was filled.
+    /// Returns the filled fraction of a trial's window, `(first, times)` in output samples.
     fn part(&self, plan: &dedisperse::Plan, dm: usize, (first, times): (u64, u64)) -> f64 {
         let lost = self.lost.runs();
         let channels = plan.channels_used();

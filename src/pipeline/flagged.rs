@@ -1,7 +1,7 @@
-//! Samples of float rows that are not finite or too large to be measured: counted, and filled by the level of their channel.
+//! Replacement of float samples that are not finite or too large: counted, and filled with their channel's level.
 //!
-//! A sample is too large from 2^64 (1.8e19) on. Sums of 2^20 channels, over bins of 2^12 times and boxcars of 2^31 bins, are
-//! below 2^127 then, within f32.
+//! Samples from 2^64 (1.8e19) on are too large. Below it, sums over 2^20 channels, bins of 2^12 times and boxcars of
+//! 2^31 bins are less than 2^127, within the range of f32.
 //!
 //! Invariant: what fills a sample depends on the rows before it alone (of the first rows, on those that the mask sees),
 //! never on how rows are read.
@@ -13,42 +13,42 @@ use super::voltage::Level;
 use crate::io::FilterbankHeader;
 use crate::sample::Encoding;
 
-/// Rows that share a level: it is that of the rows before the first of them.
+/// Rows that share a level, computed from the rows before the first of them.
 const ANCHOR_ROWS: u64 = 256;
 
-/// A large odd step through a channel's finite samples, so that samples taken from there are not alike.
+/// Stride through a channel's finite samples; large and odd, so that consecutive picks are not correlated.
 const STEP: usize = 7919;
 
-/// Runs of lost rows that are remembered.
+/// Limit on the stored runs of lost rows.
 const MOST_RUNS: usize = 1 << 14;
 
-/// Bits of 2^64, the least size that is flagged: infinities and what is not a number lie above it, too.
+/// Bits of 2^64, the smallest magnitude that is flagged; infinities and NaN compare above it.
 const TOO_LARGE: u32 = (64 + 127) << 23;
 
-/// Bits of a float but for its sign.
+/// Mask of a float's bits without the sign.
 const SIZE: u32 = 0x7fff_ffff;
 
-/// Fills the samples of a stream of float rows that are not finite.
+/// Filler of samples that are not finite, in a stream of float rows.
 pub(super) struct Flagged {
     channels: usize,
-    /// Rows that were given.
+    /// Rows processed.
     row: u64,
-    /// Samples that were filled.
+    /// Samples filled.
     count: u64,
-    /// The latest rows, as they were recorded.
+    /// Latest rows as recorded.
     latest: Level,
-    /// The level of each channel where it was last asked for, and the row before which it was taken.
+    /// Level of each channel, and the row before which it was computed.
     level: Vec<f32>,
     anchor: u64,
     lost: LostRows,
 }
 
-/// Rows of which more than half was filled, counted from the first that was given: runs of them, the latest ones.
+/// Latest runs of rows of which more than half was filled, counted from the first row processed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LostRows(Arc<Mutex<VecDeque<(u64, u64)>>>);
 
 impl LostRows {
-    /// The runs, each the first row and the end.
+    /// Returns the runs, each as first row and end.
     pub(super) fn runs(&self) -> MutexGuard<'_, VecDeque<(u64, u64)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +66,7 @@ impl LostRows {
 }
 
 impl Flagged {
-    /// Of rows of floats; rows of integers have no such samples.
+    /// Builds a filler for float rows; integer rows need none.
     pub(super) fn new(header: &FilterbankHeader) -> Option<Self> {
         let channels = header.channels();
         (header.encoding == Encoding::F32).then(|| Self {
@@ -80,17 +80,17 @@ impl Flagged {
         })
     }
 
-    /// Samples that were filled so far.
+    /// Returns the number of samples filled so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The rows that were lost for the greater part.
+    /// Returns the rows of which more than half was filled.
     pub(super) fn lost(&self) -> &LostRows {
         &self.lost
     }
 
-    /// Takes the level that fills samples of the first rows, from the rows that the stream begins with.
+    /// Computes the level for the first rows from the rows at the beginning of the stream.
     pub(super) fn begin(&mut self, rows: &[u8]) {
         let mut level = Level::new(self.channels);
         level.observe_bytes(rows.chunks_exact(4 * self.channels).take(level.samples()), unflagged);
@@ -102,7 +102,7 @@ impl Flagged {
         let row_bytes = 4 * self.channels;
         if is_clean(rows) {
             let times = rows.len() / row_bytes;
-            // Later rows of the same call replace the others before a level is taken.
+            // Later rows of the same call replace the others before a level is computed.
             let passed = times.saturating_sub(self.latest.capacity());
             self.latest.pass(passed);
             self.latest
@@ -132,7 +132,7 @@ impl Flagged {
         }
     }
 
-    /// Takes the level of the rows before the anchor of row `row`.
+    /// Updates the level to that of the rows before the anchor of row `row`.
     fn bring(&mut self, row: u64) {
         let anchor = row - row % ANCHOR_ROWS;
         if anchor > self.anchor {
@@ -142,7 +142,7 @@ impl Flagged {
     }
 }
 
-/// Which channels have more than this part of their samples not finite.
+/// Returns which channels have more than the fraction `most` of their samples not finite.
 pub(super) fn mostly_flagged(rows: &[u8], channels: usize, most: f64) -> Vec<bool> {
     let times = rows.len() / (4 * channels);
     let mut counts = vec![0u64; channels];
@@ -154,8 +154,8 @@ pub(super) fn mostly_flagged(rows: &[u8], channels: usize, most: f64) -> Vec<boo
     counts.iter().map(|count| *count as f64 > most * times as f64).collect()
 }
 
-/// The rows with other samples of the same channel in the place of those that are not finite, so that statistics of a
-/// channel are those of its finite samples; `None` where all are finite.
+/// Returns the rows with samples that are not finite replaced by finite samples of the same channel, so that a
+/// channel's statistics are those of its finite samples; `None` if all are finite.
 pub(super) fn resampled(rows: &[u8], channels: usize) -> Option<Vec<u8>> {
     if is_clean(rows) {
         return None;
@@ -185,7 +185,7 @@ pub(super) fn resampled(rows: &[u8], channels: usize) -> Option<Vec<u8>> {
     Some(rows)
 }
 
-/// Fills a row's samples that are not finite; returns how many.
+/// Fills a row's samples that are not finite; returns their number.
 fn fill(row: &mut [u8], level: &[f32]) -> u64 {
     let mut count = 0;
     for (bytes, level) in row.as_chunks_mut::<4>().0.iter_mut().zip(level) {
@@ -201,14 +201,14 @@ fn is_flagged(bytes: [u8; 4]) -> bool {
     u32::from_le_bytes(bytes) & SIZE >= TOO_LARGE
 }
 
-/// A float, or NaN where it is flagged.
+/// Returns a float, or NaN if it is flagged.
 fn unflagged(bytes: [u8; 4]) -> f32 {
     if is_flagged(bytes) { f32::NAN } else { f32::from_le_bytes(bytes) }
 }
 
 /// Returns whether no float is flagged.
 fn is_clean(bytes: &[u8]) -> bool {
-    // Whole blocks without a branch, which become vector instructions.
+    // Whole blocks without branches, so that the compiler vectorizes the loop.
     bytes.chunks(1 << 12).all(|block| {
         let flagged = |any: bool, bytes: &[u8; 4]| any | is_flagged(*bytes);
         !block.as_chunks::<4>().0.iter().fold(false, flagged)

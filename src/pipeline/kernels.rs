@@ -1,8 +1,8 @@
-//! The table of all kernels for GPUs: what `./check` compiles on machines without one.
+//! Table of all GPU kernels; `./check` compiles it on machines without a GPU.
 
 use crate::backend::cuda::{Extent, Variant, kernels};
 
-/// Every kernel file, with the room that it belongs to.
+/// Returns every kernel file with the name of its module.
 pub fn table(extent: Extent) -> Vec<(&'static str, Variant)> {
     let rooms = [
         ("align", crate::delay::kernels(extent)),

@@ -1,4 +1,4 @@
-//! Rows of a source with their interference taken away, handed out as they are asked for.
+//! Interference mitigation of a source's rows, in blocks, with output on request.
 //!
 //! Invariant: what ends the source comes after all rows that were read.
 
@@ -8,32 +8,33 @@ use std::time::{Duration, Instant};
 use crate::clean::{Mitigated, Mitigator};
 use crate::error::{Error, Result};
 
-/// Bytes that a thread copies at once.
+/// Bytes per copy task of a thread.
 const COPIED_BYTES: usize = 256 << 10;
 
-/// Time after which blocks came slowly: no more are read before those at hand are worked on, nor meanwhile.
+/// Time after which a source counts as slow: blocks in hand are then processed before more are read, and not
+/// concurrently with reading.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// Blocks on their way through a mitigator.
+/// Mitigator with its input and output blocks.
 pub(super) struct Mitigation {
     mitigator: Mitigator,
     row_bytes: usize,
-    /// Blocks that are read together.
+    /// Blocks per batch.
     batch: usize,
-    /// The next blocks, where the source is fast enough to be read ahead.
+    /// Next blocks, if the source is fast enough to be read ahead.
     next: Vec<Vec<u8>>,
     is_fast: bool,
-    /// Blocks that are done, and the bytes of the first of them that were handed out.
+    /// Mitigated blocks, and the number of bytes of the first one already returned.
     ready: VecDeque<Vec<u8>>,
     used: usize,
-    /// Blocks that were handed out, which make room for others.
+    /// Returned blocks, reused for reading.
     spent: Vec<Vec<u8>>,
     is_over: bool,
     failed: Option<Error>,
 }
 
 impl Mitigation {
-    /// Takes the rows of several blocks together, of `most_bytes` at the most if there are several.
+    /// Builds a mitigation that processes batches of blocks, at most `most_bytes` unless one block is larger.
     pub(super) fn new(mitigator: Mitigator, row_bytes: usize, most_bytes: usize) -> Self {
         Self {
             batch: mitigator.batch_blocks(most_bytes),
@@ -57,7 +58,7 @@ impl Mitigation {
         self.mitigator.mitigated()
     }
 
-    /// Gives the next rows, which `source` gives as they were recorded; 0 at the end.
+    /// Reads the next mitigated rows; `source` supplies recorded rows. Returns 0 at the end.
     pub(super) fn read(
         &mut self,
         rows: &mut [u8],
@@ -88,7 +89,7 @@ impl Mitigation {
         Ok(given / self.row_bytes)
     }
 
-    /// Takes the next blocks through the mitigation, while those behind them are read.
+    /// Mitigates the next blocks while the following ones are read.
     fn work(&mut self, source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send)) -> Result<()> {
         let length = self.mitigator.block_rows() * self.row_bytes;
         let mut reader = Blocks {
@@ -126,21 +127,21 @@ impl Mitigation {
     }
 }
 
-/// Reads blocks of rows.
+/// Reader of blocks of rows.
 struct Blocks {
-    /// Bytes of a block and of a row, and the blocks that are read together.
+    /// Bytes of a block and of a row, and the blocks per batch.
     length: usize,
     row_bytes: usize,
     count: usize,
     spent: Vec<Vec<u8>>,
     is_over: bool,
-    /// True if the last blocks came without a wait.
+    /// Whether the last blocks were read without a wait.
     is_fast: bool,
     failed: Option<Error>,
 }
 
 impl Blocks {
-    /// Reads the next blocks; the last of a stream may have fewer rows. What comes slowly comes alone.
+    /// Reads the next blocks; the last of a stream may have fewer rows. A slow block ends the batch.
     fn read(
         &mut self,
         source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send),
@@ -157,7 +158,7 @@ impl Blocks {
         blocks
     }
 
-    /// Reads a block, or what is left.
+    /// Reads one block, or the remainder.
     fn block(&mut self, source: &mut (dyn FnMut(&mut [u8]) -> Result<usize> + Send)) -> Vec<u8> {
         let mut block = self.spent.pop().unwrap_or_default();
         block.resize(self.length, 0);

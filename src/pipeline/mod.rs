@@ -1,4 +1,4 @@
-//! What joins the stages: each pipeline one page, source to stages to sink.
+//! Pipelines: each joins a source, stages and a sink.
 //!
 //! Invariant: the only rooms that know both files and stages.
 

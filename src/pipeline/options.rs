@@ -1,4 +1,4 @@
-//! What a search or a dedispersion is asked for, and the rows of the source that it takes.
+//! Options of a search or a dedispersion, and the selection of a source's rows.
 //!
 //! Invariant: a part lies within its source, as far as the source's length is known.
 
@@ -9,50 +9,50 @@ use crate::io::rfifind::Mask;
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::units::DM_CONSTANT;
 
-/// What a search is asked for.
+/// Options of a search.
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
     /// Trial dispersion measures.
     pub plan: DmPlan,
     /// Dispersion constant, s MHz^2 pc^-1 cm^3.
     pub dm_constant: f64,
-    /// Least S/N of a candidate.
+    /// Lowest S/N of a candidate.
     pub snr: f64,
     /// Widest boxcar in seconds.
     pub max_width_s: f64,
     /// Length in seconds over which baseline and noise are estimated.
     pub baseline_s: f64,
-    /// Whether each row's mean over the channels is subtracted.
+    /// Whether to subtract each row's mean over the channels.
     pub zero_dm: bool,
-    /// Channels left out, in recorded order.
+    /// Masked channels, in recorded order.
     pub zapped: Vec<usize>,
-    /// Whether channels of outlying statistics are left out too.
+    /// Whether to mask channels with outlying statistics.
     pub auto_mask: bool,
-    /// The part of a channel's samples that may be not finite; with more, the channel is left out.
+    /// Largest fraction of a channel's samples that may be not finite; channels above it are masked.
     pub max_flagged: f64,
-    /// Interference that is looked for throughout, and taken away; `None` leaves rows as they are.
+    /// Mitigation steps for interference in all rows; `None` leaves rows unchanged.
     pub mitigation: Option<Steps>,
-    /// The most candidates of a minute: the strongest are kept. `None` sets no limit.
+    /// Largest number of candidates per minute; the strongest remain. `None` sets no limit.
     pub max_per_minute: Option<usize>,
     /// A PRESTO rfifind mask.
     pub mask: Option<Mask>,
-    /// Rows a read; 0 chooses. The result does not depend on it.
+    /// Rows per read; 0 selects automatically. The result does not depend on it.
     pub gulp: usize,
-    /// The most bytes that buffers in the host's memory may take, beside the recording's reader; `None` sets no limit.
-    /// Blocks get shorter, and the result does not depend on it.
+    /// Limit in bytes on buffers in host memory, without the recording's reader, met by shorter blocks; `None` sets
+    /// no limit. The result does not depend on it.
     pub memory: Option<u64>,
-    /// True if the events that belong to each candidate are reported.
+    /// Whether to report the events absorbed by each candidate.
     pub list_absorbed: bool,
-    /// The least part of the channels that the recording's start or end must leave of a burst's sweep, above 0; 1 looks for
-    /// whole bursts alone.
+    /// Smallest fraction of the channels, above 0, that a burst cut by the recording's start or end must retain; 1
+    /// searches for whole bursts only.
     pub min_band: f64,
-    /// The part to search, in seconds from the first sample's start.
+    /// Time range to search, in seconds from the first sample's start.
     pub time_range: Option<(f64, f64)>,
 }
 
 impl SearchOptions {
-    /// What `sidereal search` takes unless told otherwise: S/N 6, boxcars up to 0.1 s, a baseline
-    /// over 2 s, bursts of which a quarter of the band is there, and the automatic channel mask. Nothing else is done about interference, and candidates are not limited.
+    /// Returns the defaults of `sidereal search`: S/N 6, boxcars up to 0.1 s, a baseline over 2 s, cut bursts with at
+    /// least a quarter of the band, and the automatic channel mask; no mitigation and no limit on candidates.
     pub fn new(plan: DmPlan) -> Self {
         Self {
             plan,
@@ -76,14 +76,14 @@ impl SearchOptions {
     }
 }
 
-/// The rows of a source that are searched.
+/// Range of a source's rows to search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// The first row.
+    /// First row.
     pub(super) first: u64,
-    /// How many, where that is known.
+    /// Number of rows, if known.
     pub(super) times: Option<u64>,
-    /// How many were asked for.
+    /// Requested number of rows.
     pub(super) limit: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One range of a DM plan in a search: dedisperse, then detect, the plane between them in memory.
+//! Search of one range of a DM plan: dedispersion and detection, with the DM-time plane between them in memory.
 //!
 //! Invariant: the plane never holds more than one gulp.
 
@@ -21,22 +21,22 @@ use crate::view::check_length;
 use crate::view::{Plane, PlaneMut, Progress};
 pub(super) use edge::Edge;
 
-/// Words that a row of a device's plane is a multiple of: 128 bytes.
+/// Alignment in words of a device plane's rows: 128 bytes.
 #[cfg(feature = "cuda")]
 const ALIGNED: usize = 32;
 
-/// A range's two stages with the plane between them.
+/// Dedisperser and detector of a range, with the plane between them.
 pub(super) struct RangeSearch {
     index: usize,
     dedisperser: Dedisperser,
     detector: Detector,
     plane: PlaneBuffer,
     events: Vec<Event>,
-    /// Least S/N of an event.
+    /// Lowest S/N of an event.
     snr: f64,
     filled: Filled,
     skipped: usize,
-    /// The row that comes next, and the first that is taken: earlier ones were searched by another process.
+    /// Next row, and the first row to process; another process searched the earlier ones.
     next_row: u64,
     first_row: u64,
 }
@@ -47,8 +47,8 @@ enum PlaneBuffer {
 }
 
 impl RangeSearch {
-    /// The trials that are short enough for the data, one range for each time binning: ranges of the
-    /// plan that differ in their steps alone share one history of samples.
+    /// Builds one range per time binning from the trials whose delays fit the data. Ranges of the plan that differ
+    /// only in their steps share one history of samples.
     pub(super) fn all(trials: Trials<'_>, filled: &Filled, backend: &Backend) -> Result<Vec<Self>> {
         let mut ranges = Vec::new();
         let mut skipped = 0;
@@ -104,7 +104,7 @@ impl RangeSearch {
         })
     }
 
-    /// A clusterer for the events of all ranges.
+    /// Builds a clusterer for the events of all ranges.
     pub(super) fn clusterer(
         ranges: &[Self],
         header: &FilterbankHeader,
@@ -124,12 +124,12 @@ impl RangeSearch {
         Ok(if options.list_absorbed { clusterer.listing() } else { clusterer })
     }
 
-    /// Trials left out from the start, over all ranges.
+    /// Returns the number of trials skipped from the start, over all ranges.
     pub(super) fn skipped(ranges: &[Self]) -> usize {
         ranges.iter().map(|range| range.skipped).sum()
     }
 
-    /// The trials that `times` rows were long enough for, over all ranges.
+    /// Returns the trials whose delays fit `times` rows, over all ranges.
     pub(super) fn searched(ranges: &[Self], times: u64) -> Vec<f64> {
         let fitting = |range: &Self| {
             let plan = range.dedisperser.plan();
@@ -139,20 +139,20 @@ impl RangeSearch {
         ranges.iter().flat_map(fitting).collect()
     }
 
-    /// Bytes of the plane that one input row fills.
+    /// Returns the bytes of the plane per input row.
     pub(super) fn plane_bytes_per_row(&self) -> usize {
         let plan = self.dedisperser.plan();
         (4 * plan.dms().len()).div_ceil(plan.downsample())
     }
 
-    /// Bytes that are held whatever a gulp's length: histories of samples and of series, and the plane of a flush.
+    /// Returns the bytes held for any gulp length: histories of samples and of series, and the plane of a flush.
     pub(super) fn held_bytes(&self) -> usize {
         let plan = self.dedisperser.plan();
         let flush = 4 * plan.dms().len() * stride(plan, None);
         self.dedisperser.held_bytes() + self.detector.plan().state_bytes() + flush
     }
 
-    /// Words of the plane that a gulp of so many rows, or a flush, fills.
+    /// Returns the words of the plane that a gulp of `times` rows, or a flush, fills.
     #[cfg(feature = "cuda")]
     pub(super) fn plane_words(&self, times: usize) -> usize {
         let plan = self.dedisperser.plan();
@@ -165,7 +165,7 @@ impl RangeSearch {
         matches!(self.plane, PlaneBuffer::I32(_))
     }
 
-    /// Forgets the stream, so that another may begin.
+    /// Resets the state for another stream.
     #[cfg(feature = "cuda")]
     pub(super) fn reset(&mut self) {
         self.dedisperser.reset();
@@ -174,7 +174,7 @@ impl RangeSearch {
         (self.next_row, self.first_row) = (0, 0);
     }
 
-    /// Dedisperses and searches a gulp that is on a device, in a plane of at least [`Self::plane_words`].
+    /// Dedisperses and searches a gulp on a device, in a plane of at least [`Self::plane_words`].
     #[cfg(feature = "cuda")]
     pub(super) fn enqueue(
         &mut self,
@@ -197,7 +197,7 @@ impl RangeSearch {
         self.hand_over(clusterer)
     }
 
-    /// As [`Self::finish`], on a device.
+    /// Like [`Self::finish`], on a device.
     #[cfg(feature = "cuda")]
     pub(super) fn enqueue_finish(
         &mut self,
@@ -223,7 +223,7 @@ impl RangeSearch {
         Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
     }
 
-    /// Gives the plane, which all ranges share, this range's rows.
+    /// Sets the shape of the plane, which all ranges share, for this range.
     #[cfg(feature = "cuda")]
     fn shape(&self, plane: &mut cuda::Plane) {
         plane.dms = self.dedisperser.plan().dms().len();
@@ -241,7 +241,7 @@ impl RangeSearch {
         self.hand_over(clusterer)
     }
 
-    /// Ends the stream after `times` rows; returns how many trials were too long for it.
+    /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
     pub(super) fn finish(&mut self, times: u64, clusterer: &mut Clusterer) -> Result<usize> {
         let plan = self.dedisperser.plan().clone();
         let valid = |dm: usize| plan.valid_times(times, dm);
@@ -254,12 +254,12 @@ impl RangeSearch {
         Ok((0..plan.dms().len()).filter(|dm| valid(*dm) == 0).count())
     }
 
-    /// What the search of later rows needs of those that were searched.
+    /// Returns the state that the search of later rows needs.
     pub(super) fn carried(&mut self) -> Result<Vec<u64>> {
         Ok(self.detector.carried()?.words())
     }
 
-    /// Goes on from what another process carried; returns the first row that is needed again.
+    /// Restores the state of another process; returns the first row that is needed again.
     pub(super) fn restore(&mut self, words: &[u64]) -> Result<u64> {
         let plan = self.dedisperser.plan();
         let carried = single_pulse::Carried::from_words(words, plan.dms().len())?;
@@ -272,19 +272,19 @@ impl RangeSearch {
         Ok(first_row)
     }
 
-    /// Says which row comes next.
+    /// Sets the number of the next row.
     pub(super) fn start_at(&mut self, row: u64) {
         self.next_row = row;
     }
 
-    /// How many of the next rows come before the first that is taken.
+    /// Returns how many of the next rows precede the first row to process.
     fn pass(&mut self, times: usize) -> usize {
         let early = self.first_row.saturating_sub(self.next_row).min(times as u64);
         self.next_row += times as u64;
         early as usize
     }
 
-    /// Hands out the candidates that no later row of any range changes.
+    /// Returns the candidates that no later row of any range changes.
     pub(super) fn settle(ranges: &mut [Self], clusterer: &mut Clusterer) -> Result<Vec<Candidate>> {
         let mut frontier_s = f64::INFINITY;
         for range in ranges {
@@ -293,14 +293,14 @@ impl RangeSearch {
             let tsamp_s = range.dedisperser.plan().tsamp_s();
             frontier_s = frontier_s.min(frontier as f64 * tsamp_s);
         }
-        // Without ranges no event comes.
+        // Without ranges there are no events.
         if frontier_s.is_finite() {
             return Ok(clusterer.settle(frontier_s));
         }
         Ok(Vec::new())
     }
 
-    /// One call of each stage: with rows, or to flush.
+    /// Runs each stage once: with rows, or to flush.
     fn step(&mut self, rows: Option<Samples<'_>>) -> Result<Progress> {
         let stride = stride(self.dedisperser.plan(), rows);
         let dms = self.dedisperser.plan().dms().len();

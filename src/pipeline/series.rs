@@ -1,4 +1,4 @@
-//! From filterbank rows to one time series for each trial dispersion measure.
+//! Dedispersion of filterbank rows into one time series per trial dispersion measure.
 //!
 //! Invariant: a block is handed over as it is made, so memory does not grow with the recording, and what was made
 //! stays whatever ends the work.
@@ -20,54 +20,55 @@ use crate::sample::Samples;
 use crate::state::GREATEST;
 use crate::view::{Plane, PlaneMut, Progress};
 
-/// Most bytes of series that are held at once, over all ranges.
+/// Limit in bytes on the series held at once, over all ranges.
 const PLANE_BYTES: usize = 128 << 20;
 
-/// The series of one range of the DM plan.
+/// Properties of the series of one range of the DM plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesRange {
-    /// The trials, without those whose delay is longer than the data.
+    /// Trials, without those whose delay is longer than the data.
     pub dms: Vec<f64>,
     /// Sampling time of the series in seconds.
     pub tsamp_s: f64,
-    /// Input samples that are added to one.
+    /// Input samples summed per output sample.
     pub downsample: usize,
-    /// Start of the first sample, in seconds from the recording's.
+    /// Start of the first sample in seconds, relative to the recording's start.
     pub start_s: f64,
 }
 
-/// The next times of a range's series.
+/// Next times of a range's series.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
-    /// Which range.
+    /// Index of the range.
     pub range: usize,
-    /// The series; axes dm, time.
+    /// Series; axes dm, time.
     pub plane: Plane<'a, f32>,
-    /// How many of each row's elements are data: the others lie after the trial's end and are 0.
+    /// Valid elements of each row; the others lie after the trial's end and are 0.
     pub valid: &'a [usize],
 }
 
-/// Takes what [`dedisperse()`] makes.
+/// Sink of the series that [`dedisperse()`] computes.
 pub trait SeriesSink {
-    /// Hears once, before the first block, which ranges come.
+    /// Receives the ranges once, before the first block.
     ///
     /// # Errors
-    /// Any, which ends the work.
+    /// Any error ends the run.
     fn begin(&mut self, ranges: &[SeriesRange]) -> Result<()>;
 
-    /// Takes a block; the blocks of one range follow each other in time.
+    /// Receives a block; blocks of one range are consecutive in time.
     ///
     /// # Errors
-    /// Any, which ends the work.
+    /// Any error ends the run.
     fn block(&mut self, block: Block<'_>) -> Result<()>;
 
-    /// Hears how far the work is, and stops it by returning false.
+    /// Receives the progress; returning false stops the run.
     fn observe(&mut self, status: &Status) -> bool;
 
-    /// Takes the place from which another process can go on, after each gulp; `is_last` says that the work or the
-    /// recording ends there.
+    /// Receives a checkpoint from which another process can resume, after each gulp; `is_last` marks the end of the
+    /// run or of the recording.
     ///
     /// # Errors
+    /// Any error ends the run.
     /// Any, which ends the work.
     fn checkpoint(&mut self, checkpoint: &Checkpoint, is_last: bool) -> Result<()> {
         let _ = (checkpoint, is_last);
@@ -75,53 +76,53 @@ pub trait SeriesSink {
     }
 }
 
-/// Where a dedispersion stands between two gulps.
+/// State of a dedispersion between two gulps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Rows read.
     pub rows: u64,
-    /// Samples that the source had replaced.
+    /// Samples that the source replaced.
     pub flagged: u64,
-    /// Times of each range that were handed over.
+    /// Times of each range passed to the sink.
     pub times: Vec<u64>,
 }
 
-/// What was made.
+/// Report of a dedispersion.
 #[derive(Clone, Debug)]
 pub struct SeriesReport {
     /// The ranges.
     pub ranges: Vec<SeriesRange>,
     /// Valid samples of each trial of each range.
     pub times: Vec<Vec<u64>>,
-    /// Trials left out because their delay is longer than the data.
+    /// Trials skipped because their delay is longer than the data.
     pub skipped_dms: usize,
-    /// Channels left out, in recorded order.
+    /// Masked channels, in recorded order.
     pub masked_channels: Vec<usize>,
-    /// Interference that was taken away, if any was looked for.
+    /// Interference removed, if mitigation was enabled.
     pub mitigated: Option<Mitigated>,
     /// Gaps that were filled.
     pub gaps: Vec<Gap>,
-    /// Samples that were not finite and were filled by their channel's level.
+    /// Samples that were not finite, filled with their channel's level.
     pub flagged_samples: u64,
     /// Rows read.
     pub rows: u64,
     /// Length of the data in seconds.
     pub data_s: f64,
-    /// Time that it took, in seconds.
+    /// Elapsed time in seconds.
     pub elapsed_s: f64,
-    /// How the work ended. Unless it is complete, the series are those of a recording that ends with the rows read,
-    /// or, where a sink or a device failed, what was handed over before.
+    /// End state of the run. After an incomplete run, the series are those of a recording that ends with the rows
+    /// read; if a sink or a device failed, they are the blocks passed on before.
     pub ending: Ending,
 }
 
 /// Dedisperses a stream of rows at every trial of a plan.
 ///
-/// Of the options, those of detection (`snr`, `max_width_s`, `baseline_s`) are not used. Sums of
-/// integers are exact and rounded once to f32. What ends the work early is in [`SeriesReport::ending`].
+/// The detection options (`snr`, `max_width_s`, `baseline_s`) have no effect. Sums of integers are exact and are
+/// rounded once to f32. [`SeriesReport::ending`] states the reason for an early end.
 ///
 /// # Errors
-/// [`Error::Parameter`] for options that don't fit the data, or when no trial's delay does;
-/// whatever source and sink report before any row was read.
+/// [`Error::Parameter`] for options that do not fit the data, or when every trial's delay is too long; errors of the
+/// source and the sink before any row was read.
 pub fn dedisperse(
     source: &mut dyn FilterbankSource,
     options: &SearchOptions,
@@ -131,10 +132,10 @@ pub fn dedisperse(
     dedisperse_from(source, options, backend, (None, sink))
 }
 
-/// As [`dedisperse()`], from the start or from where another call for the same rows was interrupted: its sink has what
-/// the checkpoint counts, and takes what follows.
+/// Like [`dedisperse()`], from the start or from the checkpoint of an interrupted call for the same rows. The sink
+/// holds the blocks that the checkpoint counts and receives those that follow.
 ///
-/// `source` is at its first row in either case. Rows that are needed no more are skipped.
+/// `source` is at its first row in either case. Rows that are no longer needed are skipped.
 ///
 /// # Errors
 /// As [`dedisperse()`]; [`Error::Parameter`] for a checkpoint of other ranges.
@@ -192,17 +193,17 @@ pub fn dedisperse_from(
         let data_s = rows as f64 * header.tsamp_s;
         let elapsed_s = begin.elapsed().as_secs_f64();
         let goes_on = sink.observe(&Status { times: rows, total: part.times, data_s, elapsed_s });
-        // A mask that was cut short is used for all rows that it was made from.
+        // If the read of the mask's rows was cut short, all rows that the mask was made from are still processed.
         if !goes_on && !cleaning.is_cut_short() {
             break Ending::Stopped;
         }
     };
     let mut ending = if ending.is_complete() { Ending::of_source(source.cut()) } else { ending };
-    // Rows that an earlier call had read were not all read again: nothing is made of their end.
+    // Rows of an earlier call were not all read again, so the stream's end cannot be flushed.
     is_whole &= rows >= earlier;
     rows = rows.max(earlier);
     if is_whole && !cleaning.is_cut_short() {
-        // What ended the work is told, not what keeping its state met then.
+        // The report gives the error that ended the run, not a later error of writing the checkpoint.
         let _ = sink.checkpoint(&work.checkpoint(rows, source.flagged_samples()), true);
     }
     if is_whole
@@ -234,7 +235,7 @@ pub fn dedisperse_from(
     })
 }
 
-/// All ranges at work.
+/// Dedispersion of all ranges.
 struct Work {
     ranges: Vec<RangeSeries>,
     skipped: usize,
@@ -262,7 +263,7 @@ impl Work {
         Ok(Self { ranges, skipped, lowest_dm })
     }
 
-    /// Goes on from a checkpoint; returns the row at which the source stands then, counted from the part's first.
+    /// Restores a checkpoint; returns the next row of the source, counted from the part's first row.
     fn resume(
         &mut self,
         from: &Checkpoint,
@@ -287,7 +288,7 @@ impl Work {
             }
             first = first.min(range.first_row);
         }
-        // What fills samples goes back to the first row, and so does the number of those that the source replaced.
+        // Fill levels depend on all rows since the first, as does the count of replaced samples.
         let first = if cleaning.looks_back() || from.flagged > 0 { 0 } else { first };
         let skipped = cleaning.skip(source, first)?;
         if skipped < first {
@@ -312,10 +313,10 @@ impl Work {
         Error::parameter("--dm-min", self.lowest_dm, rule)
     }
 
-    /// Rows a read: as asked for, or as many as keep the series within their share of memory.
+    /// Returns the rows per read: as requested, or as many as the memory for the series allows.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the limit on memory is too low for any.
+    /// [`Error::Unavailable`] when the memory limit is too low for a single row.
     fn gulp(
         &self,
         header: &FilterbankHeader,
@@ -339,7 +340,7 @@ impl Work {
     }
 }
 
-/// One range at work: a dedisperser and the planes that it fills.
+/// Dedispersion of one range: the dedisperser and its output planes.
 struct RangeSeries {
     index: usize,
     dedisperser: Dedisperser,
@@ -347,10 +348,10 @@ struct RangeSeries {
     floats: Vec<f32>,
     valid: Vec<usize>,
     produced: u64,
-    /// The row that comes next, and the first that is taken: what earlier ones give was made by another call.
+    /// Next row, and the first row to process; another call produced the output of earlier ones.
     next_row: u64,
     first_row: u64,
-    /// What a unit of the sums is, in counts of the recording.
+    /// Factor that converts sums to counts of the recording.
     count: f32,
 }
 
@@ -359,7 +360,7 @@ impl RangeSeries {
         let valid = vec![0; plan.dms().len()];
         let dedisperser = Dedisperser::new(plan, backend)?;
         let (integers, floats) = (Vec::new(), Vec::new());
-        // Exact, for it is a power of two.
+        // Exact: the scale is a power of two.
         let count = 1.0 / scale as f32;
         let (produced, next_row, first_row) = (0, 0, 0);
         Ok(Self {
@@ -385,7 +386,7 @@ impl RangeSeries {
         SeriesRange { dms, tsamp_s, downsample: plan.downsample(), start_s }
     }
 
-    /// Bytes of both planes that one input row fills.
+    /// Returns the bytes of both planes per input row.
     fn bytes_per_row(&self) -> usize {
         (8 * self.plan().dms().len()).div_ceil(self.plan().downsample())
     }
@@ -395,7 +396,7 @@ impl RangeSeries {
         (0..plan.dms().len()).map(|dm| plan.valid_times(rows, dm)).collect()
     }
 
-    /// Valid samples of each trial that were handed over.
+    /// Returns the valid samples of each trial passed to the sink.
     fn made_times(&self, rows: u64) -> Vec<u64> {
         self.valid_times(rows).into_iter().map(|times| times.min(self.produced)).collect()
     }
@@ -431,7 +432,7 @@ impl RangeSeries {
         }
     }
 
-    /// Dedisperses rows, or what is left at the end, into the float plane.
+    /// Dedisperses rows, or flushes the remainder at the end, into the float plane.
     fn step(&mut self, stride: usize, rows: Option<Samples<'_>>) -> Result<Progress> {
         let dms = self.plan().dms().len();
         let size = dms * stride;

@@ -1,36 +1,36 @@
-//! The latest rows of a stream, as its first stage takes them.
+//! Buffer of a stream's latest rows, as input of the first stage.
 
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::{Buffer, Device, Stream};
 use crate::error::Result;
 use crate::view::check_memory;
 
-/// The last rows of those that passed, in a ring.
+/// Ring buffer of the latest rows.
 #[derive(Debug)]
 pub(super) struct Tail {
-    /// Bytes of so many rows; fewer until these have passed.
+    /// At most `most` bytes; fewer until the ring is full.
     bytes: Vec<u8>,
     most: usize,
-    /// Where the next byte goes once the ring is full.
+    /// Next write position once the ring is full.
     at: usize,
 }
 
 impl Tail {
-    /// Keeps this many bytes.
+    /// Allocates a ring of `most` bytes.
     ///
     /// # Errors
-    /// [`crate::Error::Unavailable`] if the system has not so many.
+    /// [`crate::Error::Unavailable`] when memory does not suffice.
     pub(super) fn new(most: usize) -> Result<Self> {
         check_memory("the last rows", Some(most))?;
         Ok(Self { bytes: Vec::with_capacity(most), most, at: 0 })
     }
 
-    /// The most bytes that it keeps.
+    /// Returns the capacity in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.most
     }
 
-    /// Takes the next rows.
+    /// Appends rows.
     pub(super) fn push(&mut self, rows: &[u8]) {
         let rows = &rows[rows.len().saturating_sub(self.most)..];
         let (new, rest) = rows.split_at((self.most - self.bytes.len()).min(rows.len()));
@@ -43,14 +43,14 @@ impl Tail {
         }
     }
 
-    /// Gives back all rows, the earliest first.
+    /// Returns all rows, the earliest first, and empties the ring.
     pub(super) fn take(&mut self) -> Vec<u8> {
         self.bytes.rotate_left(std::mem::take(&mut self.at));
         std::mem::take(&mut self.bytes)
     }
 }
 
-/// The same on a device.
+/// Ring buffer of the latest rows on a device.
 #[cfg(feature = "cuda")]
 #[derive(Debug)]
 pub(super) struct DeviceTail {
@@ -61,12 +61,12 @@ pub(super) struct DeviceTail {
 
 #[cfg(feature = "cuda")]
 impl DeviceTail {
-    /// Keeps this many bytes.
+    /// Allocates a ring of `most` bytes.
     pub(super) fn new(device: &Device, most: usize) -> Result<Self> {
         Ok(Self { bytes: device.buffer(most)?, filled: 0, at: 0 })
     }
 
-    /// Queues the copy of the first `bytes` bytes of a buffer, the next rows.
+    /// Enqueues a copy of the first `bytes` bytes of a buffer, the next rows.
     pub(super) fn push(&mut self, rows: &Buffer<u8>, bytes: usize, stream: &Stream) -> Result<()> {
         let most = self.bytes.len();
         let mut from = bytes.saturating_sub(most);
@@ -79,7 +79,7 @@ impl DeviceTail {
         Ok(())
     }
 
-    /// Copies all rows to the host, the earliest first, when the work that was queued has ended.
+    /// Copies all rows to the host, the earliest first, after the enqueued work has finished.
     pub(super) fn take(&mut self) -> Result<Vec<u8>> {
         let mut rows = vec![0; std::mem::take(&mut self.filled)];
         self.bytes.download(0, &mut rows)?;

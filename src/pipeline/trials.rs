@@ -1,4 +1,4 @@
-//! The trials of a DM plan bound to the data: those whose delay fits, and the steps of a dedisperser.
+//! Trials of a DM plan that fit the data, and the steps of a dedisperser.
 //!
 //! Invariant: a trial is kept if it has a sample at all in data of known length, and always otherwise.
 
@@ -11,10 +11,10 @@ use crate::io::FilterbankHeader;
 use crate::sample::Samples;
 use crate::view::Progress;
 
-/// Most output times that are flushed at once.
+/// Largest number of output times per flush.
 pub(super) const FLUSH_TIMES: usize = 1 << 12;
 
-/// What trials are bound to.
+/// Data and options that trials are checked against.
 #[derive(Clone, Copy)]
 pub(super) struct Trials<'a> {
     pub(super) header: &'a FilterbankHeader,
@@ -24,8 +24,8 @@ pub(super) struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// One plan for the trials that fit the data, of ranges with one binning; none where there is no
-    /// such trial. Also how many are left out.
+    /// Builds one plan for the trials of `ranges`, all with one binning, whose delays fit the data; none without such
+    /// a trial. Also returns the number of trials skipped.
     pub(super) fn bind(&self, ranges: &[DmRange]) -> Result<(Option<dedisperse::Plan>, usize)> {
         let dms: Vec<f64> = ranges.iter().flat_map(DmRange::dms).collect();
         let downsample = ranges.first().map_or(1, |range| range.downsample);
@@ -54,7 +54,7 @@ impl Trials<'_> {
     }
 }
 
-/// Dedisperses rows, or, without any, what is left at the end.
+/// Dedisperses rows or, without rows, flushes the remainder.
 pub(super) fn advance(
     dedisperser: &mut Dedisperser,
     rows: Option<Samples<'_>>,
@@ -66,7 +66,7 @@ pub(super) fn advance(
     }
 }
 
-/// Output times that one step may make: for rows, all of theirs; to flush, a part of what is left.
+/// Returns the largest number of output times of a step: for rows, all of theirs; for a flush, part of the remainder.
 pub(super) fn stride(plan: &dedisperse::Plan, rows: Option<Samples<'_>>) -> usize {
     match rows {
         Some(rows) => plan.max_output(rows.times()).max(1),

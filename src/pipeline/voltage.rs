@@ -1,4 +1,4 @@
-//! From recorded voltages to filterbank rows, or to voltages of more channels.
+//! Channelization of recorded voltages into filterbank rows, or into voltages of more channels.
 //!
 //! Invariant: rows depend on the recording and the options alone, never on gulp, threads or on how
 //! they are asked for.

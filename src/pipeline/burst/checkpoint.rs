@@ -1,4 +1,4 @@
-//! Where a search stands, so that another process can go on from there.
+//! Checkpoint of a search, from which another process can resume.
 //!
 //! Invariant: a search that goes on from a checkpoint reports what one that was never interrupted reports, bit for bit.
 
@@ -8,18 +8,18 @@ use crate::error::{Error, Result};
 use crate::single_pulse::cluster::{Absorbed, Clusterer, State};
 use crate::state::GREATEST;
 
-/// Follows a search while it runs, and keeps what it finds.
+/// Receiver of a search's progress and results.
 pub trait Observer {
-    /// Hears after each gulp how far the search is, and stops it by returning false.
+    /// Receives the progress after each gulp; returning false stops the search.
     fn observe(&mut self, status: &Status) -> bool;
 
-    /// Takes candidates that no later row changes, in any order: the search keeps none of them.
+    /// Receives candidates that no later row changes, in any order; the search does not store them.
     ///
     /// # Errors
-    /// Any, which ends the search; its report has these candidates.
+    /// Any error ends the search; its report then contains these candidates.
     fn found(&mut self, candidates: &[Candidate]) -> Result<()>;
 
-    /// Takes the members of the candidates that [`Observer::found`] hears of next, where the search lists them.
+    /// Receives the members of the candidates in the next call of [`Observer::found`], if the search lists them.
     ///
     /// # Errors
     /// As [`Observer::found`].
@@ -27,33 +27,33 @@ pub trait Observer {
         Ok(())
     }
 
-    /// Gives back the members of all candidates that it took; asked after [`Observer::taken`].
+    /// Returns the members of all candidates received; called after [`Observer::taken`].
     ///
     /// # Errors
-    /// Any, which the search returns.
+    /// Any error is returned by the search.
     fn taken_absorbed(&mut self) -> Result<Vec<Absorbed>> {
         Ok(Vec::new())
     }
 
-    /// Gives back all candidates that it took, for the report; of a search that was resumed, those too that were final
-    /// by its checkpoint.
+    /// Returns all candidates received, for the report. In a resumed search they include those that were final at its
+    /// checkpoint.
     ///
     /// # Errors
-    /// Any, which the search returns.
+    /// Any error is returned by the search.
     fn taken(&mut self) -> Result<Vec<Candidate>>;
 
-    /// Says whether it wants a checkpoint now: asked after each gulp, and once more (`is_last`) where the search ends
-    /// or the recording does.
+    /// Returns whether to take a checkpoint now; called after each gulp, and with `is_last` at the end of the search
+    /// or of the recording.
     fn wants_checkpoint(&mut self, is_last: bool) -> bool;
 
-    /// Takes a checkpoint.
+    /// Receives a checkpoint.
     ///
     /// # Errors
-    /// Any, which ends the search.
+    /// Any error ends the search.
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<()>;
 }
 
-/// An observer that keeps candidates in memory.
+/// Observer that stores candidates in memory.
 pub(super) struct Onlooker<'a> {
     observe: &'a mut dyn FnMut(&Status) -> bool,
     found: Vec<Candidate>,
@@ -98,14 +98,15 @@ impl Observer for Onlooker<'_> {
     }
 }
 
-/// The state of a search between two gulps: all that later rows need and that earlier rows do not give again soon.
+/// State of a search between two gulps: the data that later rows need and that re-reading a few rows does not
+/// restore.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
     /// Rows searched.
     pub times: u64,
     /// Candidates that were final by then.
     pub candidates: u64,
-    /// Samples that the source had replaced.
+    /// Samples that the source replaced.
     pub(super) flagged: u64,
     ranges: Vec<Vec<u64>>,
     clusterer: Vec<u64>,
@@ -122,7 +123,7 @@ impl Checkpoint {
         Ok(Self { times, candidates, flagged, ranges: carried, clusterer })
     }
 
-    /// Puts ranges and a clusterer of the same search into this state; returns the first row that they need.
+    /// Restores ranges and a clusterer of the same search; returns the first row that they need.
     pub(super) fn restore(
         &self,
         ranges: &mut [RangeSearch],
@@ -145,7 +146,7 @@ impl Checkpoint {
         Ok(first)
     }
 
-    /// Everything, as bytes.
+    /// Serializes the checkpoint.
     pub fn to_bytes(&self) -> Vec<u8> {
         let parts = self.ranges.iter().chain([&self.clusterer]);
         let mut words =
@@ -157,10 +158,10 @@ impl Checkpoint {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// The checkpoint that [`Checkpoint::to_bytes`] gave.
+    /// Deserializes a checkpoint from [`Checkpoint::to_bytes`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] if these bytes are of another length, or count what no search reaches.
+    /// [`Error::Parameter`] for bytes of another length, or counts that no search reaches.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let words: Vec<u64> = bytes
             .chunks_exact(8)

@@ -1,4 +1,4 @@
-//! A search on a GPU: rows go in, and stay there until only events come back.
+//! Search on a GPU: rows are copied in and stay on the device; only events return.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,61 +14,61 @@ use crate::error::{Error, Result};
 use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::single_pulse::cluster::Clusterer;
 
-/// Pairs of buffers on the way in: one is worked on while the next is copied and the one after it filled.
+/// Input buffers: one is searched while the next is copied and the one after it filled.
 pub(super) const SLOTS: usize = 3;
 
-/// Bytes of the plane of trials that a gulp may fill: the largest range's, for they are searched one after
+/// Limit in bytes on the plane of trials per gulp; sized for the largest range, since ranges are searched one after
 /// another.
 const PLANE_BYTES: usize = 2 << 30;
 
-/// Bytes of rows that a gulp may hold: with longer ones the copy in hides less.
+/// Limit in bytes on the rows of a gulp; longer gulps hide less of the copy.
 pub(super) const ROW_BYTES: usize = 2 * GULP_BYTES;
 
-/// Bytes of rows that a gulp may hold where nothing is copied in: a gulp's end, where the host waits, is then seldom.
+/// Limit in bytes on the rows of a gulp without copies; long gulps make the host's waits at their ends rare.
 const RESIDENT_BYTES: usize = 8 * ROW_BYTES;
 
-/// Bytes of rows that are copied at once, while the next are read.
+/// Bytes of rows per copy; the next rows are read meanwhile.
 const PIECE_BYTES: usize = 16 << 20;
 
-/// The most rows of a gulp.
+/// Largest number of rows per gulp.
 const MOST_TIMES: usize = 1 << 20;
 
-/// Rows that a gulp has at least, where memory allows any.
+/// Smallest number of rows per gulp.
 const LEAST_TIMES: usize = 64;
 
-/// The part of the free memory that gulps may take: stages grow a little in their first call.
+/// Fraction of the free memory available to gulps; stages allocate a little more in their first call.
 const SHARE: f64 = 0.75;
 
-/// Buffers and the queue of a search on one device.
+/// Buffers and the stream of a search on one device.
 pub(super) struct DeviceWork {
     stage: Stage,
     inbox: Inbox,
-    /// Rows of the gulps that are on their way, the next one first; 0 behind the last.
+    /// Rows of each gulp being copied, the next one first; 0 marks the end.
     ahead: VecDeque<usize>,
-    /// What ended reading behind the last of these.
+    /// Error that ended reading after these gulps.
     failed: Option<Error>,
-    /// Rows of the gulps that were queued.
+    /// Rows of the gulps enqueued.
     queued: u64,
-    /// Rows whose search has ended: the next gulp is not read before.
+    /// Rows whose search has finished: those of all gulps before the last one enqueued.
     whole: u64,
 }
 
-/// What works on rows that are on the device.
+/// Processing of rows on the device.
 pub(super) struct Stage {
     stream: Stream,
     plane: Plane,
-    /// Rows after cleaning, if any is done.
+    /// Rows after cleaning, if enabled.
     cleaned: Option<Buffer<u8>>,
-    /// The latest rows, where the recording's end is searched.
+    /// Latest rows, if the recording's end is searched.
     tail: Option<DeviceTail>,
     row_bytes: usize,
 }
 
-/// What a row of a search needs on a device.
+/// Device memory per row of a search.
 pub(super) struct Need {
-    /// Bytes of a row as recorded: what comes over the bus.
+    /// Bytes of a row as recorded and copied over the bus.
     row: usize,
-    /// Bytes of a row that is made there of what was recorded, 0 where rows were.
+    /// Bytes of a row computed on the device from voltages, 0 if rows are copied in.
     made: usize,
     /// Bytes of a cleaned row, 0 without cleaning.
     cleaned: usize,
@@ -90,20 +90,20 @@ impl Need {
         }
     }
 
-    /// Of rows that are made on the device, `made` bytes each, from `row` bytes of voltages.
+    /// Sets the sizes for rows of `made` bytes that the device computes from `row` bytes of voltages.
     pub(super) fn of_voltages(self, row: usize, made: usize) -> Self {
         Self { row, made, ..self }
     }
 
-    /// Bytes of the device that a row takes, with so many copies of it.
+    /// Returns the device bytes per row with `slots` copies of the input.
     fn bytes(&self, slots: usize) -> usize {
         slots * self.row + self.made + self.cleaned + self.plane
     }
 
-    /// Rows of a gulp: as many as planes and rows of a good size hold, fewer where memory is short.
+    /// Returns the rows per gulp: as many as fit the limits on planes and rows, fewer if memory is short.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when not even a small gulp fits, with what it needs and what is free.
+    /// [`Error::Unavailable`], with the need and the free memory, when not even a small gulp fits.
     pub(super) fn gulp(
         &self,
         device: &Device,
@@ -113,7 +113,7 @@ impl Need {
     ) -> Result<usize> {
         let bytes = self.bytes(slots);
         let free = (SHARE * device.free_bytes()? as f64) as usize;
-        // Rows may be long: of many channels, or of the voltages of a second.
+        // Rows may be long: many channels, or a second of voltages.
         let least = LEAST_TIMES.min(ROW_BYTES / self.row.max(1)).max(1);
         if free / bytes < least {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
@@ -157,7 +157,7 @@ impl Stage {
         })
     }
 
-    /// Keeps so many of the latest rows as they are after cleaning; `row_bytes` are those of a row as recorded.
+    /// Stores the latest rows after cleaning, `rows` of them; `row_bytes` is the size of a recorded row.
     ///
     /// # Errors
     /// As [`DeviceWork::new`].
@@ -173,17 +173,17 @@ impl Stage {
         Ok(())
     }
 
-    /// The rows that were kept.
+    /// Returns the stored rows.
     pub(super) fn tail(&mut self) -> Result<Vec<u8>> {
         self.tail.as_mut().map_or(Ok(Vec::new()), DeviceTail::take)
     }
 
-    /// Where it queues its work.
+    /// Returns the stream of its work.
     pub(super) fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// A stage for rows that are on the device already, and the rows of a gulp.
+    /// Builds a stage for rows that are already on the device; also returns the rows per gulp.
     ///
     /// # Errors
     /// As [`DeviceWork::new`].
@@ -199,7 +199,7 @@ impl Stage {
         Ok((Self::new(device, cleaning, ranges, gulp)?, gulp))
     }
 
-    /// Cleans, dedisperses and searches rows that are on the device.
+    /// Cleans, dedisperses and searches rows on the device.
     pub(super) fn run(
         &mut self,
         (rows, times): (&Buffer<u8>, usize),
@@ -223,7 +223,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Ends the stream after `times` rows; the trials that were too long for it.
+    /// Ends the stream after `times` rows; returns the number of trials whose delay is longer than the data.
     pub(super) fn finish(
         &mut self,
         times: u64,
@@ -240,8 +240,8 @@ impl Stage {
 }
 
 impl DeviceWork {
-    /// Buffers for a search, in gulps of `asked` rows, or of as many as suit the device (0); `edge_rows` of the latest rows
-    /// are kept.
+    /// Allocates the buffers of a search in gulps of `asked` rows (0 selects automatically); stores the latest
+    /// `edge_rows` rows.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when memory is too short for any gulp; [`Error::Device`] when the driver refuses.
@@ -266,8 +266,8 @@ impl DeviceWork {
         })
     }
 
-    /// Searches the next gulp, while later ones are read and copied: one more, and another if the source is faster than
-    /// the search, so that a slow one holds nothing up.
+    /// Searches the next gulp while later ones are read and copied: one more, and a second if the source is faster
+    /// than the search, so that a slow source does not delay it.
     fn take(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -313,15 +313,15 @@ impl DeviceWork {
     }
 }
 
-/// An error of the device, with how many rows were searched whole.
+/// Adds the number of completely searched rows to a device error.
 pub(super) fn told(error: Error, whole: u64) -> Error {
     let Error::Device { call, code, text } = error else { return error };
     let text = format!("{text}; the first {whole} rows were searched whole");
     Error::Device { call, code, text }
 }
 
-/// Reads a gulp and sends it on its way, in pieces that are copied while the next ones are read; its rows, those
-/// before a fault of the source among them.
+/// Reads a gulp in pieces, each copied while the next is read; returns its rows, including those before an error of
+/// the source.
 fn read(
     reader: &mut Reader,
     source: &mut dyn FilterbankSource,

@@ -1,4 +1,4 @@
-//! A search on the host: one gulp of rows at a time through every range.
+//! Search on the host: one gulp of rows at a time through every range.
 
 use super::super::budget;
 use super::super::cleaning::Cleaning;
@@ -11,7 +11,7 @@ use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::Samples;
 use crate::single_pulse::cluster::Clusterer;
 
-/// Bytes of the dedispersed planes that one gulp may fill, all ranges together.
+/// Limit in bytes on the dedispersed planes per gulp, over all ranges.
 const PLANE_BYTES: usize = 96 << 20;
 
 /// Buffers of a search.
@@ -22,10 +22,10 @@ pub(super) struct HostWork {
 }
 
 impl HostWork {
-    /// Buffers for gulps of so many rows as are asked for, or of as many as keep the planes within their share of memory.
+    /// Allocates buffers for gulps of the requested rows, or of as many as the memory for the planes allows.
     ///
     /// # Errors
-    /// [`crate::Error::Unavailable`] when the limit on memory is too low for any gulp.
+    /// [`crate::Error::Unavailable`] when the memory limit is too low for any gulp.
     pub(super) fn new(
         header: &FilterbankHeader,
         cleaning: &Cleaning,

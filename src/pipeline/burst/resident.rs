@@ -1,4 +1,4 @@
-//! A recording in a GPU's memory, searched as often as is wanted: what a search takes without its bus.
+//! Repeated search of a recording held in a GPU's memory, without the copy over the bus.
 
 use std::time::Instant;
 
@@ -11,12 +11,12 @@ use crate::backend::cuda::Buffer;
 use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 
-/// A recording whose rows are all in a GPU's memory, and the search bound to it: of whole bursts alone
-/// ([`SearchOptions::min_band`] has no part in it).
+/// Recording whose rows are all in a GPU's memory, with its search, limited to whole bursts:
+/// [`SearchOptions::min_band`] has no effect.
 pub struct Resident {
     setup: Setup,
     stage: Stage,
-    /// Gulps: their rows, and how many.
+    /// Rows of each gulp, and their number.
     gulps: Vec<(Buffer<u8>, usize)>,
     gaps: Vec<crate::io::Gap>,
 }
@@ -31,7 +31,7 @@ impl Resident {
     /// Reads all rows of a source into the memory of the backend's GPU.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the backend is no GPU, or its memory too small; as [`super::search`].
+    /// [`Error::Unavailable`] when the backend is not a GPU, or its memory is too small; as [`super::search`].
     pub fn new(
         source: &mut dyn FilterbankSource,
         options: &SearchOptions,
@@ -81,7 +81,7 @@ impl Resident {
     }
 }
 
-/// Reads rows until the buffer is full or the source ends; how many.
+/// Reads rows until the buffer is full or the source ends; returns their number.
 fn filled(
     cleaning: &mut Cleaning,
     source: &mut dyn FilterbankSource,

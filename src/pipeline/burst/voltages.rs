@@ -1,7 +1,7 @@
-//! A search of recorded voltages on a GPU: voltages go in, and rows never leave it.
+//! Search of recorded voltages on a GPU: voltages are copied in, and rows never leave the device.
 //!
-//! A gulp of voltages is read and copied while the one before is made into rows and searched. What the host has made
-//! of the first rows (for the automatic mask, or to fill a gap at the very start) is sent as rows, before any voltages.
+//! A gulp of voltages is read and copied while the previous one is channelized and searched. Rows that the host has
+//! already computed (for the automatic mask, or to fill a gap at the very start) are sent before any voltages.
 
 mod reading;
 
@@ -17,10 +17,11 @@ use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::single_pulse::cluster::Clusterer;
 use reading::{Content, Gulp, Reading};
 
-/// The recording whose voltages a search on `device` takes itself; none where it takes rows from the host:
-/// - of a source that is no recording of voltages, or whose rows something else looks at as well;
-/// - where the filter bank runs elsewhere than the search, as its user asked;
-/// - of several products of each channel, which reading refuses.
+/// Returns the recording whose voltages a search on `device` can read directly; none if the search must take rows
+/// from the host:
+/// - for a source that is not a voltage recording, or whose rows are also used elsewhere;
+/// - if the filter bank does not run on the search's device, as requested by the user;
+/// - for several products per channel, which reading refuses.
 pub(super) fn recorded<'a>(
     source: &'a mut dyn FilterbankSource,
     device: &Device,
@@ -34,25 +35,26 @@ fn of(source: &mut dyn FilterbankSource) -> Option<&mut VoltageFilterbank> {
     source.as_any()?.downcast_mut()
 }
 
-/// Buffers and the queue of a search of voltages on one device.
+/// Buffers and the stream of a search of voltages on one device.
 pub(super) struct VoltageWork {
     stage: Stage,
     inbox: Inbox,
     rows: DeviceRows,
     reading: Reading,
-    /// What is on its way.
+    /// Content of the gulp being copied.
     present: Content,
-    /// What reading the gulp behind it met.
+    /// Error of reading the gulp after it.
     failed: Option<Error>,
     has_begun: bool,
-    /// Rows of the gulps that were queued.
+    /// Rows of the gulps enqueued.
     queued: u64,
-    /// Rows whose search has ended: the next gulp is not read before.
+    /// Rows whose search has finished: those of all gulps before the last one enqueued.
     whole: u64,
 }
 
 impl VoltageWork {
-    /// Buffers for gulps of about `asked` rows, or of as many as suit the device (0); `edge_rows` of the latest rows are kept.
+    /// Allocates buffers for gulps of about `asked` rows (0 selects automatically); stores the latest `edge_rows`
+    /// rows.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when memory is too short for any gulp; [`Error::Device`] when the driver refuses.
@@ -84,7 +86,8 @@ impl VoltageWork {
         })
     }
 
-    /// Searches the gulp that is on its way, while the next one is read and copied; its rows, none at the end.
+    /// Searches the gulp that was copied last, while the next one is read and copied; returns its rows, none at the
+    /// end.
     fn take(
         &mut self,
         filterbank: &mut VoltageFilterbank,
@@ -153,7 +156,7 @@ impl Step for VoltageWork {
         loop {
             let taken = self.take(filterbank, cleaning, ranges, clusterer);
             match taken.map_err(|error| told(error, self.whole))? {
-                // So few voltages may not be a row's.
+                // Too few voltages for a row.
                 Some(0) => {}
                 Some(times) => return Ok(times),
                 None => return Ok(0),

@@ -1,4 +1,4 @@
-//! From files of templates to a filter bank for one detector's noise.
+//! Design of a filter bank for one detector's noise from template files.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,21 @@ use crate::spiir::whiten::Psd;
 use crate::strain::Waveform;
 use crate::waveform::{Approximant, InspiralOptions, inspiral};
 
-/// What a bank is designed from.
+/// Input of a filter-bank design.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The waveforms, which share one rate.
+    /// Waveforms; all have one sample rate.
     pub waveforms: Vec<Waveform>,
-    /// How filters are made.
+    /// Design options.
     pub options: bank::Options,
 }
 
-/// The waveforms of a file of templates: those that it holds, or those of its binaries by the approximant, for which
-/// each binary's usual one stands in where none is given; of `inspirals` its own is not used.
+/// Returns the waveforms of a template file: stored ones, or those computed from its binaries with `approximant`.
+/// Without it, each binary's usual approximant applies; the one in `inspirals` is ignored.
 ///
 /// # Errors
-/// [`Error::Parameter`] when a waveform has another rate than `inspirals.rate_hz`, or masses make no inspiral in band.
+/// [`Error::Parameter`] when a waveform's rate differs from `inspirals.rate_hz`, or masses give no inspiral in the
+/// band.
 pub fn waveforms(
     templates: Templates,
     inspirals: &InspiralOptions,
@@ -55,11 +56,11 @@ pub fn waveforms(
     }
 }
 
-/// Designs a bank for noise of a power spectrum, all templates at once on the threads; those of which no filters can be
-/// made are [left out](Bank::left_out).
+/// Designs a bank for noise with a power spectrum, in parallel over templates. Templates for which no filters can be
+/// designed are [left out](Bank::left_out).
 ///
 /// # Errors
-/// As [`Designer::new`]; [`Error::Parameter`] when there is no template, [`Error::Unavailable`] when none is left.
+/// As [`Designer::new`]; [`Error::Parameter`] without templates, [`Error::Unavailable`] when none is left.
 pub fn design(source: &Source, psd: &PowerSpectrum, threads: &Threads) -> Result<Bank> {
     let Some(first) = source.waveforms.first() else {
         return Err(Error::parameter("templates", 0, "a filter bank has at least 1"));
@@ -77,10 +78,11 @@ pub fn design(source: &Source, psd: &PowerSpectrum, threads: &Threads) -> Result
     Bank::of(made, psd, &source.options, first.rate_hz)
 }
 
-/// Designs a bank for a recording as it will be whitened.
+/// Designs a bank that matches a recording's whitening.
 ///
 /// # Errors
-/// As [`design`]; [`Error::Parameter`] for templates of another rate. Those longer than the recording are left out.
+/// As [`design`]; [`Error::Parameter`] for templates of another rate. Templates longer than the recording are left
+/// out.
 pub(super) fn design_for(
     source: &Source,
     recording: &Strain,
@@ -118,7 +120,8 @@ pub(super) fn design_for(
     Ok((bank, psd))
 }
 
-/// Leaves out of each detector's bank what the others leave out, where all were made of as many templates.
+/// Removes from each detector's bank the templates that another bank leaves out, if all were designed from the same
+/// number of templates.
 ///
 /// # Errors
 /// [`Error::Unavailable`] when no template is left.
@@ -141,10 +144,10 @@ pub(super) fn keep_common(banks: &mut [(&str, &mut Bank)]) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless all templates of a bank fit into the data.
+/// Checks that all templates of a bank are shorter than the data.
 ///
 /// # Errors
-/// [`Error::Parameter`] naming the longest template, for one that is longer than the recording.
+/// [`Error::Parameter`] naming the longest template, if it is longer than the recording.
 pub fn check_length(bank: &Bank, recording: &Strain) -> Result<()> {
     let longest = bank.templates.iter().max_by(|a, b| a.duration_s.total_cmp(&b.duration_s));
     match longest {

@@ -1,4 +1,4 @@
-//! Banks and the files that hold them.
+//! Filter-bank files.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::io::bank_h5::{
 use crate::spiir::bank::{Bank, BankTemplate, LeftOut, Options, Rates};
 use crate::spiir::{Branch, Filter, Resampler, Template};
 
-/// Writes a bank; an existing file is replaced.
+/// Writes a bank; replaces an existing file.
 ///
 /// # Errors
 /// As [`bank_h5::write`].
@@ -33,10 +33,10 @@ pub fn write_bank(path: &Path, bank: &Bank, detector: &str, comment: &str) -> Re
     bank_h5::write(path, &file)
 }
 
-/// Reads a bank, and the detector that it was made for (empty for none in particular).
+/// Reads a bank and the name of the detector it was designed for (empty for none).
 ///
 /// # Errors
-/// As [`bank_h5::read`]; [`Error::Format`] for filters that no bank can have.
+/// As [`bank_h5::read`]; [`Error::Format`] for invalid filters.
 pub fn read_bank(path: &Path) -> Result<(Bank, String)> {
     let file = bank_h5::read(path)?;
     let resampler = Resampler {
@@ -57,7 +57,7 @@ pub fn read_bank(path: &Path) -> Result<(Bank, String)> {
     Ok((bank, file.detector))
 }
 
-/// The options as names and numbers.
+/// Returns the options as names and numbers.
 fn numbers(options: &Options) -> Vec<(String, f64)> {
     let lowest_hz = match options.rates {
         Rates::Single => 0.0,

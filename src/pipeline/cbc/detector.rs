@@ -1,4 +1,5 @@
-//! One detector: strain in, whitened strain, signal-to-noise ratios and triggers out, in blocks of any length.
+//! Processing chain of one detector: strain to whitened strain, signal-to-noise ratios and triggers, in blocks of any
+//! length.
 
 use std::collections::VecDeque;
 
@@ -18,20 +19,20 @@ use crate::state::{Saved, Saving};
 use crate::units::Gps;
 use crate::view::check_length;
 
-/// What one detector's chain does.
+/// Options of one detector's processing chain.
 #[derive(Clone, Debug)]
 pub struct DetectorOptions {
-    /// How its strain is whitened.
+    /// Whitening options.
     pub whitening: whiten::Options,
-    /// Least ratio of a trigger.
+    /// Lowest signal-to-noise ratio of a trigger.
     pub threshold: f32,
-    /// A trigger is the greatest of its template within this many seconds before it and after it.
+    /// Half-width in seconds of the window within which a trigger must be its template's maximum.
     pub window_s: f64,
     /// Triggers this close to a gate, in seconds, are dropped.
     pub gate_pad_s: f64,
 }
 
-/// A piece of what a detector's chain makes on its way; samples count from the stream's first.
+/// Intermediate output of a detector's chain; samples count from the stream's first.
 #[derive(Clone, Copy, Debug)]
 pub enum Piece<'a> {
     /// Whitened strain.
@@ -40,35 +41,35 @@ pub enum Piece<'a> {
         first: u64,
         /// The samples.
         samples: &'a [f32],
-        /// Which of them are untouched by gates.
+        /// Whether each sample is unaffected by gates.
         valid: &'a [bool],
     },
-    /// Signal-to-noise ratios, axes template, time; none where they stay on a GPU.
+    /// Signal-to-noise ratios, axes template, time; not produced if they stay on a GPU.
     Ratios {
         /// Number of the first sample.
         first: u64,
-        /// Their rows.
+        /// Rows of ratios.
         z: &'a [Complex<f32>],
-        /// Elements from row to row.
+        /// Elements between rows.
         stride: usize,
-        /// Samples of each row.
+        /// Samples per row.
         times: usize,
     },
 }
 
-/// Strain of one detector, whitened, filtered with a bank, and searched for peaks.
+/// Processing chain of one detector: whitening, matched filters of a bank, and peak search.
 ///
 /// | step      | does                                                                          |
 /// |-----------|-------------------------------------------------------------------------------|
-/// | whitening | gates what is bad, and scales every frequency to unit noise                   |
-/// | filters   | `spiir::Spiir`: signal-to-noise ratios of every template                       |
-/// | triggers  | peaks of each template's ratio, their times between samples, and xi-squared   |
+/// | whitening | gates bad data, and scales every frequency to unit noise                      |
+/// | filters   | `spiir::Spiir`: signal-to-noise ratios of every template                      |
+/// | triggers  | peaks of each template's ratio, interpolated in time, and xi-squared          |
 ///
-/// Each step keeps what it needs of the past, so a stream may come in blocks of any length; [`ChirpDetector::latency`]
-/// says how far the triggers lag behind.
+/// Each step stores the history that it needs, so a stream may arrive in blocks of any length;
+/// [`ChirpDetector::latency`] returns the delay of the triggers.
 ///
 /// # Numerics
-/// The same bits for any split into blocks and any number of threads at one vector level.
+/// The same bits for any split into blocks and any number of threads at one SIMD level.
 #[derive(Debug)]
 pub struct ChirpDetector {
     start: Gps,
@@ -80,21 +81,20 @@ pub struct ChirpDetector {
     work: Work,
     whitened: Vec<f32>,
     whitened_valid: Vec<bool>,
-    /// Flags of whitened samples whose ratios are not known yet.
+    /// Valid flags of whitened samples whose ratios are not computed yet.
     waiting: VecDeque<bool>,
     z_valid: Vec<bool>,
-    /// Samples whitened, and samples filtered.
+    /// Number of samples whitened and of samples filtered.
     counts: (u64, u64),
     segments: Builder,
     triggers: Vec<Trigger>,
 }
 
 impl ChirpDetector {
-    /// A chain for a stream whose first sample is at `start`.
+    /// Builds a chain for a stream whose first sample is at `start`.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the bank was made for another rate than the strain's; whatever the steps report of
-    /// their options.
+    /// [`Error::Parameter`] when the bank's rate differs from the strain's; errors of the steps' options.
     pub fn new(
         start: Gps,
         bank: &Bank,
@@ -104,8 +104,9 @@ impl ChirpDetector {
         Self::showing(true, (start, bank), options, backend)
     }
 
-    /// As [`ChirpDetector::new`], for who wants triggers: observers need not be shown ratios, so that on a GPU these stay in
-    /// its memory. There triggers come back while later strain is searched: [`ChirpDetector::settle`] waits for them.
+    /// Like [`ChirpDetector::new`], for triggers only: observers do not receive ratios, so that a GPU keeps them in
+    /// its memory. On a GPU, triggers arrive while later strain is processed; [`ChirpDetector::settle`] waits for
+    /// them.
     ///
     /// # Errors
     /// As [`ChirpDetector::new`].
@@ -159,20 +160,20 @@ impl ChirpDetector {
         })
     }
 
-    /// Samples that are worked on at once, at most.
+    /// Returns the largest number of samples processed at once.
     pub(super) fn piece(&self) -> usize {
         self.work.piece()
     }
 
-    /// The memory that it takes on the host, its bank's included.
+    /// Returns the host memory of the chain, including the bank.
     pub fn need(&self) -> Need {
         let work = self.work.need();
-        // Whitened samples, their flags, and the flags that wait.
+        // Whitened samples, their flags, and the queued flags.
         let sample = work.sample + size_of::<f32>() + 3;
         Need { held: self.bank_bytes + self.whitener.held_bytes() + work.held, sample }
     }
 
-    /// Makes it work on at most so many samples at once, before the first; results stay the same.
+    /// Limits the samples processed at once; call it before the first sample. Results do not depend on it.
     pub fn limit(&mut self, samples: usize) {
         self.work.limit(samples);
         let piece = self.work.piece();
@@ -180,7 +181,7 @@ impl ChirpDetector {
         self.whitened_valid = vec![false; piece];
     }
 
-    /// How far triggers lag behind the strain.
+    /// Returns the delay of triggers relative to the strain.
     pub fn latency(&self) -> Latency {
         let seconds = |samples: usize| samples as f64 / f64::from(self.rate_hz);
         let (filters, search) = self.work.latencies();
@@ -191,17 +192,17 @@ impl ChirpDetector {
         }
     }
 
-    /// Triggers so far, by sample, then by template.
+    /// Returns the triggers so far, by sample, then by template.
     pub fn triggers(&self) -> &[Trigger] {
         &self.triggers
     }
 
-    /// The spectrum that strain is whitened with now, once it is known.
+    /// Returns the spectrum in use for whitening, once it is known.
     pub fn psd(&self) -> Option<crate::math::power_spectrum::PowerSpectrum> {
         self.whitener.psd()
     }
 
-    /// Takes strain; `observe` is shown what is made of it.
+    /// Processes strain; `observe` receives the intermediate output.
     ///
     /// # Errors
     /// [`Error::Shape`] when the slices differ in length.
@@ -222,7 +223,7 @@ impl ChirpDetector {
         Ok(())
     }
 
-    /// Ends the stream, as if nothing but silence followed.
+    /// Ends the stream as if silence followed.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -244,7 +245,7 @@ impl ChirpDetector {
         self.work.finish(&mut self.triggers)
     }
 
-    /// Waits for what is under way on a GPU: [`ChirpDetector::triggers`] are then all that are certain by now.
+    /// Waits for enqueued GPU work, so that [`ChirpDetector::triggers`] returns all triggers that are final.
     ///
     /// # Errors
     /// [`Error::Device`] when any of it failed.
@@ -252,11 +253,12 @@ impl ChirpDetector {
         self.work.settle(&mut self.triggers)
     }
 
-    /// Saves what is kept of a stream that has not ended, but for the triggers, and says whether it can: the reference can't.
-    /// To be called when all is [settled](Self::settle).
+    /// Saves the state of an unfinished stream without its triggers; returns false for the reference backend, which
+    /// cannot be saved. Call it after [`Self::settle`].
     ///
     /// # Errors
-    /// [`Error::Device`] when earlier work on a GPU failed; [`Error::Unavailable`] when triggers are on their way from it.
+    /// [`Error::Device`] when earlier work on a GPU failed; [`Error::Unavailable`] when triggers of a GPU are
+    /// outstanding.
     pub fn save(&self, to: &mut Saving) -> Result<bool> {
         to.part("chain");
         to.number(self.counts.0);
@@ -267,10 +269,10 @@ impl ChirpDetector {
         self.work.save(to)
     }
 
-    /// Goes on where a chain of the same bank, options and backend was saved, with the triggers that it had then.
+    /// Restores the state of a chain with the same bank, options and backend, and the triggers it had.
     ///
     /// # Errors
-    /// [`Error::Format`] for what such a chain does not save; [`Error::Device`] when a GPU's driver refuses.
+    /// [`Error::Format`] for a state that no such chain saves; [`Error::Device`] when a GPU's driver refuses.
     pub fn load(&mut self, from: &mut Saved<'_>, triggers: Vec<Trigger>) -> Result<()> {
         from.part("chain")?;
         self.counts = (from.number()?, from.number()?);
@@ -293,13 +295,13 @@ impl ChirpDetector {
         Ok(())
     }
 
-    /// A trigger with its time.
+    /// Returns a trigger with its time.
     pub(super) fn timed(&self, trigger: &Trigger) -> TimedTrigger {
         let offset_s = self.peak_offsets_s[trigger.template as usize];
         TimedTrigger::new(trigger, self.start, self.rate_hz, offset_s)
     }
 
-    /// Ends the chain: its triggers with their times, and when there could have been some.
+    /// Ends the chain; returns its triggers with their times, and the segments in which triggers were possible.
     pub fn finish(self) -> (Vec<TimedTrigger>, Segments) {
         let triggers = self.triggers.iter().map(|trigger| self.timed(trigger)).collect();
         let mut offsets = self.peak_offsets_s.clone();
@@ -321,7 +323,7 @@ impl ChirpDetector {
         self.find(produced, observe)
     }
 
-    /// Looks for peaks in the first `times` of each template's ratios.
+    /// Searches for peaks in the first `times` of each template's ratios.
     fn find(&mut self, times: usize, observe: &mut dyn FnMut(Piece<'_>)) -> Result<()> {
         if times == 0 {
             return Ok(());
@@ -337,7 +339,7 @@ impl ChirpDetector {
     }
 }
 
-/// A bank works at its own rate only.
+/// Checks that the strain has the bank's sample rate.
 pub(super) fn check_rate(bank: &Bank, rate_hz: u32) -> Result<()> {
     if bank.rate_hz == rate_hz {
         return Ok(());

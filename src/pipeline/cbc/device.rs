@@ -1,4 +1,4 @@
-//! Whitened strain in, triggers out, on a GPU: ratios stay in its memory.
+//! Filters and peak search of one detector on a GPU: whitened strain in, triggers out; ratios stay in GPU memory.
 
 use num_complex::Complex;
 
@@ -10,17 +10,18 @@ use crate::spiir::{Plan, Spiir};
 use crate::state::{Saved, Saving};
 use crate::view::check_length;
 
-/// Bytes of signal-to-noise ratios that are made at once, and of the device's free memory the part that they may take.
+/// Limit in bytes on the signal-to-noise ratios per piece, and the divisor of the device's free memory that bounds
+/// them.
 const PLANE_BYTES: usize = 256 << 20;
 const PART: usize = 4;
 
-/// Samples that are filtered at once: at least, and at most.
+/// Smallest and largest number of samples per piece.
 const PIECES: (usize, usize) = (256, 1 << 15);
 
-/// Pairs of buffers on the way in: one is filtered while the next are copied and filled.
+/// Input buffers: one is filtered while the next are copied and filled.
 const SLOTS: usize = 3;
 
-/// Filters and finder of one detector on one device.
+/// Filters and peak finder of one detector on one device.
 #[derive(Debug)]
 pub(super) struct DeviceWork {
     spiir: Spiir,
@@ -30,14 +31,14 @@ pub(super) struct DeviceWork {
     /// Ratios of a piece, axes template, time.
     z: Buffer<Complex<f32>>,
     piece: usize,
-    /// Samples taken; once the stream has ended, where its zeros end.
+    /// Samples received; after the stream's end, `end` is the end of the appended zeros.
     taken: u64,
     end: Option<u64>,
 }
 
 impl DeviceWork {
     /// # Errors
-    /// What the steps report; [`Error::Unavailable`](crate::Error::Unavailable) without memory for a short piece.
+    /// Errors of the steps; [`Error::Unavailable`](crate::Error::Unavailable) without memory for a short piece.
     pub(super) fn new(
         plan: Plan,
         (options, autocorrelations): (&TriggerOptions, &[Autocorrelation]),
@@ -61,27 +62,27 @@ impl DeviceWork {
         })
     }
 
-    /// Samples that are filtered at once, at most.
+    /// Returns the largest number of samples per piece.
     pub(super) fn piece(&self) -> usize {
         self.piece
     }
 
-    /// Bytes that it takes on the host.
+    /// Returns the bytes of host memory.
     pub(super) fn held_bytes(&self) -> usize {
         self.spiir.host_bytes().0 + self.finder.held_bytes() + SLOTS * self.piece * size_of::<f32>()
     }
 
-    /// Makes pieces have at most so many samples.
+    /// Limits the samples per piece.
     pub(super) fn limit(&mut self, samples: usize) {
         self.piece = self.piece.min(samples.max(1));
     }
 
-    /// Samples that the filters wait for, and the search for peaks.
+    /// Returns the latencies in samples of the filters and of the peak search.
     pub(super) fn latencies(&self) -> (usize, usize) {
         (self.spiir.plan().latency(), self.finder.latency())
     }
 
-    /// Queues whitened samples, at most a piece; gives the number of ratios that they bring.
+    /// Enqueues whitened samples, at most one piece; returns the number of ratios they produce.
     pub(super) fn filter(&mut self, samples: &[f32]) -> Result<usize> {
         check_length("samples of a piece", samples.len().min(self.piece), samples.len())?;
         if samples.is_empty() {
@@ -99,7 +100,7 @@ impl DeviceWork {
         Ok(produced)
     }
 
-    /// Queues zeros behind the stream's end; gives the number of ratios that they bring, 0 at the end.
+    /// Enqueues zeros after the stream's end; returns the number of ratios they produce, 0 at the end.
     pub(super) fn filter_end(&mut self) -> Result<usize> {
         let end = *self.end.get_or_insert(self.taken + self.spiir.plan().latency() as u64);
         let mut produced = 0;
@@ -110,25 +111,25 @@ impl DeviceWork {
         Ok(produced)
     }
 
-    /// Queues the search of the piece's first `valid.len()` ratios.
+    /// Enqueues the peak search in the piece's first `valid.len()` ratios.
     pub(super) fn find(&mut self, valid: &[bool], triggers: &mut Vec<Trigger>) -> Result<()> {
         let rows = (self.piece, valid.len());
         self.finder.enqueue(&self.z, rows, valid, &self.stream, triggers)
     }
 
-    /// Waits for all triggers that are certain by now.
+    /// Waits for all triggers that are final.
     pub(super) fn settle(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
         self.finder.collect(triggers)
     }
 
-    /// Saves what is kept of a stream that has not ended; all triggers that are certain by now were settled before.
+    /// Saves the state of an unfinished stream; all final triggers must have been collected.
     pub(super) fn save(&self, to: &mut Saving) -> Result<bool> {
         let is_whole = self.spiir.save(to)?;
         self.finder.save(to)?;
         Ok(is_whole)
     }
 
-    /// Goes on where such work was saved; gives the samples whitened and filtered by then.
+    /// Restores a saved state; returns the samples received and the samples searched by then.
     pub(super) fn load(&mut self, from: &mut Saved<'_>) -> Result<(u64, u64)> {
         self.spiir.load(from)?;
         self.finder.load(from)?;

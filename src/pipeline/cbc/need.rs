@@ -1,25 +1,25 @@
-//! The memory that detectors' chains take on the host, and the longest pieces that a limit leaves.
+//! Host memory of the detectors' chains, and the longest pieces within a limit.
 
 use crate::error::Result;
 use crate::pipeline::budget;
 
-/// The shortest piece, in samples.
+/// Shortest piece in samples.
 const LEAST: usize = 16;
 
-/// The bytes that something takes whatever its pieces, and for each sample of a piece.
+/// Memory need: a fixed part, and a part per sample of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// Bytes that are held.
+    /// Fixed bytes.
     pub held: usize,
-    /// Bytes of a sample.
+    /// Bytes per sample.
     pub sample: usize,
 }
 
 impl Need {
-    /// Returns the samples of the longest pieces that a limit on all of these leaves; no limit leaves any.
+    /// Returns the samples of the longest pieces for which all needs together stay within `limit`.
     ///
     /// # Errors
-    /// [`crate::Error::Unavailable`] when not even short pieces fit: with what is needed.
+    /// [`crate::Error::Unavailable`], with the need, when not even the shortest pieces fit.
     pub fn piece(limit: Option<u64>, what: &str, all: impl Iterator<Item = Self>) -> Result<usize> {
         let Self { held, sample } = all.fold(Self::default(), |sum, one| Self {
             held: sum.held.saturating_add(one.held),

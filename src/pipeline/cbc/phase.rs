@@ -1,4 +1,4 @@
-//! Waveforms turned as a whitener turns the strain, so that templates of a minimum-phase whitener match it.
+//! Phase correction of waveforms for a minimum-phase whitener, so that templates match the whitened strain.
 
 use num_complex::Complex64;
 use rustfft::FftPlanner;
@@ -7,16 +7,16 @@ use crate::error::{Error, Result};
 use crate::spiir::whiten::{Method, Options, Psd, Whitener};
 use crate::strain::Waveform;
 
-/// What a whitener does to phases; `None` for one that leaves them as they are.
+/// Phase response of a whitener; `None` for a zero-phase whitener.
 #[derive(Debug)]
 pub(super) struct Turn {
     whitener: Whitener,
-    /// Samples over which its response runs on.
+    /// Length of its impulse response in samples.
     tail: usize,
 }
 
 impl Turn {
-    /// Of a whitener with these options, and a fixed spectrum in the place of a running one.
+    /// Builds the correction for a whitener with these options and a fixed spectrum.
     pub(super) fn new(options: &Options, psd: Psd) -> Result<Option<Self>> {
         let Method::MinimumPhase { taps_s } = options.method else { return Ok(None) };
         let tail = (taps_s * f64::from(options.rate_hz)).ceil() as usize;
@@ -24,7 +24,7 @@ impl Turn {
         Ok(Some(Self { whitener, tail }))
     }
 
-    /// The waveform with every frequency's phase turned as the whitener turns it; its peak stays what it was.
+    /// Returns the waveform with the whitener's phase response applied; its peak time stays.
     pub(super) fn apply(&self, waveform: &Waveform) -> Result<Waveform> {
         let used = waveform.samples.len() + self.tail;
         let points = used.next_power_of_two();
@@ -38,7 +38,7 @@ impl Turn {
             let gain = response[positive];
             let size = gain.norm();
             let turn = if size > 0.0 { gain / size } else { Complex64::new(1.0, 0.0) };
-            // The response is real in time: its negative frequencies are conjugates.
+            // The impulse response is real, so negative frequencies are conjugates.
             *value *= if bin == positive { turn } else { turn.conj() };
             *value /= points as f64;
         }

@@ -1,4 +1,4 @@
-//! One detector of a search: strain from its source, whitened strain, triggers; in steps of any length.
+//! One detector of a search, from its source to triggers, in steps of any length.
 
 use super::bank::{check_length, design_for};
 use super::detector::{ChirpDetector, DetectorOptions, Piece};
@@ -25,18 +25,18 @@ pub(super) struct Ready {
     chain: ChirpDetector,
     whitened: Whitened,
     reader: Option<Reader>,
-    /// Samples searched, and whether the source has no more.
+    /// Samples searched, and whether the source is exhausted.
     taken: u64,
     has_ended: bool,
-    /// True if a step failed in its middle.
+    /// Whether a step failed before it was complete.
     is_broken: bool,
-    /// Triggers that were told.
+    /// Triggers reported so far.
     told: usize,
     samples: Vec<f64>,
     valid: Vec<bool>,
 }
 
-/// A detector's strain, its bank, and the spectrum that it is whitened with.
+/// Strain of a detector, its bank, and its whitening spectrum.
 pub(super) struct Prepared {
     pub(super) strain: Strain,
     pub(super) bank: Bank,
@@ -44,7 +44,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Makes the bank where there is none.
+    /// Prepares a detector; designs the bank if none is given.
     pub(super) fn new(
         (strain, input): (Strain, Input),
         options: &SearchOptions,
@@ -65,7 +65,7 @@ impl Prepared {
 }
 
 impl Ready {
-    /// Makes the chain.
+    /// Builds the processing chain.
     pub(super) fn new(
         Prepared { strain, bank, psd }: Prepared,
         options: &SearchOptions,
@@ -96,29 +96,29 @@ impl Ready {
         })
     }
 
-    /// Keeps whitened strain, of which nothing was made yet, elsewhere.
+    /// Sets the store of whitened strain; call it before any strain is processed.
     pub(super) fn keep_in(&mut self, whitened: Whitened) {
         self.whitened = whitened;
     }
 
-    /// Samples searched.
+    /// Returns the number of samples searched.
     pub(super) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// The memory that it takes on the host.
+    /// Returns the host memory.
     pub(super) fn need(&self) -> Need {
         let need = self.chain.need();
-        // Strain and its flags as they are read, and whitened strain on its way to the disk.
+        // Strain with its flags as read, and whitened strain being written.
         Need { sample: need.sample + size_of::<f64>() + 1 + 5, ..need }
     }
 
-    /// Makes it work on at most so many samples at once.
+    /// Limits the samples processed at once.
     pub(super) fn limit(&mut self, samples: usize) {
         self.chain.limit(samples);
     }
 
-    /// Samples that are worked on at once.
+    /// Returns the samples processed at once.
     pub(super) fn piece(&self) -> usize {
         self.chain.piece()
     }
@@ -128,7 +128,7 @@ impl Ready {
         self.has_ended
     }
 
-    /// What the strain lacks, if it ends before its time.
+    /// Describes the missing part of truncated strain.
     pub(super) fn cut(&self) -> Option<String> {
         if self.has_ended && self.taken < self.strain.times {
             let (path, times) = (self.strain.path.display(), self.strain.times);
@@ -137,8 +137,8 @@ impl Ready {
         self.strain.cut().map(str::to_owned)
     }
 
-    /// Searches up to a moment, in blocks; `tell` is told how many samples were searched since, and stops it by giving
-    /// false: then `None` comes back.
+    /// Searches up to `until` in blocks. `tell` receives the number of samples since its last call and stops the
+    /// search by returning false; the result is then `None`.
     pub(super) fn advance(
         &mut self,
         until: Gps,
@@ -162,7 +162,7 @@ impl Ready {
         Ok(Some(()))
     }
 
-    /// Searches the next samples, at most so many.
+    /// Searches the next samples, at most `most`.
     fn step(&mut self, most: usize) -> Result<usize> {
         if self.reader.is_none() {
             self.reader = Some(self.strain.read_from(self.taken)?);
@@ -185,7 +185,7 @@ impl Ready {
         Ok(count)
     }
 
-    /// Triggers that are certain by now and were not told yet.
+    /// Returns the final triggers that were not reported yet.
     pub(super) fn news(&mut self) -> Vec<(Trigger, TimedTrigger)> {
         let new = &self.chain.triggers()[self.told..];
         let news = new.iter().map(|trigger| (*trigger, self.chain.timed(trigger))).collect();
@@ -193,13 +193,13 @@ impl Ready {
         news
     }
 
-    /// Ends the stream as if nothing but silence followed.
+    /// Ends the stream as if silence followed.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.reader = None;
         kept(&mut self.whitened, |observe| self.chain.flush(observe))
     }
 
-    /// What was found.
+    /// Returns the detector's results.
     pub(super) fn report(self) -> DetectorReport {
         let latency = self.chain.latency();
         let (triggers, valid) = self.chain.finish();
@@ -218,12 +218,12 @@ impl Ready {
         }
     }
 
-    /// Waits for all triggers that are certain by now.
+    /// Waits for all triggers that are final.
     pub(super) fn settle(&mut self) -> Result<()> {
         self.chain.settle()
     }
 
-    /// Saves where it is, settled, and says whether it can: not behind a step that failed.
+    /// Saves the settled state; returns false after a failed step.
     pub(super) fn save(&self, to: &mut Saving) -> Result<bool> {
         if self.is_broken {
             return Ok(false);
@@ -235,7 +235,7 @@ impl Ready {
         self.chain.save(to)
     }
 
-    /// Goes on where it was saved, with the triggers told by then; gives the samples of whitened strain made by then.
+    /// Restores a saved state and the triggers reported by then; returns the number of whitened samples at that time.
     pub(super) fn load(&mut self, from: &mut Saved<'_>, triggers: Vec<Trigger>) -> Result<u64> {
         from.part("detector")?;
         self.taken = from.number()?;
@@ -251,7 +251,7 @@ impl Ready {
     }
 }
 
-/// Does a step of a chain whose whitened strain is kept; the first fault of keeping it is the step's.
+/// Runs a step of a chain and stores its whitened strain; an error of the store becomes the step's error.
 fn kept(
     whitened: &mut Whitened,
     step: impl FnOnce(&mut dyn FnMut(Piece<'_>)) -> Result<()>,

@@ -1,4 +1,4 @@
-//! One detector's strain in memory.
+//! Strain of one detector in memory.
 
 use std::path::PathBuf;
 
@@ -11,17 +11,17 @@ use crate::view::check_memory;
 /// Strain of one detector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// Two letters of the detector: `H1`.
+    /// Two-character name of the detector: `H1`.
     pub detector: String,
-    /// Where the data come from.
+    /// Path of the data.
     pub path: PathBuf,
     /// Time of the first sample.
     pub start: Gps,
-    /// Samples in a second.
+    /// Sample rate.
     pub rate_hz: u32,
-    /// The samples; those that are not valid are 0.
+    /// Samples; invalid ones are 0.
     pub samples: Vec<f64>,
-    /// Which of them may be used.
+    /// Whether each sample is valid.
     pub valid: Vec<bool>,
 }
 
@@ -29,8 +29,8 @@ impl Recording {
     /// Reads a source to its end.
     ///
     /// # Errors
-    /// Those of the source; [`Error::Format`] when it holds no sample, [`Error::Unavailable`] when it does not fit into
-    /// memory.
+    /// Errors of the source; [`Error::Format`] when it has no sample, [`Error::Unavailable`] when memory does not
+    /// suffice.
     pub fn read(source: &mut dyn StrainSource) -> Result<Self> {
         let StrainHeader { path, detector, start, rate_hz, .. } = source.header().clone();
         let mut recording =
@@ -59,17 +59,17 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Time of the sample after the last.
+    /// Returns the time of the sample after the last.
     pub fn end(&self) -> Gps {
         self.start.plus_samples(self.samples.len() as i64, self.rate_hz)
     }
 
-    /// Length in seconds.
+    /// Returns the length in seconds.
     pub fn duration_s(&self) -> f64 {
         self.samples.len() as f64 / f64::from(self.rate_hz)
     }
 
-    /// Length of what may be used, in seconds.
+    /// Returns the length of valid data in seconds.
     pub fn valid_s(&self) -> f64 {
         let valid = self.valid.iter().filter(|valid| **valid).count();
         valid as f64 / f64::from(self.rate_hz)

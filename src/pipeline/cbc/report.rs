@@ -1,4 +1,4 @@
-//! What a search for coincident events found.
+//! Results of a search for coincident events.
 
 use super::latency::Latency;
 use super::whitened::Whitened;
@@ -8,55 +8,55 @@ use crate::spiir::bank::Bank;
 use crate::spiir::coincidence::{Found, Segments, TimedTrigger};
 use crate::units::Gps;
 
-/// One detector's part.
+/// Results of one detector.
 #[derive(Clone, Debug)]
 pub struct DetectorReport {
-    /// Two letters: `H1`.
+    /// Two-character name of the detector: `H1`.
     pub name: String,
     /// Time of the first sample.
     pub start: Gps,
-    /// Samples in a second.
+    /// Sample rate.
     pub rate_hz: u32,
-    /// Length of the strain that was searched, and of what of it could be used, in seconds.
+    /// Length of the strain searched, in seconds.
     pub duration_s: f64,
-    /// Length of what of it could have had triggers.
+    /// Length of the segments in which triggers were possible, in seconds.
     pub livetime_s: f64,
-    /// The spectrum that its templates are whitened with.
+    /// Whitening spectrum of its templates.
     pub psd: PowerSpectrum,
-    /// Its bank.
+    /// Filter bank.
     pub bank: Bank,
-    /// All its triggers.
+    /// All triggers.
     pub triggers: Vec<TimedTrigger>,
-    /// When it could have had triggers.
+    /// Segments in which triggers were possible.
     pub valid: Segments,
-    /// Its whitened strain, from `start` on.
+    /// Whitened strain, from `start` on.
     pub whitened: Whitened,
-    /// How far its triggers lag behind the strain.
+    /// Delay of its triggers relative to the strain.
     pub latency: Latency,
 }
 
-/// All that was found.
+/// Results of all detectors.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The detectors, in the order that they were given.
+    /// Detectors, in the given order.
     pub detectors: Vec<DetectorReport>,
-    /// Events and background; of one detector its triggers, clustered.
+    /// Events and background; for a single detector, its clustered triggers.
     pub found: Found,
-    /// How the search ended: what lies before a stop or a fault was searched in all detectors.
+    /// End state of the search; all data before a stop or an error were searched in all detectors.
     pub ending: Ending,
     /// Length of the longest recording, in seconds.
     pub data_s: f64,
-    /// Time that the search took, in seconds.
+    /// Elapsed time in seconds.
     pub elapsed_s: f64,
 }
 
 impl Report {
-    /// Seconds of data searched in a second.
+    /// Returns the seconds of data searched per second.
     pub fn realtime_factor(&self) -> f64 {
         self.data_s / self.elapsed_s.max(1e-9)
     }
 
-    /// The latest that a detector's triggers are known.
+    /// Returns the longest latency of the detectors.
     pub fn latency(&self) -> Latency {
         let latencies = self.detectors.iter().map(|detector| detector.latency);
         latencies.max_by(|a, b| a.total_s().total_cmp(&b.total_s())).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The search: every detector's chain, then coincidence.
+//! Search for coincident events: every detector's chain, then coincidence.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,42 +25,42 @@ use crate::state::{Saved, Saving};
 use crate::strain::Binary;
 use crate::units::Gps;
 
-/// Samples that are searched between two looks at the observer, on a GPU.
+/// Samples between calls of the observer, on a GPU.
 const BLOCK: usize = 1 << 15;
-/// Blocks that detectors on a GPU are searched side by side before they wait for each other.
+/// Blocks per round on a GPU: detectors run concurrently and synchronize after each round.
 const ROUND: usize = 16;
 
-/// How a search is done.
+/// Options of a search.
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
-    /// How strain is whitened.
+    /// Whitening of the strain.
     pub whitening: Whitening,
-    /// Least signal-to-noise ratio of a trigger.
+    /// Lowest signal-to-noise ratio of a trigger.
     pub threshold: f32,
-    /// A trigger is the greatest of its template within this many seconds before it and after it.
+    /// Half-width in seconds of the window within which a trigger must be its template's maximum.
     pub window_s: f64,
     /// Triggers this close to a gate, in seconds, are dropped.
     pub gate_pad_s: f64,
-    /// Added to light's travel time between two detectors, in seconds.
+    /// Added to the light travel time between two detectors, in seconds.
     pub window_pad_s: f64,
-    /// Time slides for the background.
+    /// Number of time slides for the background.
     pub slides: usize,
-    /// Interval of the slides, in seconds.
+    /// Interval of the slides in seconds.
     pub slide_interval_s: f64,
-    /// Events this close in time are one, in seconds.
+    /// Events this close in time are merged, in seconds.
     pub cluster_s: f64,
-    /// What ranks events.
+    /// Ranking statistic of events.
     pub ranking: Ranking,
-    /// Which triggers make the background.
+    /// Triggers that form the background.
     pub background: Sample,
-    /// Samples taken at once; 0 chooses. Results are the same for any.
+    /// Samples per block; 0 selects automatically. Results do not depend on it.
     pub block: usize,
-    /// The most bytes of the host that filters and blocks may take; none without a limit. Results are the same for any.
+    /// Limit in bytes on the host memory of filters and blocks; `None` sets no limit. Results do not depend on it.
     pub memory: Option<u64>,
 }
 
 impl SearchOptions {
-    /// How events are made of triggers, for these windows.
+    /// Returns the coincidence options for these windows.
     fn coincidence(&self, windows_s: Vec<Vec<f64>>) -> coincidence::Options {
         coincidence::Options {
             slides: self.slides,
@@ -73,56 +73,57 @@ impl SearchOptions {
     }
 }
 
-/// What a detector is searched with.
+/// Templates or bank of a detector.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Templates, from which a bank is made for the detector's own noise.
+    /// Templates, from which a bank is designed for the detector's own noise.
     Templates(Source),
-    /// The same, of templates that several detectors share.
+    /// As `Templates`, shared by several detectors.
     Shared(Arc<Source>),
-    /// A bank that was made before.
+    /// Existing bank.
     Bank(Box<Bank>),
 }
 
-/// How far a search is.
+/// Progress of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Status {
-    /// Samples searched, of all detectors together.
+    /// Samples searched, over all detectors.
     pub times: u64,
-    /// Samples in all.
+    /// Total number of samples.
     pub total: u64,
 }
 
-/// Who follows a search, and keeps what it finds on its way.
+/// Receiver of a search's progress and results.
 pub trait Keeper {
-    /// Is told how far the search is; stops it by giving false.
+    /// Receives the progress; returning false stops the search.
     fn at(&mut self, status: &Status) -> bool;
 
-    /// Is given a detector's triggers as they become certain, each with its time; `detector` counts them as they were given.
+    /// Receives a detector's triggers as they become final, each with its time; `detector` is the index in the given
+    /// order.
     ///
     /// # Errors
-    /// Its own, which end the search.
+    /// Any error ends the search.
     fn found(&mut self, detector: usize, triggers: &[(Trigger, TimedTrigger)]) -> Result<()> {
         let _ = (detector, triggers);
         Ok(())
     }
 
-    /// Says whether a state is wanted now; [`Keeper::save`] is then given one.
+    /// Returns whether to save a state now; [`Keeper::save`] then receives it.
     fn is_due(&mut self) -> bool {
         false
     }
 
-    /// Is given a state that [`ChirpSearch::resume`] takes: all triggers found by then were given before.
+    /// Receives a state for [`ChirpSearch::resume`], after all triggers found by then.
     ///
     /// # Errors
-    /// Its own, which end the search.
+    /// Any error ends the search.
     fn save(&mut self, state: Vec<u8>) -> Result<()> {
         let _ = state;
         Ok(())
     }
 }
 
-/// Follows a search, and keeps nothing.
+/// Keeper that only passes on the progress.
 struct Watcher<'a>(&'a mut dyn FnMut(&Status) -> bool);
 
 impl Keeper for Watcher<'_> {
@@ -131,29 +132,30 @@ impl Keeper for Watcher<'_> {
     }
 }
 
-/// A search for coincident events in several detectors' strain.
+/// Search for coincident events in several detectors' strain.
 pub struct ChirpSearch {
     options: SearchOptions,
     detectors: Vec<Ready>,
     coincidence: coincidence::Options,
     threads: Threads,
-    /// Most samples of a block.
+    /// Largest number of samples per block.
     most: usize,
-    /// Whether detectors are searched side by side: on a GPU, where the host only whitens.
+    /// Whether detectors run concurrently: on a GPU, where the host only whitens.
     is_together: bool,
-    /// The folder that whitened strain is kept in.
+    /// Folder for whitened strain.
     folder: Option<PathBuf>,
 }
 
 impl ChirpSearch {
-    /// Checks everything, and makes banks where there are none.
+    /// Checks all inputs and designs missing banks.
     ///
-    /// Each detector's strain comes with what it is searched with. Banks must have the same templates in the same order.
+    /// Each detector's strain comes with its templates or bank. All banks must have the same templates in the same
+    /// order.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for detectors that are unknown, twice there, too many, of different rates or without common
-    /// time, for windows and slides that don't fit each other, for banks of other rates or templates, and templates
-    /// longer than the data; whatever the steps report.
+    /// [`Error::Parameter`] for detectors that are unknown, duplicated, too many, of different rates or without
+    /// common time; for inconsistent windows and slides; for banks of other rates or templates; and for templates
+    /// longer than the data. Also errors of the steps.
     pub fn new<S: Into<Strain>>(
         inputs: Vec<(S, Input)>,
         options: &SearchOptions,
@@ -187,12 +189,12 @@ impl ChirpSearch {
         Ok(Self { options, detectors, coincidence, threads, most, is_together, folder: None })
     }
 
-    /// Each detector's bank.
+    /// Returns each detector's name and bank.
     pub fn banks(&self) -> impl Iterator<Item = (&str, &Bank)> {
         self.detectors.iter().map(|one| (one.strain.detector.as_str(), &one.bank))
     }
 
-    /// Keeps whitened strain in files of a folder (`checkpoint.H1.whitened`), so that memory does not grow with it.
+    /// Stores whitened strain in files of a folder (`checkpoint.H1.whitened`), so that memory does not grow with it.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -205,11 +207,12 @@ impl ChirpSearch {
         Ok(())
     }
 
-    /// Goes on where a search of the same strain, options and backend was [saved](Keeper::save), with each detector's
-    /// triggers as its keeper was given them. Its whitened strain is continued in `folder`, where it was kept.
+    /// Restores the state of a search with the same strain, options and backend, [saved](Keeper::save) before, and
+    /// each detector's triggers as its keeper received them. Whitened strain continues in `folder`, where it was
+    /// stored.
     ///
     /// # Errors
-    /// [`Error::Format`] for what such a search does not save; [`Error::Device`] when a GPU's driver refuses.
+    /// [`Error::Format`] for a state that no such search saves; [`Error::Device`] when a GPU's driver refuses.
     pub fn resume(
         &mut self,
         folder: &Path,
@@ -228,15 +231,15 @@ impl ChirpSearch {
         from.end()
     }
 
-    /// Searches. `observe` is told on the way how far the search is, and stops it by giving false.
+    /// Runs the search. `observe` receives the progress and stops the search by returning false.
     ///
     /// # Errors
-    /// Those of the steps, before any strain was searched; behind it they are the report's ending, as a stop is.
+    /// Errors of the steps before any strain was searched; later ones, and stops, are in the report's ending.
     pub fn run(self, observe: &mut dyn FnMut(&Status) -> bool) -> Result<Report> {
         self.run_kept(&mut Watcher(observe))
     }
 
-    /// As [`Self::run`], for one who keeps what is found on the way.
+    /// Like [`Self::run`], with a keeper that stores intermediate results.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -264,7 +267,7 @@ impl ChirpSearch {
         let found = match (coincide(&reports, &self.coincidence, &self.threads), &ending) {
             (Ok(found), _) => found,
             (Err(error), Ending::Complete | Ending::Cut(_)) => return Err(error),
-            // Too little was searched for an event.
+            // Too little was searched for any event.
             (Err(_), _) => Found::default(),
         };
         let lengths = reports.iter().map(|report| report.duration_s);
@@ -277,14 +280,14 @@ impl ChirpSearch {
         })
     }
 
-    /// Searches all detectors in step, so that a stop leaves them with as much searched.
+    /// Searches all detectors up to common times, so that a stop leaves them equally far.
     fn advance(&mut self, keeper: &mut dyn Keeper) -> Result<Ending> {
         let total = self.detectors.iter().map(|one| one.strain.times).sum();
         let times = self.detectors.iter().map(Ready::taken).sum();
         let mut status = Status { times, total };
         let usual = match self.is_together {
             true => BLOCK,
-            // What is worked on at once: the observer is asked as often as can be.
+            // One piece, so that the observer is called as often as possible.
             false => self.detectors.iter().map(Ready::piece).max().unwrap_or(BLOCK),
         };
         let block = if self.options.block == 0 { usual } else { self.options.block };
@@ -312,7 +315,7 @@ impl ChirpSearch {
         Ok(cuts.next().map_or(Ending::Complete, Ending::Cut))
     }
 
-    /// Gives the keeper new triggers, and a state where one is due or `is_last`.
+    /// Passes new triggers to the keeper, and a state if one is due or `is_last`.
     fn tell_and_save(&mut self, keeper: &mut dyn Keeper, is_last: bool) -> Result<()> {
         let is_saved = is_last || keeper.is_due();
         for (index, ready) in self.detectors.iter_mut().enumerate() {
@@ -338,7 +341,7 @@ impl ChirpSearch {
     }
 }
 
-/// The ending, unless there was a fault before.
+/// Returns the ending, or the error if there was none before.
 fn failed(ending: Ending, error: Error) -> Ending {
     match ending {
         Ending::Failed(_) => ending,
@@ -346,12 +349,12 @@ fn failed(ending: Ending, error: Error) -> Ending {
     }
 }
 
-/// The file of a detector's whitened strain.
+/// Returns the path of a detector's whitened strain.
 fn whitened_file(folder: &Path, detector: &str) -> PathBuf {
     folder.join(format!("checkpoint.{detector}.whitened"))
 }
 
-/// Searches one detector after another up to a moment; false when `observe` stopped it.
+/// Searches one detector after another up to a time; returns false when `observe` stopped the search.
 fn in_turn(
     detectors: &mut [Ready],
     (until, block): (Gps, usize),
@@ -362,7 +365,7 @@ fn in_turn(
     for ready in detectors {
         let advanced = ready.advance(until, block, &mut |times| {
             status.times += times;
-            // All detectors reach the same moment before a stop, or behind another's fault.
+            // All detectors reach the same time before a stop, or after an error of another detector.
             is_going &= observe(status);
             true
         });
@@ -371,7 +374,7 @@ fn in_turn(
     result.map(|()| is_going)
 }
 
-/// Events of all detectors' triggers.
+/// Finds events among all detectors' triggers.
 fn coincide(
     reports: &[DetectorReport],
     asked: &coincidence::Options,
@@ -388,14 +391,14 @@ fn coincide(
     coincidence::search_on(threads, &detectors, asked)
 }
 
-/// Fails unless two detectors, or the only one, have data that are good.
+/// Checks that two detectors, or the only one, have valid data.
 fn check_good(reports: &[DetectorReport]) -> Result<()> {
     let least = reports.len().min(2);
     if reports.iter().filter(|report| report.livetime_s > 0.0).count() >= least {
         return Ok(());
     }
     let part = |report: &DetectorReport| {
-        // The sum of no segments is -0.
+        // The sum over no segments is -0.
         format!("{} has {} of {} s", report.name, report.livetime_s.abs(), report.duration_s)
     };
     let parts: Vec<String> = reports.iter().map(part).collect();
@@ -408,10 +411,10 @@ fn check_good(reports: &[DetectorReport]) -> Result<()> {
     Err(Error::parameter("strain that is good (s)", 0, rule))
 }
 
-/// The longest time between triggers of each pair of detectors, in seconds.
+/// Returns the longest time between triggers of each pair of detectors, in seconds.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a detector whose place is not known, or that is there twice.
+/// [`Error::Parameter`] for an unknown detector, or one that appears twice.
 fn windows(recordings: &[Strain], pad_s: f64) -> Result<Vec<Vec<f64>>> {
     if !(0.0..=0.1).contains(&pad_s) {
         return Err(Error::parameter("window pad (s)", pad_s, "it must be 0 to 0.1"));
@@ -446,7 +449,7 @@ fn windows(recordings: &[Strain], pad_s: f64) -> Result<Vec<Vec<f64>>> {
     Ok(places.iter().map(row).collect())
 }
 
-/// All banks must have the same templates.
+/// Checks that all banks have the same templates.
 fn check_templates(detectors: &[Ready]) -> Result<()> {
     let Some((first, rest)) = detectors.split_first() else {
         return Err(Error::parameter("detectors", 0, "there must be at least one recording"));
@@ -457,7 +460,7 @@ fn check_templates(detectors: &[Ready]) -> Result<()> {
     })
 }
 
-/// Fails, and says where, unless two detectors' banks have the same templates in the same order.
+/// Checks that two detectors' banks have the same templates in the same order; the error names the first difference.
 fn check_same(detectors: [&str; 2], templates: [&[BankTemplate]; 2]) -> Result<()> {
     let [first, other] = templates;
     let rule = |first: &str| {
@@ -468,7 +471,7 @@ fn check_same(detectors: [&str; 2], templates: [&[BankTemplate]; 2]) -> Result<(
         return Err(Error::parameter("templates", other.len(), rule(&first.len().to_string())));
     }
     let pairs = first.iter().zip(other).enumerate();
-    // Banks of earlier versions do not say how their waveforms were made.
+    // Banks of earlier versions do not record their approximant.
     let differ = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
     let mut pairs = pairs.filter(|(_, (a, b))| {
         a.name != b.name || a.binary != b.binary || differ(&a.approximant, &b.approximant)
@@ -482,7 +485,7 @@ fn check_same(detectors: [&str; 2], templates: [&[BankTemplate]; 2]) -> Result<(
     }
 }
 
-/// A template's name, and its binary and approximant where it has them.
+/// Describes a template: its name, and its binary and approximant if known.
 fn told(template: &BankTemplate) -> String {
     let name = &template.name;
     let by = template.approximant.as_ref().map_or_else(String::new, |name| format!(", {name}"));

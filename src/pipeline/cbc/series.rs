@@ -1,4 +1,4 @@
-//! Signal-to-noise ratios round one moment, made again from whitened strain.
+//! Signal-to-noise ratios around one time, recomputed from whitened strain.
 
 use num_complex::Complex;
 
@@ -9,25 +9,25 @@ use crate::spiir::Spiir;
 use crate::spiir::plan::{self, Branch, Filter, MAX_HALVINGS, Plan, Template};
 use crate::units::Gps;
 
-/// Memories of each filter for which it runs before its ratios count: it forgets what came before.
+/// Run-in of each filter in units of its memory (e-folding time); after it, earlier input is negligible.
 const MEMORIES: f64 = 14.0;
 
 /// Signal-to-noise ratios of one template of one detector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Time of the event that the first sample answers.
+    /// Event time that corresponds to the first sample.
     pub start: Gps,
-    /// Samples in a second.
+    /// Sample rate.
     pub rate_hz: u32,
     /// The samples.
     pub z: Vec<Complex<f32>>,
 }
 
-/// The ratios of `template` in `detector` at the sample nearest to an event's time, and `half` more before it and after
-/// it, as far as there is strain.
+/// Returns the ratios of `template` in `detector` at the sample nearest to an event's time, and `half` samples on
+/// each side, as far as there is strain.
 ///
-/// Filters run from where the one that remembers longest has forgotten what came before: that differs from the whole
-/// stream's ratios by some parts in a million.
+/// The filters start early enough that the one with the longest memory has forgotten earlier input; the result
+/// differs from the whole stream's ratios by a few parts per million.
 ///
 /// # Errors
 /// Those of [`Spiir::new`].
@@ -51,7 +51,7 @@ pub fn series(
     let half = i64::try_from(half).unwrap_or(i64::MAX / 4);
     let (first, last) = (place(middle - half), place(middle + half + 1));
     let reach = reach(&one.filters) + plan.latency();
-    // Lower rates keep their phase: they begin at a sample that all rates have.
+    // Start at a sample that exists at all rates, so that lower rates keep their phase.
     let begin = first.saturating_sub(reach) >> MAX_HALVINGS << MAX_HALVINGS;
     let end = (last + plan.latency()).min(total);
     let mut spiir = Spiir::new(plan, backend)?;
@@ -77,7 +77,7 @@ pub fn series(
     })
 }
 
-/// Samples of strain that a template's filters remember.
+/// Returns the memory of a template's filters in samples of strain.
 fn reach(filters: &Template) -> usize {
     let of_branch = |branch: &Branch| {
         let of_filter = |filter: &Filter| {

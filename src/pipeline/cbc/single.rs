@@ -1,9 +1,9 @@
-//! Events of one detector alone: nothing tells them from its noise but their loudness.
+//! Events of a single detector; only their loudness distinguishes them from its noise.
 
 use super::report::DetectorReport;
 use crate::spiir::coincidence::{Event, Found, Ranking, TimedTrigger};
 
-/// The best trigger of its time, greatest ranking first; without rates of false alarms.
+/// Returns the triggers that rank highest within `cluster_s`, best first, without false-alarm rates.
 pub(super) fn events(report: &DetectorReport, cluster_s: f64, ranking: Ranking) -> Found {
     let rank = |trigger: &TimedTrigger| match ranking {
         Ranking::Reweighted => f64::from(trigger.reweighted()),

@@ -1,38 +1,38 @@
-//! Which power spectrum strain is whitened with, and how.
+//! Power spectrum and method of whitening.
 
 use super::strain::Strain;
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::spiir::whiten::{self, GateOptions, Method, Psd, RunningOptions, WelchOptions};
 
-/// Where the power spectrum comes from.
+/// Source of the power spectrum.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spectrum {
-    /// Known beforehand.
+    /// Given in advance.
     Given(PowerSpectrum),
     /// Welch's method over the whole recording.
     Welch(WelchOptions),
-    /// Follows the noise as it comes; templates are whitened with Welch's spectrum of the whole recording.
+    /// Tracks the noise along the stream; templates are whitened with Welch's spectrum of the whole recording.
     Running(RunningOptions, WelchOptions),
 }
 
-/// How strain is whitened.
+/// Whitening of strain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Whitening {
-    /// The power spectrum.
+    /// Power spectrum.
     pub spectrum: Spectrum,
-    /// The filter that is made of it.
+    /// Method of the whitening filter.
     pub method: Method,
-    /// Gates for loud glitches; none when `None`.
+    /// Gates for loud glitches; `None` disables them.
     pub gate: Option<GateOptions>,
 }
 
 impl Whitening {
-    /// The power spectrum of strain that its templates are whitened with; of strain that can't be read to its end, that
-    /// of what comes before.
+    /// Returns the power spectrum for whitening the templates. For strain that cannot be read to its end, it is the
+    /// spectrum of the readable part.
     ///
     /// # Errors
-    /// As [`whiten::welch`], naming the recording; those of the source where nothing can be read.
+    /// As [`whiten::welch`], naming the recording; errors of the source when nothing can be read.
     pub fn spectrum(&self, strain: &Strain) -> Result<PowerSpectrum> {
         let welch = match &self.spectrum {
             Spectrum::Given(psd) => return Ok(psd.clone()),
@@ -57,7 +57,7 @@ impl Whitening {
         })
     }
 
-    /// What the whitener is asked for, given the recording's spectrum and a bank's lowest frequency.
+    /// Returns the whitener's options for the recording's spectrum and a bank's lowest frequency.
     pub fn options(&self, rate_hz: u32, psd: &PowerSpectrum, f_low_hz: f64) -> whiten::Options {
         let psd = match &self.spectrum {
             Spectrum::Running(running, _) => Psd::Running(running.clone()),
@@ -67,13 +67,13 @@ impl Whitening {
             Method::Overlap { .. } => whiten::Options::new(rate_hz, psd),
             Method::MinimumPhase { .. } => whiten::Options::low_latency(rate_hz, psd),
         };
-        // Templates open a little below their lowest frequency: the strain must be whole there.
+        // Templates start a little below their lowest frequency; the whitener must pass the strain there.
         let f_low_hz = usual.f_low_hz.min(0.9 * f_low_hz);
         whiten::Options { method: self.method, gate: self.gate, f_low_hz, ..usual }
     }
 }
 
-/// An error that says which recording it is about.
+/// Adds the recording to an error.
 fn whose(error: Error, recording: &Strain) -> Error {
     match error {
         Error::Parameter { name, value, rule } => {

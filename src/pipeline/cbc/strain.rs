@@ -1,4 +1,4 @@
-//! One detector's strain, read as often as it is needed, and the time that several have in common.
+//! Strain of one detector, readable repeatedly, and the common time of several detectors.
 //!
 //! Invariant: memory does not grow with the length, unless the strain was in memory before.
 
@@ -12,42 +12,42 @@ use crate::io::strain::{StrainHeader, StrainSource};
 use crate::spiir::whiten::Take;
 use crate::units::Gps;
 
-/// Samples that are read at once.
+/// Samples per read.
 pub(super) const PIECE: usize = 1 << 16;
 
 type Open = dyn Fn() -> Result<Box<dyn StrainSource>> + Send + Sync;
 
-/// Strain of one detector that can be read more than once: a spectrum is taken from it before it is searched.
+/// Strain of one detector that can be read more than once: first for its spectrum, then for the search.
 #[derive(Clone)]
 pub struct Strain {
-    /// Two letters of the detector: `H1`.
+    /// Two-character name of the detector: `H1`.
     pub detector: String,
-    /// Where the data come from.
+    /// Path of the data.
     pub path: PathBuf,
     /// Time of the first sample.
     pub start: Gps,
-    /// Samples in a second.
+    /// Sample rate.
     pub rate_hz: u32,
     /// Number of samples.
     pub times: u64,
-    /// The number of the first sample in the source.
+    /// Index of the first sample in the source.
     first: u64,
     open: Arc<Open>,
-    /// What a recording that is cut short lacks.
+    /// Description of the missing part of a truncated recording.
     cut: Option<String>,
 }
 
-/// Strain on its way from its source, from one sample on to the end.
+/// Reader of strain from one sample to the end.
 pub struct Reader {
     source: Box<dyn StrainSource>,
     left: u64,
 }
 
 impl Strain {
-    /// Strain of a source that `open` opens, each time at its first sample.
+    /// Builds strain from a source that `open` opens at its first sample on each call.
     ///
     /// # Errors
-    /// Those of the source; [`Error::Format`] when it holds no sample.
+    /// Errors of the source; [`Error::Format`] when it has no sample.
     pub fn new(
         open: impl Fn() -> Result<Box<dyn StrainSource>> + Send + Sync + 'static,
     ) -> Result<Self> {
@@ -64,24 +64,24 @@ impl Strain {
         Ok(Self { detector, path, start, rate_hz, times, first: 0, open: Arc::new(open), cut })
     }
 
-    /// Time of the sample after the last.
+    /// Returns the time of the sample after the last.
     pub fn end(&self) -> Gps {
         self.start.plus_samples(self.times as i64, self.rate_hz)
     }
 
-    /// Length in seconds.
+    /// Returns the length in seconds.
     pub fn duration_s(&self) -> f64 {
         self.times as f64 / f64::from(self.rate_hz)
     }
 
-    /// Keeps the samples from one moment to before another.
+    /// Restricts the strain to the samples from `from` to before `until`.
     pub fn limit(&mut self, from: Gps, until: Gps) {
         let place = |gps: Gps| {
             let samples = gps.seconds_since(self.start) * f64::from(self.rate_hz);
             (samples.round().max(0.0) as u64).min(self.times)
         };
         let (first, last) = (place(from), place(until));
-        // What the end lacks does not matter where it is not used.
+        // A truncation of the unused end does not matter.
         if last < self.times {
             self.cut = None;
         }
@@ -90,15 +90,15 @@ impl Strain {
         self.times = last.saturating_sub(first);
     }
 
-    /// Says what the recording lacks, where it is cut short.
+    /// Describes the missing part of a truncated recording.
     pub fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
 
-    /// Its samples from number `from` on.
+    /// Returns a reader that starts at sample number `from`.
     ///
     /// # Errors
-    /// Those of the source; [`Error::Format`] when it holds fewer samples.
+    /// Errors of the source; [`Error::Format`] when it has fewer samples.
     pub fn read_from(&self, from: u64) -> Result<Reader> {
         let mut source = (self.open)()?;
         let skipped = self.first + from;
@@ -108,7 +108,7 @@ impl Strain {
         Ok(Reader { source, left: self.times.saturating_sub(from) })
     }
 
-    /// Hands all samples on, piece by piece.
+    /// Passes all samples to `take`, piece by piece.
     pub(super) fn for_each(&self, take: &mut Take<'_>) -> Result<()> {
         let mut reader = self.read_from(0)?;
         let (mut samples, mut valid) = (vec![0.0; PIECE], vec![false; PIECE]);
@@ -120,7 +120,7 @@ impl Strain {
         }
     }
 
-    /// The samples that can be read before a fault: as many as there are, without one.
+    /// Returns the number of samples before the first read error; without one, all samples.
     pub(super) fn readable(&self) -> Result<u64> {
         let mut reader = self.read_from(0)?;
         let (mut samples, mut valid) = (vec![0.0; PIECE], vec![false; PIECE]);
@@ -141,10 +141,10 @@ impl Strain {
 }
 
 impl Reader {
-    /// Writes the next samples to the front of `samples`, and which of them may be used to `valid`; 0 is the end.
+    /// Writes the next samples to the front of `samples` and their validity to `valid`; returns 0 at the end.
     ///
     /// # Errors
-    /// Those of the source.
+    /// Errors of the source.
     pub fn read(&mut self, samples: &mut [f64], valid: &mut [bool]) -> Result<usize> {
         let count = (samples.len() as u64).min(self.left) as usize;
         if count == 0 {
@@ -183,7 +183,7 @@ impl From<Recording> for Strain {
     }
 }
 
-/// A recording in memory as a source.
+/// Source that reads a recording in memory.
 struct Memory {
     header: StrainHeader,
     recording: Arc<Recording>,
@@ -212,10 +212,10 @@ impl StrainSource for Memory {
     }
 }
 
-/// The time that all strain has.
+/// Returns the time span common to all strain.
 ///
 /// # Errors
-/// [`Error::Parameter`] when there is none, with every detector's span.
+/// [`Error::Parameter`], with every detector's span, when there is none.
 pub fn common_span(strain: &[Strain]) -> Result<(Gps, Gps)> {
     let from = strain.iter().map(|one| one.start).max();
     let until = strain.iter().map(Strain::end).min();

@@ -1,4 +1,4 @@
-//! Detectors side by side, each on a thread of its own: while a GPU filters one's strain the others' is whitened.
+//! Concurrent detectors, each on its own thread: while a GPU filters one's strain, the others' is whitened.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -9,10 +9,10 @@ use super::search::Status;
 use crate::error::Result;
 use crate::units::Gps;
 
-/// Searches all detectors up to a moment; false when `observe` stopped it.
+/// Searches all detectors up to a time; returns false when `observe` stopped the search.
 ///
 /// # Errors
-/// The first detector's that failed.
+/// Error of the first detector that failed.
 pub(super) fn run(
     detectors: &mut [Ready],
     (until, block): (Gps, usize),
@@ -25,8 +25,8 @@ pub(super) fn run(
     Ok(side_by_side(detectors, work, status, observe)?.is_some())
 }
 
-/// Works on all parts, each on a thread; `work` tells how many samples it has done since, and ends by `None` where false
-/// comes back.
+/// Runs `work` on all parts, each on a thread. `work` reports the samples done since its last report, and must return
+/// `None` when the report returns false.
 fn side_by_side<T: Send, R: Send>(
     parts: Vec<T>,
     work: impl Fn(T, &mut dyn FnMut(u64) -> bool) -> Result<Option<R>> + Sync,
@@ -50,7 +50,7 @@ fn side_by_side<T: Send, R: Send>(
         drop(tell);
         for times in told {
             status.times += times;
-            // Parts may end before they see that they should have stopped.
+            // Parts may end before they notice the stop.
             if !is_refused && !observe(status) {
                 is_refused = true;
                 is_stopped.store(true, Ordering::Relaxed);
@@ -77,7 +77,7 @@ fn side_by_side<T: Send, R: Send>(
 mod tests {
     use super::*;
 
-    /// Parts that tell of themselves and end, whatever comes back.
+    /// Parts that report and end, whatever the report returns.
     fn ended(observe: &mut dyn FnMut(&Status) -> bool) -> Result<Option<Vec<u64>>> {
         let work = |part: u64, tell: &mut dyn FnMut(u64) -> bool| {
             let _ = tell(part);

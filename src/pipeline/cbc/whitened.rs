@@ -1,4 +1,4 @@
-//! Whitened strain of a whole search: on disk, so that memory does not grow with it, or in memory.
+//! Whitened strain of a whole search, in memory or, so that memory does not grow with it, on disk.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::view::check_length;
 
-/// Bytes of a sample in a file: the sample, little endian, and whether it is valid.
+/// Bytes of a sample in a file: the sample, little endian, and its validity.
 const BYTES: usize = 5;
 
-/// A detector's whitened strain, and which of its samples are untouched by gates.
+/// Whitened strain of a detector, and whether each sample is unaffected by gates.
 #[derive(Clone, Debug)]
 pub struct Whitened {
     store: Store,
@@ -26,17 +26,17 @@ enum Store {
 }
 
 impl Default for Whitened {
-    /// Nothing as yet, in memory.
+    /// Returns an empty store in memory.
     fn default() -> Self {
         Self { store: Store::Memory(Vec::new(), Vec::new()), times: 0 }
     }
 }
 
 impl Whitened {
-    /// The first `times` samples of a file, to which more will be appended; what it holds behind them is dropped.
+    /// Opens a file with its first `times` samples, for appending; later samples are dropped.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Format`] for a file that holds fewer samples.
+    /// [`Error::Io`]; [`Error::Format`] for a file with fewer samples.
     pub(super) fn in_file(path: &Path, times: u64) -> Result<Self> {
         let io = |error| Error::io(path, error);
         let mut options = OpenOptions::new();
@@ -75,15 +75,15 @@ impl Whitened {
         Ok(())
     }
 
-    /// Samples so far.
+    /// Returns the number of samples so far.
     pub fn times(&self) -> u64 {
         self.times
     }
 
-    /// Some samples, and which of them are valid; those behind the last are left out.
+    /// Returns samples and their validity, limited to those stored.
     ///
     /// # Errors
-    /// [`Error::Io`] of the file that holds them.
+    /// [`Error::Io`] of the file.
     pub fn read(&self, range: Range<u64>) -> Result<(Vec<f32>, Vec<bool>)> {
         let range = range.start.min(self.times)..range.end.min(self.times);
         let count = range.end.saturating_sub(range.start) as usize;
@@ -104,7 +104,7 @@ impl Whitened {
         }
     }
 
-    /// Some samples; those behind the last are left out.
+    /// Returns samples, limited to those stored.
     ///
     /// # Errors
     /// As [`Self::read`].

@@ -1,4 +1,4 @@
-//! Filters and the search for peaks of one detector, on the host or on a GPU.
+//! Filters and peak search of one detector, on the host or on a GPU.
 
 use num_complex::Complex;
 
@@ -12,15 +12,15 @@ use crate::spiir::{Plan, Spiir};
 use crate::state::{Saved, Saving};
 use crate::view::check_memory;
 
-/// Bytes of signal-to-noise ratios that are made at once.
+/// Limit in bytes on the signal-to-noise ratios per piece.
 const PLANE_BYTES: usize = 16 << 20;
-/// Samples that are filtered at once: at least, and at most.
+/// Smallest and largest number of samples per piece.
 const PIECES: (usize, usize) = (256, 1 << 14);
 
-/// Where whitened strain is filtered and searched.
+/// Filters and peak search of whitened strain.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Ratios come to the host.
+    /// Ratios are copied to the host.
     Host(Box<HostWork>),
     /// Ratios stay on a GPU.
     #[cfg(feature = "cuda")]
@@ -34,21 +34,21 @@ pub(super) struct Ratios<'a> {
     pub(super) stride: usize,
 }
 
-/// Filters on any backend, whose ratios the host searches.
+/// Filters on any backend, with the peak search on the host.
 #[derive(Debug)]
 pub(super) struct HostWork {
     spiir: Spiir,
     finder: Finder,
-    /// Samples filtered at once.
+    /// Largest number of samples per piece.
     piece: usize,
     z: Vec<Complex<f32>>,
 }
 
 impl Work {
-    /// Ratios stay on a GPU unless they are to be `shown`.
+    /// Builds filters and peak search. On a GPU, ratios stay in its memory unless they are `shown` to an observer.
     ///
     /// # Errors
-    /// What the steps report of their options.
+    /// Errors of the steps' options.
     pub(super) fn new(
         plan: Plan,
         search: (&TriggerOptions, &[Autocorrelation]),
@@ -67,7 +67,7 @@ impl Work {
         Ok(Self::Host(Box::new(HostWork::new(plan, search, backend)?)))
     }
 
-    /// Samples filtered at once, at most.
+    /// Returns the largest number of samples per piece.
     pub(super) fn piece(&self) -> usize {
         match self {
             Self::Host(work) => work.piece,
@@ -76,7 +76,7 @@ impl Work {
         }
     }
 
-    /// The memory that it takes on the host.
+    /// Returns the host memory.
     pub(super) fn need(&self) -> Need {
         match self {
             Self::Host(work) => {
@@ -89,7 +89,7 @@ impl Work {
         }
     }
 
-    /// Makes pieces have at most so many samples; nothing was filtered yet.
+    /// Limits the samples per piece; call it before the first sample.
     pub(super) fn limit(&mut self, samples: usize) {
         match self {
             Self::Host(work) => {
@@ -103,7 +103,7 @@ impl Work {
         }
     }
 
-    /// Samples that the filters wait for, and the search for peaks.
+    /// Returns the latencies in samples of the filters and of the peak search.
     pub(super) fn latencies(&self) -> (usize, usize) {
         match self {
             Self::Host(work) => (work.spiir.plan().latency(), work.finder.latency()),
@@ -112,7 +112,7 @@ impl Work {
         }
     }
 
-    /// Filters whitened samples, at most a piece; gives the number of ratios that they bring.
+    /// Filters whitened samples, at most one piece; returns the number of ratios they produce.
     pub(super) fn filter(&mut self, samples: &[f32]) -> Result<usize> {
         match self {
             Self::Host(work) => Ok(work.spiir.run(samples, &mut work.z, work.piece)?.produced),
@@ -121,7 +121,7 @@ impl Work {
         }
     }
 
-    /// Filters what follows the stream's end; gives the number of ratios that this brings, 0 at the last.
+    /// Filters zeros after the stream's end; returns the number of ratios they produce, 0 at the end.
     pub(super) fn filter_end(&mut self) -> Result<usize> {
         match self {
             Self::Host(work) => work.spiir.flush(&mut work.z, work.piece),
@@ -130,7 +130,7 @@ impl Work {
         }
     }
 
-    /// The piece's ratios, where the host has them.
+    /// Returns the piece's ratios if the host has them.
     pub(super) fn ratios(&self) -> Option<Ratios<'_>> {
         match self {
             Self::Host(work) => Some(Ratios { z: &work.z, stride: work.piece }),
@@ -151,7 +151,7 @@ impl Work {
         }
     }
 
-    /// Waits for all triggers that are certain by now.
+    /// Waits for all triggers that are final.
     pub(super) fn settle(&mut self, triggers: &mut Vec<Trigger>) -> Result<()> {
         match self {
             Self::Host(_) => {
@@ -163,8 +163,8 @@ impl Work {
         }
     }
 
-    /// Saves what is kept of the stream, and says whether it can: the reference can't. All triggers that are certain by now
-    /// were settled before.
+    /// Saves the state of the stream; returns false for the reference backend, which cannot be saved. All final
+    /// triggers must have been collected.
     pub(super) fn save(&self, to: &mut Saving) -> Result<bool> {
         match self {
             Self::Host(work) => {
@@ -177,7 +177,7 @@ impl Work {
         }
     }
 
-    /// Goes on where such work was saved.
+    /// Restores a saved state.
     pub(super) fn load(
         &mut self,
         from: &mut Saved<'_>,

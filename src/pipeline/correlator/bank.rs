@@ -1,4 +1,4 @@
-//! What makes spectra of one antenna's samples: a filter bank, or nothing where voltages are channelized.
+//! Source of one antenna's spectra: a filter bank, or a pass-through for voltages that are already channelized.
 //!
 //! Invariant: any split of a stream gives the same bits.
 
@@ -9,22 +9,22 @@ use crate::error::Result;
 use crate::view::Progress;
 use crate::voltage::{VoltageEncoding, Voltages, voltage};
 
-/// Makes spectra; axes time, polarization, recorded channel, channel.
+/// Spectra source of one antenna; axes of its output: time, polarization, recorded channel, channel.
 #[derive(Debug)]
 pub(super) enum Bank {
-    /// Divides recorded channels.
+    /// Filter bank that divides recorded channels.
     Filter(Box<Channelizer>),
-    /// Takes them as they are.
+    /// Pass-through of recorded channels.
     Recorded {
-        /// Polarizations.
+        /// Number of polarizations.
         polarizations: usize,
-        /// What one count means.
+        /// Value of one count.
         scale: f32,
     },
 }
 
 impl Bank {
-    /// Samples from one spectrum to the next, and under a window.
+    /// Returns the samples between spectra (hop) and the samples under a window (span).
     pub(super) fn steps(&self) -> (u64, u64) {
         match self {
             Self::Filter(channelizer) => {
@@ -34,14 +34,14 @@ impl Bank {
         }
     }
 
-    /// Begins another stream.
+    /// Resets the state for a new stream.
     pub(super) fn reset(&mut self) {
         if let Self::Filter(channelizer) = self {
             channelizer.reset();
         }
     }
 
-    /// Takes samples, and writes spectra.
+    /// Channelizes `input` into `spectra`.
     pub(super) fn run(
         &mut self,
         input: Voltages<'_>,
@@ -56,7 +56,7 @@ impl Bank {
     }
 }
 
-/// Streams (recorded channel, polarization) of times become times of polarization, recorded channel.
+/// Transposes streams (recorded channel, polarization) of times to times of (polarization, recorded channel).
 fn transpose(
     input: Voltages<'_>,
     polarizations: usize,

@@ -1,4 +1,4 @@
-//! Which antennas there are, and which of their baselines come out.
+//! Recorded antennas, and the baselines to write.
 //!
 //! Invariant: baselines (i, j) have i >= j and rise in i, then in j.
 
@@ -7,20 +7,20 @@ use super::options::{Baselines, Missing};
 use crate::error::{Error, Result};
 use crate::geometry::Array;
 
-/// A baseline that comes out.
+/// Output baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Baseline {
-    /// Antennas' numbers in the array, i >= j.
+    /// Antenna numbers in the array, i >= j.
     pub(super) antennas: (usize, usize),
-    /// Their places among those that are correlated; none where one has no recording.
+    /// Indices among the correlated antennas; none if either has no recording.
     pub(super) stations: Option<(usize, usize)>,
 }
 
-/// Each recorded antenna's number in the array, of all antennas of all inputs in their order.
+/// Returns the array number of each recorded antenna, in the order of the inputs.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a name that the array lacks, an antenna with two recordings or, unless they
-/// are to be flagged, antennas without one; [`Error::Shape`] for another number of names than antennas.
+/// [`Error::Parameter`] for a name that the array lacks, an antenna with two recordings, a number of names that
+/// differs from the number of antennas or, unless they are to be flagged, antennas without a recording.
 pub(super) fn numbers(
     array: &Array,
     inputs: &[ArrayInput],
@@ -71,10 +71,10 @@ pub(super) fn numbers(
     }
 }
 
-/// The baselines that come out; `stations` are the numbers of the antennas that are correlated, rising.
+/// Returns the requested baselines; `stations` holds the array numbers of the correlated antennas, ascending.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a name that the array lacks, and for none at all.
+/// [`Error::Parameter`] for a name that the array lacks, and for an empty list.
 pub(super) fn chosen(
     array: &Array,
     asked: &Baselines,

@@ -1,4 +1,4 @@
-//! Which sky frequency each channel has, as it is correlated and as it comes out.
+//! Sky frequencies of the correlated and the output channels.
 //!
 //! Invariant: channels come out by rising sky frequency.
 
@@ -8,34 +8,34 @@ use crate::error::{Error, Result};
 use crate::io::voltages::VoltageHeader;
 use crate::pipeline::voltage::layout::{Layout, offsets_hz, sideband};
 
-/// The part of a spacing by which those of channels that are averaged may differ.
+/// Largest deviation of the spacing of averaged channels, relative to the spacing.
 const SPACING_TOLERANCE: f64 = 1e-3;
 
-/// The channels of a correlation.
+/// Channels of a correlation.
 #[derive(Clone, Debug)]
 pub(super) struct Channels {
-    /// Channels of each recorded channel.
+    /// Number of channels per recorded channel.
     pub(super) fine: usize,
-    /// Recorded channels.
+    /// Number of recorded channels.
     pub(super) coarse: usize,
-    /// Correlated channels, by rising sky frequency; as many neighbours as are averaged make one.
+    /// Correlated channels by ascending sky frequency; each run of `average` channels forms one output channel.
     order: Vec<usize>,
     average: usize,
-    /// Sky frequency of each channel that comes out.
+    /// Sky frequency of each output channel.
     centres_hz: Vec<f64>,
-    /// Its width.
+    /// Width of an output channel.
     width_hz: f64,
-    /// 1, or -1 where sky frequency falls as the voltage's rises.
+    /// 1, or -1 if sky frequency falls as the voltage's frequency rises.
     sideband: f64,
-    /// What turns channels back.
+    /// Frequencies for the phase rotation that removes delays.
     band: Band,
 }
 
 impl Channels {
-    /// Of a filter bank's channels; without one, of the recorded channels.
+    /// Computes the channels of a filter bank; without one, the recorded channels.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for channels that overlap, or can't be averaged.
+    /// [`Error::Parameter`] for channels that overlap, or cannot be averaged.
     pub(super) fn new(header: &VoltageHeader, bank: Option<&Plan>, average: usize) -> Result<Self> {
         let sideband = sideband(header);
         let offsets = match bank {
@@ -74,43 +74,43 @@ impl Channels {
         })
     }
 
-    /// Correlated channels.
+    /// Returns the number of correlated channels.
     pub(super) fn correlated(&self) -> usize {
         self.order.len()
     }
 
-    /// Sky frequency of each channel that comes out, rising.
+    /// Returns the sky frequency of each output channel, ascending.
     pub(super) fn centres_hz(&self) -> &[f64] {
         &self.centres_hz
     }
 
-    /// Width of each channel that comes out.
+    /// Returns the width of an output channel.
     pub(super) fn width_hz(&self) -> f64 {
         self.width_hz
     }
 
-    /// Correlated channels in one that comes out.
+    /// Returns the number of correlated channels per output channel.
     pub(super) fn average(&self) -> usize {
         self.average
     }
 
-    /// Correlated channels by rising sky frequency.
+    /// Returns the correlated channels by ascending sky frequency.
     pub(super) fn order(&self) -> &[usize] {
         &self.order
     }
 
-    /// Whether voltages are the conjugates of the sky's.
+    /// Returns whether the voltages are complex conjugates of the sky's.
     pub(super) fn is_conjugate(&self) -> bool {
         self.sideband < 0.0
     }
 
-    /// What turns recorded channels' channels back.
+    /// Returns the frequencies for the phase rotation that removes delays.
     pub(super) fn band(&self) -> &Band {
         &self.band
     }
 }
 
-/// Channels that are averaged are of one recorded channel, or evenly spaced.
+/// Checks that averaged channels belong to one recorded channel or are evenly spaced.
 fn check_average(centres_hz: &[f64], together: usize, average: usize) -> Result<()> {
     if average == 0 || !together.is_multiple_of(average) {
         let rule = format!("it must divide the {together} channels");

@@ -1,4 +1,4 @@
-//! Corner turn and X-engine, and what is read out of them.
+//! Corner turn, X-engine and readout of visibilities.
 //!
 //! Invariant: sums that come out are those of the sky's voltages before gains that were measured or fixed.
 
@@ -16,32 +16,32 @@ use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Output, Plan};
 use crate::error::Result;
 use crate::voltage::VoltageEncoding;
 
-/// Bytes of sums that are read out at once.
+/// Bytes of sums per readout block.
 const READ_BYTES: usize = 8 << 20;
 
-/// Shares of the baselines that each thread takes while sums are read out.
+/// Chunks of baselines per thread during readout.
 const SHARES: usize = 4;
 
 /// Corner turn and X-engine.
 pub(super) struct Cross {
-    /// There once spectra come from the host.
+    /// Corner turn and its buffer; created when the host first supplies spectra.
     turning: Option<(CornerTurn, BlockBuffer)>,
     backend: Backend,
     correlator: Correlator,
     threads: Threads,
     sums: Sums,
     counts: Vec<u64>,
-    /// Seconds of the corner turn, of the X-engine, and of reading out.
+    /// Seconds of the corner turn, the X-engine and the readout.
     elapsed_s: [f64; 3],
 }
 
-/// Room for sums; axes channel, baseline, pair.
+/// Readout buffer; axes channel, baseline, pair.
 enum Sums {
     Integer(Vec<Complex<i64>>),
     Float(Vec<Complex<f64>>),
 }
 
-/// One baseline's share of an integration.
+/// Part of an integration that belongs to one baseline.
 struct Row<'a> {
     baseline: &'a Baseline,
     /// Axes channel, pair.
@@ -78,14 +78,14 @@ impl Cross {
         })
     }
 
-    /// Bytes of the host's memory that all of it takes; none when they can't be counted.
+    /// Returns the host memory in bytes; none if the count overflows.
     pub(super) fn bytes(plan: &Plan, capacity: usize, backend: &Backend) -> Option<usize> {
         let read = together(plan) * (16 * plan.row_elements() + 8 * plan.baselines());
         let mask = plan.channels() * plan.antennas() * Plan::mask_words(capacity) * 8;
         let packed = plan.channels() * plan.panels();
         let packed = packed.checked_mul(plan.panel_bytes(capacity))?;
         let own = read.checked_add(mask)?.checked_add(packed)?;
-        // A GPU's sums are its own, and it refuses what it has no room for by itself.
+        // A GPU holds its own sums and reports its own lack of memory.
         if backend.is_gpu() {
             Some(own)
         } else {
@@ -93,12 +93,12 @@ impl Cross {
         }
     }
 
-    /// Seconds of the corner turn, of the X-engine, and of reading out.
+    /// Returns the seconds of the corner turn, the X-engine and the readout.
     pub(super) fn elapsed_s(&self) -> [f64; 3] {
         self.elapsed_s
     }
 
-    /// Adds some of the spectra that are there, from number `first` on.
+    /// Accumulates `times` of the available spectra, starting at number `first`.
     ///
     /// # Errors
     /// As [`CornerTurn::rows`] and [`Correlator::run`].
@@ -122,7 +122,7 @@ impl Cross {
         Ok(())
     }
 
-    /// Writes the sums of all spectra since the last time, and begins anew.
+    /// Writes the sums since the last readout and clears the accumulators.
     ///
     /// # Errors
     /// As [`Correlator::read`].
@@ -169,19 +169,19 @@ impl Cross {
     }
 }
 
-/// Channels that are read out at once.
+/// Returns the number of channels per readout block.
 fn together(plan: &Plan) -> usize {
     (READ_BYTES / (16 * plan.row_elements())).clamp(1, plan.channels())
 }
 
-/// What turns correlated sums into those that come out.
+/// Conversion of correlated sums to output visibilities.
 struct Scales<'a> {
     plan: &'a Plan,
-    /// The place that each correlated channel goes to.
+    /// Output channel of each correlated channel.
     places: Vec<usize>,
-    /// Inverse gains; axes station, polarization, channel. None: all are 1.
+    /// Inverse gains; axes antenna, polarization, channel. None: all are 1.
     inverse: Option<Vec<f64>>,
-    /// Whether voltages are the conjugates of the sky's.
+    /// Whether the voltages are complex conjugates of the sky's.
     is_conjugate: bool,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Scales<'a> {
         Self { plan, places, inverse, is_conjugate: channels.is_conjugate() }
     }
 
-    /// What a pair of stations' product in a channel is multiplied by.
+    /// Returns the factor for one polarization pair of a baseline in a channel.
     fn scale(&self, (i, j): (usize, usize), pair: usize, channel: usize) -> f64 {
         let Some(inverse) = &self.inverse else { return 1.0 };
         let (polarizations, channels) = (self.plan.polarizations(), self.plan.channels());
@@ -214,7 +214,7 @@ impl<'a> Scales<'a> {
 }
 
 impl Row<'_> {
-    /// Adds some correlated channels.
+    /// Adds the correlated channels `part`.
     fn add(&mut self, sums: &Sums, counts: &[u64], part: &Range<usize>, scales: &Scales<'_>) {
         let Some((i, j)) = self.baseline.stations else { return };
         let (plan, at) = (scales.plan, Plan::baseline(i, j));

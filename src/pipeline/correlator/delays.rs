@@ -1,20 +1,20 @@
-//! How late the wave reaches an antenna at each spectrum, in whole samples and to the last phase.
+//! Geometric and instrumental delays per antenna and spectrum, in whole samples and in seconds.
 //!
 //! Invariant: a spectrum's delay depends on its number alone.
 
 use crate::geometry::{DelayModel, DelayPolynomial};
 
-/// More samples than any recording has.
+/// Bound on delays in samples; longer than any recording.
 const FARTHEST: f64 = 1e15;
 
-/// What is known of delays.
+/// Delay model.
 #[derive(Clone, Debug)]
 pub(super) enum Model {
-    /// There are none.
+    /// No delays.
     None,
-    /// Those of a phase centre and of cables, from the common start on.
+    /// Delays of a phase centre and of cables, from the common start on.
     Fitted(DelayModel),
-    /// One polynomial an antenna, and the seconds from its start to the common start.
+    /// One polynomial per antenna, and the seconds from its start to the common start.
     Given(Vec<(DelayPolynomial, f64)>),
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Delays {
     span: u64,
 }
 
-/// A delay, and the whole samples by which a spectrum's samples are taken later.
+/// Delay of a spectrum, and its whole-sample shift: samples are read `shift` later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Delay {
     pub(super) delay_s: f64,
@@ -35,27 +35,27 @@ pub(super) struct Delay {
 }
 
 impl Delays {
-    /// Of spectra with samples `s hop` to `s hop + span`.
+    /// Computes delays for spectra that cover samples `s hop` to `s hop + span`.
     pub(super) fn new(model: Model, tsamp_s: f64, (hop, span): (u64, u64)) -> Self {
         Self { model, tsamp_s, hop, span }
     }
 
-    /// Seconds by which an antenna's samples are taken later that are `late` by themselves.
+    /// Returns the shift in seconds of an antenna whose sampling is offset by `late` samples.
     pub(super) fn shift_s(&self, shift: i64, late: f64) -> f64 {
         (shift as f64 + late) * self.tsamp_s
     }
 
-    /// The delay in the middle of the window over the samples that are taken, of an antenna whose samples are
-    /// those of a moment `late` samples later.
+    /// Returns the delay at the centre of the shifted window, for an antenna whose sampling is offset by `late`
+    /// samples.
     pub(super) fn at(&self, antenna: usize, late: f64, spectrum: u64) -> Delay {
         let middle = (spectrum * self.hop) as f64 + 0.5 * self.span as f64;
         let delay_s = |shift: f64| self.delay_s(antenna, (middle + shift + late) * self.tsamp_s);
-        // The first guess is the reference point's time, and the delay changes little until the antenna's.
+        // The first estimate uses the reference point's time; the delay changes little until the antenna's own time.
         let shift = self.samples(delay_s(self.samples(delay_s(0.0), late)), late);
         Delay { delay_s: delay_s(shift), shift: shift as i64 }
     }
 
-    /// The nearest whole number of samples.
+    /// Returns the delay rounded to whole samples.
     fn samples(&self, delay_s: f64, late: f64) -> f64 {
         (delay_s / self.tsamp_s - late).round().clamp(-FARTHEST, FARTHEST)
     }

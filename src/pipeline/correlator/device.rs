@@ -1,4 +1,4 @@
-//! The front on a GPU: samples go in, and what is made of them stays there until it is multiplied.
+//! F-engine on a GPU: voltages are copied in, spectra stay on the device until the X-engine multiplies them.
 //!
 //! Invariant: a spectrum's bits depend on its number and on the device, never on how spectra are asked for.
 
@@ -24,69 +24,70 @@ use group::Group;
 /// Fills a mask (channel, antenna, word).
 pub(super) type FillMask<'a> = &'a dyn Fn(&mut [u64]);
 
-/// Pairs of buffers that are used in turn.
+/// Number of double-buffer slots.
 const SLOTS: usize = 2;
 
-/// Where rows of an input begin: at whole lines of memory.
+/// Alignment of an input's rows: one memory line, in bytes.
 const LINE: usize = 128;
 
-/// How a station's samples are recorded.
+/// Sample format of an antenna's recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Kind {
     pub(super) encoding: VoltageEncoding,
-    /// What one count means.
+    /// Value of one count.
     pub(super) scale: f64,
 }
 
-/// What is to be made on a device.
+/// Configuration of the device F-engine.
 pub(super) struct Wanted<'a> {
     pub(super) plan: &'a correlate::Plan,
     pub(super) channels: &'a Channels,
-    /// An antenna's filter bank; none where voltages are channelized.
+    /// Filter bank of one antenna; none if the voltages are already channelized.
     pub(super) bank: Option<&'a channelize::Plan>,
     /// Whether there are no delays.
     pub(super) fixed: bool,
-    /// Whether recorded integers are multiplied as they are.
+    /// Whether recorded integers are multiplied unchanged.
     pub(super) direct: bool,
-    /// All stations, by rising number in the array.
+    /// Sample formats of all correlated antennas, by ascending array number.
     pub(super) kinds: &'a [Kind],
-    /// Spectra that are made at once.
+    /// Spectra computed per call.
     pub(super) capacity: usize,
 }
 
-/// All stations' samples, of which the prepared spectra are made.
+/// Host data from which the device computes the prepared spectra.
 pub(super) struct Held<'a> {
     pub(super) stations: &'a mut [Station],
     pub(super) windows: &'a [&'a Window],
     pub(super) delays: &'a Delays,
 }
 
-/// The host's threads, with their rooms.
+/// Host threads with their scratch memory.
 pub(super) struct Pool<'a> {
     pub(super) threads: &'a Threads,
     pub(super) scratches: &'a mut [Scratch],
 }
 
-/// Spectra that are made on a device.
+/// Spectra computed on a device.
 pub(super) struct OnDevice {
     work: Stream,
-    /// Stations of one kind each.
+    /// Groups of antennas with the same sample format.
     groups: Vec<Group>,
-    /// Axes station (by group), time, (late, rest); none where nothing is turned.
+    /// Axes antenna (by group), time, (total delay, residual delay); none without phase rotation.
     delays: Option<Inbox<f64>>,
-    /// Whether delays of the spectra that were made are there.
+    /// Whether `delays` holds those of the current spectra.
     delays_held: bool,
     masks: Inbox<u64>,
-    /// What is multiplied next.
+    /// Aligned spectra, input of the X-engine.
     natural: Buffer<u8>,
     layout: Natural,
-    /// Spectra that are there.
+    /// Range of available spectra.
     made: Range<u64>,
 }
 
 impl OnDevice {
     /// # Errors
-    /// [`crate::Error::Unavailable`] without memory, NVRTC or cuFFT; [`crate::Error::Device`] when the driver refuses.
+    /// [`crate::Error::Unavailable`] without memory, NVRTC or cuFFT; [`crate::Error::Device`] when the driver
+    /// refuses.
     pub(super) fn new(device: &Device, wanted: &Wanted<'_>) -> Result<Self> {
         let plan = wanted.plan;
         let input_stride = plan.encoding().bytes(wanted.capacity).next_multiple_of(LINE);
@@ -99,7 +100,7 @@ impl OnDevice {
         };
         let work = device.stream()?;
         let mut natural = device.buffer(plan.channels().saturating_mul(layout.channel_stride))?;
-        // What stands behind the last time is read and never counts, but is not left to chance.
+        // The X-engine reads past the last time without using the values; they are initialized all the same.
         let whole = 0..natural.len();
         work.fill(&mut natural, whole, 0)?;
         Ok(Self {
@@ -114,22 +115,22 @@ impl OnDevice {
         })
     }
 
-    /// Whether spectra that are multiplied must be the first ones that were made.
+    /// Whether an X-engine call must start at the first available spectrum.
     pub(super) fn is_recorded(&self) -> bool {
         self.groups.iter().any(Group::is_recorded)
     }
 
-    /// Complex samples of each station that rounding had to limit; none of a device that has failed.
+    /// Returns the saturated complex samples of each antenna; zeros for a device that has failed.
     pub(super) fn saturated(&self, stations: usize) -> Vec<u64> {
         let mut all = vec![0; stations];
         self.groups.iter().for_each(|group| group.add_saturated(&mut all));
         all
     }
 
-    /// Queues the making of the prepared spectra; the samples may change when it returns.
+    /// Enqueues the prepared spectra; the host samples may change after the return.
     ///
     /// # Errors
-    /// Whatever filter banks and alignment report.
+    /// Errors of the filter banks and of the alignment.
     pub(super) fn make(
         &mut self,
         held: Held<'_>,
@@ -152,7 +153,7 @@ impl OnDevice {
         self.send_delays(stations, delays)
     }
 
-    /// Lets go of what was held for the spectra before.
+    /// Releases the buffers of the previous spectra.
     fn release(&mut self) -> Result<()> {
         if let (Some(delays), true) = (&mut self.delays, self.delays_held) {
             delays.release(&self.work)?;
@@ -177,10 +178,10 @@ impl OnDevice {
         Ok(())
     }
 
-    /// Queues the multiplication of some of the spectra that were made; `mask` fills a mask, where there is one.
+    /// Enqueues alignment and X-engine for `times` spectra; `mask` fills the validity mask, if there is one.
     ///
     /// # Errors
-    /// Whatever alignment and the X-engine report.
+    /// Errors of the alignment and of the X-engine.
     pub(super) fn correlate(
         &mut self,
         (first, times): (u64, usize),
@@ -222,7 +223,7 @@ impl OnDevice {
     }
 }
 
-/// Spectra that have one shift at every station.
+/// Splits `spectra` into segments within which no antenna's shift changes.
 fn segments(stations: &[Station], spectra: &Range<u64>) -> Vec<Range<u64>> {
     let starts = stations.iter().flat_map(|station| station.runs());
     let mut ends: Vec<u64> = starts.map(|run| run.spectra.start).chain([spectra.end]).collect();

@@ -1,4 +1,4 @@
-//! Which of an antenna's spectra have samples under their window that were flagged.
+//! Spectra invalidated by flagged samples under their window.
 //!
 //! Invariant: what is found does not depend on how it is asked for.
 
@@ -6,19 +6,19 @@ use std::ops::Range;
 
 use crate::io::voltages::Flag;
 
-/// Spectra and recorded channels that are not valid.
+/// Range of invalid spectra and recorded channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bad {
     pub(super) spectra: Range<u64>,
     pub(super) coarse: Range<usize>,
 }
 
-/// One antenna's flags, by rising start.
+/// Flags of one antenna, by ascending start.
 #[derive(Clone, Debug)]
 pub(super) struct Flags {
-    /// Samples, and recorded channels.
+    /// Sample range and recorded-channel range of each flag.
     all: Vec<(Range<u64>, Range<usize>)>,
-    /// The latest end of each flag and those before it.
+    /// Running maximum of the flags' ends.
     ends: Vec<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Flags {
         self.all.is_empty()
     }
 
-    /// Those of a recording that are about an antenna's streams: one polarization flags both.
+    /// Selects the flags of an antenna's streams; a flag on one polarization applies to both.
     pub(super) fn new(flags: &[Flag], streams: &Range<usize>, polarizations: usize) -> Self {
         let own = |flag: &Flag| {
             let first = flag.streams.start.max(streams.start);
@@ -52,8 +52,8 @@ impl Flags {
         Self { ends: latest.collect(), all }
     }
 
-    /// Appends what is flagged of some spectra; spectrum `s` has the samples `s hop + origin` on, `span` of
-    /// them, all of which there are.
+    /// Appends the invalid ranges within `spectra`. Spectrum `s` covers `span` samples from `s hop + origin`; all of
+    /// them must exist.
     pub(super) fn find(
         &self,
         spectra: &Range<u64>,
@@ -66,8 +66,7 @@ impl Flags {
         let first = self.ends.partition_point(|end| (*end as i64) <= from);
         let last = self.all.partition_point(|(samples, _)| (samples.start as i64) < to);
         for (samples, coarse) in &self.all[first.min(last)..last] {
-            // The first spectrum whose window ends behind the flag's start, and the first that begins
-            // behind its end.
+            // First spectrum whose window ends after the flag's start, and first that begins at or after its end.
             let start = (samples.start as i64 - span as i64 - origin).div_euclid(hop as i64) + 1;
             let end = (samples.end as i64 - origin).div_euclid(hop as i64)
                 + i64::from((samples.end as i64 - origin).rem_euclid(hop as i64) > 0);
@@ -80,7 +79,7 @@ impl Flags {
     }
 }
 
-/// The first of some spectra at which not all recorded channels are bad.
+/// Returns the first spectrum with at least one valid recorded channel.
 pub(super) fn lead(bad: &[Bad], spectra: &Range<u64>, coarse: usize) -> Option<u64> {
     let mut leads = vec![spectra.start; coarse];
     let mut sorted: Vec<&Bad> = bad.iter().collect();
@@ -94,7 +93,7 @@ pub(super) fn lead(bad: &[Bad], spectra: &Range<u64>, coarse: usize) -> Option<u
     leads.into_iter().min().filter(|lead| *lead < spectra.end)
 }
 
-/// Spectra times recorded channels that are bad, each counted once.
+/// Counts the invalid cells (spectrum, recorded channel), each once.
 pub(super) fn cells(bad: &[Bad], coarse: usize) -> u64 {
     let mut ends = vec![0; coarse];
     let mut sorted: Vec<&Bad> = bad.iter().collect();
@@ -129,7 +128,7 @@ mod tests {
                     let flag = |start, times| Flag { streams: 1..2, start, times };
                     let list = [flag(start, 7), flag(60, 1)];
                     let flags = Flags::new(&list, &(0..4), 2);
-                    // Spectra with all their samples.
+                    // Spectra whose samples all exist.
                     let spectra = 2..20u64;
                     let mut found = Vec::new();
                     flags.find(&spectra, origin, (hop, span), &mut found);

@@ -1,4 +1,4 @@
-//! All antennas' way from recordings to spectra that can be multiplied, some spectra at a time.
+//! F-engine of all antennas, from recordings to spectra for the X-engine, one gulp at a time.
 //!
 //! Invariant: a spectrum's bits and its mask depend on its number, never on how spectra are asked for.
 
@@ -17,52 +17,52 @@ use crate::correlate::{BlockBuffer, CornerTurn, Correlator, Plan, Rows};
 use crate::error::{Error, Result};
 use crate::voltage::VoltageBlock;
 
-/// What antennas' spectra are made of.
+/// Sources and state from which spectra are computed.
 pub(super) struct Parts {
     pub(super) feeds: Vec<Feed>,
-    /// By rising number in the array.
+    /// By ascending array number.
     pub(super) stations: Vec<Station>,
     pub(super) channels: Channels,
     pub(super) delays: Delays,
-    /// Why the host makes spectra that a GPU multiplies, if it does.
+    /// Why the host computes spectra that a GPU multiplies, if it does.
     pub(super) not_on_device: Option<String>,
 }
 
-/// The F-engine of all antennas.
+/// F-engine of all antennas.
 pub(super) struct Front {
     parts: Parts,
     threads: Threads,
     scratches: Vec<Scratch>,
     spectra: Spectra,
-    /// Spectra that are made at once.
+    /// Spectra per gulp.
     capacity: usize,
-    /// Spectra that are there.
+    /// Range of available spectra.
     made: Range<u64>,
-    /// Seconds that it took.
+    /// Seconds spent so far.
     elapsed_s: f64,
-    /// Of each antenna, elements that were not valid.
+    /// Invalid cells (spectrum, recorded channel) of each antenna.
     masked: Vec<u64>,
 }
 
-/// Spectra on their way to the corner turn.
+/// Spectra before the corner turn.
 pub(super) enum Spectra {
     /// Axes antenna, polarization, time, channel.
     Rows(Vec<u8>),
-    /// As they were recorded; axes antenna, channel, polarization, time.
+    /// Recorded voltages; axes antenna, channel, polarization, time.
     Streams(VoltageBlock<'static>),
-    /// Where they are multiplied.
+    /// Spectra in the memory of the GPU that multiplies them.
     #[cfg(feature = "cuda")]
     Device(Box<OnDevice>),
 }
 
-/// One antenna's share of a gulp.
+/// Part of a gulp that belongs to one antenna.
 struct Job<'a> {
     station: &'a mut Station,
     rows: &'a mut [u8],
 }
 
 impl Front {
-    /// Spectra are made `capacity` at once.
+    /// Builds an F-engine that computes `capacity` spectra per gulp.
     pub(super) fn new(parts: Parts, spectra: Spectra, capacity: usize, threads: &Threads) -> Self {
         Self {
             scratches: (0..threads.count()).map(|_| Scratch::new()).collect(),
@@ -76,7 +76,7 @@ impl Front {
         }
     }
 
-    /// Why the host makes spectra that a GPU multiplies, if it does.
+    /// Returns why the host computes spectra that a GPU multiplies, if it does.
     pub(super) fn not_on_device(&self) -> Option<&str> {
         self.parts.not_on_device.as_deref()
     }
@@ -93,17 +93,17 @@ impl Front {
         &self.parts.channels
     }
 
-    /// Spectra that are made at once.
+    /// Returns the spectra per gulp.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Spectra that are there.
+    /// Returns the range of available spectra.
     pub(super) fn made(&self) -> Range<u64> {
         self.made.clone()
     }
 
-    /// Whether spectra that are multiplied together must be the first ones that were made.
+    /// Whether an X-engine call must start at the first available spectrum, so that gulps end with integrations.
     pub(super) fn ends_with_integrations(&self) -> bool {
         match &self.spectra {
             #[cfg(feature = "cuda")]
@@ -112,12 +112,12 @@ impl Front {
         }
     }
 
-    /// Whether spectra are made on a device.
+    /// Whether spectra are computed on a device.
     pub(super) fn is_on_device(&self) -> bool {
         !matches!(self.spectra, Spectra::Rows(_) | Spectra::Streams(_))
     }
 
-    /// Complex samples of each antenna that rounding had to limit.
+    /// Returns each antenna's complex samples that saturated in requantization.
     pub(super) fn saturated(&self) -> Vec<u64> {
         let stations = &self.parts.stations;
         match &self.spectra {
@@ -127,35 +127,36 @@ impl Front {
         }
     }
 
-    /// Seconds that it took to make them.
+    /// Returns the seconds spent so far.
     pub(super) fn elapsed_s(&self) -> f64 {
         self.elapsed_s
     }
 
-    /// Recorded samples that were not finite.
+    /// Returns the number of recorded samples that were not finite.
     pub(super) fn not_finite(&self) -> u64 {
         self.parts.feeds.iter().map(|feed| feed.lost().count()).sum()
     }
 
-    /// Elements of each antenna (spectrum, recorded channel) that were not valid.
+    /// Returns the invalid cells (spectrum, recorded channel) of each antenna.
     pub(super) fn masked(&self) -> &[u64] {
         &self.masked
     }
 
-    /// Says what a recording lacks that is cut short and used to its end.
+    /// Describes a truncated recording that is used to its end, if any.
     pub(super) fn cut(&self) -> Option<String> {
         self.parts.feeds.iter().find_map(Feed::cut)
     }
 
-    /// Takes the fault for which a source gave fewer samples than were needed.
+    /// Takes the error for which a source returned too few samples.
     pub(super) fn take_fault(&mut self) -> Option<Error> {
         self.parts.feeds.iter_mut().find_map(Feed::take_fault)
     }
 
-    /// Makes the next spectra of all antennas; false, with none made, where a source gave too few samples for them.
+    /// Computes the next spectra of all antennas; returns false, with none computed, if a source returned too few
+    /// samples.
     ///
     /// # Errors
-    /// [`crate::Error::Parameter`] for a delay that falls too fast; whatever a device reports.
+    /// [`crate::Error::Parameter`] for a delay that falls too fast; errors of a device.
     pub(super) fn make(&mut self, spectra: Range<u64>) -> Result<bool> {
         let begin = Instant::now();
         self.made = spectra.start..spectra.start;
@@ -164,7 +165,7 @@ impl Front {
             return Ok(false);
         }
         if self.lose() {
-            // Gains may have to be measured later.
+            // Gains may have to be measured with later spectra.
             if !self.hold(self.needed())? {
                 return Ok(false);
             }
@@ -177,7 +178,7 @@ impl Front {
         Ok(true)
     }
 
-    /// Decides on shifts.
+    /// Determines the shifts of each antenna.
     fn prepare(&mut self, spectra: &Range<u64>) {
         let Parts { stations, channels, delays, .. } = &mut self.parts;
         self.threads.for_each_chunk(&mut self.scratches, stations, 1, |_, _, own| {
@@ -185,7 +186,7 @@ impl Front {
         });
     }
 
-    /// Takes account of what was lost of the samples that are held; whether there is any.
+    /// Marks spectra with samples that are not finite; returns whether there are any.
     fn lose(&mut self) -> bool {
         let Parts { feeds, stations, channels, .. } = &mut self.parts;
         let lose = |station: &mut Station| {
@@ -194,7 +195,7 @@ impl Front {
         stations.iter_mut().map(lose).fold(false, |any, own| any | own)
     }
 
-    /// The samples that each recording is needed of.
+    /// Returns the sample range needed from each recording.
     fn needed(&self) -> Vec<Option<Range<u64>>> {
         let Parts { feeds, stations, .. } = &self.parts;
         let mut needed: Vec<Option<Range<u64>>> = vec![None; feeds.len()];
@@ -204,7 +205,7 @@ impl Front {
                 *whole = whole.start.min(own.start)..whole.end.max(own.end);
             }
         }
-        // Other antennas of the recording, that are not in it yet, come to earlier samples later.
+        // Antennas of the same recording that do not need samples yet may need earlier ones later.
         for station in stations {
             if let Some(whole) = &mut needed[station.place().feed] {
                 whole.start = whole.start.min(station.from());
@@ -213,7 +214,7 @@ impl Front {
         needed
     }
 
-    /// Reads what is needed; whether the sources gave it.
+    /// Reads the needed samples; returns whether the sources delivered them all.
     fn hold(&mut self, needed: Vec<Option<Range<u64>>>) -> Result<bool> {
         let feeds = &mut self.parts.feeds;
         self.threads.for_each_chunk(&mut self.scratches, feeds, 1, |_, index, feed| {
@@ -259,8 +260,7 @@ impl Front {
         }
     }
 
-    /// Brings some of the spectra that were made, from number `first` on, into packed order: as many as
-    /// the buffer says that it holds.
+    /// Transposes available spectra from number `first` on into packed order; the buffer sets the count.
     pub(super) fn turn(
         &self,
         first: u64,
@@ -285,11 +285,10 @@ impl Front {
         Ok(())
     }
 
-    /// Queues the multiplication of some of the spectra that were made, from number `first` on, where they are: on a
-    /// device.
+    /// Enqueues alignment and X-engine on the device for `times` spectra from number `first` on.
     ///
     /// # Errors
-    /// Whatever alignment and the X-engine report.
+    /// Errors of the alignment and of the X-engine.
     #[cfg(feature = "cuda")]
     pub(super) fn correlate(
         &mut self,
@@ -304,7 +303,7 @@ impl Front {
         device.correlate((first, times), is_masked.then_some(&mask), correlator)
     }
 
-    /// No spectra are on a device.
+    /// Does nothing: without CUDA no spectra are on a device.
     #[cfg(not(feature = "cuda"))]
     pub(super) fn correlate(&mut self, _: u64, _: usize, _: &mut Correlator) -> Result<()> {
         Ok(())
@@ -312,13 +311,13 @@ impl Front {
 }
 
 impl Parts {
-    /// Whether any of some spectra is not valid.
+    /// Whether any spectrum of `times` is invalid.
     fn is_masked(&self, times: &Range<u64>) -> bool {
         let is_bad = |bad: &Bad| bad.spectra.start < times.end && bad.spectra.end > times.start;
         self.stations.iter().any(|station| station.bad().iter().any(is_bad))
     }
 
-    /// Fills a mask of some spectra; axes channel, antenna, word.
+    /// Fills the validity mask of `times`; axes channel, antenna, word.
     fn mask(&self, times: &Range<u64>, mask: &mut [u64]) {
         let (antennas, fine) = (self.stations.len(), self.channels.fine);
         let count = (times.end - times.start) as usize;
@@ -342,7 +341,7 @@ impl Parts {
     }
 }
 
-/// Clears some bits of a row of words.
+/// Clears the bits `bits` of a row of words.
 fn clear(row: &mut [u64], bits: &Range<usize>) {
     for (index, word) in row.iter_mut().enumerate() {
         let (from, to) = (bits.start.max(64 * index), bits.end.min(64 * index + 64));
@@ -353,7 +352,7 @@ fn clear(row: &mut [u64], bits: &Range<usize>) {
     }
 }
 
-/// Puts the streams of all antennas one behind another; what is not there becomes 0.
+/// Copies the streams of all antennas into one block; missing samples become 0.
 fn gather(stations: &[Station], windows: &[&Window], block: &mut VoltageBlock) -> Result<()> {
     let encoding = block.encoding();
     let mut rows = block.rows_mut();

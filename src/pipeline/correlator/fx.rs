@@ -1,4 +1,4 @@
-//! The correlator of an array: from recordings to integrations.
+//! FX correlator: recordings to integrations.
 
 use super::baselines::Baseline;
 use super::cross::Cross;
@@ -14,26 +14,26 @@ use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::geometry::{Array, DelayPolynomial, Direction, Sky};
 
-/// Correlates the recordings of an array's antennas, integration by integration.
+/// FX correlator for the recordings of an array's antennas; returns one integration per call.
 ///
 /// | step         | does                                                                                |
 /// |--------------|-------------------------------------------------------------------------------------|
-/// | whole delay  | takes each antenna's samples `round(delay / tsamp)` later                           |
-/// | filter bank  | divides recorded channels into channels, unless that was done before                |
-/// | alignment    | turns each channel by what is left of the delay, rounds to integers                 |
-/// | corner turn  | brings spectra into the order of the X-engine                                       |
-/// | X-engine     | multiplies every antenna with every other, and sums                                 |
-/// | reading out  | takes gains out again, averages channels, sorts them by sky frequency               |
+/// | whole delay  | reads each antenna's samples `round(delay / tsamp)` later                           |
+/// | filter bank  | channelizes recorded channels, unless they are already channelized                  |
+/// | alignment    | corrects the phase of the residual delay in each channel, requantizes               |
+/// | corner turn  | transposes spectra into the order of the X-engine                                   |
+/// | X-engine     | multiplies all pairs of antennas and accumulates                                    |
+/// | readout      | divides by internal gains, averages channels, sorts them by sky frequency           |
 ///
-/// Spectra are counted from the first sample that all recordings have (of `time_range`); spectrum `s` has the
-/// reference point's samples `s hop` to `s hop + span`, and every antenna's that the wave reached at the same
-/// phase. Spectra with samples under their window that are flagged or not finite, and those that a delay moves
-/// over an end of the recording, are not valid: they are missing from sums and counts.
+/// Spectrum numbers count from the first sample that all recordings share (within `time_range`). Spectrum `s` covers
+/// samples `s hop` to `s hop + span` of the reference point, and for each antenna the samples of the same wavefront.
+/// A spectrum is invalid if a sample under its window is flagged or not finite, or if the delay moves its window
+/// outside the recording. Sums and counts leave invalid spectra out.
 ///
 /// # Numerics
-/// Voltages that are channelized already, without delays or gains, give exact sums of products of integers.
-/// All others are single precision up to rounding, and exact from there on. The same bits for any `gulp` and
-/// any number of threads at one vector level, unless a GPU may round floats ([`crate::correlate::Precision`]).
+/// Already channelized voltages without delays or gains give exact integer sums of products. All others are computed
+/// in single precision up to requantization and are exact after it. Results have the same bits for any `gulp` and any
+/// number of threads at one SIMD level, unless a GPU may round floats ([`crate::correlate::Precision`]).
 /// # Source
 /// Thompson, Moran & Swenson 2017, chapters 4 and 9 (FX correlators, delay tracking).
 pub struct ArrayCorrelator {
@@ -42,18 +42,18 @@ pub struct ArrayCorrelator {
     front: Front,
     cross: Cross,
     baselines: Vec<Baseline>,
-    /// The next spectrum.
+    /// Number of the next spectrum.
     next: u64,
-    /// Integrations so far.
+    /// Integrations returned so far.
     number: u64,
     watch: Option<Watch>,
-    /// Whether a fault ended the work before the data do.
+    /// Whether an error ended the stream before the end of the data.
     ended: bool,
-    /// That fault, until it is returned.
+    /// Error to return by the next call.
     fault: Option<Error>,
 }
 
-/// Is shown how many spectra were correlated, and stops the work by returning false.
+/// Progress callback: receives the number of correlated spectra; returns false to stop the run.
 pub type Watch = Box<dyn FnMut(u64) -> bool + Send>;
 
 impl std::fmt::Debug for ArrayCorrelator {
@@ -63,11 +63,11 @@ impl std::fmt::Debug for ArrayCorrelator {
 }
 
 impl ArrayCorrelator {
-    /// Binds recordings to an array.
+    /// Builds the correlator of an array for its recordings.
     ///
     /// # Errors
-    /// [`crate::Error::Parameter`] naming the option that is out of range, or both files and what differs
-    /// between them; [`crate::Error::Unavailable`] when all of it has no room in memory; whatever geometry and the sources report.
+    /// [`crate::Error::Parameter`] naming the option that is out of range, or both files and their difference;
+    /// [`crate::Error::Unavailable`] when memory does not suffice; errors of the geometry and the sources.
     pub fn new(
         array: &Array,
         inputs: Vec<ArrayInput>,
@@ -77,8 +77,8 @@ impl ArrayCorrelator {
         Self::built(Asked { array, options, delays: None, backend }, inputs)
     }
 
-    /// As [`Self::new`], with delays of one's own in the place of those of the phase centre: one polynomial
-    /// an antenna of the array, of the seconds since its start.
+    /// Like [`Self::new`], with the caller's delays instead of those of the phase centre: one polynomial per antenna
+    /// of the array, in seconds since the polynomial's start.
     ///
     /// # Errors
     /// As [`Self::new`]; [`crate::Error::Shape`] for another number of polynomials.
@@ -108,38 +108,38 @@ impl ArrayCorrelator {
         })
     }
 
-    /// What is known before the first integration.
+    /// Returns the properties known before the first integration.
     pub fn header(&self) -> &ArrayHeader {
         &self.header
     }
 
-    /// The sky over the array; none where the recordings don't say their start.
+    /// Returns the sky over the array; none if the recordings do not state their start.
     pub fn sky(&self) -> Option<&Sky> {
         self.tracking.sky()
     }
 
-    /// What is tracked.
+    /// Returns the tracked direction.
     pub fn direction(&self) -> Option<Direction> {
         self.tracking.direction()
     }
 
-    /// Shows `watch` how far the work is, many times an integration.
+    /// Sets a callback that receives the progress many times per integration.
     pub fn watched_by(&mut self, watch: Watch) {
         self.watch = Some(watch);
     }
 
-    /// Says what a recording lacks that is cut short and used to its end.
+    /// Describes a truncated recording that is used to its end, if any.
     pub fn cut(&self) -> Option<String> {
         self.front.cut()
     }
 
-    /// Fills an integration with the next one; false at the end of the data.
+    /// Computes the next integration; returns false at the end of the data.
     ///
-    /// An error or a stop within an integration comes after the spectra before it: they are a last, shorter
+    /// After an error or a stop within an integration, this call returns the spectra before it as a last, shorter
     /// integration, and the next call returns the error.
     ///
     /// # Errors
-    /// Whatever a source or a device reports; [`Error::stopped`] when it is stopped.
+    /// Errors of a source or a device; [`Error::stopped`] when the callback stops the run.
     pub fn next_integration(&mut self, integration: &mut Integration) -> Result<bool> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
@@ -152,7 +152,7 @@ impl ArrayCorrelator {
         let end = header.spectra.min(first + header.integration_spectra);
         if let Err(fault) = self.sum(end) {
             self.ended = true;
-            // A device that has failed gives no sums either.
+            // A failed device cannot return its sums.
             if self.next == first || self.read(first, integration).is_err() {
                 return Err(fault);
             }
@@ -163,7 +163,7 @@ impl ArrayCorrelator {
         Ok(true)
     }
 
-    /// Sums spectra up to number `end`.
+    /// Accumulates spectra up to number `end`.
     fn sum(&mut self, end: u64) -> Result<()> {
         while self.next < end {
             if !self.front.made().contains(&self.next) {
@@ -178,7 +178,7 @@ impl ArrayCorrelator {
         Ok(())
     }
 
-    /// Makes the next spectra; where a source fails, as many as there are samples for.
+    /// Computes the next spectra; if a source fails, as many as its samples allow.
     fn make(&mut self, end: u64) -> Result<()> {
         let all = if self.front.ends_with_integrations() { end } else { self.header.spectra };
         let mut last = all.min(self.next + self.front.capacity() as u64);
@@ -214,7 +214,7 @@ impl ArrayCorrelator {
         Ok(())
     }
 
-    /// What was done so far.
+    /// Returns the summary of the work so far.
     pub fn summary(&self) -> Summary {
         Summary::new(
             (&self.header, &self.tracking),

@@ -1,4 +1,4 @@
-//! Gains that a user brings, brought into the order of an antenna's spectra.
+//! User gains, sorted into the order of an antenna's spectra.
 //!
 //! Invariant: gains multiply the sky's voltages: in a lower sideband, whose voltages are their conjugates,
 //! the gains' conjugates do.
@@ -11,18 +11,18 @@ use super::level::Source;
 use super::options::Gains;
 use crate::error::{Error, Result};
 
-/// A user's gains; axes antenna, polarization, channel.
+/// User gains; axes antenna, polarization, channel.
 pub(super) struct Table {
     gains: Vec<Complex<f32>>,
-    /// Elements of an antenna; 1: one gain for all.
+    /// Elements per antenna; 1: one gain for all.
     elements: usize,
 }
 
 impl Table {
-    /// Checks gains, and sorts them into correlated order.
+    /// Checks gains and sorts them into correlated order.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a number of gains that fits nothing, or a gain that is not finite.
+    /// [`Error::Parameter`] for a number of gains that matches no allowed shape, or a gain that is not finite.
     pub(super) fn new(
         gains: &Gains,
         antennas: usize,
@@ -64,7 +64,7 @@ impl Table {
     }
 }
 
-/// How an antenna's gains are found.
+/// Returns how an antenna's gains are determined.
 pub(super) fn source(gains: &Gains, table: &Table, antenna: usize) -> Source {
     match gains {
         Gains::Auto => Source::Measured,

@@ -1,89 +1,89 @@
-//! What is known of a correlation before its first integration.
+//! Properties of a correlation known before its first integration.
 
 use super::options::PhaseCentre;
 use crate::correlate::Precision;
 use crate::geometry::Array;
 use crate::units::Epoch;
 
-/// What is known of a correlation before its first integration.
+/// Properties of a correlation known before its first integration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArrayHeader {
-    /// The antennas, with those that have no recording.
+    /// All antennas, including those without a recording.
     pub array: Array,
-    /// Whether each has a recording.
+    /// Whether each antenna has a recording.
     pub present: Vec<bool>,
-    /// Baselines that come out: antennas' numbers in the array (i, j), i >= j.
+    /// Output baselines: antenna numbers in the array (i, j), i >= j.
     pub baselines: Vec<(usize, usize)>,
     /// Polarizations of each antenna.
     pub polarizations: usize,
     /// Whether the feeds are circular (R and L).
     pub circular: bool,
-    /// Sky frequency of each channel's centre in Hz, rising.
+    /// Sky frequency of each channel's centre in Hz, ascending.
     pub frequencies_hz: Vec<f64>,
     /// Width of a channel in Hz.
     pub channel_width_hz: f64,
-    /// Channels averaged into one.
+    /// Correlated channels averaged into each output channel.
     pub average_channels: usize,
     /// The start of the first spectrum's window; day 0 when unknown.
     pub start: Epoch,
-    /// Seconds from spectrum to spectrum.
+    /// Seconds between spectra.
     pub spectrum_s: f64,
-    /// Seconds under a spectrum's window.
+    /// Length of a spectrum's window in seconds.
     pub window_s: f64,
-    /// Spectra of all antennas.
+    /// Number of spectra per antenna.
     pub spectra: u64,
-    /// Spectra of an integration.
+    /// Spectra per integration.
     pub integration_spectra: u64,
-    /// Integrations, the last of which may have fewer spectra.
+    /// Number of integrations; the last may have fewer spectra.
     pub integrations: u64,
-    /// Where the array looks.
+    /// Phase centre.
     pub phase_centre: PhaseCentre,
-    /// UT1 - UTC at the start in seconds; 0 when the start is unknown and nothing is tracked.
+    /// UT1 - UTC at the start in seconds; 0 if the start is unknown and nothing is tracked.
     pub dut1_s: f64,
-    /// Name of the source as recorded, empty when unknown.
+    /// Source name as recorded; empty if unknown.
     pub source_name: String,
-    /// How the spectra were made, and how they were multiplied.
+    /// Parameters of the filter bank and of the X-engine's arithmetic.
     pub bank: BankHeader,
 }
 
-/// How spectra were made.
+/// Parameters of the filter bank and of the X-engine's arithmetic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BankHeader {
-    /// Whether recorded channels were divided into channels.
+    /// Whether this program channelized the recorded channels.
     pub channelized_here: bool,
-    /// Channels of each recorded channel.
+    /// Channels per recorded channel.
     pub channels: usize,
-    /// Taps; 0 where nothing was channelized.
+    /// Taps; 0 without a filter bank.
     pub taps: usize,
-    /// The window's name; empty where nothing was channelized.
+    /// Window name; empty without a filter bank.
     pub window: String,
-    /// Bits of a real number of the spectra that were multiplied.
+    /// Bits of each real component of the spectra that were multiplied.
     pub nbits: usize,
-    /// How a GPU rounded them to multiply them.
+    /// Rounding of floats that the GPU's X-engine may use.
     pub precision: Precision,
-    /// Whether recorded integers were multiplied as they are.
+    /// Whether recorded integers were multiplied unchanged.
     pub as_recorded: bool,
-    /// Recorded samples a second of each stream.
+    /// Sample rate of each stream.
     pub sample_rate_hz: f64,
 }
 
 impl ArrayHeader {
-    /// Length of an integration in seconds.
+    /// Returns the length of an integration in seconds.
     pub fn integration_s(&self) -> f64 {
         self.integration_spectra as f64 * self.spectrum_s
     }
 
-    /// Polarization pairs: 1 or 4.
+    /// Returns the number of polarization pairs: 1 or 4.
     pub fn pairs(&self) -> usize {
         self.polarizations * self.polarizations
     }
 
-    /// The count of an integration whose samples are all valid.
+    /// Returns the count of an integration whose samples are all valid.
     pub fn full_count(&self) -> u64 {
         self.integration_spectra * self.average_channels as u64
     }
 
-    /// Length of the data in seconds.
+    /// Returns the length of the data in seconds.
     pub fn duration_s(&self) -> f64 {
         self.spectra as f64 * self.spectrum_s
     }

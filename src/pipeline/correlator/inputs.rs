@@ -1,4 +1,4 @@
-//! The recordings of an array, held against each other.
+//! Recordings of an array, and checks that they match.
 //!
 //! Invariant: recordings that pass have one rate, one band and one form, and it is known to a part of a sample
 //! by how much one starts later than another.
@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::units::{Epoch, HZ_PER_MHZ};
 
-/// A recording of one antenna, or of several.
+/// Recording of one or several antennas.
 pub struct ArrayInput {
-    /// The name that each of the source's antennas has in the array.
+    /// Array name of each antenna in the source.
     pub antennas: Vec<String>,
     /// The recording.
     pub source: Box<dyn VoltageSource>,
@@ -26,39 +26,39 @@ impl std::fmt::Debug for ArrayInput {
     }
 }
 
-/// The part of a sample by which starts may differ from whole samples where nothing turns phases: half of a
-/// degree over the band.
+/// Largest deviation of start offsets from whole samples without phase rotation, in samples: half a degree over the
+/// band.
 const START_TOLERANCE: f64 = 1e-3;
 
-/// How well the seconds of a day are known.
+/// Accuracy of the seconds of a day.
 const EPOCH_S: f64 = 3e-11;
 
-/// Samples by which clocks may part over a whole recording.
+/// Largest drift between sample clocks over a whole recording, in samples.
 const RATE_TOLERANCE: f64 = 0.1;
 
-/// The part of itself by which a centre's frequency may differ: what a header's decimals leave.
+/// Largest relative difference between centre frequencies; covers the rounding of decimal headers.
 const CENTRE_TOLERANCE: f64 = 1e-13;
 
-/// What recordings have in common, and where each lies in it.
+/// Common properties of the recordings, and the offset of each.
 #[derive(Clone, Debug)]
 pub(super) struct Recordings {
-    /// The first recording's, with the common start.
+    /// Header of the first recording, with the common start.
     pub(super) header: VoltageHeader,
-    /// Samples in common, of the time range.
+    /// Common samples within the time range.
     pub(super) times: u64,
-    /// The recording's sample that each has at common sample 0.
+    /// Sample index of each recording at common sample 0.
     pub(super) offsets: Vec<u64>,
-    /// By how much of a sample each one's samples were taken later than the common ones, at most half.
+    /// Lag of each recording's samples behind the common ones in samples, at most half.
     pub(super) late: Vec<f64>,
-    /// Samples of each recording.
+    /// Samples per recording.
     pub(super) lengths: Vec<u64>,
 }
 
 impl Recordings {
-    /// Checks that recordings belong together; those that are `cut` short may be shorter than the others.
+    /// Checks that the recordings match; those marked `cut` (truncated) may be shorter than the others.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming both files and what differs.
+    /// [`Error::Parameter`] naming both files and their difference.
     pub(super) fn new(
         headers: &[&VoltageHeader],
         cut: &[bool],
@@ -97,7 +97,7 @@ impl Recordings {
         Ok(Self { header, times, offsets, late, lengths })
     }
 
-    /// Checks that recordings whose phases nothing turns start whole samples apart.
+    /// Checks that recordings start whole samples apart, as required without phase rotation.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming both files and their starts.
@@ -147,7 +147,7 @@ fn check_alone(header: &VoltageHeader) -> Result<()> {
     Ok(())
 }
 
-/// Both files, and what each has.
+/// Builds the error that names both files and their values.
 fn differs<T: std::fmt::Display>(
     name: &'static str,
     (a, first): (&Path, T),
@@ -246,7 +246,7 @@ fn check_lengths(
     Err(Error::parameter("length (samples)", found, rule))
 }
 
-/// Whole samples from the first recording's start to another's, and what is left.
+/// Returns the whole samples from the first recording's start to another's, and the remainder.
 fn start(first: &VoltageHeader, other: &VoltageHeader) -> Result<(i64, f64)> {
     let samples = since(&first.start, &other.start)? / first.tsamp_s;
     let whole = samples.round();
@@ -266,7 +266,7 @@ fn day(start: Epoch) -> String {
     format!("on MJD {} at {:.9} s", start.day, start.seconds)
 }
 
-/// Nothing is common to the recordings that start first and last.
+/// Builds the error for recordings that share no samples.
 fn apart(headers: &[&VoltageHeader], starts: &[i64]) -> Error {
     let place = |k: usize| (headers[k].path.display(), day(headers[k].start));
     let first = (0..starts.len()).min_by_key(|k| starts[*k]).unwrap_or(0);
@@ -279,7 +279,7 @@ fn apart(headers: &[&VoltageHeader], starts: &[i64]) -> Error {
     Error::parameter("start", format!("{start_b} in {b}"), rule)
 }
 
-/// The samples of a time range.
+/// Returns the samples of a time range.
 fn part(header: &VoltageHeader, times: u64, range: Option<(f64, f64)>) -> Result<Range<u64>> {
     let Some((from, to)) = range else { return Ok(0..times) };
     let duration = times as f64 * header.tsamp_s;

@@ -1,4 +1,4 @@
-//! What comes out: the sums of all chosen baselines over some time.
+//! Output of the correlator: visibilities of all chosen baselines over one integration.
 
 use num_complex::Complex;
 
@@ -11,39 +11,39 @@ use crate::units::Epoch;
 /// | `sums`   | baseline, channel, pair | complex f64 | counts of the recording^2 |
 /// | `counts` | baseline, channel       | u64         | samples                   |
 ///
-/// `V_ij[p, q] = sum x_ip conj(x_jq)` over the samples at which antennas i and j are both valid, pairs in
-/// the order XX, XY, YX, YY, channels by rising sky frequency; of a lower sideband, too, the voltages are
-/// the sky's.
+/// `V_ij[p, q] = sum x_ip conj(x_jq)` over the samples at which antennas i and j are both valid. Pairs are in the
+/// order XX, XY, YX, YY, channels by ascending sky frequency. Voltages of a lower sideband are conjugated to the
+/// sky's first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Integration {
-    /// Its number, from 0.
+    /// Number of the integration, from 0.
     pub number: u64,
-    /// Its first spectrum's number.
+    /// Number of its first spectrum.
     pub first: u64,
-    /// Its spectra: fewer than the others have only in the last.
+    /// Spectra summed; only the last integration may have fewer than the others.
     pub spectra: u64,
-    /// Its middle.
+    /// Centre time.
     pub centre: Epoch,
     /// Sums over valid samples.
     pub sums: Vec<Complex<f64>>,
-    /// Valid samples, over all channels that were averaged into one.
+    /// Valid samples, summed over the channels averaged into one.
     pub counts: Vec<u64>,
 }
 
 impl Integration {
-    /// None yet.
+    /// Creates an empty integration.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The mean over valid samples of each sum, 0 where there are none; axes baseline, channel, pair.
+    /// Returns the mean over valid samples of each sum, 0 without valid samples; axes baseline, channel, pair.
     pub fn means(&self) -> impl Iterator<Item = Complex<f64>> + '_ {
         let pairs = self.sums.len() / self.counts.len().max(1);
         let rows = self.sums.chunks_exact(pairs.max(1)).zip(&self.counts);
         rows.flat_map(|(sums, count)| sums.iter().map(move |sum| sum / (*count).max(1) as f64))
     }
 
-    /// Brings the buffers to their lengths and to 0.
+    /// Resizes the buffers and fills them with 0.
     pub(super) fn clear(
         &mut self,
         baselines: usize,

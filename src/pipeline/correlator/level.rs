@@ -1,4 +1,4 @@
-//! What an antenna's spectra are multiplied by before they are rounded.
+//! Gains that scale an antenna's spectra before requantization.
 //!
 //! Invariant: measured gains depend on the antenna's first valid spectra alone.
 
@@ -11,19 +11,19 @@ use crate::error::{Error, Result};
 use crate::pipeline::voltage::deviation;
 use crate::voltage::VoltageEncoding;
 
-/// The most spectra that gains are measured with.
+/// Largest number of spectra that gains are measured with.
 const SPECTRA: usize = 256;
 
-/// The fewest.
+/// Smallest number of spectra that gains are measured with.
 const FEWEST: usize = 16;
 
-/// The most bytes of an antenna's spectra that are looked at, if they are enough for [`FEWEST`].
+/// Largest size in bytes of the spectra that gains are measured with, if it holds [`FEWEST`].
 const BYTES: usize = 32 << 20;
 
-/// The encoding of spectra of so many bits.
+/// Returns the encoding for `nbits` bits per real component.
 ///
 /// # Errors
-/// [`Error::Parameter`] for other numbers than 4, 8 and 32.
+/// [`Error::Parameter`] for numbers other than 4, 8 and 32.
 pub(super) fn encoding(nbits: usize) -> Result<VoltageEncoding> {
     match nbits {
         4 => Ok(VoltageEncoding::Complex4),
@@ -33,10 +33,10 @@ pub(super) fn encoding(nbits: usize) -> Result<VoltageEncoding> {
     }
 }
 
-/// Refuses to round integers.
+/// Checks that a reduced precision is requested for floats only.
 ///
 /// # Errors
-/// [`Error::Parameter`] for another precision than f32 of integers.
+/// [`Error::Parameter`] for a precision other than f32 with integers.
 pub(super) fn check_precision(precision: Precision, nbits: usize) -> Result<()> {
     if precision == Precision::F32 || nbits == 32 {
         return Ok(());
@@ -45,28 +45,28 @@ pub(super) fn check_precision(precision: Precision, nbits: usize) -> Result<()> 
     Err(Error::parameter("--precision", precision, rule))
 }
 
-/// Gains of one antenna's polarizations and channels; axes polarization, channel.
+/// Gains of one antenna; axes polarization, channel.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     polarizations: usize,
     coarse: usize,
     fine: usize,
     encoding: VoltageEncoding,
-    /// What spectra are multiplied by: one for all, or one an element.
+    /// Gains of the spectra: one for all, or one per element.
     gains: Vec<Complex<f32>>,
     /// Whether gains are to be measured.
     measured: bool,
-    /// Whether gains are taken out of the visibilities again.
+    /// Whether the readout divides visibilities by the gains.
     undone: bool,
 }
 
-/// How gains are found.
+/// Source of an antenna's gains.
 pub(super) enum Source {
-    /// By the power of spectra.
+    /// Measured from the power of spectra.
     Measured,
-    /// One for all, taken out again.
+    /// One for all; the readout divides by it.
     Fixed(f32),
-    /// Those that stay; axes polarization, channel.
+    /// Gains that remain in the visibilities; axes polarization, channel.
     Given(Vec<Complex<f32>>),
 }
 
@@ -87,17 +87,17 @@ impl Level {
         Self { polarizations, coarse, fine, encoding, gains, measured, undone }
     }
 
-    /// Recorded channels.
+    /// Returns the number of recorded channels.
     pub(super) fn coarse(&self) -> usize {
         self.coarse
     }
 
-    /// Channels of each recorded channel.
+    /// Returns the channels per recorded channel.
     pub(super) fn fine(&self) -> usize {
         self.fine
     }
 
-    /// Elements of a spectrum.
+    /// Returns the elements of a spectrum.
     pub(super) fn elements(&self) -> usize {
         self.polarizations * self.coarse * self.fine
     }
@@ -106,7 +106,7 @@ impl Level {
         self.encoding
     }
 
-    /// What spectra are multiplied by: one for all, or one an element.
+    /// Returns the gains of the spectra: one for all, or one per element.
     #[cfg(feature = "cuda")]
     pub(super) fn gains(&self) -> &[Complex<f32>] {
         &self.gains
@@ -117,18 +117,18 @@ impl Level {
         self.measured
     }
 
-    /// Spectra that gains are measured with.
+    /// Returns the number of spectra that gains are measured with.
     pub(super) fn spectra(&self) -> usize {
         if self.measured { (BYTES / (8 * self.elements())).clamp(FEWEST, SPECTRA) } else { 1 }
     }
 
-    /// Such that the deviation is that of the encoding; channels without power have 1, those that were
-    /// bad throughout the polarization's median.
+    /// Sets gains so that the standard deviation is the optimum of the encoding. Channels without power get 1;
+    /// channels without valid spectra get the polarization's median.
     pub(super) fn set(&mut self, powers: &Powers) {
         let target = deviation(self.encoding.bits());
         let channels = self.coarse * self.fine;
         let gain = |power: f64| {
-            // Power is that of both parts.
+            // `power` includes the real and the imaginary part.
             let deviation = (0.5 * power).sqrt();
             let gain = (target / deviation) as f32;
             if gain.is_normal() { gain } else { 1.0 }
@@ -147,12 +147,12 @@ impl Level {
         }
     }
 
-    /// What the products of an element are to be divided by.
+    /// Returns the divisor of an element's products at readout.
     pub(super) fn divisor(&self, element: usize) -> f64 {
         if self.undone { f64::from(self.gains[element % self.gains.len()].re) } else { 1.0 }
     }
 
-    /// Whether that is 1 for all.
+    /// Whether all divisors are 1.
     pub(super) fn is_unit(&self) -> bool {
         !self.undone || self.gains.iter().all(|gain| gain.re == 1.0)
     }
@@ -183,7 +183,7 @@ impl Powers {
         Self { sums, counts, fine: level.fine }
     }
 
-    /// Adds one spectrum's, where they are not bad.
+    /// Adds the valid channels of one spectrum.
     pub(super) fn add(&mut self, row: &[Complex<f32>], spectrum: u64, bad: &[Bad]) {
         let channels = self.counts.len() * self.fine;
         let hits = |bad: &&Bad, coarse: &usize| {
@@ -191,7 +191,7 @@ impl Powers {
         };
         for coarse in 0..self.counts.len() {
             let own = coarse * self.fine..(coarse + 1) * self.fine;
-            // Zeros that nobody flagged, such as a receiver's that is not on yet, say nothing of its level.
+            // Unflagged zeros, e.g. of a receiver that is still off, do not represent the signal level.
             let silent =
                 || row.chunks_exact(channels).all(|row| row[own.clone()].iter().all(is_zero));
             if bad.iter().any(|bad| hits(&bad, &coarse)) || silent() {

@@ -1,4 +1,4 @@
-//! Samples of floats that are not finite: zeros that are not valid.
+//! Float samples that are not finite: replaced by zeros and marked invalid.
 //!
 //! Invariant: what a window holds is finite, and what it holds in the place of lost samples is on the list.
 
@@ -6,16 +6,16 @@ use crate::io::voltages::Flag;
 use crate::pipeline::voltage::blank;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// What a recording lost.
+/// Lost samples of a recording.
 #[derive(Debug)]
 pub(super) struct Lost {
-    /// Runs of each stream's samples, those of each stream by rising start.
+    /// Runs of lost samples; the runs of each stream ascend by start.
     runs: Vec<Flag>,
-    /// The last run of each stream in `runs`, one more than its place; 0: there is none.
+    /// Index in `runs` of each stream's last run, plus 1; 0: none.
     last: Vec<usize>,
-    /// Samples under a window: a gap that is shorter has no spectrum of its own.
+    /// Samples under a window; a shorter gap between runs has no valid spectrum, so the runs are joined.
     span: u64,
-    /// Samples so far.
+    /// Lost samples so far.
     count: u64,
 }
 
@@ -24,17 +24,17 @@ impl Lost {
         Self { runs: Vec::new(), last: vec![0; streams], span, count: 0 }
     }
 
-    /// Samples so far.
+    /// Returns the number of lost samples so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// What is lost of the samples that are held.
+    /// Returns the lost samples among those in memory.
     pub(super) fn runs(&self) -> &[Flag] {
         &self.runs
     }
 
-    /// Puts zeros in the place of a block's samples that are not finite; `first` is its first sample.
+    /// Replaces a block's samples that are not finite by zeros; `first` is the block's first sample.
     pub(super) fn find(&mut self, block: &mut VoltageBlock, first: u64) {
         let (encoding, times) = (block.encoding(), block.times());
         if !matches!(encoding, VoltageEncoding::ComplexF32 | VoltageEncoding::RealF32) {
@@ -58,7 +58,7 @@ impl Lost {
         self.last[stream] = self.runs.len();
     }
 
-    /// Forgets what lies before a sample.
+    /// Removes runs that end before a sample.
     pub(super) fn drop_before(&mut self, sample: u64) {
         if self.runs.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! What is made of antenna voltages.
+//! Options of a correlation.
 //!
 //! Invariant: options say nothing of a recording; what does not fit one is found when they are bound.
 
@@ -8,51 +8,51 @@ use crate::correlate::Precision;
 use crate::geometry::Dut1;
 use crate::math::window::Window;
 
-/// What an array's correlation is asked for.
+/// Options of an array's correlation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorrelateOptions {
-    /// Channels out of each recorded channel.
+    /// Channels per recorded channel.
     pub channels: usize,
-    /// Taps: rows of samples under the filter bank's window.
+    /// Taps of the filter bank: rows of samples under its window.
     pub taps: usize,
     /// The prototype filter.
     pub window: Window,
-    /// Whether recorded channels are divided into channels; `None`: unless the recordings say that a
-    /// filter bank made them.
+    /// Whether to channelize recorded channels; `None`: yes, unless the recordings state that a filter bank made
+    /// them.
     pub channelize: Option<bool>,
-    /// Bits of a real number of the spectra that are multiplied: 4, 8, or 32 (single precision).
+    /// Bits of each real component of the spectra that are multiplied: 4, 8, or 32 (single precision).
     pub nbits: usize,
-    /// How a GPU may round spectra of 32 bits before it multiplies them.
+    /// Rounding of 32-bit spectra that a GPU may apply before it multiplies them.
     pub precision: Precision,
-    /// What spectra are multiplied by before they are rounded.
+    /// Gains of the spectra before requantization.
     pub gains: Gains,
     /// Length of an integration in seconds, rounded to whole spectra.
     pub integration_s: f64,
-    /// Neighbouring channels averaged into one.
+    /// Adjacent channels averaged into one.
     pub average_channels: usize,
-    /// Which baselines come out.
+    /// Baselines to write.
     pub baselines: Baselines,
-    /// Where the array looks.
+    /// Phase centre.
     pub phase_centre: PhaseCentre,
     /// UT1 - UTC.
     pub dut1: Dut1,
-    /// Fixed delays of the array's antennas in seconds, taken out too: one an antenna, or none.
+    /// Fixed antenna delays in seconds, also removed: one per antenna of the array, or empty.
     pub cable_delays_s: Vec<f64>,
-    /// The part to take, in seconds from the first sample that all antennas have.
+    /// Time range in seconds from the first sample that all antennas have.
     pub time_range: Option<(f64, f64)>,
-    /// What antennas without a recording are.
+    /// Treatment of antennas without a recording.
     pub missing: Missing,
-    /// Whether recordings of different length are taken as far as the shortest goes.
+    /// Whether recordings of different lengths are correlated up to the end of the shortest.
     pub shortest: bool,
-    /// The most bytes that buffers in the host's memory may take; `None` sets no limit. Fewer spectra are made at once.
+    /// Limit in bytes on buffers in host memory, met by fewer spectra per gulp; `None` sets no limit.
     pub memory: Option<u64>,
-    /// Spectra that are made at once; 0 chooses. The visibilities do not depend on it, but for the last bits of floats that
-    /// a GPU may round.
+    /// Spectra per gulp; 0 selects automatically. Visibilities do not depend on it, except in the last bits of floats
+    /// that a GPU may round.
     pub gulp: usize,
 }
 
 impl CorrelateOptions {
-    /// So many channels out of each recorded one: 8 taps, sinc x Hann, 8 bits, 1 s, all baselines, drift.
+    /// Options with `channels` channels per recorded channel: 8 taps, sinc x Hann, 8 bits, 1 s, all baselines, drift.
     pub fn new(channels: usize) -> Self {
         Self {
             channels,
@@ -77,53 +77,52 @@ impl CorrelateOptions {
     }
 }
 
-/// What spectra are multiplied by before they are rounded to integers.
+/// Gains of the spectra before requantization to integers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gains {
-    /// For each antenna, polarization and channel such that real and imaginary part have a standard
-    /// deviation of 20 counts for 8 bits, 2.8 for 4, by the power of the antenna's first valid spectra;
-    /// held, and taken out of the visibilities again. 1 for single precision.
+    /// Per antenna, polarization and channel. Scales the real and imaginary parts to a standard deviation of 20
+    /// counts for 8 bits, 2.8 for 4. The power of the antenna's first valid spectra sets each gain; it then stays
+    /// constant, and the readout divides the visibilities by it. 1 for single precision.
     Auto,
-    /// One for all, taken out of the visibilities again.
+    /// One for all; the readout divides the visibilities by it.
     Fixed(f32),
-    /// Complex gains that stay in the visibilities: one for all, one a channel, or axes antenna,
-    /// polarization, channel; channels by rising sky frequency, before any averaging, antennas those of
-    /// the array.
+    /// Complex gains that remain in the visibilities: one for all, one per channel, or axes antenna, polarization,
+    /// channel. Channels ascend by sky frequency, before any averaging; antennas are those of the array.
     Table(Vec<Complex<f32>>),
 }
 
-/// Which baselines come out.
+/// Baselines to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Baselines {
     /// All, autocorrelations included.
     All,
     /// Autocorrelations.
     Autos,
-    /// These pairs of antennas' names, in any order; the same name twice is an autocorrelation.
+    /// Pairs of antenna names, in any order; the same name twice is an autocorrelation.
     List(Vec<(String, String)>),
 }
 
-/// Where the array looks.
+/// Phase centre of the array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PhaseCentre {
-    /// A place on the sky, whose delays are taken out as the Earth turns (ICRS, J2000).
+    /// Direction on the sky (ICRS, J2000), tracked as the Earth rotates.
     Sidereal {
         /// Right ascension in degrees.
         ra_deg: f64,
         /// Declination in degrees.
         dec_deg: f64,
-        /// Its name.
+        /// Name of the source.
         name: String,
     },
-    /// None: only the antennas' own fixed delays are taken out.
+    /// No direction: only the antennas' fixed delays are removed.
     Drift,
 }
 
-/// What antennas of the array without a recording are.
+/// Treatment of the array's antennas without a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// An error.
+    /// Return an error.
     Fail,
-    /// Antennas without a valid sample.
+    /// Flag all their samples.
     Flag,
 }

@@ -1,20 +1,20 @@
-//! Where an antenna's samples are, among recordings and in time.
+//! Location of an antenna's samples: recording, streams and offset in time.
 
 use std::ops::Range;
 
-/// Where an antenna's samples are.
+/// Location of an antenna's samples.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The antenna's number in the array.
+    /// Antenna number in the array.
     pub(super) antenna: usize,
-    /// The recording.
+    /// Index of the recording.
     pub(super) feed: usize,
-    /// Its streams there.
+    /// Streams within the recording.
     pub(super) streams: Range<usize>,
-    /// The recording's sample at common sample 0.
+    /// Sample index of the recording at common sample 0.
     pub(super) offset: u64,
-    /// By how much of a sample its samples were taken later than the common ones.
+    /// Lag of the recording's samples behind the common ones, in samples.
     pub(super) late: f64,
-    /// Samples of the recording.
+    /// Number of samples of the recording.
     pub(super) length: u64,
 }

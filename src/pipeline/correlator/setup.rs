@@ -1,4 +1,4 @@
-//! From recordings and options to what correlates them.
+//! Construction of a correlator from recordings and options.
 //!
 //! Invariant: what is built can be run; every fault of options and headers is found here.
 
@@ -31,20 +31,20 @@ use crate::pipeline::budget;
 use crate::view::check_memory;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// Bytes of an antenna's spectra between filter bank and alignment.
+/// Bytes of one antenna's spectra between filter bank and alignment.
 const TILE_BYTES: usize = 1 << 20;
 
-/// What is asked, of which array.
+/// Request: array, options and backend.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) array: &'a Array,
     pub(super) options: &'a CorrelateOptions,
-    /// Delays of one's own, one polynomial an antenna.
+    /// The caller's delays, one polynomial per antenna.
     pub(super) delays: Option<&'a [DelayPolynomial]>,
     pub(super) backend: &'a Backend,
 }
 
-/// All that correlates.
+/// Components of a correlator.
 pub(super) struct Built {
     pub(super) header: ArrayHeader,
     pub(super) tracking: Tracking,
@@ -56,30 +56,30 @@ pub(super) struct Built {
 /// Geometry of the spectra.
 pub(super) struct Shape {
     recordings: Recordings,
-    /// The filter bank; none where voltages are channelized.
+    /// Filter bank; none if the voltages are already channelized.
     pub(super) bank: Option<channelize::Plan>,
     pub(super) channels: Channels,
     /// Whether there are no delays.
     pub(super) fixed: bool,
-    /// Whether recorded integers are multiplied as they are.
+    /// Whether recorded integers are multiplied unchanged.
     pub(super) direct: bool,
     pub(super) encoding: VoltageEncoding,
-    /// All spectra.
+    /// Number of spectra.
     pub(super) spectra: u64,
-    /// Those of an integration.
+    /// Spectra per integration.
     integration: u64,
 }
 
-/// Where spectra are made.
+/// Allocated buffer for spectra, on the host or on a device.
 pub(super) struct Room {
     pub(super) spectra: Spectra,
-    /// How many at once.
+    /// Spectra per gulp.
     pub(super) capacity: usize,
-    /// Why not on the GPU that multiplies them, if there is one.
+    /// Why the spectra are not computed on the GPU that multiplies them, if there is one.
     pub(super) not_on_device: Option<String>,
 }
 
-/// Builds it.
+/// Builds all components.
 ///
 /// # Errors
 /// As [`super::ArrayCorrelator::new`].
@@ -170,15 +170,15 @@ impl Shape {
         Ok(Self { recordings, bank, channels, fixed, direct, encoding, spectra, integration })
     }
 
-    /// Samples from one spectrum to the next, and under a window.
+    /// Returns the samples between spectra (hop) and the samples under a window (span).
     fn steps(&self) -> (u64, u64) {
         self.bank.as_ref().map_or((1, 1), |plan| (plan.hop() as u64, plan.span() as u64))
     }
 
-    /// The options with so few spectra at once that all of it stays within the limit on memory.
+    /// Returns the options with a gulp small enough for the memory limit.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when one spectrum at once is too much, with the need and the limit.
+    /// [`Error::Unavailable`], with the need and the limit, when a gulp of one spectrum does not fit.
     fn fitted(
         &self,
         asked: &Asked<'_>,
@@ -203,7 +203,7 @@ impl Shape {
         }
     }
 
-    /// Checks that there is room for the X-engine, a gulp and an integration.
+    /// Checks that memory suffices for the X-engine, a gulp and an integration.
     ///
     /// # Errors
     /// [`Error::Unavailable`] naming the bytes.
@@ -225,7 +225,7 @@ impl Shape {
         check_memory(&what, bytes)
     }
 
-    /// Bytes of the X-engine, a gulp and an integration; `None` when they can't be counted.
+    /// Returns the bytes of the X-engine, a gulp and an integration; `None` if the count overflows.
     fn bytes(
         &self,
         asked: &Asked<'_>,
@@ -252,7 +252,7 @@ impl Shape {
         all.reduce(|sum, part| sum?.checked_add(part?)).flatten()
     }
 
-    /// Where spectra are made, and how many at once: on a device, if there is room for them.
+    /// Allocates the spectra of a gulp: on a device if memory suffices, else on the host.
     fn room(
         &self,
         asked: &Asked<'_>,
@@ -319,7 +319,7 @@ impl Shape {
         }
     }
 
-    /// Sources whose windows may begin where they have to.
+    /// Returns the sources, unpacked where windows must begin at samples that are not on byte boundaries.
     fn sources(&self, inputs: Vec<ArrayInput>) -> Vec<Box<dyn VoltageSource>> {
         let hop = self.steps().0;
         let sources = inputs.into_iter().zip(&self.recordings.offsets).map(|(input, offset)| {
@@ -341,7 +341,7 @@ impl Shape {
         pairs.map(feed).collect()
     }
 
-    /// Antennas by rising number in the array.
+    /// Builds the antennas, by ascending array number.
     fn stations(
         &self,
         asked: &Asked<'_>,

@@ -1,4 +1,4 @@
-//! How much is read, made and summed at once.
+//! Sizes of reads, gulps and integrations.
 //!
 //! Invariant: what comes out does not depend on how much is made at once.
 
@@ -10,45 +10,46 @@ use crate::io::voltages::VoltageHeader;
 
 use super::options::CorrelateOptions;
 
-/// Bytes of spectra that are made at once, unless that is too few spectra.
+/// Bytes of spectra per gulp, if that gives at least the fewest spectra.
 const GULP_BYTES: usize = 64 << 20;
 
-/// The most spectra that are made at once.
+/// Largest number of spectra per gulp.
 const MOST: usize = 1024;
 
-/// The fewest, unless there are fewer inputs: the X-engine's sums, as many as inputs squared, are read and
-/// written once a gulp.
+/// Smallest number of spectra per gulp, unless there are few inputs: the X-engine reads and writes its sums, as many
+/// as inputs squared, once per gulp.
 const FEWEST: usize = 256;
 
-/// The most bytes of spectra that are made at once, whatever is asked.
+/// Upper bound in bytes on the spectra of a gulp, even for a requested gulp.
 const MOST_BYTES: usize = 4 << 30;
 
-/// Bytes that are read of a recording at once.
+/// Bytes per read of a recording.
 const READ_BYTES: usize = 1 << 20;
 
-/// Bytes of a filter bank's spectra that a device makes at once.
+/// Bytes of a device's filter-bank output per gulp.
 #[cfg(feature = "cuda")]
 const DEVICE_BYTES: usize = 1 << 30;
 
-/// The most spectra that a device makes at once, unless more are asked for.
+/// Largest number of spectra per gulp on a device, unless more are requested.
 #[cfg(feature = "cuda")]
 const DEVICE_MOST: usize = 1 << 14;
 
-/// The most in any case: of 32 bits a part of a launch is 32 spectra long, and there are at most 65535.
+/// Upper bound on a device: with 32-bit spectra each block of a launch covers 32 spectra, and a launch has at most
+/// 65535.
 #[cfg(feature = "cuda")]
 const LAUNCH_MOST: usize = 65_535 * 32;
 
-/// Spectra that are made at once, of so many in all; `gulp` asks for some.
+/// Returns the spectra per gulp, at most `spectra`; `gulp` requests a number.
 pub(super) fn capacity(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
     let row = plan.inputs() * plan.channels() * plan.encoding().sample_bits() / 8;
     let fewest = (4 * plan.inputs()).clamp(16, FEWEST);
     let chosen = (GULP_BYTES / row).clamp(fewest, MOST);
-    // Whole words of the mask.
+    // Rounds down to whole words of the mask.
     let chosen = if chosen < 64 { chosen } else { chosen / 64 * 64 };
     limited(if gulp == 0 { chosen } else { gulp }, row, spectra)
 }
 
-/// The same on a device, whose spectra are single precision before they are rounded.
+/// Like [`capacity`], for a device, which holds spectra in single precision before requantization.
 #[cfg(feature = "cuda")]
 pub(super) fn capacity_on_device(plan: &correlate::Plan, spectra: u64, gulp: usize) -> usize {
     let row = 8 * plan.inputs() * plan.channels();
@@ -57,7 +58,7 @@ pub(super) fn capacity_on_device(plan: &correlate::Plan, spectra: u64, gulp: usi
     limited(if gulp == 0 { chosen } else { gulp }, row, spectra).min(LAUNCH_MOST)
 }
 
-/// The most spectra that are made at once, wherever a backend makes them.
+/// Returns the largest number of spectra per gulp wherever the backend may compute them.
 pub(super) fn most_capacity(
     plan: &correlate::Plan,
     spectra: u64,
@@ -77,7 +78,7 @@ fn limited(asked: usize, row: usize, spectra: u64) -> usize {
     asked.min((MOST_BYTES / row).max(1)).min(usize::try_from(spectra).unwrap_or(MOST))
 }
 
-/// One antenna's filter bank.
+/// Returns the plan of one antenna's filter bank.
 pub(super) fn bank(header: &VoltageHeader, options: &CorrelateOptions) -> Result<channelize::Plan> {
     channelize::Plan::new(channelize::Options {
         channels: options.channels,
@@ -97,7 +98,7 @@ pub(super) fn bank(header: &VoltageHeader, options: &CorrelateOptions) -> Result
     })
 }
 
-/// Spectra of an integration.
+/// Returns the spectra per integration.
 pub(super) fn integration(
     options: &CorrelateOptions,
     header: &VoltageHeader,
@@ -108,7 +109,7 @@ pub(super) fn integration(
     if !(asked.is_finite() && asked > 0.0) {
         return Err(Error::parameter("--integration (s)", asked, "it must be above 0"));
     }
-    // What a recording's rate, rounded in its header, makes of its length.
+    // Relative error of a recording's length due to the rounding of the rate in its header.
     const ROUNDING: f64 = 1e-9;
     let whole = (times / hop as u64).max(1);
     let spectra = (asked / spectrum).round().clamp(1.0, whole as f64);
@@ -123,7 +124,7 @@ pub(super) fn integration(
     Ok(spectra as u64)
 }
 
-/// Samples that are read of a recording at once.
+/// Returns the samples per read of a recording.
 pub(super) fn read_times(
     header: &VoltageHeader,
     capacity: usize,

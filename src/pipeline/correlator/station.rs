@@ -1,4 +1,4 @@
-//! One antenna's way from samples to aligned spectra.
+//! F-engine of one antenna: samples to aligned spectra.
 //!
 //! Invariant: a spectrum's bits depend on its number, never on how spectra are asked for.
 
@@ -19,12 +19,12 @@ use crate::backend::Backend;
 use crate::delay::{self, Aligner, Slope};
 use crate::error::Result;
 
-/// Spectra of one shift.
+/// Consecutive spectra with one shift.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) spectra: Range<u64>,
     pub(super) shift: i64,
-    /// Whether the recording has all their samples.
+    /// Whether the recording has all samples of these spectra.
     pub(super) inside: bool,
 }
 
@@ -35,42 +35,42 @@ pub(super) struct Elapsed {
     pub(super) align_s: f64,
 }
 
-/// One antenna's F-engine.
+/// F-engine of one antenna.
 pub(super) struct Station {
     place: Place,
     bank: Bank,
     flags: Flags,
-    /// What was lost of the samples that are held.
+    /// Lost samples among those the window holds.
     lost: Flags,
     level: Level,
     backend: Backend,
-    /// There once gains are known.
+    /// Created once gains are known.
     aligner: Option<Aligner>,
-    /// Spectra that are made at once.
+    /// Spectra per tile, the unit of channelization and alignment.
     tile: usize,
-    /// Room for spectra in `rows`.
+    /// Number of spectra that `rows` can hold.
     capacity: usize,
     delays: Vec<Delay>,
-    /// Of the prepared spectra; none where a device makes them of the delays.
+    /// Phase slopes of the prepared spectra; none if a device derives them from the delays.
     slopes: Option<Vec<Slope>>,
     runs: Vec<Run>,
     bad: Vec<Bad>,
     needed: Option<Range<u64>>,
-    /// No spectrum from the prepared ones on needs samples before this one.
+    /// Neither the prepared spectra nor later ones need samples before this one.
     from: u64,
-    /// Where gains are to be measured: spectrum and shift.
+    /// Spectrum and shift at which the gain measurement starts.
     measure: Option<(u64, i64)>,
-    /// Shift and number of the spectrum that the filter bank gives next, and the sample it takes next.
+    /// Shift and number of the filter bank's next spectrum, and its next input sample.
     next: Option<(i64, u64, u64)>,
     elapsed: Elapsed,
     outcome: Result<()>,
 }
 
-/// A thread's room for spectra.
+/// Scratch memory of a thread for spectra.
 pub(super) type Scratch = Vec<Complex<f32>>;
 
 impl Station {
-    /// An antenna whose `capacity` spectra at most are made at once.
+    /// Builds the F-engine of an antenna with at most `capacity` spectra per gulp.
     pub(super) fn new(
         place: Place,
         (bank, flags): (Bank, Flags),
@@ -101,7 +101,7 @@ impl Station {
         }
     }
 
-    /// Whose spectra a device makes.
+    /// Configures the antenna for spectra that a device computes.
     pub(super) fn on_device(self) -> Self {
         Self { slopes: None, ..self }
     }
@@ -110,13 +110,13 @@ impl Station {
         &self.place
     }
 
-    /// The prepared spectra, by shift.
+    /// Returns the prepared spectra, grouped by shift.
     #[cfg(feature = "cuda")]
     pub(super) fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Of each prepared spectrum, its delay and what is left of it.
+    /// Returns the total and the residual delay of each prepared spectrum.
     pub(super) fn delays(&self, all: &Delays) -> impl Iterator<Item = delay::Delay> {
         let late = self.place.late;
         self.delays.iter().map(move |delay| {
@@ -131,12 +131,12 @@ impl Station {
         self.aligner.is_some()
     }
 
-    /// What is not valid of the spectra that were made.
+    /// Returns the invalid ranges of the current spectra.
     pub(super) fn bad(&self) -> &[Bad] {
         &self.bad
     }
 
-    /// What an element of a spectrum was multiplied by and is to be divided by; axes polarization, channel.
+    /// Returns the gains of the spectra; axes polarization, channel.
     pub(super) fn level(&self) -> &Level {
         &self.level
     }
@@ -145,39 +145,39 @@ impl Station {
         self.elapsed
     }
 
-    /// Complex samples that rounding had to limit.
+    /// Returns the complex samples that saturated in requantization.
     pub(super) fn saturated(&self) -> u64 {
         self.aligner.as_ref().map_or(0, |aligner| aligner.saturated().iter().sum())
     }
 
-    /// How the last gulp went.
+    /// Takes the result of the last gulp.
     pub(super) fn take_outcome(&mut self) -> Result<()> {
         std::mem::replace(&mut self.outcome, Ok(()))
     }
 
-    /// The recording's sample that a spectrum begins with.
+    /// Returns the recording's sample index at which a spectrum's window begins.
     pub(super) fn at(&self, spectrum: u64, shift: i64) -> i64 {
         spectrum as i64 * self.bank.steps().0 as i64 + shift + self.place.offset as i64
     }
 
-    /// The samples of some spectra of one shift, all of which there are.
+    /// Returns the samples of consecutive spectra with one shift; all of them must exist.
     fn samples(&self, spectra: &Range<u64>, shift: i64) -> Range<u64> {
         let end = self.at(spectra.end - 1, shift) as u64 + self.bank.steps().1;
         self.at(spectra.start, shift) as u64..end
     }
 
-    /// The recording's samples that the prepared spectra need.
+    /// Returns the recording's samples that the prepared spectra need.
     pub(super) fn needed(&self) -> Option<Range<u64>> {
         self.needed.clone()
     }
 
-    /// The sample before which neither these spectra nor later ones need any.
+    /// Returns the sample before which neither these spectra nor later ones need any.
     pub(super) fn from(&self) -> u64 {
         self.from
     }
 
-    /// Where the prepared spectra that are there begin, with their samples, and how many spectra there
-    /// are in all: of voltages that are taken as they were recorded.
+    /// Returns the start and the samples of each run of existing spectra, and the number of prepared spectra; for
+    /// voltages that are multiplied as recorded.
     pub(super) fn parts(&self) -> (Vec<(usize, Range<u64>)>, usize) {
         let Some(base) = self.runs.first().map(|run| run.spectra.start) else {
             return (Vec::new(), 0);
@@ -189,14 +189,14 @@ impl Station {
         (inside.map(part).collect(), self.delays.len())
     }
 
-    /// Decides on the shifts of the next spectra, and which samples they need.
+    /// Determines the shifts of the next spectra and the samples they need.
     pub(super) fn prepare(&mut self, spectra: Range<u64>, delays: &Delays, channels: &Channels) {
         self.find_runs(&spectra, delays, channels);
         self.lost = Flags::none();
         self.look(channels.coarse);
     }
 
-    /// Takes account of what the recording lost of the samples that were needed; whether it did.
+    /// Marks spectra with lost samples among those needed; returns whether there are any.
     pub(super) fn lose(&mut self, lost: &Lost, coarse: usize) -> bool {
         let polarizations = self.place.streams.len() / coarse;
         self.lost = Flags::new(lost.runs(), &self.place.streams, polarizations);
@@ -206,14 +206,14 @@ impl Station {
         !self.lost.is_empty()
     }
 
-    /// Appends what is flagged or lost of some spectra of one shift.
+    /// Appends the flagged or lost ranges of consecutive spectra with one shift.
     fn find_bad(&self, spectra: &Range<u64>, shift: i64, bad: &mut Vec<Bad>) {
         for flags in [&self.flags, &self.lost] {
             flags.find(spectra, self.at(0, shift), self.bank.steps(), bad);
         }
     }
 
-    /// Finds what is not valid, where gains are to be measured, and which samples all of that needs.
+    /// Finds the invalid spectra, the start of the gain measurement, and the samples needed for both.
     fn look(&mut self, coarse: usize) {
         self.bad.clear();
         self.measure = None;
@@ -246,7 +246,7 @@ impl Station {
         self.needed = needed;
     }
 
-    /// The spectra that gains are measured with.
+    /// Returns the spectra that gains are measured with.
     fn measured(&self, start: u64, shift: i64) -> Range<u64> {
         let (hop, span) = self.bank.steps();
         let left = self.place.length - self.at(start, shift) as u64 - span;

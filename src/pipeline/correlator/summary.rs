@@ -1,75 +1,75 @@
-//! What a correlation did: for people, and for `bench`.
+//! Summary of a correlation, for reports and for `bench`.
 
 use super::cross::Cross;
 use super::front::Front;
 use super::header::ArrayHeader;
 use super::tracking::Tracking;
 
-/// What was done.
+/// Summary of a correlation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Integrations that came out.
+    /// Integrations returned.
     pub integrations: u64,
-    /// Spectra that were correlated.
+    /// Spectra correlated.
     pub spectra: u64,
-    /// Their length in seconds.
+    /// Length of the data in seconds.
     pub data_s: f64,
-    /// Recorded samples of each stream that they stand for.
+    /// Recorded samples of each stream in that length.
     pub samples: u64,
-    /// Whether spectra were made on a GPU, and not only multiplied there.
+    /// Whether the GPU computed the spectra in addition to multiplying them.
     pub made_on_device: bool,
-    /// Why they were made by the host for a GPU that multiplied them, if they were.
+    /// Why the host computed spectra that a GPU multiplied, if it did.
     pub not_on_device: Option<String>,
     /// Seconds of each step.
     pub steps: Steps,
-    /// Each recorded antenna, by rising number in the array.
+    /// Recorded antennas, by ascending array number.
     pub antennas: Vec<AntennaSummary>,
     /// Names of antennas without a recording.
     pub missing: Vec<String>,
-    /// Recorded samples that were not finite numbers: no spectrum that would have them is valid.
+    /// Recorded samples that were not finite numbers; spectra that contain them are invalid.
     pub not_finite: u64,
     /// UT1 - UTC at the start in seconds.
     pub dut1_s: f64,
-    /// The tracked source's altitude at the start and at the end in degrees.
+    /// Altitude of the tracked source at the start and at the end in degrees.
     pub altitudes_deg: Option<(f64, f64)>,
-    /// Its lowest altitude in degrees, looked at every ten minutes at least.
+    /// Lowest altitude of the source in degrees, sampled at least every ten minutes.
     pub lowest_altitude_deg: Option<f64>,
 }
 
-/// Seconds of each step. Those of reading, filter bank and alignment, which run side by side, are shares of
-/// the time that they took together.
+/// Seconds per step. Reading, filter bank and alignment run concurrently; their values are shares of their common
+/// elapsed time.
 ///
-/// A GPU works beside the host: what is told then is where the host's time went. Reading includes waiting for the
-/// GPU to take what was read, the X-engine is what it took to queue, and reading out waits for all that was queued.
+/// With a GPU, the values are host time: reading includes waiting for the GPU to accept samples, the X-engine is the
+/// time to enqueue its work, and the readout waits for all enqueued work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Steps {
     /// Reading.
     pub read_s: f64,
     /// Filter banks.
     pub channelize_s: f64,
-    /// Delay phases, gains and rounding.
+    /// Delay phases, gains and requantization.
     pub align_s: f64,
     /// Corner turn.
     pub turn_s: f64,
     /// X-engine.
     pub correlate_s: f64,
-    /// Reading out of the X-engine.
+    /// Readout of the X-engine.
     pub output_s: f64,
 }
 
-/// One antenna.
+/// Summary of one antenna.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AntennaSummary {
-    /// Its name.
+    /// Name of the antenna.
     pub name: String,
-    /// The part of its spectra's samples that rounding had to limit.
+    /// Fraction of its samples that saturated in requantization.
     pub saturated: f64,
-    /// The part of its spectra that are not valid.
+    /// Fraction of its spectra that are invalid.
     pub masked: f64,
 }
 
 impl Steps {
-    /// All of them.
+    /// Returns the sum of all steps.
     pub fn total_s(&self) -> f64 {
         self.read_s
             + self.channelize_s
@@ -81,7 +81,7 @@ impl Steps {
 }
 
 impl Summary {
-    /// Of spectra and integrations that were correlated.
+    /// Builds the summary after `spectra` spectra and `integrations` integrations.
     pub(super) fn new(
         (header, tracking): (&ArrayHeader, &Tracking),
         front: &Front,
@@ -108,12 +108,12 @@ impl Summary {
         }
     }
 
-    /// Whether the source is below the horizon at any time, to ten minutes.
+    /// Whether the source is below the horizon at any time, sampled every ten minutes.
     pub fn is_below_horizon(&self) -> bool {
         self.lowest_altitude_deg.is_some_and(|lowest| lowest < 0.0)
     }
 
-    /// Millions of recorded samples of each stream (antenna, polarization, recorded channel) a second.
+    /// Returns the recorded samples of each stream (antenna, polarization, recorded channel) per second, in millions.
     pub fn msamples_per_s(&self) -> f64 {
         self.samples as f64 * 1e-6 / self.steps.total_s().max(1e-9)
     }

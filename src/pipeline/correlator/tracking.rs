@@ -1,4 +1,4 @@
-//! Where the array looks: the sky over it, and the delays that follow.
+//! Tracked direction, the sky over the array, and the resulting delays.
 //!
 //! Invariant: what is tracked has a known start.
 
@@ -11,20 +11,20 @@ use crate::geometry::{self, Array, DelayModel, DelayPolynomial, Direction, Sky};
 use crate::io::voltages::VoltageHeader;
 use crate::units::Epoch;
 
-/// Seconds from one altitude that is looked at to the next.
+/// Seconds between altitude samples.
 const ALTITUDES_S: f64 = 600.0;
 
-/// The most altitudes: those of the longest observation whose delays are modelled.
+/// Largest number of altitude samples; covers the longest observation whose delays are modelled.
 const MOST_ALTITUDES: f64 = 14_400.0;
 
-/// The sky over an array, and what is looked at.
+/// Sky over an array, and the tracked direction.
 #[derive(Clone, Debug)]
 pub(super) struct Tracking {
-    /// None where the time is not known.
+    /// None if the time is unknown.
     sky: Option<Sky>,
     direction: Option<Direction>,
     dut1_s: f64,
-    /// The source's altitude from the start to the end, ten minutes apart or less.
+    /// Altitude of the source from start to end, at most ten minutes apart.
     altitudes_deg: Vec<f64>,
 }
 
@@ -63,33 +63,33 @@ impl Tracking {
         Ok(Self { sky: Some(sky), direction, dut1_s, altitudes_deg })
     }
 
-    /// The sky, where the time is known.
+    /// Returns the sky; none if the time is unknown.
     pub(super) fn sky(&self) -> Option<&Sky> {
         self.sky.as_ref()
     }
 
-    /// What is tracked.
+    /// Returns the tracked direction.
     pub(super) fn direction(&self) -> Option<Direction> {
         self.direction
     }
 
-    /// UT1 - UTC at the start.
+    /// Returns UT1 - UTC at the start.
     pub(super) fn dut1_s(&self) -> f64 {
         self.dut1_s
     }
 
-    /// The source's altitude at the start and at the end.
+    /// Returns the altitude of the source at the start and at the end.
     pub(super) fn altitudes_deg(&self) -> Option<(f64, f64)> {
         self.altitudes_deg.first().copied().zip(self.altitudes_deg.last().copied())
     }
 
-    /// Its lowest altitude.
+    /// Returns the lowest altitude of the source.
     pub(super) fn lowest_deg(&self) -> Option<f64> {
         self.altitudes_deg.iter().copied().reduce(f64::min)
     }
 }
 
-/// Altitudes from the start to the end of an observation, ten minutes apart or less.
+/// Computes altitudes from the start to the end of an observation, at most ten minutes apart.
 fn altitudes_deg(
     sky: &Sky,
     source: Direction,
@@ -103,7 +103,7 @@ fn altitudes_deg(
     (0..=steps as usize).map(altitude).collect()
 }
 
-/// The reading of the clock so many seconds later, leap seconds counted where they are known.
+/// Returns the clock reading `seconds` later, with leap seconds where the date is known.
 ///
 /// # Errors
 /// As [`geometry::plus_elapsed_s`].
@@ -115,7 +115,7 @@ pub(super) fn later(epoch: Epoch, seconds: f64) -> Result<Epoch> {
     }
 }
 
-/// Seconds from an earlier reading of the clock to a later one, leap seconds counted where they are known.
+/// Returns the seconds between two clock readings, with leap seconds where the dates are known.
 ///
 /// # Errors
 /// As [`geometry::elapsed_s`].
@@ -127,10 +127,10 @@ pub(super) fn since(earlier: &Epoch, later: &Epoch) -> Result<f64> {
     }
 }
 
-/// The delays that are taken out.
+/// Builds the model of the delays to remove.
 ///
 /// # Errors
-/// [`Error::Shape`] for another number of delays than antennas; as [`DelayModel::fit`].
+/// [`Error::Shape`] for a number of delays that differs from the antennas; as [`DelayModel::fit`].
 pub(super) fn model(
     asked: &Asked<'_>,
     tracking: &Tracking,

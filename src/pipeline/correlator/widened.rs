@@ -1,4 +1,4 @@
-//! Real samples of less than a byte, each in bytes of its own, so that a window can begin at any of them.
+//! Unpacks real samples of less than a byte, so that a window can begin at any of them.
 //!
 //! Invariant: values are the same, and so are their times and flags.
 
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding, voltage};
 
-/// The encoding that has whole bytes a sample.
+/// Returns the encoding with whole bytes per sample that holds the same values.
 pub(super) fn widest(encoding: VoltageEncoding) -> VoltageEncoding {
     match encoding {
         VoltageEncoding::Real2 => VoltageEncoding::RealF32,
@@ -15,7 +15,7 @@ pub(super) fn widest(encoding: VoltageEncoding) -> VoltageEncoding {
     }
 }
 
-/// The source with whole bytes a sample; others pass as they are.
+/// Wraps a source so that each sample fills whole bytes; returns other sources unchanged.
 pub(super) fn widened(source: Box<dyn VoltageSource>) -> Box<dyn VoltageSource> {
     let encoding = widest(source.header().encoding);
     if encoding == source.header().encoding {

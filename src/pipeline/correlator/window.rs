@@ -1,4 +1,4 @@
-//! The part of a recording that is being worked on: all streams' samples from one on to another.
+//! Window of a recording: a range of samples of all streams, held in memory.
 //!
 //! Invariant: samples that are held are those that the source gave, whatever was asked for before.
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::io::voltages::{VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding, Voltages};
 
-/// Samples that fill whole bytes in every encoding.
+/// Number of samples that fills whole bytes in every encoding.
 const WHOLE: usize = 4;
 
 /// Samples of every stream of a recording; axes stream, time.
@@ -18,25 +18,25 @@ pub(super) struct Window {
     bytes: Vec<u8>,
     encoding: VoltageEncoding,
     streams: usize,
-    /// Samples of each stream that there is room for.
+    /// Allocated samples per stream.
     capacity: usize,
-    /// The first sample held, counted from the recording's start.
+    /// First sample held, counted from the recording's start.
     first: u64,
-    /// Samples held of each stream.
+    /// Samples held per stream.
     times: usize,
 }
 
 impl Window {
-    /// How samples are recorded.
+    /// Returns the encoding of the samples.
     #[cfg(feature = "cuda")]
     pub(super) fn encoding(&self) -> VoltageEncoding {
         self.encoding
     }
 
-    /// Some streams' samples, which must be held.
+    /// Returns samples of some streams from the window.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they are not.
+    /// [`Error::Shape`] when the window does not hold them.
     pub(super) fn voltages(
         &self,
         streams: Range<usize>,
@@ -53,7 +53,7 @@ impl Window {
         all.slice((times.start - self.first) as usize, (times.end - times.start) as usize)
     }
 
-    /// Lets go of what lies before a sample.
+    /// Discards samples before `sample`.
     fn drop_before(&mut self, sample: u64) {
         let dropped = sample.saturating_sub(self.first).min(self.times as u64) as usize;
         let dropped = dropped / WHOLE * WHOLE;
@@ -66,7 +66,7 @@ impl Window {
         self.first += dropped as u64;
     }
 
-    /// Makes room for so many samples.
+    /// Grows the buffer to `capacity` samples per stream.
     fn reserve(&mut self, capacity: usize) {
         if capacity <= self.capacity {
             return;
@@ -81,7 +81,7 @@ impl Window {
         (self.bytes, self.capacity) = (bytes, capacity);
     }
 
-    /// The samples behind those held, at most so many, to be filled.
+    /// Returns a block of at most `most` samples to fill, directly after those held.
     fn next(&mut self, most: usize) -> Result<VoltageBlock<'_>> {
         self.reserve(self.times + most);
         let rows = (self.streams, self.encoding.bytes(self.capacity));
@@ -89,30 +89,30 @@ impl Window {
     }
 }
 
-/// A source, and the window that moves along it.
+/// Source of a recording with the window that advances along it.
 pub(super) struct Feed {
     source: Box<dyn VoltageSource>,
-    /// Samples that are read at once.
+    /// Samples per read.
     gulp: usize,
     window: Window,
     lost: Lost,
-    /// Samples that the source has.
+    /// Length of the source in samples.
     length: u64,
-    /// Whether the correlation goes on to the source's end.
+    /// Whether the correlation uses the source up to its end.
     reaches_end: bool,
-    /// Why the source gave fewer samples, until it is taken.
+    /// Why the source returned too few samples, until it is taken.
     fault: Option<Error>,
-    /// Whether there was a fault.
+    /// Whether there was an error.
     ended: bool,
     /// Seconds spent reading.
     elapsed_s: f64,
-    /// How the last move went.
+    /// Result of the last move.
     outcome: Result<()>,
 }
 
 impl Feed {
-    /// A source of known length, of which the samples before `end` are used, read `gulp` samples at a time, with `span`
-    /// samples under a spectrum's window.
+    /// Builds a feed from a source of `length` samples, of which those before `end` are used; reads `gulp` samples at
+    /// a time. `span` is the number of samples under a spectrum's window.
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
         (length, end): (u64, u64),
@@ -143,19 +143,19 @@ impl Feed {
         }
     }
 
-    /// Says what the recording lacks, where it is cut short and used to its end.
+    /// Describes the truncation of a recording that is used to its end.
     pub(super) fn cut(&self) -> Option<String> {
         let why = self.source.cut().filter(|_| self.reaches_end)?;
         let path = self.header().path.display().to_string();
         Some(if why.contains(&path) { why.to_owned() } else { format!("{path}: {why}") })
     }
 
-    /// Takes the fault for which the source gave fewer samples than were needed.
+    /// Takes the error for which the source returned too few samples.
     pub(super) fn take_fault(&mut self) -> Option<Error> {
         self.fault.take()
     }
 
-    /// Whether some samples are held, as far as the source has them.
+    /// Whether the window holds the samples, as far as the source has them.
     pub(super) fn holds(&self, times: &Range<u64>) -> bool {
         let end = times.end.min(self.length);
         times.start >= end || self.window.first + self.window.times as u64 >= end
@@ -169,7 +169,7 @@ impl Feed {
         &self.window
     }
 
-    /// What the recording lost of what the window holds.
+    /// Returns the lost samples within the window.
     pub(super) fn lost(&self) -> &Lost {
         &self.lost
     }
@@ -179,12 +179,12 @@ impl Feed {
         self.elapsed_s
     }
 
-    /// How the last move went.
+    /// Takes the result of the last move.
     pub(super) fn take_outcome(&mut self) -> Result<()> {
         std::mem::replace(&mut self.outcome, Ok(()))
     }
 
-    /// Moves the window: what lies before `times` goes, and its samples are read, as far as the source gives them.
+    /// Moves the window: discards samples before `times` and reads `times`, as far as the source delivers them.
     pub(super) fn hold(&mut self, times: Range<u64>) {
         let begin = Instant::now();
         self.outcome = self.held(times);
@@ -203,7 +203,7 @@ impl Feed {
         self.window.drop_before(times.start);
         self.lost.drop_before(self.window.first);
         self.pass_over(times.start);
-        // Room for all at once, and for the samples that are read over the end.
+        // Allocates for all samples, and for those read past the end.
         let room = (end - self.window.first) as usize + WHOLE + self.gulp;
         self.window.reserve(room);
         while !self.ended && self.window.first + (self.window.times as u64) < end {
@@ -231,7 +231,7 @@ impl Feed {
         self.fault = Some(fault);
     }
 
-    /// Passes over what lies before a sample, where nothing is held.
+    /// Skips samples before `sample` while the window is empty.
     fn pass_over(&mut self, sample: u64) {
         let passed = (sample - self.window.first) / WHOLE as u64 * WHOLE as u64;
         if self.window.times == 0 && passed > 0 && !self.ended {

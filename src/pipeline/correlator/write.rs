@@ -1,4 +1,4 @@
-//! From integrations to a UVH5 file.
+//! Output of integrations to a UVH5 file.
 
 use std::path::Path;
 use std::time::Instant;
@@ -15,27 +15,27 @@ use crate::io::uvh5::{self, Feed, Feeds, Keyword, Mount, Pointing, Writer};
 use crate::pipeline::burst::Status;
 use crate::pipeline::ending::Ending;
 
-/// The shortest integration that a file keeps apart from its neighbours, in seconds: Julian dates are 40 us
-/// apart, and the last integration may be half as long.
+/// Shortest integration in seconds whose time a file resolves: Julian dates are 40 us apart, and the last integration
+/// may be half as long.
 const SHORTEST_S: f64 = 2e-4;
 
-/// What a file says beside what the correlation knows.
+/// File metadata that the correlation does not determine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Labels {
-    /// Name of the telescope; empty: the array's.
+    /// Name of the telescope; if empty, the array's name.
     pub telescope: String,
     /// Name of the instrument.
     pub instrument: String,
-    /// How the antennas are mounted.
+    /// Antenna mount.
     pub mount: Mount,
     /// Angle of the receptor X from north through east in degrees.
     pub feed_angle_deg: f64,
-    /// How the voltages came about, and how they were correlated; one line or more.
+    /// Origin of the voltages and parameters of the correlation; one or more lines.
     pub history: String,
 }
 
 impl Default for Labels {
-    /// X points east, the mount is not known.
+    /// Returns labels with X pointing east and an unknown mount.
     fn default() -> Self {
         Self {
             telescope: String::new(),
@@ -47,32 +47,33 @@ impl Default for Labels {
     }
 }
 
-/// What was written.
+/// Report of a written file.
 #[derive(Clone, Debug)]
 pub struct WriteReport {
-    /// What was done.
+    /// Summary of the correlation.
     pub summary: Summary,
-    /// Seconds that writing took.
+    /// Seconds spent writing.
     pub write_s: f64,
-    /// Seconds that all took.
+    /// Total seconds.
     pub elapsed_s: f64,
-    /// Bytes of the file.
+    /// File size in bytes.
     pub bytes: u64,
-    /// How it ended. The file has all integrations before; there is none where a run was stopped before its first.
+    /// End state of the run. The file holds all earlier integrations; a run stopped before its first integration
+    /// leaves no file.
     pub ending: Ending,
 }
 
 /// Writes all integrations to a UVH5 file.
 ///
-/// Of a tracked source, phases are zero in its direction and u, v, w are of its frame; otherwise the data are
-/// a drift scan's, and u, v, w are east, north, up. `observe` is shown each integration and how far the work
-/// is, and stops it by returning false. A stop, a read error, a failure of the device or a full disk ends the file
-/// before its time: it holds the integrations before, the same bits as those of a whole run, and the spectra of the one
-/// that was being summed, where they can be written.
+/// For a tracked source, phases are zero in its direction, and u, v, w are in its frame; otherwise the data are a
+/// drift scan's, and u, v, w are east, north, up. `observe` receives each integration and the progress, and stops the
+/// run by returning false. A stop, a read error, a device failure or a full disk truncates the file: it holds the
+/// earlier integrations with the same bits as a complete run, and, if they can be written, the spectra of the
+/// integration that was being summed.
 ///
 /// # Errors
-/// [`Error::Parameter`] when the recordings don't say their start, or for what UVH5 does not allow; whatever ends the
-/// work before its first integration, unless that is a stop.
+/// [`Error::Parameter`] when the recordings do not state their start, or for values that UVH5 does not allow; any
+/// error before the first integration, except a stop.
 pub fn write_uvh5(
     correlator: &mut ArrayCorrelator,
     path: &Path,
@@ -220,7 +221,7 @@ fn file_header(header: &ArrayHeader, labels: &Labels) -> Result<uvh5::Header> {
     })
 }
 
-/// How the spectra were made.
+/// Returns the parameters of the filter bank as file keywords.
 fn keywords(header: &ArrayHeader) -> Vec<(String, Keyword)> {
     let bank = &header.bank;
     let whole = |number: usize| Keyword::Integer(number as i64);
@@ -239,7 +240,7 @@ fn keywords(header: &ArrayHeader) -> Vec<(String, Keyword)> {
     all.into_iter().map(|(name, keyword)| (name.to_owned(), keyword)).collect()
 }
 
-/// One line of what was asked for: a history's.
+/// Returns one line for the file's history: the requested parameters.
 pub fn history(header: &ArrayHeader, options: &CorrelateOptions) -> String {
     let bank = &header.bank;
     let spectra = match bank.channelized_here {

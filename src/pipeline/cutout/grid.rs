@@ -1,4 +1,4 @@
-//! Sub-bands by time bins, filled from a stream of rows.
+//! Grid of sub-bands and time bins, accumulated from a stream of rows.
 
 use super::{BINS_PER_BIN_SHOWN, MOST_CELLS, Options};
 use crate::error::Result;
@@ -6,32 +6,32 @@ use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::unpack_f32;
 use crate::units::dispersion_delay_s;
 
-/// Bytes read at once, at most.
+/// Limit in bytes per read.
 const GULP_BYTES: usize = 4 << 20;
 
-/// Power dedispersed at the candidate's own dispersion measure; axes sub-band, bin.
+/// Power dedispersed at the candidate's dispersion measure; axes sub-band, bin.
 pub(super) struct Grid {
-    /// Sub-bands, the highest frequency first.
+    /// Sub-bands, highest frequency first.
     pub(super) subbands: usize,
-    /// Bins, those beyond the ones shown included.
+    /// Bins, including those outside the plot.
     pub(super) bins: usize,
     /// Samples in a bin.
     pub(super) factor: usize,
-    /// First sample of the first bin at the highest frequency; may lie before the data.
+    /// First sample of the first bin at the highest frequency; may precede the data.
     pub(super) start: i64,
     /// Bins before the first one of the noise estimate.
     pub(super) pad: usize,
     /// Sampling time in seconds.
     pub(super) tsamp_s: f64,
-    /// Mean frequency of each sub-band, Hz; NaN where all its channels are masked.
+    /// Mean frequency of each sub-band in Hz; NaN if all its channels are masked.
     pub(super) centres_hz: Vec<f64>,
-    /// Channels used of each sub-band.
+    /// Used channels of each sub-band.
     pub(super) used: Vec<usize>,
-    /// Edges of the band in Hz: highest, lowest.
+    /// Highest and lowest edge of the band in Hz.
     pub(super) edges_hz: (f64, f64),
     /// Highest channel centre in Hz.
     pub(super) reference_hz: f64,
-    /// Sums, later means, of each cell.
+    /// Sums of each cell, then means.
     pub(super) power: Vec<f32>,
     counts: Vec<u32>,
     channels: Vec<Channel>,
@@ -44,9 +44,9 @@ pub(super) struct Shape {
     pub(super) bins: usize,
     factor: usize,
     pad: usize,
-    /// First row that the grid takes; may lie before the data.
+    /// First row of the grid; may precede the data.
     pub(super) start: i64,
-    /// Row after the last that it takes.
+    /// Row after the last row of the grid.
     pub(super) end: i64,
 }
 
@@ -75,18 +75,18 @@ impl Shape {
         Self { subbands, bins, factor, pad, start, end }
     }
 
-    /// Bytes of the cells and their counts.
+    /// Returns the bytes of the cells and their counts.
     pub(super) fn bytes(&self) -> usize {
         8 * self.subbands * self.bins
     }
 }
 
-/// Rows that are read at once.
+/// Returns the rows per read.
 pub(super) fn gulp_rows(header: &FilterbankHeader) -> usize {
     (GULP_BYTES / header.row_bytes().max(1)).max(1)
 }
 
-/// Where one used channel's samples go.
+/// Sub-band and shift of one used channel.
 struct Channel {
     index: usize,
     subband: usize,
@@ -120,7 +120,7 @@ impl Grid {
         grid
     }
 
-    /// Gives each unmasked channel its sub-band and its shift.
+    /// Assigns each unmasked channel to a sub-band and computes its shift.
     fn sort_channels(&mut self, header: &FilterbankHeader, options: &Options) {
         let centres = header.band.centres_hz();
         let mut order: Vec<usize> = (0..centres.len()).collect();
@@ -142,7 +142,7 @@ impl Grid {
         self.centres_hz = sums.iter().zip(&self.used).map(|(sum, n)| sum / *n as f64).collect();
     }
 
-    /// Reads all rows that reach the grid, and turns sums into means.
+    /// Reads all rows that contribute to the grid and computes the means.
     pub(super) fn read(
         &mut self,
         source: &mut dyn FilterbankSource,
@@ -201,7 +201,7 @@ impl Grid {
         }
     }
 
-    /// Turns sums into means.
+    /// Divides the sums by their counts.
     pub(super) fn average(&mut self) {
         for (power, count) in self.power.iter_mut().zip(&self.counts) {
             *power = if *count > 0 { *power / *count as f32 } else { f32::NAN };

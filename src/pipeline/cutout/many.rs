@@ -1,4 +1,4 @@
-//! Cutouts of many candidates from one pass over a source.
+//! Cutouts of many candidates in one pass over a source.
 
 use super::grid::{Grid, Shape, gulp_rows};
 use super::{Cutout, Options, check};
@@ -6,15 +6,15 @@ use crate::error::{Error, Result};
 use crate::io::FilterbankSource;
 use crate::sample::unpack_f32;
 
-/// Bytes of the grids that are filled at the same time, unless one alone has more.
+/// Limit in bytes on the grids filled at the same time, unless a single one is larger.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Cuts out what surrounds several candidates, from a source at its first sample that is read once and in order; `each`
-/// takes them by their place in `wanted`, in any order. Returns the places of those for which there was no memory beside the
-/// others: they need another pass.
+/// Cuts out the data around several candidates in one pass over a source at its first sample. `each` receives the
+/// cutouts with their indices in `wanted`, in any order. Returns the indices of candidates for which memory did not
+/// suffice beside the others; they need another pass.
 ///
 /// # Errors
-/// As [`cutout`](super::cutout) and `each`; [`Error::stopped`] when `goes_on`, which is asked before each read, returns
+/// As [`cutout`](super::cutout) and `each`; [`Error::stopped`] when `goes_on`, called before each read, returns
 /// false.
 pub fn cutouts(
     source: &mut dyn FilterbankSource,
@@ -39,7 +39,7 @@ pub fn cutouts(
         }
         if open.is_empty() {
             let Some(next) = waiting.peek() else { break };
-            // Passed over in pieces, so that a stop is noticed.
+            // Skipped in steps, so that a stop takes effect.
             let ahead = (shapes[*next].start - row).min(gulp as i64);
             if ahead > 0 && !is_over {
                 let passed = source.skip(ahead as u64)?;

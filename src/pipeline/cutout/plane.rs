@@ -1,4 +1,4 @@
-//! From sub-bands to what a plot shows: waterfall, profile, DM-time plane and S/N against DM.
+//! Plot data from sub-bands: waterfall, profile, DM-time plane and S/N against DM.
 
 use super::grid::Grid;
 use super::{Cutout, Options};
@@ -6,7 +6,7 @@ use crate::math::statistics::{median, median_and_sigma};
 use crate::units::{HZ_PER_MHZ, dispersion_delay_s};
 
 impl Grid {
-    /// The cutout of a grid that has been read.
+    /// Returns the cutout of a filled grid.
     pub(super) fn cutout(mut self, options: &Options) -> Cutout {
         let deviations = self.remove_baselines();
         let bin_s = self.factor as f64 * self.tsamp_s;
@@ -43,20 +43,20 @@ impl Grid {
         }
     }
 
-    /// Subtracts each sub-band's median, and returns each one's robust deviation.
+    /// Subtracts each sub-band's median; returns the robust standard deviations.
     fn remove_baselines(&mut self) -> Vec<f32> {
         let deviation = |row: &mut [f32]| {
             let finite = row.iter().filter(|x| x.is_finite()).map(|x| f64::from(*x));
             let (centre, sigma) = median_and_sigma(&mut finite.collect::<Vec<_>>())?;
             row.iter_mut().for_each(|x| *x -= centre as f32);
-            // More than half the bins of coarse samples may be equal; then the moments must do.
+            // With coarse samples more than half of the bins may be equal; the second moment then replaces the robust
+            // estimate.
             (sigma > 0.0).then_some(sigma as f32).or_else(|| moment(row))
         };
         self.power.chunks_mut(self.bins).map(|row| deviation(row).unwrap_or(0.0)).collect()
     }
 
-    /// Sums the sub-bands at a dispersion measure `offset` from the candidate's, and returns the
-    /// largest shift in bins.
+    /// Sums the sub-bands at a dispersion measure `offset` from the candidate's; returns the largest shift in bins.
     fn series(&self, offset: f64, dm_constant: f64, series: &mut [f32]) -> usize {
         series.fill(0.0);
         let bin_s = self.factor as f64 * self.tsamp_s;
@@ -86,7 +86,7 @@ impl Grid {
     }
 }
 
-/// The standard deviation about 0, where there is one.
+/// Returns the standard deviation about 0, if it is positive.
 fn moment(row: &[f32]) -> Option<f32> {
     let (sum, count) = row
         .iter()
@@ -96,8 +96,8 @@ fn moment(row: &[f32]) -> Option<f32> {
     (sigma > 0.0).then_some(sigma)
 }
 
-/// Brings series of `times` bins to sigma: each one's median is subtracted, and all are divided by the
-/// median of their deviations, so that S/N against DM is smooth. Bins of no data (0) stay 0.
+/// Scales series of `times` bins to standard deviations. Each one's median is subtracted, and all are divided by the
+/// median of their deviations, so that S/N is smooth in DM. Bins without data (0) stay 0.
 fn normalize(all: &mut [f32], times: usize) {
     let mut deviations = Vec::new();
     for series in all.chunks_mut(times) {
@@ -111,7 +111,7 @@ fn normalize(all: &mut [f32], times: usize) {
     all.iter_mut().for_each(|x| *x *= scale);
 }
 
-/// The highest S/N of a boxcar whose centre lies within `reach` bins of the middle.
+/// Returns the highest S/N of a boxcar centred within `reach` bins of the middle.
 fn highest_boxcar(series: &[f32], width: usize, reach: usize) -> f32 {
     let middle = series.len() / 2;
     let first = middle.saturating_sub(reach + width / 2);

@@ -6,7 +6,7 @@ use crate::io::{FilterbankHeader, FilterbankSource};
 use crate::sample::Encoding;
 use crate::units::{Band, DM_CONSTANT, dispersion_delay_s};
 
-/// A recording in memory.
+/// Recording in memory.
 struct Memory {
     header: FilterbankHeader,
     rows: Vec<u8>,
@@ -33,7 +33,7 @@ impl FilterbankSource for Memory {
 
 const TSAMP_S: f64 = 1e-3;
 
-/// Noise of a small generator, and one pulse of `width` samples that starts at `time` at the top.
+/// Noise of a small generator, and one pulse of `width` samples that starts at `time` at the highest frequency.
 fn recording(band: &Band, times: usize, dm: f64, time: usize, width: usize) -> Memory {
     let channels = band.channels();
     let mut state = 1u64;
@@ -142,7 +142,7 @@ fn wrong_options_are_refused() {
 fn one_pass_cuts_out_what_single_ones_do() {
     let band = Band::uniform(1500.0, -2.0, 128).unwrap();
     let sweep = dispersion_delay_s(1.0, band.lowest_hz(), band.highest_hz(), DM_CONSTANT);
-    // The last two lie beyond the end and before the beginning; two wait for others.
+    // The last two lie after the end and before the start; two need samples while another grid is open.
     let wanted: Vec<Options> = [1.504, 0.01, 3.2, 1.504, 90.0, -3.0]
         .map(|time_s| Options {
             zero_dm: time_s > 3.0,
@@ -161,7 +161,7 @@ fn one_pass_cuts_out_what_single_ones_do() {
         // Blank cells are NaN.
         assert_eq!(format!("{found:?}"), format!("{alone:?}"));
     }
-    // Grids of 120 MB each: two at a time.
+    // Grids of 120 MB each: two fit at a time.
     let large = Options { times: 30_000, ..wanted[0].clone() };
     let wanted = vec![large; 3];
     let mut count = 0;

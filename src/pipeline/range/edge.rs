@@ -1,7 +1,7 @@
-//! The start and the end of a recording: bursts of which they cut a part of the sweep off.
+//! Search at the start and the end of a recording for bursts that are partly outside it.
 //!
-//! Rows before the first one and after the last one are taken for zeros, and each sample is held to what noise gives in the
-//! channels that it has.
+//! Rows before the first and after the last count as zeros, and each dedispersed sample is compared with the noise of
+//! the channels that contribute to it.
 //!
 //! Invariant: what is found depends on the rows at the edge alone, never on gulps, threads or backend.
 
@@ -19,34 +19,34 @@ use crate::single_pulse::partial::{Coverage, Expected, PartialDetector, Span};
 use crate::single_pulse::{self, Input};
 use crate::view::{Plane, PlaneMut};
 
-/// Samples that have all channels, from which the noise of a trial is taken.
+/// Samples with all channels from which a trial's noise is estimated.
 const NOISE_TIMES: usize = 1024;
 
-/// S/N above the threshold that a cut burst must have. Edges add samples in which noise reaches the threshold, in a short
-/// recording as many as it has itself, and a sum of fewer channels is more skewed.
+/// Additional S/N that a cut burst must have above the threshold. Edges add samples in which noise can reach the
+/// threshold, in a short recording as many as it has itself, and a sum of fewer channels is more skewed.
 const MARGIN: f64 = 1.0;
 
-/// Groups of rows whose medians a channel's level is: interference in fewer than half of them moves it little.
+/// Groups of rows; a channel's level is the median over them, so interference in fewer than half changes it little.
 const GROUPS: usize = 16;
 
-/// Bytes of rows from which levels are taken, at most.
+/// Limit in bytes on the rows for levels.
 const LEVEL_BYTES: usize = 64 << 20;
 
-/// Bytes of zeros that are dedispersed at once.
+/// Bytes of zeros dedispersed per step.
 const ZERO_BYTES: usize = 4 << 20;
 
-/// Rows before any sample of an edge; as good as infinitely many.
+/// Time before any sample of an edge; effectively minus infinity.
 const NEVER: i64 = i64::MIN / 4;
 const ALWAYS: i64 = i64::MAX / 4;
 
-/// Rows at a recording's start, at its end, or all of a short one.
+/// Rows at a recording's start, at its end, or all rows of a short one.
 pub(in super::super) struct Edge<'a> {
     rows: Samples<'a>,
-    /// Number of the first of them.
+    /// Number of the first row.
     first: u64,
     is_start: bool,
     is_end: bool,
-    /// The least part of the channels that a sample must have.
+    /// Smallest fraction of the channels that a sample must have.
     least_band: f64,
     levels: Levels,
 }
@@ -55,12 +55,14 @@ pub(in super::super) struct Edge<'a> {
 struct Levels {
     means: Vec<f64>,
     variances: Vec<f64>,
-    /// What the mean of the channels' sum is above the sum of their means: medians of skewed numbers lie below means.
+    /// Median over groups of the channels' sum, minus the sum of the channels' medians: with skewed data the medians
+    /// are too low.
     excess: f64,
 }
 
 impl<'a> Edge<'a> {
-    /// The rows of a recording's start; of all of it where it `ends` with them. Levels are those of the first `level_rows`.
+    /// Builds the edge at a recording's start, or of all of it if it `ends` with these rows. Levels come from the
+    /// first `level_rows` rows.
     pub(in super::super) fn start(
         rows: Samples<'a>,
         ends: bool,
@@ -71,7 +73,7 @@ impl<'a> Edge<'a> {
         Self { rows, first: 0, is_start: true, is_end: ends, least_band, levels }
     }
 
-    /// The last rows of a recording of which `times` were read. Levels are those of the last `level_rows`.
+    /// Builds the edge at the end of a recording of `times` rows. Levels come from the last `level_rows` rows.
     pub(in super::super) fn end(
         rows: Samples<'a>,
         times: u64,
@@ -85,7 +87,8 @@ impl<'a> Edge<'a> {
 }
 
 impl Levels {
-    /// The medians over groups of rows of a channel's means and variances. Channels that are not used have none.
+    /// Computes the medians over groups of rows of each channel's mean and variance. The excess excludes masked
+    /// channels.
     fn new(rows: Samples<'_>, masked: &[bool]) -> Self {
         let channels = rows.channels();
         let groups = GROUPS.min(rows.times()).max(1);
@@ -126,26 +129,26 @@ impl Levels {
     }
 }
 
-/// Which channels the samples of a range's trials have at an edge.
+/// Channels available to the samples of a range's trials at an edge.
 struct Cover<'a> {
     plan: &'a dedisperse::Plan,
-    /// The channels that are summed, by rising delay.
+    /// Channels summed, by ascending delay.
     order: Vec<usize>,
-    /// Sums over so many of the first of these: of means, and of variances over those of all.
+    /// Cumulative sums over the first channels of this order: of means, and of variances relative to the total.
     means: Vec<f64>,
     shares: Vec<f64>,
     excess: f64,
-    /// What a channel gives that is not there.
+    /// Contribution of an absent channel.
     absent: f64,
     is_start: bool,
-    /// The samples of the recording, where it ends.
+    /// Length of the recording in samples, if it ends here.
     end: Option<i64>,
-    /// The fewest channels.
+    /// Smallest number of channels.
     least: usize,
 }
 
 impl<'a> Cover<'a> {
-    /// None where no channel varies.
+    /// Builds the coverage; none if no channel varies.
     fn new(plan: &'a dedisperse::Plan, edge: &Edge<'_>, end: u64) -> Option<Self> {
         let centres = plan.options().band.centres_hz();
         let mut order = plan.channels_used().to_vec();
@@ -174,12 +177,12 @@ impl<'a> Cover<'a> {
         Some(Self { plan, means, shares, excess, absent, is_start, end, least, order })
     }
 
-    /// Delays of the channels in a trial, rising.
+    /// Returns the delays of the channels in a trial, ascending.
     fn shifts(&self, dm: usize) -> Vec<i64> {
         self.order.iter().map(|channel| self.plan.shift(dm, *channel) as i64).collect()
     }
 
-    /// The channels that a sample has, of which these are the delays.
+    /// Returns the channels available to a sample, given the channels' delays.
     fn present(&self, shifts: &[i64], time: i64) -> Range<usize> {
         let first =
             if self.is_start { shifts.partition_point(|shift| time + shift < 0) } else { 0 };
@@ -217,8 +220,8 @@ impl Coverage for Cover<'_> {
 }
 
 impl RangeSearch {
-    /// Rows that the search of an edge takes, for all ranges; none where no trial has a delay. And those that levels are
-    /// taken from.
+    /// Returns the rows for the search of an edge, over all ranges, and the rows for its levels; none if no trial has
+    /// a delay.
     pub(in super::super) fn edge_rows(ranges: &[Self], row_bytes: usize) -> Option<(usize, usize)> {
         let delayed = ranges.iter().filter(|range| range.dedisperser.plan().max_shift() > 0);
         let rows = delayed.map(|range| {
@@ -232,18 +235,19 @@ impl RangeSearch {
         Some((rows.max(level), level))
     }
 
-    /// Bytes of the plane that the search of an edge fills.
+    /// Returns the bytes of the plane for the search of an edge.
     pub(in super::super) fn edge_plane_bytes(&self) -> usize {
         4 * (self.dedisperser.plan().dms().len() + 1) * self.edge_stride()
     }
 
-    /// Samples of a row of that plane: of a block, and of the boxcars that begin at the end of the one before.
+    /// Returns the samples per row of that plane: a block, plus the boxcars that begin at the end of the previous
+    /// block.
     fn edge_stride(&self) -> usize {
         let longest = self.dedisperser.plan().max_shift();
         self.detector.plan().max_width() + longest.clamp(1, FLUSH_TIMES).max(NOISE_TIMES)
     }
 
-    /// Searches an edge, while no other rows are in the dedisperser.
+    /// Searches an edge; the dedisperser must hold no other rows.
     pub(in super::super) fn search_edge(
         &mut self,
         edge: &Edge<'_>,
@@ -278,7 +282,7 @@ impl RangeSearch {
         let least = options.snr + MARGIN;
         let options = single_pulse::Options { snr: least, ..options };
         let mut partial = PartialDetector::new(single_pulse::Plan::new(options)?, backend);
-        // Of a short recording the start is taken.
+        // For a short recording, the noise comes from its start.
         let noise = near(NOISE_TIMES);
         let noise = noise.start..noise.end.min(noise.start + reach(NOISE_TIMES));
         let count = (noise.end - noise.start) as usize;
@@ -313,12 +317,12 @@ impl RangeSearch {
     }
 }
 
-/// Rows on their way through a dedisperser to a search that is called when the plane is full.
+/// Rows passed through a dedisperser to a search that is called when the plane is full.
 struct Pass {
     plane: PlaneBuffer,
     dms: usize,
     stride: usize,
-    /// Samples that boxcars reach beyond the one in which they begin.
+    /// Samples that a boxcar extends beyond its first sample.
     reach: usize,
     bin: usize,
     row_bytes: usize,
@@ -327,14 +331,14 @@ struct Pass {
     first: i64,
 }
 
-/// Takes samples from a time on, and the starts of the boxcars that are wanted.
+/// Search callback: receives samples with the time of the first, and the range of boxcar starts to search.
 type Search<'a> = &'a mut dyn FnMut(Input<'_>, (i64, Range<i64>)) -> Result<()>;
 
 impl Pass {
     fn new(range: &RangeSearch) -> Self {
         let plan = range.dedisperser.plan();
         let (dms, stride) = (plan.dms().len(), range.edge_stride());
-        // One row more, so that a view may begin within the first.
+        // One additional row, so that a view may begin within the first row.
         let words = (dms + 1) * stride;
         Self {
             plane: match range.plane {
@@ -351,7 +355,7 @@ impl Pass {
         }
     }
 
-    /// Dedisperses zeros for so many samples.
+    /// Dedisperses zeros for `samples` samples.
     fn zeros(
         &mut self,
         dedisperser: &mut Dedisperser,
@@ -384,7 +388,7 @@ impl Pass {
             if self.filled == self.stride {
                 self.search(search)?;
             }
-            // No more samples come of these than there is room for.
+            // Limits the output to the free space in the plane.
             let most = ((self.stride - self.filled) * self.bin).min(rest.times());
             let progress = dedisperser.run(rest.slice(0, most), self.output()?)?;
             self.filled += progress.produced;
@@ -393,13 +397,13 @@ impl Pass {
         Ok(())
     }
 
-    /// Searches what is left.
+    /// Searches the remaining samples.
     fn end(&mut self, search: Search<'_>) -> Result<()> {
         let starts = self.first..self.first + self.filled as i64;
         search(self.view(self.filled)?, (self.first, starts))
     }
 
-    /// Searches the boxcars that the plane holds whole, and keeps the samples of the others.
+    /// Searches the boxcars that lie entirely in the plane and retains the samples of the others.
     fn search(&mut self, search: Search<'_>) -> Result<()> {
         let whole = self.filled - self.reach;
         let starts = self.first..self.first + whole as i64;
@@ -419,7 +423,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Where the next samples go.
+    /// Returns the output position of the next samples.
     fn output(&mut self) -> Result<Output<'_>> {
         let (dms, stride) = (self.dms, self.stride);
         let words = self.filled..self.filled + dms * stride;

@@ -1,4 +1,4 @@
-//! Channelized voltages: a filter bank's spectra as integers again, a recording of more channels.
+//! Channelized voltages: filter-bank spectra requantized to integers and read as a recording of more channels.
 //!
 //! Invariant: gains depend on the first spectra alone, never on how the voltages are read.
 
@@ -26,45 +26,45 @@ use crate::error::{Error, Result};
 use crate::io::voltages::{FilterGeometry, Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// Bytes of spectra that are made before they are sorted into streams.
+/// Bytes of spectra computed before they are transposed into streams.
 const ROWS_BYTES: usize = 1 << 20;
 
-/// Spectra that are sorted at once: few, so that all their lines stay in the cache.
+/// Spectra transposed per tile; few, so that all their cache lines stay in the cache.
 const TILE: usize = 8;
 
-/// How spectra become integers.
+/// Requantization of spectra to integers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requantization {
-    /// Bits of a real number: 8 or 4.
+    /// Bits of each real component: 8 or 4.
     pub bits: usize,
-    /// What each channel is multiplied by.
+    /// Gain of each channel.
     pub gains: Gains,
 }
 
 /// Gains of channels; antennas and polarizations share them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gains {
-    /// Such that real and imaginary part have a standard deviation of 20 counts for 8 bits, 2.8 for 4,
-    /// by the power of up to 1024 spectra, behind those at the start that are flagged in all streams.
-    /// Channels that are flagged in all of them have the others' median gain. 20 leaves 6 deviations of room, and rounding adds
-    /// 1/4800 of the variance; near 2.8 rounding and limiting together add least to Gaussian noise,
-    /// 1.2 % of the variance.
+    /// Scales the real and imaginary parts to a standard deviation of 20 counts for 8 bits, 2.8 for 4. The power of
+    /// up to 1024 spectra sets the gains; spectra at the start that are flagged in all streams are skipped. Channels
+    /// flagged in all of those spectra get the median gain of the others. 20 counts leave a range of 6 standard
+    /// deviations, and rounding adds 1/4800 of the variance. Near 2.8 counts, rounding and saturation together add
+    /// least to Gaussian noise, 1.2 % of the variance.
     ///
     /// # Source
     /// Max 1960, IRE Transactions on Information Theory 6, 7 (quantizing for least distortion).
     Automatic,
-    /// One for each channel of the output, in its order, or one for all.
+    /// One per output channel, in output order, or one for all.
     Given(Vec<f32>),
 }
 
-/// Channelized voltages of 8 or 4 bits, made as they are read.
+/// Channelized voltages of 8 or 4 bits, computed as they are read.
 ///
 /// | buffer | axes                                        | type               | access      |
 /// |--------|---------------------------------------------|--------------------|-------------|
 /// | block  | antenna, channel, polarization, time        | complex 8 or 4 bit | overwritten |
 ///
-/// Channels rise in the voltages' frequency: on the sky they rise too, or fall in a lower sideband.
-/// Where a window holds flagged samples there are flagged zeros, in both polarizations.
+/// Channels ascend in the voltages' frequency. Their sky frequencies also ascend, or descend in a lower sideband. A
+/// spectrum whose window contains flagged samples is zero and flagged, in both polarizations.
 pub struct ChannelizedVoltages {
     header: VoltageHeader,
     geometry: Geometry,
@@ -74,7 +74,7 @@ pub struct ChannelizedVoltages {
     flags: Flags,
     not_finite: Arc<AtomicU64>,
     rows: Vec<u8>,
-    /// The next spectrum's number; those before the filter bank's next one are flagged in all streams.
+    /// Number of the next spectrum; spectra from here to the filter bank's next one are flagged in all streams.
     row: u64,
     warnings: Vec<String>,
 }
@@ -86,13 +86,13 @@ impl std::fmt::Debug for ChannelizedVoltages {
 }
 
 impl ChannelizedVoltages {
-    /// Binds a recording to its filter bank; automatic gains read its beginning. Of the options, those
-    /// of detection (`products`, `ascending`) are not used.
+    /// Binds a recording to its filter bank; automatic gains read its beginning. The detection options (`products`,
+    /// `ascending`) have no effect.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that does not fit the recording, or has no meaning for
-    /// voltages (sums over spectra or channels); [`Error::Shape`] for gains of another number than the
-    /// output's channels; whatever the source reports.
+    /// [`Error::Parameter`] naming an option that does not fit the recording, or has no meaning for voltages (sums
+    /// over spectra or channels); [`Error::Shape`] when the number of gains differs from the output channels; errors
+    /// of the source.
     pub fn new(
         source: Box<dyn VoltageSource>,
         options: &ChannelizeOptions,
@@ -148,37 +148,38 @@ impl ChannelizedVoltages {
         })
     }
 
-    /// Samples read so far that were not finite numbers, of a recording of floats: zeros replaced them.
+    /// Returns the samples read so far that were not finite, in a recording of floats; zeros replaced them.
     pub fn not_finite(&self) -> u64 {
         self.not_finite.load(Ordering::Relaxed)
     }
 
-    /// The filter bank.
+    /// Returns the filter bank's parameters.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// What each channel is multiplied by, in the output's order.
+    /// Returns the gain of each channel, in output order.
     pub fn gains(&self) -> &[f32] {
         &self.gains
     }
 
-    /// Complex samples of each stream that had to be limited so far.
+    /// Returns the complex samples of each stream that saturated so far.
     pub fn saturated(&self) -> Vec<u64> {
         let all = self.spectra.saturated();
         self.streams.elements.iter().map(|element| all[*element]).collect()
     }
 
-    /// Asks `watch` before each block of voltages whether to go on; false ends the spectra with [`Error::stopped`].
+    /// Sets a callback that runs before each block of voltages; returning false ends the spectra with
+    /// [`Error::stopped`].
     pub fn watched_by(&mut self, watch: Watch) {
         self.spectra.watched_by(watch);
     }
 
-    /// Fills a block with the next spectra, and returns how many; fewer than there is room for only at the end of the
+    /// Fills a block with the next spectra and returns their number. It is below the capacity only at the end of the
     /// data or before an error, which the next call returns.
     ///
     /// # Errors
-    /// [`Error::Shape`]; whatever the source and the filter bank report; [`Error::stopped`].
+    /// [`Error::Shape`]; errors of the source and the filter bank; [`Error::stopped`].
     pub fn read_block(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         let times = self.fill(block)?;
         if times == 0 {
@@ -214,7 +215,7 @@ impl ChannelizedVoltages {
         Ok(done)
     }
 
-    /// Sorts spectra into streams, behind the `done` that the block holds.
+    /// Transposes spectra into streams, after the `done` samples that the block holds.
     fn sort(&self, times: usize, block: &mut VoltageBlock, done: usize) {
         let bytes = self.header.encoding.bytes(1);
         let row = self.spectra.elements();
@@ -263,20 +264,20 @@ impl VoltageSource for ChannelizedVoltages {
     }
 }
 
-/// Where each output stream stands in the filter bank's rows.
+/// Positions of the output streams in the filter bank's rows.
 #[derive(Clone, Debug)]
 struct Streams {
     polarizations: usize,
-    /// The filter bank's place of each recorded channel of the output.
+    /// Filter-bank index of each recorded channel of the output.
     places: Vec<usize>,
-    /// Channels of each recorded channel.
+    /// Channels per recorded channel.
     channels: usize,
-    /// The element of a row that each stream (antenna, channel, polarization) is.
+    /// Row element of each stream (antenna, channel, polarization).
     elements: Vec<usize>,
 }
 
 impl Streams {
-    /// Of `copies` of all antennas, channel `c` is that of copy `c mod copies`.
+    /// Computes the positions; with several `copies` of all antennas, channel `c` comes from copy `c mod copies`.
     fn new(recorded: &VoltageHeader, plan: &Plan, layout: &Layout, copies: usize) -> Self {
         let in_order = || (0..recorded.coarse_channels()).collect();
         let places = layout.places.clone().unwrap_or_else(in_order);
@@ -293,22 +294,22 @@ impl Streams {
         streams
     }
 
-    /// Channels of an antenna.
+    /// Returns the number of channels of an antenna.
     fn all_channels(&self) -> usize {
         self.places.len() * self.channels
     }
 
-    /// A stream's channel.
+    /// Returns the channel of a stream.
     fn channel(&self, stream: usize) -> usize {
         stream / self.polarizations % self.all_channels()
     }
 
-    /// The filter bank's place of an output channel.
+    /// Returns the filter-bank index of an output channel.
     fn in_bank(&self, channel: usize) -> usize {
         self.places[channel / self.channels] * self.channels + channel % self.channels
     }
 
-    /// Gains of output channels in the filter bank's order.
+    /// Sorts gains of output channels into filter-bank order.
     fn in_bank_order(&self, gains: &[f32]) -> Vec<f32> {
         let mut sorted = vec![0.0; gains.len()];
         gains.iter().enumerate().for_each(|(channel, gain)| sorted[self.in_bank(channel)] = *gain);

@@ -1,4 +1,4 @@
-//! Coherent dedispersion: a known dispersion is undone within each channel, before detection.
+//! Coherent dedispersion: removes a known dispersion within each channel before detection.
 //!
 //! Invariant: sample `n` of the filtered streams has the time of sample `n` of the recording, and bits
 //! that do not depend on how streams are read or passed over: blocks begin at whole multiples of their
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// The source, or two copies of it without the dispersion within channels; how many copies.
+/// Returns the source, or one with two copies of each stream, dedispersed within channels; and the number of copies.
 pub(super) fn dedispersed(
     source: Box<dyn VoltageSource>,
     plan: &Plan,
@@ -38,11 +38,11 @@ pub(super) fn dedispersed(
     Ok((Box::new(Coherent::new(source, transfer, backend)), 2))
 }
 
-/// A recording without the dispersion within channels, as twice as many antennas: the first half is
-/// right for the even output channels, the second for the odd.
+/// Recording dedispersed within channels, presented as twice as many antennas: the first half is correct for even
+/// output channels, the second for odd ones.
 ///
-/// Overlap-save: of each block's circular convolution the wrapped ends are discarded. Before the first
-/// sample and behind the last one there are zeros.
+/// Overlap-save: each block's circular convolution wraps around at both ends, and the wrapped samples are discarded.
+/// Samples before the first and after the last are zeros.
 struct Coherent {
     source: Box<dyn VoltageSource>,
     header: VoltageHeader,
@@ -52,13 +52,13 @@ struct Coherent {
     transforms: Vec<Transform>,
     units: Vec<Unit>,
     block: VoltageBlock<'static>,
-    /// Samples read from the source, or passed over.
+    /// Samples read from the source or skipped.
     read: u64,
-    /// Samples of the source, once its end was met.
+    /// Length of the source in samples, once its end was reached.
     end: Option<u64>,
-    /// The first sample that is kept of the present block; `None` before the first.
+    /// First valid output sample of the current block; `None` before the first block.
     first: Option<u64>,
-    /// The next sample to be given.
+    /// Next sample to return.
     next: u64,
 }
 
@@ -101,7 +101,7 @@ impl Coherent {
         }
     }
 
-    /// Whether the next sample lies in the present block, which is made where it must be.
+    /// Returns whether the next sample is in the current block; computes blocks as needed.
     fn advance(&mut self) -> Result<bool> {
         let kept = self.transfer.kept() as u64;
         let ready = |first: Option<u64>, next: u64| first.is_some_and(|first| next < first + kept);
@@ -117,8 +117,8 @@ impl Coherent {
         Ok(self.end.is_none_or(|end| self.next < end))
     }
 
-    /// Makes the block that begins at `first`, with nothing known of what lies before; the source
-    /// stands at the first sample that it needs.
+    /// Computes the block whose output begins at `first`, without earlier state; the source must be positioned at the
+    /// first sample that the block needs.
     fn begin(&mut self, first: u64) -> Result<()> {
         self.units.iter_mut().for_each(Unit::clear);
         let overlap = self.transfer.overlap;
@@ -128,7 +128,7 @@ impl Coherent {
         self.fill(first)
     }
 
-    /// Makes the block that begins at `first`; its front is in the windows already.
+    /// Computes the block whose output begins at `first`; the windows already hold the overlap.
     fn fill(&mut self, first: u64) -> Result<()> {
         let mut block =
             std::mem::replace(&mut self.block, VoltageBlock::new(self.header.encoding, 0, 0));
@@ -143,7 +143,7 @@ impl Coherent {
         Ok(())
     }
 
-    /// Reads a block full of samples into the windows.
+    /// Reads a block of samples into the windows.
     fn pull(&mut self, block: &mut VoltageBlock) -> Result<()> {
         let times = if self.end.is_some() { 0 } else { self.source.read(block)? };
         self.read += times as u64;
@@ -159,7 +159,7 @@ impl Coherent {
         Ok(())
     }
 
-    /// Copies samples of the present block to `block`, behind the `done` that it holds.
+    /// Copies samples of the current block to `block`, after the `done` samples that it holds.
     fn give(&self, block: &mut VoltageBlock, done: usize, samples: std::ops::Range<usize>) {
         let is_complex = self.header.encoding.is_complex();
         let offset = self.header.encoding.bytes(done);
@@ -212,7 +212,7 @@ impl VoltageSource for Coherent {
                 self.begin(first)?;
             }
         }
-        // Of a recording whose length was not known, the end may lie before the wanted sample.
+        // If the length was unknown, the recording may end before the requested sample.
         if !self.advance()? {
             self.next = self.next.min(self.end.unwrap_or(u64::MAX)).max(before);
         }
@@ -232,7 +232,7 @@ impl VoltageSource for Coherent {
     }
 }
 
-/// A flag with the samples that its filters bring it into.
+/// Extends a flag by the reach of the filters.
 fn widened(flag: &Flag, reach: u64) -> Flag {
     let start = flag.start.saturating_sub(reach);
     let end = flag.start.saturating_add(flag.times).saturating_add(reach);

@@ -1,4 +1,4 @@
-//! A recording whose rows are made on a GPU and stay there.
+//! Recording whose rows are computed on a GPU and stay there.
 //!
 //! Invariant: rows are, bit for bit, those that the same recording gives as a filterbank when its filter bank runs
 //! on the same GPU.
@@ -13,46 +13,47 @@ use crate::error::Result;
 use crate::io::FilterbankSource;
 
 impl VoltageFilterbank {
-    /// The GPU that its filter bank runs on, if it does.
+    /// Returns the GPU that runs the filter bank, if any.
     pub(in crate::pipeline) fn device(&self) -> Option<&Device> {
         self.rows.rows().channelizer().device()
     }
 
-    /// Samples that the filter bank has taken since it was last begun.
+    /// Returns the samples that the filter bank has consumed since its last reset.
     pub(in crate::pipeline) fn taken(&self) -> u64 {
         self.rows.rows().channelizer().times()
     }
 
-    /// Whether rows can be made on a device from here on. Before that, they are to be read: where the recording
-    /// begins with a gap, what fills it lies behind it.
+    /// Whether a device can compute the rows from here on. Otherwise the host must read rows first: the level that
+    /// fills a gap at the start comes from the rows after it.
     pub(in crate::pipeline) fn can_split(&self) -> bool {
         self.rows.can_split()
     }
 
-    /// What is not read yet, and what makes rows of what is: they may work at the same time.
+    /// Splits the filterbank into its unread voltages and the state that computes rows; both can be used
+    /// concurrently.
     pub(in crate::pipeline) fn split(&mut self) -> (Unread<'_>, Making<'_>) {
         self.rows.split()
     }
 
-    /// Bytes of a device that a row takes besides its own: those of all antennas.
+    /// Returns the device bytes per row for the rows of all antennas, in addition to the summed row.
     pub(in crate::pipeline) fn unjoined_row_bytes(&self) -> usize {
         let joining = self.rows.rows().joining();
         joining.map_or(0, |_| 4 * self.plan().row_elements())
     }
 }
 
-/// Makes rows of voltages on a device: antennas summed, recorded channels in order, gaps filled.
+/// Computes rows from voltages on a device: sums antennas, orders recorded channels, fills gaps.
 pub(in crate::pipeline) struct DeviceRows {
     joiner: Option<(RowJoiner, Buffer<u8>)>,
     filler: Option<GapFiller>,
-    /// The end of the rows that the present level was taken over.
+    /// End of the rows from which the current level was computed.
     level_end: Option<u64>,
     rows: Buffer<u8>,
     has_begun: bool,
 }
 
 impl DeviceRows {
-    /// For at most `most` rows at once.
+    /// Allocates memory for at most `most` rows per call.
     ///
     /// # Errors
     /// Those of [`RowJoiner::new`] and [`GapFiller::new`].
@@ -79,12 +80,12 @@ impl DeviceRows {
         })
     }
 
-    /// The rows that were made last.
+    /// Returns the buffer with the latest rows.
     pub(in crate::pipeline) fn rows(&self) -> &Buffer<u8> {
         &self.rows
     }
 
-    /// Queues the making of rows from pieces of voltages that are on the device; how many rows.
+    /// Enqueues the computation of rows from voltages on the device; returns the number of rows.
     pub(in crate::pipeline) fn make(
         &mut self,
         mut making: Making<'_>,
@@ -107,14 +108,14 @@ impl DeviceRows {
         Ok(times)
     }
 
-    /// Takes over what the host has seen of the rows.
+    /// Copies the host's level state to the device.
     fn begin(&mut self, making: &Making<'_>) -> Result<()> {
         let (Some(filler), Some(seen)) = (&mut self.filler, &making.seen) else { return Ok(()) };
         self.level_end = seen.filling.map(|(end, _)| end);
         filler.begin(seen.ring, seen.rows, seen.filling.map(|(_, level)| level))
     }
 
-    /// Fills what lies in gaps, and looks at what fills later ones.
+    /// Fills gaps, and records rows for the levels of later gaps.
     fn fill(&mut self, making: &mut Making<'_>, times: usize, stream: &Stream) -> Result<()> {
         let place = &mut *making.place;
         let Some(filler) = &mut self.filler else {

@@ -1,4 +1,4 @@
-//! Rows with their gaps filled: by each channel's level over rows before.
+//! Gap filling: rows in gaps are replaced by each channel's level over earlier rows.
 //!
 //! Invariant: what fills a gap depends on the rows around it alone, never on how rows are read or
 //! passed over.
@@ -18,19 +18,19 @@ use super::rows::Rows;
 use crate::error::Result;
 use crate::io::Gap;
 
-/// Gaps that begin within so many rows share a level, so that many small ones cost no more than few.
+/// Gaps that begin within the same block of this many rows share a level, so many small gaps cost little.
 const SHARED_ROWS: usize = 256;
 
-/// Bytes of rows that are looked at at once while others are passed over.
+/// Bytes of rows read per step while skipping.
 const SCRATCH_BYTES: usize = 1 << 20;
 
-/// A source of rows and its gaps.
+/// Source of rows, with its gaps filled.
 pub(super) struct Filled {
     rows: Rows,
     elements: usize,
     place: Place,
     level: Option<Level>,
-    /// What fills gaps, and whose anchor it belongs to.
+    /// Level that fills the current gap, and the end of the rows it was computed from.
     filling: Option<(u64, Vec<f32>)>,
     /// Rows after a gap at the very start, read ahead.
     ahead: Vec<f32>,
@@ -57,7 +57,7 @@ impl Filled {
         &mut self.rows
     }
 
-    /// Fills `rows` with the next rows; fewer only at the end of the data.
+    /// Fills `rows` with the next rows; returns fewer only at the end of the data.
     pub(super) fn read(&mut self, rows: &mut [f32]) -> Result<usize> {
         let asked = rows.len() / self.elements;
         let mut done = 0;
@@ -77,7 +77,7 @@ impl Filled {
         Ok(done)
     }
 
-    /// Passes over rows; fewer only at the end of the data.
+    /// Skips rows; skips fewer only at the end of the data.
     pub(super) fn skip(&mut self, times: u64) -> Result<u64> {
         let before = self.place.row;
         let target = before.saturating_add(times);
@@ -108,7 +108,7 @@ impl Filled {
         Ok(self.place.row - before)
     }
 
-    /// Takes the level that fills the next gap, once all of its rows are seen.
+    /// Computes the level for the next gap once all of its rows have been seen.
     fn prepare(&mut self) -> Result<()> {
         let Some(end) = self.place.due(self.filling.as_ref().map(|(end, _)| *end)) else {
             return Ok(());
@@ -125,7 +125,7 @@ impl Filled {
         Ok(())
     }
 
-    /// Fills rows of the present gap.
+    /// Fills rows of the current gap.
     fn fill(&mut self, rows: &mut [f32]) -> Result<usize> {
         let passed = self.pass_gap((rows.len() / self.elements) as u64)? as usize;
         if let Some((_, filling)) = &self.filling {
@@ -135,7 +135,7 @@ impl Filled {
         Ok(passed)
     }
 
-    /// Reads rows after a gap at the very start, for it has none before.
+    /// Reads the rows after a gap at the very start, which has no earlier rows.
     fn look_ahead(&mut self) -> Result<()> {
         let first = self.place.gaps[0];
         let end = self.place.gaps.get(1).map_or(u64::MAX, |gap| gap.start_time);
@@ -148,7 +148,7 @@ impl Filled {
         Ok(())
     }
 
-    /// Gives rows of data, and remembers those that fill a later gap.
+    /// Copies rows of data, and records those that a later gap's level needs.
     fn take(&mut self, rows: &mut [f32]) -> Result<usize> {
         let times = self.take_raw(rows)?;
         if let (Some(seen), Some(level)) = (self.place.seen(times), &mut self.level) {
@@ -169,29 +169,29 @@ impl Filled {
         Ok(length / self.elements)
     }
 
-    /// Rows read ahead that were given already; `None` when none are left.
+    /// Returns the number of read-ahead rows already returned; `None` without read-ahead rows.
     fn used_ahead(&self) -> Option<usize> {
         let held = self.ahead.len() / self.elements;
         let begin = self.rows.row() - held as u64;
         (held > 0).then(|| self.place.row.saturating_sub(begin) as usize)
     }
 
-    /// Frees what was read ahead once the next `times` rows have used it up.
+    /// Frees the read-ahead rows once the next `times` rows use them up.
     fn drop_used_ahead(&mut self, times: usize) {
         if self.place.row + times as u64 >= self.rows.row() {
             self.ahead = Vec::new();
         }
     }
 
-    /// Passes over rows of a gap; fewer only at the end of the data.
+    /// Skips rows of a gap; skips fewer only at the end of the data.
     fn pass_gap(&mut self, times: u64) -> Result<u64> {
         let end = self.place.row + times;
-        // Rows behind a gap at the very start may have been read already.
+        // Rows after a gap at the very start may have been read already.
         self.rows.skip(end.saturating_sub(self.rows.row()))?;
         Ok(times.min(self.rows.row() - self.place.row))
     }
 
-    /// Passes over rows of data that no gap needs.
+    /// Skips rows of data that no gap needs.
     fn pass_data(&mut self, times: u64) -> Result<u64> {
         if self.used_ahead().is_some() {
             let held = (self.rows.row() - self.place.row).min(times);

@@ -1,4 +1,4 @@
-//! A recording of voltages, read as a filterbank.
+//! Voltage recording read as a filterbank.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,21 +21,19 @@ use crate::io::{FilterbankHeader, FilterbankSource, Gap};
 use crate::sample::Encoding;
 use crate::units::Band;
 
-/// Filterbank rows made from voltages as they are read.
+/// Filterbank rows computed from voltages as they are read.
 ///
 /// | buffer | axes                   | type | access      |
 /// |--------|------------------------|------|-------------|
 /// | rows   | time, product, channel | f32  | overwritten |
 ///
-/// Channels run over the sky frequencies, from the highest down unless asked otherwise; a row's time
-/// is the middle of what its windows weigh. Powers of several antennas are summed. Rows with flagged
-/// samples under a window are gaps: each channel's level over 1024 rows before fills them (at the very
-/// start, the first 1024 rows behind): their mean, without those sixteenths of them whose own mean is
-/// far off.
+/// Channels descend in sky frequency by default. A row's time is the middle of its windows' weights. Powers of
+/// several antennas are summed. Rows with flagged samples under a window are gaps; each channel's level over the 1024
+/// rows before fills them (at the very start, the 1024 rows after). The level is the mean over 16 groups of those
+/// rows, without groups whose own mean is an outlier.
 ///
 /// # Numerics
-/// Single precision; the same bits for any `gulp`, any threads and any mixture of reading and passing
-/// over.
+/// Single precision; the same bits for any `gulp`, any number of threads and any mixture of reading and skipping.
 pub struct VoltageFilterbank {
     header: FilterbankHeader,
     recorded: VoltageHeader,
@@ -56,8 +54,8 @@ impl VoltageFilterbank {
     /// Binds a recording to its filter bank.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the option that does not fit the recording, or that must say what
-    /// the recording does not (`--freq`).
+    /// [`Error::Parameter`] naming an option that does not fit the recording, or one required because the recording
+    /// does not state the value (`--freq`).
     pub fn new(
         source: Box<dyn VoltageSource>,
         options: &ChannelizeOptions,
@@ -80,7 +78,7 @@ impl VoltageFilterbank {
         let mut geometry = Geometry::new(&recorded, &plan, Some(detection));
         geometry.coherent_dm = options.coherent_dm;
         let (source, copies) = dedispersed(source, &plan, detection.channels, options, backend)?;
-        // A channel's neighbours are in another copy than the channel itself.
+        // The adjacent channels, needed for interpolation, are in the other copy.
         let interpolate_later = detection.interpolate_dc && copies > 1;
         if interpolate_later && detection.channels > 1 {
             let rule = "with --coherent-dm and --average-channels it can't be done: leave one out";
@@ -106,46 +104,47 @@ impl VoltageFilterbank {
         Ok(Self { header, recorded, geometry, rows, not_finite, scratch: Vec::new(), warnings })
     }
 
-    /// The recording.
+    /// Returns the recording's header.
     pub fn recorded(&self) -> &VoltageHeader {
         &self.recorded
     }
 
-    /// The filter bank.
+    /// Returns the filter bank's parameters.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Its plan: coefficients and all sizes.
+    /// Returns the filter bank's plan: coefficients and all sizes.
     pub fn plan(&self) -> &Plan {
         self.rows.rows().plan()
     }
 
-    /// Products of each channel.
+    /// Returns the number of products per channel.
     pub fn products(&self) -> usize {
         self.geometry.products.len()
     }
 
-    /// Numbers in a row: products x channels.
+    /// Returns the numbers in a row: products x channels.
     pub fn row_elements(&self) -> usize {
         self.products() * self.header.channels()
     }
 
-    /// Samples read so far that were not finite numbers, of a recording of floats: zeros replaced them.
+    /// Returns the samples read so far that were not finite, in a recording of floats; zeros replaced them.
     pub fn not_finite(&self) -> u64 {
         self.not_finite.load(Ordering::Relaxed)
     }
 
-    /// Asks `watch` before each block of voltages whether to go on; false ends the rows with [`Error::stopped`].
+    /// Sets a callback that runs before each block of voltages; returning false ends the rows with
+    /// [`Error::stopped`].
     pub fn watched_by(&mut self, watch: Watch) {
         self.rows.rows_mut().watched_by(watch);
     }
 
-    /// Fills `rows` with whole rows, axes time, product, channel, and returns how many; fewer than
-    /// asked for only at the end of the data or before an error, which the next call returns.
+    /// Fills `rows` with whole rows, axes time, product, channel, and returns their number. It is below the request
+    /// only at the end of the data or before an error, which the next call returns.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `rows` has room for whole rows; whatever the source and the filter bank report;
+    /// [`Error::Shape`] unless `rows` holds a whole number of rows; errors of the source and the filter bank;
     /// [`Error::stopped`].
     pub fn read_rows(&mut self, rows: &mut [f32]) -> Result<usize> {
         let elements = self.row_elements();
@@ -163,14 +162,14 @@ impl VoltageFilterbank {
         self.rows.rows_mut().take_fault().map_or(Ok(()), Err)
     }
 
-    /// As [`Self::read_rows`], with an error in the place of the rows before it.
+    /// Like [`Self::read_rows`], but returns an error instead of the rows before it.
     fn read_or_fail(&mut self, rows: &mut [f32]) -> Result<usize> {
         let times = self.rows.read(rows)?;
         self.check_fault()?;
         Ok(times)
     }
 
-    /// One product only, as a filterbank is read.
+    /// Checks that there is only one product, as a filterbank source requires.
     fn check_products(&self) -> Result<()> {
         if self.products() == 1 {
             return Ok(());
@@ -191,7 +190,7 @@ impl FilterbankSource for VoltageFilterbank {
         if let Ok(rows) = bytemuck::try_cast_slice_mut(rows) {
             return self.read_or_fail(rows);
         }
-        // A buffer that does not begin at a number's place.
+        // The buffer is not aligned for f32.
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(rows.len() / 4, 0.0);
         let times = self.read_or_fail(&mut scratch);
@@ -248,8 +247,7 @@ fn header(recorded: &VoltageHeader, plan: &Plan, band: Band) -> FilterbankHeader
     }
 }
 
-/// How antennas are summed and recorded channels put in order, where the filter bank's rows are not
-/// rows already.
+/// Returns the sum over antennas and the order of recorded channels, if the filter bank's rows need either.
 fn assembly(
     recorded: &VoltageHeader,
     plan: &Plan,
@@ -268,8 +266,8 @@ fn assembly(
     })
 }
 
-/// Why there is no row, of a recording of which a part has `all` samples: the option that asks for
-/// more than there is.
+/// Returns the error for a recording without a single row; it names the option that needs more samples than there
+/// are. `all` is the whole recording's length.
 pub(super) fn too_short(recorded: &VoltageHeader, all: Option<u64>, plan: &Plan) -> Error {
     let times = recorded.times.unwrap_or(0);
     let (span, points) = (plan.span() as u64, plan.points() as u64);
@@ -295,7 +293,7 @@ pub(super) fn too_short(recorded: &VoltageHeader, all: Option<u64>, plan: &Plan)
     }
 }
 
-/// There is nothing that gaps could be filled with.
+/// Returns the error for a recording in which all samples are flagged.
 pub(super) fn all_flagged(recorded: &VoltageHeader, options: &ChannelizeOptions) -> Error {
     let rule = "all its samples are missing or not valid";
     match options.time_range {

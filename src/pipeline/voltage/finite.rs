@@ -1,4 +1,4 @@
-//! Voltages of floats without numbers that are not finite.
+//! Float voltages with samples that are not finite replaced by zeros.
 //!
 //! Invariant: what is given is finite; other encodings pass as they are.
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// The source, with zeros for samples of floats that are not finite, and their count so far.
+/// Wraps a source of floats so that samples that are not finite become zeros; also returns their running count.
 pub(in crate::pipeline) fn finite(
     source: Box<dyn VoltageSource>,
 ) -> (Box<dyn VoltageSource>, Arc<AtomicU64>) {
@@ -24,7 +24,7 @@ pub(in crate::pipeline) fn finite(
 
 struct Finite {
     source: Box<dyn VoltageSource>,
-    /// Samples that became zeros.
+    /// Number of samples replaced by zeros.
     count: Arc<AtomicU64>,
 }
 
@@ -62,7 +62,7 @@ impl VoltageSource for Finite {
     }
 }
 
-/// Puts zeros in the place of samples of so many bytes that are not finite, and says which.
+/// Replaces samples of `sample` bytes that are not finite by zeros and reports their indices to `found`.
 pub(in crate::pipeline) fn blank(row: &mut [u8], sample: usize, mut found: impl FnMut(usize)) {
     if row.chunks_exact(4).all(is_finite) {
         return;
@@ -75,7 +75,7 @@ pub(in crate::pipeline) fn blank(row: &mut [u8], sample: usize, mut found: impl 
     }
 }
 
-/// Whether a little-endian float is; an exponent of ones is not.
+/// Whether a little-endian float is finite: its exponent is not all ones.
 fn is_finite(bytes: &[u8]) -> bool {
     bytes[3] & 0x7f != 0x7f || bytes[2] & 0x80 == 0
 }

@@ -1,4 +1,4 @@
-//! From flagged samples to the rows that they touch.
+//! Rows that flagged samples affect.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use crate::channelize::Plan;
 use crate::io::Gap;
 use crate::io::voltages::Flag;
 
-/// Rows with a flagged sample under one of their windows, in any stream; rising, apart, none behind
-/// the end of the data where that is known.
+/// Returns the rows with a flagged sample under one of their windows, in any stream: ascending, disjoint, and within
+/// the data if their length is known.
 pub(super) fn gaps(flags: &[Flag], plan: &Plan, rows: Option<u64>) -> Vec<Gap> {
     let mut touched: Vec<Range<u64>> = flags.iter().map(|flag| rows_of(flag, plan)).collect();
     touched.sort_by_key(|range| range.start);
@@ -24,7 +24,7 @@ pub(super) fn gaps(flags: &[Flag], plan: &Plan, rows: Option<u64>) -> Vec<Gap> {
     merged.into_iter().map(gap).collect()
 }
 
-/// The rows that one flag touches.
+/// Returns the rows that one flag affects.
 pub(super) fn rows_of(flag: &Flag, plan: &Plan) -> Range<u64> {
     let row = plan.samples_per_row() as u64;
     // A row's last window ends `span - hop` samples after the row's own samples.

@@ -1,44 +1,44 @@
-//! How rows were made: what a file's metadata says of the filter bank before it.
+//! Filter-bank parameters for a file's metadata.
 
 use crate::channelize::{Detection, Feed, Plan, Products};
 use crate::io::voltages::VoltageHeader;
 
-/// The filter bank that made rows from a recording.
+/// Filter bank that computed rows from a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Geometry {
-    /// The recording's format.
+    /// Format of the recording.
     pub format: &'static str,
-    /// Channels out of each recorded channel, before any sum over channels.
+    /// Channels per recorded channel, before any sum over channels.
     pub channels: usize,
     /// Recorded channels.
     pub recorded_channels: usize,
     /// Taps.
     pub taps: usize,
-    /// The window's name.
+    /// Name of the window.
     pub window: String,
     /// Oversampling P / Q.
     pub oversampling: (usize, usize),
-    /// Samples from spectrum to spectrum.
+    /// Samples between spectra.
     pub hop: usize,
     /// Spectra summed into a row.
     pub integrate: usize,
-    /// Neighbouring channels summed into one.
+    /// Adjacent channels summed into one.
     pub average_channels: usize,
-    /// Name of each product, in the order of a row; none where voltages come out.
+    /// Name of each product, in the order of a row; empty for voltage output.
     pub products: Vec<&'static str>,
     /// `linear` or `circular`.
     pub feed: &'static str,
-    /// Whether each recorded channel's zero frequency was interpolated over.
+    /// Whether the channel at each recorded channel's zero frequency was interpolated.
     pub interpolate_dc: bool,
-    /// The dispersion measure whose smearing within channels was removed.
+    /// Dispersion measure for which dispersion within channels was removed.
     pub coherent_dm: Option<f64>,
     /// Antennas whose powers were summed.
     pub antennas: usize,
     /// Polarizations recorded.
     pub polarizations: usize,
-    /// The recording's sampling time in seconds.
+    /// Sampling time of the recording in seconds.
     pub recorded_tsamp_s: f64,
-    /// Recorded samples from the first one's start to the first row's.
+    /// Recorded samples from the start of the first sample to the start of the first row.
     pub delay_samples: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Which sky frequency each channel of a row has, and the filter bank's order that gives it.
+//! Sky frequencies of a row's channels, and the filter-bank order that produces them.
 
 use super::options::ChannelizeOptions;
 use crate::channelize::{Detection, Feed, Form, Input, Options, Order, Plan};
@@ -6,25 +6,25 @@ use crate::error::{Error, Result};
 use crate::io::voltages::VoltageHeader;
 use crate::units::{HZ_PER_MHZ, MAX_CHANNELS};
 
-/// A filter bank whose channels come out in order of sky frequency.
+/// Channel order of a filter bank whose output is sorted by sky frequency.
 #[derive(Clone, Debug)]
 pub(in crate::pipeline) struct Layout {
     /// Order of channels within a recorded channel.
     pub(in crate::pipeline) order: Order,
-    /// Whether the filter bank gives the recorded channels last first.
+    /// Whether the filter bank reverses the recorded channels.
     pub(in crate::pipeline) reverse_coarse: bool,
-    /// The filter bank's place of each recorded channel of a row, where its own order does not do.
+    /// Filter-bank index of each recorded channel of a row, if neither of the filter bank's orders fits.
     pub(in crate::pipeline) places: Option<Vec<usize>>,
-    /// The recorded channel at each place of a row.
+    /// Recorded channel at each position in a row.
     coarse: Vec<usize>,
 }
 
 impl Layout {
-    /// The order that gives falling, or rising, sky frequency.
+    /// Determines the order for descending or ascending sky frequency.
     ///
     /// # Errors
-    /// [`Error::Parameter`] when the recording does not say its frequencies or its sampling time, or
-    /// when its channels overlap.
+    /// [`Error::Parameter`] when the recording does not state its frequencies or its sampling time, or when its
+    /// channels overlap.
     pub(in crate::pipeline) fn new(header: &VoltageHeader, ascending: bool) -> Result<Self> {
         check(header)?;
         let order = match ascending == header.lower_sideband {
@@ -47,12 +47,12 @@ impl Layout {
         Ok(Self { order, reverse_coarse, places, coarse })
     }
 
-    /// The recorded channel at each place of a row.
+    /// Returns the recorded channel at each position in a row.
     pub(in crate::pipeline) fn coarse(&self) -> &[usize] {
         &self.coarse
     }
 
-    /// The filter bank's options.
+    /// Returns the filter bank's options.
     pub(in crate::pipeline) fn options(
         &self,
         header: &VoltageHeader,
@@ -77,10 +77,10 @@ impl Layout {
         }
     }
 
-    /// Sky frequency of each channel of a row in Hz; `summed` neighbours make one.
+    /// Returns the sky frequency of each channel of a row in Hz, with `summed` adjacent channels combined.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for more than [`MAX_CHANNELS`] of them.
+    /// [`Error::Parameter`] for more than [`MAX_CHANNELS`] channels.
     pub(in crate::pipeline) fn centres_hz(
         &self,
         header: &VoltageHeader,
@@ -102,13 +102,13 @@ impl Layout {
     }
 }
 
-/// 1, or -1 where sky frequency falls as the voltage's rises.
+/// Returns 1, or -1 if sky frequency falls as the voltage's frequency rises.
 pub(in crate::pipeline) fn sideband(header: &VoltageHeader) -> f64 {
     if header.lower_sideband { -1.0 } else { 1.0 }
 }
 
-/// Frequency of each of a recorded channel's channels in its voltages, from the middle of its band, in
-/// Hz; `summed` neighbours make one.
+/// Returns the frequencies in Hz of a recorded channel's channels, relative to the middle of its band, with `summed`
+/// adjacent channels combined.
 pub(in crate::pipeline) fn offsets_hz(
     header: &VoltageHeader,
     plan: &Plan,
@@ -118,7 +118,7 @@ pub(in crate::pipeline) fn offsets_hz(
     fine.chunks(summed).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
 }
 
-/// That of one channel.
+/// Returns the frequency of one channel.
 fn offset_hz(header: &VoltageHeader, plan: &Plan, index: usize) -> f64 {
     let (bin, channels) = (plan.bin(index), plan.channels());
     let width = header.channel_width_hz();
@@ -130,7 +130,7 @@ fn offset_hz(header: &VoltageHeader, plan: &Plan, index: usize) -> f64 {
     bin * step
 }
 
-/// The detection that is asked for.
+/// Returns the requested detection.
 pub(in crate::pipeline) fn detection(
     header: &VoltageHeader,
     asked: &ChannelizeOptions,
@@ -161,11 +161,11 @@ fn check(header: &VoltageHeader) -> Result<()> {
     Ok(())
 }
 
-/// The part of a channel's width that may overlap with the next one's: less is rounding of frequencies.
+/// Largest overlap of adjacent channels, relative to their width; absorbs the rounding of frequencies.
 const MOST_OVERLAP: f64 = 1e-3;
 
-/// Recorded channels, in order of sky frequency, may lie apart but not overlap: their channels would
-/// run back and forth.
+/// Checks that recorded channels do not overlap; they may have gaps. The channels of overlapping ones would not be
+/// monotonic in frequency.
 fn check_spacing(header: &VoltageHeader, coarse: &[usize]) -> Result<()> {
     let width = header.channel_width_hz();
     let spacings = coarse.windows(2).map(|pair| {
@@ -218,7 +218,7 @@ mod tests {
                 let falling: Vec<f64> = expected.into_iter().rev().collect();
                 assert_eq!(centres_mhz(&header, 4, false), falling);
             }
-            // 1 MHz of samples is a band of 0.5 MHz, and bin 0 at its edge.
+            // Real samples at 1 MHz cover 0.5 MHz, with bin 0 at the band's edge.
             let header = VoltageHeader { lower_sideband, ..header(&[1000.0], Real8) };
             let rising = centres_mhz(&header, 4, true);
             let first = if lower_sideband { 999.875 } else { 999.75 };

@@ -1,4 +1,4 @@
-//! What is made of recorded voltages.
+//! Options of the channelization of recorded voltages.
 //!
 //! Invariant: options say nothing of a recording; what does not fit one is found when they are bound.
 
@@ -6,48 +6,47 @@ use crate::channelize::{Feed, Products};
 use crate::math::window::Window;
 use crate::units::DM_CONSTANT;
 
-/// What a filterbank made from voltages is asked for.
+/// Options of a filterbank computed from voltages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelizeOptions {
-    /// Channels out of each recorded channel.
+    /// Channels per recorded channel.
     pub channels: usize,
-    /// Taps: rows of samples under the window.
+    /// Taps of the filter bank: rows of samples under its window.
     pub taps: usize,
     /// The prototype filter.
     pub window: Window,
     /// Oversampling P / Q, at least 1.
     pub oversampling: (usize, usize),
-    /// What is detected.
+    /// Detected products.
     pub products: Products,
-    /// How the feeds are made; `None`: as the recording says, else linear.
+    /// Type of the feeds; `None`: as recorded, else linear.
     pub feed: Option<Feed>,
     /// Spectra summed into a row.
     pub integrate: usize,
-    /// Neighbouring channels summed into one; divides `channels`.
+    /// Adjacent channels summed into one; divides `channels`.
     pub average_channels: usize,
-    /// Replace the channel at each recorded channel's zero frequency by the mean of its neighbours.
+    /// Whether to replace the channel at each recorded channel's zero frequency by the mean of the adjacent channels.
     pub interpolate_dc: bool,
-    /// A dispersion measure whose smearing within channels is removed before detection. The delays
-    /// between channels stay, so that the rows are searched at this measure as any others.
+    /// Dispersion measure for which dispersion within channels is removed before detection. The delays between
+    /// channels remain, so rows are searched at this dispersion measure like any others.
     pub coherent_dm: Option<f64>,
     /// Dispersion constant of `coherent_dm`, s MHz^2 pc^-1 cm^3.
     pub dm_constant: f64,
-    /// Rows run from the lowest sky frequency up, instead of from the highest down.
+    /// Whether rows ascend in sky frequency instead of descending.
     pub ascending: bool,
-    /// One antenna, counted from 0; `None`: the powers of all are summed.
+    /// Antenna to use, counted from 0; `None`: the powers of all are summed.
     pub antenna: Option<usize>,
-    /// The part to take, in seconds from the first sample's start: its samples are treated as if they
-    /// were the recording.
+    /// Time range in seconds from the first sample's start; its samples are treated as the whole recording.
     pub time_range: Option<(f64, f64)>,
-    /// The most bytes that blocks in the host's memory may take; `None` sets no limit. The rows do not depend on it.
+    /// Limit in bytes on blocks in host memory; `None` sets no limit. Rows do not depend on it.
     pub memory: Option<u64>,
-    /// Samples of each stream that are read at once; 0 chooses. The rows do not depend on it.
+    /// Samples of each stream per read; 0 selects automatically. Rows do not depend on it.
     pub gulp: usize,
 }
 
 impl ChannelizeOptions {
-    /// So many channels out of each recorded one: 8 taps, sinc x Hann, critical sampling, Stokes I,
-    /// nothing summed.
+    /// Options with `channels` channels per recorded channel: 8 taps, sinc x Hann, critical sampling, Stokes I, no
+    /// sums.
     pub fn new(channels: usize) -> Self {
         Self {
             channels,

@@ -1,4 +1,4 @@
-//! A part of a recording: some of its time, one of its antennas.
+//! Selection of a time range and an antenna of a recording.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::io::voltages::{Flag, VoltageHeader, VoltageSource};
 use crate::voltage::VoltageBlock;
 
-/// The part of a recording that is asked for; the whole is given back as it is.
+/// Returns the requested part of a recording; without a selection, the source itself.
 ///
 /// # Errors
 /// [`Error::Parameter`] for an antenna that the recording lacks, or a time range outside it.
@@ -25,13 +25,13 @@ struct Part {
     source: Box<dyn VoltageSource>,
     header: VoltageHeader,
     flags: Vec<Flag>,
-    /// The streams that are given.
+    /// Selected streams.
     streams: Range<usize>,
-    /// Samples still to come, where the range has an end.
+    /// Samples left in the time range.
     left: u64,
-    /// Whether the range ends with the recording or behind it, so that what a cut one lacks matters.
+    /// Whether the range reaches the recording's end, so that a truncation is reported.
     reaches_end: bool,
-    /// All streams, where not all of them are given.
+    /// Buffer for all streams, if only some are selected.
     all: Option<VoltageBlock<'static>>,
 }
 
@@ -58,7 +58,7 @@ impl Part {
         Ok(Self { source, header, flags, streams, left, reaches_end, all: None })
     }
 
-    /// Reads all streams, and copies those that are given.
+    /// Reads all streams and copies the selected ones.
     fn read_chosen(&mut self, block: &mut VoltageBlock) -> Result<usize> {
         let capacity = block.capacity();
         if self.all.as_ref().is_none_or(|all| all.capacity() != capacity) {
@@ -123,7 +123,7 @@ fn streams(header: &VoltageHeader, antenna: Option<usize>) -> Result<Range<usize
     Ok(antenna * each..(antenna + 1) * each)
 }
 
-/// The samples of a time range, in whole bytes of them.
+/// Returns the samples of a time range, rounded to whole bytes.
 fn times(header: &VoltageHeader, range: Option<(f64, f64)>) -> Result<Range<u64>> {
     let Some((from, to)) = range else { return Ok(0..u64::MAX) };
     let duration = header.duration_s().unwrap_or(f64::INFINITY);
@@ -136,7 +136,7 @@ fn times(header: &VoltageHeader, range: Option<(f64, f64)>) -> Result<Range<u64>
     Ok(sample(from)..sample(to))
 }
 
-/// What a part of the recording has of a flag.
+/// Returns the part of a flag within the selected streams and times.
 fn cut(flag: &Flag, streams: &Range<usize>, times: &Range<u64>) -> Option<Flag> {
     let first = flag.streams.start.max(streams.start);
     let last = flag.streams.end.min(streams.end);

@@ -1,4 +1,4 @@
-//! Rows as the filter bank makes them: antennas summed, recorded channels in order, gaps as they come.
+//! Filter-bank rows with antennas summed and recorded channels ordered; gaps are not filled.
 
 #[cfg(feature = "cuda")]
 use super::spectra::{Bank, Unread};
@@ -10,15 +10,15 @@ use crate::channelize::{Feed, Form, Plan, Products};
 use crate::error::{Error, Result};
 use crate::io::voltages::VoltageSource;
 
-/// Bytes of rows that are put together at once.
+/// Bytes of rows assembled per step.
 const SCRATCH_BYTES: usize = 1 << 20;
 
-/// Detected spectra, and what makes rows of them.
+/// Detected spectra and their assembly into rows.
 pub(super) struct Rows {
     spectra: Spectra<f32>,
     assembly: Option<Assembly>,
     scratch: Vec<f32>,
-    /// The product whose sign a lower sideband turns.
+    /// Product whose sign changes in a lower sideband.
     turned: Option<usize>,
 }
 
@@ -57,35 +57,35 @@ impl Rows {
         self.spectra.take_fault()
     }
 
-    /// The filter bank's plan.
+    /// Returns the filter bank's plan.
     pub(super) fn plan(&self) -> &Plan {
         self.spectra.plan()
     }
 
-    /// The next row's number.
+    /// Returns the number of the next row.
     pub(super) fn row(&self) -> u64 {
         self.spectra.row()
     }
 
-    /// Numbers in a row.
+    /// Returns the numbers in a row.
     pub(super) fn elements(&self) -> usize {
         self.spectra.elements() / self.assembly.as_ref().map_or(1, Assembly::rows)
     }
 
-    /// Fills `rows` with the next rows; fewer only at the end of the data.
+    /// Fills `rows` with the next rows; returns fewer only at the end of the data.
     pub(super) fn read(&mut self, rows: &mut [f32]) -> Result<usize> {
         let times = self.assembled(rows)?;
         if let Some(product) = self.turned {
             let (elements, products) = (self.elements(), self.plan().output_products());
             let line = elements / products;
             let rows = rows.chunks_exact_mut(elements).take(times);
-            // The voltages of a lower sideband are the conjugates of the sky's, and so is X Y*.
+            // Voltages of a lower sideband are conjugates of the sky's, so X Y* is conjugated as well.
             rows.for_each(|row| row[product * line..][..line].iter_mut().for_each(|x| *x = -*x));
         }
         Ok(times)
     }
 
-    /// The next rows, as the recorded voltages have them.
+    /// Reads the next rows without the sign change of a lower sideband.
     fn assembled(&mut self, rows: &mut [f32]) -> Result<usize> {
         let Some(assembly) = &self.assembly else { return self.spectra.read(rows) };
         let parts = self.spectra.elements();
@@ -105,21 +105,21 @@ impl Rows {
         Ok(done)
     }
 
-    /// Passes over rows; fewer only at the end of the data.
+    /// Skips rows; skips fewer only at the end of the data.
     pub(super) fn skip(&mut self, rows: u64) -> Result<u64> {
         self.spectra.skip(rows)
     }
 }
 
-/// The way of rows that are made on a device.
+/// Access for rows that a device computes.
 #[cfg(feature = "cuda")]
 impl Rows {
-    /// The filter bank.
+    /// Returns the filter bank.
     pub(super) fn channelizer(&self) -> &Channelizer {
         self.spectra.channelizer()
     }
 
-    /// How its rows become one antenna's, where they are not already.
+    /// Returns the assembly of its rows for the device, if they need one.
     pub(super) fn joining(&self) -> Option<Joining> {
         let assembly = self.assembly.as_ref()?;
         let Assembly { copies, antennas, products, channels, middle, ref places } = *assembly;
@@ -127,13 +127,13 @@ impl Rows {
         Some(Joining { copies, antennas, products, places: places.clone(), channels, middle })
     }
 
-    /// What is not read, and what works on what is.
+    /// Splits the rows into the unread voltages and the filter bank.
     pub(super) fn split(&mut self) -> (Unread<'_>, Bank<'_>) {
         self.spectra.split()
     }
 }
 
-/// Which product holds the imaginary part of the cross product.
+/// Returns the product that holds the imaginary part of the cross product.
 fn imaginary_product(plan: &Plan) -> Option<usize> {
     let Form::Detected(detection) = &plan.options().form else { return None };
     match (detection.products, detection.feed) {
@@ -143,24 +143,24 @@ fn imaginary_product(plan: &Plan) -> Option<usize> {
     }
 }
 
-/// How the filter bank's rows become one antenna's rows.
+/// Assembly of the filter bank's rows into rows summed over antennas.
 #[derive(Clone, Debug)]
 pub(super) struct Assembly {
-    /// Copies of all antennas: channel `c` is that of copy `c mod copies`.
+    /// Copies of all antennas: channel `c` comes from copy `c mod copies`.
     pub(super) copies: usize,
-    /// Antennas whose numbers are summed.
+    /// Antennas summed.
     pub(super) antennas: usize,
-    /// Products of each.
+    /// Products per antenna.
     pub(super) products: usize,
-    /// The filter bank's place of each recorded channel.
+    /// Filter-bank index of each recorded channel.
     pub(super) places: Vec<usize>,
-    /// Channels of each recorded channel.
+    /// Channels per recorded channel.
     pub(super) channels: usize,
-    /// Where each recorded channel's zero frequency is interpolated over, once copies are joined.
+    /// Interpolation of each recorded channel's zero-frequency channel, after the copies are merged.
     pub(super) middle: Option<Middle>,
 }
 
-/// A recorded channel's channel at zero frequency, and those on its sides (of real samples, the one).
+/// Index of the zero-frequency channel and of its adjacent channels (for real samples, both are the same).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Middle {
     zero: usize,
@@ -168,7 +168,7 @@ pub(super) struct Middle {
 }
 
 impl Middle {
-    /// Where a plan that sums no channels has them.
+    /// Finds the indices in a plan that sums no channels.
     pub(super) fn new(plan: &Plan) -> Option<Self> {
         let place = |bin: usize| (0..plan.channels()).find(|index| plan.bin(*index) == bin);
         let below = if plan.input().encoding.is_complex() { plan.channels() - 1 } else { 1 };
@@ -177,12 +177,12 @@ impl Middle {
 }
 
 impl Assembly {
-    /// Rows that one is made from.
+    /// Returns the number of filter-bank rows per output row.
     fn rows(&self) -> usize {
         self.copies * self.antennas
     }
 
-    /// One row; axes of `from`: copy, antenna, product, channel.
+    /// Assembles one row; axes of `from`: copy, antenna, product, channel.
     fn put(&self, from: &[f32], to: &mut [f32]) {
         let line = self.places.len() * self.channels;
         for (index, from) in from.chunks_exact(line).enumerate() {
@@ -201,7 +201,7 @@ impl Assembly {
         }
     }
 
-    /// Sets, or adds to, a copy's channels of one recorded channel.
+    /// Sets, or adds to, the channels of one copy within a recorded channel.
     fn add(&self, copy: usize, is_first: bool, from: &[f32], to: &mut [f32]) {
         if self.copies == 1 && is_first {
             return to.copy_from_slice(from);

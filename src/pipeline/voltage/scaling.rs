@@ -1,35 +1,36 @@
-//! Powers as 8-bit counts, each channel of each product by its own mean and deviation.
+//! Scaling of powers to 8-bit counts, each channel of each product by its own mean and standard deviation.
 
 use crate::math::statistics::median_and_sigma;
 
-/// The count of a channel's mean.
+/// Count of a channel's mean.
 const MEAN: f32 = 64.0;
 
-/// Counts of a channel's standard deviation.
+/// Counts per standard deviation.
 const DEVIATION: f64 = 16.0;
 
-/// Robust deviations from the median beyond which a number does not count.
+/// Outlier limit in robust standard deviations from the median.
 const OUTLYING: f64 = 10.0;
 
-/// How numbers became counts: `count = 64 + gain (x - mean)`, rounded and limited to 0 to 255; so
-/// `x = mean + (count - 64) / gain`.
+/// Scaling of numbers to counts: `count = 64 + gain (x - mean)`, rounded and clipped to 0 to 255, so that `x = mean +
+/// (count - 64) / gain`.
 ///
-/// A standard deviation is 16 counts: rounding adds 1/3072 of the variance, with room for 4 deviations below the mean and 12 above it. Mean and deviation are
-/// those of the first rows that are not filled, without numbers beyond 10 robust deviations.
+/// A standard deviation is 16 counts. Rounding adds 1/3072 of the variance; the range is 4 standard deviations below
+/// the mean and 12 above. Mean and standard deviation come from the first rows that are not filled, without numbers
+/// beyond 10 robust standard deviations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaling {
-    /// Rows that mean and deviation were taken from.
+    /// Rows from which mean and standard deviation were computed.
     pub rows: usize,
-    /// The number that became count 64; axes product, channel.
+    /// Mean, scaled to count 64; axes product, channel.
     pub means: Vec<f32>,
-    /// Counts of a unit; axes product, channel.
+    /// Counts per unit; axes product, channel.
     pub gains: Vec<f32>,
-    /// Numbers that were limited.
+    /// Numbers that were clipped.
     pub limited: u64,
 }
 
 impl Scaling {
-    /// From rows of `elements` numbers.
+    /// Computes the scaling from rows of `elements` numbers.
     pub(super) fn new(rows: &[f32], elements: usize) -> Self {
         let mut column = Vec::new();
         let (mut means, mut gains) = (Vec::new(), Vec::new());
@@ -40,14 +41,14 @@ impl Scaling {
             column.extend(finite);
             let (mean, deviation) = mean_and_deviation(&mut column);
             means.push(mean as f32);
-            // A constant channel stays at its mean's count.
+            // A constant channel gets the count of its mean.
             let gain = if deviation > 0.0 { DEVIATION / deviation } else { 1.0 };
             gains.push(gain as f32);
         }
         Self { rows: rows.len() / elements, means, gains, limited: 0 }
     }
 
-    /// Turns whole rows into counts; what is not a number becomes the mean.
+    /// Converts whole rows to counts; NaN becomes the mean.
     pub(super) fn scale(&mut self, rows: &[f32], counts: &mut [u8]) {
         let elements = self.means.len();
         let pairs = rows.chunks_exact(elements).zip(counts.chunks_exact_mut(elements));
@@ -64,11 +65,11 @@ impl Scaling {
     }
 }
 
-/// Of the values that do not lie far out; reorders them.
+/// Returns mean and standard deviation without outliers; reorders the values.
 fn mean_and_deviation(values: &mut Vec<f64>) -> (f64, f64) {
     let mut scratch = values.clone();
     let Some((median, sigma)) = median_and_sigma(&mut scratch) else { return (0.0, 0.0) };
-    // More than half of them alike: the deviation says nothing.
+    // With more than half of the values equal, the robust deviation is 0 and no value is an outlier.
     let edge = if sigma > 0.0 { OUTLYING * sigma } else { f64::INFINITY };
     values.retain(|x| (x - median).abs() <= edge);
     let count = values.len() as f64;
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn counts_have_their_mean_and_deviation_and_can_be_undone() {
-        // Two channels: one of ramps with a spike, one constant.
+        // Two channels: ramps with a spike, and a constant.
         let value = |time: usize| if time == 50 { 1e9 } else { 1000.0 + (time % 100) as f32 };
         let rows: Vec<f32> = (0..1000).flat_map(|time| [value(time), 7.0]).collect();
         let mut scaling = Scaling::new(&rows, 2);

@@ -1,4 +1,4 @@
-//! A source and its filter bank, as one stream of rows that can be read and passed over.
+//! Source with its filter bank, as one stream of rows that supports reading and skipping.
 //!
 //! Invariant: a row's bits do not depend on how rows are read or passed over, nor on what ends them before their time.
 
@@ -17,24 +17,24 @@ use crate::voltage::VoltageBlock;
 #[cfg(feature = "cuda")]
 pub(in crate::pipeline) use unread::{Bank, Unread};
 
-/// Bytes of voltages read at once, unless asked otherwise.
+/// Bytes of voltages per read, unless requested otherwise.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// The most bytes of voltages read at once, whatever is asked.
+/// Upper bound in bytes per read, even if more are requested.
 const MAX_BYTES: usize = 1 << 30;
 
-/// Bytes of rows that are made at once only to be passed over.
+/// Bytes of rows computed per step while skipping.
 const SCRATCH_BYTES: usize = 1 << 20;
 
-/// Spectra after which the filter bank may be started anew without a change in any bit.
+/// Multiple of spectra at which a restart of the filter bank changes no bits.
 const RESTART_SPECTRA: u64 = 64;
 
-/// Returns false to stop the work; it is asked before each block of voltages is read.
+/// Callback before each block of voltages; returns false to stop the run.
 pub type Watch = Box<dyn FnMut() -> bool + Send>;
 
-/// What rows are made of.
+/// Element type of rows.
 pub(super) trait Element: Copy + Default {
-    /// Rows to be written.
+    /// Wraps a buffer as the channelizer's output.
     fn output(rows: &mut [Self]) -> Output<'_>;
 }
 
@@ -56,37 +56,37 @@ impl Element for u8 {
     }
 }
 
-/// A source and its filter bank, whose rows are numbers of type `T`.
+/// Source with its filter bank, whose rows are numbers of type `T`.
 pub(super) struct Spectra<T> {
     source: Box<dyn VoltageSource>,
     channelizer: Channelizer,
     block: VoltageBlock<'static>,
-    /// Samples to be read at once.
+    /// Samples per read.
     gulp: usize,
-    /// Samples of the block that the filter bank has taken.
+    /// Samples of the block that the filter bank has consumed.
     used: usize,
-    /// Samples read or passed over.
+    /// Samples read or skipped.
     position: u64,
-    /// The next row's number.
+    /// Number of the next row.
     row: u64,
     /// Numbers in a row.
     elements: usize,
-    /// Limited samples of each element, before the filter bank was last started anew.
+    /// Saturated samples of each element before the last restart of the filter bank.
     saturated: Vec<u64>,
     scratch: Vec<T>,
     watch: Option<Watch>,
-    /// Whether a fault ended the rows before the data do.
+    /// Whether an error ended the rows before the end of the data.
     ended: bool,
-    /// That fault, until it is taken.
+    /// That error, until it is taken.
     fault: Option<Error>,
 }
 
 impl<T: Element> Spectra<T> {
-    /// Binds a source to its filter bank; `first` is what was read of the source before, and the row
-    /// that it begins at, a multiple of [`restart_rows`].
+    /// Binds a source to its filter bank. `first` holds the block already read from the source and the row at which
+    /// it begins, a multiple of [`restart_rows`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] for rows of less than a byte's samples; as [`Channelizer::new`].
+    /// [`Error::Parameter`] for rows that span less than a byte of samples; as [`Channelizer::new`].
     pub(super) fn new(
         source: Box<dyn VoltageSource>,
         first: Option<(u64, VoltageBlock<'static>)>,
@@ -124,38 +124,38 @@ impl<T: Element> Spectra<T> {
         })
     }
 
-    /// The filter bank's plan.
+    /// Returns the filter bank's plan.
     pub(super) fn plan(&self) -> &Plan {
         self.channelizer.plan()
     }
 
-    /// The next row's number.
+    /// Returns the number of the next row.
     pub(super) fn row(&self) -> u64 {
         self.row
     }
 
-    /// Numbers in a row.
+    /// Returns the numbers in a row.
     pub(super) fn elements(&self) -> usize {
         self.elements
     }
 
-    /// Limited samples of each element of a row, over all rows that were made.
+    /// Returns the saturated samples of each row element, over all rows so far.
     pub(super) fn saturated(&self) -> Vec<u64> {
         let present = self.channelizer.saturated();
         self.saturated.iter().zip(present).map(|(before, now)| before + now).collect()
     }
 
-    /// Asks `watch` before each block whether to go on.
+    /// Sets a callback that runs before each block.
     pub(super) fn watched_by(&mut self, watch: Watch) {
         self.watch = Some(watch);
     }
 
-    /// Says what the recording lacks, where it is cut short.
+    /// Describes the truncation of the recording, if any.
     pub(super) fn cut(&self) -> Option<&str> {
         self.source.cut()
     }
 
-    /// Takes the fault that ended the rows: of the source, of the filter bank, or a stop.
+    /// Takes the error that ended the rows: of the source, of the filter bank, or a stop.
     pub(super) fn take_fault(&mut self) -> Option<Error> {
         self.fault.take()
     }
@@ -165,7 +165,7 @@ impl<T: Element> Spectra<T> {
         self.fault = Some(fault);
     }
 
-    /// Fills `rows` with the next rows; fewer only at the end of the data, or where a fault ended them.
+    /// Fills `rows` with the next rows; returns fewer only at the end of the data or after an error.
     pub(super) fn read(&mut self, rows: &mut [T]) -> Result<usize> {
         let asked = rows.len() / self.elements;
         let mut done = 0;
@@ -187,7 +187,7 @@ impl<T: Element> Spectra<T> {
         Ok(done)
     }
 
-    /// Whether there are samples that the filter bank has not taken.
+    /// Reads a block if all samples were consumed; returns whether samples are available.
     fn refill(&mut self) -> bool {
         if self.ended || self.used < self.block.times() {
             return !self.ended;
@@ -212,7 +212,7 @@ impl<T: Element> Spectra<T> {
         }
     }
 
-    /// Passes over rows: far ones by starting the filter bank anew; fewer only at the end of the data.
+    /// Skips rows, distant ones by a restart of the filter bank; skips fewer only at the end of the data.
     pub(super) fn skip(&mut self, rows: u64) -> Result<u64> {
         let before = self.row;
         if self.ended {
@@ -238,7 +238,7 @@ impl<T: Element> Spectra<T> {
         Ok(self.row - before)
     }
 
-    /// Goes on at a later row, whose first window begins at `sample`.
+    /// Restarts at a later row whose first window begins at `sample`.
     fn restart(&mut self, row: u64, sample: u64) -> Result<()> {
         let wanted = sample - self.position;
         let skipped = self.source.skip(wanted).unwrap_or_else(|fault| {
@@ -246,7 +246,7 @@ impl<T: Element> Spectra<T> {
             0
         });
         self.position += skipped;
-        // Where the data end before that row, they have so many.
+        // The data end before that row; continue after their last row.
         let last = self.plan().rows(self.position).max(self.row);
         self.row = if skipped < wanted { last.min(row) } else { row };
         self.saturated = self.saturated();
@@ -257,7 +257,7 @@ impl<T: Element> Spectra<T> {
     }
 }
 
-/// Rows after which the phases of an oversampled filter bank, and blocks of spectra, begin again.
+/// Returns the multiple of rows at which the phases of an oversampled filter bank and its blocks of spectra repeat.
 pub(super) fn restart_rows(plan: &Plan) -> u64 {
     let (p, q) = plan.options().oversampling;
     let period = (p / greatest_common_divisor(p as u64, q as u64) as usize) as u64;
@@ -265,14 +265,14 @@ pub(super) fn restart_rows(plan: &Plan) -> u64 {
     spectra / greatest_common_divisor(spectra, plan.spectra_per_row() as u64)
 }
 
-/// Samples of a block: a few MiB of all streams, and no less than from one spectrum to the next.
+/// Returns the samples per block: a few MiB of all streams, at least one hop.
 fn block_times(plan: &Plan) -> usize {
     let input = plan.input();
     let fitting = BLOCK_BYTES * 8 / (input.streams() * input.encoding.sample_bits());
     fitting.max(plan.hop()).next_multiple_of(plan.hop())
 }
 
-/// Samples of each stream to be read at once: those asked for, fewer where memory is limited; 0 chooses.
+/// Returns the samples of each stream per read: as requested, fewer under a memory limit; 0 selects automatically.
 ///
 /// # Errors
 /// [`Error::Unavailable`] when the limit is too low for the samples of one row.
@@ -283,7 +283,7 @@ pub(super) fn fitting_gulp(plan: &Plan, options: &ChannelizeOptions) -> Result<u
     let input = plan.input();
     let bits = input.streams() * input.encoding.sample_bits();
     let row = plan.samples_per_row().max(plan.hop());
-    // The window's samples as floats, and rows as they are made.
+    // Window samples as floats, and the rows being computed.
     let held = 8 * input.streams() * plan.span() + 16 * plan.row_elements();
     let room = budget::room(options.memory, "the filter bank", held, (row * bits).div_ceil(8))?;
     let usual = if options.gulp == 0 { block_times(plan) } else { options.gulp };

@@ -1,4 +1,4 @@
-//! From voltages to a SIGPROC filterbank.
+//! Output of channelized voltages to a SIGPROC filterbank.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,63 +13,61 @@ use crate::pipeline::burst::Status;
 use crate::pipeline::ending::Ending;
 use crate::sample::Encoding;
 
-/// Bytes of rows that are made before they are written.
+/// Bytes of rows per write.
 const GULP_BYTES: usize = 1 << 20;
 
-/// Rows that 8-bit scaling looks at, unless they are more than [`SCALING_BYTES`].
+/// Rows from which the 8-bit scaling is computed, unless they exceed [`SCALING_BYTES`].
 const SCALING_ROWS: usize = 4096;
 
-/// The most bytes of rows that are held for it.
+/// Limit in bytes on the rows held for the scaling.
 const SCALING_BYTES: usize = 64 << 20;
 
-/// Bytes of rows that are made at once for it.
+/// Bytes of rows per read for the scaling.
 const LEARN_BYTES: usize = 1 << 20;
 
-/// How numbers are stored.
+/// Number format of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// As they are, in single precision.
+    /// Single precision, unscaled.
     #[default]
     F32,
-    /// As counts from 0 to 255, scaled by [`Scaling`].
+    /// Counts from 0 to 255, scaled by [`Scaling`].
     U8,
 }
 
-/// Where a filterbank is written.
+/// Destination of a filterbank.
 pub enum Destination<'a> {
-    /// A file, which has its name once it is whole.
+    /// File; it gets its name once it is complete.
     File(&'a Path),
-    /// A pipe, such as standard output.
+    /// Pipe, such as standard output.
     Pipe(Box<dyn Write + Send>),
 }
 
-/// What was written.
+/// Report of a written filterbank.
 #[derive(Clone, Debug)]
 pub struct WriteReport {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
     /// Rows that were filled, counted from the first row written.
     pub gaps: Vec<Gap>,
-    /// How 8-bit counts were made.
+    /// Scaling of the 8-bit counts.
     pub scaling: Option<Scaling>,
     /// Length of the rows in seconds.
     pub data_s: f64,
-    /// Time that it took, in seconds.
+    /// Elapsed time in seconds.
     pub elapsed_s: f64,
-    /// How it ended. The file has all rows that were made before; there is none where a run was stopped before its
-    /// first row.
+    /// End state of the run. The file holds all earlier rows; a run stopped before its first row leaves no file.
     pub ending: Ending,
 }
 
-/// Writes all rows that are left to a SIGPROC filterbank, one IF a product.
+/// Writes all remaining rows to a SIGPROC filterbank, one IF per product.
 ///
-/// `observe` is told after each gulp how far the work is, and stops it by returning false. A stop, a read error, a
-/// failure of the device or a full disk ends the file before its time: it holds the rows that were made before, the
-/// same bits as those of a whole run. Counts of 8 bits of a run that ends among the rows that their scaling is taken
-/// from are scaled by those that there are.
+/// `observe` receives the progress after each gulp and stops the run by returning false. A stop, a read error, a
+/// device failure or a full disk truncates the file: it holds the earlier rows with the same bits as a complete run.
+/// A run with 8-bit counts that ends among the rows for the scaling is scaled by the rows that it has.
 ///
 /// # Errors
-/// [`crate::Error::Io`] of a pipe; whatever ends the work before its first row, unless that is a stop.
+/// [`crate::Error::Io`] of a pipe; any error before the first row, except a stop.
 pub fn write_filterbank(
     filterbank: &mut VoltageFilterbank,
     destination: Destination<'_>,
@@ -89,7 +87,7 @@ pub fn write_filterbank(
     let made = sink.fill(filterbank, &mut go_on);
     let ending = match made.and_then(|ending| sink.writer.end_data().map(|()| ending)) {
         Ok(ending) => ending,
-        // What a pipe has taken is gone.
+        // Data already written to a pipe cannot be recovered.
         Err(fault) if sink.is_pipe => return Err(fault),
         Err(fault) => {
             sink.writer.keep_whole()?;
@@ -136,10 +134,10 @@ impl Sink {
         Ok(Self { writer, is_pipe, depth, scaling: None, counts: Vec::new() })
     }
 
-    /// Writes all rows that are left, and returns how they ended; `go_on` is told how many there are.
+    /// Writes all remaining rows and returns how they ended; `go_on` receives the number of rows written.
     ///
     /// # Errors
-    /// Those of writing alone.
+    /// Errors of writing only.
     fn fill(
         &mut self,
         filterbank: &mut VoltageFilterbank,
@@ -164,7 +162,8 @@ impl Sink {
         }
     }
 
-    /// Reads the first rows, takes the scaling from those that are data, and writes them; how they ended, if they did.
+    /// Reads the first rows, computes the scaling from those that are data, and writes them; returns how they ended,
+    /// if they did.
     fn learn(
         &mut self,
         filterbank: &mut VoltageFilterbank,
@@ -173,7 +172,7 @@ impl Sink {
         let elements = filterbank.row_elements();
         let gaps = filterbank.gaps().to_vec();
         let mut filling = vec![0.0; elements];
-        // A gap at the start is one row many times over.
+        // A gap at the start repeats one row.
         let mut empty = gaps.first().filter(|gap| gap.start_time == 0).map_or(0, |gap| gap.times);
         let mut ending = None;
         if empty > 0 {

@@ -1,4 +1,4 @@
-//! From voltages to voltages of more channels in a file.
+//! Output of channelized voltages to a voltage file.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,13 +11,13 @@ use crate::pipeline::ending::Ending;
 use crate::view::check_memory;
 use crate::voltage::Voltages;
 
-/// Bytes of spectra that are made before they are written, about.
+/// Approximate bytes of spectra per write.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// The fewest spectra that are made before they are written.
+/// Smallest number of spectra per write.
 const FEWEST_TIMES: usize = 16;
 
-/// A format that channelized voltages are written in.
+/// File format of channelized voltages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoltageFormat {
     /// GUPPI raw.
@@ -26,25 +26,25 @@ pub enum VoltageFormat {
     Dada,
 }
 
-/// What was written of channelized voltages.
+/// Report of written channelized voltages.
 #[derive(Clone, Debug)]
 pub struct VoltageReport {
     /// Samples of each stream.
     pub times: u64,
-    /// Time that it took, in seconds.
+    /// Elapsed time in seconds.
     pub elapsed_s: f64,
-    /// How it ended. The file has all that was made before; there is none where that is nothing.
+    /// End state of the run. The file holds all earlier samples; without any there is no file.
     pub ending: Ending,
 }
 
-/// Writes all spectra that are left to a file of voltages.
+/// Writes all remaining spectra to a voltage file.
 ///
-/// `observe` is told after each block how far the work is, and stops it by returning false. A stop, a read error, a
-/// failure of the device or a full disk ends the file before its time: it holds what was made before.
+/// `observe` receives the progress after each block and stops the run by returning false. A stop, a read error, a
+/// device failure or a full disk truncates the file: it holds the earlier samples.
 ///
 /// # Errors
-/// As [`guppi::Writer::create`] and [`dada::Writer::create`]; whatever ends the work before its first sample is
-/// written, unless that is a stop.
+/// As [`guppi::Writer::create`] and [`dada::Writer::create`]; any error before the first sample is written, except a
+/// stop.
 pub fn write_voltages(
     source: &mut ChannelizedVoltages,
     path: &Path,
@@ -93,7 +93,7 @@ pub fn write_voltages(
     Ok(VoltageReport { times, elapsed_s: begin.elapsed().as_secs_f64(), ending })
 }
 
-/// A file being written.
+/// Voltage file being written.
 enum Writer {
     Guppi(guppi::Writer),
     Dada(dada::Writer),

@@ -1,4 +1,4 @@
-//! Gulps on their way to a device: rows that the host has made, then voltages.
+//! Reading of gulps for a device: rows computed by the host, then voltages.
 
 use super::super::super::cleaning::Reader;
 use super::super::super::voltage::{Unread, VoltageFilterbank};
@@ -8,26 +8,26 @@ use crate::channelize::{DeviceVoltages, Plan};
 use crate::error::Result;
 use crate::voltage::{VoltageBlock, VoltageEncoding};
 
-/// Bits of which kernels read samples at once.
+/// Bits per load of the kernels.
 const ALIGNED_BITS: usize = 128;
 
-/// The most pieces of a gulp: one is copied while the next is read.
+/// Largest number of pieces per gulp; one is copied while the next is read.
 const PIECES: usize = 4;
 
-/// Bytes of voltages that are worth a piece.
+/// Smallest size in bytes of a piece of voltages.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// What a gulp holds.
+/// Content of a gulp.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content {
-    /// So many rows.
+    /// Number of rows.
     Rows(usize),
     Voltages(Pieces),
-    /// Nothing: the source has ended.
+    /// End of the source.
     End,
 }
 
-/// Where the voltages of a gulp lie.
+/// Layout of the voltages of a gulp.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pieces {
     layouts: [DeviceVoltages; PIECES],
@@ -40,7 +40,7 @@ impl Pieces {
         Self { layouts: [none; PIECES], count: 0 }
     }
 
-    /// One after another.
+    /// Returns the layouts in order.
     pub(super) fn layouts(&self) -> &[DeviceVoltages] {
         &self.layouts[..self.count]
     }
@@ -57,25 +57,25 @@ pub(super) struct Gulp {
     encoding: VoltageEncoding,
     streams: usize,
     row_bytes: usize,
-    /// Samples of each stream that pieces begin at multiples of, so that kernels may read them where they lie.
+    /// Samples of each stream between allowed piece starts, so that kernels can read the pieces in place.
     step: usize,
-    /// Samples of each stream of a piece, and of all that fit.
+    /// Samples of each stream in a piece, and in the gulp.
     piece: usize,
     samples: usize,
-    /// The most rows that come of it.
+    /// Largest number of rows computed from it.
     pub(super) rows: usize,
-    /// Bytes of its voltages, or of one row.
+    /// Bytes of its voltages, or of one row if larger.
     pub(super) bytes: usize,
 }
 
 impl Gulp {
-    /// Bytes of the voltages of a row, no more than those of a gulp.
+    /// Returns the bytes of voltages per row, at most those of a gulp.
     pub(super) fn row_bytes(plan: &Plan) -> usize {
         let bits = plan.input().streams() * plan.input().encoding.sample_bits();
         plan.samples_per_row().saturating_mul(bits).div_ceil(8).min(ROW_BYTES)
     }
 
-    /// Of about so many rows, of `row_bytes` bytes each, or of a good part of one.
+    /// Computes the sizes for about `rows` rows of `row_bytes` bytes each, or for part of a row that exceeds a gulp.
     pub(super) fn new(plan: &Plan, row_bytes: usize, rows: usize) -> Self {
         let (encoding, streams) = (plan.input().encoding, plan.input().streams());
         let aligned = ALIGNED_BITS / encoding.sample_bits();
@@ -108,11 +108,11 @@ fn common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// How far the voltages are read.
+/// Progress of reading voltages.
 #[derive(Debug)]
 pub(super) struct Reading {
     gulp: Gulp,
-    /// Samples since the filter bank was begun, and those that are still wanted, once voltages are read.
+    /// Samples since the filter bank's start, and samples left to read; set once voltages are read.
     voltages: Option<(u64, u64)>,
 }
 
@@ -121,7 +121,7 @@ impl Reading {
         Self { gulp, voltages: None }
     }
 
-    /// Reads the next gulp and sends it on its way: rows as long as the host has some, then voltages.
+    /// Reads and sends the next gulp: rows while the host has some, then voltages.
     pub(super) fn next(
         &mut self,
         reader: &mut Reader,
@@ -143,7 +143,7 @@ impl Reading {
         Ok(Content::Rows(times))
     }
 
-    /// Reads the next gulp of voltages and sends it on its way.
+    /// Reads and sends the next gulp of voltages.
     pub(super) fn voltages(
         &mut self,
         mut unread: Unread<'_>,
@@ -160,7 +160,7 @@ impl Reading {
             if most == 0 || length > rest.len() {
                 break;
             }
-            // Kernels read the samples of a piece where they lie only if it begins at a multiple of this.
+            // Kernels read a piece in place only if it begins at a multiple of this size.
             let padded = length.next_multiple_of(ALIGNED_BITS / 8).min(rest.len());
             let mut block = VoltageBlock::lent(rest, encoding, streams, most)?;
             let times = unread.read(&mut block)?;
@@ -179,14 +179,14 @@ impl Reading {
         Ok(Content::Voltages(pieces))
     }
 
-    /// Samples of the next piece at most, of which so many are held.
+    /// Returns the maximum samples of the next piece; `held` samples are already read.
     fn piece(&self, held: usize) -> usize {
         let Gulp { step, piece, .. } = self.gulp;
         let Some((position, left)) = self.voltages else { return 0 };
         let past = (position % step as u64) as usize;
         let most = match held {
             0 if past == 0 => piece,
-            // Up to where pieces begin.
+            // Up to the next allowed piece start.
             0 => piece.min(step - past),
             held => piece.min(held),
         };
@@ -201,13 +201,13 @@ impl Reading {
     }
 }
 
-/// Samples, behind the `taken` ones, that the next `rows` rows need.
+/// Returns the samples after the first `taken` ones that the next `rows` rows need.
 fn wanted(plan: &Plan, taken: u64, rows: u64) -> u64 {
     if rows == 0 || rows == u64::MAX {
         return rows;
     }
     let last = plan.rows(taken).saturating_add(rows);
-    // The last row's windows end so many samples behind its own.
+    // The last row's windows end this many samples after the row's own samples.
     let overlap = (plan.span() - plan.hop()) as u64;
     let end = last.saturating_mul(plan.samples_per_row() as u64).saturating_add(overlap);
     end.saturating_sub(taken)
@@ -234,14 +234,14 @@ mod tests {
     #[test]
     fn pieces_begin_where_kernels_can_read_them() {
         use VoltageEncoding::{Complex8, Complex16, Real2};
-        // 64 KiB of voltages a row, 1024 rows in four pieces.
+        // 64 KiB of voltages per row, 1024 rows in four pieces.
         let gulp = Gulp::new(&plan(1024, 16, Complex8), 4096, 1024);
         assert_eq!((gulp.step, gulp.piece, gulp.samples), (1 << 14, 1 << 22, 1 << 24));
         assert_eq!((gulp.rows, gulp.bytes), (1025, 64 << 20));
-        // Few rows make one piece; 3 channels of 4 samples a byte begin a row within one.
+        // Few rows form one piece; 3 channels of 4 samples per byte begin a row within a byte.
         let gulp = Gulp::new(&plan(3, 1, Real2), 12, 100);
         assert_eq!((gulp.step, gulp.piece, gulp.samples), (192, 576, 576));
-        // The voltages of a row may be more than a gulp's, and a row more than its voltages.
+        // The voltages of a row may exceed a gulp's, and a row may exceed its voltages.
         let long = plan(1024, 1 << 20, Complex16);
         assert_eq!(Gulp::row_bytes(&long), ROW_BYTES);
         let gulp = Gulp::new(&long, 4096, 1);

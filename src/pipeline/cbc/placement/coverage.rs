@@ -1,4 +1,4 @@
-//! How much of its space a bank covers, by random binaries.
+//! Coverage of a template space by a bank, estimated with random binaries.
 
 use super::overlap::{Frame, NODES, Nodes, Shape, Wave};
 use super::space::Draws;
@@ -8,42 +8,42 @@ use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::Binary;
 
-/// Frequencies of the integrals of matches.
+/// Frequencies in the match integrals.
 const CELLS: usize = 4096;
-/// Templates whose match is computed at all of them: those that match best at a few.
+/// Templates whose match is integrated over all frequencies: the best at a few frequencies.
 const CANDIDATES: usize = 4;
-/// Steps of Newton's method for the time, and the longest in units of the inverse bandwidth.
+/// Steps of Newton's method for the time shift, and the longest step in units of the inverse bandwidth.
 const STEPS: usize = 12;
 const LONGEST_STEP: f64 = 0.7;
 
 /// Matches of random binaries with the best template of a bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coverage {
-    /// The match of each binary.
+    /// Binaries and their matches.
     pub matches: Vec<(Binary, f64)>,
-    /// The minimal match that was asked for.
+    /// Required minimal match.
     pub min_match: f64,
 }
 
 impl Coverage {
-    /// Number of binaries whose match is at least the minimal one.
+    /// Returns the number of binaries whose match is at least the minimal match.
     pub fn above(&self) -> usize {
         self.matches.iter().filter(|(_, found)| *found >= self.min_match).count()
     }
 
-    /// The binary of the lowest match.
+    /// Returns the binary with the lowest match.
     pub fn worst(&self) -> Option<(Binary, f64)> {
         self.matches.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
 
-/// Matches of so many binaries, uniform in component masses and spins, with their best template.
+/// Computes the matches of `points` binaries, uniform in component masses and spins, with their best template.
 ///
 /// # Errors
 /// As [`super::place`].
 /// # Numerics
-/// Matches of the best few candidates are integrals over 4096 frequencies, largest over time and phase; of other templates,
-/// bounds from below over 64.
+/// Templates are ranked by overlaps at 64 frequencies, which are lower bounds of their matches. The result is the
+/// largest match of the best 4, integrated over 4096 frequencies and maximized over time and phase.
 pub fn coverage(
     templates: &[Binary],
     options: &PlaceOptions,
@@ -52,7 +52,7 @@ pub fn coverage(
 ) -> Result<Coverage> {
     options.check()?;
     let (coarse, fine) = (options.nodes(psd, NODES)?, options.nodes(psd, CELLS)?);
-    // No slice of the placement has this number.
+    // Key that no slice of the placement uses.
     let draws = Draws::by_masses(&options.space, options.seed, u64::MAX >> 1);
     let found = |point| draws.point(point).filter(|binary| coarse.wave(binary).is_ok());
     let mut rows: Vec<(Binary, f64)> =
@@ -80,7 +80,7 @@ pub fn coverage(
     Ok(Coverage { matches: rows, min_match: options.min_match })
 }
 
-/// The templates near a slice of the space.
+/// Templates near a slice of the space.
 struct Slice<'a> {
     coarse: &'a Nodes,
     fine: &'a Nodes,
@@ -102,7 +102,7 @@ impl<'a> Slice<'a> {
         Self { coarse, fine, frame, templates }
     }
 
-    /// The match with the best template.
+    /// Returns the match with the best template.
     fn best(&self, binary: &Binary) -> f64 {
         let Ok(wave) = self.coarse.wave(binary) else { return 0.0 };
         let shape = self.frame.shape(&wave);
@@ -116,7 +116,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// The match of two binaries' waves over time and phase, in double precision.
+/// Returns the match of two binaries' waveforms, maximized over time and phase, in double precision.
 pub(super) fn exact(nodes: &Nodes, one: &Binary, other: &Binary) -> f64 {
     let (Ok(one), Ok(other)) = (nodes.wave(one), nodes.wave(other)) else { return 0.0 };
     let weights: Vec<f64> =
@@ -129,7 +129,7 @@ pub(super) fn exact(nodes: &Nodes, one: &Binary, other: &Binary) -> f64 {
     let deviation = mean(&|node| (nodes.f_hz[node] - middle).powi(2)).sqrt();
     let offset = |node: usize| (nodes.f_hz[node] - middle) / deviation;
     let phase = |node: usize| one.phases[node] - other.phases[node];
-    // The best line of the phases is where the search for the time begins.
+    // Start the search for the time shift at the linear fit of the phase difference.
     let mut shift = -mean(&|node| phase(node) * offset(node));
     let mut best = 0.0_f64;
     for _ in 0..STEPS {

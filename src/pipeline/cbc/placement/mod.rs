@@ -1,7 +1,7 @@
-//! Placement of templates: masses and spins such that any binary of a space matches one of them.
+//! Stochastic placement of templates: masses and spins such that any binary of a space matches one of them.
 //!
-//! Random binaries are proposed, and one that no template matches becomes a template, until nearly all proposals are
-//! matched; docs/design/template_bank.md explains it.
+//! Random binaries are proposed. One that no template matches becomes a template, until nearly all proposals match;
+//! see docs/design/template_bank.md.
 
 mod coverage;
 mod neighbors;
@@ -19,25 +19,25 @@ use neighbors::Neighbors;
 use overlap::{Frame, NODES, Nodes, Shape, Wave};
 use space::Draws;
 
-/// Greatest ratio of the chirp masses of a slice, whose templates are compared in one frame.
+/// Largest ratio of chirp masses within a slice, whose templates are compared in one frame.
 const SLICE: f64 = 1.25;
 /// Ratio of chirp masses beyond which binaries do not match.
 const APART: f64 = 1.5;
-/// Proposals that are compared at once with the templates before them.
+/// Proposals compared in parallel with the templates found before them.
 const BATCH: u64 = 256;
-/// The last batches, of whose proposals of each kind so few may be accepted at the end.
+/// Latest batches that decide the end: the acceptance of each kind of proposal in them must be low.
 const LAST_BATCHES: usize = 5;
-/// Waves from which a slice's frame is made.
+/// Waveforms from which a slice's frame is computed.
 const SAMPLES: u64 = 64;
 
-/// What a bank must find, and how well.
+/// Options of a template placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaceOptions {
-    /// The binaries.
+    /// Space of binaries.
     pub space: Space,
-    /// The match that a binary must have with the nearest template, from 0 to 1.
+    /// Required match of a binary with the nearest template, from 0 to 1.
     pub min_match: f64,
-    /// Part of the proposals that must be matched at the end, in each part of the space.
+    /// Fraction of the proposals that must match at the end, in each slice of the space.
     pub covered: f64,
     /// Lowest frequency used, in Hz.
     pub f_low_hz: f64,
@@ -45,12 +45,12 @@ pub struct PlaceOptions {
     pub f_high_hz: f64,
     /// Seed of the random proposals.
     pub seed: u64,
-    /// Most templates.
+    /// Limit on the number of templates.
     pub most: usize,
 }
 
 impl PlaceOptions {
-    /// A bank of match 0.97 from 20 Hz to 2048 Hz.
+    /// Options for a match of 0.97 from 20 Hz to 2048 Hz.
     pub fn new(space: Space) -> Self {
         Self {
             space,
@@ -63,10 +63,10 @@ impl PlaceOptions {
         }
     }
 
-    /// Checks the numbers.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the one out of range.
+    /// [`Error::Parameter`] naming the option that is out of range.
     fn check(&self) -> Result<()> {
         self.space.check()?;
         let parts = [
@@ -86,7 +86,7 @@ impl PlaceOptions {
         Ok(())
     }
 
-    /// Slices of the space by chirp mass, from the lightest.
+    /// Returns slices of the space by chirp mass, ascending.
     fn slices(&self) -> Vec<Space> {
         let (low, high) = self.space.chirp_range();
         if low.is_nan() || high.is_nan() || low > high {
@@ -106,23 +106,23 @@ impl PlaceOptions {
     }
 }
 
-/// The templates of a bank.
+/// Templates of a bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
-    /// The binaries, by rising chirp mass; masses are rounded to seven digits, spins to four decimals.
+    /// Binaries, by ascending chirp mass; masses are rounded to seven digits, spins to four decimals.
     pub binaries: Vec<Binary>,
-    /// Binaries that were proposed.
+    /// Number of proposals.
     pub proposals: u64,
 }
 
-/// Places templates for noise of a power spectrum, on the threads; `tell` is told of the number of templates, and stops
-/// it by an error.
+/// Places templates for noise with a power spectrum, on the threads. `tell` receives the number of templates; an
+/// error from it stops the placement.
 ///
-/// Waves are IMRPhenomD. The result depends on the spectrum and the options alone, not on the threads.
+/// Waveforms are IMRPhenomD. The result depends only on the spectrum and the options, not on the threads.
 ///
 /// # Errors
 /// [`Error::Parameter`] for options out of range, a space without binaries in the band, or when more than
-/// [`PlaceOptions::most`] templates are needed; what `tell` gives.
+/// [`PlaceOptions::most`] templates are needed; errors of `tell`.
 /// # Source
 /// Harry, Allen & Sathyaprakash 2009, Phys. Rev. D 80, 104014 (stochastic placement).
 pub fn place(
@@ -161,11 +161,12 @@ pub fn place(
     Ok(placed)
 }
 
-/// The harmonic mean of spectra, on the bins of the first: of a binary that all detectors see alike, the square of the
-/// network's signal-to-noise ratio is that of one detector with this noise times their number.
+/// Returns the harmonic mean of spectra, on the bins of the first. For a binary that all detectors receive equally,
+/// the network's squared signal-to-noise ratio is that of one detector with this noise, times the number of
+/// detectors.
 ///
 /// # Errors
-/// [`Error::Parameter`] where there is none.
+/// [`Error::Parameter`] for an empty list.
 pub fn harmonic_mean(spectra: &[PowerSpectrum]) -> Result<PowerSpectrum> {
     let Some(first) = spectra.first() else {
         return Err(Error::parameter("spectra", 0, "there must be 1 at least"));
@@ -178,26 +179,26 @@ pub fn harmonic_mean(spectra: &[PowerSpectrum]) -> Result<PowerSpectrum> {
     PowerSpectrum::new(first.spacing_hz(), (0..first.densities().len()).map(density).collect())
 }
 
-/// Waves of random binaries.
+/// Computes the waveforms of random binaries.
 fn sample(nodes: &Nodes, draws: &Draws) -> Vec<Wave> {
     let first = draws.point(0).map(|_| 0..SAMPLES);
     let binaries = first.into_iter().flatten().filter_map(|number| draws.point(number));
     binaries.filter_map(|binary| nodes.wave(&binary).ok()).collect()
 }
 
-/// A slice of the space that is being filled.
+/// Slice of the space during placement.
 struct Slice<'a> {
     options: &'a PlaceOptions,
     nodes: &'a Nodes,
     frame: Frame,
-    /// Proposals alternate between the density of templates and that of masses: the first alone would leave corners of
-    /// the masses' ranges, the second much of the space's light end.
+    /// Proposals alternate between two densities: that of templates would miss corners of the mass ranges, that of
+    /// masses much of the light end of the space.
     draws: [Draws; 2],
     templates: Neighbors,
     threads: &'a Threads,
 }
 
-/// A proposal: its number, and what is left of it if no template before its batch matches.
+/// Number of a proposal, and its binary and shape if no template found before its batch matches.
 type Proposal = (u64, Option<(Binary, Shape)>);
 
 impl Slice<'_> {
@@ -205,7 +206,7 @@ impl Slice<'_> {
         self.nodes.wave(binary).ok().map(|wave| self.frame.shape(&wave))
     }
 
-    /// Takes up the templates of the slices before that may match.
+    /// Adds templates of earlier slices that may match.
     fn take_up(&mut self, binaries: &[Binary], least_chirp_msun: f64) {
         let near = |binary: &&Binary| binary.chirp_mass_msun() >= least_chirp_msun;
         let mut rows: Vec<(Binary, Option<Shape>)> =
@@ -219,7 +220,7 @@ impl Slice<'_> {
             .for_each(|shape| self.templates.push(shape));
     }
 
-    /// Proposes binaries until few of the last were accepted.
+    /// Proposes binaries until the latest batches had few acceptances.
     fn fill(
         &mut self,
         placed: &mut Placed,

@@ -1,37 +1,37 @@
-//! Templates found so far, and whether one of them matches a wave.
+//! Templates found so far, and the search for one that matches a waveform.
 
 use std::collections::HashMap;
 
 use super::overlap::{Frame, Shape};
 
-/// How many times farther apart than in phases alone templates may lie and still match: where amplitudes or large
-/// differences of phase matter, matches fall more slowly with distance.
+/// Factor on the distance at which templates that differ in phase only still match. With different amplitudes or
+/// large phase differences, the match falls more slowly with distance.
 const REACH: f64 = 2.5;
 
-/// Templates in one frame, by coordinates.
+/// Templates in one frame, indexed by coordinates.
 #[derive(Clone, Debug)]
 pub(super) struct Neighbors {
     shapes: Vec<Shape>,
-    /// Templates by the cell that holds their first coordinate.
+    /// Templates by the cell of their first coordinate.
     cells: HashMap<i64, Vec<u32>>,
-    /// Distance within which templates are near, and that beyond which none matches.
+    /// Distance below which templates are tested first, and distance above which none matches.
     near: f64,
     reach: f64,
 }
 
 impl Neighbors {
-    /// No templates, for a least match.
+    /// Creates an empty set for a minimal match.
     pub(super) fn new(min_match: f64) -> Self {
         let near = (2.0 * (1.0 - min_match)).sqrt();
         Self { shapes: Vec::new(), cells: HashMap::new(), near, reach: REACH * near }
     }
 
-    /// Number of templates.
+    /// Returns the number of templates.
     pub(super) fn len(&self) -> usize {
         self.shapes.len()
     }
 
-    /// Takes up a template.
+    /// Adds a template.
     pub(super) fn push(&mut self, shape: Shape) {
         let cell = self.cell(&shape);
         self.cells.entry(cell).or_default().push(self.shapes.len() as u32);
@@ -42,7 +42,8 @@ impl Neighbors {
         (shape.coordinates[0] / self.reach).floor() as i64
     }
 
-    /// Whether a template from number `first` on has at least this match with a wave. The nearest are looked at first.
+    /// Whether a template numbered `first` or higher has at least the match `least` with a waveform. Tests near ones
+    /// first.
     pub(super) fn has(&self, frame: &Frame, shape: &Shape, least: f32, first: usize) -> bool {
         let cell = self.cell(shape);
         let ranges = [(0.0, self.near), (self.near, self.reach)].map(|(a, b)| a * a..b * b);

@@ -1,43 +1,44 @@
-//! Waves at a few frequencies, and how well two of them match.
+//! Waveforms sampled at a few frequencies, and their matches.
 //!
-//! Phases of two binaries that match differ by little and slowly, apart from a time and a phase. So an overlap's integral
-//! needs few frequencies, whatever the waves' length, once each wave has the best line in frequency taken from its phase.
+//! Apart from a time shift and a constant phase, the phases of two matching binaries differ by little and slowly with
+//! frequency. With the best linear fit in frequency removed from each phase, the overlap integral therefore needs few
+//! frequencies, whatever the waveforms' length.
 
 use crate::error::{Error, Result};
 use crate::math::power_spectrum::PowerSpectrum;
 use crate::strain::Binary;
 use crate::waveform::PhenomD;
 
-/// Frequencies at which waves are compared: a multiple of [`LANES`].
+/// Frequencies at which waveforms are compared; a multiple of [`LANES`].
 pub(super) const NODES: usize = 64;
-/// Partial sums that the compiler may keep in one register.
+/// Independent partial sums, so that the compiler can vectorize them.
 const LANES: usize = 8;
-/// Coordinates that tell which waves may match.
+/// Coordinates that preselect waveforms that may match.
 pub(super) const COORDINATES: usize = 3;
-/// Rounds of the power iteration that finds them, and the waves that they are found from.
+/// Rounds of the power iteration that computes the axes.
 const ROUNDS: usize = 40;
-/// Most rounds of Newton's method for the time of the best match.
+/// Largest number of Newton steps for the time of the best match.
 const STEPS: usize = 4;
-/// Shift, in units of the inverse bandwidth, up to which a match is that of the moments' series.
+/// Time shift, in units of the inverse bandwidth, below which the second-order series gives the match.
 const NEAR: f32 = 0.15;
-/// Longest step of Newton's method in that unit.
+/// Longest Newton step in that unit.
 const LONGEST_STEP: f32 = 0.7;
-/// A match less than this is not looked at closely.
+/// Overlap below which the iteration stops.
 const HOPELESS: f32 = 0.7;
 
-/// Frequencies with the weights of an integral over the noise's inverse.
+/// Frequencies with the weights of an integral over the inverse noise spectrum.
 #[derive(Clone, Debug)]
 pub(super) struct Nodes {
     pub(super) f_hz: Vec<f64>,
-    /// `integral of (f / f_k)^(-7/3) / S(f) df` over the cell of each: that of waves whose power falls as an inspiral's.
+    /// `integral of (f / f_k)^(-7/3) / S(f) df` over each cell, for waveforms whose power falls as an inspiral's.
     weights: Vec<f64>,
 }
 
 impl Nodes {
-    /// Cells of equal logarithmic width, or `cells` of any other number for a check.
+    /// Builds `cells` cells of equal logarithmic width: [`NODES`] for placement, other numbers for checks.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a band that the spectrum leaves empty.
+    /// [`Error::Parameter`] for a band in which the spectrum leaves no sensitivity.
     pub(super) fn new(psd: &PowerSpectrum, (low, high): (f64, f64), cells: usize) -> Result<Self> {
         let high = high.min(psd.highest_hz());
         let ratio = (high / low).powf(1.0 / cells as f64);
@@ -65,7 +66,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// The wave's amplitudes, weighted so that the sum of their squares is 1, and its phases.
+    /// Returns the waveform's phases, and its amplitudes weighted so that their squares sum to 1.
     pub(super) fn wave(&self, binary: &Binary) -> Result<Wave> {
         let model = PhenomD::new(binary)?;
         let mut wave = Wave { amplitudes: Vec::new(), phases: Vec::new() };
@@ -85,29 +86,29 @@ impl Nodes {
     }
 }
 
-/// A wave at the nodes' frequencies.
+/// Waveform at the nodes' frequencies.
 #[derive(Clone, Debug)]
 pub(super) struct Wave {
     pub(super) amplitudes: Vec<f64>,
     pub(super) phases: Vec<f64>,
 }
 
-/// How waves of a part of the space are brought into step and told apart.
+/// Coordinate frame for the waveforms of a part of the space.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
-    /// Power of typical waves at each node; the sum is 1.
+    /// Mean power of the sampled waveforms at each node; sums to 1.
     power: Vec<f64>,
-    /// Frequencies less their mean under that power, over their deviation.
+    /// Frequencies minus their mean under that power, divided by their standard deviation.
     offsets: Vec<f64>,
     offsets_f32: [f32; NODES],
-    /// Weights by which phases become coordinates.
+    /// Weights that map phases to coordinates.
     axes: [Vec<f64>; COORDINATES],
 }
 
-/// A wave in a frame: a unit vector and coordinates.
+/// Waveform in a frame: a unit vector and coordinates.
 ///
-/// Where two waves differ in phase alone, and by little, their match is `1 - d^2 / 2`, `d` the distance of all
-/// coordinates; so the distance of a few of them is at most `d`.
+/// For two waveforms that differ in phase only, and by little, the match is `1 - d^2 / 2`, with `d` the distance over
+/// all coordinates; the distance over a few coordinates is at most `d`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) coordinates: [f64; COORDINATES],
@@ -116,7 +117,7 @@ pub(super) struct Shape {
 }
 
 impl Frame {
-    /// The frame of waves that were sampled from a part of the space.
+    /// Computes the frame from waveforms sampled in a part of the space.
     pub(super) fn new(nodes: &Nodes, waves: &[Wave]) -> Self {
         let count = waves.len().max(1) as f64;
         let mut power = vec![0.0; nodes.f_hz.len()];
@@ -136,7 +137,7 @@ impl Frame {
         frame
     }
 
-    /// Takes from a phase its mean and its best line in frequency.
+    /// Subtracts the mean and the best linear fit in frequency from a phase.
     fn straighten(&self, phases: &[f64]) -> Vec<f64> {
         let (mut mean, mut slope) = (0.0, 0.0);
         for ((phase, power), offset) in phases.iter().zip(&self.power).zip(&self.offsets) {
@@ -147,7 +148,7 @@ impl Frame {
         phases.iter().zip(line).map(|(phase, line)| phase - line).collect()
     }
 
-    /// The directions in which phases spread most, by power iteration.
+    /// Computes the directions of largest phase variation by power iteration.
     fn principal_axes(&self, waves: &[Wave]) -> [Vec<f64>; COORDINATES] {
         let roots: Vec<f64> = self.power.iter().map(|power| power.sqrt()).collect();
         let weighted = |wave: &Wave| -> Vec<f64> {
@@ -188,7 +189,7 @@ impl Frame {
         })
     }
 
-    /// A wave in this frame.
+    /// Converts a waveform to this frame.
     pub(super) fn shape(&self, wave: &Wave) -> Shape {
         let phases = self.straighten(&wave.phases);
         let mut shape = Shape {
@@ -204,7 +205,8 @@ impl Frame {
         shape
     }
 
-    /// The match of two waves over phase and time, from 0 to 1; a bound from below where their best times are far apart.
+    /// Returns the match of two waveforms, maximized over phase and time, from 0 to 1; a lower bound if their best
+    /// times are far apart.
     ///
     /// # Numerics
     /// Single precision; for matches above 0.9 within 2e-4 of the integral over all frequencies.
@@ -236,7 +238,7 @@ impl Frame {
         best
     }
 
-    /// Sums over the nodes of a product times powers 0 to 2 of the offset, real and imaginary.
+    /// Returns the sums over the nodes of a product times powers 0 to 2 of the offset, real and imaginary.
     fn moments(&self, (re, im): &([f32; NODES], [f32; NODES])) -> [[f32; 2]; 3] {
         let mut sums = [[[0.0_f32; LANES]; 2]; 3];
         for first in (0..NODES).step_by(LANES) {
@@ -254,7 +256,7 @@ impl Frame {
         sums.map(|pair| pair.map(|lanes| lanes.iter().sum()))
     }
 
-    /// Shifts a product in time.
+    /// Applies a time shift to a product.
     fn rotate(&self, (re, im): &mut ([f32; NODES], [f32; NODES]), shift: f32) {
         for node in 0..NODES {
             let (sin, cos) = (shift * self.offsets_f32[node]).sin_cos();
@@ -265,7 +267,7 @@ impl Frame {
     }
 }
 
-/// One wave times the conjugate of another.
+/// Returns one waveform times the conjugate of another.
 fn product(one: &Shape, other: &Shape) -> ([f32; NODES], [f32; NODES]) {
     let mut product = ([0.0; NODES], [0.0; NODES]);
     for node in 0..NODES {

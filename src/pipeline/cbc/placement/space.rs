@@ -1,25 +1,25 @@
-//! The binaries that a bank must find: ranges of masses and aligned spins, and random points of them.
+//! Template space: ranges of masses and aligned spins, and random points in it.
 
 use crate::error::{Error, Result};
 use crate::simulate::rng::{Key, Stream};
 use crate::strain::Binary;
 
-/// The mass ratio up to which waveforms are calibrated.
+/// Largest mass ratio for which the waveforms are calibrated.
 const CALIBRATED_RATIO: f64 = 18.0;
-/// The greatest spin that the waveforms take.
+/// Largest spin that the waveforms allow.
 const GREATEST_SPIN: f64 = 0.99;
-/// Lightest and heaviest body, in solar masses.
+/// Smallest and largest mass in solar masses.
 const MASSES: (f64, f64) = (0.1, 1e4);
-/// Decimal digits of a mass that are kept, and decimals of a spin.
+/// Significant digits of a mass, and resolution of a spin (the inverse).
 const MASS_DIGITS: i32 = 7;
 const SPIN_DECIMALS: f64 = 1e4;
-/// Random points of the masses' ranges after which a space is taken as empty.
+/// Attempts per random point before the space counts as empty.
 const MOST_TRIES: u64 = 1 << 17;
 
-/// A range of values, its ends included.
+/// Range of values, including both ends.
 pub type Range = (f64, f64);
 
-/// Masses (as they are seen here, redshifted) and aligned spins of binaries; the first body is the heavier one.
+/// Detector-frame (redshifted) masses and aligned spins of binaries; the first body is the heavier one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Space {
     /// Mass of the heavier body, in solar masses.
@@ -34,12 +34,12 @@ pub struct Space {
     pub chirp_msun: Range,
     /// Spin of the heavier body along the orbit's angular momentum.
     pub spin1z: Range,
-    /// Spin of the lighter body, likewise.
+    /// Spin of the lighter body along the orbit's angular momentum.
     pub spin2z: Range,
 }
 
 impl Space {
-    /// Binaries of two component masses of one range without spins, of mass ratios up to 18.
+    /// Returns the space of component masses within one range, without spins and with mass ratios up to 18.
     pub fn of_masses(range: Range) -> Self {
         let any = (0.0, f64::MAX);
         Self {
@@ -53,7 +53,7 @@ impl Space {
         }
     }
 
-    /// Checks that ranges rise and lie within what waveforms take.
+    /// Checks that ranges ascend and lie within the waveforms' limits.
     ///
     /// # Errors
     /// [`Error::Parameter`] naming the range.
@@ -82,7 +82,7 @@ impl Space {
         Ok(())
     }
 
-    /// Whether a binary, the heavier body first, lies within it.
+    /// Whether the space contains a binary, heavier body first.
     pub fn contains(&self, binary: &Binary) -> bool {
         let within = |value: f64, (low, high): Range| (low..=high).contains(&value);
         let Binary { mass1_msun, mass2_msun, spin1z, spin2z } = *binary;
@@ -96,21 +96,21 @@ impl Space {
             && within(spin2z, self.spin2z)
     }
 
-    /// Limits that hold all of its chirp masses; the first is above the second where there are none.
+    /// Returns bounds on the chirp masses; the first exceeds the second if the space is empty.
     pub(super) fn chirp_range(&self) -> Range {
         let chirp = |first: f64, second: f64| Binary::of_masses(first, second).chirp_mass_msun();
         let lighter = self.mass2_msun.1.min(self.mass1_msun.1);
         let least = chirp(self.mass1_msun.0.max(self.mass2_msun.0), self.mass2_msun.0);
         let most = chirp(self.mass1_msun.1, lighter);
-        // Of all binaries of a total mass, the equal ones have the greatest chirp mass.
+        // For a given total mass, equal masses have the largest chirp mass.
         let heaviest = self.total_msun.1 * 0.25_f64.powf(0.6);
-        // Sums and ratios of the corners' masses are rounded.
+        // Margin for the rounding of the corners' sums and ratios.
         let least = least.max(self.chirp_msun.0) * (1.0 - 1e-9);
         (least, most.min(self.chirp_msun.1).min(heaviest) * (1.0 + 1e-9))
     }
 
-    /// A binary of four numbers from 0 to 1: masses uniform in their ranges, or in their logarithms, spins uniform. It
-    /// need not keep all limits.
+    /// Maps four numbers from 0 to 1 to a binary: masses uniform in their ranges, or in their logarithms, and spins
+    /// uniform. The binary may violate other limits.
     fn at(&self, numbers: [f64; 4], is_logarithmic: bool) -> Binary {
         let uniform = |(low, high): Range, part: f64| low + (high - low) * part;
         let mass = |range: Range, part: f64| {
@@ -132,9 +132,9 @@ impl Space {
         }
     }
 
-    /// The part of it whose chirp masses lie in a range, with masses in ranges no wider than that needs.
+    /// Returns the part of the space with chirp masses in a range, with mass ranges as narrow as possible.
     pub(super) fn slice(&self, (low, high): Range) -> Self {
-        // Of masses q and 1, the chirp mass is q^(3/5) (1 + q)^(-1/5).
+        // For masses q and 1, the chirp mass is q^(3/5) (1 + q)^(-1/5).
         let of_ratio = |ratio: f64| (1.0 + ratio).powf(0.2) * ratio.powf(-0.6);
         let (equal, most) = (of_ratio(1.0), self.ratio.1);
         let heaviest = partner(high, self.mass2_msun.0).min(high * of_ratio(most) * most);
@@ -147,7 +147,7 @@ impl Space {
     }
 }
 
-/// The mass that gives a chirp mass together with another mass.
+/// Returns the mass that gives a chirp mass together with another mass.
 fn partner(chirp: f64, mass: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..60 {
@@ -165,13 +165,14 @@ fn partner(chirp: f64, mass: f64) -> f64 {
 pub(super) struct Draws {
     space: Space,
     key: Key,
-    /// Greatest density of points that are uniform in chirp times, over that of uniform logarithms of masses; none for
-    /// points that are uniform in masses.
+    /// Largest ratio of the density uniform in chirp times to the density uniform in logarithms of masses; none for
+    /// points uniform in masses.
     greatest: Option<f64>,
 }
 
 impl Draws {
-    /// Points uniform in the chirp times tau_0 and tau_3, in which templates have about one density, and in spins.
+    /// Draws points uniform in the chirp times tau_0 and tau_3, in which the template density is nearly constant, and
+    /// in spins.
     pub(super) fn by_chirp_times(space: &Space, seed: u64, item: u64) -> Self {
         let ratio = (space.mass1_msun.1 / space.mass2_msun.0).clamp(space.ratio.0, space.ratio.1);
         let of = |chirp, ratio: f64| chirp_time_density(chirp, ratio);
@@ -183,14 +184,14 @@ impl Draws {
         Self { space: *space, key, greatest: Some(greatest) }
     }
 
-    /// Points uniform in masses and spins.
+    /// Draws points uniform in masses and spins.
     pub(super) fn by_masses(space: &Space, seed: u64, item: u64) -> Self {
-        // Items of points by chirp times are below 2^63.
+        // Complemented items do not collide with those of chirp times, which are below 2^63.
         let key = Key::new(seed, Stream::Placement, !item);
         Self { space: *space, key, greatest: None }
     }
 
-    /// The point of a number; none where none is found.
+    /// Returns the point with a number; none if all attempts fail.
     pub(super) fn point(&self, number: u64) -> Option<Binary> {
         (0..MOST_TRIES).find_map(|attempt| {
             let first = 5 * (number * MOST_TRIES + attempt);
@@ -207,13 +208,13 @@ impl Draws {
     }
 }
 
-/// `|d(tau_0, tau_3) / d(ln m_1, ln m_2)|` but for a constant: `tau_0 tau_3 (m_1 - m_2) / M`.
+/// Returns `|d(tau_0, tau_3) / d(ln m_1, ln m_2)|` up to a constant: `tau_0 tau_3 (m_1 - m_2) / M`.
 fn chirp_time_density(chirp: f64, ratio: f64) -> f64 {
     let nu = ratio / (1.0 + ratio).powi(2);
     chirp.powf(-7.0 / 3.0) * nu.powf(-0.6) * (ratio - 1.0) / (ratio + 1.0)
 }
 
-/// A mass with so many significant digits that templates of 10^5 cycles differ.
+/// Rounds a mass to enough significant digits to distinguish templates of 10^5 cycles.
 fn short(mass: f64) -> f64 {
     let scale = 10_f64.powi(MASS_DIGITS - 1 - mass.log10().floor() as i32);
     (mass * scale).round() / scale

@@ -1,4 +1,4 @@
-//! Stations of one kind: one filter bank for all of them, and one alignment.
+//! Antennas of one sample format: one filter bank and one aligner for all of them.
 
 use std::ops::Range;
 
@@ -11,43 +11,43 @@ use crate::error::{Error, Result};
 use crate::pipeline::correlator::station::Station;
 use crate::pipeline::correlator::window::Window;
 
-/// Where streams begin.
+/// Alignment of streams in bytes.
 const ALIGNED: usize = 16;
 
-/// Bytes that are placed before they are sent.
+/// Bytes gathered before each host-to-device copy.
 const PIECE_BYTES: usize = 16 << 20;
 
-/// Stations of one kind.
+/// Antennas of one sample format.
 pub(super) struct Group {
-    /// Their places among all.
+    /// Indices among all correlated antennas.
     stations: Vec<usize>,
     kind: Kind,
-    /// Streams of each station.
+    /// Streams per antenna.
     streams: usize,
     aligner: DeviceAligner,
-    /// Whether each station's gains are there.
+    /// Whether the device has each antenna's gains.
     settled: Vec<bool>,
     inbox: Inbox,
     source: Source,
 }
 
-/// What the alignment's samples are.
+/// Input of the aligner.
 enum Source {
     /// Spectra of a filter bank.
     Bank(Box<Bank>),
-    /// The voltages, where they are held.
+    /// Recorded voltages, while the device holds them.
     Recorded(Option<DeviceSamples>),
 }
 
 struct Bank {
     channelizer: Channelizer,
     spectra: Buffer<u8>,
-    /// The spectrum that comes next, if all stations have the same shifts as before.
+    /// Next spectrum of the stream and the shifts so far; the filter bank continues if both match.
     next: Option<(u64, Vec<Option<i64>>)>,
 }
 
 impl Group {
-    /// All groups; one for each kind.
+    /// Builds one group per sample format.
     pub(super) fn all(device: &Device, wanted: &Wanted<'_>) -> Result<Vec<Self>> {
         let mut kinds: Vec<(Kind, Vec<usize>)> = Vec::new();
         for (station, kind) in wanted.kinds.iter().enumerate() {
@@ -115,7 +115,7 @@ impl Group {
         }
     }
 
-    /// Takes the gains of stations that know them by now.
+    /// Uploads the gains of antennas whose measurement has finished.
     pub(super) fn settle(&mut self, all: &[Station]) -> Result<()> {
         let mut fresh = Vec::new();
         for (place, station) in self.stations.iter().enumerate() {
@@ -127,7 +127,7 @@ impl Group {
         if fresh.is_empty() { Ok(()) } else { self.aligner.set_gains(fresh) }
     }
 
-    /// Lets go of voltages that were held.
+    /// Releases the voltages of the previous spectra.
     pub(super) fn release(&mut self, work: &Stream) -> Result<()> {
         match &mut self.source {
             Source::Recorded(held) if held.is_some() => {
@@ -138,7 +138,7 @@ impl Group {
         }
     }
 
-    /// Sends samples, and queues what a filter bank makes of them.
+    /// Copies samples to the device and enqueues their channelization.
     pub(super) fn make(
         &mut self,
         (all, windows): (&[Station], &[&Window]),
@@ -166,7 +166,7 @@ impl Group {
         Ok(())
     }
 
-    /// Makes the spectra of one segment, from a row on.
+    /// Enqueues one segment's spectra; `row` is the first output row.
     fn channelize(
         &mut self,
         (all, windows): (&[Station], &[&Window]),
@@ -180,7 +180,7 @@ impl Group {
         let goes_on =
             bank.next.as_ref().is_some_and(|(next, old)| *next == segment.start && *old == shifts);
         let (hop, span) = (bank.channelizer.plan().hop(), bank.channelizer.plan().span());
-        // A filter bank that goes on has all but the last step of the first window.
+        // A filter bank that continues holds all of the first window but its last hop.
         let skipped = if goes_on { span - hop } else { 0 };
         if !goes_on {
             bank.channelizer.reset();
@@ -210,7 +210,7 @@ impl Group {
         self.inbox.release(work)
     }
 
-    /// Places and sends some samples of each station's streams: parts of the window, zeros elsewhere.
+    /// Gathers samples of each antenna's streams and copies them: parts of the window, zeros elsewhere.
     fn send(
         &mut self,
         (all, windows): (&[Station], &[&Window]),
@@ -232,7 +232,7 @@ impl Group {
         Ok(())
     }
 
-    /// Queues the alignment of some of the spectra that were made.
+    /// Enqueues the alignment of `times` spectra.
     pub(super) fn align(
         &mut self,
         (first, times): (usize, usize),
@@ -278,12 +278,12 @@ impl Bank {
     }
 }
 
-/// Bytes from stream to stream, with room for whole chunks of samples.
+/// Returns the bytes between streams, padded for whole chunks of samples.
 fn stride(kind: Kind, times: usize) -> usize {
     kind.encoding.bytes(times.saturating_add(ALIGNED)).next_multiple_of(ALIGNED)
 }
 
-/// The shift of a spectrum whose samples the recording has.
+/// Returns the shift of a spectrum; none if the recording lacks its samples.
 fn shift(station: &Station, spectrum: u64) -> Option<i64> {
     let run = station.runs().iter().find(|run| run.spectra.contains(&spectrum))?;
     run.inside.then_some(run.shift)

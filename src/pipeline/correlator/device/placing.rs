@@ -1,4 +1,4 @@
-//! Samples of stations' streams on their way to a device: rows that begin where each station's delay has them begin.
+//! Gathering of antenna streams for the device: each row begins at its antenna's own delay.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use crate::error::Result;
 use crate::pipeline::correlator::station::Station;
 use crate::pipeline::correlator::window::Window;
 
-/// Samples of a recording, and the times of the rows that they begin at.
+/// Sample ranges of a recording, each with its start time in the row.
 pub(super) type Placed = Vec<(usize, Range<u64>)>;
 
-/// One station's rows.
+/// Rows of one antenna.
 struct Job<'a> {
     window: &'a Window,
     streams: Range<usize>,
@@ -19,7 +19,7 @@ struct Job<'a> {
     outcome: Result<()>,
 }
 
-/// Fills `times` samples of each of some stations' streams: what `parts` names, zeros elsewhere.
+/// Fills `times` samples of each stream of `stations`: the ranges that `parts` returns, zeros elsewhere.
 pub(super) fn place<'a>(
     (stations, windows): (impl Iterator<Item = &'a Station>, &[&Window]),
     rows: &mut [u8],

@@ -1,4 +1,4 @@
-//! Whether the front finds room on a device.
+//! Allocation of the F-engine on a device.
 
 use super::{Kind, OnDevice, Wanted};
 use crate::backend::Backend;
@@ -10,8 +10,9 @@ use crate::pipeline::correlator::setup::{Asked, Room, Shape};
 use crate::pipeline::correlator::sizes::capacity_on_device;
 
 impl Shape {
-    /// Spectra on the device that multiplies them, and how many at once; where that has no room, or no library for the
-    /// filter bank, the host makes them, and this says why. Without a device there is nothing to say.
+    /// Allocates the F-engine on the GPU and returns it with the number of spectra per call. If memory or the filter
+    /// bank's library is missing, returns the reason, and the host computes the spectra. Without a GPU backend there
+    /// is no reason.
     pub(in crate::pipeline::correlator) fn room_on_device(
         &self,
         asked: &Asked<'_>,
@@ -41,7 +42,7 @@ impl Shape {
     }
 }
 
-/// How each antenna's samples are recorded, by rising number in the array.
+/// Returns the sample format of each antenna, by ascending array number.
 fn kinds(sources: &[Box<dyn VoltageSource>], numbers: &[usize]) -> Vec<Kind> {
     let kinds = sources.iter().flat_map(|source| {
         let header = source.header();

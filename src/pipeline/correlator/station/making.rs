@@ -1,4 +1,4 @@
-//! Samples become aligned spectra, with gains that the first of them give.
+//! Channelization and alignment of an antenna's samples, and measurement of its gains.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::pipeline::correlator::window::Window;
 use crate::voltage::Voltages;
 
 impl Station {
-    /// Measures gains, if they are to be measured with what the window holds.
+    /// Measures gains if the measurement is due with the window's samples.
     #[cfg(feature = "cuda")]
     pub(in crate::pipeline::correlator) fn settle(
         &mut self,
@@ -23,7 +23,7 @@ impl Station {
         self.outcome = self.measure_due(window, scratch);
     }
 
-    /// Makes the spectra that were prepared, from time 0 of the rows on (axes polarization, time, channel).
+    /// Computes the prepared spectra into the rows (axes polarization, time, channel) from time 0 on.
     pub(in crate::pipeline::correlator) fn run(
         &mut self,
         window: &Window,
@@ -53,7 +53,7 @@ impl Station {
         due.map_or(Ok(()), |(start, shift)| self.measure(window, start, shift, scratch))
     }
 
-    /// Measures gains, and binds what needs them.
+    /// Measures gains and creates the aligner.
     fn measure(
         &mut self,
         window: &Window,
@@ -85,7 +85,7 @@ impl Station {
         Ok(())
     }
 
-    /// Fills the scratch with spectra from the front of some samples.
+    /// Fills the scratch memory with spectra of the next samples of `input`.
     fn spectra(&mut self, input: &mut Voltages<'_>, scratch: &mut Scratch) -> Result<usize> {
         let begin = Instant::now();
         let progress = self.bank.run(*input, scratch)?;
@@ -106,7 +106,7 @@ impl Station {
         (rows, scratch): (&mut [u8], &mut Scratch),
     ) -> Result<()> {
         if self.aligner.is_none() {
-            // All of them are flagged.
+            // Without gains all spectra of the run are flagged.
             return Ok(());
         }
         let samples = self.samples(&run.spectra, run.shift);
@@ -133,7 +133,7 @@ impl Station {
         Ok(())
     }
 
-    /// Aligns spectra into the rows, from a time on.
+    /// Aligns spectra into the rows, starting at time `first`.
     fn align(
         &mut self,
         (first, times): (usize, usize),
@@ -153,7 +153,7 @@ impl Station {
         Ok(())
     }
 
-    /// Puts zeros where spectra are not valid.
+    /// Fills invalid spectra with zeros.
     fn blank(&self, bad: &Bad, base: u64, rows: &mut [u8]) {
         let (elements, fine) = (self.level.elements(), self.level.fine());
         let channels = self.level.coarse() * fine;

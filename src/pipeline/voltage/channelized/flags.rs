@@ -1,4 +1,4 @@
-//! Flags of recorded samples as flags of channelized ones.
+//! Conversion of flags on recorded samples to flags on channelized ones.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use crate::pipeline::voltage::gaps::rows_of;
 use crate::pipeline::voltage::layout::Layout;
 use crate::voltage::VoltageBlock;
 
-/// Flags by rising start.
+/// Flags by ascending start.
 #[derive(Clone, Debug)]
 pub(super) struct Flags {
     all: Vec<Flag>,
-    /// The latest end of each flag and those before it.
+    /// Running maximum of the flags' ends.
     ends: Vec<u64>,
 }
 
 impl Flags {
-    /// Whole recorded channels are flagged, in both polarizations, wherever a window touches.
+    /// Flags whole recorded channels, in both polarizations, wherever a window contains a flagged sample.
     pub(super) fn new(flags: &[Flag], plan: &Plan, layout: &Layout, rows: Option<u64>) -> Self {
         let mut all: Vec<Flag> = Vec::new();
         for flag in flags {
@@ -50,7 +50,7 @@ impl Flags {
         &self.all
     }
 
-    /// Times at the start at which each of so many streams is flagged.
+    /// Returns the number of initial times at which all `streams` streams are flagged.
     pub(super) fn lead(&self, streams: usize) -> u64 {
         let mut leads = vec![0; streams];
         for flag in &self.all {
@@ -61,7 +61,7 @@ impl Flags {
         leads.into_iter().min().unwrap_or(0)
     }
 
-    /// The flags that touch some of these times.
+    /// Returns the flags that overlap `times`.
     pub(super) fn touching(&self, times: &Range<u64>) -> impl Iterator<Item = &Flag> {
         let first = self.ends.partition_point(|end| *end <= times.start);
         let last = self.all.partition_point(|flag| flag.start < times.end);
@@ -71,7 +71,7 @@ impl Flags {
         })
     }
 
-    /// Puts zeros where samples are flagged in a block that begins at time `first`.
+    /// Fills flagged samples of a block that begins at time `first` with zeros.
     pub(super) fn blank(&self, first: u64, times: usize, block: &mut VoltageBlock) {
         let encoding = block.encoding();
         let zero = encoding.zero_byte();
@@ -87,7 +87,7 @@ impl Flags {
     }
 }
 
-/// The output's streams of all recorded channels that some recorded streams belong to.
+/// Returns the output streams of all recorded channels that the given recorded streams belong to.
 fn streams(recorded: &Range<usize>, plan: &Plan, layout: &Layout) -> Vec<Range<usize>> {
     let polarizations = plan.input().polarizations;
     let each = plan.channels() * polarizations;

@@ -1,4 +1,4 @@
-//! Gains by the power of a recording's first spectra.
+//! Gains measured from the power of a recording's first spectra.
 
 use num_complex::Complex;
 
@@ -11,40 +11,40 @@ use crate::io::voltages::VoltageSource;
 use crate::pipeline::voltage::spectra::restart_rows;
 use crate::voltage::VoltageBlock;
 
-/// The most spectra that are looked at.
+/// Largest number of spectra measured.
 const SPECTRA: usize = 1024;
 
-/// The most bytes of samples that are held for it, if they are enough for [`FEWEST`] spectra.
+/// Largest size in bytes of the samples held, if they give [`FEWEST`] spectra.
 const BLOCK_BYTES: usize = 64 << 20;
 
-/// The fewest spectra that are looked at.
+/// Smallest number of spectra measured.
 const FEWEST: usize = 16;
 
-/// Counts of a standard deviation, of 8 bits.
+/// Standard deviation in counts for 8 bits.
 const DEVIATION_8: f64 = 20.0;
 
-/// Counts of a standard deviation, of 4 bits.
+/// Standard deviation in counts for 4 bits.
 const DEVIATION_4: f64 = 2.8;
 
-/// Counts of a standard deviation, of so many bits.
+/// Returns the standard deviation in counts for `bits` bits.
 pub(in crate::pipeline) fn deviation(bits: usize) -> f64 {
     if bits == 4 { DEVIATION_4 } else { DEVIATION_8 }
 }
 
-/// Bytes of spectra that are made at once.
+/// Bytes of spectra computed per step.
 const SPECTRA_BYTES: usize = 4 << 20;
 
-/// The first spectra of a recording that are not all flagged.
+/// First spectra of a recording that are not all flagged.
 pub(super) struct Measured {
-    /// The first of them.
+    /// Number of the first of them.
     row: u64,
-    /// The samples that they were made from.
+    /// Samples that they were computed from.
     block: VoltageBlock<'static>,
     channelizer: Channelizer,
 }
 
 impl Measured {
-    /// Reads the beginning of a recording, behind `lead` rows that are all flagged.
+    /// Reads the beginning of a recording, after `lead` rows that are entirely flagged.
     pub(super) fn new(
         source: &mut dyn VoltageSource,
         lead: u64,
@@ -62,8 +62,8 @@ impl Measured {
         Ok(Self { row, block, channelizer: Channelizer::new(plan, backend)? })
     }
 
-    /// The gain of each output channel, 1 for channels without power and the others' median for those
-    /// that are flagged throughout; and the samples again, with their row.
+    /// Returns the gain of each output channel, and the samples with their first row for reuse. Channels without
+    /// power have gain 1; channels flagged throughout have the median of the others.
     pub(super) fn gains(
         mut self,
         streams: &Streams,
@@ -72,7 +72,7 @@ impl Measured {
     ) -> Result<(Vec<f32>, (u64, VoltageBlock<'static>))> {
         let target = deviation(bits);
         let gain = |power: f64| {
-            // Power is that of both parts.
+            // `power` includes the real and the imaginary part.
             let deviation = (0.5 * power).sqrt();
             if deviation > 0.0 { (target / deviation) as f32 } else { 1.0 }
         };
@@ -84,8 +84,8 @@ impl Measured {
         Ok((gains, (self.row, self.block)))
     }
 
-    /// Mean power of each output channel over antennas and polarizations, where it is not flagged;
-    /// `None` where it is throughout.
+    /// Returns the mean power of each output channel over unflagged samples of all antennas and polarizations; `None`
+    /// if all are flagged.
     fn powers(&mut self, streams: &Streams, flags: &Flags) -> Result<Vec<Option<f64>>> {
         let row = self.channelizer.plan().row_elements();
         let mut spectra = vec![Complex::ZERO; (SPECTRA_BYTES / (8 * row)).max(1) * row];

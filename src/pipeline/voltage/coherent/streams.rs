@@ -1,4 +1,4 @@
-//! The streams of one recorded channel on their way through its filter.
+//! Filtering of one recorded channel's streams.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::voltage::{VoltageEncoding, Voltages, voltage};
 
 pub(super) type Complex32 = Complex<f32>;
 
-/// The two directions of a transform, and room for one.
+/// Forward and inverse transforms with their scratch memory.
 #[derive(Clone)]
 pub(super) struct Transform {
     forward: Arc<dyn Fft<f32>>,
@@ -37,16 +37,16 @@ impl Transform {
     }
 }
 
-/// One complex stream, or one or two real ones as its real and imaginary part: a filter of real
-/// samples keeps them apart.
+/// One complex stream, or one or two real streams as its real and imaginary parts; the filter of real samples is
+/// Hermitian, so the parts stay separate.
 #[derive(Debug)]
 pub(super) struct Unit {
     coarse: usize,
-    /// The streams, as the source has them.
+    /// Stream indices in the source.
     streams: Range<usize>,
-    /// The samples of the present block.
+    /// Samples of the current block.
     window: Vec<Complex32>,
-    /// What is kept of it, for the even and the odd channels.
+    /// Valid output samples of the block, for the even and the odd channels.
     kept: [Vec<Complex32>; 2],
 }
 
@@ -57,12 +57,12 @@ impl Unit {
         Self { coarse, streams, window, kept: [kept(), kept()] }
     }
 
-    /// Forgets all samples.
+    /// Clears all samples.
     pub(super) fn clear(&mut self) {
         self.window.fill(Complex32::ZERO);
     }
 
-    /// Moves the samples forward by `times`, and puts new ones at the end; what they lack are zeros.
+    /// Shifts the window by `times` samples and appends new ones; missing samples are zeros.
     pub(super) fn push(&mut self, samples: Voltages<'_>, times: usize) {
         let free = self.window.len() - times;
         self.window.copy_within(times.., 0);
@@ -92,7 +92,7 @@ impl Unit {
         }
     }
 
-    /// Writes samples that were kept to the rows of one copy's streams.
+    /// Writes output samples of one copy to the rows of its streams.
     pub(super) fn write<'a>(
         &self,
         copy: usize,
@@ -113,13 +113,13 @@ impl Unit {
         }
     }
 
-    /// The streams, as the source has them.
+    /// Returns the stream indices in the source.
     pub(super) fn streams(&self) -> Range<usize> {
         self.streams.clone()
     }
 }
 
-/// Samples as complex numbers; real ones go to one part and leave the other alone.
+/// Decodes samples to complex numbers; real samples set one part and leave the other unchanged.
 fn decode(row: &[u8], encoding: VoltageEncoding, to_imaginary: bool, values: &mut [Complex32]) {
     if encoding == VoltageEncoding::Complex8 {
         let pairs = row.chunks_exact(2).zip(values);

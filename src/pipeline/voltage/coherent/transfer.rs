@@ -1,4 +1,4 @@
-//! The filter that undoes a known dispersion within each channel.
+//! Filter that removes a known dispersion within each channel.
 
 use std::f64::consts::TAU;
 
@@ -9,52 +9,51 @@ use crate::io::voltages::VoltageHeader;
 use crate::pipeline::voltage::layout::sideband;
 use crate::units::{HZ_PER_MHZ, dispersion_delay_s};
 
-/// The longest Fourier transform.
+/// Largest transform length.
 const MAX_POINTS: usize = 1 << 26;
 
-/// The shortest: below it, handing blocks to threads takes longer than transforming them.
+/// Smallest transform length; below it, distributing blocks to threads takes longer than transforming them.
 const MIN_POINTS: usize = 1 << 12;
 
-/// Most bytes of all filters.
+/// Limit in bytes on all filters.
 const MAX_BYTES: usize = 2 << 30;
 
-/// Blocks and overlaps are whole numbers of it, so that sources can be passed over in whole bytes.
+/// Blocks and overlaps are multiples of this, so that sources skip whole bytes.
 const STEP: usize = 4;
 
-/// What is asked of the filters.
+/// Parameters of the filters.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     /// Dispersion measure.
     pub(super) dm: f64,
     /// Dispersion constant.
     pub(super) dm_constant: f64,
-    /// Frequency of each output channel in a recorded channel's voltages, from its middle, in Hz.
+    /// Frequency in Hz of each output channel in a recorded channel's voltages, relative to its middle.
     pub(super) offsets_hz: Vec<f64>,
-    /// Points of the filter bank behind.
+    /// Transform points of the filter bank that follows.
     pub(super) points: usize,
 }
 
-/// Filters for two copies of each stream, of which one serves the even output channels and one the
-/// odd: in each, every channel's own filter reaches to the middle of its neighbours, so that channels
-/// may overlap as they do in a filter bank.
+/// Filters for two copies of each stream: one serves the even output channels, one the odd. In each copy a channel's
+/// filter extends to the centres of the adjacent channels, so that channels may overlap as in a filter bank.
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
-    /// Samples of a transform.
+    /// Transform length in samples.
     pub(super) points: usize,
-    /// Samples of a block that are discarded at its front and at its end.
+    /// Samples discarded at each end of a block.
     pub(super) overlap: usize,
-    /// The longest delay that a filter undoes, in samples.
+    /// Longest delay that a filter removes, in samples.
     pub(super) reach: usize,
-    /// One filter for each recorded channel and copy, over the transform's bins.
+    /// One filter per recorded channel and copy, over the transform's bins.
     filters: Vec<[Vec<Complex<f32>>; 2]>,
 }
 
 impl Transfer {
-    /// Filters as short as the delay within a channel allows.
+    /// Computes filters as short as the delay within a channel allows.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a dispersion measure that is negative or not finite, or whose filters
-    /// are too long, or longer than the recording.
+    /// [`Error::Parameter`] for a dispersion measure that is negative or not finite, or whose filters are too long,
+    /// or longer than the recording.
     pub(super) fn new(header: &VoltageHeader, request: &Request) -> Result<Self> {
         if !(request.dm.is_finite() && request.dm >= 0.0) {
             let rule = "it must be 0 or more";
@@ -62,7 +61,7 @@ impl Transfer {
         }
         let width = header.channel_width_hz() / request.offsets_hz.len() as f64;
         let delay = delay_s(header, request, width) / header.tsamp_s;
-        // What is not the channel's own dies away within a window of the filter bank.
+        // Responses outside the channel decay within one window of the filter bank.
         let overlap = (delay + request.points as f64).ceil();
         let channels = header.coarse_channels();
         let most = MAX_POINTS.min(MAX_BYTES / (16 * channels));
@@ -93,18 +92,18 @@ impl Transfer {
         Ok(Self { points, overlap, reach: delay.ceil() as usize, filters })
     }
 
-    /// Samples of a block that are kept.
+    /// Returns the valid output samples of a block.
     pub(super) fn kept(&self) -> usize {
         self.points - 2 * self.overlap
     }
 
-    /// The filter of a recorded channel's copy.
+    /// Returns the filter for a copy of a recorded channel.
     pub(super) fn filter(&self, coarse: usize, copy: usize) -> &[Complex<f32>] {
         &self.filters[coarse][copy]
     }
 }
 
-/// The longest delay between a channel's middle and its neighbours', in seconds.
+/// Returns the longest delay in seconds across one channel width, at the lowest frequency.
 fn delay_s(header: &VoltageHeader, request: &Request, width: f64) -> f64 {
     let lowest = header.centres_hz.iter().copied().fold(f64::MAX, f64::min);
     let edge = lowest - 0.5 * header.channel_width_hz();
@@ -114,7 +113,7 @@ fn delay_s(header: &VoltageHeader, request: &Request, width: f64) -> f64 {
     dispersion_delay_s(request.dm, edge, edge + width, request.dm_constant)
 }
 
-/// One filter: each bin's phase about the middle of the nearest of every second channel.
+/// Computes one filter: each bin's phase relative to the centre of the nearest even (or odd) channel.
 fn filter(
     header: &VoltageHeader,
     request: &Request,
@@ -132,7 +131,7 @@ fn filter(
     let bin = |bin: usize| {
         let signed = if bin < points.div_ceil(2) { bin as f64 } else { bin as f64 - points as f64 };
         let frequency = signed * rate / points as f64;
-        // Real samples have each frequency twice, the negative one conjugate.
+        // Real samples have each frequency twice, the negative one conjugated.
         let offset = if complex { frequency } else { frequency.abs() - edge };
         let middle = first + ((offset - first) / spacing).round() * spacing;
         let turns = turns(request, centre_hz + sign * offset, centre_hz + sign * middle);
@@ -143,20 +142,20 @@ fn filter(
     };
     let mut filter: Vec<Complex<f32>> = (0..points).map(bin).collect();
     if !complex {
-        // Nyquist's bin is real.
+        // The Nyquist bin is real.
         filter[points / 2].im = 0.0;
     }
     filter
 }
 
-/// Phase that dispersion adds at a sky frequency, about another one, in turns.
+/// Returns the dispersive phase in turns at a sky frequency, relative to a channel centre.
 ///
-/// `K DM (f - f_0)^2 / (f f_0^2)`: its slope is the delay of `f` behind `f_0`.
+/// `K DM (f - f_0)^2 / (f f_0^2)`: its slope is the delay of `f` relative to `f_0`.
 ///
 /// # Source
 /// Hankins & Rickett 1975, Methods in Computational Physics 14, 55.
 fn turns(request: &Request, frequency_hz: f64, middle_hz: f64) -> f64 {
-    // K is in s MHz^2, and a turn is a second times a Hz.
+    // K is in s MHz^2; phase in turns is seconds times Hz.
     let constant = request.dm_constant * request.dm * HZ_PER_MHZ * HZ_PER_MHZ;
     let distance = frequency_hz - middle_hz;
     constant * distance * distance / (frequency_hz * middle_hz * middle_hz)

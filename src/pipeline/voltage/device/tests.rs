@@ -4,10 +4,10 @@ use crate::pipeline::voltage::ChannelizeOptions;
 use crate::simulate::voltages::{Options, VoltageSimulator};
 use crate::voltage::VoltageBlock;
 
-/// Two antennas with gaps, some of them after the level of 1024 rows is whole.
+/// Two antennas with gaps, some of them after the level's 1024 rows are complete.
 fn filterbank(coherent_dm: Option<f64>, backend: &Backend) -> VoltageFilterbank {
     let mut options = Options::new(400e6, 3e6, 3, 40_000);
-    // Their order is neither rising nor falling.
+    // Recorded channels neither ascend nor descend.
     options.centres_hz.swap(0, 1);
     options.antennas = 2;
     options.gaps = vec![(3_000, 10), (20_000, 900), (22_000, 1), (33_000, 4_000), (39_000, 100)];
@@ -18,7 +18,7 @@ fn filterbank(coherent_dm: Option<f64>, backend: &Backend) -> VoltageFilterbank 
     VoltageFilterbank::new(source, &asked, backend).unwrap()
 }
 
-/// Rows that are made on the device, behind `first` that the host makes, from so many samples at a time.
+/// Returns `first` rows computed by the host followed by rows from the device, fed `times` samples at a time.
 fn on_device(
     filterbank: &mut VoltageFilterbank,
     device: &Device,

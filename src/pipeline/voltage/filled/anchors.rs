@@ -1,19 +1,19 @@
-//! Which rows fill each gap.
+//! Selection of the rows whose level fills each gap.
 
 use super::SHARED_ROWS;
 use crate::io::Gap;
 
-/// The rows whose level fills a gap: those of data from `first` to before `end`.
+/// Rows whose level fills a gap: those of data from `first` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     pub(super) first: u64,
     pub(super) end: u64,
-    /// No earlier gap lies behind `first`.
+    /// Whether no earlier gap lies after `first`.
     pub(super) is_apart: bool,
 }
 
-/// For each gap the last `reach` rows of data before the multiple of [`SHARED_ROWS`] before it; right
-/// before it near the start.
+/// Returns for each gap the last `reach` rows of data before the multiple of [`SHARED_ROWS`] at or before its start;
+/// near the start of the data, the rows directly before the gap.
 pub(super) fn anchors(gaps: &[Gap], reach: u64) -> Vec<Anchor> {
     let block = SHARED_ROWS as u64;
     let anchor = |(index, gap): (usize, &Gap)| {
@@ -27,7 +27,7 @@ pub(super) fn anchors(gaps: &[Gap], reach: u64) -> Vec<Anchor> {
     gaps.iter().enumerate().map(anchor).collect()
 }
 
-/// The first of `reach` rows of data before `end`.
+/// Returns the first of the `reach` rows of data before `end`.
 fn first(gaps: &[Gap], end: u64, reach: u64) -> u64 {
     let (mut missing, mut end) = (reach, end);
     for gap in gaps.iter().rev() {
@@ -67,9 +67,9 @@ mod tests {
         let anchor = |first, end, is_apart| Anchor { first, end, is_apart };
         assert_eq!(found[0], anchor(512, 768, true));
         assert_eq!(found[1], anchor(512, 768, false));
-        // 1024 lies in the gap before: 19 rows, and 237 before those.
+        // Row 1024 lies in the previous gap: 19 rows, and 237 before those.
         assert_eq!(found[2], anchor(763, 1024, false));
-        // 1536 lies in the gap before.
+        // Row 1536 lies in the previous gap.
         assert_eq!(found[3], anchor(763, 1536, false));
     }
 }

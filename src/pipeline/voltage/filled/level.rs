@@ -1,74 +1,73 @@
-//! The level of each channel over the rows that came last.
+//! Level of each channel over the latest rows.
 //!
 //! Invariant: depends on the rows alone, not on how they were handed over.
 
-/// Rows that a level is taken over.
+/// Rows per level.
 pub(super) const LEVEL_ROWS: usize = 1024;
 
-/// Memory that they may take.
+/// Limit in bytes on those rows.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Groups of rows whose means are looked at.
+/// Groups of rows whose means are compared.
 const GROUPS: usize = 16;
 
-/// Deviations from their median beyond which groups are left out: noise stays within.
+/// Outlier limit for groups, in robust standard deviations from their median; noise stays within.
 const LIMIT: f64 = 6.0;
 
-/// The standard deviation of normal noise over the median of its distances from the median.
+/// Standard deviation of normal noise divided by its median absolute deviation.
 const PER_MEDIAN_DISTANCE: f64 = 1.4826;
 
-/// Keeps the latest rows.
+/// Holds the latest rows and computes their level.
 ///
-/// Their level is the mean of what is not far off: the rows make 16 groups, and of the groups' means
-/// those within 6 deviations of their median are averaged. So a gap filled with it stands out neither
-/// from powers, whose median lies below their mean, nor from products about zero, and a burst or
-/// interference in a few groups does not lift it.
+/// The rows form 16 groups; the level is the mean of those group means that lie within 6 standard deviations of their
+/// median. A gap filled with it is unbiased for detected powers, whose median lies below their mean, and for products
+/// with zero mean, and a burst or interference in a few groups does not raise it.
 #[derive(Clone, Debug)]
 pub(in crate::pipeline) struct Level {
     elements: usize,
     samples: usize,
-    /// Rows that are kept.
+    /// Rows held.
     capacity: usize,
-    /// Axes: row (a ring), element.
+    /// Axes row (a ring), element.
     values: Vec<f32>,
     /// Rows since the start.
     seen: usize,
 }
 
 impl Level {
-    /// Of rows of so many numbers: the last 1024, or as many as fit 64 MiB.
+    /// Builds a level over rows of `elements` numbers: the last 1024, or as many as fit 64 MiB.
     pub(in crate::pipeline) fn new(elements: usize) -> Self {
         Self::with_slack(elements, 0)
     }
 
-    /// As [`Level::new`], with so many rows more: a level may be taken without the latest of them.
+    /// Like [`Level::new`], with `slack` more rows, so that a level can exclude the latest ones.
     pub(in crate::pipeline) fn with_slack(elements: usize, slack: usize) -> Self {
         let samples = LEVEL_ROWS.min(MAX_BYTES / (4 * elements.max(1))).max(1);
         Self { elements, samples, capacity: samples + slack, values: Vec::new(), seen: 0 }
     }
 
-    /// The latest rows that count.
+    /// Returns the rows per level.
     pub(in crate::pipeline) fn samples(&self) -> usize {
         self.samples
     }
 
-    /// The latest rows that are kept.
+    /// Returns the rows held.
     pub(in crate::pipeline) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The latest rows, row `k` in place `k` modulo [`Level::samples`], and how many were seen.
+    /// Returns the latest rows, row `k` at index `k` modulo [`Level::capacity`], and the number of rows seen.
     #[cfg(feature = "cuda")]
     pub(super) fn seen(&self) -> (&[f32], usize) {
         (&self.values, self.seen)
     }
 
-    /// Forgets all rows.
+    /// Discards all rows.
     pub(super) fn reset(&mut self) {
         self.seen = 0;
     }
 
-    /// Looks at whole rows.
+    /// Records whole rows.
     pub(super) fn observe(&mut self, rows: &[f32]) {
         let times = rows.len() / self.elements;
         let passed = times.saturating_sub(self.capacity);
@@ -78,7 +77,7 @@ impl Level {
         }
     }
 
-    /// Looks at rows of numbers of four bytes, each of which is what `read` makes of it.
+    /// Records rows of four-byte numbers, each converted by `read`.
     pub(in crate::pipeline) fn observe_bytes<'a>(
         &mut self,
         rows: impl Iterator<Item = &'a [u8]>,
@@ -91,12 +90,12 @@ impl Level {
         }
     }
 
-    /// Passes over rows that later ones will replace before a level is taken.
+    /// Skips rows that later ones will replace before a level is computed.
     pub(in crate::pipeline) fn pass(&mut self, times: usize) {
         self.seen += times;
     }
 
-    /// The place of the next row.
+    /// Returns the slot of the next row.
     fn next(&mut self) -> &mut [f32] {
         self.values.resize(self.capacity * self.elements, 0.0);
         let place = self.seen % self.capacity * self.elements;
@@ -104,15 +103,15 @@ impl Level {
         &mut self.values[place..place + self.elements]
     }
 
-    /// Each element's level over its finite numbers; 0 where there are none.
+    /// Returns each element's level over its finite numbers; 0 without any.
     pub(super) fn row(&self) -> Vec<f32> {
         let mut row = vec![0.0; self.elements];
         self.update(0, &mut row);
         row
     }
 
-    /// Puts each element's level over its finite numbers into `row`, without the latest `latest` rows; elements that
-    /// have none stay.
+    /// Writes each element's level over its finite numbers to `row`, without the latest `latest` rows; elements
+    /// without finite numbers stay unchanged.
     pub(in crate::pipeline) fn update(&self, latest: usize, row: &mut [f32]) {
         let end = self.seen - latest;
         let count = end.min(self.samples);
@@ -142,18 +141,18 @@ impl Level {
     }
 }
 
-/// The mean of those within [`LIMIT`] deviations of the median.
+/// Returns the mean of the values within [`LIMIT`] deviations of the median.
 fn level(means: &[f64]) -> f64 {
     let middle = median(means.to_vec());
     let distance = median(means.iter().map(|mean| (mean - middle).abs()).collect());
     let limit = LIMIT * PER_MEDIAN_DISTANCE * distance;
     let near = means.iter().filter(|mean| (*mean - middle).abs() <= limit);
     let (sum, count) = near.fold((0.0, 0u32), |(sum, count), mean| (sum + mean, count + 1));
-    // Of an even number, more than half of them equal, the median is one of those.
+    // For finite means `count` is never 0: at least half of them lie within the limit.
     if count == 0 { middle } else { sum / f64::from(count) }
 }
 
-/// The median of some values, the mean of the middle two of an even number.
+/// Returns the median of the values; for an even number, the mean of the middle two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -168,7 +167,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
-    /// Powers of normal noise, mean 1: an exponential distribution.
+    /// Powers of normal noise with mean 1: an exponential distribution.
     fn powers(count: usize) -> Vec<f32> {
         let mut state = 1u64;
         let mut uniform = || {
@@ -186,7 +185,7 @@ mod tests {
         level.observe(&rows);
         let sum: f64 = level.row().iter().map(|x| f64::from(*x)).sum();
         let bias = sum / channels as f64 - 1.0;
-        // A deviation of all numbers' mean is 0.002; the median lies 0.31 below it.
+        // The standard deviation of the mean of all numbers is 0.002; the median lies 0.31 below the mean.
         assert!(bias.abs() < 0.006, "{bias}");
     }
 

@@ -1,5 +1,5 @@
-//! What a recording still holds for a filter bank that takes it on a device, and that filter bank: one is read
-//! while the other works.
+//! Unread voltages of a recording and the filter bank that consumes them on a device; one can be read while the other
+//! computes.
 
 use super::Spectra;
 use crate::backend::cuda::{Buffer, Stream};
@@ -9,22 +9,22 @@ use crate::io::voltages::VoltageSource;
 use crate::view::check_length;
 use crate::voltage::VoltageBlock;
 
-/// Samples that the filter bank has not been given.
+/// Samples that the filter bank has not received.
 pub(in crate::pipeline) struct Unread<'a> {
     source: &'a mut dyn VoltageSource,
-    /// What was read for the host, and how much of it was taken.
+    /// Block read by the host, and the number of its samples consumed.
     block: &'a VoltageBlock<'static>,
     used: &'a mut usize,
     position: &'a mut u64,
 }
 
 impl Unread<'_> {
-    /// Samples of each stream that were read already.
+    /// Returns the samples of each stream already read.
     pub(in crate::pipeline) fn held(&self) -> usize {
         self.block.times() - *self.used
     }
 
-    /// Fills a block with the next samples: first with those that are held, alone.
+    /// Fills a block with the next samples; samples already read are returned first, by themselves.
     pub(in crate::pipeline) fn read(&mut self, block: &mut VoltageBlock<'_>) -> Result<usize> {
         let held = self.held().min(block.capacity());
         if held == 0 {
@@ -43,14 +43,14 @@ impl Unread<'_> {
     }
 }
 
-/// A filter bank that is bound to a device.
+/// Filter bank bound to a device.
 pub(in crate::pipeline) struct Bank<'a> {
     channelizer: &'a mut Channelizer,
     row: &'a mut u64,
 }
 
 impl Bank<'_> {
-    /// Queues the making of rows from pieces of voltages on the device, all of which are taken; how many rows.
+    /// Enqueues the computation of rows from all `pieces` of voltages on the device; returns the number of rows.
     pub(in crate::pipeline) fn enqueue(
         &mut self,
         (voltages, pieces): (&Buffer<u8>, &[DeviceVoltages]),
@@ -69,12 +69,12 @@ impl Bank<'_> {
 }
 
 impl<T> Spectra<T> {
-    /// The filter bank.
+    /// Returns the filter bank.
     pub(in crate::pipeline::voltage) fn channelizer(&self) -> &Channelizer {
         &self.channelizer
     }
 
-    /// What is not read, and what works on what is.
+    /// Splits the spectra into the unread voltages and the filter bank.
     pub(in crate::pipeline::voltage) fn split(&mut self) -> (Unread<'_>, Bank<'_>) {
         let Self { source, channelizer, block, used, position, row, .. } = self;
         (Unread { source: source.as_mut(), block, used, position }, Bank { channelizer, row })
